@@ -1,0 +1,104 @@
+use std::collections::HashSet;
+
+use glam::DVec3;
+
+use crate::{POSITION_LIMIT, ParticleId};
+
+/// The state of a participant's particles, a column per field, all of the same length.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Particles {
+    /// Stable id, unique inside the participant.
+    pub id: Vec<ParticleId>,
+    /// Position [m].
+    pub position: Vec<DVec3>,
+    /// Velocity [m/s].
+    pub velocity: Vec<DVec3>,
+    /// Mass [kg]. Immovable particles have one too; contacts treat it as infinite.
+    pub mass: Vec<f64>,
+    /// Collision radius [m].
+    pub radius: Vec<f64>,
+    /// Pinned or moved by a script: no contact and no force changes its velocity.
+    pub immovable: Vec<bool>,
+}
+
+/// What is wrong with a table of particles.
+#[derive(Debug, thiserror::Error, PartialEq)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum ParticlesError {
+    #[error("column {column} holds {got} values for {expected} particles")]
+    Length { column: &'static str, got: usize, expected: usize },
+    #[error("particle {id}: {what} is {value}, but must be {rule}")]
+    Value { id: ParticleId, what: &'static str, value: String, rule: &'static str },
+    #[error("particle id {0} stands twice")]
+    Duplicate(ParticleId),
+    #[error("particle id {0} is not below 2^48")]
+    IdTooLarge(ParticleId),
+}
+
+impl Particles {
+    /// Number of particles.
+    pub fn len(&self) -> usize {
+        self.id.len()
+    }
+
+    /// Whether there is no particle.
+    pub fn is_empty(&self) -> bool {
+        self.id.is_empty()
+    }
+
+    /// Appends one particle.
+    pub fn push(&mut self, id: ParticleId, position: DVec3, velocity: DVec3, mass: f64, radius: f64, immovable: bool) {
+        self.id.push(id);
+        self.position.push(position);
+        self.velocity.push(velocity);
+        self.mass.push(mass);
+        self.radius.push(radius);
+        self.immovable.push(immovable);
+    }
+
+    /// Checks lengths, ids (unique, below 2^48) and values (finite positions within the limit of the cell grid and
+    /// velocities, positive finite mass and radius).
+    ///
+    /// # Errors
+    /// The first fault found, with the particle's id.
+    pub fn validate(&self) -> Result<(), ParticlesError> {
+        let expected = self.len();
+        let lengths = [
+            ("position", self.position.len()),
+            ("velocity", self.velocity.len()),
+            ("mass", self.mass.len()),
+            ("radius", self.radius.len()),
+            ("immovable", self.immovable.len()),
+        ];
+        for (column, got) in lengths {
+            if got != expected {
+                return Err(ParticlesError::Length { column, got, expected });
+            }
+        }
+        let mut seen = HashSet::with_capacity(expected);
+        for (i, &id) in self.id.iter().enumerate() {
+            if id.0 >= ParticleId::LIMIT {
+                return Err(ParticlesError::IdTooLarge(id));
+            }
+            if !seen.insert(id) {
+                return Err(ParticlesError::Duplicate(id));
+            }
+            let fault = |what, value: String, rule| Err(ParticlesError::Value { id, what, value, rule });
+            let (x, v) = (self.position[i], self.velocity[i]);
+            // Written so that NaN fails.
+            if !(x.abs().max_element() < POSITION_LIMIT) || x.is_nan() {
+                return fault("position", x.to_string(), "finite and within 1e12 m of the origin");
+            }
+            if !v.is_finite() {
+                return fault("velocity", v.to_string(), "finite");
+            }
+            if !(self.mass[i] > 0.0 && self.mass[i].is_finite()) {
+                return fault("mass", self.mass[i].to_string(), "positive and finite");
+            }
+            if !(self.radius[i] > 0.0 && self.radius[i].is_finite()) {
+                return fault("radius", self.radius[i].to_string(), "positive and finite");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! What more than one crate needs and is pure: particle fields, ids, the cell grid for neighbour search, sets of
+//! occupied cells, the group map (S of `docs/method.md`, section "Integrating a meta-particle") and counter-based
+//! random numbers. No input or output, no async, no wire types.
+
+mod cells;
+mod fields;
+mod grid;
+mod groups;
+pub mod random;
+pub mod reduce;
+
+pub use cells::{CellSet, Lattice, Reach};
+pub use fields::{Particles, ParticlesError};
+pub use glam::DVec3;
+pub use grid::{CellGrid, POSITION_LIMIT};
+pub use groups::{GroupMap, NO_GROUP, StepEnd};
+
+/// A stable name of a particle inside its participant. It never changes and is never reused, wherever the particle
+/// is stored; the coordinator orders particles by (participant, id).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct ParticleId(pub u64);
+
+impl ParticleId {
+    /// Ids are below this limit, so that (participant, id) packs into 64 bits.
+    pub const LIMIT: u64 = 1 << 48;
+}
+
+impl std::fmt::Display for ParticleId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}

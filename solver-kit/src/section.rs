@@ -1,0 +1,33 @@
+//! Reading a participant's section of the scene, with errors that name the key.
+
+use serde::de::DeserializeOwned;
+
+/// A fault in a participant's section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SectionError {
+    /// Dotted path of the key in the section, for example `shapes[0].radius`; empty for the section itself.
+    pub key: String,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl SectionError {
+    /// A fault at `key`.
+    pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { key: key.into(), message: message.into() }
+    }
+}
+
+/// Reads a section into a settings type that derives `Deserialize` with `deny_unknown_fields`.
+///
+/// # Errors
+/// One error, at the key where reading stopped.
+pub fn parse<T: DeserializeOwned>(section: &str) -> Result<T, Vec<SectionError>> {
+    let deserializer = toml::Deserializer::parse(section)
+        .map_err(|error| vec![SectionError::new("", error.message().to_string())])?;
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let key = if path == "." { String::new() } else { path };
+        vec![SectionError::new(key, error.into_inner().message().to_string())]
+    })
+}

@@ -1,0 +1,205 @@
+//! The one trait a solver implements.
+
+use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
+
+use crate::section::SectionError;
+
+/// How a solver's answer depends on what others do, which decides when in a stage it is asked
+/// (`docs/method.md`, "Synchronising").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Integration {
+    /// The momentum given to a group does not depend on the group's inertia or impulse (slope 0). Asked first.
+    Explicit,
+    /// Implicit, and reports the slope of its answer: implicit solids. Asked with the explicit impulses.
+    Implicit,
+    /// Implicit without a slope of its own: pressure projections. Asked last, against the others' linearised answer.
+    Projection,
+}
+
+/// What a solver is, before it is given anything to do.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// Name of the program, for example `solid`.
+    pub name: &'static str,
+    /// Version of the program.
+    pub version: &'static str,
+    /// How it integrates.
+    pub integration: Integration,
+    /// Wants the cells that anyone occupies, on the grid it declares with [`Solver::occupancy_grid`].
+    pub needs_occupancy: bool,
+    /// Implements [`Solver::save`] and restoring.
+    pub checkpoints: bool,
+}
+
+/// What every participant of a scene is told at the start.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// Name of the participant in the scene.
+    pub participant: String,
+    /// Corners of the domain [m].
+    pub domain: (DVec3, DVec3),
+    /// Gravity [m/s^2].
+    pub gravity: DVec3,
+    /// Seed of everything random in the scene.
+    pub seed: u64,
+}
+
+/// One request to integrate, tentative: the state at the start of the step stays untouched.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage<'a> {
+    /// Step, from 0.
+    pub step: u64,
+    /// Stage, from 1; groups change between stages, positions do not.
+    pub stage: u32,
+    /// Repetition inside a stage, from 0; only `inertia` and `impulse` change.
+    pub repetition: u32,
+    /// Length of the step [s].
+    pub dt: f64,
+    /// Own particles that must move as one.
+    pub groups: &'a GroupMap,
+    /// Inertia of each group [kg]; infinite for a group that holds an immovable particle.
+    pub inertia: &'a [f64],
+    /// Velocity of each group at the start of the step [m/s].
+    pub velocity: &'a [DVec3],
+    /// Impulse that others give each group in this step [kg m/s].
+    pub impulse: &'a [DVec3],
+    /// Cells that anyone occupies, on the grid that this solver declared.
+    pub occupied: Option<&'a CellSet>,
+}
+
+/// What a solver answers to a [`Stage`]. Arrives with the right lengths, zeroed.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Momentum this solver gives each group in the step [kg m/s], external impulse not included.
+    pub momentum: Vec<DVec3>,
+    /// How much that momentum falls per unit of extra velocity of the group [kg], not negative.
+    pub slope: Vec<f64>,
+    /// Integrated velocity of each particle [m/s]; entries of group members are not read.
+    pub velocity: Vec<DVec3>,
+}
+
+/// What happened in a committed step. Momentum, kinetic energy, speeds and occupied cells are taken from
+/// [`Solver::particles`] by the kit.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Longest next step that the solver can take [s]; infinite if it sub-steps or has no limit.
+    pub stable_dt: f64,
+    /// Potential energies by name [J], for example `("elastic", 0.2)`. Gravity is not among them.
+    pub energies: Vec<(&'static str, f64)>,
+    /// Bonds broken in this step: these pairs may now collide.
+    pub broken: Vec<(ParticleId, ParticleId)>,
+    /// Particles that appeared in this step.
+    pub born: Vec<ParticleId>,
+    /// Particles that disappeared in this step.
+    pub dead: Vec<ParticleId>,
+}
+
+/// A field for frames: one value a particle, in the order of [`Solver::particles`].
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// Name, lower case with underscores, for example `density`.
+    pub name: &'static str,
+    /// Values with their SI unit in the solver's documentation.
+    pub values: FieldValues,
+}
+
+/// Values of a [`Field`].
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum FieldValues {
+    Scalar(Vec<f32>),
+    Vector(Vec<[f32; 3]>),
+}
+
+/// A solver: one body of particles and its own physics. It never learns about foreign particles.
+///
+/// A step is one [`Self::begin`], any number of [`Self::integrate`] and one [`Self::commit`]. No method may depend
+/// on how often `integrate` was called before, except through the starting point of an iteration.
+pub trait Solver: Send + 'static {
+    /// The committed state, in any order that suits the solver, the same until the next commit.
+    fn particles(&self) -> &Particles;
+
+    /// Pairs of own particles that are never contacts, such as those joined by a spring. Asked once.
+    fn never_collide(&self) -> Vec<(ParticleId, ParticleId)> {
+        Vec::new()
+    }
+
+    /// Whether own particles collide with each other.
+    fn self_colliding(&self) -> bool {
+        false
+    }
+
+    /// A triangulated sheet or surface between own particles, for pictures and for counting crossings. Asked once.
+    fn triangles(&self) -> Vec<[ParticleId; 3]> {
+        Vec::new()
+    }
+
+    /// The longest first step [s].
+    fn stable_dt(&self) -> f64 {
+        f64::INFINITY
+    }
+
+    /// The grid on which this solver wants to know what anyone occupies.
+    fn occupancy_grid(&self) -> Option<Lattice> {
+        None
+    }
+
+    /// Work that does not depend on merging, done while the coordinator looks for contacts: neighbours, densities,
+    /// forces, matrices.
+    ///
+    /// # Errors
+    /// What in the state makes the step impossible.
+    fn begin(&mut self) -> Result<(), SolverError> {
+        Ok(())
+    }
+
+    /// Integrates tentatively, each group as one particle.
+    ///
+    /// # Errors
+    /// What makes the integration impossible, with the particle's id.
+    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError>;
+
+    /// Advances to the end of the step. `integrated` are the velocities of the last answer.
+    ///
+    /// # Errors
+    /// What makes the state unusable, with the particle's id.
+    fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError>;
+
+    /// Fields for frames beside position, velocity, id and group.
+    fn fields(&self) -> Vec<Field> {
+        Vec::new()
+    }
+
+    /// The whole state, exact: restored, it continues to the same bits.
+    ///
+    /// # Errors
+    /// If the solver does not keep checkpoints.
+    fn save(&self) -> Result<Vec<u8>, SolverError> {
+        Err(SolverError("this solver keeps no checkpoints".into()))
+    }
+
+    /// Takes back what [`Self::save`] gave, into a solver initialised from the same section.
+    ///
+    /// # Errors
+    /// If the solver keeps no checkpoints or the snapshot is not its own.
+    fn restore(&mut self, _snapshot: &[u8]) -> Result<(), SolverError> {
+        Err(SolverError("this solver keeps no checkpoints".into()))
+    }
+}
+
+/// Makes solvers from sections of scenes: what a program serves.
+pub trait SolverProgram: Send + Sync + 'static {
+    /// What the program is.
+    fn describe(&self) -> Description;
+
+    /// Checks a participant's section (TOML, verbatim from the scene) and builds the solver from it.
+    ///
+    /// # Errors
+    /// Every fault of the section, each with the path of its key.
+    fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>>;
+}
+
+/// Why a solver cannot go on: a sentence for the user, with the particle's id where there is one.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct SolverError(pub String);
