@@ -1,1 +1,5 @@
-//! Placeholder.
+//! Contacts, merging, synchronising, splitting and the coupled step.
+
+pub mod contacts;
+pub mod merge;
+pub mod split;

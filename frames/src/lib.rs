@@ -1,1 +1,22 @@
-//! Placeholder.
+//! Output that people look at: VTK frames for ParaView, pictures, and tables of probes.
+//!
+//! - [`write_vtu`] writes one frame of one participant, [`PvdCollection`] lists the frames by time;
+//! - [`Scene::render`] draws spheres and surfaces into a [`Picture`], without a graphics card;
+//! - [`CsvTable`] holds numbers over time.
+//!
+//! Architecture invariants: this crate depends on nothing else of the project, and whoever reads a file while a run
+//! goes on, or after it was killed, finds only whole frames, whole lists and whole rows.
+
+mod atomic;
+mod error;
+mod picture;
+mod pvd;
+mod table;
+mod vtu;
+
+pub use error::FramesError;
+pub use glam::DVec3;
+pub use picture::{Camera, Colour, ColourMap, Layer, Picture, Radius, Rgb, Scene};
+pub use pvd::PvdCollection;
+pub use table::CsvTable;
+pub use vtu::{FrameData, FrameField, FrameValues, write_vtu};

@@ -1,5 +1,7 @@
 //! Sets of occupied cells: how participants tell each other where they are without telling what they are.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use glam::{DVec3, IVec3};
 use rayon::prelude::*;
 
@@ -40,33 +42,123 @@ impl Lattice {
 
     /// The cells that particles occupy.
     pub fn occupied(&self, positions: &[DVec3], radii: &[f64], reach: Reach) -> CellSet {
-        const CHUNK: usize = 8192;
-        let chunks: Vec<Vec<u64>> = positions
-            .par_chunks(CHUNK)
-            .zip(radii.par_chunks(CHUNK))
-            .map(|(positions, radii)| {
-                let mut keys = Vec::with_capacity(positions.len());
-                for (&x, &r) in positions.iter().zip(radii) {
-                    let r = DVec3::splat(if reach == Reach::Sphere { r } else { 0.0 });
-                    for_each_cell(self.cell(x - r), self.cell(x + r), |key| {
-                        if keys.last() != Some(&key) {
-                            keys.push(key);
-                        }
-                    });
-                }
-                keys.sort_unstable();
-                keys.dedup();
-                keys
-            })
-            .collect();
-        CellSet::from_keys(chunks.concat())
+        let extent = |i: usize| {
+            let r = DVec3::splat(if reach == Reach::Sphere { radii[i] } else { 0.0 });
+            (self.cell(positions[i] - r), self.cell(positions[i] + r))
+        };
+        let count = positions.len();
+        let union = |a: (IVec3, IVec3), b: (IVec3, IVec3)| (a.0.min(b.0), a.1.max(b.1));
+        let nothing = (IVec3::MAX, IVec3::MIN);
+        let (low, high) = (0..count).into_par_iter().with_min_len(4096).map(extent).reduce(|| nothing, union);
+        if let Some(block) = Block::new(low, high) {
+            // Marking bits commutes, so the set does not depend on the order of threads.
+            let bits: Vec<AtomicU64> = (0..block.words()).map(|_| AtomicU64::new(0)).collect();
+            (0..count).into_par_iter().with_min_len(4096).for_each(|i| {
+                let (low, high) = extent(i);
+                for_each_cell(low, high, |cell| {
+                    let (word, bit) = block.bit(cell);
+                    if bits[word].load(Relaxed) & bit == 0 {
+                        bits[word].fetch_or(bit, Relaxed);
+                    }
+                });
+            });
+            return CellSet { keys: block.keys(&bits) };
+        }
+        let mut keys = Vec::new();
+        for i in 0..count {
+            let (low, high) = extent(i);
+            for_each_cell(low, high, |cell| keys.push(pack(cell)));
+        }
+        CellSet::from_keys(keys)
+    }
+}
+
+/// A block of cells small enough for a bit a cell.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    low: IVec3,
+    high: IVec3,
+    size: [usize; 3],
+}
+
+impl Block {
+    /// Bits of a block at most: 8 MiB.
+    const BITS_MAX: u64 = 1 << 26;
+
+    fn new(low: IVec3, high: IVec3) -> Option<Self> {
+        if low.cmpgt(high).any() {
+            return None;
+        }
+        let size = (high - low).to_array().map(|edge| edge as u64 + 1);
+        let bits = size.iter().try_fold(1u64, |product, &edge| product.checked_mul(edge))?;
+        (bits <= Self::BITS_MAX).then_some(Self { low, high, size: size.map(|edge| edge as usize) })
     }
 
-    /// Whether a particle's collision sphere may touch a cell of `set`.
-    pub fn touches(&self, set: &CellSet, position: DVec3, radius: f64) -> bool {
+    fn words(&self) -> usize {
+        self.size.iter().product::<usize>().div_ceil(64)
+    }
+
+    #[inline]
+    fn bit(&self, cell: IVec3) -> (usize, u64) {
+        let [x, y, z] = (cell - self.low).to_array().map(|c| c as usize);
+        let at = (z * self.size[1] + y) * self.size[0] + x;
+        (at / 64, 1 << (at % 64))
+    }
+
+    /// Packed keys of the marked cells, ascending, since bits and keys are both ordered by z, y, x.
+    fn keys(&self, bits: &[AtomicU64]) -> Vec<u64> {
+        let mut keys = Vec::new();
+        for (word, marked) in bits.iter().enumerate() {
+            let mut marked = marked.load(Relaxed);
+            while marked != 0 {
+                let at = word * 64 + marked.trailing_zeros() as usize;
+                marked &= marked - 1;
+                let (row, x) = (at / self.size[0], at % self.size[0]);
+                let (z, y) = (row / self.size[1], row % self.size[1]);
+                keys.push(pack(self.low + IVec3::new(x as i32, y as i32, z as i32)));
+            }
+        }
+        keys
+    }
+}
+
+/// A set of cells prepared for asking which particles touch it.
+#[derive(Debug)]
+pub struct CellMask {
+    lattice: Lattice,
+    set: CellSet,
+    block: Option<(Block, Vec<u64>)>,
+}
+
+impl CellMask {
+    /// Prepares `set` on `lattice`.
+    pub fn new(lattice: Lattice, set: CellSet) -> Self {
+        let nothing = (IVec3::MAX, IVec3::MIN);
+        let (low, high) = set.iter().fold(nothing, |(low, high), cell| (low.min(cell), high.max(cell)));
+        let block = Block::new(low, high).map(|block| {
+            let mut bits = vec![0; block.words()];
+            for cell in set.iter() {
+                let (word, bit) = block.bit(cell);
+                bits[word] |= bit;
+            }
+            (block, bits)
+        });
+        Self { lattice, set, block }
+    }
+
+    /// Whether a particle's collision sphere may touch a cell of the set.
+    #[inline]
+    pub fn touches(&self, position: DVec3, radius: f64) -> bool {
         let r = DVec3::splat(radius);
+        let (low, high) = (self.lattice.cell(position - r), self.lattice.cell(position + r));
         let mut found = false;
-        for_each_cell(self.cell(position - r), self.cell(position + r), |key| found |= set.contains_key(key));
+        match &self.block {
+            Some((block, bits)) => for_each_cell(low.max(block.low), high.min(block.high), |cell| {
+                let (word, bit) = block.bit(cell);
+                found |= bits[word] & bit != 0;
+            }),
+            None => for_each_cell(low, high, |cell| found |= self.set.contains(cell)),
+        }
         found
     }
 }
@@ -96,7 +188,7 @@ impl CellSet {
 
     /// Whether `cell` is in the set.
     pub fn contains(&self, cell: IVec3) -> bool {
-        self.contains_key(pack(cell))
+        self.keys.binary_search(&pack(cell)).is_ok()
     }
 
     /// The cells, in the order of their packed keys.
@@ -107,10 +199,6 @@ impl CellSet {
     /// Packed keys, sorted: 21 bits an axis, z highest, each shifted by 2^20.
     pub fn keys(&self) -> &[u64] {
         &self.keys
-    }
-
-    fn contains_key(&self, key: u64) -> bool {
-        self.keys.binary_search(&key).is_ok()
     }
 
     /// The set as bytes: differences of sorted keys, each in base 128, low digits first, the high bit of a byte
@@ -176,11 +264,11 @@ fn unpack(key: u64) -> IVec3 {
 }
 
 #[inline]
-fn for_each_cell(low: IVec3, high: IVec3, mut visit: impl FnMut(u64)) {
+fn for_each_cell(low: IVec3, high: IVec3, mut visit: impl FnMut(IVec3)) {
     for z in low.z..=high.z {
         for y in low.y..=high.y {
             for x in low.x..=high.x {
-                visit(pack(IVec3::new(x, y, z)));
+                visit(IVec3::new(x, y, z));
             }
         }
     }
@@ -209,11 +297,33 @@ mod tests {
     }
 
     #[test]
+    fn a_block_and_a_list_of_keys_hold_the_same_cells() {
+        let lattice = Lattice { origin: DVec3::ZERO, cell_size: 1.0 };
+        let positions: Vec<DVec3> = (0..300u64)
+            .map(|i| DVec3::from_array([0, 1, 2].map(|axis| 40.0 * crate::random::uniform_f64(&[i, axis]))))
+            .collect();
+        let radii = vec![1.3; positions.len()];
+        let dense = lattice.occupied(&positions, &radii, Reach::Sphere);
+        // One point far away makes the block too large.
+        let (mut far, mut far_radii) = (positions.clone(), radii.clone());
+        far.push(DVec3::splat(9000.5));
+        far_radii.push(0.1);
+        let sparse = lattice.occupied(&far, &far_radii, Reach::Sphere);
+        assert_eq!(sparse.len(), dense.len() + 1);
+        assert!(dense.iter().all(|cell| sparse.contains(cell)));
+        let (dense, sparse) = (CellMask::new(lattice, dense), CellMask::new(lattice, sparse));
+        for x in &positions {
+            let near = *x + DVec3::splat(2.0);
+            assert_eq!(dense.touches(near, 0.4), sparse.touches(near, 0.4));
+        }
+    }
+
+    #[test]
     fn overlapping_spheres_share_a_cell() {
         let lattice = Lattice { origin: DVec3::splat(0.3), cell_size: 0.7 };
         let (a, b) = (DVec3::new(0.1, 5.0, -3.0), DVec3::new(4.0, 5.2, -2.5));
-        let set = lattice.occupied(&[a], &[0.1], Reach::Sphere);
-        assert!(lattice.touches(&set, b, 3.9));
-        assert!(!lattice.touches(&set, b, 0.2));
+        let mask = CellMask::new(lattice, lattice.occupied(&[a], &[0.1], Reach::Sphere));
+        assert!(mask.touches(b, 3.9));
+        assert!(!mask.touches(b, 0.2));
     }
 }

@@ -47,7 +47,15 @@ impl Particles {
     }
 
     /// Appends one particle.
-    pub fn push(&mut self, id: ParticleId, position: DVec3, velocity: DVec3, mass: f64, radius: f64, immovable: bool) {
+    pub fn push(
+        &mut self,
+        id: ParticleId,
+        position: DVec3,
+        velocity: DVec3,
+        mass: f64,
+        radius: f64,
+        immovable: bool,
+    ) {
         self.id.push(id);
         self.position.push(position);
         self.velocity.push(velocity);

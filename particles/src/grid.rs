@@ -40,7 +40,8 @@ impl CellGrid {
         self.mask = u32::try_from(slots - 1).expect("fewer than 2^32 slots");
         let (inverse, mask) = (self.inverse_cell_size, self.mask);
         self.slot_of.clear();
-        self.slot_of.par_extend(positions.par_iter().with_min_len(4096).map(|&x| slot(cell(x, inverse), mask)));
+        self.slot_of
+            .par_extend(positions.par_iter().with_min_len(4096).map(|&x| slot(cell(x, inverse), mask)));
         self.sort_by_slot(slots);
     }
 
@@ -132,7 +133,8 @@ impl CellGrid {
         let mut jobs = Vec::with_capacity(tasks);
         let (mut ends, mut rest, mut base) = (&mut start[1..], order.as_mut_slice(), 0);
         for (task, &count) in counts.iter().enumerate() {
-            let (own_ends, other_ends) = std::mem::take(&mut ends).split_at_mut(share.min(slots - task * share));
+            let (own_ends, other_ends) =
+                std::mem::take(&mut ends).split_at_mut(share.min(slots - task * share));
             let (own_order, other_order) = std::mem::take(&mut rest).split_at_mut(count as usize);
             jobs.push(((task * share) as u32, base, own_ends, own_order));
             (ends, rest) = (other_ends, other_order);
@@ -183,7 +185,10 @@ impl Runs {
 #[inline]
 fn cell(position: DVec3, inverse_cell_size: f64) -> IVec3 {
     // Saturating: positions beyond 2^31 cells share the outermost ones, and are still found.
-    (position * inverse_cell_size).floor().as_ivec3().clamp(IVec3::splat(i32::MIN + 2), IVec3::splat(i32::MAX - 2))
+    (position * inverse_cell_size)
+        .floor()
+        .as_ivec3()
+        .clamp(IVec3::splat(i32::MIN + 2), IVec3::splat(i32::MAX - 2))
 }
 
 #[inline]
@@ -231,9 +236,7 @@ mod tests {
     #[test]
     fn order_does_not_depend_on_threads() {
         let points: Vec<DVec3> = (0..100_000u64)
-            .map(|i| {
-                DVec3::from_array([0, 1, 2].map(|axis| crate::random::uniform_f64(&[i, axis])))
-            })
+            .map(|i| DVec3::from_array([0, 1, 2].map(|axis| crate::random::uniform_f64(&[i, axis]))))
             .collect();
         let orders: Vec<Vec<u32>> = [1, 2, 3, 7]
             .iter()

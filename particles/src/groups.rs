@@ -80,7 +80,9 @@ impl GroupMap {
     /// S^T: adds up a per-particle quantity over each group's members, in member order.
     pub fn sum_into(&self, per_particle: &[DVec3], per_group: &mut Vec<DVec3>) {
         per_group.clear();
-        per_group.extend((0..self.len()).map(|g| self.members(g).iter().map(|&i| per_particle[i as usize]).sum::<DVec3>()));
+        per_group.extend(
+            (0..self.len()).map(|g| self.members(g).iter().map(|&i| per_particle[i as usize]).sum::<DVec3>()),
+        );
     }
 
     /// S: gives every member of a group the group's value; free particles keep theirs.
@@ -127,7 +129,9 @@ impl StepEnd<'_> {
     pub fn place_members(&self, particles: &mut Particles) {
         for (group, &velocity) in self.group_velocity.iter().enumerate() {
             let range = self.groups.offsets[group] as usize..self.groups.offsets[group + 1] as usize;
-            for (&member, &split) in self.groups.members[range.clone()].iter().zip(&self.member_velocity[range]) {
+            for (&member, &split) in
+                self.groups.members[range.clone()].iter().zip(&self.member_velocity[range])
+            {
                 let member = member as usize;
                 particles.position[member] += velocity * self.dt;
                 if !particles.immovable[member] {

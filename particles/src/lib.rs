@@ -8,8 +8,9 @@ mod grid;
 mod groups;
 pub mod random;
 pub mod reduce;
+pub mod shapes;
 
-pub use cells::{CellSet, Lattice, Reach};
+pub use cells::{CellMask, CellSet, Lattice, Reach};
 pub use fields::{Particles, ParticlesError};
 pub use glam::DVec3;
 pub use grid::{CellGrid, POSITION_LIMIT};

@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The wire contract `amalgam.solver.v1`, and the one place where wire types are checked and converted.
+//!
+//! [`v1`] holds the generated messages and the gRPC client and server. [`contract`] holds the calls as plain Rust
+//! values; [`Call`] turns them into streams of messages and back, with every check on the way.
+
+pub mod columns;
+pub mod contract;
+mod transport;
+
+pub use columns::{Columns, Packet, WireError};
+pub use contract::Call;
+pub use transport::{CHUNK_BYTES, TransportLimits, gather, message_limit};
+
+/// Version of the contract.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Generated from `amalgam/solver/v1/solver.proto`.
+#[allow(missing_docs, clippy::all, unreachable_pub)]
+pub mod v1 {
+    tonic::include_proto!("amalgam.solver.v1");
+}
+
+/// The compiled descriptors, for server reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

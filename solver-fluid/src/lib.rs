@@ -1,1 +1,30 @@
-//! Placeholder.
+//! The fluid solver: a participant made of fluid, by smoothed particle hydrodynamics.
+//!
+//! [`FluidProgram`] reads a participant's section of the scene ([`section`]) and builds the solver from it. See
+//! [`sph`] for the method.
+
+pub mod section;
+pub mod sph;
+
+use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
+
+/// The program `fluid`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FluidProgram;
+
+impl SolverProgram for FluidProgram {
+    fn describe(&self) -> Description {
+        Description {
+            name: "fluid",
+            version: env!("CARGO_PKG_VERSION"),
+            integration: Integration::Explicit,
+            needs_occupancy: false,
+            checkpoints: true,
+        }
+    }
+
+    fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
+        let (parameters, particles) = section::read(section, world)?;
+        Ok(Box::new(sph::Sph::new(parameters, particles)))
+    }
+}

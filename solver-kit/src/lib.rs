@@ -1,9 +1,15 @@
 //! What makes a service out of a particle solver: implement [`Solver`] and [`SolverProgram`], call [`serve`].
+//!
+//! `examples/balls.rs` is a whole participant on one page.
 
 mod section;
+mod serve;
+mod service;
+mod session;
 mod solver;
 
 pub use section::{SectionError, parse as parse_section};
+pub use serve::{Listen, ServeOptions, serve, serve_in_process};
 pub use solver::{
     Answer, Description, Field, FieldValues, Integration, Report, Solver, SolverError, SolverProgram, Stage, World,
 };

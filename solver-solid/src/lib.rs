@@ -1,1 +1,48 @@
-//! Placeholder.
+//! The solid solver: a participant of springs between particles, integrated with implicit (backward) Euler.
+//!
+//! [`SolidProgram`] reads a participant's section (`section.rs`), lays its bodies out as particles and springs
+//! (`bodies.rs`, `sheet.rs`, `points.rs`, `grains.rs`) and builds a [`MassSpring`] (`mass_spring.rs`). A step linearises the springs at the start-of-step
+//! positions (`springs.rs`), reduces the linear system to one unknown a group (`reduced.rs`) and solves it with
+//! preconditioned conjugate gradients (`conjugate_gradients.rs`).
+
+mod block;
+mod bodies;
+mod conjugate_gradients;
+mod grains;
+mod mass_spring;
+mod points;
+mod reduced;
+mod section;
+mod sheet;
+mod springs;
+
+use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
+
+pub use mass_spring::MassSpring;
+
+/// Particles whose rows one task works on, one after the other. Sums over particles are formed per chunk and the
+/// chunks added in order, so that no result depends on the number of threads.
+const CHUNK: usize = 512;
+
+/// Chunks below which a loop is not split between threads: waking a thread costs more than they take.
+const CHUNKS_PER_TASK: usize = 2;
+
+/// Solids as a program: the participant's key `method` chooses among the solvers of this crate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SolidProgram;
+
+impl SolverProgram for SolidProgram {
+    fn describe(&self) -> Description {
+        Description {
+            name: "solid",
+            version: env!("CARGO_PKG_VERSION"),
+            integration: Integration::Implicit,
+            needs_occupancy: false,
+            checkpoints: true,
+        }
+    }
+
+    fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
+        Ok(Box::new(MassSpring::from_section(section, world)?))
+    }
+}

@@ -1,0 +1,40 @@
+//! `amalgam check`: says whether a scene can run, without running it.
+
+use crate::{
+    cli::CheckArgs,
+    command::CommandError,
+    console::Console,
+    coordinator::{Cancel, CoordinatorError, Simulation},
+    local::{Locals, Transport},
+    scene::Scene,
+};
+
+/// Checks a scene, its solvers' sections included, and prints what is in it.
+///
+/// # Errors
+/// A wrong scene, or a solver that cannot be reached.
+pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
+    let scene = Scene::read(&args.scene, &args.set)?;
+    let console = Console::new(true);
+    let (_locals, participants) = Locals::start(&scene, Transport::InProcess, None, &console)?;
+    let simulation =
+        Simulation::connect(scene.plan(), participants, Cancel::new()).map_err(|error| match error {
+            CoordinatorError::Section { participant, errors } => {
+                let faults: Vec<_> = errors.into_iter().map(|fault| (fault.key, fault.message)).collect();
+                scene.section_error(&participant, &faults).into()
+            }
+            other => CommandError::Failed(other.to_string()),
+        })?;
+    println!("{} is right", scene.file());
+    println!(
+        "  {}: {} s, a frame every {:.4} s",
+        scene.header.name, scene.time.duration, scene.time.frame_interval
+    );
+    for participant in simulation.summary().participants {
+        println!(
+            "  {}: {} {}, {} particles",
+            participant.name, participant.solver, participant.version, participant.particles
+        );
+    }
+    simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))
+}

@@ -1,0 +1,149 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use amalgam_solver_kit::Listen;
+use clap::{Args, Parser, Subcommand};
+
+use crate::{command::CommandError, local::Transport, scene::SolverKind};
+
+const EXIT_CODES: &str = "Exit codes:
+  0    done
+  1    the run failed: a solver was lost, results could not be written
+  2    the scene or the command line is wrong; nothing was run
+  130  interrupted by Ctrl-C or SIGTERM; what was computed is readable";
+
+const MAIN_EXAMPLES: &str = "Examples:
+  amalgam run scenes/water-on-cloth.toml            compute a scene, results in out/water-on-cloth
+  amalgam check scenes/water-on-cloth.toml          is the scene right? without computing it
+  amalgam run SCENE --set time.duration=0.5         the same scene, with another value
+  amalgam run --help                                everything about running";
+
+const RUN_EXAMPLES: &str = "Examples:
+  amalgam run scenes/water-on-cloth.toml
+  amalgam run SCENE --frames 10                     a look at the first ten frames
+  amalgam run SCENE --out /tmp/try --set coupling.alpha=0 --set participants.cloth.settings.bodies[0].spacing=0.02
+  amalgam run SCENE --transport in-process --json   no child processes, summary to standard output
+
+Results, in out/NAME OF THE SCENE unless --out says otherwise:
+  summary.json           what was computed, how fast, how exact; the error if it failed
+  scene.toml             the scene as it ran, --set applied
+  PARTICIPANT.pvd        open this in ParaView; the frames are in frames/
+  pictures/000012.png    a picture per frame, if the scene has [output.pictures]
+  probes/NAME.csv        a table per probe, a row per step
+
+Ctrl-C ends the run after its current step and writes the summary; a second one does not wait for the step.
+";
+
+const SERVE_EXAMPLES: &str = "Examples:
+  amalgam serve solid --listen unix:/tmp/solid.sock
+  amalgam serve fluid --listen 127.0.0.1:50051      in the scene: address = \"127.0.0.1:50051\"
+
+Prints `listening ADDRESS` on standard output when it is ready.";
+
+const SET_HELP: &str = "Replace a value of the scene, KEY=VALUE; may be given several times";
+const SET_LONG_HELP: &str = "Replace a value of the scene; may be given several times.
+
+KEY is a path such as time.duration or participants[0].settings.bodies[0].spacing; a participant may also be given by
+its name, as in participants.cloth.settings.tolerance. VALUE is written as in TOML; plain words need no quotes.";
+
+/// Couples particle solvers that were never made for each other, by merging and splitting.
+#[derive(Debug, Parser)]
+#[command(name = "amalgam", version, about, after_help = format!("{MAIN_EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Compute a scene
+    Run(RunArgs),
+    /// Check a scene, its solvers' sections included, without computing it
+    Check(CheckArgs),
+    /// Offer a solver as a service that scenes reach by its address
+    Serve(ServeArgs),
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{RUN_EXAMPLES}\n{EXIT_CODES}"))]
+pub struct RunArgs {
+    /// The scene, a TOML file
+    pub scene: PathBuf,
+    #[allow(missing_docs, reason = "the help says it")]
+    #[arg(long, value_name = "KEY=VALUE", help = SET_HELP, long_help = SET_LONG_HELP)]
+    pub set: Vec<String>,
+    /// How solvers that the run starts are reached
+    #[arg(long, value_enum, default_value_t = Transport::Unix)]
+    pub transport: Transport,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+    /// Where the results go [default: out/NAME OF THE SCENE]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// End after this many frames, if the scene is not over before
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub frames: Option<u32>,
+    /// Show nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// At the end, print summary.json instead of a few lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct CheckArgs {
+    /// The scene, a TOML file
+    pub scene: PathBuf,
+    #[allow(missing_docs, reason = "the help says it")]
+    #[arg(long, value_name = "KEY=VALUE", help = SET_HELP, long_help = SET_LONG_HELP)]
+    pub set: Vec<String>,
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_EXAMPLES)]
+pub struct ServeArgs {
+    /// Which solver
+    #[arg(value_enum)]
+    pub solver: SolverKind,
+    /// Where to listen: unix:PATH or HOST:PORT, port 0 for any free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Listen,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+    /// End when standard input does, so that the service does not outlive who started it
+    #[arg(long)]
+    pub exit_with_stdin: bool,
+    /// Listen beyond this machine without encryption; anyone who reaches the address can use the solver
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+/// `--threads`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Threads {
+    /// Threads of each solver and of the coordinator; results do not depend on it [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+}
+
+impl Threads {
+    pub(crate) fn count(self) -> Option<usize> {
+        self.threads.map(|threads| threads as usize)
+    }
+
+    /// Sets the threads of this process's own parallel loops.
+    pub(crate) fn apply(self) -> Result<(), CommandError> {
+        let Some(threads) = self.count() else { return Ok(()) };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+        pool.map_err(|error| CommandError::Failed(format!("cannot start {threads} threads: {error}")))
+    }
+}

@@ -1,0 +1,158 @@
+//! What people see while a run goes on: progress, and lines from the solvers.
+
+use std::{
+    io::IsTerminal,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
+
+use crate::{coordinator::StepRecord, scene::SceneError};
+
+/// How often the progress bar moves, and how often a line is written where there is no terminal.
+const BAR_INTERVAL: Duration = Duration::from_millis(100);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The bar's length, in steps of simulated time.
+const BAR_LENGTH: u64 = 10_000;
+
+/// Standard error, shared by the progress bar and everything else that writes there.
+#[derive(Clone, Debug)]
+pub struct Console {
+    bar: Option<Arc<ProgressBar>>,
+}
+
+impl Console {
+    /// With a bar if standard error is a terminal and `quiet` is not asked for.
+    pub fn new(quiet: bool) -> Self {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(BAR_LENGTH), ProgressDrawTarget::stderr());
+            // The template is constant; a bar without style is better than none.
+            if let Ok(style) = ProgressStyle::with_template("{bar:20.cyan/blue} {percent:>3}% {wide_msg}") {
+                bar.set_style(style);
+            }
+            Arc::new(bar)
+        });
+        Self { bar }
+    }
+
+    /// Writes a line to standard error, above the bar.
+    pub fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Progress of a run.
+#[derive(Debug)]
+pub struct Progress {
+    console: Console,
+    quiet: bool,
+    duration: f64,
+    shown: Instant,
+    /// Simulated time when it was last shown [s], and how fast it passed [s per s of wall time], smoothed.
+    shown_time: f64,
+    speed: f64,
+}
+
+impl Progress {
+    /// Before the first step of a run that simulates `duration` [s].
+    pub fn new(console: Console, quiet: bool, duration: f64) -> Self {
+        Self { console, quiet, duration, shown: Instant::now(), shown_time: 0.0, speed: 0.0 }
+    }
+
+    /// After a step.
+    pub fn step(&mut self, record: &StepRecord) {
+        let interval = if self.console.bar.is_some() { BAR_INTERVAL } else { LINE_INTERVAL };
+        let elapsed = self.shown.elapsed();
+        if self.quiet || elapsed < interval {
+            return;
+        }
+        let speed = (record.time - self.shown_time) / elapsed.as_secs_f64();
+        // Forgets with a time of some ten seconds, so that the remaining time follows the scene and does not jump.
+        let new = 1.0 - (-elapsed.as_secs_f64() / 10.0).exp();
+        self.speed = if self.speed == 0.0 { speed } else { self.speed + new * (speed - self.speed) };
+        (self.shown, self.shown_time) = (Instant::now(), record.time);
+        let part = (record.time / self.duration).min(1.0);
+        let message = self.message(record);
+        match &self.console.bar {
+            Some(bar) => {
+                bar.set_position((part * BAR_LENGTH as f64) as u64);
+                bar.set_message(message);
+            }
+            None => eprintln!("{:>3.0}%  {message}", 100.0 * part),
+        }
+    }
+
+    fn message(&self, record: &StepRecord) -> String {
+        let remaining = (self.duration - record.time).max(0.0) / self.speed;
+        format!(
+            "{:.4} of {} s, {} left | step {} dt {:.2e} s | {} contacts {} groups {} stages | {:.1} ms/step",
+            record.time,
+            self.duration,
+            if remaining.is_finite() { time(remaining) } else { "?".to_string() },
+            record.step,
+            record.dt,
+            record.active,
+            record.groups,
+            record.stages,
+            1e3 * record.wall_s,
+        )
+    }
+}
+
+/// A span of wall time in words.
+pub fn time(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..10 => format!("{seconds:.1} s"),
+        10..120 => format!("{whole} s"),
+        120..7200 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole / 60 % 60),
+    }
+}
+
+/// A scene's faults as they are shown, with colours if `colour`.
+pub fn render(error: &SceneError, colour: bool) -> String {
+    let theme = if colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+    let handler = GraphicalReportHandler::new_themed(theme).with_width(100);
+    let mut text = String::new();
+    let mut show = |diagnostic: &dyn Diagnostic| {
+        // Writing to a string cannot fail.
+        let _ = handler.render_report(&mut text, diagnostic);
+    };
+    match error {
+        SceneError::Read { .. } => show(error),
+        SceneError::Faults { faults, .. } => {
+            for fault in faults {
+                show(fault);
+            }
+            text.push_str(&format!("{error}; nothing was run\n"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn times_read_well() {
+        assert_eq!(
+            [0.04, 9.96, 75.2, 150.0, 9000.0].map(time),
+            ["0.0 s", "10 s", "75 s", "2 min 30 s", "2 h 30 min"]
+        );
+    }
+}

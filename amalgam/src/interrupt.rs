@@ -1,0 +1,97 @@
+//! Ctrl-C and SIGTERM: the first ends the run after its step, the second abandons the step, the third is the end.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::coordinator::Cancel;
+
+/// Exit code of an interrupted run: 128 + SIGINT.
+pub const EXIT_INTERRUPTED: u8 = 130;
+
+/// Whether the run was asked to end.
+#[derive(Clone)]
+pub struct Interrupt(Arc<Inner>);
+
+struct Inner {
+    requested: AtomicBool,
+    stepping: AtomicBool,
+    cancel: Cancel,
+    at_end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Interrupt {
+    /// Listens for signals from now on.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn install() -> io::Result<Self> {
+        let inner = Inner {
+            requested: AtomicBool::new(false),
+            stepping: AtomicBool::new(false),
+            cancel: Cancel::new(),
+            at_end: Mutex::new(None),
+        };
+        let this = Self(Arc::new(inner));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (mut interrupt, mut terminate) = {
+            let _guard = runtime.enter();
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        };
+        let listener = this.clone();
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    tokio::select! {
+                        _ = interrupt.recv() => {}
+                        _ = terminate.recv() => {}
+                    }
+                    listener.signalled();
+                }
+            });
+        })?;
+        Ok(this)
+    }
+
+    fn signalled(&self) {
+        if self.0.cancel.is_cancelled() {
+            // Nobody is left to clean up in order.
+            if let Some(at_end) = self.0.at_end.lock().ok().and_then(|mut at_end| at_end.take()) {
+                at_end();
+            }
+            std::process::exit(i32::from(EXIT_INTERRUPTED));
+        }
+        let again = self.0.requested.swap(true, Ordering::SeqCst);
+        if again || !self.0.stepping.load(Ordering::SeqCst) {
+            self.0.cancel.cancel();
+        }
+    }
+
+    /// What to do if the process must end at once.
+    pub fn at_end(&self, action: impl FnOnce() + Send + 'static) {
+        if let Ok(mut at_end) = self.0.at_end.lock() {
+            *at_end = Some(Box::new(action));
+        }
+    }
+
+    /// From now on the first signal lets the current step finish; before, it abandons what is waited for.
+    pub fn steps_begin(&self) {
+        self.0.stepping.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the run was asked to end.
+    pub fn is_requested(&self) -> bool {
+        self.0.requested.load(Ordering::SeqCst)
+    }
+
+    /// What makes the coordinator abandon a step.
+    pub fn cancel(&self) -> Cancel {
+        self.0.cancel.clone()
+    }
+}

@@ -1,0 +1,28 @@
+//! The command people type: reads scenes, starts solvers, runs the coordinator and writes what it computed.
+//!
+//! - [`scene`]: scene files and what is wrong with them;
+//! - [`run`]: one local process per participant, progress, output;
+//! - [`command`]: from the command line to an exit code.
+
+pub mod check;
+pub mod cli;
+pub mod command;
+pub mod console;
+pub mod coordinator;
+pub mod interrupt;
+pub mod local;
+pub mod output;
+mod picture;
+pub mod run;
+pub mod scene;
+pub mod serve;
+#[allow(missing_docs)]
+pub mod split {
+    use serde::{Deserialize, Serialize};
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum SplitRule {
+        Paper,
+        Symmetric,
+    }
+}

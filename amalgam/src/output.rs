@@ -1,0 +1,262 @@
+//! What a run leaves behind: a folder with frames, pictures, tables and `summary.json`.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use amalgam_frames::{
+    CsvTable, FrameData, FrameField as VtkField, FrameValues, FramesError, PvdCollection, write_vtu,
+};
+use serde::Serialize;
+
+use crate::{
+    coordinator::{FrameField, ParticipantFrame, ProbeSample},
+    picture::Painter,
+    scene::Scene,
+};
+
+/// First line of the scene that is written beside the results; by it a folder is known to hold results of ours.
+const SCENE_HEADER: &str = "# The scene of this run, with what --set changed. Written by `amalgam run`.\n";
+
+/// Space kept for `summary.json` [bytes], so that it can say that the disk became full.
+const SUMMARY_RESERVE: usize = 64 << 10;
+
+const SUMMARY: &str = "summary.json";
+const SCENE: &str = "scene.toml";
+const FOLDERS: [&str; 3] = ["frames", "pictures", "probes"];
+
+/// Why results could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// The folder holds something else.
+    #[error("{} is not empty and holds no results of an earlier run; choose another folder with --out", .0.display())]
+    NotOurs(PathBuf),
+    /// A frame, picture or table.
+    #[error(transparent)]
+    Frames(#[from] FramesError),
+    /// A file or folder.
+    #[error("cannot {action} {}: {}", path.display(), reason(error))]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "the disk is full; free some space or choose \
+             another folder with --out (what is there stays readable)"
+                .to_string()
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OutputError {
+    move |error| OutputError::Io { action, path: path.to_path_buf(), error }
+}
+
+/// A folder that may be written to.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Looks at the folder, without changing anything.
+    ///
+    /// # Errors
+    /// If it holds something that is not of an earlier run, or cannot be read.
+    pub fn look_at(path: PathBuf) -> Result<Self, OutputError> {
+        let entries = match fs::read_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self(path)),
+            other => other.map_err(failed("read the folder", &path))?,
+        };
+        let of_a_run = |scene: &str| scene.starts_with(SCENE_HEADER);
+        let ours = fs::read_to_string(path.join(SCENE)).is_ok_and(|scene| of_a_run(&scene));
+        if entries.count() > 0 && !ours {
+            return Err(OutputError::NotOurs(path));
+        }
+        Ok(Self(path))
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Removes the results of an earlier run and writes the scene.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn claim(&self, scene: &Scene) -> Result<(), OutputError> {
+        fs::create_dir_all(&self.0).map_err(failed("create the folder", &self.0))?;
+        for name in FOLDERS {
+            let folder = self.0.join(name);
+            if folder.exists() {
+                fs::remove_dir_all(&folder).map_err(failed("remove the old", &folder))?;
+            }
+        }
+        let entries = fs::read_dir(&self.0).map_err(failed("read the folder", &self.0))?;
+        for entry in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+            if entry.extension().is_some_and(|extension| extension == "pvd") || entry.ends_with(SUMMARY) {
+                fs::remove_file(&entry).map_err(failed("remove the old", &entry))?;
+            }
+        }
+        let text = scene.effective_text();
+        let text = format!("{SCENE_HEADER}{}", text.strip_prefix(SCENE_HEADER).unwrap_or(&text));
+        self.write(SCENE, text.as_bytes())?;
+        let reserve = self.unfinished(SUMMARY);
+        fs::write(&reserve, vec![b' '; SUMMARY_RESERVE]).map_err(failed("write", &reserve))
+    }
+
+    /// Writes `summary.json`, whole or not at all.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn write_summary(&self, summary: &impl Serialize) -> Result<(), OutputError> {
+        let text = serde_json::to_string_pretty(summary);
+        let text = text.map_err(|error| failed("write", &self.0.join(SUMMARY))(error.into()))?;
+        self.write(SUMMARY, (text + "\n").as_bytes())
+    }
+
+    fn unfinished(&self, name: &str) -> PathBuf {
+        self.0.join(format!(".{name}.unfinished"))
+    }
+
+    /// Writes a file whole or not at all, over the space kept for it if there is any.
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), OutputError> {
+        let (path, unfinished) = (self.0.join(name), self.unfinished(name));
+        let write = || {
+            let mut file =
+                fs::OpenOptions::new().write(true).create(true).truncate(false).open(&unfinished)?;
+            file.write_all(bytes)?;
+            file.set_len(bytes.len() as u64)?;
+            fs::rename(&unfinished, &path)
+        };
+        write().map_err(|error| {
+            // The error that matters is the first.
+            let _ = fs::remove_file(&unfinished);
+            failed("write", &path)(error)
+        })
+    }
+}
+
+/// Writes frames, pictures and tables while a run goes on.
+pub struct Recorder {
+    folder: PathBuf,
+    vtk_every: Option<u64>,
+    painter: Option<Painter>,
+    collections: Vec<PvdCollection>,
+    tables: Vec<CsvTable>,
+    row: Vec<f64>,
+    frame: u64,
+}
+
+impl Recorder {
+    /// For a run whose folder has been claimed.
+    pub fn new(scene: &Scene, folder: &Folder) -> Self {
+        Self {
+            folder: folder.0.clone(),
+            vtk_every: scene.output.vtk.then_some(u64::from(scene.output.every)),
+            painter: scene.output.pictures.as_ref().map(|settings| Painter::new(scene, settings)),
+            collections: Vec::new(),
+            tables: Vec::new(),
+            row: Vec::new(),
+            frame: 0,
+        }
+    }
+
+    /// Whether anything is to be written for the next frame.
+    pub fn wants_frame(&self) -> bool {
+        self.wants_vtk() || self.painter.as_ref().is_some_and(|painter| painter.draws(self.frame))
+    }
+
+    fn wants_vtk(&self) -> bool {
+        self.vtk_every.is_some_and(|every| self.frame.is_multiple_of(every))
+    }
+
+    /// Goes on to the next frame; `frames` is empty if [`Self::wants_frame`] said no.
+    ///
+    /// # Errors
+    /// A failure of the file system; what was written before stays readable.
+    pub fn frame(&mut self, time: f64, frames: &[ParticipantFrame]) -> Result<(), OutputError> {
+        if self.wants_vtk() {
+            self.make("frames")?;
+            if self.collections.is_empty() {
+                let create = |frame: &ParticipantFrame| {
+                    PvdCollection::create(self.folder.join(format!("{}.pvd", frame.name)))
+                };
+                self.collections = frames.iter().map(create).collect::<Result<_, _>>()?;
+            }
+            for (frame, collection) in frames.iter().zip(&mut self.collections) {
+                let file = format!("frames/{}_{:06}.vtu", frame.name, self.frame);
+                write_participant(&self.folder.join(&file), time, frame)?;
+                collection.push(time, &file)?;
+            }
+        }
+        if let Some(painter) = self.painter.as_ref().filter(|painter| painter.draws(self.frame)) {
+            self.make("pictures")?;
+            painter.draw(frames, &self.folder.join(format!("pictures/{:06}.png", self.frame)))?;
+        }
+        self.frame += 1;
+        Ok(())
+    }
+
+    /// Appends a row to the table of each probe.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn probes(&mut self, time: f64, samples: &[ProbeSample]) -> Result<(), OutputError> {
+        if self.tables.is_empty() && !samples.is_empty() {
+            self.make("probes")?;
+            for sample in samples {
+                let header: Vec<&str> =
+                    std::iter::once("time [s]").chain(sample.columns.iter().map(String::as_str)).collect();
+                let path = self.folder.join(format!("probes/{}.csv", sample.name));
+                self.tables.push(CsvTable::create(path, &header)?);
+            }
+        }
+        for (sample, table) in samples.iter().zip(&mut self.tables) {
+            self.row.clear();
+            self.row.push(time);
+            self.row.extend_from_slice(&sample.values);
+            table.append(&self.row)?;
+        }
+        Ok(())
+    }
+
+    fn make(&self, name: &str) -> Result<(), OutputError> {
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder).map_err(failed("create the folder", &folder))
+    }
+}
+
+fn write_participant(path: &Path, time: f64, frame: &ParticipantFrame) -> Result<(), FramesError> {
+    let fields: Vec<VtkField<'_>> = frame
+        .fields
+        .iter()
+        .map(|(name, values)| VtkField {
+            name,
+            values: match values {
+                FrameField::Scalar(values) => FrameValues::Scalar(values),
+                FrameField::Vector(values) => FrameValues::Vector(values),
+            },
+        })
+        .collect();
+    let data = FrameData {
+        time,
+        positions: &frame.positions,
+        ids: &frame.id,
+        velocities: &frame.velocities,
+        groups: &frame.group,
+        triangles: &frame.triangles,
+        fields: &fields,
+    };
+    write_vtu(path, &data)
+}

@@ -1,0 +1,148 @@
+//! Pictures of frames.
+
+use std::path::Path;
+
+use amalgam_frames::{Camera, Colour as Paint, ColourMap, FramesError, Layer, Radius, Scene as Drawing};
+use glam::DVec3;
+
+use crate::{
+    coordinator::{FrameField, ParticipantFrame},
+    scene::{Colour, FieldColour, PictureSettings, Ramp, Scene, SolverKind},
+};
+
+/// Plain colours of participants that the scene gives none, in the order of the scene.
+const WARM: [[u8; 3]; 5] =
+    [[0xd9, 0x6a, 0x35], [0xc9, 0x3f, 0x4e], [0xd9, 0xa4, 0x41], [0x9c, 0x5a, 0x7d], [0x8a, 0x8f, 0x3c]];
+
+/// Draws frames of one scene.
+pub(crate) struct Painter {
+    settings: PictureSettings,
+    camera: Camera,
+    domain: (DVec3, DVec3),
+    ground: f64,
+    /// Name and colour of each participant.
+    colours: Vec<(String, Colour)>,
+}
+
+impl Painter {
+    /// For a scene's `[output.pictures]`.
+    pub(crate) fn new(scene: &Scene, settings: &PictureSettings) -> Self {
+        let (low, high) = (scene.domain.min, scene.domain.max);
+        let up = -scene.domain.gravity.normalize_or(DVec3::NEG_Z);
+        let lowest = DVec3::select(up.cmpgt(DVec3::ZERO), low, high);
+        Self {
+            camera: camera(settings, (low, high), up),
+            domain: (low, high),
+            ground: lowest.dot(up),
+            colours: colours(scene, settings),
+            settings: settings.clone(),
+        }
+    }
+
+    /// Whether frame number `frame` is drawn.
+    pub(crate) fn draws(&self, frame: u64) -> bool {
+        frame.is_multiple_of(u64::from(self.settings.every))
+    }
+
+    /// Draws a frame into a PNG file.
+    pub(crate) fn draw(&self, frames: &[ParticipantFrame], path: &Path) -> Result<(), FramesError> {
+        let values: Vec<Option<Vec<f32>>> = frames.iter().map(|frame| self.values(frame)).collect();
+        let layers = frames.iter().zip(&values).map(|(frame, values)| {
+            let positions = frame.positions.as_slice();
+            let colour = self.paint(&frame.name, values.as_deref());
+            if frame.triangles.is_empty() {
+                Layer::Spheres { positions, radius: Radius::Each(&frame.radius), colour }
+            } else {
+                Layer::Surface { positions, triangles: &frame.triangles, colour }
+            }
+        });
+        let drawing = Drawing {
+            layers: layers.collect(),
+            ground: Some(self.ground),
+            outline: Some(self.domain),
+            ..Drawing::default()
+        };
+        drawing.render(&self.camera, self.settings.width, self.settings.height)?.write_png(path)
+    }
+
+    fn colour(&self, participant: &str) -> Option<&Colour> {
+        self.colours.iter().find_map(|(name, colour)| (name == participant).then_some(colour))
+    }
+
+    /// The field that colours a participant.
+    fn values(&self, frame: &ParticipantFrame) -> Option<Vec<f32>> {
+        let Some(Colour::Field(FieldColour { field, .. })) = self.colour(&frame.name) else { return None };
+        if field == "speed" {
+            return Some(frame.velocities.iter().map(|velocity| velocity.length() as f32).collect());
+        }
+        frame.fields.iter().find(|(name, _)| name == field).map(|(_, values)| match values {
+            FrameField::Scalar(values) => values.clone(),
+            FrameField::Vector(values) => values.iter().map(|v| glam::Vec3::from(*v).length()).collect(),
+        })
+    }
+
+    fn paint<'a>(&self, participant: &str, values: Option<&'a [f32]>) -> Paint<'a> {
+        match (self.colour(participant), values) {
+            (Some(Colour::Field(FieldColour { ramp, range, .. })), Some(values)) => {
+                let range =
+                    range.map(|range| range.map(|end| end as f32)).unwrap_or_else(|| range_of(values));
+                let map = match ramp {
+                    Ramp::Water => ColourMap::Water,
+                    Ramp::Viridis => ColourMap::Viridis,
+                    Ramp::Inferno => ColourMap::Inferno,
+                };
+                Paint::Mapped { values, range, map }
+            }
+            (Some(Colour::Plain(rgb)), _) => Paint::One(rgb.map(|channel| f32::from(channel) / 255.0)),
+            // A field that the participant does not have: grey says that it is missing.
+            _ => Paint::One([0.6; 3]),
+        }
+    }
+}
+
+/// From the least to the greatest value; a little apart if all are equal.
+fn range_of(values: &[f32]) -> [f32; 2] {
+    let finite = values.iter().copied().filter(|value| value.is_finite());
+    let (low, high) =
+        finite.fold((f32::MAX, f32::MIN), |(low, high), value| (low.min(value), high.max(value)));
+    if low > high {
+        return [0.0, 1.0];
+    }
+    [low, high.max(low + 1e-6 * low.abs().max(1.0))]
+}
+
+/// The scene's camera, or one that sees the whole domain, a little from above and from the side.
+fn camera(settings: &PictureSettings, (low, high): (DVec3, DVec3), up: DVec3) -> Camera {
+    let target = settings.target.unwrap_or(0.5 * (low + high));
+    let aspect = f64::from(settings.width) / f64::from(settings.height);
+    if let Some(eye) = settings.eye {
+        return Camera { eye, target, up, vertical_fov_degrees: settings.field_of_view };
+    }
+    let (right, ahead) = up.any_orthonormal_pair();
+    let direction = settings.direction.unwrap_or(0.45 * right + ahead - 0.42 * up);
+    // Straight down or up: which way the picture is turned is free, but it must be one.
+    let parallel = direction.cross(up).length() < 1e-6 * direction.length();
+    let camera_up = if parallel { ahead } else { up };
+    let camera = Camera::framing((low, high), direction, camera_up, settings.field_of_view, aspect);
+    Camera { eye: camera.eye + (target - camera.target), target, ..camera }
+}
+
+fn colours(scene: &Scene, settings: &PictureSettings) -> Vec<(String, Colour)> {
+    let mut warm = WARM.into_iter().cycle();
+    let of_kind = |solver: &str, warm: &mut dyn Iterator<Item = [u8; 3]>| {
+        if solver == SolverKind::Fluid.name() {
+            // Over three quarters of free fall through the domain, so that colours mean the same in all frames.
+            let height =
+                (scene.domain.max - scene.domain.min).dot(scene.domain.gravity.normalize_or_zero()).abs();
+            let fastest = 0.75 * (2.0 * scene.domain.gravity.length() * height).sqrt();
+            let range = (fastest > 0.0).then_some([0.0, fastest]);
+            return Colour::Field(FieldColour { field: "speed".to_string(), ramp: Ramp::Water, range });
+        }
+        Colour::Plain(warm.next().unwrap_or([0x99; 3]))
+    };
+    let pair = |participant: &crate::scene::Participant| {
+        let given = settings.colours.get(&participant.name).cloned();
+        (participant.name.clone(), given.unwrap_or_else(|| of_kind(&participant.solver, &mut warm)))
+    };
+    scene.participants.iter().map(pair).collect()
+}

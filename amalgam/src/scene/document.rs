@@ -1,0 +1,276 @@
+//! A scene's text with the places of its keys, and the values that `--set` puts in their place.
+
+use std::{ops::Range, path::Path, sync::Arc};
+
+use miette::NamedSource;
+use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
+
+use super::{
+    fault::{FROM_SET, Fault, SceneError, suggest},
+    path::{KeyPath, Segment},
+};
+
+/// Largest scene file [bytes].
+pub const SCENE_BYTES_MAX: u64 = 16 << 20;
+
+/// The tables of a scene.
+pub(crate) const SECTIONS: [&str; 7] =
+    ["scene", "domain", "time", "coupling", "participants", "probes", "output"];
+
+/// A scene as written and as changed by `--set`.
+#[derive(Debug)]
+pub(crate) struct Document {
+    name: String,
+    written: toml_edit::Document<Arc<str>>,
+    effective: DocumentMut,
+    overrides: Vec<Override>,
+}
+
+#[derive(Debug)]
+struct Override {
+    path: KeyPath,
+    text: Arc<str>,
+    value: Range<usize>,
+}
+
+/// Which part of an entry a fault is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Its key.
+    Key,
+    /// Its value, or the nearest parent if there is none.
+    Value,
+}
+
+impl Document {
+    pub(crate) fn read(path: &Path) -> Result<Self, SceneError> {
+        let fail = |error: std::io::Error| SceneError::Read {
+            path: path.to_path_buf(),
+            help: (error.kind() == std::io::ErrorKind::NotFound)
+                .then(|| "give the path of a scene file, for example scenes/water-on-cloth.toml".to_string()),
+            error,
+        };
+        let bytes = std::fs::metadata(path).map_err(fail)?.len();
+        if bytes > SCENE_BYTES_MAX {
+            let what = format!("it holds {bytes} bytes, but a scene may hold {SCENE_BYTES_MAX}");
+            return Err(fail(std::io::Error::other(what)));
+        }
+        let text = std::fs::read_to_string(path).map_err(fail)?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    pub(crate) fn parse(name: &str, text: &str) -> Result<Self, SceneError> {
+        let text: Arc<str> = text.into();
+        let syntax = |error: toml_edit::TomlError| {
+            let span = error.span().unwrap_or(0..0);
+            let fault = Fault {
+                message: "this is not TOML".into(),
+                help: Some(
+                    "strings stand in quotes, tables in [brackets], lists of tables in [[double brackets]]"
+                        .into(),
+                ),
+                source_code: NamedSource::new(name, Arc::clone(&text)),
+                span: span.into(),
+                label: error.message().replace('\n', ", "),
+            };
+            SceneError::faults(name, vec![fault])
+        };
+        let written = toml_edit::Document::parse(Arc::clone(&text)).map_err(syntax)?;
+        let effective = written.clone().into_mut();
+        Ok(Self { name: name.to_string(), written, effective, overrides: Vec::new() })
+    }
+
+    /// The scene's file.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The scene as it will run, with comments.
+    pub(crate) fn effective_text(&self) -> String {
+        self.effective.to_string()
+    }
+
+    /// The scene as it will run, without places.
+    pub(crate) fn effective(&self) -> Result<toml::Table, SceneError> {
+        toml::from_str(&self.effective_text()).map_err(|error| {
+            let fault = self.fault(&KeyPath::default(), Part::Value, error.message(), None);
+            SceneError::faults(&self.name, vec![fault])
+        })
+    }
+
+    /// Whether the scene as it will run has this key.
+    pub(crate) fn has(&self, path: &KeyPath) -> bool {
+        let mut item = Some(self.effective.as_item());
+        for segment in &path.0 {
+            item = match segment {
+                Segment::Key(key) => item.and_then(|item| item.get(key.as_str())),
+                Segment::Index(index) => item.and_then(|item| item.get(*index)),
+            };
+        }
+        item.is_some()
+    }
+
+    /// Puts a value in place: `time.duration=2`, `participants.cloth.settings.method="mass-spring"`.
+    pub(crate) fn set(&mut self, argument: &str) -> Result<(), Box<Fault>> {
+        let text: Arc<str> = argument.into();
+        let fault = |message: String, span: Range<usize>, help: Option<String>| {
+            let source_code = NamedSource::new(FROM_SET, Arc::clone(&text));
+            Box::new(Fault { message, help, source_code, span: span.into(), label: "from --set".into() })
+        };
+        let Some((key, raw)) = argument.split_once('=') else {
+            let help = "write --set KEY=VALUE, for example --set time.duration=2";
+            return Err(fault("there is no `=`".into(), 0..argument.len(), Some(help.into())));
+        };
+        let value_span = key.len() + 1..argument.len();
+        let key_span = 0..key.len();
+        let path = KeyPath::parse(key.trim()).map_err(|message| fault(message, key_span.clone(), None))?;
+        if let Some(Segment::Key(section)) = path.0.first()
+            && !SECTIONS.contains(&section.as_str())
+        {
+            let names = SECTIONS.map(str::to_string);
+            let help = suggest(section, &names, "a key begins with one of");
+            return Err(fault(format!("a scene has no `{section}`"), key_span, Some(help)));
+        }
+        let path = self.by_index(path).map_err(|message| fault(message, key_span.clone(), None))?;
+        let value = read_value(raw.trim()).map_err(|message| {
+            let help = "values are written as in TOML: 2, 0.5, true, \"text\", [0, 0, -9.81]; plain words need no quotes";
+            fault(message, value_span.clone(), Some(help.into()))
+        })?;
+        put(self.effective.as_item_mut(), &path.0, value)
+            .map_err(|message| fault(format!("cannot set {path}: {message}"), key_span, None))?;
+        self.overrides.push(Override { path, text, value: value_span });
+        Ok(())
+    }
+
+    /// Turns `participants.NAME` into `participants[INDEX]`.
+    fn by_index(&self, mut path: KeyPath) -> Result<KeyPath, String> {
+        let is_participants = |segment: &Segment| *segment == Segment::Key("participants".into());
+        if let [first, Segment::Key(name), ..] = path.0.as_slice()
+            && is_participants(first)
+        {
+            let names = self.participant_names();
+            let Some(index) = names.iter().position(|known| known == name) else {
+                return Err(format!(
+                    "no participant is called `{name}`; {}",
+                    suggest(name, &names, "participants")
+                ));
+            };
+            path.0[1] = Segment::Index(index);
+        }
+        Ok(path)
+    }
+
+    fn participant_names(&self) -> Vec<String> {
+        let tables = self.effective.get("participants").and_then(Item::as_array_of_tables);
+        let name = |table: &Table| table.get("name").and_then(Item::as_str).unwrap_or_default().to_string();
+        tables.map(|tables| tables.iter().map(name).collect()).unwrap_or_default()
+    }
+
+    /// A fault at `path`: in the `--set` that gave the value if there is one, else in the file.
+    pub(crate) fn fault(&self, path: &KeyPath, part: Part, message: &str, help: Option<String>) -> Fault {
+        let overridden = self.overrides.iter().rev().find(|one| one.path.contains(path));
+        let (source_code, span, label) = match overridden {
+            Some(one) => {
+                let key = 0..one.value.start - 1;
+                let span = if part == Part::Key && one.path == *path { key } else { one.value.clone() };
+                (NamedSource::new(FROM_SET, Arc::clone(&one.text)), span, "from --set".to_string())
+            }
+            None => {
+                let text: Arc<str> = self.written.raw().into();
+                (NamedSource::new(&self.name, text), self.span(path, part), path.to_string())
+            }
+        };
+        Fault { message: message.to_string(), help, source_code, span: span.into(), label }
+    }
+
+    /// The place of a key or value in the file, or of its nearest parent.
+    fn span(&self, path: &KeyPath, part: Part) -> Range<usize> {
+        let mut item = self.written.as_item();
+        let mut span = 0..0;
+        for (depth, segment) in path.0.iter().enumerate() {
+            let next = match segment {
+                Segment::Key(key) => {
+                    let Some((key, next)) = item.as_table_like().and_then(|table| table.get_key_value(key))
+                    else {
+                        break;
+                    };
+                    let last = depth + 1 == path.0.len();
+                    let key_span = if last && part == Part::Key { key.span() } else { None };
+                    // A dotted or implied table has no place of its own: its key has.
+                    span = key_span.or_else(|| next.span()).or_else(|| key.span()).unwrap_or(span);
+                    next
+                }
+                Segment::Index(index) => {
+                    if let Some(tables) = item.as_array_of_tables() {
+                        let Some(table) = tables.get(*index) else { break };
+                        span = table.span().unwrap_or(span);
+                    }
+                    let Some(next) = item.get(*index) else { break };
+                    span = next.span().unwrap_or(span);
+                    next
+                }
+            };
+            item = next;
+        }
+        span
+    }
+}
+
+/// A value as in TOML; what does not begin like one and holds only harmless characters is text.
+fn read_value(raw: &str) -> Result<Value, String> {
+    let word = |c: char| c.is_alphanumeric() || "_-./:+ @".contains(c);
+    match raw.parse::<Value>() {
+        Ok(mut value) => {
+            value.decor_mut().clear();
+            Ok(value)
+        }
+        Err(_) if !raw.is_empty() && raw.chars().all(word) => Ok(Value::from(raw)),
+        Err(_) if raw.is_empty() => Err("the value is missing".to_string()),
+        Err(error) => Err(format!("`{raw}` is not a value: {}", error.message().replace('\n', ", "))),
+    }
+}
+
+fn put(item: &mut Item, path: &[Segment], value: Value) -> Result<(), String> {
+    let [first, rest @ ..] = path else {
+        match item.as_value_mut() {
+            Some(old) => {
+                let decor = old.decor().clone();
+                *old = value;
+                *old.decor_mut() = decor;
+            }
+            None => *item = Item::Value(value),
+        }
+        return Ok(());
+    };
+    match first {
+        Segment::Key(key) => {
+            let inline = item.is_inline_table();
+            let found = item.type_name();
+            let table = item
+                .as_table_like_mut()
+                .ok_or_else(|| format!("`{key}` would stand in a {found}, not a table"))?;
+            if table.get(key).is_none() {
+                let new = match rest.first() {
+                    None => Item::Value(value.clone()),
+                    Some(Segment::Index(_)) => return Err(format!("there is no `{key}` to index")),
+                    Some(Segment::Key(_)) if inline => Item::Value(Value::InlineTable(InlineTable::new())),
+                    Some(Segment::Key(_)) => Item::Table(Table::new()),
+                };
+                table.insert(key, new);
+            }
+            table.get_mut(key).map_or(Ok(()), |next| put(next, rest, value))
+        }
+        Segment::Index(index) => {
+            let entries = match (&*item, item.as_array()) {
+                (Item::ArrayOfTables(tables), _) => tables.len(),
+                (_, Some(array)) => array.len(),
+                _ => return Err(format!("[{index}] is given, but it is a {}", item.type_name())),
+            };
+            let next = item.get_mut(*index);
+            let next = next.ok_or_else(|| {
+                format!("[{index}] is given, but there are {entries} entries, counted from 0")
+            })?;
+            put(next, rest, value)
+        }
+    }
+}

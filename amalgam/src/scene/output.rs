@@ -1,0 +1,198 @@
+//! `[output]`: what a run writes.
+
+use std::{collections::BTreeMap, fmt};
+
+use glam::DVec3;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+
+/// Largest width and height of a picture [pixels].
+pub const PICTURE_SIDE_MAX: u32 = 8192;
+
+/// `[output]`: frames and pictures.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OutputSettings {
+    /// Whether frames are written as VTK files, which ParaView opens.
+    pub vtk: bool,
+    /// Every how many frames, the first always.
+    pub every: u32,
+    /// `[output.pictures]`; none are drawn without it.
+    pub pictures: Option<PictureSettings>,
+}
+
+impl Default for OutputSettings {
+    fn default() -> Self {
+        Self { vtk: true, every: 1, pictures: None }
+    }
+}
+
+/// `[output.pictures]`: PNG pictures of frames.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PictureSettings {
+    /// Every how many frames, the first always.
+    pub every: u32,
+    /// Width [pixels].
+    pub width: u32,
+    /// Height [pixels].
+    pub height: u32,
+    /// Where the camera stands [m]; without it, far enough along `direction` to see the whole domain.
+    pub eye: Option<DVec3>,
+    /// What the camera looks at [m]; the middle of the domain if absent.
+    pub target: Option<DVec3>,
+    /// The way the camera looks; only without `eye`.
+    pub direction: Option<DVec3>,
+    /// Vertical field of view [degrees].
+    pub field_of_view: f64,
+    /// Colour of each participant, by name.
+    pub colours: BTreeMap<String, Colour>,
+}
+
+impl Default for PictureSettings {
+    fn default() -> Self {
+        let (width, height) = (1280, 720);
+        let colours = BTreeMap::new();
+        Self {
+            every: 1,
+            width,
+            height,
+            eye: None,
+            target: None,
+            direction: None,
+            field_of_view: 32.0,
+            colours,
+        }
+    }
+}
+
+/// How a participant is coloured in pictures.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Colour {
+    /// One colour, red, green, blue: `"#d97a3f"`.
+    Plain([u8; 3]),
+    /// By a field: `{ field = "speed", ramp = "water", range = [0.0, 3.0] }`, or only the ramp's name for speed.
+    Field(FieldColour),
+}
+
+/// A field on a colour ramp.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FieldColour {
+    /// `speed`, or a scalar field of the participant.
+    #[serde(default = "speed")]
+    pub field: String,
+    /// The ramp.
+    #[serde(default)]
+    pub ramp: Ramp,
+    /// Values at the ramp's ends; the least and the greatest of each frame if absent.
+    pub range: Option<[f64; 2]>,
+}
+
+fn speed() -> String {
+    "speed".to_string()
+}
+
+/// A colour ramp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ramp {
+    /// Deep blue to white.
+    Water,
+    /// Perceptually even, dark violet to yellow.
+    #[default]
+    Viridis,
+    /// Perceptually even, black over red to pale yellow.
+    Inferno,
+}
+
+impl<'de> Deserialize<'de> for Colour {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ColourVisitor)
+    }
+}
+
+struct ColourVisitor;
+
+impl<'de> Visitor<'de> for ColourVisitor {
+    type Value = Colour;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a colour: \"#d97a3f\", \"water\", \"viridis\", \"inferno\" or { field = \"speed\", ramp = \"water\" }")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Colour, E> {
+        let ramp = |ramp| Colour::Field(FieldColour { field: speed(), ramp, range: None });
+        match text {
+            "water" => return Ok(ramp(Ramp::Water)),
+            "viridis" => return Ok(ramp(Ramp::Viridis)),
+            "inferno" => return Ok(ramp(Ramp::Inferno)),
+            _ => {}
+        }
+        let digits = text.strip_prefix('#').filter(|digits| digits.len() == 6);
+        let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let number = number.ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))?;
+        let [_, red, green, blue] = number.to_be_bytes();
+        Ok(Colour::Plain([red, green, blue]))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Colour, A::Error> {
+        FieldColour::deserialize(MapAccessDeserializer::new(map)).map(Colour::Field)
+    }
+}
+
+impl OutputSettings {
+    /// What is wrong with the values: the key's path, and what to write.
+    pub fn faults(&self) -> Vec<(String, String)> {
+        let mut faults = Vec::new();
+        let mut wrong = |key: &str, message: &str| faults.push((key.to_string(), message.to_string()));
+        if self.every == 0 {
+            wrong("every", "every must be at least 1: every frame is written with every = 1");
+        }
+        let Some(pictures) = &self.pictures else { return faults };
+        if pictures.every == 0 {
+            wrong("pictures.every", "every must be at least 1: every frame is drawn with every = 1");
+        }
+        for (key, side) in [("pictures.width", pictures.width), ("pictures.height", pictures.height)] {
+            if !(16..=PICTURE_SIDE_MAX).contains(&side) {
+                wrong(key, &format!("a picture's side is 16 to {PICTURE_SIDE_MAX} pixels, not {side}"));
+            }
+        }
+        if !(pictures.field_of_view > 0.0 && pictures.field_of_view < 170.0) {
+            wrong("pictures.field_of_view", "field_of_view is in degrees, above 0 and below 170");
+        }
+        let vectors = [("eye", pictures.eye), ("target", pictures.target), ("direction", pictures.direction)];
+        for (key, vector) in vectors {
+            if vector.is_some_and(|vector| !vector.is_finite()) {
+                wrong(&format!("pictures.{key}"), &format!("{key} must be three finite numbers"));
+            }
+        }
+        if pictures.eye.is_some() && pictures.direction.is_some() {
+            wrong(
+                "pictures.direction",
+                "give eye or direction, not both: direction is for a camera that finds its own place",
+            );
+        }
+        if pictures.eye.is_some() && pictures.eye == pictures.target {
+            wrong("pictures.target", "target must not be where the eye is");
+        }
+        if pictures.direction == Some(DVec3::ZERO) {
+            wrong(
+                "pictures.direction",
+                "direction must not be zero; write for example direction = [-0.6, 1.0, -0.4]",
+            );
+        }
+        for (name, colour) in &pictures.colours {
+            let Colour::Field(FieldColour { range: Some([low, high]), .. }) = colour else { continue };
+            if !(low.is_finite() && high.is_finite() && low < high) {
+                wrong(
+                    &format!("pictures.colours.{name}.range"),
+                    "range is [least, greatest] with least < greatest",
+                );
+            }
+        }
+        faults
+    }
+}

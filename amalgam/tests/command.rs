@@ -1,0 +1,100 @@
+//! The command line from outside: help, exit codes, and refusals that need no solver.
+
+use std::{fs, path::Path, process::Output};
+
+use assert_cmd::Command;
+
+fn amalgam(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::cargo_bin("amalgam").expect("the program is built");
+    command.args(arguments).current_dir(folder).env("NO_COLOR", "1").env("COLUMNS", "100");
+    command.output().expect("the program starts")
+}
+
+/// Exit code, standard output and standard error.
+fn outcome(arguments: &[&str], folder: &Path) -> String {
+    let output = amalgam(arguments, folder);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    let code = output.status.code().expect("an exit code");
+    format!("exit code {code}\n--- stdout\n{}--- stderr\n{}", text(&output.stdout), text(&output.stderr))
+}
+
+fn empty_folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+fn scene() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes/small/drop.toml");
+    fs::read_to_string(path).expect("the scene is there")
+}
+
+macro_rules! shows {
+    ($($name:ident: $arguments:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            insta::assert_snapshot!(outcome(&$arguments, empty_folder().path()));
+        }
+    )*};
+}
+
+shows! {
+    help_of_all: ["--help"];
+    help_of_run: ["run", "--help"];
+    help_of_check: ["check", "--help"];
+    help_of_serve: ["serve", "--help"];
+    no_arguments: [];
+    unknown_command: ["rnu", "scene.toml"];
+    missing_scene: ["run", "no-such-scene.toml"];
+    missing_scene_to_check: ["check", "no-such-scene.toml"];
+    no_frames: ["run", "scene.toml", "--frames", "0"];
+    unknown_transport: ["run", "scene.toml", "--transport", "udp"];
+    unknown_solver_to_serve: ["serve", "gas", "--listen", "127.0.0.1:0"];
+}
+
+#[test]
+fn a_wrong_scene_runs_nothing_and_leaves_nothing() {
+    let folder = empty_folder();
+    fs::write(folder.path().join("drop.toml"), scene()).expect("writes");
+    for command in ["run", "check"] {
+        let arguments = [command, "drop.toml", "--set", "time.duration=-1", "--set", "coupling.alpha=2"];
+        insta::assert_snapshot!(outcome(&arguments, folder.path()));
+    }
+    assert!(!folder.path().join("out").exists());
+}
+
+#[test]
+fn a_folder_with_other_things_is_not_touched() {
+    let folder = empty_folder();
+    fs::write(folder.path().join("drop.toml"), scene()).expect("writes");
+    fs::create_dir(folder.path().join("mine")).expect("creates");
+    // Not even one that holds a scene of its own, or frames.
+    fs::write(folder.path().join("mine/scene.toml"), scene()).expect("writes");
+    fs::create_dir(folder.path().join("mine/frames")).expect("creates");
+    insta::assert_snapshot!(outcome(&["run", "drop.toml", "--out", "mine"], folder.path()));
+    assert_eq!(fs::read_to_string(folder.path().join("mine/scene.toml")).expect("reads"), scene());
+    assert!(folder.path().join("mine/frames").exists());
+}
+
+#[test]
+fn an_output_folder_that_is_a_file_is_refused() {
+    let folder = empty_folder();
+    fs::write(folder.path().join("drop.toml"), scene()).expect("writes");
+    fs::write(folder.path().join("file"), "").expect("writes");
+    insta::assert_snapshot!(outcome(&["run", "drop.toml", "--out", "file"], folder.path()));
+}
+
+#[test]
+fn the_scenes_of_the_project_are_right() {
+    let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes");
+    let mut checked = 0;
+    for folder in [scenes.clone(), scenes.join("small")] {
+        for entry in fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                let scene = amalgam::scene::Scene::read(&path, &[]);
+                assert!(scene.is_ok(), "{}", amalgam::console::render(&scene.expect_err("is wrong"), false));
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 3, "{checked} scenes");
+}

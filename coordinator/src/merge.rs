@@ -1,0 +1,476 @@
+//! Merging particles in contact into meta-particles (`docs/method.md`, "Merging").
+//!
+//! A meta-particle is a *group*: the binary tree of the merges that made it, each merge a *bond*. A cluster, that is
+//! a node of the tree, is known by its smallest member, and a merge goes to the smaller of the two: the clusters of
+//! a group then live in one array with a place for each member, merging overwrites the first of two places, and
+//! splitting, walking the bonds in reverse, writes both. No pointers and no recursion are needed.
+
+use amalgam_particles::{DVec3, NO_GROUP, random, reduce};
+use rayon::prelude::*;
+
+use crate::contacts::Candidates;
+
+/// How many particles a group may hold: a number drawn for each group uniformly from `min..=max`. The draw is the
+/// same in every stage of a step and another one in the next step, so that no pair is ignored persistently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLimit {
+    /// Least limit, at most `max`.
+    pub min: u32,
+    /// Largest limit; `u32::MAX` for both means no limit.
+    pub max: u32,
+    /// Seed of the scene.
+    pub seed: u64,
+    /// The step that is being computed.
+    pub step: u64,
+}
+
+impl GroupLimit {
+    /// The limit of the group whose smallest member has the global id `smallest`. The id, not the transient index:
+    /// which other particles happen to be candidates does not matter.
+    #[inline]
+    fn draw(&self, smallest: u64) -> u32 {
+        random::uniform_u32(self.min, self.max, &[self.seed, self.step, smallest])
+    }
+}
+
+/// The groups of a stage. Memory is kept between merges.
+#[derive(Clone, Debug, Default)]
+pub struct Forest {
+    sets: Vec<Set>,
+    /// An immovable member, valid at the roots of clusters that have one.
+    anchor: Vec<u32>,
+    /// Roots joined, the smaller first, in the order of the merges.
+    unions: Vec<(u32, u32)>,
+    group_of: Vec<u32>,
+    offsets: Vec<u32>,
+    members: Vec<u32>,
+    cursor: Vec<u32>,
+    /// One for each member: a cluster at its smallest member's place.
+    clusters: Vec<Cluster>,
+    /// Group after group, one fewer than members, each group's in the order of merging.
+    bonds: Vec<Bond>,
+    mass: Vec<f64>,
+    velocity: Vec<DVec3>,
+    refused: Vec<(u32, u32)>,
+}
+
+/// Union-find over candidates. A parent is never larger than its child: a root is its cluster's smallest member.
+#[derive(Clone, Copy, Debug)]
+struct Set {
+    parent: u32,
+    /// Number of members, and [`ANCHORED`] if one of them is immovable; valid at roots.
+    size: u32,
+}
+
+/// The bit of [`Set::size`] that says that a cluster holds an immovable particle.
+const ANCHORED: u32 = 1 << 31;
+
+/// A node of the tree. Infinite mass: it holds an immovable particle.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cluster {
+    mass: f64,
+    position: DVec3,
+    velocity: DVec3,
+}
+
+/// What a merge of clusters 1 and 2 leaves for the split: the paper's virtual bond. Instead of the energy it holds
+/// the relative velocity and the weights m2/m12 and m1/m12, which stay finite when a mass is infinite.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bond {
+    /// Place of cluster 1 among the group's members: the one with the smaller smallest member.
+    pub(crate) first: u32,
+    /// Place of cluster 2.
+    pub(crate) second: u32,
+    /// Unit vector along n = x2 - x1 (Eq. 5 [Truong2021]).
+    pub(crate) normal: DVec3,
+    /// v2 - v1 [m/s].
+    pub(crate) relative_velocity: DVec3,
+    /// v12 [m/s], Eq. 3 [Truong2021].
+    pub(crate) velocity: DVec3,
+    /// m2 / m12.
+    pub(crate) first_weight: f64,
+    /// m1 / m12.
+    pub(crate) second_weight: f64,
+    /// m1 m2 / m12 [kg]; infinite if both clusters are immovable.
+    pub(crate) reduced_mass: f64,
+}
+
+/// Largest relative errors over all groups of what must be conserved.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ConservationErrors {
+    /// Change of momentum, relative to the sum of the members' |m v|. In a group with an immovable member, whose
+    /// momentum has no meaning: deviation from the immovable's velocity, relative to the fastest member.
+    pub momentum: f64,
+    /// Change of energy that is not prescribed, relative to the kinetic energy of the members. In a group with an
+    /// immovable member, energies are those in its frame.
+    pub energy: f64,
+}
+
+impl Forest {
+    /// A forest without memory yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Merges the given pairs, `i < j` and sorted, in that order.
+    ///
+    /// A pair is refused if its union would exceed the limit of the group, or if it would join two immovable
+    /// particles that move at different velocities: no velocity of the group could be right for both.
+    ///
+    /// # Panics
+    /// If `limit.min > limit.max`, or a pair names no candidate.
+    pub fn merge(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], limit: &GroupLimit) {
+        debug_assert!(pairs.is_sorted() && pairs.iter().all(|(i, j)| i < j), "pairs must be sorted, i < j");
+        self.unite(candidates, pairs, limit);
+        self.number_groups();
+        self.place_bonds();
+
+        let Self { offsets, members, clusters, bonds, .. } = self;
+        for_each_group(offsets, 0, clusters, bonds, &|group, clusters, bonds| {
+            let members = &members[offsets[group] as usize..offsets[group + 1] as usize];
+            for (cluster, &i) in clusters.iter_mut().zip(members) {
+                let i = i as usize;
+                let (mass, position, velocity) =
+                    (candidates.mass[i], candidates.position[i], candidates.velocity[i]);
+                *cluster = Cluster { mass, position, velocity };
+            }
+            for bond in bonds {
+                // So far they hold candidates: find their places in the group.
+                let place = |i: u32| members.partition_point(|&member| member < i);
+                let (first, second) = (place(bond.first), place(bond.second));
+                (*bond, clusters[first]) = merge_two(&clusters[first], &clusters[second]);
+                (bond.first, bond.second) = (first as u32, second as u32);
+            }
+        });
+        let whole = |group: &[u32]| &self.clusters[group[0] as usize];
+        self.mass.clear();
+        self.mass.extend(self.offsets.windows(2).map(|group| whole(group).mass));
+        self.velocity.clear();
+        self.velocity.extend(self.offsets.windows(2).map(|group| whole(group).velocity));
+    }
+
+    /// Number of groups.
+    pub fn len(&self) -> usize {
+        self.mass.len()
+    }
+
+    /// Whether nothing was merged.
+    pub fn is_empty(&self) -> bool {
+        self.mass.is_empty()
+    }
+
+    /// Where each group's members begin in [`Self::all_members`]; one more than there are groups. Groups are ordered
+    /// by their smallest member.
+    pub fn offsets(&self) -> &[u32] {
+        &self.offsets
+    }
+
+    /// Candidate indices of the members of all groups, group after group, ascending within each.
+    pub fn all_members(&self) -> &[u32] {
+        &self.members
+    }
+
+    /// The members of one group, at least two.
+    pub fn members(&self, group: usize) -> &[u32] {
+        &self.members[self.offsets[group] as usize..self.offsets[group + 1] as usize]
+    }
+
+    /// Mass of each group [kg], infinite with an immovable member.
+    pub fn mass(&self) -> &[f64] {
+        &self.mass
+    }
+
+    /// Merged velocity v12 of each group [m/s]; exactly the immovable member's if there is one.
+    pub fn velocity(&self) -> &[DVec3] {
+        &self.velocity
+    }
+
+    /// The group of a candidate, if it is in one.
+    #[inline]
+    pub fn group_of(&self, candidate: u32) -> Option<u32> {
+        let group = self.group_of[candidate as usize];
+        (group != NO_GROUP).then_some(group)
+    }
+
+    /// Whether two candidates move as one.
+    #[inline]
+    pub fn same_group(&self, i: u32, j: u32) -> bool {
+        let group = self.group_of[i as usize];
+        group != NO_GROUP && group == self.group_of[j as usize]
+    }
+
+    /// Pairs that were refused and did not come into one group by way of others: contacts ignored in this stage.
+    pub fn refused(&self) -> &[(u32, u32)] {
+        &self.refused
+    }
+
+    /// Each group's bonds, one fewer than it has members, in the order of merging.
+    pub(crate) fn bonds(&self) -> &[Bond] {
+        &self.bonds
+    }
+
+    /// The bonds of one group.
+    pub(crate) fn bonds_of(&self, group: usize) -> &[Bond] {
+        &self.bonds[self.offsets[group] as usize - group..self.offsets[group + 1] as usize - group - 1]
+    }
+
+    /// What merging failed to conserve: rounding, if all is well. The energy before must equal the energy of the
+    /// groups and their bonds (Eq. 4 [Truong2021]).
+    pub fn merge_errors(&self, candidates: &Candidates) -> ConservationErrors {
+        let bonds =
+            |group| self.bonds_of(group).iter().map(|b| b.energy(b.relative_velocity.length_squared())).sum();
+        self.largest_errors(candidates, &self.velocity, bonds, |_, i| candidates.velocity[i as usize])
+    }
+
+    /// Compares the members, each with the velocity that `member_velocity` says for its place in all members and its
+    /// candidate index, with the groups moving at `group_velocity` and holding `bond_energy` besides.
+    pub(crate) fn largest_errors(
+        &self,
+        candidates: &Candidates,
+        group_velocity: &[DVec3],
+        bond_energy: impl Fn(usize) -> f64 + Sync,
+        member_velocity: impl Fn(usize, u32) -> DVec3 + Sync,
+    ) -> ConservationErrors {
+        let errors = |group: usize| {
+            let (mass, velocity) = (self.mass[group], group_velocity[group]);
+            let frame = if mass.is_infinite() { velocity } else { DVec3::ZERO };
+            let (mut momentum, mut momentum_scale, mut deviation) = (DVec3::ZERO, 0.0, 0.0f64);
+            let (mut energy, mut energy_scale, mut fastest) = (0.0, 0.0, velocity.length());
+            for (k, &i) in self.members(group).iter().enumerate() {
+                let (m, v) =
+                    (candidates.mass[i as usize], member_velocity(self.offsets[group] as usize + k, i));
+                fastest = fastest.max(v.length());
+                if m.is_infinite() {
+                    deviation = deviation.max((v - velocity).length());
+                } else {
+                    momentum += m * v;
+                    momentum_scale += m * v.length();
+                    energy += 0.5 * m * (v - frame).length_squared();
+                    energy_scale += 0.5 * m * v.length_squared();
+                }
+            }
+            let mut expected = bond_energy(group);
+            if mass.is_finite() {
+                expected += 0.5 * mass * velocity.length_squared();
+                deviation = (momentum - mass * velocity).length();
+                momentum_scale = momentum_scale.max(mass * velocity.length());
+            } else {
+                momentum_scale = fastest;
+            }
+            let relative = |error: f64, scale: f64| if error == 0.0 { 0.0 } else { error / scale };
+            (
+                relative(deviation, momentum_scale),
+                relative((energy - expected).abs(), energy_scale.max(expected)),
+            )
+        };
+        // Not a number is the worst error of all, so it must not get lost in a maximum.
+        let worst = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
+        ConservationErrors {
+            momentum: reduce::max(self.len(), 0.0, |group| worst(errors(group).0)),
+            energy: reduce::max(self.len(), 0.0, |group| worst(errors(group).1)),
+        }
+    }
+
+    /// Decides who is joined with whom, with integers only: this part depends on the order of the pairs and is
+    /// serial.
+    fn unite(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], limit: &GroupLimit) {
+        assert!(candidates.len() < ANCHORED as usize, "more than 2^31 candidates");
+        self.sets.clear();
+        self.sets.par_extend(candidates.mass.par_iter().enumerate().with_min_len(1 << 14).map(
+            |(i, mass)| Set { parent: i as u32, size: if mass.is_infinite() { 1 | ANCHORED } else { 1 } },
+        ));
+        self.anchor.resize(candidates.len(), 0);
+        self.unions.clear();
+        self.refused.clear();
+        for &(i, j) in pairs {
+            let (a, b) = (find(&mut self.sets, i), find(&mut self.sets, j));
+            if a == b {
+                continue;
+            }
+            let (a, b) = (a.min(b), a.max(b));
+            let (size_a, size_b) = (self.sets[a as usize].size, self.sets[b as usize].size);
+            let size = (size_a & !ANCHORED) + (size_b & !ANCHORED);
+            // The least possible limit spares most draws.
+            let too_large = size > limit.min && size > limit.draw(candidates.global_id(a));
+            if too_large || (size_a & size_b & ANCHORED != 0 && self.tears(candidates, a, b)) {
+                self.refused.push((i, j));
+                continue;
+            }
+            if (size_a | size_b) & ANCHORED != 0 {
+                self.anchor[a as usize] = self.anchor_of(if size_a & ANCHORED != 0 { a } else { b });
+            }
+            self.sets[a as usize].size = size | ((size_a | size_b) & ANCHORED);
+            self.sets[b as usize].parent = a;
+            self.unions.push((a, b));
+        }
+    }
+
+    /// Whether the immovable members of two clusters move at different velocities.
+    fn tears(&self, candidates: &Candidates, a: u32, b: u32) -> bool {
+        let velocity = |root| candidates.velocity[self.anchor_of(root) as usize];
+        velocity(a) != velocity(b)
+    }
+
+    /// An immovable member of a cluster that has one.
+    fn anchor_of(&self, root: u32) -> u32 {
+        if self.sets[root as usize].size == 1 | ANCHORED { root } else { self.anchor[root as usize] }
+    }
+
+    /// Numbers the groups by their smallest member and lists the members.
+    fn number_groups(&mut self) {
+        let Self { sets, group_of, offsets, members, cursor, refused, .. } = self;
+        group_of.clear();
+        group_of.resize(sets.len(), NO_GROUP);
+        offsets.clear();
+        cursor.clear();
+        members.clear();
+        members.resize(self.unions.len(), 0);
+        let mut end = 0;
+        for i in 0..sets.len() as u32 {
+            // A root comes before its other members.
+            let Set { parent, size } = sets[i as usize];
+            let size = size & !ANCHORED;
+            if parent == i && size == 1 {
+                continue;
+            }
+            if parent == i {
+                group_of[i as usize] = cursor.len() as u32;
+                cursor.push(end);
+                offsets.push(end);
+                end += size;
+                members.resize(self.unions.len() + cursor.len(), 0);
+            }
+            let group = group_of[find(sets, i) as usize];
+            group_of[i as usize] = group;
+            let place = &mut cursor[group as usize];
+            members[*place as usize] = i;
+            *place += 1;
+        }
+        offsets.push(end);
+        refused.retain(|&(i, j)| {
+            let group = group_of[i as usize];
+            group == NO_GROUP || group != group_of[j as usize]
+        });
+    }
+
+    /// Sorts the unions by group, keeping their order within each.
+    fn place_bonds(&mut self) {
+        let Self { unions, group_of, offsets, cursor, clusters, bonds, members, .. } = self;
+        cursor.clear();
+        cursor.extend(offsets.iter().enumerate().map(|(group, &offset)| offset - group as u32));
+        bonds.resize(unions.len(), Bond::default());
+        clusters.resize(members.len(), Cluster::default());
+        for &(first, second) in unions.iter() {
+            let place = &mut cursor[group_of[first as usize] as usize];
+            let bond = &mut bonds[*place as usize];
+            (bond.first, bond.second) = (first, second);
+            *place += 1;
+        }
+    }
+}
+
+impl Bond {
+    /// Energy of the bond [J] for a square of the relative velocity [m^2/s^2], Eq. 4 [Truong2021]. Two immovable
+    /// clusters move at the same velocity and hold none.
+    #[inline]
+    pub(crate) fn energy(&self, square: f64) -> f64 {
+        if self.reduced_mass.is_finite() { 0.5 * self.reduced_mass * square } else { 0.0 }
+    }
+}
+
+/// The root of a candidate's cluster, halving the path to it.
+#[inline]
+fn find(sets: &mut [Set], mut i: u32) -> u32 {
+    loop {
+        let above = sets[i as usize].parent;
+        if above == i {
+            return i;
+        }
+        let next = sets[above as usize].parent;
+        sets[i as usize].parent = next;
+        i = next;
+    }
+}
+
+/// Eq. 1-5 [Truong2021], in the form that has a limit for infinite masses.
+fn merge_two(first: &Cluster, second: &Cluster) -> (Bond, Cluster) {
+    let (m1, m2) = (first.mass, second.mass);
+    let mass = m1 + m2;
+    let (first_weight, second_weight, reduced_mass) = match (m1.is_infinite(), m2.is_infinite()) {
+        (false, false) => (m2 / mass, m1 / mass, m1.min(m2) * (m1.max(m2) / mass)),
+        (true, false) => (0.0, 1.0, m2),
+        (false, true) => (1.0, 0.0, m1),
+        (true, true) => (0.5, 0.5, f64::INFINITY),
+    };
+    let weights = (first_weight, second_weight);
+    let velocity = mean(first.velocity, second.velocity, weights);
+    let relative_velocity = second.velocity - first.velocity;
+    let normal = unit(second.position - first.position)
+        // Coincident centres have no normal: the direction that takes them apart is where they came from. Two that
+        // do not even move against each other need none, so that any fixed one will do.
+        .or_else(|| unit(-relative_velocity))
+        .unwrap_or(DVec3::X);
+    let bond = Bond {
+        first: 0,
+        second: 0,
+        normal,
+        relative_velocity,
+        velocity,
+        first_weight,
+        second_weight,
+        reduced_mass,
+    };
+    (bond, Cluster { mass, position: mean(first.position, second.position, weights), velocity })
+}
+
+/// The weighted mean w2 a + w1 b, from the heavier side: exact if the other weighs nothing, and the same to the bit
+/// when the two are swapped.
+#[inline]
+fn mean(a: DVec3, b: DVec3, (w1, w2): (f64, f64)) -> DVec3 {
+    if w1 < w2 {
+        a + (b - a) * w1
+    } else if w2 < w1 {
+        b + (a - b) * w2
+    } else {
+        a * 0.5 + b * 0.5
+    }
+}
+
+/// The direction of a vector, whatever its length, unless it is zero.
+fn unit(v: DVec3) -> Option<DVec3> {
+    let largest = v.abs().max_element();
+    (largest > 0.0).then(|| (v / largest).normalize())
+}
+
+/// Calls `visit` for every group, in parallel, with its number, its part of `per_member` and its part of `per_bond`
+/// (which has one element fewer than members).
+pub(crate) fn for_each_group<M: Send, B: Send>(
+    offsets: &[u32],
+    first: usize,
+    per_member: &mut [M],
+    per_bond: &mut [B],
+    visit: &(impl Fn(usize, &mut [M], &mut [B]) + Sync),
+) {
+    /// Groups in a task: some tens of microseconds.
+    const TASK: usize = 256;
+    let groups = offsets.len() - 1;
+    if groups <= TASK {
+        let (mut members, mut bonds) = (per_member, per_bond);
+        for (group, range) in offsets.windows(2).enumerate() {
+            let count = (range[1] - range[0]) as usize;
+            let (own_members, other_members) = members.split_at_mut(count);
+            let (own_bonds, other_bonds) = bonds.split_at_mut(count - 1);
+            visit(first + group, own_members, own_bonds);
+            (members, bonds) = (other_members, other_bonds);
+        }
+        return;
+    }
+    let half = groups / 2;
+    let members = (offsets[half] - offsets[0]) as usize;
+    let (low_members, high_members) = per_member.split_at_mut(members);
+    let (low_bonds, high_bonds) = per_bond.split_at_mut(members - half);
+    rayon::join(
+        || for_each_group(&offsets[..=half], first, low_members, low_bonds, visit),
+        || for_each_group(&offsets[half..], first + half, high_members, high_bonds, visit),
+    );
+}

@@ -1,0 +1,288 @@
+//! Light on what the samples see: a lamp with shadows, light from the sky and the floor, and less of it in corners.
+
+use std::f32::consts::{PI, TAU};
+
+use glam::{DVec3, Vec3};
+use rayon::prelude::*;
+
+use super::camera::{Camera, View};
+use super::colour::ToSrgb;
+use super::raster::{BallHit, FacetHit, GROUND, Geometry, LINE, NOTHING, Samples};
+
+/// Light of the lamp and, from above and from below, of the surroundings.
+const LAMP: Vec3 = Vec3::new(0.86, 0.82, 0.75);
+const SKY: Vec3 = Vec3::new(0.46, 0.51, 0.58);
+const BOUNCE: Vec3 = Vec3::new(0.24, 0.22, 0.20);
+/// Strength and sharpness of the highlight.
+const HIGHLIGHT: f32 = 0.22;
+const HIGHLIGHT_POWER: i32 = 32;
+/// Side of the lamp's view [samples].
+const SHADOW_SIZE: u32 = 2048;
+const SHADOW_TAPS: usize = 10;
+/// Half-width of a shadow's soft edge, over the radius of what is seen.
+const SHADOW_SOFTNESS: f32 = 0.006;
+/// The same on the floor, which is farther from what shades it.
+const FLOOR_SHADOW_SOFTNESS: f32 = 0.022;
+const OCCLUSION_TAPS: usize = 14;
+/// How far away things take light from the surroundings, over the radius of what is seen.
+const OCCLUSION_REACH: f32 = 0.15;
+const OCCLUSION_STRENGTH: f32 = 1.8;
+/// Taps are turned from sample to sample by one of these many angles.
+const TURNS: usize = 32;
+/// Colour and opacity of lines.
+const LINE_COLOUR: Vec3 = Vec3::new(0.05, 0.06, 0.08);
+const LINE_OPACITY: f32 = 0.55;
+
+/// Draws all pixels of a picture; `view` has `samples` samples per pixel along each axis.
+pub(super) fn draw(geometry: &Geometry, view: &View, background: [Vec3; 2], samples: u32) -> Vec<[u8; 3]> {
+    let shader = Shader::new(geometry, *view, background);
+    let codes = ToSrgb::new();
+    let width = (view.width / samples) as usize;
+    let mut pixels = vec![[0; 3]; width * (view.height / samples) as usize];
+    pixels.par_chunks_mut(width).enumerate().for_each(|(row, pixels)| {
+        for (column, pixel) in pixels.iter_mut().enumerate() {
+            let mut light = Vec3::ZERO;
+            let mut shade = None;
+            for y in 0..samples {
+                for x in 0..samples {
+                    let (x, y) = (column as u32 * samples + x, row as u32 * samples + y);
+                    // Clipped before the mean, so that the edge of a highlight stays smooth.
+                    light += shader.light(x, y, &mut shade).min(Vec3::ONE);
+                }
+            }
+            *pixel = codes.code(light / (samples * samples) as f32);
+        }
+    });
+    pixels
+}
+
+/// How dark the place of a primitive is. Found once for all samples of a pixel that see the primitive.
+#[derive(Clone, Copy)]
+struct Shade {
+    primitive: u32,
+    /// How much of the lamp is seen, 0 to 1.
+    lit: f32,
+    /// How much of the surroundings is seen, 0 to 1.
+    open: f32,
+}
+
+struct Shader<'a> {
+    geometry: &'a Geometry,
+    seen: Samples,
+    backdrop: [Vec3; 2],
+    shadow: Option<Samples>,
+    /// Towards the lamp, in camera coordinates.
+    to_lamp: Vec3,
+    /// Up, in camera coordinates.
+    up: Vec3,
+    /// Centre, in camera coordinates, and radius of what is seen [m].
+    centre: Vec3,
+    extent: f32,
+    /// Places on the unit disc for each turn: evenly spread, and denser towards the middle.
+    even_taps: Vec<[(f32, f32); SHADOW_TAPS]>,
+    central_taps: Vec<[(f32, f32); OCCLUSION_TAPS]>,
+}
+
+/// What a sample sees, in camera coordinates.
+struct Surface {
+    position: Vec3,
+    normal: Vec3,
+    colour: Vec3,
+}
+
+impl<'a> Shader<'a> {
+    fn new(geometry: &'a Geometry, view: View, background: [Vec3; 2]) -> Self {
+        let seen = Samples::draw(geometry, view, true);
+        // The lamp stands to the left, above and a little behind the camera.
+        let up = geometry.ground.map_or(-view.down, |ground| ground.up);
+        let to_lamp = (up - 0.55 * view.right - 0.45 * view.forward).normalize();
+        let bounds = bounds_of_seen(geometry, view);
+        let shadow = bounds.map(|(centre, radius)| {
+            const DISTANCE: f32 = 6.0;
+            let camera = Camera {
+                eye: centre.as_dvec3() + f64::from(DISTANCE * radius) * to_lamp.as_dvec3(),
+                target: centre.as_dvec3(),
+                up: to_lamp.any_orthogonal_vector().as_dvec3(),
+                vertical_fov_degrees: 2.0 * f64::from((1.0 / DISTANCE).asin().to_degrees()),
+            };
+            let view =
+                View::new(&camera, DVec3::ZERO, SHADOW_SIZE, SHADOW_SIZE).expect("the lamp has a direction");
+            Samples::draw(geometry, view, false)
+        });
+        let turn = |i: usize| TAU * i as f32 / TURNS as f32;
+        Self {
+            geometry,
+            seen,
+            backdrop: background,
+            shadow,
+            to_lamp: view.rotate(to_lamp),
+            up: view.rotate(up),
+            centre: bounds.map_or(Vec3::ZERO, |(centre, _)| view.to_camera(centre)),
+            extent: bounds.map_or(1.0, |(_, radius)| radius),
+            even_taps: (0..TURNS).map(|i| spiral(turn(i), |t| t.sqrt())).collect(),
+            central_taps: (0..TURNS).map(|i| spiral(turn(i), |t| 0.03f32.powf(1.0 - t))).collect(),
+        }
+    }
+
+    /// Light that a sample receives. `shade` is that of the pixel's last sample.
+    fn light(&self, x: u32, y: u32, shade: &mut Option<Shade>) -> Vec3 {
+        let view = &self.seen.view;
+        let index = self.seen.index(x, y);
+        let marked = self.seen.primitive(index);
+        let primitive = marked & !LINE;
+        let position = view.ray(x, y) * self.seen.depth(index);
+        let light = if primitive == NOTHING {
+            self.backdrop(y)
+        } else {
+            let surface = self.surface(primitive, x, y, position);
+            let shade = match *shade {
+                Some(shade) if shade.primitive == primitive => shade,
+                _ => *shade.insert(self.shade(primitive, &surface, x, y)),
+            };
+            if primitive == GROUND {
+                // The floor shows the backdrop, so that it has no edge, and only holds shadows.
+                self.backdrop(y) * (0.45 + 0.55 * shade.lit) * (0.3 + 0.7 * shade.open)
+            } else {
+                self.reflected(&surface, shade)
+            }
+        };
+        if marked & LINE == 0 { light } else { light.lerp(LINE_COLOUR, LINE_OPACITY) }
+    }
+
+    fn backdrop(&self, y: u32) -> Vec3 {
+        self.backdrop[0].lerp(self.backdrop[1], (y as f32 + 0.5) / self.seen.view.height as f32)
+    }
+
+    fn shade(&self, primitive: u32, surface: &Surface, x: u32, y: u32) -> Shade {
+        let turn = turn_of(x, y);
+        let &Surface { position, normal, .. } = surface;
+        // Far from everything there is nothing that could take light away.
+        let far = (1.0 + OCCLUSION_REACH) * self.extent;
+        let open = if position.distance_squared(self.centre) > far * far {
+            1.0
+        } else {
+            self.openness(position, normal, x, y, turn)
+        };
+        let softness =
+            if primitive == GROUND { FLOOR_SHADOW_SOFTNESS } else { SHADOW_SOFTNESS } * self.extent;
+        let lit =
+            if normal.dot(self.to_lamp) > 0.0 { self.lit(position, normal, softness, turn) } else { 0.0 };
+        Shade { primitive, lit, open }
+    }
+
+    fn surface(&self, id: u32, x: u32, y: u32, position: Vec3) -> Surface {
+        let view = &self.seen.view;
+        if id == GROUND {
+            return Surface { position, normal: self.up, colour: Vec3::ZERO };
+        }
+        if let Some(ball) = self.geometry.balls.get(id as usize) {
+            // From the ray's passage rather than from the position, which is too coarse for a small ball far away.
+            let c = view.to_camera(ball.centre);
+            let ray = view.ray(x, y);
+            let hit = BallHit::new(c, ray);
+            let to_ray = ray * hit.middle - c;
+            let half_chord = (ball.radius * ball.radius - hit.distance_squared).max(0.0).sqrt();
+            let normal = to_ray - ray * (half_chord * hit.inverse_ray_squared.sqrt());
+            return Surface { position, normal: normal / ball.radius, colour: ball.colour };
+        }
+        let facet = self.geometry.facets[id as usize - self.geometry.balls.len()];
+        let vertices = facet.map(|i| self.geometry.vertices[i as usize]);
+        let corners = vertices.map(|v| view.to_camera(v.position));
+        let shares = FacetHit::new(*view, corners).map_or([1.0 / 3.0; 3], |hit| hit.shares(x, y));
+        let mix = |of: [Vec3; 3]| shares[0] * of[0] + shares[1] * of[1] + shares[2] * of[2];
+        let normal = view.rotate(mix(vertices.map(|v| v.normal))).normalize_or(-Vec3::Z);
+        // Both sides are front sides.
+        let normal = if normal.dot(position) > 0.0 { -normal } else { normal };
+        Surface { position, normal, colour: mix(vertices.map(|v| v.colour)) }
+    }
+
+    fn reflected(&self, surface: &Surface, shade: Shade) -> Vec3 {
+        let Surface { position, normal, colour } = *surface;
+        let surroundings = BOUNCE.lerp(SKY, 0.5 + 0.5 * normal.dot(self.up)) * shade.open;
+        let facing = normal.dot(self.to_lamp).max(0.0);
+        let half_way = (self.to_lamp - position.normalize()).normalize();
+        let highlight = HIGHLIGHT * normal.dot(half_way).max(0.0).powi(HIGHLIGHT_POWER);
+        colour * surroundings + LAMP * shade.lit * (colour * facing + highlight)
+    }
+
+    /// How much of the lamp is seen from a point, 0 to 1.
+    fn lit(&self, position: Vec3, normal: Vec3, softness: f32, turn: usize) -> f32 {
+        let Some(shadow) = &self.shadow else { return 1.0 };
+        let view = &self.seen.view;
+        // Off the surface by as far as taps reach, so that a plane does not shade itself.
+        let point = view.eye + view.rotate_back(position + 1.5 * softness * normal);
+        let c = shadow.view.to_camera(point);
+        let (px, py) = shadow.view.project(c);
+        let reach = softness * shadow.view.focal / c.z;
+        let mut open = 0;
+        for (dx, dy) in self.even_taps[turn] {
+            let (x, y) = (px + reach * dx, py + reach * dy);
+            let inside = x >= 0.0 && y >= 0.0 && x < SHADOW_SIZE as f32 && y < SHADOW_SIZE as f32;
+            open += u32::from(!inside || shadow.depth(shadow.index(x as u32, y as u32)) >= c.z);
+        }
+        open as f32 / SHADOW_TAPS as f32
+    }
+
+    /// How open a point is to light from around, 0 to 1: what stands above its tangent plane, in the manner of
+    /// [McGuire2011], with taps spread over all scales up to the reach.
+    fn openness(&self, position: Vec3, normal: Vec3, x: u32, y: u32, turn: usize) -> f32 {
+        let view = &self.seen.view;
+        let reach = OCCLUSION_REACH * self.extent;
+        let on_screen = reach * view.focal / position.z;
+        let inverse_reach_squared = 1.0 / (reach * reach);
+        let mut closed = 0.0;
+        for (dx, dy) in self.central_taps[turn] {
+            let tap_x =
+                (x as i32).saturating_add((dx * on_screen) as i32).clamp(0, view.width as i32 - 1) as u32;
+            let tap_y =
+                (y as i32).saturating_add((dy * on_screen) as i32).clamp(0, view.height as i32 - 1) as u32;
+            let depth = self.seen.depth(self.seen.index(tap_x, tap_y));
+            if depth.is_infinite() {
+                continue;
+            }
+            let to_tap = view.ray(tap_x, tap_y) * depth - position;
+            let squared = to_tap.length_squared();
+            let height = to_tap.dot(normal) / squared.max(f32::MIN_POSITIVE).sqrt();
+            let fade = (1.0 - squared * inverse_reach_squared).max(0.0);
+            closed += (height - 0.08).max(0.0) * fade;
+        }
+        (1.0 - OCCLUSION_STRENGTH * closed / OCCLUSION_TAPS as f32).max(0.0)
+    }
+}
+
+/// Places on a disc along a golden spiral, from a first angle, `radius` being a function of 0 to 1.
+fn spiral<const N: usize>(first: f32, radius: impl Fn(f32) -> f32) -> [(f32, f32); N] {
+    let golden = PI * (3.0 - 5f32.sqrt());
+    std::array::from_fn(|i| {
+        let r = radius((i as f32 + 0.5) / N as f32);
+        let angle = first + golden * i as f32;
+        (r * angle.cos(), r * angle.sin())
+    })
+}
+
+/// Interleaved gradient noise [Jimenez2014]: neighbours get very different turns, evenly spread.
+fn turn_of(x: u32, y: u32) -> usize {
+    let noise = (52.982_918 * (0.067_110_56 * x as f32 + 0.005_837_15 * y as f32).fract()).fract();
+    ((noise * TURNS as f32) as usize).min(TURNS - 1)
+}
+
+/// Centre and radius of a ball around what the camera sees, relative to the scene's origin.
+fn bounds_of_seen(geometry: &Geometry, view: View) -> Option<(Vec3, f32)> {
+    let in_picture =
+        |point: Vec3, radius: f32| view.rectangle_of_ball(view.to_camera(point), radius).is_some();
+    let union = |a: (Vec3, Vec3), b: (Vec3, Vec3)| (a.0.min(b.0), a.1.max(b.1));
+    // Least and greatest are the same in any order.
+    let balls = geometry
+        .balls
+        .par_iter()
+        .filter(|ball| in_picture(ball.centre, ball.radius))
+        .map(|ball| (ball.centre - ball.radius, ball.centre + ball.radius))
+        .reduce_with(union);
+    let vertices = geometry.vertices.par_iter().filter(|v| in_picture(v.position, 0.0));
+    let vertices = vertices.map(|v| (v.position, v.position)).reduce_with(union);
+    let (low, high) = balls.into_iter().chain(vertices).reduce(union)?;
+    let centre = 0.5 * (low + high);
+    // Large enough for single precision at the place where it is.
+    let radius = (0.5 * (high - low).length()).max(1e-4 * centre.length()).max(f32::MIN_POSITIVE);
+    Some((centre, radius))
+}

@@ -1,0 +1,214 @@
+//! One frame of one participant as a VTK unstructured grid (`.vtu`).
+//!
+//! Format: the XML file format of "VTK File Formats" (Kitware), raw appended data, little-endian, 64-bit lengths.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use glam::DVec3;
+
+use crate::{FramesError, atomic};
+
+/// What a frame shows. All columns have one value per particle.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameData<'a> {
+    /// Time of the frame [s]: field data `TimeValue`.
+    pub time: f64,
+    /// Positions [m]; written as Float64, so that equal files mean equal states.
+    pub positions: &'a [DVec3],
+    /// Stable ids: point data `id`, UInt64.
+    pub ids: &'a [u64],
+    /// Velocities [m/s]: point data `velocity`, Float32.
+    pub velocities: &'a [DVec3],
+    /// The group that each particle moved with, `u32::MAX` for none: point data `group`, Int32 with -1 for none.
+    pub groups: &'a [u32],
+    /// Triangles between particles, as indices into the columns.
+    pub triangles: &'a [[u32; 3]],
+    /// Further fields.
+    pub fields: &'a [FrameField<'a>],
+}
+
+/// A named field of a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameField<'a> {
+    /// Letters, digits and underscores; not `id`, `velocity` or `group`.
+    pub name: &'a str,
+    /// One value per particle.
+    pub values: FrameValues<'a>,
+}
+
+/// Values of a [`FrameField`].
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum FrameValues<'a> {
+    Scalar(&'a [f32]),
+    Vector(&'a [[f32; 3]]),
+    Unsigned(&'a [u32]),
+}
+
+/// Writes a frame: one VTK_VERTEX cell per particle, in order, then one VTK_TRIANGLE per triangle. The file appears
+/// whole or not at all. No particles at all give a valid file.
+///
+/// # Errors
+/// Columns of different lengths, a triangle that names no particle, a bad or repeated field name, more than 2^31
+/// cell corners (VTK's 32-bit connectivity), or a failure of the file system.
+pub fn write_vtu(path: impl AsRef<Path>, frame: &FrameData<'_>) -> Result<(), FramesError> {
+    let path = path.as_ref();
+    check(frame).map_err(|what| FramesError::data(path, what))?;
+    atomic::write(path, |out| write(out, frame))
+}
+
+const RESERVED: [&str; 3] = ["id", "velocity", "group"];
+
+fn check(frame: &FrameData<'_>) -> Result<(), String> {
+    let expected = frame.positions.len();
+    let same = |name: &str, got: usize| match got == expected {
+        true => Ok(()),
+        false => Err(format!("field `{name}` holds {got} values for {expected} particles")),
+    };
+    same("id", frame.ids.len())?;
+    same("velocity", frame.velocities.len())?;
+    same("group", frame.groups.len())?;
+    for (i, field) in frame.fields.iter().enumerate() {
+        let name = field.name;
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(format!("field name `{name}` must be made of letters, digits and underscores"));
+        }
+        if RESERVED.contains(&name) || frame.fields[..i].iter().any(|other| other.name == name) {
+            return Err(format!("field name `{name}` stands twice; choose another one"));
+        }
+        match field.values {
+            FrameValues::Scalar(values) => same(name, values.len())?,
+            FrameValues::Vector(values) => same(name, values.len())?,
+            FrameValues::Unsigned(values) => same(name, values.len())?,
+        }
+    }
+    if let Some(triangle) = frame.triangles.iter().find(|t| t.iter().any(|&i| i as usize >= expected)) {
+        return Err(format!("triangle {triangle:?} names a particle beyond the {expected} of the frame"));
+    }
+    match i32::try_from(expected + 3 * frame.triangles.len()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(format!(
+            "{expected} particles are too many for one file; write partitions of fewer than 2^31"
+        )),
+    }
+}
+
+/// A data array: its entry in the header, and how to write its values.
+struct Array<'a> {
+    name: &'a str,
+    kind: &'static str,
+    components: u32,
+    bytes: u64,
+    write: WriteValues<'a>,
+}
+
+type WriteValues<'a> = Box<dyn FnOnce(&mut BufWriter<File>) -> io::Result<()> + 'a>;
+
+/// An array of `tuples` values of N bytes each.
+fn array<'a, const N: usize>(
+    name: &'a str,
+    kind: &'static str,
+    components: u32,
+    tuples: usize,
+    values: impl Iterator<Item = [u8; N]> + 'a,
+) -> Array<'a> {
+    let write = move |out: &mut BufWriter<File>| { values }.try_for_each(|value| out.write_all(&value));
+    Array { name, kind, components, bytes: (tuples * N) as u64, write: Box::new(write) }
+}
+
+fn write(out: &mut BufWriter<File>, frame: &FrameData<'_>) -> io::Result<()> {
+    let (points, triangles) = (frame.positions.len(), frame.triangles.len());
+    let time = [array("TimeValue", "Float64", 1, 1, std::iter::once(frame.time.to_le_bytes()))];
+    let mut point_data = vec![
+        array("id", "UInt64", 1, points, frame.ids.iter().map(|id| id.to_le_bytes())),
+        array(
+            "velocity",
+            "Float32",
+            3,
+            points,
+            frame.velocities.iter().map(|v| bytes_of_vec3(v.as_vec3().into())),
+        ),
+        // `u32::MAX` has the bits of -1.
+        array("group", "Int32", 1, points, frame.groups.iter().map(|group| group.to_le_bytes())),
+    ];
+    point_data.extend(frame.fields.iter().map(|field| match field.values {
+        FrameValues::Scalar(v) => array(field.name, "Float32", 1, points, v.iter().map(|v| v.to_le_bytes())),
+        FrameValues::Vector(v) => {
+            array(field.name, "Float32", 3, points, v.iter().map(|&v| bytes_of_vec3(v)))
+        }
+        FrameValues::Unsigned(v) => array(field.name, "UInt32", 1, points, v.iter().map(|v| v.to_le_bytes())),
+    }));
+    let positions = [array("Points", "Float64", 3, points, frame.positions.iter().map(bytes_of_dvec3))];
+    // Fits: `check` has counted the corners.
+    let vertices = 0..points as u32;
+    let corners = vertices.chain(frame.triangles.as_flattened().iter().copied()).map(u32::to_le_bytes);
+    let ends = (1..=points as u32).chain((1..=triangles as u32).map(move |t| points as u32 + 3 * t));
+    let types =
+        std::iter::repeat_n([VTK_VERTEX], points).chain(std::iter::repeat_n([VTK_TRIANGLE], triangles));
+    let cells = [
+        array("connectivity", "Int32", 1, points + 3 * triangles, corners),
+        array("offsets", "Int32", 1, points + triangles, ends.map(u32::to_le_bytes)),
+        array("types", "UInt8", 1, points + triangles, types),
+    ];
+
+    let mut offset = 0;
+    writeln!(out, r#"<?xml version="1.0"?>"#)?;
+    writeln!(
+        out,
+        r#"<VTKFile type="UnstructuredGrid" version="1.0" byte_order="LittleEndian" header_type="UInt64">"#
+    )?;
+    writeln!(out, "<UnstructuredGrid>")?;
+    write_entries(out, "FieldData", &time, &mut offset)?;
+    writeln!(out, r#"<Piece NumberOfPoints="{points}" NumberOfCells="{}">"#, points + triangles)?;
+    write_entries(out, "PointData", &point_data, &mut offset)?;
+    write_entries(out, "Points", &positions, &mut offset)?;
+    write_entries(out, "Cells", &cells, &mut offset)?;
+    writeln!(out, "</Piece>\n</UnstructuredGrid>")?;
+    // The data begins after the underscore.
+    write!(out, r#"<AppendedData encoding="raw">_"#)?;
+    for array in time.into_iter().chain(point_data).chain(positions).chain(cells) {
+        out.write_all(&array.bytes.to_le_bytes())?;
+        (array.write)(out)?;
+    }
+    writeln!(out, "</AppendedData>\n</VTKFile>")
+}
+
+const VTK_VERTEX: u8 = 1;
+const VTK_TRIANGLE: u8 = 5;
+
+/// The header's entries of some arrays, which stand in the appended data from `offset` on.
+fn write_entries(
+    out: &mut impl Write,
+    element: &str,
+    arrays: &[Array<'_>],
+    offset: &mut u64,
+) -> io::Result<()> {
+    writeln!(out, "<{element}>")?;
+    for Array { name, kind, components, bytes, .. } in arrays {
+        write!(out, r#"<DataArray type="{kind}" Name="{name}" NumberOfComponents="{components}""#)?;
+        if element == "FieldData" {
+            write!(out, r#" NumberOfTuples="1""#)?;
+        }
+        writeln!(out, r#" format="appended" offset="{offset}"/>"#)?;
+        *offset += size_of::<u64>() as u64 + bytes;
+    }
+    writeln!(out, "</{element}>")
+}
+
+fn bytes_of_vec3(v: [f32; 3]) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    for (bytes, value) in bytes.chunks_exact_mut(4).zip(v) {
+        bytes.copy_from_slice(&value.to_le_bytes());
+    }
+    bytes
+}
+
+fn bytes_of_dvec3(v: &DVec3) -> [u8; 24] {
+    let mut bytes = [0; 24];
+    for (bytes, value) in bytes.chunks_exact_mut(8).zip(v.to_array()) {
+        bytes.copy_from_slice(&value.to_le_bytes());
+    }
+    bytes
+}

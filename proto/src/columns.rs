@@ -1,0 +1,332 @@
+//! Columns: packed arrays in pieces over a stream of messages.
+
+
+use amalgam_particles::{CellSet, DVec3, ParticleId};
+use bytemuck::Pod;
+use bytes::Bytes;
+
+use crate::v1;
+
+#[cfg(target_endian = "big")]
+compile_error!("columns are little-endian; this machine is not");
+
+/// Bytes of column data in a message. Larger columns are cut.
+pub const CHUNK_BYTES: usize = 512 << 10;
+
+/// Bytes of column data that one call may hold, in either direction.
+pub const CALL_BYTES_MAX: u64 = 16 << 30;
+
+/// Particles, members or pairs that one call may hold.
+pub const COUNT_MAX: u64 = 1 << 32;
+
+/// What is wrong with a message from the other side.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum WireError {
+    #[error("the stream ended without a header")]
+    NoHeader,
+    #[error("a second header in one stream")]
+    SecondHeader,
+    #[error("field {0} is missing")]
+    Missing(&'static str),
+    #[error("column {column} holds {got} bytes, but {count} x {stride} were announced")]
+    Length { column: &'static str, got: u64, count: u64, stride: usize },
+    #[error("column {0} is unknown in this call")]
+    UnknownColumn(String),
+    #[error("a call holds more than {CALL_BYTES_MAX} bytes")]
+    TooLarge,
+    #[error("{what} is {count}, more than {COUNT_MAX}")]
+    Count { what: &'static str, count: u64 },
+    #[error("{column}[{index}]{of} is {value}, but must be {rule}")]
+    Value { column: &'static str, index: usize, of: String, value: String, rule: &'static str },
+    #[error("{column}: id {id} stands twice")]
+    Duplicate { column: &'static str, id: ParticleId },
+    #[error("{column}: id {id} is unknown to {who}")]
+    UnknownId { column: &'static str, id: ParticleId, who: &'static str },
+    #[error("column {column}: {reason}")]
+    Malformed { column: &'static str, reason: String },
+    #[error("{0}")]
+    Rule(String),
+}
+
+/// A message that carries an optional header and pieces of columns.
+pub trait Packet: Sized + Send + 'static {
+    /// The header, in the first message of a stream.
+    type Header: Default + Send + 'static;
+    /// Puts a message together.
+    fn join(header: Option<Self::Header>, columns: Vec<v1::Column>) -> Self;
+    /// Takes a message apart.
+    fn split(self) -> (Option<Self::Header>, Vec<v1::Column>);
+}
+
+macro_rules! packets {
+    ($($message:ident($header:ident)),* $(,)?) => {$(
+        impl Packet for v1::$message {
+            type Header = v1::$header;
+            fn join(header: Option<Self::Header>, columns: Vec<v1::Column>) -> Self {
+                Self { header, columns }
+            }
+            fn split(self) -> (Option<Self::Header>, Vec<v1::Column>) {
+                (self.header, self.columns)
+            }
+        }
+    )*};
+}
+
+packets!(
+    InitializeResponse(InitializeHeader),
+    BeginRequest(BeginHeader),
+    BeginResponse(BeginAnswer),
+    IntegrateRequest(IntegrateHeader),
+    IntegrateResponse(IntegrateAnswer),
+    CommitRequest(CommitHeader),
+    CommitResponse(CommitAnswer),
+    FrameResponse(FrameAnswer),
+    SaveResponse(SaveAnswer),
+    RestoreRequest(RestoreHeader),
+);
+
+/// Keeps a vector alive as bytes, without copying it.
+struct Owner<T>(Vec<T>);
+
+impl<T: Pod> AsRef<[u8]> for Owner<T> {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+/// The columns of one call, on their way out or in.
+#[derive(Debug, Default)]
+pub struct Columns {
+    columns: Vec<(String, Vec<Bytes>)>,
+    bytes: u64,
+}
+
+impl Columns {
+    /// Adds a column of packed values.
+    pub fn put<T: Pod + Send + 'static>(&mut self, name: impl Into<String>, values: Vec<T>) {
+        if !values.is_empty() {
+            self.columns.push((name.into(), vec![Bytes::from_owner(Owner(values))]));
+        }
+    }
+
+    /// Adds a column of ids.
+    pub fn put_ids(&mut self, name: impl Into<String>, ids: &[ParticleId]) {
+        self.put(name, ids.iter().map(|id| id.0).collect::<Vec<u64>>());
+    }
+
+    /// Adds a column that is a single value if all are the same.
+    pub fn put_uniform<T: Pod + Send + PartialEq + 'static>(&mut self, name: impl Into<String>, mut values: Vec<T>) {
+        if values.windows(2).all(|pair| pair[0] == pair[1]) {
+            values.truncate(1);
+        }
+        self.put(name, values);
+    }
+
+    /// Bytes of all columns, as sent or received.
+    pub fn bytes(&self) -> u64 {
+        self.columns.iter().flat_map(|(_, pieces)| pieces).map(|piece| piece.len() as u64).sum()
+    }
+
+    /// Cuts the columns into messages, the first with the header.
+    pub fn into_packets<P: Packet>(self, header: P::Header) -> Vec<P> {
+        let mut packets = Vec::new();
+        let (mut header, mut columns, mut room) = (Some(header), Vec::new(), CHUNK_BYTES);
+        for (name, pieces) in self.columns {
+            for mut piece in pieces {
+                while !piece.is_empty() {
+                    let data = piece.split_to(piece.len().min(room));
+                    room -= data.len();
+                    columns.push(v1::Column { name: name.clone(), data });
+                    if room == 0 {
+                        packets.push(P::join(header.take(), std::mem::take(&mut columns)));
+                        room = CHUNK_BYTES;
+                    }
+                }
+            }
+        }
+        if header.is_some() || !columns.is_empty() {
+            packets.push(P::join(header, columns));
+        }
+        packets
+    }
+
+    /// Appends the pieces of one message.
+    ///
+    /// # Errors
+    /// [`WireError::TooLarge`] once a call holds more than [`CALL_BYTES_MAX`].
+    pub fn append(&mut self, columns: Vec<v1::Column>) -> Result<(), WireError> {
+        for v1::Column { name, data } in columns {
+            self.bytes += data.len() as u64 + name.len() as u64;
+            if self.bytes > CALL_BYTES_MAX {
+                return Err(WireError::TooLarge);
+            }
+            match self.columns.iter().position(|(known, _)| *known == name) {
+                Some(at) => self.columns[at].1.push(data),
+                // A call has a few dozen columns; a peer that sends thousands of names is wrong, not large.
+                None if self.columns.len() >= 64 => return Err(WireError::UnknownColumn(name)),
+                None => self.columns.push((name, vec![data])),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a column of `count` values; an absent column is an empty one.
+    ///
+    /// # Errors
+    /// [`WireError::Length`] if its length is another.
+    pub fn take<T: Pod>(&mut self, name: &'static str, count: u64) -> Result<Vec<T>, WireError> {
+        let pieces = self.take_pieces(name);
+        let got: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let stride = size_of::<T>();
+        if count.checked_mul(stride as u64) != Some(got) {
+            return Err(WireError::Length { column: name, got, count, stride });
+        }
+        let mut values: Vec<T> = vec![T::zeroed(); count as usize];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
+        let mut at = 0;
+        for piece in pieces {
+            bytes[at..at + piece.len()].copy_from_slice(&piece);
+            at += piece.len();
+        }
+        Ok(values)
+    }
+
+    /// Takes a column of `count` values, or of one value that stands for all.
+    ///
+    /// # Errors
+    /// [`WireError::Length`] if it has neither length.
+    pub fn take_uniform<T: Pod>(&mut self, name: &'static str, count: u64) -> Result<Vec<T>, WireError> {
+        let single = self.length(name) == size_of::<T>() as u64;
+        let mut values = self.take(name, if single && count > 0 { 1 } else { count })?;
+        if let [value] = values[..] {
+            values.resize(count as usize, value);
+        }
+        Ok(values)
+    }
+
+    /// Takes a column of finite numbers.
+    ///
+    /// # Errors
+    /// Wrong length, or a value that is not finite.
+    pub fn take_finite(&mut self, name: &'static str, count: u64) -> Result<Vec<f64>, WireError> {
+        let values: Vec<f64> = self.take(name, count)?;
+        check(name, &values, None, "finite", |v| v.is_finite())?;
+        Ok(values)
+    }
+
+    /// Takes a column of finite vectors.
+    ///
+    /// # Errors
+    /// Wrong length, or a value that is not finite.
+    pub fn take_vec3(&mut self, name: &'static str, count: u64) -> Result<Vec<DVec3>, WireError> {
+        let values: Vec<DVec3> = self.take(name, count)?;
+        check(name, &values, None, "finite", |v| v.is_finite())?;
+        Ok(values)
+    }
+
+    /// Takes a column of ids below 2^48, repeated or not.
+    ///
+    /// # Errors
+    /// Wrong length, or an id out of range.
+    pub fn take_ids(&mut self, name: &'static str, count: u64) -> Result<Vec<ParticleId>, WireError> {
+        let values: Vec<u64> = self.take(name, count)?;
+        check(name, &values, None, "below 2^48", |&id| id < ParticleId::LIMIT)?;
+        Ok(values.into_iter().map(ParticleId).collect())
+    }
+
+    /// Takes a column of raw bytes.
+    pub fn take_bytes(&mut self, name: &'static str) -> Vec<u8> {
+        self.take_pieces(name).concat()
+    }
+
+    /// Takes a cell set.
+    ///
+    /// # Errors
+    /// [`WireError::Malformed`] with the byte at fault.
+    pub fn take_cells(&mut self, name: &'static str) -> Result<CellSet, WireError> {
+        self.take_named_cells(name, name)
+    }
+
+    pub(crate) fn take_named_cells(&mut self, name: &str, column: &'static str) -> Result<CellSet, WireError> {
+        let bytes = self.take_pieces(name).concat();
+        CellSet::from_bytes(&bytes).map_err(|reason| WireError::Malformed { column, reason })
+    }
+
+    pub(crate) fn take_floats(&mut self, name: &str, count: u64) -> Result<Vec<f32>, WireError> {
+        let bytes = self.take_pieces(name).concat();
+        if count.checked_mul(4) != Some(bytes.len() as u64) {
+            return Err(WireError::Length { column: "field", got: bytes.len() as u64, count, stride: 4 });
+        }
+        let mut values = vec![0f32; count as usize];
+        bytemuck::cast_slice_mut::<f32, u8>(&mut values).copy_from_slice(&bytes);
+        Ok(values)
+    }
+
+    /// Checks that every column was taken.
+    ///
+    /// # Errors
+    /// [`WireError::UnknownColumn`] with the first that was not.
+    pub fn finish(self) -> Result<(), WireError> {
+        match self.columns.into_iter().next() {
+            Some((name, _)) => Err(WireError::UnknownColumn(name)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn length(&self, name: &str) -> u64 {
+        let pieces = self.columns.iter().find(|(known, _)| known == name).map(|(_, pieces)| pieces.as_slice());
+        pieces.unwrap_or_default().iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    fn take_pieces(&mut self, name: &str) -> Vec<Bytes> {
+        match self.columns.iter().position(|(known, _)| known == name) {
+            Some(at) => self.columns.swap_remove(at).1,
+            None => Vec::new(),
+        }
+    }
+}
+
+/// Checks every value of a column against a rule; `ids` name the particles in the error.
+///
+/// # Errors
+/// [`WireError::Value`] with the first that breaks it.
+pub fn check<T: std::fmt::Debug>(
+    column: &'static str,
+    values: &[T],
+    ids: Option<&[ParticleId]>,
+    rule: &'static str,
+    holds: impl Fn(&T) -> bool,
+) -> Result<(), WireError> {
+    match values.iter().position(|value| !holds(value)) {
+        None => Ok(()),
+        Some(index) => {
+            let of = ids.and_then(|ids| ids.get(index)).map(|id| format!(" (particle {id})")).unwrap_or_default();
+            Err(WireError::Value { column, index, of, value: format!("{:?}", values[index]), rule })
+        }
+    }
+}
+
+/// Checks that no id stands twice.
+///
+/// # Errors
+/// [`WireError::Duplicate`].
+pub fn check_unique(column: &'static str, ids: &[ParticleId]) -> Result<(), WireError> {
+    if ids.windows(2).all(|pair| pair[0] < pair[1]) {
+        return Ok(());
+    }
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(WireError::Duplicate { column, id: pair[0] }),
+        None => Ok(()),
+    }
+}
+
+/// Checks a count from a header before anything is allocated for it.
+///
+/// # Errors
+/// [`WireError::Count`].
+pub fn check_count(what: &'static str, count: u64) -> Result<u64, WireError> {
+    if count < COUNT_MAX { Ok(count) } else { Err(WireError::Count { what, count }) }
+}

@@ -1,0 +1,729 @@
+//! The calls of the contract as plain values, and their checked conversion to and from columns.
+
+use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Particles};
+
+use crate::columns::{Columns, Packet, WireError, check, check_count, check_unique};
+use crate::v1;
+
+/// A call or an answer that travels as a stream of packets.
+pub trait Call: Sized {
+    /// Its message type.
+    type Packet: Packet;
+
+    /// Header and columns to send.
+    fn encode(self) -> (<Self::Packet as Packet>::Header, Columns);
+
+    /// Checks and reads what arrived.
+    ///
+    /// # Errors
+    /// The first rule of the contract that the message breaks.
+    fn decode(header: <Self::Packet as Packet>::Header, columns: Columns) -> Result<Self, WireError>;
+
+    /// The messages to send.
+    fn into_packets(self) -> Vec<Self::Packet> {
+        let (header, columns) = self.encode();
+        columns.into_packets(header)
+    }
+}
+
+/// Which run and step a call is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// The run, as given at Initialize.
+    pub run_id: String,
+    /// Grows with each restart of the run.
+    pub epoch: u64,
+    /// Step, from 0.
+    pub step: u64,
+}
+
+/// What a solver is at the start: the answer to Initialize.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The particles at the start.
+    pub particles: Particles,
+    /// Whether they collide with each other.
+    pub self_colliding: bool,
+    /// Longest first step [s], perhaps infinite.
+    pub stable_dt: f64,
+    /// Grid on which the solver wants to know what anyone occupies.
+    pub occupancy: Option<Lattice>,
+    /// Pairs that never collide.
+    pub never_collide: Vec<[ParticleId; 2]>,
+    /// Triangles between particles.
+    pub triangles: Vec<[ParticleId; 3]>,
+}
+
+/// Starts a step.
+#[derive(Clone, Debug)]
+pub struct Begin {
+    /// Which step.
+    pub context: Context,
+    /// Cells near which particles are wanted; all particles if absent.
+    pub interest: Option<(Lattice, CellSet)>,
+}
+
+/// Particles near others, committed state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// Ids, none twice.
+    pub id: Vec<ParticleId>,
+    /// Positions [m].
+    pub position: Vec<DVec3>,
+    /// Velocities [m/s].
+    pub velocity: Vec<DVec3>,
+}
+
+/// The groups of a stage, as far as they are a participant's own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Groups {
+    /// Members of each group, at least one.
+    pub size: Vec<u32>,
+    /// Members, group after group, none twice.
+    pub member: Vec<ParticleId>,
+    /// Velocity of each group at the start of the step [m/s].
+    pub velocity: Vec<DVec3>,
+    /// Free particles whose velocities are wanted, none twice.
+    pub watch: Vec<ParticleId>,
+    /// Cells that anyone occupies, on the solver's own grid.
+    pub occupied: Option<CellSet>,
+}
+
+/// Asks for a tentative integration.
+#[derive(Clone, Debug)]
+pub struct Integrate {
+    /// Which step.
+    pub context: Context,
+    /// Stage, from 1.
+    pub stage: u32,
+    /// Repetition, from 0.
+    pub repetition: u32,
+    /// Length of the step [s].
+    pub dt: f64,
+    /// The groups; absent in a repetition, where those of repetition 0 hold.
+    pub groups: Option<Groups>,
+    /// Inertia of each group [kg], infinite for a prescribed velocity.
+    pub inertia: Vec<f64>,
+    /// External impulse of each group [kg m/s].
+    pub impulse: Vec<DVec3>,
+}
+
+/// The answer to [`Integrate`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Integrated {
+    /// Momentum given to each group [kg m/s].
+    pub momentum: Vec<DVec3>,
+    /// Slope of each group [kg].
+    pub slope: Vec<f64>,
+    /// Velocities of the watched particles [m/s].
+    pub watch_velocity: Vec<DVec3>,
+    /// Largest |v| dt / radius over free particles.
+    pub travel_max: f64,
+}
+
+/// Ends a step.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// Which step.
+    pub context: Context,
+    /// The last stage.
+    pub stage: u32,
+    /// Its last repetition.
+    pub repetition: u32,
+    /// Whether the answer holds a hash of the state.
+    pub want_state_hash: bool,
+    /// Grids on which occupied cells are wanted, and whether collision spheres count.
+    pub grids: Vec<(Lattice, bool)>,
+    /// Synchronised velocity of each group [m/s].
+    pub group_velocity: Vec<DVec3>,
+    /// Number of each group in the coordinator's step, for frames.
+    pub group_number: Vec<u32>,
+    /// Velocity of each member after splitting [m/s].
+    pub member_velocity: Vec<DVec3>,
+    /// Ids whose state at the end of the step is wanted.
+    pub track: Vec<ParticleId>,
+}
+
+/// Sums over a participant's particles, in an order that depends on nothing but the particles.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Momentum [kg m/s].
+    pub momentum: DVec3,
+    /// Angular momentum about the origin [kg m^2/s].
+    pub angular_momentum: DVec3,
+    /// Kinetic energy [J].
+    pub kinetic_energy: f64,
+    /// Sum of m x [kg m].
+    pub mass_moment: DVec3,
+    /// Largest speed [m/s].
+    pub speed_max: f64,
+    /// Largest |v| / radius [1/s].
+    pub radius_rate_max: f64,
+    /// Largest change of velocity in the step over its length [m/s^2].
+    pub acceleration_max: f64,
+}
+
+/// The answer to [`Commit`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Committed {
+    /// Number of particles now.
+    pub particles: u64,
+    /// Longest next step [s], perhaps infinite.
+    pub stable_dt: f64,
+    /// Sums.
+    pub totals: Totals,
+    /// Potential energies by name [J], gravity not among them.
+    pub potential_energies: Vec<(String, f64)>,
+    /// Hash of the state, if it was wanted.
+    pub state_hash: u64,
+    /// Pairs that may collide from now on.
+    pub broken: Vec<[ParticleId; 2]>,
+    /// Particles that appeared: id, mass [kg], radius [m], immovable.
+    pub born: Vec<(ParticleId, f64, f64, bool)>,
+    /// Particles that disappeared.
+    pub dead: Vec<ParticleId>,
+    /// Occupied cells, one set a grid.
+    pub cells: Vec<CellSet>,
+    /// Positions of tracked particles [m].
+    pub track_position: Vec<DVec3>,
+    /// Velocities of tracked particles [m/s].
+    pub track_velocity: Vec<DVec3>,
+}
+
+/// Everything about a participant's particles that people look at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Frame {
+    /// Ids, ascending.
+    pub id: Vec<ParticleId>,
+    /// Positions [m].
+    pub position: Vec<DVec3>,
+    /// Velocities [m/s].
+    pub velocity: Vec<DVec3>,
+    /// Collision radii [m].
+    pub radius: Vec<f64>,
+    /// Number of the group in the last step, or `u32::MAX`.
+    pub group: Vec<u32>,
+    /// The solver's own fields: name, components (1 or 3), values.
+    pub fields: Vec<(String, u32, Vec<f32>)>,
+}
+
+/// A solver's whole state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Hash of the state.
+    pub state_hash: u64,
+    /// The solver's own bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Asks a solver to take back a snapshot.
+#[derive(Clone, Debug)]
+pub struct Restore {
+    /// Which step comes next.
+    pub context: Context,
+    /// The solver's own bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Context {
+    /// For the wire.
+    pub fn to_wire(&self) -> v1::RunContext {
+        v1::RunContext { run_id: self.run_id.clone(), epoch: self.epoch, step: self.step }
+    }
+
+    /// From the wire.
+    ///
+    /// # Errors
+    /// If it is absent.
+    pub fn from_wire(context: Option<v1::RunContext>) -> Result<Self, WireError> {
+        let v1::RunContext { run_id, epoch, step } = context.ok_or(WireError::Missing("context"))?;
+        Ok(Self { run_id, epoch, step })
+    }
+}
+
+impl Call for Table {
+    type Packet = v1::InitializeResponse;
+
+    fn encode(self) -> (v1::InitializeHeader, Columns) {
+        let header = v1::InitializeHeader {
+            particles: self.particles.len() as u64,
+            self_colliding: self.self_colliding,
+            stable_dt: self.stable_dt,
+            occupancy: self.occupancy.map(lattice_to_wire),
+        };
+        let mut columns = Columns::default();
+        columns.put_ids("id", &self.particles.id);
+        columns.put("position", self.particles.position);
+        columns.put("velocity", self.particles.velocity);
+        columns.put_uniform("mass", self.particles.mass);
+        columns.put_uniform("radius", self.particles.radius);
+        columns.put_uniform("immovable", self.particles.immovable.into_iter().map(u8::from).collect());
+        columns.put_ids("never_collide", self.never_collide.as_flattened());
+        columns.put_ids("triangles", self.triangles.as_flattened());
+        (header, columns)
+    }
+
+    fn decode(header: v1::InitializeHeader, mut columns: Columns) -> Result<Self, WireError> {
+        let count = check_count("particles", header.particles)?;
+        let id = columns.take_ids("id", count)?;
+        let particles = Particles {
+            position: columns.take_vec3("position", count)?,
+            velocity: columns.take_vec3("velocity", count)?,
+            mass: columns.take_uniform("mass", count)?,
+            radius: columns.take_uniform("radius", count)?,
+            immovable: flags(columns.take_uniform("immovable", count)?)?,
+            id,
+        };
+        particles.validate().map_err(|error| WireError::Rule(error.to_string()))?;
+        let table = Self {
+            self_colliding: header.self_colliding,
+            stable_dt: positive_time("stable_dt", header.stable_dt)?,
+            occupancy: header.occupancy.map(lattice_from_wire).transpose()?,
+            never_collide: tuples("never_collide", &mut columns)?,
+            triangles: tuples("triangles", &mut columns)?,
+            particles,
+        };
+        let known: std::collections::HashSet<ParticleId> = table.particles.id.iter().copied().collect();
+        for (column, ids) in
+            [("never_collide", table.never_collide.as_flattened()), ("triangles", table.triangles.as_flattened())]
+        {
+            if let Some(&id) = ids.iter().find(|id| !known.contains(id)) {
+                return Err(WireError::UnknownId { column, id, who: "the particle table" });
+            }
+        }
+        columns.finish()?;
+        Ok(table)
+    }
+}
+
+impl Call for Begin {
+    type Packet = v1::BeginRequest;
+
+    fn encode(self) -> (v1::BeginHeader, Columns) {
+        let mut columns = Columns::default();
+        let interest = self.interest.map(|(lattice, cells)| {
+            columns.put("interest", cells.to_bytes());
+            lattice_to_wire(lattice)
+        });
+        (v1::BeginHeader { context: Some(self.context.to_wire()), interest }, columns)
+    }
+
+    fn decode(header: v1::BeginHeader, mut columns: Columns) -> Result<Self, WireError> {
+        let cells = columns.take_cells("interest")?;
+        let interest = match header.interest {
+            Some(lattice) => Some((lattice_from_wire(lattice)?, cells)),
+            None => None,
+        };
+        columns.finish()?;
+        Ok(Self { context: Context::from_wire(header.context)?, interest })
+    }
+}
+
+impl Call for Batch {
+    type Packet = v1::BeginResponse;
+
+    fn encode(self) -> (v1::BeginAnswer, Columns) {
+        let header = v1::BeginAnswer { particles: self.id.len() as u64 };
+        let mut columns = Columns::default();
+        columns.put_ids("id", &self.id);
+        columns.put("position", self.position);
+        columns.put("velocity", self.velocity);
+        (header, columns)
+    }
+
+    fn decode(header: v1::BeginAnswer, mut columns: Columns) -> Result<Self, WireError> {
+        let count = check_count("particles", header.particles)?;
+        let id = columns.take_ids("id", count)?;
+        check_unique("id", &id)?;
+        let batch = Self { position: columns.take_vec3("position", count)?, velocity: columns.take_vec3("velocity", count)?, id };
+        columns.finish()?;
+        Ok(batch)
+    }
+}
+
+impl Call for Integrate {
+    type Packet = v1::IntegrateRequest;
+
+    fn encode(self) -> (v1::IntegrateHeader, Columns) {
+        let mut header = v1::IntegrateHeader {
+            context: Some(self.context.to_wire()),
+            stage: self.stage,
+            repetition: self.repetition,
+            dt: self.dt,
+            groups: self.inertia.len() as u32,
+            ..Default::default()
+        };
+        let mut columns = Columns::default();
+        if let Some(groups) = self.groups {
+            header.members = groups.member.len() as u64;
+            header.watched = groups.watch.len() as u64;
+            header.has_occupied = groups.occupied.is_some();
+            columns.put("group_size", groups.size);
+            columns.put_ids("member", &groups.member);
+            columns.put("velocity", groups.velocity);
+            columns.put_ids("watch", &groups.watch);
+            columns.put("occupied", groups.occupied.map(|cells| cells.to_bytes()).unwrap_or_default());
+        }
+        columns.put("inertia", self.inertia);
+        columns.put("impulse", self.impulse);
+        (header, columns)
+    }
+
+    fn decode(header: v1::IntegrateHeader, mut columns: Columns) -> Result<Self, WireError> {
+        let count = u64::from(header.groups);
+        let groups = if header.repetition == 0 { Some(groups_from_wire(&header, &mut columns)?) } else { None };
+        if !(header.dt > 0.0 && header.dt.is_finite()) {
+            return Err(WireError::Rule(format!("dt is {}, but must be positive and finite", header.dt)));
+        }
+        if header.stage == 0 {
+            return Err(WireError::Rule("stages count from 1".into()));
+        }
+        let inertia: Vec<f64> = columns.take("inertia", count)?;
+        check("inertia", &inertia, None, "positive (or infinite)", |&m| m > 0.0)?;
+        let call = Self {
+            context: Context::from_wire(header.context)?,
+            stage: header.stage,
+            repetition: header.repetition,
+            dt: header.dt,
+            groups,
+            inertia,
+            impulse: columns.take_vec3("impulse", count)?,
+        };
+        columns.finish()?;
+        Ok(call)
+    }
+}
+
+fn groups_from_wire(header: &v1::IntegrateHeader, columns: &mut Columns) -> Result<Groups, WireError> {
+    let count = u64::from(header.groups);
+    let size: Vec<u32> = columns.take("group_size", count)?;
+    check("group_size", &size, None, "at least 1", |&s| s >= 1)?;
+    let members = check_count("members", header.members)?;
+    if size.iter().map(|&s| u64::from(s)).sum::<u64>() != members {
+        return Err(WireError::Rule(format!("group sizes do not add up to {members} members")));
+    }
+    let member = columns.take_ids("member", members)?;
+    check_unique("member", &member)?;
+    let watch = columns.take_ids("watch", check_count("watched", header.watched)?)?;
+    check_unique("watch", &watch)?;
+    let occupied = columns.take_cells("occupied")?;
+    Ok(Groups {
+        size,
+        member,
+        velocity: columns.take_vec3("velocity", count)?,
+        watch,
+        occupied: header.has_occupied.then_some(occupied),
+    })
+}
+
+/// [`Integrated`] is read with the counts that were asked for, which its header does not repeat.
+impl Integrated {
+    /// Header and columns to send.
+    pub fn encode(self) -> (v1::IntegrateAnswer, Columns) {
+        let mut columns = Columns::default();
+        columns.put("momentum", self.momentum);
+        columns.put("slope", self.slope);
+        columns.put("watch_velocity", self.watch_velocity);
+        (v1::IntegrateAnswer { travel_max: self.travel_max }, columns)
+    }
+
+    /// Checks and reads an answer for `groups` groups and `watched` particles.
+    ///
+    /// # Errors
+    /// The first rule of the contract that the message breaks.
+    pub fn decode(header: v1::IntegrateAnswer, mut columns: Columns, groups: u64, watched: u64) -> Result<Self, WireError> {
+        let slope = columns.take_finite("slope", groups)?;
+        check("slope", &slope, None, "not negative", |&z| z >= 0.0)?;
+        let answer = Self {
+            momentum: columns.take_vec3("momentum", groups)?,
+            slope,
+            watch_velocity: columns.take_vec3("watch_velocity", watched)?,
+            travel_max: header.travel_max,
+        };
+        if answer.travel_max.is_nan() {
+            return Err(WireError::Rule("travel_max is not a number".into()));
+        }
+        columns.finish()?;
+        Ok(answer)
+    }
+}
+
+impl Commit {
+    /// Header and columns to send.
+    pub fn encode(self) -> (v1::CommitHeader, Columns) {
+        let header = v1::CommitHeader {
+            context: Some(self.context.to_wire()),
+            stage: self.stage,
+            repetition: self.repetition,
+            want_state_hash: self.want_state_hash,
+            grids: self
+                .grids
+                .into_iter()
+                .map(|(lattice, spheres)| v1::GridRequest { lattice: Some(lattice_to_wire(lattice)), spheres })
+                .collect(),
+            tracked: self.track.len() as u64,
+        };
+        let mut columns = Columns::default();
+        columns.put("group_velocity", self.group_velocity);
+        columns.put("group_number", self.group_number);
+        columns.put("member_velocity", self.member_velocity);
+        columns.put_ids("track", &self.track);
+        (header, columns)
+    }
+
+    /// Checks and reads a commit for the `groups` groups and `members` members of the last stage.
+    ///
+    /// # Errors
+    /// The first rule of the contract that the message breaks.
+    pub fn decode(header: v1::CommitHeader, mut columns: Columns, groups: u64, members: u64) -> Result<Self, WireError> {
+        if header.grids.len() > 8 {
+            return Err(WireError::Rule("more than 8 grids in one commit".into()));
+        }
+        let grid = |grid: v1::GridRequest| {
+            let lattice = lattice_from_wire(grid.lattice.ok_or(WireError::Missing("lattice"))?)?;
+            Ok((lattice, grid.spheres))
+        };
+        let commit = Self {
+            context: Context::from_wire(header.context)?,
+            stage: header.stage,
+            repetition: header.repetition,
+            want_state_hash: header.want_state_hash,
+            grids: header.grids.into_iter().map(grid).collect::<Result<_, WireError>>()?,
+            group_velocity: columns.take_vec3("group_velocity", groups)?,
+            group_number: columns.take("group_number", groups)?,
+            member_velocity: columns.take_vec3("member_velocity", members)?,
+            track: columns.take_ids("track", check_count("tracked", header.tracked)?)?,
+        };
+        columns.finish()?;
+        Ok(commit)
+    }
+}
+
+const CELL_COLUMNS: [&str; 8] =
+    ["cells_0", "cells_1", "cells_2", "cells_3", "cells_4", "cells_5", "cells_6", "cells_7"];
+
+impl Committed {
+    /// Header and columns to send.
+    pub fn encode(self) -> (v1::CommitAnswer, Columns) {
+        let Totals { momentum, angular_momentum, mass_moment, .. } = self.totals;
+        let header = v1::CommitAnswer {
+            particles: self.particles,
+            stable_dt: self.stable_dt,
+            speed_max: self.totals.speed_max,
+            radius_rate_max: self.totals.radius_rate_max,
+            acceleration_max: self.totals.acceleration_max,
+            momentum: Some(vec3_to_wire(momentum)),
+            angular_momentum: Some(vec3_to_wire(angular_momentum)),
+            kinetic_energy: self.totals.kinetic_energy,
+            potential_energies: self
+                .potential_energies
+                .into_iter()
+                .map(|(name, joule)| v1::Energy { name, joule })
+                .collect(),
+            mass_moment: Some(vec3_to_wire(mass_moment)),
+            state_hash: self.state_hash,
+            broken: self.broken.len() as u64,
+            born: self.born.len() as u64,
+            dead: self.dead.len() as u64,
+        };
+        let mut columns = Columns::default();
+        columns.put_ids("broken", self.broken.as_flattened());
+        columns.put_ids("born_id", &self.born.iter().map(|b| b.0).collect::<Vec<_>>());
+        columns.put_uniform("born_mass", self.born.iter().map(|b| b.1).collect());
+        columns.put_uniform("born_radius", self.born.iter().map(|b| b.2).collect());
+        columns.put_uniform("born_immovable", self.born.iter().map(|b| u8::from(b.3)).collect());
+        columns.put_ids("dead", &self.dead);
+        for (name, cells) in CELL_COLUMNS.into_iter().zip(&self.cells) {
+            columns.put(name, cells.to_bytes());
+        }
+        columns.put("track_position", self.track_position);
+        columns.put("track_velocity", self.track_velocity);
+        (header, columns)
+    }
+
+    /// Checks and reads an answer for `grids` grids and `tracked` particles.
+    ///
+    /// # Errors
+    /// The first rule of the contract that the message breaks.
+    pub fn decode(header: v1::CommitAnswer, mut columns: Columns, grids: usize, tracked: u64) -> Result<Self, WireError> {
+        let totals = Totals {
+            momentum: vec3_from_wire("momentum", header.momentum)?,
+            angular_momentum: vec3_from_wire("angular_momentum", header.angular_momentum)?,
+            kinetic_energy: header.kinetic_energy,
+            mass_moment: vec3_from_wire("mass_moment", header.mass_moment)?,
+            speed_max: header.speed_max,
+            radius_rate_max: header.radius_rate_max,
+            acceleration_max: header.acceleration_max,
+        };
+        let scalars = [totals.kinetic_energy, totals.speed_max, totals.radius_rate_max, totals.acceleration_max];
+        if !scalars.iter().all(|value| value.is_finite() && *value >= 0.0) {
+            return Err(WireError::Rule(format!("energy, speeds and acceleration are {scalars:?}, but must be finite")));
+        }
+        let energies = header.potential_energies.into_iter().map(|v1::Energy { name, joule }| (name, joule));
+        let potential_energies: Vec<(String, f64)> = energies.collect();
+        if potential_energies.len() > 16 || potential_energies.iter().any(|(_, joule)| !joule.is_finite()) {
+            return Err(WireError::Rule("potential energies must be finite, and at most 16".into()));
+        }
+        let broken = columns.take_ids("broken", 2 * check_count("broken", header.broken)?)?;
+        let born = check_count("born", header.born)?;
+        let (id, mass, radius, immovable): (_, Vec<f64>, Vec<f64>, _) = (
+            columns.take_ids("born_id", born)?,
+            columns.take_uniform("born_mass", born)?,
+            columns.take_uniform("born_radius", born)?,
+            flags(columns.take_uniform("born_immovable", born)?)?,
+        );
+        for (column, values) in [("born_mass", &mass), ("born_radius", &radius)] {
+            check(column, values, Some(&id), "positive and finite", |&v| v > 0.0 && v.is_finite())?;
+        }
+        check_unique("born_id", &id)?;
+        let committed = Self {
+            particles: check_count("particles", header.particles)?,
+            stable_dt: positive_time("stable_dt", header.stable_dt)?,
+            totals,
+            potential_energies,
+            state_hash: header.state_hash,
+            broken: broken.chunks_exact(2).map(|p| [p[0], p[1]]).collect(),
+            born: (0..id.len()).map(|i| (id[i], mass[i], radius[i], immovable[i])).collect(),
+            dead: columns.take_ids("dead", check_count("dead", header.dead)?)?,
+            cells: CELL_COLUMNS[..grids.min(8)]
+                .iter()
+                .map(|name| columns.take_cells(name))
+                .collect::<Result<_, WireError>>()?,
+            track_position: columns.take_vec3("track_position", tracked)?,
+            track_velocity: columns.take_vec3("track_velocity", tracked)?,
+        };
+        columns.finish()?;
+        Ok(committed)
+    }
+}
+
+impl Call for Frame {
+    type Packet = v1::FrameResponse;
+
+    fn encode(self) -> (v1::FrameAnswer, Columns) {
+        let fields = self.fields.iter().map(|(name, components, _)| v1::FieldInfo {
+            name: name.clone(),
+            components: *components,
+        });
+        let header = v1::FrameAnswer { particles: self.id.len() as u64, fields: fields.collect() };
+        let mut columns = Columns::default();
+        columns.put_ids("id", &self.id);
+        columns.put("position", self.position);
+        columns.put("velocity", self.velocity);
+        columns.put_uniform("radius", self.radius);
+        columns.put_uniform("group", self.group);
+        for (at, (_, _, values)) in self.fields.into_iter().enumerate() {
+            columns.put(format!("field_{at}"), values);
+        }
+        (header, columns)
+    }
+
+    fn decode(header: v1::FrameAnswer, mut columns: Columns) -> Result<Self, WireError> {
+        let count = check_count("particles", header.particles)?;
+        if header.fields.len() > 32 {
+            return Err(WireError::Rule("more than 32 fields in a frame".into()));
+        }
+        let id = columns.take_ids("id", count)?;
+        if !id.is_sorted_by(|a, b| a < b) {
+            return Err(WireError::Rule("ids of a frame must ascend".into()));
+        }
+        let mut fields = Vec::new();
+        for (at, v1::FieldInfo { name, components }) in header.fields.into_iter().enumerate() {
+            let fits = (1..=64).contains(&name.len())
+                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+            if !fits || !matches!(components, 1 | 3) {
+                return Err(WireError::Rule(format!(
+                    "field {name:?} with {components} components: names are a-z, 0-9 and _, components 1 or 3"
+                )));
+            }
+            let values = columns.take_floats(&format!("field_{at}"), count * u64::from(components))?;
+            fields.push((name, components, values));
+        }
+        let frame = Self {
+            position: columns.take_vec3("position", count)?,
+            velocity: columns.take_vec3("velocity", count)?,
+            radius: columns.take_uniform("radius", count)?,
+            group: columns.take_uniform("group", count)?,
+            id,
+            fields,
+        };
+        check("radius", &frame.radius, Some(&frame.id), "positive and finite", |&r| r > 0.0 && r.is_finite())?;
+        columns.finish()?;
+        Ok(frame)
+    }
+}
+
+impl Call for Snapshot {
+    type Packet = v1::SaveResponse;
+
+    fn encode(self) -> (v1::SaveAnswer, Columns) {
+        let mut columns = Columns::default();
+        columns.put("snapshot", self.bytes);
+        (v1::SaveAnswer { state_hash: self.state_hash }, columns)
+    }
+
+    fn decode(header: v1::SaveAnswer, mut columns: Columns) -> Result<Self, WireError> {
+        let bytes = columns.take_bytes("snapshot");
+        columns.finish()?;
+        Ok(Self { state_hash: header.state_hash, bytes })
+    }
+}
+
+impl Call for Restore {
+    type Packet = v1::RestoreRequest;
+
+    fn encode(self) -> (v1::RestoreHeader, Columns) {
+        let mut columns = Columns::default();
+        columns.put("snapshot", self.bytes);
+        (v1::RestoreHeader { context: Some(self.context.to_wire()) }, columns)
+    }
+
+    fn decode(header: v1::RestoreHeader, mut columns: Columns) -> Result<Self, WireError> {
+        let bytes = columns.take_bytes("snapshot");
+        columns.finish()?;
+        Ok(Self { context: Context::from_wire(header.context)?, bytes })
+    }
+}
+
+/// A vector for a header.
+pub fn vec3_to_wire(v: DVec3) -> v1::Vec3 {
+    v1::Vec3 { x: v.x, y: v.y, z: v.z }
+}
+
+/// A finite vector from a header.
+///
+/// # Errors
+/// If it is absent or not finite.
+pub fn vec3_from_wire(name: &'static str, v: Option<v1::Vec3>) -> Result<DVec3, WireError> {
+    let v1::Vec3 { x, y, z } = v.ok_or(WireError::Missing(name))?;
+    let v = DVec3::new(x, y, z);
+    if v.is_finite() { Ok(v) } else { Err(WireError::Rule(format!("{name} is {v}, but must be finite"))) }
+}
+
+fn lattice_to_wire(lattice: Lattice) -> v1::Lattice {
+    v1::Lattice { origin: Some(vec3_to_wire(lattice.origin)), cell_size: lattice.cell_size }
+}
+
+fn lattice_from_wire(lattice: v1::Lattice) -> Result<Lattice, WireError> {
+    let cell_size = lattice.cell_size;
+    if !(cell_size > 0.0 && cell_size.is_finite()) {
+        return Err(WireError::Rule(format!("cell_size is {cell_size}, but must be positive and finite")));
+    }
+    Ok(Lattice { origin: vec3_from_wire("origin", lattice.origin)?, cell_size })
+}
+
+fn positive_time(name: &str, value: f64) -> Result<f64, WireError> {
+    if value > 0.0 { Ok(value) } else { Err(WireError::Rule(format!("{name} is {value}, but must be positive"))) }
+}
+
+fn flags(values: Vec<u8>) -> Result<Vec<bool>, WireError> {
+    check("immovable", &values, None, "0 or 1", |&flag| flag <= 1)?;
+    Ok(values.into_iter().map(|flag| flag == 1).collect())
+}
+
+fn tuples<const N: usize>(name: &'static str, columns: &mut Columns) -> Result<Vec<[ParticleId; N]>, WireError> {
+    let stride = 8 * N as u64;
+    let bytes = columns.length(name);
+    let ids = columns.take_ids(name, bytes / stride * N as u64)?;
+    Ok(ids.chunks_exact(N).map(|chunk| std::array::from_fn(|k| chunk[k])).collect())
+}

@@ -1,0 +1,377 @@
+//! A fluid participant's section of the scene.
+//!
+//! | key | unit | default | meaning |
+//! | --- | --- | --- | --- |
+//! | `method` | | `"sph"` | how the fluid is simulated |
+//! | `spacing` | m | required | edge of the volume that a particle stands for |
+//! | `rest_density` | kg/m^3 | 1000 | a particle's mass is `rest_density * spacing^3` |
+//! | `equation_of_state` | | `"tait"` | `"tait"` or `"mueller"` |
+//! | `sound_speed` | m/s | 10 x the largest speed | sets the compressibility; see below |
+//! | `viscosity` | Pa s | see below | dynamic viscosity |
+//! | `radius` | m | `spacing / 2` | collision radius of a particle |
+//! | `smoothing_ratio` | | 1 | smoothing length over spacing; the kernel reaches two smoothing lengths |
+//! | `walls` | | true | whether the domain's faces hold the fluid |
+//! | `cfl` | | 0.4 | Courant number of a sub-step |
+//! | `max_substeps` | | 1 | sub-steps in the longest step asked for |
+//! | `shapes` | | required | what is filled: [`Body`], a list |
+//!
+//! The largest speed that the scene can reach is taken as sqrt(v0^2 + 2 g H): v0 the largest initial speed, H the
+//! domain's extent along gravity. With ten times that as speed of sound the density varies by about one percent.
+//!
+//! The default viscosity is `rest_density * sound_speed * smoothing_length * 0.05 / 10`: what the artificial viscosity
+//! of [Monaghan1992] amounts to with alpha = 0.05 in three dimensions. It goes to zero with the spacing. With less
+//! (water: 0.001), pressure waves of the size of a particle last long.
+//!
+//! `max_substeps` is 1 by default because then forces do not depend on groups, so a second stage costs nothing; and
+//! because a group is a boundary in prescribed motion during a step, which stays stable only if its reaction over the
+//! whole step is that of a stable time step. Raise it if the rest of a coupled step costs more than a sub-step here.
+
+use amalgam_particles::{
+    CellGrid, DVec3, ParticleId, Particles,
+    shapes::{Body, POINTS_MAX},
+};
+use amalgam_solver_kit::{SectionError, World, parse_section};
+use serde::Deserialize;
+
+use crate::sph::{
+    Parameters,
+    state::{EquationOfState, Law},
+    walls::Walls,
+};
+
+/// Sound speed over largest speed.
+const SOUND_SPEED_RATIO: f64 = 10.0;
+/// Strength of the default viscosity, as alpha of [Monaghan1992].
+const ARTIFICIAL_VISCOSITY: f64 = 0.05;
+/// Sub-steps a step may have at most, whatever the section asks for.
+pub const SUBSTEPS_MAX: u32 = 100;
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Method {
+    Sph,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    #[serde(default = "default_method", rename = "method")]
+    _method: Method,
+    spacing: f64,
+    #[serde(default = "default_rest_density")]
+    rest_density: f64,
+    #[serde(default = "default_law")]
+    equation_of_state: Law,
+    sound_speed: Option<f64>,
+    viscosity: Option<f64>,
+    radius: Option<f64>,
+    #[serde(default = "default_smoothing_ratio")]
+    smoothing_ratio: f64,
+    #[serde(default = "default_walls")]
+    walls: bool,
+    #[serde(default = "default_cfl")]
+    cfl: f64,
+    #[serde(default = "default_max_substeps")]
+    max_substeps: u32,
+    shapes: Vec<Body>,
+}
+
+fn default_method() -> Method {
+    Method::Sph
+}
+
+fn default_rest_density() -> f64 {
+    1000.0
+}
+
+fn default_law() -> Law {
+    Law::Tait
+}
+
+fn default_smoothing_ratio() -> f64 {
+    1.0
+}
+
+fn default_walls() -> bool {
+    true
+}
+
+fn default_cfl() -> f64 {
+    0.4
+}
+
+fn default_max_substeps() -> u32 {
+    1
+}
+
+/// Reads and checks a section, and fills its shapes with particles.
+///
+/// # Errors
+/// Every fault, with the path of its key.
+pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
+    let section: Section = parse_section(section)?;
+    let mut faults = section.scalar_faults();
+    let bodies = section.sample(&mut faults);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let support_radius = 2.0 * section.smoothing_ratio * section.spacing;
+    let walls = section.walls.then(|| Walls::new(world.domain, support_radius));
+    if let Some(walls) = &walls {
+        check_domain(walls, support_radius, &bodies, &mut faults);
+    }
+    let sound_speed = section.sound_speed(world, &mut faults);
+    if faults.is_empty() {
+        check_overlaps(&bodies, section.spacing, &mut faults);
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let smoothing_length = 0.5 * support_radius;
+    let artificial = section.rest_density * sound_speed * smoothing_length * ARTIFICIAL_VISCOSITY / 10.0;
+    let parameters = Parameters {
+        spacing: section.spacing,
+        support_radius,
+        mass: section.rest_density * section.spacing.powi(3),
+        state: EquationOfState {
+            law: section.equation_of_state,
+            rest_density: section.rest_density,
+            sound_speed,
+        },
+        viscosity: section.viscosity.unwrap_or(artificial),
+        cfl: section.cfl,
+        max_substeps: section.max_substeps,
+        gravity: world.gravity,
+        walls,
+    };
+    let radius = section.radius.unwrap_or(0.5 * section.spacing);
+    let mut particles = Particles::default();
+    for (points, body) in bodies.iter().zip(&section.shapes) {
+        for &point in points {
+            let id = ParticleId(particles.len() as u64);
+            particles.push(id, point, body.velocity, parameters.mass, radius, false);
+        }
+    }
+    Ok((parameters, particles))
+}
+
+impl Section {
+    fn scalar_faults(&self) -> Vec<SectionError> {
+        let mut faults = Vec::new();
+        let mut check = |ok: bool, key: &str, rule: &str| {
+            if !ok {
+                faults.push(SectionError::new(key, rule));
+            }
+        };
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        check(positive(self.spacing), "spacing", "must be positive: write e.g. spacing = 0.01");
+        check(
+            positive(self.rest_density),
+            "rest_density",
+            "must be positive: write e.g. rest_density = 1000.0",
+        );
+        check(
+            self.sound_speed.is_none_or(positive),
+            "sound_speed",
+            "must be positive: write e.g. sound_speed = 40.0",
+        );
+        let viscosity_ok = self.viscosity.is_none_or(|v| v >= 0.0 && v.is_finite());
+        check(viscosity_ok, "viscosity", "must not be negative: write e.g. viscosity = 0.1");
+        check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
+        let ratio_ok = (0.9..=2.0).contains(&self.smoothing_ratio);
+        check(ratio_ok, "smoothing_ratio", "must be from 0.9 to 2: write e.g. smoothing_ratio = 1.0");
+        check(
+            self.cfl > 0.0 && self.cfl <= 1.0,
+            "cfl",
+            "must be above 0 and at most 1: write e.g. cfl = 0.4",
+        );
+        let substeps_ok = (1..=SUBSTEPS_MAX).contains(&self.max_substeps);
+        check(
+            substeps_ok,
+            "max_substeps",
+            &format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. max_substeps = 1"),
+        );
+        check(
+            !self.shapes.is_empty(),
+            "shapes",
+            "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"",
+        );
+        faults
+    }
+
+    /// The points of every body, up to the largest number of particles.
+    fn sample(&self, faults: &mut Vec<SectionError>) -> Vec<Vec<DVec3>> {
+        // A bad spacing is reported once, under its own key.
+        if !(self.spacing > 0.0 && self.spacing.is_finite()) {
+            return Vec::new();
+        }
+        let mut bodies: Vec<Vec<DVec3>> = Vec::new();
+        for (k, body) in self.shapes.iter().enumerate() {
+            match body.sample(self.spacing) {
+                Ok(points) => bodies.push(points),
+                Err(errors) => {
+                    let parent = format!("shapes[{k}]");
+                    faults.extend(errors.into_iter().map(|e| SectionError::new(e.path(&parent), e.message)));
+                }
+            }
+        }
+        let total: usize = bodies.iter().map(Vec::len).sum();
+        if total > POINTS_MAX {
+            let message = format!("hold {total} particles, more than {POINTS_MAX}: write a larger spacing");
+            faults.push(SectionError::new("shapes", message));
+        }
+        bodies
+    }
+
+    fn sound_speed(&self, world: &World, faults: &mut Vec<SectionError>) -> f64 {
+        if let Some(speed) = self.sound_speed {
+            return speed;
+        }
+        let initial = self.shapes.iter().map(|body| body.velocity.length()).fold(0.0, f64::max);
+        let extent = world.domain.1 - world.domain.0;
+        // |g| H, with H the extent along the direction of gravity.
+        let fall = (world.gravity.abs() * extent).element_sum();
+        let speed = (initial * initial + 2.0 * fall).sqrt();
+        if speed > 0.0 && speed.is_finite() {
+            return SOUND_SPEED_RATIO * speed;
+        }
+        let message = "has no default where nothing moves or falls in a finite domain: write about 10 times the \
+                       largest speed that you expect, e.g. sound_speed = 20.0";
+        faults.push(SectionError::new("sound_speed", message));
+        1.0
+    }
+}
+
+fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], faults: &mut Vec<SectionError>) {
+    let extent = walls.max - walls.min;
+    // Written so that NaN fails. Narrower than this, a particle would see the image of an image of itself.
+    let wide = extent.cmpge(DVec3::splat(2.0 * support_radius)).all() && extent.is_finite();
+    if !wide {
+        let message = format!(
+            "is too large for a domain of {extent} m: with walls, each edge must be finite and at least four \
+             smoothing lengths, {} m",
+            2.0 * support_radius
+        );
+        faults.push(SectionError::new("spacing", message));
+        return;
+    }
+    for (k, points) in bodies.iter().enumerate() {
+        let outside = |p: &&DVec3| !(p.cmpge(walls.min).all() && p.cmple(walls.max).all());
+        let count = points.iter().filter(outside).count();
+        if let Some(first) = points.iter().find(outside) {
+            let message = format!(
+                "{count} of its {} points are outside of the domain, the first at {first}: move it inside or write \
+                 walls = false",
+                points.len()
+            );
+            faults.push(SectionError::new(format!("shapes[{k}]"), message));
+        }
+    }
+}
+
+/// Two particles at less than half a spacing would be pushed apart with a force that no fluid has.
+fn check_overlaps(bodies: &[Vec<DVec3>], spacing: f64, faults: &mut Vec<SectionError>) {
+    let points = bodies.concat();
+    let body_of = |index: usize| {
+        let mut end = 0;
+        bodies
+            .iter()
+            .take_while(|body| {
+                end += body.len();
+                end <= index
+            })
+            .count()
+    };
+    let reach = 0.5 * spacing * (1.0 - 1e-9);
+    let grid = CellGrid::new(&points, reach);
+    for (i, &x) in points.iter().enumerate() {
+        let mut other = None;
+        grid.for_each_near(x, |j| {
+            if (j as usize) < i && points[j as usize].distance(x) < reach {
+                other = Some(j as usize);
+            }
+        });
+        if let Some(j) = other {
+            let message = format!(
+                "has a point at {x} within half a spacing of one of shapes[{}]: move them apart",
+                body_of(j)
+            );
+            faults.push(SectionError::new(format!("shapes[{}]", body_of(i)), message));
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world() -> World {
+        World {
+            participant: "water".into(),
+            domain: (DVec3::ZERO, DVec3::new(1.0, 1.0, 2.0)),
+            gravity: DVec3::new(0.0, 0.0, -9.81),
+            seed: 1,
+        }
+    }
+
+    const GOOD: &str = r#"
+        spacing = 0.1
+        [[shapes]]
+        type = "box"
+        min = [0, 0, 0]
+        max = [1, 1, 0.5]
+    "#;
+
+    fn keys(section: &str) -> Vec<String> {
+        read(section, &world()).expect_err("a fault").into_iter().map(|fault| fault.key).collect()
+    }
+
+    #[test]
+    fn defaults_follow_from_the_scene() {
+        let (parameters, particles) = read(GOOD, &world()).expect("a good section");
+        assert_eq!(particles.len(), 500);
+        particles.validate().expect("valid particles");
+        assert!((parameters.state.sound_speed - 10.0 * (2.0f64 * 9.81 * 2.0).sqrt()).abs() < 1e-12);
+        assert!((parameters.mass - 1.0).abs() < 1e-12);
+        assert_eq!(particles.radius[0], 0.05);
+    }
+
+    #[test]
+    fn a_shape_may_move_and_turn() {
+        let section = "spacing = 0.1\nwalls = false\n[[shapes]]\ntype = \"sphere\"\ncenter = [0, 0, 0]\nradius = 0.3\n\
+                       velocity = [0, 0, -1]\nrotation = { axis = [0, 0, 1], degrees = 30 }";
+        let (parameters, particles) = read(section, &world()).expect("a good section");
+        assert_eq!(particles.velocity[0], DVec3::NEG_Z);
+        assert!(parameters.walls.is_none());
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        let section =
+            GOOD.replace("spacing = 0.1", "spacing = -0.1\ncfl = 0.0\nviscosity = -1\nmax_substeps = 0");
+        assert_eq!(keys(&section), ["spacing", "viscosity", "cfl", "max_substeps"]);
+        assert_eq!(keys("spacing = 0.1\nshapes = []"), ["shapes"]);
+        assert_eq!(keys("spacing = 0.1"), [""]);
+        assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.3")), ["spacing"]);
+        assert_eq!(keys(&GOOD.replace("max = [1, 1, 0.5]", "max = [1, 0, 0.5]")), ["shapes[0].max"]);
+        assert_eq!(keys(&GOOD.replace("max = [1, 1, 0.5]", "max = [1, 1, 2.5]")), ["shapes[0]"]);
+        assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.1\nmethod = \"magic\"")), ["method"]);
+        assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.1\nspeed = 3")), ["speed"]);
+        let ball = "[[shapes]]\ntype = \"sphere\"\ncenter = [0.5, 0.5, 0.5]\nradius = 0.3\n";
+        assert_eq!(keys(&format!("{GOOD}\n{ball}")), ["shapes[1]"]);
+        let still = World { gravity: DVec3::ZERO, ..world() };
+        let errors = read(GOOD, &still).expect_err("no sound speed");
+        assert_eq!(errors[0].key, "sound_speed");
+    }
+
+    #[test]
+    fn a_misspelt_key_of_a_shape_is_named() {
+        let errors = read(&GOOD.replace("max =", "maximum ="), &world()).expect_err("a fault");
+        assert!(errors[0].message.contains("maximum"), "{errors:?}");
+        let errors = read(&format!("{GOOD}\ncolour = 3"), &world()).expect_err("a fault");
+        assert!(errors[0].message.contains("colour"), "{errors:?}");
+        let errors = read(&GOOD.replace("\"box\"", "\"teapot\""), &world()).expect_err("a fault");
+        assert!(errors[0].message.contains("cylinder"), "{errors:?}");
+    }
+}

@@ -1,0 +1,65 @@
+//! Weakly compressible smoothed particle hydrodynamics (SPH).
+//!
+//! - **Density** by summation over neighbours with Wendland's C2 kernel ([`kernel`]), scaled so that a full cubic
+//!   lattice of the particles' spacing has exactly the rest density (a particle's mass is `rest_density * spacing^3`).
+//! - **Pressure** from the equation of state of Tait [Becker2007] or the linear one of [Mueller2003], never negative
+//!   ([`state`]): a free surface feels no tension and does not clump. The pressure force is the symmetric one that
+//!   conserves momentum and, with the summed density, energy [Monaghan1992].
+//! - **Viscosity** after [Morris1997]: the Laplacian of velocity that stands in Eq. 14 of [Mueller2003], estimated from
+//!   the kernel's first derivative.
+//! - **Walls** are planes of symmetry ([`walls`]): beyond each stands the mirror image of the fluid.
+//! - **Time**: symplectic Euler, as many sub-steps in a step as the Courant condition asks for.
+//!
+//! Pairs are evaluated in f32 on positions relative to their cell, rounded to 2^-22 of the support radius. Both
+//! particles of a pair see exactly opposite distances and forces, so momentum is lost only by the rounding of each
+//! particle's own sum, some 1e-7 of the largest pair force. State, equation of state and time integration are f64.
+
+pub mod evaluation;
+pub mod kernel;
+mod snapshot;
+mod solver;
+pub mod state;
+pub mod walls;
+
+pub use solver::Sph;
+
+use amalgam_particles::DVec3;
+
+use self::{state::EquationOfState, walls::Walls};
+
+/// Checked settings of an SPH fluid, all SI.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Edge of the volume that a particle stands for at rest [m].
+    pub spacing: f64,
+    /// Distance from which the kernel is zero [m], twice the smoothing length.
+    pub support_radius: f64,
+    /// Mass of every particle [kg].
+    pub mass: f64,
+    /// Pressure from density.
+    pub state: EquationOfState,
+    /// Dynamic viscosity [Pa s].
+    pub viscosity: f64,
+    /// Courant number of a sub-step.
+    pub cfl: f64,
+    /// The longest step asked for is this many sub-steps long.
+    pub max_substeps: u32,
+    /// Gravity [m/s^2].
+    pub gravity: DVec3,
+    /// Walls of the domain, if they hold the fluid.
+    pub walls: Option<Walls>,
+}
+
+impl Parameters {
+    /// The longest stable sub-step [s] for a largest `speed` [m/s] of particles and a largest local speed of sound.
+    ///
+    /// Courant condition with the smoothing length (half the support radius), and that of viscous diffusion
+    /// (Eq. 31 [Morris1997]).
+    pub fn stable_substep(&self, speed: f64, sound_speed: f64) -> f64 {
+        let smoothing_length = 0.5 * self.support_radius;
+        let courant = self.cfl * smoothing_length / (sound_speed + speed);
+        let diffusion =
+            0.125 * smoothing_length * smoothing_length * self.state.rest_density / self.viscosity;
+        courant.min(diffusion)
+    }
+}

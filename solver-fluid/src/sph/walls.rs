@@ -1,0 +1,87 @@
+//! The walls of the domain, as planes of symmetry.
+//!
+//! Beyond a wall stands the mirror image of the fluid: position and normal velocity reversed, the same mass, density
+//! and pressure; images of images complete edges and corners. The whole, fluid and images, is an ordinary SPH fluid
+//! without walls, so density at a wall is complete, a lattice half a spacing from a wall is exactly at rest density,
+//! pressure is balanced, energy is conserved and the wall is frictionless. Rejected: the analytic integral over the
+//! half space behind a wall (edges overlap, its continuum does not match the particles beside it) and fixed boundary
+//! particles (memory with the domain's surface; fluid layers up on them).
+//!
+//! A mirror does not stop a single particle: on the plane itself its normal force vanishes by symmetry, and one
+//! particle with its image is below rest density. So velocity is constrained, too: within a step no free particle
+//! may come nearer to a wall than the **clearance**, one eighth of the support radius, where the repulsion by its own
+//! image is strongest (t^3 s has its maximum at s = 1/4, the image being twice as far away as the wall).
+
+use amalgam_particles::DVec3;
+
+/// The six walls of the domain.
+#[derive(Clone, Copy, Debug)]
+pub struct Walls {
+    /// Lowest corner [m].
+    pub min: DVec3,
+    /// Highest corner [m].
+    pub max: DVec3,
+    /// How near to a wall a particle may move [m].
+    pub clearance: f64,
+}
+
+impl Walls {
+    /// Walls for a kernel of `support_radius` [m].
+    pub fn new((min, max): (DVec3, DVec3), support_radius: f64) -> Self {
+        Self { min, max, clearance: support_radius / 8.0 }
+    }
+
+    /// The velocity nearest to `velocity` that does not carry a particle at `position` nearer to a wall than the
+    /// clearance within `dt`. A particle that is nearer already may stay, but not move further out.
+    #[inline]
+    pub fn hold(&self, position: DVec3, velocity: DVec3, dt: f64) -> DVec3 {
+        let (lowest, highest) = self.bounds(position, dt);
+        velocity.clamp(lowest, highest)
+    }
+
+    /// The range of velocities that [`Self::hold`] allows.
+    #[inline]
+    pub fn bounds(&self, position: DVec3, dt: f64) -> (DVec3, DVec3) {
+        let lowest = ((self.min + self.clearance - position) / dt).min(DVec3::ZERO);
+        let highest = ((self.max - self.clearance - position) / dt).max(DVec3::ZERO);
+        (lowest, highest)
+    }
+
+    /// Where forces on a particle are evaluated: inside. A group can carry a member through a wall (others decide its
+    /// velocity, too); the particle then changes places with its image, so that the fluid pushes it back.
+    #[inline]
+    pub fn fold(&self, position: DVec3) -> DVec3 {
+        let low = DVec3::select(position.cmplt(self.min), 2.0 * self.min - position, position);
+        DVec3::select(low.cmpgt(self.max), 2.0 * self.max - low, low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WALLS: Walls = Walls { min: DVec3::ZERO, max: DVec3::ONE, clearance: 0.01 };
+
+    #[test]
+    fn no_velocity_leads_through_a_wall() {
+        let dt = 0.1;
+        for x in [DVec3::splat(0.02), DVec3::new(0.5, 0.98, 0.01)] {
+            for v in [DVec3::splat(-7.0), DVec3::new(3.0, 90.0, -1e9), DVec3::ZERO] {
+                let end = x + dt * WALLS.hold(x, v, dt);
+                assert!(
+                    end.min_element() >= 0.01 - 1e-15 && end.max_element() <= 0.99 + 1e-15,
+                    "{x} {v} {end}"
+                );
+            }
+        }
+        let inwards = DVec3::new(1.0, -1.0, 1.0);
+        assert_eq!(WALLS.hold(DVec3::new(0.005, 0.995, 0.5), inwards, dt), inwards);
+    }
+
+    #[test]
+    fn a_particle_that_is_too_near_is_not_pushed_back() {
+        let held = WALLS.hold(DVec3::new(-0.3, 0.5, 1.2), DVec3::new(-1.0, 0.1, 1.0), 0.1);
+        assert_eq!(held, DVec3::new(0.0, 0.1, 0.0));
+        assert!(WALLS.fold(DVec3::new(-0.3, 0.5, 1.2)).distance(DVec3::new(0.3, 0.5, 0.8)) < 1e-15);
+    }
+}

@@ -1,0 +1,290 @@
+//! Serving a solver: sockets, limits, health, reflection and an orderly end.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use amalgam_proto::v1::solver_server::SolverServer;
+use amalgam_proto::{DESCRIPTORS, TransportLimits, message_limit};
+use anyhow::{Context as _, bail};
+use futures_util::{Stream, StreamExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream};
+use tokio::sync::mpsc;
+use tonic::transport::server::Connected;
+
+use crate::service::Service;
+use crate::solver::SolverProgram;
+
+/// Where a service listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A Unix socket; a stale one of a dead process is replaced.
+    Unix(PathBuf),
+    /// A TCP address; port 0 takes a free one.
+    Tcp(SocketAddr),
+}
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where to listen.
+    pub listen: Listen,
+    /// Threads for physics; all cores if absent.
+    pub threads: Option<usize>,
+    /// End when standard input is closed: a child process ends with its parent, however that ends.
+    pub exit_with_stdin: bool,
+    /// Listen beyond loopback without encryption or authentication.
+    pub insecure: bool,
+}
+
+impl std::str::FromStr for Listen {
+    type Err = String;
+
+    /// Reads `unix:PATH` or `HOST:PORT`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            if path.is_empty() {
+                return Err("write a path after unix:, for example unix:/tmp/cloth.sock".into());
+            }
+            return Ok(Self::Unix(path.into()));
+        }
+        text.parse().map(Self::Tcp).map_err(|_| {
+            format!("{text:?} is no address to listen on: write unix:PATH or IP:PORT, for example 127.0.0.1:7401")
+        })
+    }
+}
+
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// Serves a solver until SIGTERM, SIGINT or (if asked for) the end of standard input. Prints `listening ADDRESS` on
+/// standard output once connections are accepted. A call in progress is finished first.
+///
+/// # Errors
+/// If the address cannot be listened on, or is beyond loopback without `insecure`.
+pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::Result<()> {
+    let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let service = Service::start(program, threads).context("the solver's threads could not be started")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        let end = end_of_service(options.exit_with_stdin)?;
+        match options.listen {
+            Listen::Unix(path) => {
+                remove_stale(&path).await?;
+                let listener = tokio::net::UnixListener::bind(&path)
+                    .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
+                announce(&Listen::Unix(path.clone()));
+                let incoming = tokio_stream::wrappers::UnixListenerStream::new(listener);
+                let served = run(service, incoming, end).await;
+                let _ = std::fs::remove_file(path);
+                served
+            }
+            Listen::Tcp(address) => {
+                if !address.ip().is_loopback() && !options.insecure {
+                    bail!(
+                        "{address} can be reached from other machines, and this release has no encryption: \
+                         listen on 127.0.0.1, or say --insecure on a network you trust"
+                    );
+                }
+                let listener =
+                    tokio::net::TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+                announce(&Listen::Tcp(listener.local_addr()?));
+                let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener).map(|stream| {
+                    stream.inspect(|stream| {
+                        if let Err(error) = stream.set_nodelay(true) {
+                            tracing::warn!(%error, "TCP_NODELAY");
+                        }
+                    })
+                });
+                run(service, incoming, end).await
+            }
+        }
+    });
+    // Standard input may still be read by a blocking thread that nothing can wake.
+    runtime.shutdown_background();
+    served
+}
+
+/// Serves a solver inside this process, on threads of its own: a connection is a pipe sent into the returned queue.
+/// The service ends when the queue's senders and its connections are gone.
+///
+/// # Errors
+/// If threads cannot be started.
+pub fn serve_in_process(
+    program: Arc<dyn SolverProgram>,
+    threads: usize,
+) -> std::io::Result<mpsc::Sender<DuplexStream>> {
+    let (connections, inbox) = mpsc::channel(4);
+    let service = Service::start(program, threads)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("solver-io".into()).spawn(move || {
+        let incoming = tokio_stream::wrappers::ReceiverStream::new(inbox).map(Ok::<_, std::io::Error>);
+        if let Err(error) = runtime.block_on(run(service, incoming, std::future::pending())) {
+            tracing::error!(%error, "in-process service");
+        }
+    })?;
+    Ok(connections)
+}
+
+async fn run<IO>(
+    service: Service,
+    incoming: impl Stream<Item = std::io::Result<IO>> + Send,
+    end: impl Future<Output = ()>,
+) -> anyhow::Result<()>
+where
+    IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+{
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<SolverServer<Service>>().await;
+    let reflection =
+        tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS).build_v1()?;
+    let solver = SolverServer::new(service)
+        .max_decoding_message_size(message_limit())
+        .max_encoding_message_size(message_limit());
+    let open = Arc::new(AtomicUsize::new(0));
+    let incoming = incoming.filter_map(move |stream| {
+        let open = Arc::clone(&open);
+        async move { limited(stream, &open) }
+    });
+    tonic::transport::Server::builder()
+        .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
+        .max_frame_size(TransportLimits::FRAME_BYTES)
+        .max_concurrent_streams(TransportLimits::STREAMS_MAX)
+        .http2_max_header_list_size(TransportLimits::HEADER_LIST_BYTES)
+        .http2_keepalive_interval(Some(TransportLimits::KEEPALIVE))
+        .http2_keepalive_timeout(Some(TransportLimits::KEEPALIVE))
+        .add_service(solver)
+        .add_service(health_service)
+        .add_service(reflection)
+        .serve_with_incoming_shutdown(incoming, end)
+        .await
+        .context("the service failed")
+}
+
+/// A connection that gives its place back when it is dropped.
+struct Place<IO> {
+    stream: IO,
+    open: Arc<AtomicUsize>,
+}
+
+impl<IO> Drop for Place<IO> {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn limited<IO>(stream: std::io::Result<IO>, open: &Arc<AtomicUsize>) -> Option<std::io::Result<Place<IO>>> {
+    Some(stream.and_then(|stream| {
+        let place = Place { stream, open: Arc::clone(open) };
+        if place.open.fetch_add(1, Ordering::Relaxed) >= TransportLimits::CONNECTIONS_MAX {
+            tracing::warn!("refused a connection: {} are open", TransportLimits::CONNECTIONS_MAX);
+            return Err(std::io::Error::other("too many connections"));
+        }
+        Ok(place)
+    }))
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Place<IO> {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        buf: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::pin::Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Place<IO> {
+    fn poll_write(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        buf: &[u8],
+    ) -> std::task::Poll<std::io::Result<usize>> {
+        std::pin::Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::pin::Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::pin::Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        bufs: &[std::io::IoSlice<'_>],
+    ) -> std::task::Poll<std::io::Result<usize>> {
+        std::pin::Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+impl<IO: Connected> Connected for Place<IO> {
+    type ConnectInfo = IO::ConnectInfo;
+
+    fn connect_info(&self) -> Self::ConnectInfo {
+        self.stream.connect_info()
+    }
+}
+
+/// A future that ends when the service should.
+fn end_of_service(with_stdin: bool) -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        let stdin_closed = async {
+            if !with_stdin {
+                return std::future::pending().await;
+            }
+            let mut stdin = tokio::io::stdin();
+            let mut ignored = [0; 64];
+            while stdin.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
+        };
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM"),
+            // A child of `amalgam run` gets the terminal's Ctrl-C too; its parent decides when it ends.
+            () = async { loop { interrupt.recv().await; if !with_stdin { break; } } } => tracing::info!("SIGINT"),
+            () = stdin_closed => tracing::info!("standard input closed"),
+        }
+    })
+}
+
+fn announce(address: &Listen) {
+    use std::io::Write as _;
+    println!("listening {address}");
+    // Nobody reading is no reason to stop.
+    let _ = std::io::stdout().flush();
+}
+
+/// Removes the socket of a process that is gone; a live one stays, and listening fails.
+async fn remove_stale(path: &std::path::Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        bail!("{} exists and is no socket: choose another path", path.display());
+    }
+    if tokio::net::UnixStream::connect(path).await.is_ok() {
+        bail!("another service listens on unix:{}: stop it or choose another path", path.display());
+    }
+    std::fs::remove_file(path).with_context(|| format!("cannot replace the stale socket {}", path.display()))
+}

@@ -1,0 +1,249 @@
+//! The gRPC face of a [`Session`]: messages in, messages out. Physics runs on one thread of its own with a pool of
+//! workers; the I/O runtime never computes.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use amalgam_proto::contract::{Begin, Context, Integrate, Restore};
+use amalgam_proto::{Call, Columns, PROTOCOL_VERSION, Packet, WireError, gather, v1};
+use futures_util::{Stream, stream};
+use tokio::sync::{mpsc, oneshot};
+use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::session::{Refusal, Session};
+use crate::solver::{Integration, SolverProgram};
+
+type Reply<P> = oneshot::Sender<Result<Vec<P>, Status>>;
+type Answers<P> = Pin<Box<dyn Stream<Item = Result<P, Status>> + Send>>;
+
+/// What the I/O side asks of the solver's thread.
+enum Order {
+    Initialize(Box<v1::InitializeRequest>, Reply<v1::InitializeResponse>),
+    Begin(Begin, Reply<v1::BeginResponse>),
+    Integrate(Box<Integrate>, Reply<v1::IntegrateResponse>),
+    Commit(Box<v1::CommitHeader>, Columns, Reply<v1::CommitResponse>),
+    Frame(Context, Reply<v1::FrameResponse>),
+    Save(Context, Reply<v1::SaveResponse>),
+    Restore(Restore, Reply<v1::RestoreResponse>),
+    Shutdown(Reply<v1::ShutdownResponse>),
+}
+
+/// Calls waiting for the solver's thread. The coordinator has one at a time; more is a second coordinator.
+const QUEUE: usize = 4;
+
+/// A solver behind gRPC.
+pub(crate) struct Service {
+    program: Arc<dyn SolverProgram>,
+    orders: mpsc::Sender<Order>,
+}
+
+impl Service {
+    /// Starts the solver's thread with `threads` workers.
+    pub(crate) fn start(program: Arc<dyn SolverProgram>, threads: usize) -> std::io::Result<Self> {
+        let (orders, mut inbox) = mpsc::channel(QUEUE);
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("physics-{i}"))
+            .build()
+            .map_err(std::io::Error::other)?;
+        let own = Arc::clone(&program);
+        std::thread::Builder::new().name("solver".into()).spawn(move || {
+            let mut session = Session::default();
+            while let Some(order) = inbox.blocking_recv() {
+                pool.install(|| carry_out(&mut session, &own, order));
+            }
+        })?;
+        Ok(Self { program, orders })
+    }
+
+    async fn order<P: Send + 'static>(&self, order: impl FnOnce(Reply<P>) -> Order) -> Result<Vec<P>, Status> {
+        let gone = || Status::internal("the solver's thread has ended after a fault; see the solver's log");
+        let (reply, answer) = oneshot::channel();
+        self.orders.send(order(reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    async fn stream<P: Send + 'static>(
+        &self,
+        order: impl FnOnce(Reply<P>) -> Order,
+    ) -> Result<Response<Answers<P>>, Status> {
+        let packets = self.order(order).await?;
+        Ok(Response::new(Box::pin(stream::iter(packets.into_iter().map(Ok)))))
+    }
+
+    async fn single<P: Send + 'static>(&self, order: impl FnOnce(Reply<P>) -> Order) -> Result<Response<P>, Status> {
+        let mut packets = self.order(order).await?;
+        packets.pop().map(Response::new).ok_or_else(|| Status::internal("no answer"))
+    }
+}
+
+fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Order) {
+    // A caller that has gone away does not want its answer: a failed send is no fault.
+    match order {
+        Order::Initialize(request, reply) => {
+            let _ = reply.send(packets(session.initialize(program, *request)));
+        }
+        Order::Begin(call, reply) => {
+            let answer = session.begin(call);
+            let begun = answer.is_ok();
+            let _ = reply.send(packets(answer));
+            // Merge-independent work overlaps with detection. Its fault is the next call's answer.
+            if begun && let Err(error) = session.prepare() {
+                session.fail(error);
+            }
+        }
+        Order::Integrate(call, reply) => {
+            let _ = reply.send(session.integrate(*call).map_err(status).map(|answer| {
+                let (header, columns) = answer.encode();
+                columns.into_packets(header)
+            }));
+        }
+        Order::Commit(header, columns, reply) => {
+            let _ = reply.send(session.commit(*header, columns).map_err(status).map(|answer| {
+                let (header, columns) = answer.encode();
+                columns.into_packets(header)
+            }));
+        }
+        Order::Frame(context, reply) => {
+            let _ = reply.send(packets(session.frame(&context)));
+        }
+        Order::Save(context, reply) => {
+            let _ = reply.send(packets(session.save(&context)));
+        }
+        Order::Restore(call, reply) => {
+            let answer = session.restore(call).map_err(status);
+            let _ = reply.send(answer.map(|state_hash| vec![v1::RestoreResponse { state_hash }]));
+        }
+        Order::Shutdown(reply) => {
+            session.shutdown();
+            let _ = reply.send(Ok(vec![v1::ShutdownResponse {}]));
+        }
+    }
+}
+
+fn packets<C: Call>(answer: Result<C, Refusal>) -> Result<Vec<C::Packet>, Status> {
+    answer.map(Call::into_packets).map_err(status)
+}
+
+fn status(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::OutOfOrder { .. } | Refusal::OtherRun { .. } => Status::failed_precondition(refusal.to_string()),
+        Refusal::Wire(error) => invalid(error),
+        Refusal::Solver(error) => Status::aborted(error.to_string()),
+        Refusal::Section(errors) => {
+            let mut details = ErrorDetails::new();
+            let text: Vec<String> = errors.iter().map(|e| format!("{}: {}", e.key, e.message)).collect();
+            for error in errors {
+                details.add_bad_request_violation(error.key, error.message);
+            }
+            Status::with_error_details(Code::InvalidArgument, text.join("; "), details)
+        }
+    }
+}
+
+fn invalid(error: WireError) -> Status {
+    Status::invalid_argument(error.to_string())
+}
+
+async fn read<C: Call>(request: Request<Streaming<C::Packet>>) -> Result<C, Status>
+where
+    C::Packet: Packet,
+{
+    let (header, columns) = gather(request.into_inner()).await?;
+    C::decode(header, columns).map_err(invalid)
+}
+
+#[tonic::async_trait]
+impl v1::solver_server::Solver for Service {
+    type InitializeStream = Answers<v1::InitializeResponse>;
+    type BeginStream = Answers<v1::BeginResponse>;
+    type IntegrateStream = Answers<v1::IntegrateResponse>;
+    type CommitStream = Answers<v1::CommitResponse>;
+    type FrameStream = Answers<v1::FrameResponse>;
+    type SaveStream = Answers<v1::SaveResponse>;
+
+    async fn describe(
+        &self,
+        request: Request<v1::DescribeRequest>,
+    ) -> Result<Response<v1::DescribeResponse>, Status> {
+        let asked = request.into_inner().protocol_version;
+        if asked != PROTOCOL_VERSION {
+            return Err(Status::failed_precondition(format!(
+                "the coordinator speaks version {asked} of amalgam.solver, this solver version {PROTOCOL_VERSION}; \
+                 use programs of the same release"
+            )));
+        }
+        let description = self.program.describe();
+        let integration = match description.integration {
+            Integration::Explicit => v1::Integration::Explicit,
+            Integration::Implicit => v1::Integration::Implicit,
+            Integration::Projection => v1::Integration::Projection,
+        };
+        Ok(Response::new(v1::DescribeResponse {
+            name: description.name.into(),
+            version: description.version.into(),
+            protocol_version: PROTOCOL_VERSION,
+            integration: integration.into(),
+            needs_occupancy: description.needs_occupancy,
+            checkpoints: description.checkpoints,
+        }))
+    }
+
+    async fn initialize(
+        &self,
+        request: Request<v1::InitializeRequest>,
+    ) -> Result<Response<Self::InitializeStream>, Status> {
+        let request = Box::new(request.into_inner());
+        self.stream(|reply| Order::Initialize(request, reply)).await
+    }
+
+    async fn begin(
+        &self,
+        request: Request<Streaming<v1::BeginRequest>>,
+    ) -> Result<Response<Self::BeginStream>, Status> {
+        let call = read(request).await?;
+        self.stream(|reply| Order::Begin(call, reply)).await
+    }
+
+    async fn integrate(
+        &self,
+        request: Request<Streaming<v1::IntegrateRequest>>,
+    ) -> Result<Response<Self::IntegrateStream>, Status> {
+        let call = Box::new(read(request).await?);
+        self.stream(|reply| Order::Integrate(call, reply)).await
+    }
+
+    async fn commit(
+        &self,
+        request: Request<Streaming<v1::CommitRequest>>,
+    ) -> Result<Response<Self::CommitStream>, Status> {
+        let (header, columns) = gather(request.into_inner()).await?;
+        self.stream(|reply| Order::Commit(Box::new(header), columns, reply)).await
+    }
+
+    async fn frame(&self, request: Request<v1::FrameRequest>) -> Result<Response<Self::FrameStream>, Status> {
+        let context = Context::from_wire(request.into_inner().context).map_err(invalid)?;
+        self.stream(|reply| Order::Frame(context, reply)).await
+    }
+
+    async fn save(&self, request: Request<v1::SaveRequest>) -> Result<Response<Self::SaveStream>, Status> {
+        let context = Context::from_wire(request.into_inner().context).map_err(invalid)?;
+        self.stream(|reply| Order::Save(context, reply)).await
+    }
+
+    async fn restore(
+        &self,
+        request: Request<Streaming<v1::RestoreRequest>>,
+    ) -> Result<Response<v1::RestoreResponse>, Status> {
+        let call = read(request).await?;
+        self.single(|reply| Order::Restore(call, reply)).await
+    }
+
+    async fn shutdown(
+        &self,
+        _request: Request<v1::ShutdownRequest>,
+    ) -> Result<Response<v1::ShutdownResponse>, Status> {
+        self.single(Order::Shutdown).await
+    }
+}

@@ -1,0 +1,521 @@
+//! The state machine of a served solver: which call may follow which, and what each does. No IO and no async.
+
+use std::sync::Arc;
+
+use amalgam_particles::{
+    CellMask, DVec3, GroupMap, NO_GROUP, Particles, ParticleId, Reach, StepEnd, random, reduce,
+};
+use amalgam_proto::columns::{WireError, check_unique};
+use amalgam_proto::contract::{
+    Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Restore, Snapshot, Table, Totals,
+};
+use amalgam_proto::v1;
+use rayon::prelude::*;
+
+use crate::solver::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, World};
+use crate::{SectionError, SolverError};
+
+/// Why a call was refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("{got} is out of order: expected {expected}")]
+    OutOfOrder { got: String, expected: String },
+    #[error("the call is for run {got}, but this solver serves {expected}")]
+    OtherRun { got: String, expected: String },
+    #[error("the participant's section is wrong")]
+    Section(Vec<SectionError>),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error(transparent)]
+    Solver(#[from] SolverError),
+}
+
+/// A served solver between Initialize and Shutdown.
+#[derive(Default)]
+pub(crate) struct Session {
+    run: Option<Run>,
+    /// A fault of work that nobody waited for; the next call of the run gets it.
+    fault: Option<Refusal>,
+}
+
+struct Run {
+    context: Context,
+    solver: Box<dyn Solver>,
+    phase: Phase,
+    ids: IdIndex,
+    groups: GroupMap,
+    offsets: Vec<u32>,
+    members: Vec<u32>,
+    velocity: Vec<DVec3>,
+    watch: Vec<u32>,
+    occupied: Option<amalgam_particles::CellSet>,
+    answer: Answer,
+    dt: f64,
+    group_number: Vec<u32>,
+    velocity_before: Vec<DVec3>,
+    last_commit: Option<Committed>,
+}
+
+/// What came last in the current step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Ready,
+    Begun,
+    Integrated { stage: u32, repetition: u32 },
+}
+
+impl Session {
+    pub(crate) fn initialize(
+        &mut self,
+        program: &Arc<dyn SolverProgram>,
+        request: v1::InitializeRequest,
+    ) -> Result<Table, Refusal> {
+        use amalgam_proto::contract::vec3_from_wire;
+        if let Some(run) = &self.run
+            && request.run_id == run.context.run_id
+            && request.epoch <= run.context.epoch
+        {
+            return Err(Refusal::OutOfOrder {
+                got: format!("Initialize of run {}, epoch {}", request.run_id, request.epoch),
+                expected: format!("an epoch above {}", run.context.epoch),
+            });
+        }
+        let world = World {
+            participant: request.participant,
+            domain: (
+                vec3_from_wire("domain_min", request.domain_min)?,
+                vec3_from_wire("domain_max", request.domain_max)?,
+            ),
+            gravity: vec3_from_wire("gravity", request.gravity)?,
+            seed: request.seed,
+        };
+        let solver = program.create(&request.section, &world).map_err(Refusal::Section)?;
+        let table = Table {
+            particles: solver.particles().clone(),
+            self_colliding: solver.self_colliding(),
+            stable_dt: solver.stable_dt(),
+            occupancy: solver.occupancy_grid(),
+            never_collide: solver.never_collide().into_iter().map(|(a, b)| [a, b]).collect(),
+            triangles: solver.triangles(),
+        };
+        table.particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())))?;
+        let context = Context { run_id: request.run_id, epoch: request.epoch, step: 0 };
+        self.run = Some(Run::new(context, solver));
+        self.fault = None;
+        Ok(table)
+    }
+
+    pub(crate) fn shutdown(&mut self) {
+        self.run = None;
+    }
+
+    /// The run a call is for, if run and epoch are right.
+    fn run(&mut self, call: &str, context: &Context) -> Result<&mut Run, Refusal> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        let run = self.run.as_mut().ok_or_else(|| Refusal::OutOfOrder {
+            got: format!("{call} of step {}", context.step),
+            expected: "Initialize".into(),
+        })?;
+        if (&context.run_id, context.epoch) != (&run.context.run_id, run.context.epoch) {
+            let name = |c: &Context| format!("{:?}, epoch {}", c.run_id, c.epoch);
+            return Err(Refusal::OtherRun { got: name(context), expected: name(&run.context) });
+        }
+        Ok(run)
+    }
+
+    pub(crate) fn begin(&mut self, call: Begin) -> Result<Batch, Refusal> {
+        let run = self.run("Begin", &call.context)?;
+        run.expect(run.phase == Phase::Ready, "Begin", call.context.step)?;
+        let batch = run.near(call.interest.map(|(lattice, cells)| CellMask::new(lattice, cells)));
+        run.phase = Phase::Begun;
+        Ok(batch)
+    }
+
+    /// Keeps a fault for the next call.
+    pub(crate) fn fail(&mut self, fault: Refusal) {
+        self.fault = Some(fault);
+    }
+
+    /// The part of Begin that the coordinator need not wait for.
+    pub(crate) fn prepare(&mut self) -> Result<(), Refusal> {
+        if let Some(run) = &mut self.run {
+            run.solver.begin()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn integrate(&mut self, call: Integrate) -> Result<Integrated, Refusal> {
+        let run = self.run("Integrate", &call.context)?;
+        run.integrate(call)
+    }
+
+    pub(crate) fn commit(
+        &mut self,
+        header: v1::CommitHeader,
+        columns: amalgam_proto::Columns,
+    ) -> Result<Committed, Refusal> {
+        let context = Context::from_wire(header.context.clone())?;
+        let run = self.run("Commit", &context)?;
+        if run.phase == Phase::Ready
+            && context.step + 1 == run.context.step
+            && let Some(done) = &run.last_commit
+        {
+            return Ok(done.clone());
+        }
+        let (stage, repetition) = (header.stage, header.repetition);
+        let expected = run.phase == Phase::Integrated { stage, repetition };
+        run.expect(expected, &format!("Commit of stage {stage}, repetition {repetition},"), context.step)?;
+        let (groups, members) = (run.groups.len() as u64, run.groups.all_members().len() as u64);
+        let call = Commit::decode(header, columns, groups, members)?;
+        run.commit(call)
+    }
+
+    pub(crate) fn frame(&mut self, context: &Context) -> Result<Frame, Refusal> {
+        let run = self.run("Frame", context)?;
+        run.expect(run.phase == Phase::Ready, "Frame", context.step)?;
+        Ok(run.frame())
+    }
+
+    pub(crate) fn save(&mut self, context: &Context) -> Result<Snapshot, Refusal> {
+        let run = self.run("Save", context)?;
+        run.expect(run.phase == Phase::Ready, "Save", context.step)?;
+        Ok(Snapshot { state_hash: state_hash(run.solver.particles()), bytes: run.solver.save()? })
+    }
+
+    pub(crate) fn restore(&mut self, call: Restore) -> Result<u64, Refusal> {
+        let run = self.run("Restore", &call.context)?;
+        if run.phase != Phase::Ready {
+            return run.expect(false, "Restore", call.context.step).map(|()| 0);
+        }
+        run.solver.restore(&call.bytes)?;
+        run.context.step = call.context.step;
+        run.last_commit = None;
+        run.group_number = vec![u32::MAX; run.solver.particles().len()];
+        Ok(state_hash(run.solver.particles()))
+    }
+}
+
+impl Run {
+    fn new(context: Context, solver: Box<dyn Solver>) -> Self {
+        let count = solver.particles().len();
+        Self {
+            context,
+            solver,
+            phase: Phase::Ready,
+            ids: IdIndex::default(),
+            groups: GroupMap::none(count),
+            offsets: Vec::new(),
+            members: Vec::new(),
+            velocity: Vec::new(),
+            watch: Vec::new(),
+            occupied: None,
+            answer: Answer::default(),
+            dt: 0.0,
+            group_number: vec![u32::MAX; count],
+            velocity_before: Vec::new(),
+            last_commit: None,
+        }
+    }
+
+    fn expect(&self, in_order: bool, call: &str, step: u64) -> Result<(), Refusal> {
+        if in_order && step == self.context.step {
+            return Ok(());
+        }
+        let now = self.context.step;
+        let expected = match self.phase {
+            Phase::Ready => format!("Begin of step {now}"),
+            Phase::Begun => format!("Integrate of step {now}, stage 1, repetition 0"),
+            Phase::Integrated { stage, repetition } => format!(
+                "Integrate or Commit of step {now} after stage {stage}, repetition {repetition}"
+            ),
+        };
+        Err(Refusal::OutOfOrder { got: format!("{call} of step {step}"), expected })
+    }
+
+    fn near(&mut self, mask: Option<CellMask>) -> Batch {
+        let particles = self.solver.particles();
+        self.ids.update(&particles.id);
+        let wanted: Vec<u32> = match mask {
+            None => (0..particles.len() as u32).collect(),
+            Some(mask) => (0..particles.len() as u32)
+                .into_par_iter()
+                .with_min_len(4096)
+                .filter(|&i| mask.touches(particles.position[i as usize], particles.radius[i as usize]))
+                .collect(),
+        };
+        Batch {
+            id: wanted.iter().map(|&i| particles.id[i as usize]).collect(),
+            position: wanted.iter().map(|&i| particles.position[i as usize]).collect(),
+            velocity: wanted.iter().map(|&i| particles.velocity[i as usize]).collect(),
+        }
+    }
+
+    fn integrate(&mut self, call: Integrate) -> Result<Integrated, Refusal> {
+        let (stage, repetition) = (call.stage, call.repetition);
+        // Stage 1 may come again: the coordinator starts over with a shorter step.
+        let in_order = (stage, repetition) == (1, 0) && self.phase != Phase::Ready
+            || matches!(self.phase, Phase::Integrated { stage: s, repetition: r }
+                if (stage, repetition) == (s, r + 1) || (stage, repetition) == (s + 1, 0));
+        self.expect(in_order, &format!("Integrate of stage {stage}, repetition {repetition},"), call.context.step)?;
+        if let Some(groups) = call.groups {
+            self.set_groups(groups)?;
+        }
+        let (count, groups) = (self.solver.particles().len(), self.groups.len());
+        if call.inertia.len() != groups {
+            return Err(WireError::Rule(format!(
+                "{} inertias for the {groups} groups of this stage",
+                call.inertia.len()
+            ))
+            .into());
+        }
+        self.answer.momentum.clear();
+        self.answer.momentum.resize(groups, DVec3::ZERO);
+        self.answer.slope.clear();
+        self.answer.slope.resize(groups, 0.0);
+        self.answer.velocity.clear();
+        self.answer.velocity.resize(count, DVec3::ZERO);
+        self.dt = call.dt;
+        let request = Stage {
+            step: self.context.step,
+            stage,
+            repetition,
+            dt: call.dt,
+            groups: &self.groups,
+            inertia: &call.inertia,
+            velocity: &self.velocity,
+            impulse: &call.impulse,
+            occupied: self.occupied.as_ref(),
+        };
+        self.solver.integrate(&request, &mut self.answer)?;
+        self.check_answer()?;
+        self.phase = Phase::Integrated { stage, repetition };
+        let (particles, group_of) = (self.solver.particles(), self.groups.group_of());
+        Ok(Integrated {
+            momentum: self.answer.momentum.clone(),
+            slope: self.answer.slope.clone(),
+            watch_velocity: self.watch.iter().map(|&i| self.answer.velocity[i as usize]).collect(),
+            travel_max: reduce::max(count, 0.0, |i| {
+                if group_of[i] == NO_GROUP && !particles.immovable[i] {
+                    self.answer.velocity[i].length() * call.dt / particles.radius[i]
+                } else {
+                    0.0
+                }
+            }),
+        })
+    }
+
+    fn set_groups(&mut self, groups: Groups) -> Result<(), Refusal> {
+        self.ids.resolve("member", &groups.member, &mut self.members)?;
+        self.ids.resolve("watch", &groups.watch, &mut self.watch)?;
+        self.offsets.clear();
+        self.offsets.push(0);
+        let mut end = 0;
+        self.offsets.extend(groups.size.iter().map(|size| {
+            end += size;
+            end
+        }));
+        self.groups.set(self.solver.particles().len(), &self.offsets, &self.members);
+        self.velocity = groups.velocity;
+        self.occupied = groups.occupied;
+        Ok(())
+    }
+
+    /// A solver that answers nonsense is stopped here, before it spoils others.
+    fn check_answer(&self) -> Result<(), Refusal> {
+        let (answer, particles, groups) = (&self.answer, self.solver.particles(), self.groups.len());
+        let group_of = self.groups.group_of();
+        let lengths = (answer.momentum.len(), answer.slope.len(), answer.velocity.len());
+        assert_eq!(lengths, (groups, groups, particles.len()), "lengths of the solver's answer");
+        let bad = (0..particles.len())
+            .into_par_iter()
+            .with_min_len(4096)
+            .find_first(|&i| group_of[i] == NO_GROUP && !answer.velocity[i].is_finite());
+        if let Some(i) = bad {
+            let (id, v) = (particles.id[i], answer.velocity[i]);
+            return Err(SolverError(format!("particle {id} got velocity {v}: the solver is unstable")).into());
+        }
+        for group in 0..groups {
+            let (momentum, slope) = (answer.momentum[group], answer.slope[group]);
+            if !(momentum.is_finite() && slope.is_finite() && slope >= 0.0) {
+                let id = particles.id[self.groups.members(group)[0] as usize];
+                return Err(SolverError(format!(
+                    "the group of particle {id} got momentum {momentum} and slope {slope}: the solver is unstable"
+                ))
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, call: Commit) -> Result<Committed, Refusal> {
+        let mut track = Vec::new();
+        self.ids.resolve("track", &call.track, &mut track)?;
+        self.velocity_before.clear();
+        self.velocity_before.extend_from_slice(&self.solver.particles().velocity);
+        let end = StepEnd {
+            dt: self.dt,
+            groups: &self.groups,
+            group_velocity: &call.group_velocity,
+            member_velocity: &call.member_velocity,
+        };
+        let report = self.solver.commit(&end, &self.answer.velocity)?;
+        let particles = self.solver.particles();
+        if let Some(i) = (0..particles.len())
+            .into_par_iter()
+            .with_min_len(4096)
+            .find_first(|&i| !(particles.position[i].is_finite() && particles.velocity[i].is_finite()))
+        {
+            let id = particles.id[i];
+            return Err(SolverError(format!("particle {id} has no finite position or velocity any more")).into());
+        }
+        self.group_number.clear();
+        self.group_number.resize(particles.len(), u32::MAX);
+        let same_order = self.ids.ids == particles.id;
+        for (group, &number) in call.group_number.iter().enumerate() {
+            for &member in self.groups.members(group) {
+                if same_order {
+                    self.group_number[member as usize] = number;
+                }
+            }
+        }
+        let before = same_order.then_some(self.velocity_before.as_slice());
+        let done = Committed {
+            totals: totals(particles, before, self.dt),
+            state_hash: if call.want_state_hash { state_hash(particles) } else { 0 },
+            cells: call
+                .grids
+                .iter()
+                .map(|&(lattice, spheres)| {
+                    let reach = if spheres { Reach::Sphere } else { Reach::Centre };
+                    lattice.occupied(&particles.position, &particles.radius, reach)
+                })
+                .collect(),
+            ..self.report(&report, &call.track)?
+        };
+        self.context.step += 1;
+        self.phase = Phase::Ready;
+        self.last_commit = Some(done.clone());
+        Ok(done)
+    }
+
+    fn report(&mut self, report: &Report, track: &[ParticleId]) -> Result<Committed, Refusal> {
+        let particles = self.solver.particles();
+        self.ids.update(&particles.id);
+        let (mut tracked, mut born) = (Vec::new(), Vec::new());
+        self.ids.resolve("track", track, &mut tracked)?;
+        self.ids.resolve("born", &report.born, &mut born)?;
+        let born = born.iter().map(|&i| {
+            let i = i as usize;
+            (particles.id[i], particles.mass[i], particles.radius[i], particles.immovable[i])
+        });
+        Ok(Committed {
+            particles: particles.len() as u64,
+            stable_dt: report.stable_dt,
+            potential_energies: report.energies.iter().map(|&(name, joule)| (name.to_string(), joule)).collect(),
+            broken: report.broken.iter().map(|&(a, b)| [a, b]).collect(),
+            born: born.collect(),
+            dead: report.dead.clone(),
+            track_position: tracked.iter().map(|&i| particles.position[i as usize]).collect(),
+            track_velocity: tracked.iter().map(|&i| particles.velocity[i as usize]).collect(),
+            ..Committed::default()
+        })
+    }
+
+    fn frame(&self) -> Frame {
+        let particles = self.solver.particles();
+        let mut order: Vec<u32> = (0..particles.len() as u32).collect();
+        order.sort_unstable_by_key(|&i| particles.id[i as usize]);
+        fn gather<T: Copy>(order: &[u32], column: &[T]) -> Vec<T> {
+            order.iter().map(|&i| column[i as usize]).collect()
+        }
+        let fields = self.solver.fields().into_iter().map(|field| match field.values {
+            FieldValues::Scalar(values) => (field.name.to_string(), 1, gather(&order, &values)),
+            FieldValues::Vector(values) => (field.name.to_string(), 3, gather(&order, &values).into_flattened()),
+        });
+        Frame {
+            id: gather(&order, &particles.id),
+            position: gather(&order, &particles.position),
+            velocity: gather(&order, &particles.velocity),
+            radius: gather(&order, &particles.radius),
+            group: gather(&order, &self.group_number),
+            fields: fields.collect(),
+        }
+    }
+}
+
+/// Where each id is stored.
+#[derive(Default)]
+struct IdIndex {
+    ids: Vec<ParticleId>,
+    /// Index by id, if ids are dense; else empty.
+    dense: Vec<u32>,
+    /// (id, index) ascending, if ids are not dense.
+    sorted: Vec<(ParticleId, u32)>,
+}
+
+impl IdIndex {
+    fn update(&mut self, ids: &[ParticleId]) {
+        if self.ids == ids {
+            return;
+        }
+        self.ids.clear();
+        self.ids.extend_from_slice(ids);
+        self.dense.clear();
+        self.sorted.clear();
+        let largest = ids.iter().map(|id| id.0).max().unwrap_or(0);
+        if largest < 4 * ids.len() as u64 + 1024 {
+            self.dense.resize(largest as usize + 1, u32::MAX);
+            for (index, id) in ids.iter().enumerate() {
+                self.dense[id.0 as usize] = index as u32;
+            }
+        } else {
+            self.sorted.extend(ids.iter().enumerate().map(|(index, &id)| (id, index as u32)));
+            self.sorted.par_sort_unstable();
+        }
+    }
+
+    fn resolve(&self, column: &'static str, ids: &[ParticleId], indices: &mut Vec<u32>) -> Result<(), WireError> {
+        check_unique(column, ids)?;
+        indices.clear();
+        for &id in ids {
+            let index = if self.dense.is_empty() {
+                self.sorted.binary_search_by_key(&id, |&(id, _)| id).ok().map(|at| self.sorted[at].1)
+            } else {
+                self.dense.get(id.0 as usize).copied().filter(|&index| index != u32::MAX)
+            };
+            indices.push(index.ok_or(WireError::UnknownId { column, id, who: "this solver" })?);
+        }
+        Ok(())
+    }
+}
+
+/// A hash of ids, positions and velocities that does not depend on the order of storage: the wrapping sum of a hash
+/// of each particle.
+pub(crate) fn state_hash(particles: &Particles) -> u64 {
+    (0..particles.len())
+        .into_par_iter()
+        .with_min_len(4096)
+        .map(|i| {
+            let (x, v) = (particles.position[i], particles.velocity[i]);
+            let words = [x.x, x.y, x.z, v.x, v.y, v.z].map(f64::to_bits);
+            words.iter().fold(random::mix(particles.id[i].0), |hash, &word| random::mix(hash ^ word))
+        })
+        .reduce(|| 0, u64::wrapping_add)
+}
+
+fn totals(particles: &Particles, velocity_before: Option<&[DVec3]>, dt: f64) -> Totals {
+    let Particles { position: x, velocity: v, mass: m, radius, .. } = particles;
+    let count = particles.len();
+    Totals {
+        momentum: reduce::sum(count, DVec3::ZERO, |i| v[i] * m[i]),
+        angular_momentum: reduce::sum(count, DVec3::ZERO, |i| x[i].cross(v[i]) * m[i]),
+        kinetic_energy: reduce::sum(count, 0.0, |i| 0.5 * m[i] * v[i].length_squared()),
+        mass_moment: reduce::sum(count, DVec3::ZERO, |i| x[i] * m[i]),
+        speed_max: reduce::max(count, 0.0, |i| v[i].length_squared()).sqrt(),
+        radius_rate_max: reduce::max(count, 0.0, |i| v[i].length() / radius[i]),
+        acceleration_max: velocity_before
+            .map_or(0.0, |before| reduce::max(count, 0.0, |i| (v[i] - before[i]).length()) / dt),
+    }
+}

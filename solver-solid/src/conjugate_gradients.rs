@@ -1,0 +1,228 @@
+//! Conjugate gradients with a block-Jacobi preconditioner, on vectors of one value a particle.
+//!
+//! The members of a group are one unknown. Its value stands at every member, and the sum of the members' rows at the
+//! **leader**, the group's first member; the rows of the others are zero. Held unknowns have a zero factor, which
+//! keeps their direction zero and their rows out of every scalar product. So one loop serves all particles, and
+//! nothing is renumbered.
+
+use amalgam_particles::{DVec3, GroupMap};
+use rayon::prelude::*;
+
+use crate::block::Factor;
+use crate::springs::Springs;
+use crate::{CHUNK, CHUNKS_PER_TASK};
+
+/// When to stop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Residual, relative to the right-hand side, at which the answer is good enough.
+    pub(crate) tolerance: f64,
+    /// Iterations after which the solve has failed.
+    pub(crate) max_iterations: u32,
+}
+
+/// The system S^T (M + h C + h^2 K) S of one stage.
+pub(crate) struct System<'a> {
+    pub(crate) springs: &'a Springs,
+    pub(crate) groups: &'a GroupMap,
+    /// Inertia (of a group: at its leader) and grounding of each particle [kg].
+    pub(crate) diagonal: &'a [f64],
+    /// Factor of each unknown's diagonal block; zero where there is no unknown.
+    pub(crate) factor: &'a [Factor],
+}
+
+/// Why a solve failed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Failure {
+    /// The iterations were used up at this residual, relative to the right-hand side.
+    Unconverged(f64),
+    /// A number overflowed.
+    NotFinite,
+}
+
+/// The vectors of the iteration, kept between solves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConjugateGradients {
+    /// The unknowns, S times the reduced ones: the starting point going in, the answer coming out.
+    pub(crate) solution: Vec<DVec3>,
+    /// The right-hand side, summed at leaders and zero at the other members.
+    pub(crate) right_hand_side: Vec<DVec3>,
+    residual: Vec<DVec3>,
+    preconditioned: Vec<DVec3>,
+    direction: Vec<DVec3>,
+    image: Vec<DVec3>,
+    partial: Vec<f64>,
+    partial_pair: Vec<(f64, f64)>,
+}
+
+impl ConjugateGradients {
+    /// Vectors for so many particles.
+    pub(crate) fn new(particles: usize) -> Self {
+        let zero = vec![DVec3::ZERO; particles];
+        Self {
+            solution: zero.clone(),
+            right_hand_side: zero.clone(),
+            residual: zero.clone(),
+            preconditioned: zero.clone(),
+            direction: zero.clone(),
+            image: zero,
+            partial: Vec::new(),
+            partial_pair: Vec::new(),
+        }
+    }
+
+    /// Solves for [`Self::solution`]; the number of iterations it took.
+    ///
+    /// Residuals are measured in the norm of the preconditioner, sqrt(r·D^-1 r). It weighs every unknown by its own
+    /// diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the iteration needs it.
+    pub(crate) fn solve(&mut self, system: &System<'_>, limits: &Limits) -> Result<u32, Failure> {
+        let (mut square, scale) = self.start(system);
+        let target = limits.tolerance * limits.tolerance * scale;
+        let mut iterations = 0;
+        loop {
+            if !square.is_finite() || !scale.is_finite() {
+                return Err(Failure::NotFinite);
+            }
+            if square <= target {
+                return Ok(iterations);
+            }
+            if iterations == limits.max_iterations {
+                return Err(Failure::Unconverged((square / scale).sqrt()));
+            }
+            iterations += 1;
+            let curvature = apply(system, &self.direction, &mut self.image, &mut self.partial);
+            if !(curvature > 0.0 && curvature.is_finite()) {
+                return Err(Failure::NotFinite);
+            }
+            let next_square = self.advance(system, square / curvature);
+            self.turn(system, next_square / square);
+            square = next_square;
+        }
+    }
+
+    /// Starts from the best multiple of the given solution, which in the energy norm is never worse than zero: the
+    /// squared norms of the residual and of the right-hand side.
+    fn start(&mut self, system: &System<'_>) -> (f64, f64) {
+        let curvature = apply(system, &self.solution, &mut self.image, &mut self.partial);
+        let projection = self.projection();
+        let multiple = if curvature > 0.0 { projection / curvature } else { 0.0 };
+        let chunks = self
+            .residual
+            .par_chunks_mut(CHUNK)
+            .zip(self.solution.par_chunks_mut(CHUNK))
+            .zip(self.preconditioned.par_chunks_mut(CHUNK))
+            .zip(self.right_hand_side.par_chunks(CHUNK))
+            .zip(self.image.par_chunks(CHUNK))
+            .zip(system.factor.par_chunks(CHUNK));
+        chunks
+            .with_min_len(CHUNKS_PER_TASK)
+            .map(|(((((r, x), z), b), q), factor)| {
+                let n = r.len();
+                let (x, z, b, q, factor) = (&mut x[..n], &mut z[..n], &b[..n], &q[..n], &factor[..n]);
+                let (mut square, mut scale) = (0.0, 0.0);
+                for i in 0..n {
+                    x[i] *= multiple;
+                    r[i] = b[i] - q[i] * multiple;
+                    z[i] = factor[i].solve(r[i]);
+                    square += r[i].dot(z[i]);
+                    scale += b[i].dot(factor[i].solve(b[i]));
+                }
+                (square, scale)
+            })
+            .collect_into_vec(&mut self.partial_pair);
+        self.direction.copy_from_slice(&self.preconditioned);
+        copy_from_leaders(system.groups, &mut self.direction);
+        self.partial_pair.iter().fold((0.0, 0.0), |total, part| (total.0 + part.0, total.1 + part.1))
+    }
+
+    /// Solution times right-hand side: a group counts once, at its leader.
+    fn projection(&mut self) -> f64 {
+        let chunks = self.solution.par_chunks(CHUNK).zip(self.right_hand_side.par_chunks(CHUNK));
+        chunks
+            .with_min_len(CHUNKS_PER_TASK)
+            .map(|(x, b)| x.iter().zip(b).fold(0.0, |total, (x, b)| total + x.dot(*b)))
+            .collect_into_vec(&mut self.partial);
+        self.partial.iter().sum()
+    }
+
+    /// A step of this length along the direction; the new squared norm of the residual.
+    fn advance(&mut self, system: &System<'_>, length: f64) -> f64 {
+        let chunks = self
+            .residual
+            .par_chunks_mut(CHUNK)
+            .zip(self.solution.par_chunks_mut(CHUNK))
+            .zip(self.preconditioned.par_chunks_mut(CHUNK))
+            .zip(self.direction.par_chunks(CHUNK))
+            .zip(self.image.par_chunks(CHUNK))
+            .zip(system.factor.par_chunks(CHUNK));
+        chunks
+            .with_min_len(CHUNKS_PER_TASK)
+            .map(|(((((r, x), z), p), q), factor)| {
+                // Slices of one known length need no check of bounds in the loop.
+                let n = r.len();
+                let (x, z, p, q, factor) = (&mut x[..n], &mut z[..n], &p[..n], &q[..n], &factor[..n]);
+                let mut square = 0.0;
+                for i in 0..n {
+                    x[i] += p[i] * length;
+                    r[i] -= q[i] * length;
+                    z[i] = factor[i].solve(r[i]);
+                    square += r[i].dot(z[i]);
+                }
+                square
+            })
+            .collect_into_vec(&mut self.partial);
+        self.partial.iter().sum()
+    }
+
+    /// The next direction, conjugate to the last.
+    fn turn(&mut self, system: &System<'_>, beta: f64) {
+        let chunks = self.direction.par_chunks_mut(CHUNK).zip(self.preconditioned.par_chunks(CHUNK));
+        chunks.with_min_len(CHUNKS_PER_TASK).for_each(|(p, z)| {
+            for (p, z) in p.iter_mut().zip(z) {
+                *p = *z + *p * beta;
+            }
+        });
+        copy_from_leaders(system.groups, &mut self.direction);
+    }
+}
+
+/// `image` = S^T A times `u`, summed at leaders; returns u·image.
+fn apply(system: &System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mut Vec<f64>) -> f64 {
+    image
+        .par_chunks_mut(CHUNK)
+        .enumerate()
+        .with_min_len(CHUNKS_PER_TASK)
+        .map(|(chunk, image)| {
+            let mut product = 0.0;
+            for (i, image) in (chunk * CHUNK..).zip(image) {
+                *image = u[i] * system.diagonal[i] + system.springs.spring_row(i, u);
+                product += u[i].dot(*image);
+            }
+            product
+        })
+        .collect_into_vec(partial);
+    // All members of a group have the same u, so the products of their own rows add up to that of the group's row.
+    sum_to_leaders(system.groups, image);
+    partial.iter().sum()
+}
+
+/// S^T: the sum of a group's members at its leader, zero at the others.
+pub(crate) fn sum_to_leaders(groups: &GroupMap, values: &mut [DVec3]) {
+    for group in 0..groups.len() {
+        if let [leader, others @ ..] = groups.members(group) {
+            let sum: DVec3 = others.iter().map(|&i| std::mem::take(&mut values[i as usize])).sum();
+            values[*leader as usize] += sum;
+        }
+    }
+}
+
+/// S: the value of a group's leader at every member.
+pub(crate) fn copy_from_leaders(groups: &GroupMap, values: &mut [DVec3]) {
+    for group in 0..groups.len() {
+        if let [leader, others @ ..] = groups.members(group) {
+            for &i in others {
+                values[i as usize] = values[*leader as usize];
+            }
+        }
+    }
+}

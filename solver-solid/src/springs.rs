@@ -1,0 +1,294 @@
+//! Springs between particles and to the ground: forces, and the linearised system of implicit Euler, matrix-free.
+//!
+//! Force on particle i of a spring to j, with d = xj - xi, l = |d|, n = d / l:
+//!
+//! ```text
+//! f = k (l - L) n + c ((vj - vi)·n) n
+//! df/dxj = k (n n^T + t (I - n n^T)),  t = max(0, 1 - L/l)        df/dvj = c n n^T
+//! ```
+//!
+//! [BaraffWitkin1998]. The transverse part of df/dx is 1 - L/l, negative in a spring under compression, which would
+//! make the system indefinite: such a spring gets none, as [ChoiKo2002] argue (buckling is left to the motion). The
+//! change of the damping force with position is left out, which keeps the system symmetric.
+//!
+//! The system of a step of length h is `M + h C + h^2 K`. A spring's share of `h C + h^2 K` is
+//! `h^2 k t I + (h^2 k (1 - t) + h c) n n^T`. The second factor is never negative, so its square root goes into the
+//! axis: a [`Coupling`] is four numbers.
+
+use amalgam_particles::{DVec3, Particles, reduce};
+use rayon::prelude::*;
+
+use crate::block::{Block, Factor};
+use crate::{CHUNK, CHUNKS_PER_TASK};
+
+/// A spring between two particles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spring {
+    /// The particles it joins, by index.
+    pub(crate) ends: [u32; 2],
+    /// Stiffness [N/m].
+    pub(crate) stiffness: f64,
+    /// Damping along the spring [N s/m].
+    pub(crate) damping: f64,
+    /// Length without force [m].
+    pub(crate) rest_length: f64,
+}
+
+/// A linear isotropic spring from a particle to a fixed point: force -k (x - anchor) - c v. Stiffness and damping are
+/// 0 where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Foundation {
+    /// Where it pulls to [m].
+    pub(crate) anchor: DVec3,
+    /// Stiffness [N/m].
+    pub(crate) stiffness: f64,
+    /// Damping [N s/m].
+    pub(crate) damping: f64,
+}
+
+/// One end of a spring, seen from a particle.
+#[derive(Clone, Copy, Debug, Default)]
+struct Incidence {
+    neighbour: u32,
+    spring: u32,
+}
+
+/// A spring at the start-of-step positions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Geometry {
+    /// Unit vector from the first end to the second.
+    direction: DVec3,
+    /// Length above rest length [m].
+    elongation: f64,
+}
+
+/// A spring's share of `h C + h^2 K`: `transverse` I + `axis` `axis`^T [kg].
+#[derive(Clone, Copy, Debug, Default)]
+struct Coupling {
+    axis: DVec3,
+    transverse: f64,
+}
+
+impl Coupling {
+    #[inline]
+    fn apply(&self, difference: DVec3) -> DVec3 {
+        difference * self.transverse + self.axis * self.axis.dot(difference)
+    }
+}
+
+/// All springs of a solver, with what a step needs of them. Springs are stored once and sorted by their first end;
+/// every particle lists its own, so that loops over particles gather and never scatter.
+#[derive(Clone, Debug)]
+pub(crate) struct Springs {
+    springs: Vec<Spring>,
+    foundations: Vec<Foundation>,
+    row_start: Vec<u32>,
+    rows: Vec<Incidence>,
+    geometry: Vec<Geometry>,
+    elastic_force: Vec<DVec3>,
+    /// Length of the step that what follows is for [s]; NaN before the first.
+    dt: f64,
+    couplings: Vec<Coupling>,
+    grounding: Vec<f64>,
+    free_factor: Vec<Factor>,
+}
+
+impl Springs {
+    /// Springs and foundations (one a particle) as they are laid out in a section.
+    pub(crate) fn new(mut springs: Vec<Spring>, foundations: Vec<Foundation>) -> Self {
+        let particles = foundations.len();
+        for spring in &mut springs {
+            spring.ends.sort_unstable();
+        }
+        springs.sort_by_key(|spring| spring.ends);
+        let mut row_start = vec![0u32; particles + 1];
+        for end in springs.iter().flat_map(|spring| spring.ends) {
+            row_start[end as usize + 1] += 1;
+        }
+        for i in 0..particles {
+            row_start[i + 1] += row_start[i];
+        }
+        let mut next = row_start.clone();
+        let mut rows = vec![Incidence::default(); 2 * springs.len()];
+        for (index, spring) in springs.iter().enumerate() {
+            for (end, neighbour) in [(spring.ends[0], spring.ends[1]), (spring.ends[1], spring.ends[0])] {
+                let at = &mut next[end as usize];
+                rows[*at as usize] = Incidence { neighbour, spring: index as u32 };
+                *at += 1;
+            }
+        }
+        Self {
+            geometry: vec![Geometry::default(); springs.len()],
+            couplings: vec![Coupling::default(); springs.len()],
+            elastic_force: vec![DVec3::ZERO; particles],
+            grounding: vec![0.0; particles],
+            free_factor: vec![Factor::default(); particles],
+            dt: f64::NAN,
+            springs,
+            foundations,
+            row_start,
+            rows,
+        }
+    }
+
+    /// The springs, sorted by their ends; a pair may be joined by several.
+    pub(crate) fn springs(&self) -> &[Spring] {
+        &self.springs
+    }
+
+    /// Whether any particle has a foundation.
+    pub(crate) fn any_foundation(&self) -> bool {
+        self.foundations.iter().any(|f| f.stiffness > 0.0 || f.damping > 0.0)
+    }
+
+    /// Linearises at the start-of-step positions: everything that does not depend on the length of the step.
+    pub(crate) fn linearise(&mut self, position: &[DVec3]) {
+        self.dt = f64::NAN;
+        let springs = &self.springs;
+        self.geometry.par_iter_mut().with_min_len(CHUNK * CHUNKS_PER_TASK).zip(springs).for_each(
+            |(geometry, spring)| {
+                *geometry = spring_geometry(spring, position);
+            },
+        );
+        let (springs, geometry, foundations) = (&self.springs, &self.geometry, &self.foundations);
+        let (row_start, rows) = (&self.row_start, &self.rows);
+        self.elastic_force.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(
+            |(i, force)| {
+                let foundation = &foundations[i];
+                *force = (foundation.anchor - position[i]) * foundation.stiffness;
+                for end in &rows[row_start[i] as usize..row_start[i + 1] as usize] {
+                    let (spring, geometry) = (&springs[end.spring as usize], &geometry[end.spring as usize]);
+                    let tension = spring.stiffness * geometry.elongation;
+                    *force +=
+                        geometry.direction * if spring.ends[0] as usize == i { tension } else { -tension };
+                }
+            },
+        );
+    }
+
+    /// Makes the system for steps of length `dt`, unless it is there already.
+    pub(crate) fn prepare(&mut self, dt: f64, particles: &Particles) {
+        if self.dt == dt {
+            return;
+        }
+        self.dt = dt;
+        let (springs, geometry) = (&self.springs, &self.geometry);
+        self.couplings
+            .par_iter_mut()
+            .with_min_len(CHUNK * CHUNKS_PER_TASK)
+            .zip(springs.par_iter().zip(geometry))
+            .for_each(|(coupling, (spring, geometry))| *coupling = spring_coupling(spring, geometry, dt));
+        for (grounding, foundation) in self.grounding.iter_mut().zip(&self.foundations) {
+            *grounding = dt * (dt * foundation.stiffness + foundation.damping);
+        }
+        let mut free_factor = std::mem::take(&mut self.free_factor);
+        free_factor.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(
+            |(i, factor)| {
+                *factor = if particles.immovable[i] {
+                    Factor::default()
+                } else {
+                    let mut block = Block::default();
+                    self.add_diagonal(i, |_| false, &mut block);
+                    Factor::new(particles.mass[i], &block)
+                };
+            },
+        );
+        self.free_factor = free_factor;
+    }
+
+    /// Adds the diagonal 3x3 block of `h C + h^2 K` of particle `i` to `block`, without the springs to neighbours
+    /// that are `internal`.
+    #[inline]
+    pub(crate) fn add_diagonal(&self, i: usize, internal: impl Fn(u32) -> bool, block: &mut Block) {
+        block.add(self.grounding[i], DVec3::ZERO);
+        for end in self.row(i).iter().filter(|end| !internal(end.neighbour)) {
+            let coupling = &self.couplings[end.spring as usize];
+            block.add(coupling.transverse, coupling.axis);
+        }
+    }
+
+    /// Row `i` of `h C + h^2 K`, without the foundation, times `u` [kg m/s].
+    #[inline(always)]
+    pub(crate) fn spring_row(&self, i: usize, u: &[DVec3]) -> DVec3 {
+        let own = u[i];
+        self.row(i).iter().fold(DVec3::ZERO, |total, end| {
+            total + self.couplings[end.spring as usize].apply(own - u[end.neighbour as usize])
+        })
+    }
+
+    /// Impulse [kg m/s] that springs, foundation and gravity give particle `i` in the step, linearised, if all
+    /// particles move at `velocity`: `h (f + m g) - (h C + h^2 K) v`.
+    #[inline]
+    pub(crate) fn impulse(&self, i: usize, weight: DVec3, velocity: &[DVec3]) -> DVec3 {
+        (self.elastic_force[i] + weight) * self.dt
+            - velocity[i] * self.grounding[i]
+            - self.spring_row(i, velocity)
+    }
+
+    /// Diagonal of `h C + h^2 K` that foundations give each particle [kg].
+    pub(crate) fn grounding(&self) -> &[f64] {
+        &self.grounding
+    }
+
+    /// Factors of the diagonal blocks of particles that are in no group, their mass included.
+    pub(crate) fn free_factor(&self) -> &[Factor] {
+        &self.free_factor
+    }
+
+    /// Energy stored in springs and in foundations [J].
+    pub(crate) fn energies(&self, position: &[DVec3]) -> (f64, f64) {
+        let elastic = reduce::sum(self.springs.len(), 0.0, |s| {
+            let spring = &self.springs[s];
+            let elongation = spring_geometry(spring, position).elongation;
+            0.5 * spring.stiffness * elongation * elongation
+        });
+        let foundation = reduce::sum(self.foundations.len(), 0.0, |i| {
+            let foundation = &self.foundations[i];
+            0.5 * foundation.stiffness * (position[i] - foundation.anchor).length_squared()
+        });
+        (elastic, foundation)
+    }
+
+    /// The largest strain (l - L) / L among the springs of each particle; 0 for a particle that has none with a rest
+    /// length, negative if all are compressed.
+    pub(crate) fn stretch(&self, position: &[DVec3]) -> Vec<f64> {
+        let largest_strain = |i: usize| {
+            let strains = self.row(i).iter().filter_map(|end| {
+                let spring = &self.springs[end.spring as usize];
+                (spring.rest_length > 0.0)
+                    .then(|| spring_geometry(spring, position).elongation / spring.rest_length)
+            });
+            strains.reduce(f64::max).unwrap_or(0.0)
+        };
+        (0..self.foundations.len()).into_par_iter().with_min_len(CHUNK).map(largest_strain).collect()
+    }
+
+    #[inline]
+    fn row(&self, i: usize) -> &[Incidence] {
+        &self.rows[self.row_start[i] as usize..self.row_start[i + 1] as usize]
+    }
+}
+
+#[inline]
+fn spring_geometry(spring: &Spring, position: &[DVec3]) -> Geometry {
+    let difference = position[spring.ends[1] as usize] - position[spring.ends[0] as usize];
+    let length = difference.length();
+    // Coincident ends have no direction: a spring with a rest length is then at an unstable balance, without force.
+    let direction = if length > 0.0 { difference / length } else { DVec3::ZERO };
+    Geometry { direction, elongation: length - spring.rest_length }
+}
+
+#[inline]
+fn spring_coupling(spring: &Spring, geometry: &Geometry, dt: f64) -> Coupling {
+    let length = geometry.elongation + spring.rest_length;
+    let transverse_share = if spring.rest_length == 0.0 {
+        1.0
+    } else if geometry.elongation > 0.0 {
+        geometry.elongation / length
+    } else {
+        0.0
+    };
+    let stiffness = dt * dt * spring.stiffness;
+    let longitudinal = stiffness * (1.0 - transverse_share) + dt * spring.damping;
+    Coupling { axis: geometry.direction * longitudinal.sqrt(), transverse: stiffness * transverse_share }
+}
