@@ -1,10 +1,10 @@
 //! `amalgam check`: says whether a scene can run, without running it.
 
+use amalgam_coordinator::{Cancel, Simulation};
 use crate::{
     cli::CheckArgs,
     command::CommandError,
     console::Console,
-    coordinator::{Cancel, CoordinatorError, Simulation},
     local::{Locals, Transport},
     scene::Scene,
 };
@@ -17,20 +17,14 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     let scene = Scene::read(&args.scene, &args.set)?;
     let console = Console::new(true);
     let (_locals, participants) = Locals::start(&scene, Transport::InProcess, None, &console)?;
-    let simulation =
-        Simulation::connect(scene.plan(), participants, Cancel::new()).map_err(|error| match error {
-            CoordinatorError::Section { participant, errors } => {
-                let faults: Vec<_> = errors.into_iter().map(|fault| (fault.key, fault.message)).collect();
-                scene.section_error(&participant, &faults).into()
-            }
-            other => CommandError::Failed(other.to_string()),
-        })?;
+    let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
+    let simulation = simulation.map_err(|error| CommandError::at_start(&scene, error))?;
     println!("{} is right", scene.file());
     println!(
         "  {}: {} s, a frame every {:.4} s",
         scene.header.name, scene.time.duration, scene.time.frame_interval
     );
-    for participant in simulation.summary().participants {
+    for participant in simulation.participants() {
         println!(
             "  {}: {} {}, {} particles",
             participant.name, participant.solver, participant.version, participant.particles

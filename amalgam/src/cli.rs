@@ -32,7 +32,7 @@ Results, in out/NAME OF THE SCENE unless --out says otherwise:
   pictures/000012.png    a picture per frame, if the scene has [output.pictures]
   probes/NAME.csv        a table per probe, a row per step
 
-Ctrl-C ends the run after its current step and writes the summary; a second one does not wait for the step.
+Ctrl-C ends the run after its current step and writes the summary; a second one ends it at once.
 ";
 
 const SERVE_EXAMPLES: &str = "Examples:

@@ -2,6 +2,7 @@
 
 use std::{io::IsTerminal, process::ExitCode};
 
+use amalgam_coordinator::CoordinatorError;
 use crate::{
     check::check,
     cli::{Cli, Command},
@@ -10,7 +11,7 @@ use crate::{
     local::StartError,
     output::OutputError,
     run::{Ending, run},
-    scene::SceneError,
+    scene::{Scene, SceneError},
     serve::serve,
 };
 
@@ -44,6 +45,23 @@ impl From<OutputError> for CommandError {
     fn from(error: OutputError) -> Self {
         match error {
             OutputError::NotOurs(_) => Self::Usage(error.to_string()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl CommandError {
+    /// Why a scene cannot start: shown in its file if it is the scene's fault.
+    pub(crate) fn at_start(scene: &Scene, error: CoordinatorError) -> Self {
+        match error {
+            CoordinatorError::Section { participant, errors } => {
+                let faults: Vec<_> = errors.into_iter().map(|fault| (fault.key, fault.message)).collect();
+                scene.section_error(&participant, &faults).into()
+            }
+            CoordinatorError::Probe { probe, reason } => scene.probe_error(&probe, &reason).into(),
+            CoordinatorError::Scene(_) | CoordinatorError::ImmovableOverlap { .. } => {
+                Self::Usage(format!("{}: {error}", scene.file()))
+            }
             other => Self::Failed(other.to_string()),
         }
     }

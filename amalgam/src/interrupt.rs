@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first ends the run after its step, the second abandons the step, the third is the end.
+//! Ctrl-C and SIGTERM: the first ends the run after its step, the second at once.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::coordinator::Cancel;
+use amalgam_coordinator::Cancel;
 
 /// Exit code of an interrupted run: 128 + SIGINT.
 pub const EXIT_INTERRUPTED: u8 = 130;
@@ -21,7 +21,6 @@ pub struct Interrupt(Arc<Inner>);
 
 struct Inner {
     requested: AtomicBool,
-    stepping: AtomicBool,
     cancel: Cancel,
     at_end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -34,7 +33,6 @@ impl Interrupt {
     pub fn install() -> io::Result<Self> {
         let inner = Inner {
             requested: AtomicBool::new(false),
-            stepping: AtomicBool::new(false),
             cancel: Cancel::new(),
             at_end: Mutex::new(None),
         };
@@ -60,17 +58,14 @@ impl Interrupt {
     }
 
     fn signalled(&self) {
-        if self.0.cancel.is_cancelled() {
-            // Nobody is left to clean up in order.
+        if self.0.requested.swap(true, Ordering::SeqCst) {
+            // Somebody does not want to wait, or waits in vain for a step to end.
             if let Some(at_end) = self.0.at_end.lock().ok().and_then(|mut at_end| at_end.take()) {
                 at_end();
             }
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
-        let again = self.0.requested.swap(true, Ordering::SeqCst);
-        if again || !self.0.stepping.load(Ordering::SeqCst) {
-            self.0.cancel.cancel();
-        }
+        self.0.cancel.cancel();
     }
 
     /// What to do if the process must end at once.
@@ -80,18 +75,13 @@ impl Interrupt {
         }
     }
 
-    /// From now on the first signal lets the current step finish; before, it abandons what is waited for.
-    pub fn steps_begin(&self) {
-        self.0.stepping.store(true, Ordering::SeqCst);
-    }
-
     /// Whether the run was asked to end.
     pub fn is_requested(&self) -> bool {
         self.0.requested.load(Ordering::SeqCst)
     }
 
-    /// What makes the coordinator abandon a step.
-    pub fn cancel(&self) -> Cancel {
-        self.0.cancel.clone()
+    /// What makes the coordinator stop waiting for connections.
+    pub fn cancel(&self) -> &Cancel {
+        &self.0.cancel
     }
 }

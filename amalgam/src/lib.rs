@@ -8,7 +8,6 @@ pub mod check;
 pub mod cli;
 pub mod command;
 pub mod console;
-pub mod coordinator;
 pub mod interrupt;
 pub mod local;
 pub mod output;
@@ -16,13 +15,3 @@ mod picture;
 pub mod run;
 pub mod scene;
 pub mod serve;
-#[allow(missing_docs)]
-pub mod split {
-    use serde::{Deserialize, Serialize};
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-    #[serde(rename_all = "snake_case")]
-    pub enum SplitRule {
-        Paper,
-        Symmetric,
-    }
-}

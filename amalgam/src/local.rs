@@ -12,9 +12,9 @@ use std::{
 use amalgam_solver_kit::serve_in_process;
 use tempfile::TempDir;
 
+use amalgam_coordinator::{Address, ParticipantPlan};
 use crate::{
     console::Console,
-    coordinator::{Address, ParticipantPlan},
     scene::{Participant, Scene, Served, SolverKind},
 };
 

@@ -11,8 +11,8 @@ use amalgam_frames::{
 };
 use serde::Serialize;
 
+use amalgam_coordinator::{FrameField, ParticipantFrame, ProbeSample};
 use crate::{
-    coordinator::{FrameField, ParticipantFrame, ProbeSample},
     picture::Painter,
     scene::Scene,
 };

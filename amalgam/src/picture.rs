@@ -5,8 +5,8 @@ use std::path::Path;
 use amalgam_frames::{Camera, Colour as Paint, ColourMap, FramesError, Layer, Radius, Scene as Drawing};
 use glam::DVec3;
 
+use amalgam_coordinator::{FrameField, ParticipantFrame};
 use crate::{
-    coordinator::{FrameField, ParticipantFrame},
     scene::{Colour, FieldColour, PictureSettings, Ramp, Scene, SolverKind},
 };
 

@@ -1,14 +1,17 @@
 //! `amalgam run`: computes a scene.
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use serde::Serialize;
 
+use amalgam_coordinator::{CoordinatorError, Simulation, Summary};
 use crate::{
     cli::RunArgs,
     command::CommandError,
     console::{self, Console, Progress},
-    coordinator::{CoordinatorError, Simulation, Summary},
     interrupt::Interrupt,
     local::{END_DEADLINE, Locals},
     output::{Folder, OutputError, Recorder},
@@ -63,28 +66,14 @@ pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(&scene.header.name));
     let folder = Folder::look_at(out)?;
     args.threads.apply()?;
-    let interrupt = Interrupt::install()
-        .map_err(|error| CommandError::Failed(format!("cannot listen for signals: {error}")))?;
+    let failed = |error| CommandError::Failed(format!("cannot listen for signals: {error}"));
+    let interrupt = Interrupt::install().map_err(failed)?;
     let console = Console::new(args.quiet);
     let (locals, participants) = Locals::start(&scene, args.transport, args.threads.count(), &console)?;
     interrupt.at_end(locals.ender());
-
     let simulation = match Simulation::connect(scene.plan(), participants, interrupt.cancel()) {
         Ok(simulation) => simulation,
-        Err(CoordinatorError::Section { participant, errors }) => {
-            let faults: Vec<_> = errors.into_iter().map(|fault| (fault.key, fault.message)).collect();
-            return Err(scene.section_error(&participant, &faults).into());
-        }
-        Err(error) => {
-            folder.claim(&scene)?;
-            let error = describe(&RunError::Coordinator(error), &locals);
-            let interrupted = interrupt.is_requested();
-            let error = (!interrupted).then_some(error);
-            let scene = scene.header.name.as_str();
-            let report = FailedStart { scene, steps: 0, simulated_s: 0.0, interrupted, error: error.clone() };
-            folder.write_summary(&report)?;
-            return error.map_or(Ok(Ending::Interrupted), |error| Err(CommandError::Failed(error)));
-        }
+        Err(error) => return not_started(&scene, &folder, error, &locals, &interrupt),
     };
     folder.claim(&scene)?;
     let mut run = Run {
@@ -95,44 +84,37 @@ pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     };
     let result = run.advance();
     console.clear();
-    let interrupted = matches!(result, Ok(Ending::Interrupted))
-        || matches!(result, Err(RunError::Coordinator(_)) if run.interrupt.cancel().is_cancelled());
-    let error = result.err().filter(|_| !interrupted).map(|error| describe(&error, &locals));
-    let summary = run.simulation.summary();
-    let report = Report { summary: &summary, interrupted, error: error.clone() };
-    let written = folder.write_summary(&report);
-    match (error, written) {
-        (Some(error), Ok(())) => return Err(CommandError::Failed(error)),
-        (Some(error), Err(second)) => return Err(CommandError::Failed(format!("{error}; {second}"))),
-        (None, written) => written?,
-    }
-    if args.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&report).map_err(|error| CommandError::Failed(error.to_string()))?
-        );
-    } else if !args.quiet {
-        run.tell(&summary, &folder, interrupted, started);
-    }
-    if interrupted {
-        return Ok(Ending::Interrupted);
-    }
-    run.simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))?;
-    locals.wait_for_end(END_DEADLINE);
-    Ok(Ending::Finished)
+    run.conclude(result, &folder, &locals, args, started)
 }
 
-/// The error, and which solver's process has ended: the reason for what the coordinator saw.
-fn describe(error: &RunError, locals: &Locals) -> String {
-    let mut text = error.to_string();
-    if matches!(error, RunError::Coordinator(_)) {
-        // A process may close its connection a moment before it can be reaped.
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        for (participant, status) in locals.ended() {
-            text.push_str(&format!("; the process of `{participant}` has ended: {status}"));
-        }
+/// Says why a run did not begin; if the scene is right, in `summary.json` too.
+fn not_started(
+    scene: &Scene,
+    folder: &Folder,
+    error: CoordinatorError,
+    locals: &Locals,
+    interrupt: &Interrupt,
+) -> Result<Ending, CommandError> {
+    let interrupted = interrupt.is_requested();
+    let error = match CommandError::at_start(scene, error) {
+        CommandError::Failed(message) => (!interrupted).then(|| with_ended(message, locals)),
+        wrong => return Err(wrong),
+    };
+    folder.claim(scene)?;
+    let name = scene.header.name.as_str();
+    let report = FailedStart { scene: name, steps: 0, simulated_s: 0.0, interrupted, error: error.clone() };
+    folder.write_summary(&report)?;
+    error.map_or(Ok(Ending::Interrupted), |error| Err(CommandError::Failed(error)))
+}
+
+/// The error of the coordinator, and which solver's process has ended: the reason for what the coordinator saw.
+fn with_ended(mut error: String, locals: &Locals) -> String {
+    // A process may close its connection a moment before it can be reaped.
+    std::thread::sleep(Duration::from_millis(50));
+    for (participant, status) in locals.ended() {
+        error.push_str(&format!("; the process of {participant} has ended: {status}"));
     }
-    text
+    error
 }
 
 struct Run {
@@ -145,7 +127,6 @@ struct Run {
 impl Run {
     fn advance(&mut self) -> Result<Ending, RunError> {
         self.frame(0.0)?;
-        self.interrupt.steps_begin();
         while !self.simulation.is_finished() {
             if self.interrupt.is_requested() {
                 return Ok(Ending::Interrupted);
@@ -160,10 +141,49 @@ impl Run {
         Ok(Ending::Finished)
     }
 
+    /// Writes the summary and says how it went.
+    fn conclude(
+        self,
+        result: Result<Ending, RunError>,
+        folder: &Folder,
+        locals: &Locals,
+        args: &RunArgs,
+        started: Instant,
+    ) -> Result<Ending, CommandError> {
+        let abandoned = result.is_err();
+        let (interrupted, error) = match result {
+            Ok(ending) => (ending == Ending::Interrupted, None),
+            Err(RunError::Coordinator(error)) => (false, Some(with_ended(error.to_string(), locals))),
+            Err(RunError::Output(error)) => (false, Some(error.to_string())),
+        };
+        let summary = self.simulation.summary();
+        let report = Report { summary: &summary, interrupted, error: error.clone() };
+        match (error, folder.write_summary(&report)) {
+            (Some(error), Ok(())) => return Err(CommandError::Failed(error)),
+            (Some(error), Err(second)) => return Err(CommandError::Failed(format!("{error}; {second}"))),
+            (None, written) => written?,
+        }
+        if args.json {
+            let text = serde_json::to_string_pretty(&report);
+            println!("{}", text.map_err(|error| CommandError::Failed(error.to_string()))?);
+        } else if !args.quiet {
+            self.tell(&summary, folder, interrupted, started);
+        }
+        // Participants that were left in the middle of a step may not answer any more.
+        if !abandoned {
+            self.simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))?;
+            locals.wait_for_end(END_DEADLINE);
+        }
+        Ok(if interrupted { Ending::Interrupted } else { Ending::Finished })
+    }
+
     fn frame(&mut self, time: f64) -> Result<(), RunError> {
         let wanted = self.recorder.wants_frame();
         let frames = if wanted { self.simulation.frames()? } else { Vec::new() };
-        Ok(self.recorder.frame(time, &frames)?)
+        let started = Instant::now();
+        self.recorder.frame(time, &frames)?;
+        self.simulation.note_frame_time(started.elapsed().as_secs_f64());
+        Ok(())
     }
 
     /// A few lines about what was done.
@@ -182,7 +202,7 @@ impl Run {
                 .columns
                 .iter()
                 .zip(&sample.values)
-                .map(|(column, value)| format!("{column} {value:.6}"))
+                .map(|(column, value)| format!("{column} {}", short(*value)))
                 .collect();
             println!("  {}: {}", sample.name, values.join(", "));
         }
@@ -190,5 +210,15 @@ impl Run {
             "  results in {}: summary.json, *.pvd for ParaView, pictures, probes",
             folder.path().display()
         );
+    }
+}
+
+/// A number for the eye: about five digits.
+fn short(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_string(),
+        1e-3..1e6 if value.fract() == 0.0 => format!("{value:.0}"),
+        1e-3..1e6 => format!("{value:.4}"),
+        _ => format!("{value:.3e}"),
     }
 }

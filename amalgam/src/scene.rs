@@ -12,8 +12,8 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde::Deserialize;
 
-use crate::coordinator::{
-    Address, CouplingSettings, DomainSettings, Plan, ProbeSettings, Quantity, TimeSettings,
+use amalgam_coordinator::{
+    Address, CouplingSettings, DomainSettings, PARTICIPANTS_MAX, Plan, ProbeSettings, Quantity, TimeSettings,
 };
 use document::{Document, Part, SECTIONS};
 use fault::suggest;
@@ -26,9 +26,6 @@ pub use path::{KeyPath, Segment};
 
 /// Longest name of a scene, a participant or a probe [characters].
 pub const NAME_LENGTH_MAX: usize = 64;
-
-/// Most participants of a scene.
-pub const PARTICIPANTS_MAX: usize = 64;
 
 /// A scene, read and checked, except for the sections that its solvers check.
 #[derive(Debug)]
@@ -221,6 +218,13 @@ impl Scene {
         let show = |(key, message): &(String, String)| read::key_fault(&self.document, &base, key, message);
         SceneError::faults(self.file(), faults.iter().map(show).collect())
     }
+
+    /// Shows what the coordinator finds wrong with a probe in the scene's file.
+    pub fn probe_error(&self, probe: &str, reason: &str) -> SceneError {
+        let index = self.probes.iter().position(|one| one.name == probe);
+        let base = index.map_or(root("probes"), |index| root("probes").index(index));
+        SceneError::faults(self.file(), vec![read::key_fault(&self.document, &base, "", reason)])
+    }
 }
 
 fn root(section: &str) -> KeyPath {
@@ -308,8 +312,7 @@ fn participants(reader: &mut Reader<'_>, value: Option<toml::Value>) -> Vec<Part
 fn served(reader: &mut Reader<'_>, base: &KeyPath, raw: &RawParticipant) -> Option<Served> {
     if let Some(address) = &raw.address {
         if let Err(error) = Address::parse(address) {
-            let help = "write unix:/path/of/socket or host:port, for example address = \"127.0.0.1:50051\"";
-            reader.fault(&base.key("address"), &error.to_string(), Some(help));
+            reader.values(base, [("address".to_string(), error)]);
             return None;
         }
         return Some(Served::At(address.clone()));

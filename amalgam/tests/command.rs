@@ -1,4 +1,4 @@
-//! The command line from outside: help, exit codes, and refusals that need no solver.
+//! The command line from outside: help, exit codes, and refusals before a solver is started.
 
 use std::{fs, path::Path, process::Output};
 
@@ -80,21 +80,4 @@ fn an_output_folder_that_is_a_file_is_refused() {
     fs::write(folder.path().join("drop.toml"), scene()).expect("writes");
     fs::write(folder.path().join("file"), "").expect("writes");
     insta::assert_snapshot!(outcome(&["run", "drop.toml", "--out", "file"], folder.path()));
-}
-
-#[test]
-fn the_scenes_of_the_project_are_right() {
-    let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes");
-    let mut checked = 0;
-    for folder in [scenes.clone(), scenes.join("small")] {
-        for entry in fs::read_dir(folder).expect("the folder is there") {
-            let path = entry.expect("an entry").path();
-            if path.extension().is_some_and(|extension| extension == "toml") {
-                let scene = amalgam::scene::Scene::read(&path, &[]);
-                assert!(scene.is_ok(), "{}", amalgam::console::render(&scene.expect_err("is wrong"), false));
-                checked += 1;
-            }
-        }
-    }
-    assert!(checked >= 3, "{checked} scenes");
 }

@@ -114,7 +114,7 @@ pub fn approaching(
 /// Candidates are dealt into *cohorts*: those that may collide with each other (all self-colliding participants
 /// together; any other participant by itself) and whose radii lie within a factor of two. Each two cohorts that may
 /// collide are searched once: the finer one looks into the coarser one's cell grid, whose cells are as wide as the
-/// coarser one's largest diameter, so that one huge particle costs one look for each small one and never a wide
+/// sum of their largest radii, so that one huge particle costs one look for each small one and never a wide
 /// search. At equal coarseness the larger cohort looks into the smaller one's grid: most of it is turned away by one
 /// bit ([`Vicinity`]), and only the smaller one and those near it are sorted. A fluid that does not collide with
 /// itself is never compared with itself.
@@ -156,8 +156,8 @@ struct Cohort {
     largest_radius: f64,
     /// Candidate indices, ascending.
     members: Vec<u32>,
-    /// Whether some search looks into this cohort: only then it is sorted.
-    is_target: bool,
+    /// How far a contact with this cohort reaches at most [m]; 0 if no search looks into it: then it is not sorted.
+    reach: f64,
     sorted: Sorted,
     vicinity: Vicinity,
 }
@@ -196,7 +196,7 @@ struct Search {
 /// Candidates in a task.
 const CHUNK: usize = 4096;
 
-/// Cells are wider than the largest diameter by this much, so that rounding of x / cell cannot carry a neighbour
+/// Cells are wider than a contact can reach by this much, so that rounding of x / cell cannot carry a neighbour
 /// beyond the next cell: up to 2^31 cells from the origin that rounding is below 2.4e-7 of a cell.
 const CELL_SLACK: f64 = 1e-6;
 
@@ -215,7 +215,7 @@ impl ContactFinder {
         self.plan_searches();
         self.cohorts
             .par_iter_mut()
-            .filter(|cohort| cohort.is_target)
+            .filter(|cohort| cohort.reach > 0.0)
             .for_each(|cohort| cohort.build(candidates));
         self.gather_seekers(candidates);
         self.search(candidates, rules);
@@ -260,7 +260,7 @@ impl ContactFinder {
         }
         self.cohorts.resize_with(keys.len(), Cohort::default);
         for (cohort, &key) in self.cohorts.iter_mut().zip(&keys) {
-            (cohort.key, cohort.largest_radius, cohort.is_target) = (key, 0.0, false);
+            (cohort.key, cohort.largest_radius, cohort.reach) = (key, 0.0, 0.0);
             cohort.members.clear();
         }
         for run in runs {
@@ -282,7 +282,8 @@ impl ContactFinder {
                 // Finer first; at equal fineness, more members first.
                 let rank = |c: usize| (cohorts[c].level(), cohorts[c].members.len());
                 let (seeker, target) = if rank(a) >= rank(b) { (a, b) } else { (b, a) };
-                cohorts[target].is_target = true;
+                let reach = cohorts[seeker].largest_radius + cohorts[target].largest_radius;
+                cohorts[target].reach = cohorts[target].reach.max(reach);
                 if searches.len() == count {
                     searches.push(Search::default());
                 }
@@ -385,9 +386,8 @@ impl Cohort {
         self.key & ((1 << LEVEL_BITS) - 1)
     }
 
-    /// How far a contact with this cohort reaches at most: no seeker's radius is larger than the largest here.
     fn cell_size(&self) -> f64 {
-        2.0 * self.largest_radius * (1.0 + CELL_SLACK)
+        self.reach * (1.0 + CELL_SLACK)
     }
 
     fn build(&mut self, candidates: &Candidates) {

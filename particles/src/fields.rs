@@ -93,8 +93,7 @@ impl Particles {
             }
             let fault = |what, value: String, rule| Err(ParticlesError::Value { id, what, value, rule });
             let (x, v) = (self.position[i], self.velocity[i]);
-            // Written so that NaN fails.
-            if !(x.abs().max_element() < POSITION_LIMIT) || x.is_nan() {
+            if !x.is_finite() || x.abs().max_element() >= POSITION_LIMIT {
                 return fault("position", x.to_string(), "finite and within 1e12 m of the origin");
             }
             if !v.is_finite() {

@@ -55,6 +55,8 @@ pub trait Packet: Sized + Send + 'static {
     type Header: Default + Send + 'static;
     /// Puts a message together.
     fn join(header: Option<Self::Header>, columns: Vec<v1::Column>) -> Self;
+    /// Its pieces of columns.
+    fn columns(&self) -> &[v1::Column];
     /// Takes a message apart.
     fn split(self) -> (Option<Self::Header>, Vec<v1::Column>);
 }
@@ -65,6 +67,9 @@ macro_rules! packets {
             type Header = v1::$header;
             fn join(header: Option<Self::Header>, columns: Vec<v1::Column>) -> Self {
                 Self { header, columns }
+            }
+            fn columns(&self) -> &[v1::Column] {
+                &self.columns
             }
             fn split(self) -> (Option<Self::Header>, Vec<v1::Column>) {
                 (self.header, self.columns)

@@ -22,9 +22,13 @@
 //! of [Monaghan1992] amounts to with alpha = 0.05 in three dimensions. It goes to zero with the spacing. With less
 //! (water: 0.001), pressure waves of the size of a particle last long.
 //!
-//! `max_substeps` is 1 by default because then forces do not depend on groups, so a second stage costs nothing; and
-//! because a group is a boundary in prescribed motion during a step, which stays stable only if its reaction over the
-//! whole step is that of a stable time step. Raise it if the rest of a coupled step costs more than a sub-step here.
+//! `max_substeps` is 1 by default because then forces do not depend on groups, so that a second stage costs next to
+//! nothing, while with n sub-steps each of S stages computes n - 1 of them again: raise it if the rest of a coupled
+//! step costs more than a sub-step here. A group is a boundary in prescribed motion during a step; in a dam break with
+//! groups of 1.1 times their fluid's mass, 4 sub-steps at the default `cfl` gave the same motion as 1, 6 were noisy and
+//! 10 unstable (10 were stable with groups of 11 times the mass).
+//!
+//! The same dam break gained no energy at any `cfl` up to 1.
 
 use amalgam_particles::{
     CellGrid, DVec3, ParticleId, Particles,

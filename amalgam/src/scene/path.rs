@@ -68,12 +68,10 @@ impl KeyPath {
         other.0.starts_with(&self.0)
     }
 
-    /// The last key, without indices.
-    pub fn last_key(&self) -> Option<&str> {
-        self.0.iter().rev().find_map(|segment| match segment {
-            Segment::Key(key) => Some(key.as_str()),
-            Segment::Index(_) => None,
-        })
+    /// The last key, with the indices after it.
+    pub fn last_key(&self) -> Option<String> {
+        let at = self.0.iter().rposition(|segment| matches!(segment, Segment::Key(_)))?;
+        Some(Self(self.0[at..].to_vec()).to_string())
     }
 }
 

@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
 
 /// A fault in serde's words at `path`.
 fn serde_fault(document: &Document, path: &KeyPath, message: &str) -> Fault {
-    let (message, help) = explain(message, path.last_key());
+    let (message, help) = explain(message, path.last_key().as_deref());
     let part = if message.starts_with("unknown key") { Part::Key } else { Part::Value };
     document.fault(path, part, &message, help)
 }

@@ -1,0 +1,280 @@
+//! Counts particles that went through a sheet: the measure by which contact methods are judged in [Truong2021].
+
+use std::collections::HashMap;
+
+use amalgam_particles::{CellGrid, DVec3, ParticleId};
+use amalgam_proto::contract::Table;
+use rayon::prelude::*;
+
+use crate::contacts::Candidates;
+
+/// Watches particles near a sheet. A particle's home side is the one it first touches the sheet from; it has crossed
+/// while it is on the other one. Going around the edge is no crossing, and a particle that leaves the sheet's
+/// neighbourhood without having crossed is forgotten: no particle can cross a sheet without touching it, since
+/// none travels more than its radius in a step.
+#[derive(Debug)]
+pub(crate) struct Crossings {
+    sheet: usize,
+    of: usize,
+    triangles: Vec<[u32; 3]>,
+    /// For each triangle, whether the edge opposite to each corner is on the rim.
+    rim_edge: Vec<[bool; 3]>,
+    rim_vertex: Vec<bool>,
+    vertex_ids: Vec<ParticleId>,
+    vertices: Vec<(DVec3, f64)>,
+    watched: HashMap<ParticleId, Watched>,
+    step: u64,
+    grid: CellGrid,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    home: bool,
+    crossed: bool,
+    seen: u64,
+}
+
+impl Crossings {
+    pub(crate) fn new(sheet: usize, of: usize, table: &Table) -> Self {
+        let mut vertex_ids: Vec<ParticleId> = table.triangles.as_flattened().to_vec();
+        vertex_ids.sort_unstable();
+        vertex_ids.dedup();
+        let index = |id: ParticleId| vertex_ids.partition_point(|&known| known < id) as u32;
+        let triangles: Vec<[u32; 3]> = table.triangles.iter().map(|t| t.map(index)).collect();
+        let edge = |t: &[u32; 3], corner: usize| {
+            let (a, b) = (t[(corner + 1) % 3], t[(corner + 2) % 3]);
+            (a.min(b), a.max(b))
+        };
+        let mut count: HashMap<(u32, u32), u32> = HashMap::new();
+        for t in &triangles {
+            for corner in 0..3 {
+                *count.entry(edge(t, corner)).or_default() += 1;
+            }
+        }
+        let rim_edge: Vec<[bool; 3]> =
+            triangles.iter().map(|t| [0, 1, 2].map(|corner| count[&edge(t, corner)] == 1)).collect();
+        let mut rim_vertex = vec![false; vertex_ids.len()];
+        for (t, rim) in triangles.iter().zip(&rim_edge) {
+            for corner in (0..3).filter(|&corner| rim[corner]) {
+                rim_vertex[t[(corner + 1) % 3] as usize] = true;
+                rim_vertex[t[(corner + 2) % 3] as usize] = true;
+            }
+        }
+        Self {
+            sheet,
+            of,
+            triangles,
+            rim_edge,
+            rim_vertex,
+            vertices: vec![(DVec3::ZERO, 0.0); vertex_ids.len()],
+            vertex_ids,
+            watched: HashMap::new(),
+            step: 0,
+            grid: CellGrid::default(),
+        }
+    }
+
+    /// The participant whose particles must all be among the candidates.
+    pub(crate) fn sheet(&self) -> usize {
+        self.sheet
+    }
+
+    /// Looks at a step's candidates and returns how many particles are on the wrong side.
+    pub(crate) fn update(&mut self, candidates: &Candidates) -> u64 {
+        self.step += 1;
+        let range = |k: usize| {
+            let first = candidates.participant.partition_point(|&p| usize::from(p) < k);
+            first..candidates.participant.partition_point(|&p| usize::from(p) <= k)
+        };
+        for i in range(self.sheet) {
+            if let Ok(at) = self.vertex_ids.binary_search(&candidates.id[i]) {
+                self.vertices[at] = (candidates.position[i], candidates.radius[i]);
+            }
+        }
+        let of = range(self.of);
+        let radius_max = candidates.radius[of.clone()].iter().copied().fold(0.0, f64::max);
+        if radius_max > 0.0 {
+            let sides = self.sides(candidates, of, radius_max);
+            self.note(&sides);
+        }
+        self.watched.retain(|_, watched| watched.seen == self.step || watched.crossed);
+        self.watched.values().filter(|watched| watched.crossed).count() as u64
+    }
+
+    /// For each particle that touches the sheet, the side it is on; `None` at the rim.
+    fn sides(
+        &mut self,
+        candidates: &Candidates,
+        of: std::ops::Range<usize>,
+        radius_max: f64,
+    ) -> Vec<(ParticleId, Option<bool>)> {
+        let corners = |t: &[u32; 3]| t.map(|v| self.vertices[v as usize].0);
+        let centres: Vec<DVec3> = self.triangles.iter().map(|t| corners(t).iter().sum::<DVec3>() / 3.0).collect();
+        let extent = self.triangles.iter().zip(&centres).map(|(t, &centre)| {
+            corners(t).iter().map(|corner| corner.distance(centre)).fold(0.0, f64::max)
+        });
+        let vertex_radius = self.vertices.iter().map(|v| v.1).fold(0.0, f64::max);
+        let reach = extent.fold(0.0, f64::max) + vertex_radius + radius_max;
+        let mut grid = std::mem::take(&mut self.grid);
+        grid.rebuild(&centres, reach);
+        let sides = of
+            .into_par_iter()
+            .filter_map(|i| {
+                let x = candidates.position[i];
+                let mut best = Nearest { distance: f64::INFINITY, height: 0.0, rim: false, triangle: 0 };
+                grid.for_each_near(x, |t| self.consider(t, x, &mut best));
+                let touches = best.distance.is_finite()
+                    && self.triangles[best.triangle as usize].iter().any(|&v| {
+                        let (vertex, radius) = self.vertices[v as usize];
+                        vertex.distance(x) < radius + candidates.radius[i]
+                    });
+                touches.then(|| (candidates.id[i], (!best.rim).then_some(best.height > 0.0)))
+            })
+            .collect();
+        self.grid = grid;
+        sides
+    }
+
+    fn consider(&self, t: u32, x: DVec3, best: &mut Nearest) {
+        let triangle = &self.triangles[t as usize];
+        let [a, b, c] = triangle.map(|v| self.vertices[v as usize].0);
+        let weights = closest_on_triangle(x, a, b, c);
+        let away = x - (a * weights[0] + b * weights[1] + c * weights[2]);
+        let distance = away.length();
+        let height = away.dot((b - a).cross(c - a).normalize_or_zero());
+        // Where several triangles are equally near, at an edge or corner, the one seen most from above decides.
+        let tie = (distance - best.distance).abs() <= 1e-9 * distance;
+        if distance < best.distance && !tie || tie && height.abs() > best.height.abs() {
+            let zero = weights.map(|w| w == 0.0);
+            let rim = match zero.iter().filter(|&&z| z).count() {
+                0 => false,
+                1 => (0..3).any(|corner| zero[corner] && self.rim_edge[t as usize][corner]),
+                _ => (0..3).any(|corner| !zero[corner] && self.rim_vertex[triangle[corner] as usize]),
+            };
+            *best = Nearest { distance, height, rim, triangle: t };
+        }
+    }
+
+    fn note(&mut self, sides: &[(ParticleId, Option<bool>)]) {
+        for &(id, side) in sides {
+            let Some(side) = side else {
+                self.watched.remove(&id);
+                continue;
+            };
+            let new = Watched { home: side, crossed: false, seen: self.step };
+            let watched = self.watched.entry(id).or_insert(new);
+            watched.crossed = side != watched.home;
+            watched.seen = self.step;
+        }
+    }
+}
+
+struct Nearest {
+    distance: f64,
+    height: f64,
+    rim: bool,
+    triangle: u32,
+}
+
+/// Barycentric weights of the point of triangle abc closest to x [Ericson2005, 5.1.5]; weights of corners that have no
+/// part in it are exactly 0.
+fn closest_on_triangle(x: DVec3, a: DVec3, b: DVec3, c: DVec3) -> [f64; 3] {
+    let (ab, ac, ax) = (b - a, c - a, x - a);
+    let (d1, d2) = (ab.dot(ax), ac.dot(ax));
+    if d1 <= 0.0 && d2 <= 0.0 {
+        return [1.0, 0.0, 0.0];
+    }
+    let bx = x - b;
+    let (d3, d4) = (ab.dot(bx), ac.dot(bx));
+    if d3 >= 0.0 && d4 <= d3 {
+        return [0.0, 1.0, 0.0];
+    }
+    let cx = x - c;
+    let (d5, d6) = (ab.dot(cx), ac.dot(cx));
+    if d6 >= 0.0 && d5 <= d6 {
+        return [0.0, 0.0, 1.0];
+    }
+    let vc = d1 * d4 - d3 * d2;
+    if vc <= 0.0 && d1 >= 0.0 && d3 <= 0.0 {
+        let v = d1 / (d1 - d3);
+        return [1.0 - v, v, 0.0];
+    }
+    let vb = d5 * d2 - d1 * d6;
+    if vb <= 0.0 && d2 >= 0.0 && d6 <= 0.0 {
+        let w = d2 / (d2 - d6);
+        return [1.0 - w, 0.0, w];
+    }
+    let va = d3 * d6 - d5 * d4;
+    if va <= 0.0 && d4 - d3 >= 0.0 && d5 - d6 >= 0.0 {
+        let w = (d4 - d3) / ((d4 - d3) + (d5 - d6));
+        return [0.0, 1.0 - w, w];
+    }
+    let sum = va + vb + vc;
+    [va / sum, vb / sum, vc / sum]
+}
+
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::Particles;
+
+    use super::*;
+
+    /// A square sheet of 3 x 3 particles at z = 0, spacing 1, and one other particle.
+    fn sheet() -> Table {
+        let mut particles = Particles::default();
+        for j in 0..3u64 {
+            for i in 0..3u64 {
+                let x = DVec3::new(i as f64, j as f64, 0.0);
+                particles.push(ParticleId(j * 3 + i), x, DVec3::ZERO, 1.0, 0.75, false);
+            }
+        }
+        let mut triangles = Vec::new();
+        for j in 0..2u64 {
+            for i in 0..2u64 {
+                let [a, b, c, d] = [j * 3 + i, j * 3 + i + 1, j * 3 + i + 3, j * 3 + i + 4].map(ParticleId);
+                triangles.extend([[a, b, d], [a, d, c]]);
+            }
+        }
+        Table { particles, triangles, ..Table::default() }
+    }
+
+    fn crossed(path: &[DVec3]) -> Vec<u64> {
+        let table = sheet();
+        let mut crossings = Crossings::new(0, 1, &table);
+        let mut candidates = Candidates::default();
+        path.iter()
+            .map(|&x| {
+                candidates.clear();
+                for i in 0..9 {
+                    candidates.participant.push(0);
+                    candidates.id.push(table.particles.id[i]);
+                    candidates.position.push(table.particles.position[i]);
+                    candidates.radius.push(0.75);
+                }
+                candidates.participant.push(1);
+                candidates.id.push(ParticleId(7));
+                candidates.position.push(x);
+                candidates.radius.push(0.3);
+                crossings.update(&candidates)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn going_through_counts_and_coming_back_does_not() {
+        let path = [0.4, 0.1, -0.1, -0.4, -5.0, -0.4, 0.2].map(|z| DVec3::new(1.3, 1.2, z));
+        assert_eq!(crossed(&path), [0, 0, 1, 1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn going_around_the_rim_does_not_count() {
+        let path = [(1.5, 0.3), (2.3, 0.3), (2.5, 0.0), (2.3, -0.3), (1.5, -0.3)].map(|(x, z)| DVec3::new(x, 1.0, z));
+        assert_eq!(crossed(&path), [0; 5]);
+    }
+
+    #[test]
+    fn a_particle_that_was_away_has_no_home() {
+        let path = [0.5, 3.0, -0.5].map(|z| DVec3::new(1.3, 1.2, z));
+        assert_eq!(crossed(&path), [0; 3]);
+    }
+}

@@ -1,0 +1,313 @@
+//! A participant as the coordinator sees it: a connection, and calls with deadlines and names in their errors.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use amalgam_proto::columns::{Packet, WireError};
+use amalgam_proto::contract::{
+    Batch, Begin, Call, Commit, Committed, Context, Frame, Integrate, Integrated, Table, vec3_to_wire,
+};
+use amalgam_proto::v1::solver_client::SolverClient;
+use amalgam_proto::{Columns, PROTOCOL_VERSION, TransportLimits, gather, message_limit, v1};
+use hyper_util::rt::TokioIo;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Code, Response, Status, Streaming};
+use tonic_types::StatusExt as _;
+
+use crate::error::CoordinatorError;
+use crate::settings::{DomainSettings, Fault};
+
+/// Where a participant's service is.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// `host:port`.
+    Tcp(String),
+    /// A service in this process: it takes pipes from this queue.
+    InProcess(tokio::sync::mpsc::Sender<tokio::io::DuplexStream>),
+}
+
+impl Address {
+    /// Reads `unix:PATH`, `http://HOST:PORT` or `HOST:PORT`.
+    ///
+    /// # Errors
+    /// A sentence that says what to write.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() { Err("write a path after unix:".into()) } else { Ok(Self::Unix(path.into())) };
+        }
+        let rest = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let port = rest.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+        match port {
+            Some(Ok(_)) if format!("http://{rest}").parse::<Uri>().is_ok() => Ok(Self::Tcp(rest.to_string())),
+            _ => Err(format!("{text:?} is no address: write unix:PATH or HOST:PORT, for example 127.0.0.1:7401")),
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => f.write_str(address),
+            Self::InProcess(_) => f.write_str("this process"),
+        }
+    }
+}
+
+/// What a scene says of a participant.
+#[derive(Clone, Debug)]
+pub struct ParticipantPlan {
+    /// Its name in the scene.
+    pub name: String,
+    /// Name of the program that must answer; any if empty.
+    pub solver: String,
+    /// Its own section of the scene, TOML.
+    pub section: String,
+    /// Where its service is.
+    pub address: Address,
+}
+
+/// Bytes of column data sent and received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WireBytes {
+    pub(crate) out: u64,
+    pub(crate) received: u64,
+}
+
+/// A connected participant.
+pub(crate) struct Participant {
+    pub(crate) name: String,
+    pub(crate) description: v1::DescribeResponse,
+    pub(crate) wire: WireBytes,
+    client: SolverClient<Channel>,
+    context: Context,
+    deadline: Duration,
+}
+
+/// Time to wait for a connection and for the handshake.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+impl Participant {
+    pub(crate) async fn connect(plan: &ParticipantPlan, run_id: &str, deadline: Duration) -> Result<Self, CoordinatorError> {
+        let unreachable = |reason: String| CoordinatorError::Connect {
+            participant: plan.name.clone(),
+            address: plan.address.to_string(),
+            reason,
+        };
+        let dialled = tokio::time::timeout(CONNECT_DEADLINE, dial(&plan.address)).await;
+        let channel = dialled
+            .map_err(|_| unreachable(format!("no connection within {} s", CONNECT_DEADLINE.as_secs())))?
+            .map_err(|error| unreachable(innermost(&error)))?;
+        let mut client = SolverClient::new(channel)
+            .max_decoding_message_size(message_limit())
+            .max_encoding_message_size(message_limit());
+        let handshake = |reason: String| CoordinatorError::Handshake { participant: plan.name.clone(), reason };
+        let request = v1::DescribeRequest { protocol_version: PROTOCOL_VERSION };
+        let description = tokio::time::timeout(CONNECT_DEADLINE, client.describe(request))
+            .await
+            .map_err(|_| unreachable(format!("no answer to Describe within {} s", CONNECT_DEADLINE.as_secs())))?
+            .map_err(|status| match status.code() {
+                Code::Unimplemented => handshake("it does not serve amalgam.solver.v1; is the address right?".into()),
+                Code::FailedPrecondition => handshake(status.message().into()),
+                _ => unreachable(status.message().into()),
+            })?
+            .into_inner();
+        if description.protocol_version != PROTOCOL_VERSION {
+            return Err(handshake(format!(
+                "it speaks version {} of amalgam.solver, this coordinator version {PROTOCOL_VERSION}; use programs of \
+                 the same release",
+                description.protocol_version
+            )));
+        }
+        if !plan.solver.is_empty() && description.name != plan.solver {
+            return Err(handshake(format!(
+                "the scene wants solver {:?}, but {} serves {:?}",
+                plan.solver, plan.address, description.name
+            )));
+        }
+        if description.integration() == v1::Integration::Unspecified {
+            return Err(handshake("it does not say how it integrates (explicit, implicit or projection)".into()));
+        }
+        let context = Context { run_id: run_id.into(), epoch: 1, step: 0 };
+        Ok(Self { name: plan.name.clone(), description, wire: WireBytes::default(), client, context, deadline })
+    }
+
+    pub(crate) async fn initialize(
+        &mut self,
+        section: &str,
+        domain: &DomainSettings,
+        seed: u64,
+    ) -> Result<Table, CoordinatorError> {
+        let request = v1::InitializeRequest {
+            run_id: self.context.run_id.clone(),
+            epoch: self.context.epoch,
+            participant: self.name.clone(),
+            section: section.into(),
+            domain_min: Some(vec3_to_wire(domain.min)),
+            domain_max: Some(vec3_to_wire(domain.max)),
+            gravity: Some(vec3_to_wire(domain.gravity)),
+            seed,
+        };
+        let mut client = self.client.clone();
+        let answer = self.call("Initialize", async move { collect(client.initialize(request).await?).await }).await;
+        self.read("Initialize", answer, Table::decode)
+    }
+
+    /// A context for the step that the participant expects.
+    pub(crate) fn context(&self) -> Context {
+        self.context.clone()
+    }
+
+    pub(crate) async fn begin(&mut self, call: Begin) -> Result<Batch, CoordinatorError> {
+        let packets = self.packets(call.into_packets());
+        let mut client = self.client.clone();
+        let answer = self.call("Begin", async move { collect(client.begin(packets).await?).await }).await;
+        self.read("Begin", answer, Batch::decode)
+    }
+
+    pub(crate) async fn integrate(&mut self, call: Integrate, watched: u64) -> Result<Integrated, CoordinatorError> {
+        let groups = call.inertia.len() as u64;
+        let packets = self.packets(call.into_packets());
+        let mut client = self.client.clone();
+        let answer = self.call("Integrate", async move { collect(client.integrate(packets).await?).await }).await;
+        self.read("Integrate", answer, |header, columns| Integrated::decode(header, columns, groups, watched))
+    }
+
+    pub(crate) async fn commit(&mut self, call: Commit) -> Result<Committed, CoordinatorError> {
+        let (grids, tracked) = (call.grids.len(), call.track.len() as u64);
+        let (header, columns) = call.encode();
+        let packets = self.packets(columns.into_packets(header));
+        let mut client = self.client.clone();
+        let answer = self.call("Commit", async move { collect(client.commit(packets).await?).await }).await;
+        let committed =
+            self.read("Commit", answer, |header, columns| Committed::decode(header, columns, grids, tracked))?;
+        self.context.step += 1;
+        Ok(committed)
+    }
+
+    pub(crate) async fn frame(&mut self) -> Result<Frame, CoordinatorError> {
+        let request = v1::FrameRequest { context: Some(self.context.to_wire()) };
+        let mut client = self.client.clone();
+        let answer = self.call("Frame", async move { collect(client.frame(request).await?).await }).await;
+        self.read("Frame", answer, Frame::decode)
+    }
+
+    pub(crate) async fn shutdown(&mut self) -> Result<(), CoordinatorError> {
+        let request = v1::ShutdownRequest { context: Some(self.context.to_wire()) };
+        let mut client = self.client.clone();
+        self.call("Shutdown", async move { client.shutdown(request).await }).await.map(|_| ())
+    }
+
+    /// Error for an answer that breaks the contract.
+    pub(crate) fn broken(&self, phase: &'static str, reason: impl Into<String>) -> CoordinatorError {
+        CoordinatorError::Protocol {
+            participant: self.name.clone(),
+            step: self.context.step,
+            phase,
+            reason: reason.into(),
+        }
+    }
+
+    fn packets<P: Packet>(&mut self, packets: Vec<P>) -> tokio_stream::Iter<std::vec::IntoIter<P>> {
+        self.wire.out += packets.iter().flat_map(P::columns).map(|column| column.data.len() as u64).sum::<u64>();
+        tokio_stream::iter(packets)
+    }
+
+    async fn call<T>(
+        &self,
+        phase: &'static str,
+        call: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, CoordinatorError> {
+        let (participant, step) = (self.name.clone(), self.context.step);
+        match tokio::time::timeout(self.deadline, call).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(status)) => Err(self.failure(phase, &status)),
+            Err(_) => Err(CoordinatorError::Deadline { participant, step, phase, seconds: self.deadline.as_secs_f64() }),
+        }
+    }
+
+    fn failure(&self, phase: &'static str, status: &Status) -> CoordinatorError {
+        let (participant, step, reason) = (self.name.clone(), self.context.step, status.message().to_string());
+        match status.code() {
+            Code::Aborted => CoordinatorError::Solver { participant, step, phase, reason },
+            Code::InvalidArgument if phase == "Initialize" => {
+                let violations = status.get_details_bad_request().map(|d| d.field_violations).unwrap_or_default();
+                if violations.is_empty() {
+                    return CoordinatorError::Protocol { participant, step, phase, reason };
+                }
+                let errors = violations.into_iter().map(|v| Fault { key: v.field, message: v.description });
+                CoordinatorError::Section { participant, errors: errors.collect() }
+            }
+            Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::ResourceExhausted => {
+                CoordinatorError::Protocol { participant, step, phase, reason }
+            }
+            _ => {
+                let cause = std::error::Error::source(status).map(innermost).unwrap_or(reason);
+                let reason = format!("{cause} (its process may have ended; see its log)");
+                CoordinatorError::Lost { participant, step, phase, reason }
+            }
+        }
+    }
+
+    fn read<H, T>(
+        &mut self,
+        phase: &'static str,
+        answer: Result<(H, Columns), CoordinatorError>,
+        decode: impl FnOnce(H, Columns) -> Result<T, WireError>,
+    ) -> Result<T, CoordinatorError> {
+        let (header, columns) = answer?;
+        self.wire.received += columns.bytes();
+        decode(header, columns).map_err(|error| self.broken(phase, error.to_string()))
+    }
+}
+
+async fn collect<P: Packet>(response: Response<Streaming<P>>) -> Result<(P::Header, Columns), Status> {
+    gather(response.into_inner()).await
+}
+
+async fn dial(address: &Address) -> Result<Channel, tonic::transport::Error> {
+    // The authority is only read by servers that host several names; a socket or pipe has none.
+    let host = match address {
+        Address::Tcp(host) => host.as_str(),
+        Address::Unix(_) | Address::InProcess(_) => "localhost",
+    };
+    let endpoint = Endpoint::from_shared(format!("http://{host}"))?
+        .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
+        .http2_keep_alive_interval(TransportLimits::KEEPALIVE)
+        .keep_alive_timeout(TransportLimits::KEEPALIVE)
+        .tcp_nodelay(true);
+    match address.clone() {
+        Address::Tcp(_) => endpoint.connect().await,
+        Address::Unix(path) => {
+            let dial = move |_: Uri| {
+                let path = path.clone();
+                async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
+            };
+            endpoint.connect_with_connector(tower::service_fn(dial)).await
+        }
+        Address::InProcess(queue) => {
+            let dial = move |_: Uri| {
+                let queue = queue.clone();
+                async move {
+                    let (ours, theirs) = tokio::io::duplex(1 << 20);
+                    let sent = queue.send(theirs).await;
+                    sent.map_err(|_| std::io::Error::other("the service in this process has ended"))?;
+                    Ok::<_, std::io::Error>(TokioIo::new(ours))
+                }
+            };
+            endpoint.connect_with_connector(tower::service_fn(dial)).await
+        }
+    }
+}
+
+/// The last cause of an error: what the system said.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,198 @@
+//! Probes: quantities sampled after every step. Those of contacts are taken where contacts are looked for: at the
+//! positions at the start of the step.
+
+use std::collections::BTreeMap;
+
+use amalgam_particles::{DVec3, ParticleId};
+use amalgam_proto::contract::{Committed, Table, Totals};
+
+use crate::crossings::Crossings;
+use crate::error::CoordinatorError;
+use crate::settings::{ProbeSettings, Quantity};
+use crate::simulation::Simulation;
+use crate::step::{Scratch, StepRecord};
+use crate::summary::Extremes;
+
+/// What a probe read in a step.
+#[derive(Clone, Debug, Default)]
+pub struct ProbeSample {
+    /// Name of the probe.
+    pub name: String,
+    /// Names of the values, with units.
+    pub columns: Vec<String>,
+    /// Values.
+    pub values: Vec<f64>,
+}
+
+/// A probe and what it has read so far.
+pub(crate) struct Probe {
+    name: String,
+    columns: Vec<String>,
+    extremes: Vec<Extremes>,
+    what: What,
+}
+
+/// A quantity with names resolved. `None` stands for all participants.
+enum What {
+    Momentum(Option<usize>),
+    AngularMomentum(Option<usize>),
+    Energy,
+    Speed(Option<usize>),
+    Displacement { participant: usize, id: ParticleId, from: DVec3 },
+    Crossings(Box<Crossings>),
+    Overlap,
+    Unresolved,
+}
+
+impl Probe {
+    /// Resolves a probe's names; adds to `tracked` the particles it wants positions of.
+    pub(crate) fn new(
+        settings: &ProbeSettings,
+        names: &[String],
+        tables: &[Table],
+        tracked: &mut [Vec<ParticleId>],
+    ) -> Result<Self, CoordinatorError> {
+        let fault = |reason: String| CoordinatorError::Probe { probe: settings.name.clone(), reason };
+        let find = |name: &str| {
+            let unknown = || fault(format!("there is no participant {name:?}; there are {}", names.join(", ")));
+            names.iter().position(|known| known == name).ok_or_else(unknown)
+        };
+        let find_or_all = |name: &Option<String>| name.as_deref().map(find).transpose();
+        let xyz = |quantity: &str, unit: &str| ["x", "y", "z"].map(|axis| format!("{quantity}_{axis} [{unit}]")).to_vec();
+        let one = |column: &str| vec![column.to_string()];
+        let (what, columns) = match &settings.quantity {
+            Quantity::Momentum { participant } => {
+                (What::Momentum(find_or_all(participant)?), xyz("momentum", "kg m/s"))
+            }
+            Quantity::AngularMomentum { participant } => {
+                (What::AngularMomentum(find_or_all(participant)?), xyz("angular_momentum", "kg m^2/s"))
+            }
+            Quantity::Energy => (
+                What::Energy,
+                ["kinetic [J]", "gravity [J]", "stored [J]", "dissipated_in_coupling [J]", "total [J]"]
+                    .map(String::from)
+                    .to_vec(),
+            ),
+            Quantity::Speed { participant } => (What::Speed(find_or_all(participant)?), one("speed_max [m/s]")),
+            Quantity::Displacement { participant, point } => {
+                let k = find(participant)?;
+                let particles = &tables[k].particles;
+                let distance = |&i: &usize| (particles.position[i].distance(*point), particles.id[i]);
+                let nearest = (0..particles.len())
+                    .min_by(|a, b| distance(a).partial_cmp(&distance(b)).unwrap_or(std::cmp::Ordering::Equal))
+                    .ok_or_else(|| fault(format!("participant {participant:?} has no particles")))?;
+                tracked[k].push(particles.id[nearest]);
+                // One particle may be wanted by several probes, but is tracked once.
+                tracked[k].sort_unstable();
+                tracked[k].dedup();
+                let (id, from) = (particles.id[nearest], particles.position[nearest]);
+                let what = What::Displacement { participant: k, id, from };
+                (what, xyz("displacement", "m"))
+            }
+            Quantity::Crossings { sheet, of } => {
+                let (sheet_at, of_at) = (find(sheet)?, find(of)?);
+                if tables[sheet_at].triangles.is_empty() {
+                    return Err(fault(format!("participant {sheet:?} is no sheet: it has no triangles")));
+                }
+                let crossings = Crossings::new(sheet_at, of_at, &tables[sheet_at]);
+                (What::Crossings(Box::new(crossings)), one("crossed [particles]"))
+            }
+            Quantity::Overlap => {
+                (What::Overlap, vec!["depth_max [m]".into(), "depth_max [smaller radius]".into()])
+            }
+            Quantity::Unresolved => (What::Unresolved, vec!["unresolved [pairs]".into(), "ignored [pairs]".into()]),
+        };
+        Ok(Self { name: settings.name.clone(), columns, extremes: Vec::new(), what })
+    }
+
+    fn read(&mut self, view: &View<'_>) -> Vec<f64> {
+        let sum = |who: Option<usize>, term: fn(&Totals) -> DVec3| {
+            let totals = view.committed.iter().map(|committed| &committed.totals).enumerate();
+            totals.filter(|(k, _)| who.is_none_or(|who| who == *k)).map(|(_, t)| term(t)).sum::<DVec3>()
+        };
+        match &mut self.what {
+            What::Momentum(who) => sum(*who, |totals| totals.momentum).to_array().to_vec(),
+            What::AngularMomentum(who) => sum(*who, |totals| totals.angular_momentum).to_array().to_vec(),
+            What::Energy => {
+                let kinetic: f64 = view.committed.iter().map(|c| c.totals.kinetic_energy).sum();
+                let gravity = -view.gravity.dot(sum(None, |totals| totals.mass_moment));
+                let stored: f64 = view.committed.iter().flat_map(|c| &c.potential_energies).map(|e| e.1).sum();
+                vec![kinetic, gravity, stored, view.dissipated, kinetic + gravity + stored]
+            }
+            What::Speed(who) => {
+                let speeds = view.committed.iter().enumerate().filter(|(k, _)| who.is_none_or(|who| who == *k));
+                vec![speeds.map(|(_, c)| c.totals.speed_max).fold(0.0, f64::max)]
+            }
+            What::Displacement { participant, id, from } => {
+                let at = view.tracked[*participant].binary_search(id);
+                let now = at.ok().and_then(|at| view.committed[*participant].track_position.get(at));
+                now.map_or(vec![f64::NAN; 3], |&now| (now - *from).to_array().to_vec())
+            }
+            What::Crossings(crossings) => vec![crossings.update(&view.scratch.candidates) as f64],
+            What::Overlap => overlap(view.scratch),
+            What::Unresolved => vec![view.record.unresolved as f64, view.record.ignored as f64],
+        }
+    }
+
+    /// The participant whose particles the probe needs all.
+    pub(crate) fn sheet(&self) -> Option<usize> {
+        if let What::Crossings(crossings) = &self.what { Some(crossings.sheet()) } else { None }
+    }
+
+    /// Last and extreme values by column.
+    pub(crate) fn summary(&self) -> (String, BTreeMap<String, Extremes>) {
+        let columns = self.columns.iter().cloned().zip(self.extremes.iter().copied());
+        (self.name.clone(), columns.collect())
+    }
+}
+
+/// What probes can see.
+struct View<'a> {
+    committed: &'a [Committed],
+    tracked: &'a [Vec<ParticleId>],
+    scratch: &'a Scratch,
+    record: &'a StepRecord,
+    gravity: DVec3,
+    dissipated: f64,
+}
+
+impl Simulation {
+    /// Reads all probes after a step.
+    pub(crate) fn sample_probes(&mut self, record: &StepRecord) {
+        let view = View {
+            committed: &self.committed,
+            tracked: &self.tracked,
+            scratch: &self.scratch,
+            record,
+            gravity: self.plan.domain.gravity,
+            dissipated: self.statistics.dissipated,
+        };
+        self.samples.resize_with(self.probes.len(), ProbeSample::default);
+        for (probe, sample) in self.probes.iter_mut().zip(&mut self.samples) {
+            let values = probe.read(&view);
+            if probe.extremes.is_empty() {
+                probe.extremes = values.iter().map(|&v| Extremes { last: v, min: v, max: v }).collect();
+                (sample.name, sample.columns) = (probe.name.clone(), probe.columns.clone());
+            }
+            for (extremes, &value) in probe.extremes.iter_mut().zip(&values) {
+                let Extremes { min, max, .. } = *extremes;
+                *extremes = Extremes { last: value, min: min.min(value), max: max.max(value) };
+            }
+            sample.values = values;
+        }
+    }
+}
+
+/// The deepest overlap of two particles in contact [m], and the deepest relative to the smaller radius.
+fn overlap(scratch: &Scratch) -> Vec<f64> {
+    let candidates = &scratch.candidates;
+    let contacts = scratch.contacts.active.iter().chain(&scratch.contacts.marked);
+    let depths = contacts.map(|&(i, j)| {
+        let (i, j) = (i as usize, j as usize);
+        let (a, b) = (candidates.radius[i], candidates.radius[j]);
+        let depth = a + b - candidates.position[i].distance(candidates.position[j]);
+        (depth, depth / a.min(b))
+    });
+    let (depth, relative) = depths.fold((0.0, 0.0), |m: (f64, f64), d| (m.0.max(d.0), m.1.max(d.1)));
+    vec![depth, relative]
+}

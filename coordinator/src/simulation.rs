@@ -1,0 +1,413 @@
+//! A run: participants connected, time, and what people look at.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Particles, Reach, random};
+use amalgam_proto::contract::{Committed, Table};
+use amalgam_proto::v1;
+use futures_util::future::join_all;
+
+use crate::clock::{Clock, Limits};
+use crate::contacts::{Candidates, ContactFinder, ContactRules, ExcludedPairs};
+use crate::error::CoordinatorError;
+use crate::participant::{Participant, ParticipantPlan};
+use crate::probes::{Probe, ProbeSample};
+use crate::roster::Roster;
+use crate::settings::{CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
+use crate::step::Scratch;
+use crate::summary::{ParticipantSummary, Profile, Statistics, Summary, WireSummary};
+use crate::synchronise::Kind;
+
+/// What a scene says to the coordinator.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Name of the scene.
+    pub scene: String,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// `[domain]`.
+    pub domain: DomainSettings,
+    /// `[time]`.
+    pub time: TimeSettings,
+    /// `[coupling]`.
+    pub coupling: CouplingSettings,
+    /// `[[probes]]`.
+    pub probes: Vec<ProbeSettings>,
+}
+
+/// A flag that ends waiting for connections.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// A flag that is not set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the flag, for all clones.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is set.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Participants that one run may have.
+pub const PARTICIPANTS_MAX: usize = 1024;
+
+/// A running scene.
+pub struct Simulation {
+    pub(crate) io: tokio::runtime::Runtime,
+    pub(crate) plan: Plan,
+    pub(crate) participants: Vec<Participant>,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) rosters: Vec<Roster>,
+    pub(crate) self_colliding: Vec<bool>,
+    /// For each participant, its own pairs that are no contacts.
+    pub(crate) never: Vec<ExcludedPairs>,
+    triangles: Vec<Vec<[ParticleId; 3]>>,
+    /// The grid on which participants say where they are.
+    pub(crate) lattice: Lattice,
+    /// The grid on which each participant wants to know what anyone occupies.
+    pub(crate) occupancy: Vec<Option<Lattice>>,
+    /// For each participant, the cells it occupies: on `lattice`, then on each grid of `occupancy`.
+    pub(crate) cells: Vec<Vec<CellSet>>,
+    pub(crate) committed: Vec<Committed>,
+    pub(crate) limits: Limits,
+    pub(crate) clock: Clock,
+    pub(crate) steps: u64,
+    pub(crate) state_hash: u64,
+    pub(crate) scratch: Scratch,
+    pub(crate) profile: Profile,
+    pub(crate) statistics: Statistics,
+    pub(crate) probes: Vec<Probe>,
+    pub(crate) samples: Vec<ProbeSample>,
+    /// For each participant, the particles whose position a probe wants.
+    pub(crate) tracked: Vec<Vec<ParticleId>>,
+    started: Instant,
+}
+
+/// A participant's particles for output, ascending by id.
+#[derive(Clone, Debug)]
+pub struct ParticipantFrame {
+    /// Name in the scene.
+    pub name: String,
+    /// Ids.
+    pub id: Vec<u64>,
+    /// Positions [m].
+    pub positions: Vec<DVec3>,
+    /// Velocities [m/s].
+    pub velocities: Vec<DVec3>,
+    /// Collision radii [m].
+    pub radius: Vec<f64>,
+    /// Meta-particle in the last step, or `u32::MAX`.
+    pub group: Vec<u32>,
+    /// The solver's own fields.
+    pub fields: Vec<(String, FrameField)>,
+    /// Triangles between particles, as indices into the columns.
+    pub triangles: Vec<[u32; 3]>,
+}
+
+/// Values of a field in a frame.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum FrameField {
+    Scalar(Vec<f32>),
+    Vector(Vec<[f32; 3]>),
+}
+
+impl Simulation {
+    /// Connects to all participants and initialises them: after this, every section of the scene has been checked.
+    ///
+    /// # Errors
+    /// The first participant that cannot be reached or is not what the scene wants, or a fault of the scene.
+    pub fn connect(
+        plan: Plan,
+        participants: Vec<ParticipantPlan>,
+        cancel: &Cancel,
+    ) -> Result<Self, CoordinatorError> {
+        if participants.is_empty() || participants.len() > PARTICIPANTS_MAX {
+            let count = participants.len();
+            return Err(CoordinatorError::Scene(format!(
+                "a scene has 1 to {PARTICIPANTS_MAX} participants, this one {count}"
+            )));
+        }
+        // One thread for I/O, so that pings are answered while physics computes here.
+        let io = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("coordinator-io")
+            .enable_all()
+            .build()
+            .map_err(CoordinatorError::Runtime)?;
+        let deadline = Duration::from_secs_f64(plan.coupling.step_deadline);
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let run_id = format!("{}-{}-{}", plan.scene, std::process::id(), since_epoch.as_nanos());
+        let (connected, tables) = io.block_on(async {
+            let work = async {
+                let calls = participants.iter().map(|p| Participant::connect(p, &run_id, deadline));
+                let mut connected =
+                    join_all(calls).await.into_iter().collect::<Result<Vec<Participant>, CoordinatorError>>()?;
+                let calls = connected
+                    .iter_mut()
+                    .zip(&participants)
+                    .map(|(participant, p)| participant.initialize(&p.section, &plan.domain, plan.seed));
+                let tables = join_all(calls).await.into_iter().collect::<Result<Vec<Table>, CoordinatorError>>()?;
+                Ok((connected, tables))
+            };
+            tokio::select! {
+                done = work => done,
+                () = wait_for(cancel) => Err(CoordinatorError::Cancelled),
+            }
+        })?;
+        Self::new(io, plan, connected, tables)
+    }
+
+    fn new(
+        io: tokio::runtime::Runtime,
+        plan: Plan,
+        participants: Vec<Participant>,
+        tables: Vec<Table>,
+    ) -> Result<Self, CoordinatorError> {
+        let names: Vec<String> = participants.iter().map(|p| p.name.clone()).collect();
+        let rosters: Vec<Roster> = tables.iter().map(|table| Roster::new(&table.particles)).collect();
+        let never = tables.iter().map(|table| {
+            let pairs: Vec<(ParticleId, ParticleId)> = table.never_collide.iter().map(|&[a, b]| (a, b)).collect();
+            ExcludedPairs::new(&pairs)
+        });
+        let never: Vec<ExcludedPairs> = never.collect();
+        let self_colliding: Vec<bool> = tables.iter().map(|table| table.self_colliding).collect();
+        check_immovable(&names, &tables, &never, &self_colliding)?;
+
+        let radii: Vec<f64> = tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
+        let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii.clone()) };
+        let occupancy: Vec<Option<Lattice>> = tables.iter().map(|table| table.occupancy).collect();
+        let cells = tables.iter().map(|table| {
+            let Particles { position, radius, .. } = &table.particles;
+            let spheres = lattice.occupied(position, radius, Reach::Sphere);
+            let grids = occupancy.iter().flatten().map(|grid| grid.occupied(position, radius, Reach::Centre));
+            std::iter::once(spheres).chain(grids).collect()
+        });
+        let cells = cells.collect();
+        let kinds = participants.iter().map(|p| match p.description.integration() {
+            v1::Integration::Implicit => Kind::Implicit,
+            v1::Integration::Projection => Kind::Projection,
+            v1::Integration::Explicit | v1::Integration::Unspecified => Kind::Explicit,
+        });
+        let rates = tables.iter().flat_map(|table| {
+            let Particles { velocity, radius, .. } = &table.particles;
+            velocity.iter().zip(radius).map(|(v, r)| v.length() / r)
+        });
+        let limits = Limits {
+            stable_dt: tables.iter().map(|table| table.stable_dt).fold(f64::INFINITY, f64::min),
+            radius_rate: rates.fold(0.0, f64::max),
+        };
+        let radius_min = radii.into_iter().fold(f64::INFINITY, f64::min).min(f64::MAX);
+        let mut tracked = vec![Vec::new(); participants.len()];
+        let probes = plan
+            .probes
+            .iter()
+            .map(|settings| Probe::new(settings, &names, &tables, &mut tracked))
+            .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
+        let committed = tables.iter().map(|table| Committed {
+            particles: table.particles.len() as u64,
+            ..Committed::default()
+        });
+        Ok(Self {
+            clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
+            kinds: kinds.collect(),
+            committed: committed.collect(),
+            triangles: tables.into_iter().map(|table| table.triangles).collect(),
+            io,
+            plan,
+            participants,
+            rosters,
+            self_colliding,
+            never,
+            lattice,
+            occupancy,
+            cells,
+            limits,
+            steps: 0,
+            state_hash: 0,
+            scratch: Scratch::default(),
+            profile: Profile::default(),
+            statistics: Statistics::default(),
+            probes,
+            samples: Vec::new(),
+            tracked,
+            started: Instant::now(),
+        })
+    }
+
+    /// Simulated time [s].
+    pub fn time(&self) -> f64 {
+        self.clock.time()
+    }
+
+    /// Whether the scene's duration has passed.
+    pub fn is_finished(&self) -> bool {
+        self.clock.is_finished()
+    }
+
+    /// Names, programs and particle counts.
+    pub fn participants(&self) -> Vec<ParticipantSummary> {
+        let counts = self.committed.iter().map(|committed| committed.particles);
+        let summary = |(participant, particles): (&Participant, u64)| ParticipantSummary {
+            name: participant.name.clone(),
+            solver: participant.description.name.clone(),
+            version: participant.description.version.clone(),
+            particles,
+        };
+        self.participants.iter().zip(counts).map(summary).collect()
+    }
+
+    /// All particles with their fields, for output.
+    ///
+    /// # Errors
+    /// If a participant is lost or breaks the contract.
+    pub fn frames(&mut self) -> Result<Vec<ParticipantFrame>, CoordinatorError> {
+        let start = Instant::now();
+        let calls = self.participants.iter_mut().map(Participant::frame);
+        let frames = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut result = Vec::new();
+        for (k, frame) in frames.into_iter().enumerate() {
+            let index = |id: ParticleId| frame.id.binary_search(&id).map(|at| at as u32);
+            // A triangle ends with any of its particles.
+            let triangles = self.triangles[k].iter().filter_map(|t| {
+                let [a, b, c] = t.map(index);
+                Some([a.ok()?, b.ok()?, c.ok()?])
+            });
+            result.push(ParticipantFrame {
+                name: self.participants[k].name.clone(),
+                triangles: triangles.collect(),
+                id: frame.id.iter().map(|id| id.0).collect(),
+                positions: frame.position,
+                velocities: frame.velocity,
+                radius: frame.radius,
+                group: frame.group,
+                fields: frame
+                    .fields
+                    .into_iter()
+                    .map(|(name, components, values)| match components {
+                        3 => (name, FrameField::Vector(values.chunks_exact(3).map(|v| [v[0], v[1], v[2]]).collect())),
+                        _ => (name, FrameField::Scalar(values)),
+                    })
+                    .collect(),
+            });
+        }
+        self.profile.frames += start.elapsed().as_secs_f64();
+        Ok(result)
+    }
+
+    /// Adds time spent on writing frames to the profile.
+    pub fn note_frame_time(&mut self, seconds: f64) {
+        self.profile.frames += seconds;
+    }
+
+    /// What the probes read in the last step.
+    pub fn probes(&self) -> &[ProbeSample] {
+        &self.samples
+    }
+
+    /// The run so far, as `summary.json` has it.
+    pub fn summary(&self) -> Summary {
+        let wire = self.participants.iter().map(|p| p.wire);
+        Summary {
+            scene: self.plan.scene.clone(),
+            steps: self.steps,
+            simulated_s: self.clock.time(),
+            wall_s: self.started.elapsed().as_secs_f64(),
+            participants: self.participants(),
+            phases_s: self.profile.clone(),
+            stages: self.statistics.stages(),
+            contacts: self.statistics.contacts(),
+            wire: WireSummary {
+                bytes_out: wire.clone().map(|w| w.out).sum(),
+                bytes_in: wire.map(|w| w.received).sum(),
+            },
+            coupling: self.statistics.coupling(),
+            speed_max: self.statistics.speed_max(),
+            probes: self.probes.iter().map(Probe::summary).collect(),
+            state_hash: format!("{:016x}", self.state_hash),
+        }
+    }
+
+    /// Lets all participants go.
+    ///
+    /// # Errors
+    /// The first that does not answer.
+    pub fn finish(mut self) -> Result<(), CoordinatorError> {
+        let calls = self.participants.iter_mut().map(Participant::shutdown);
+        self.io.block_on(join_all(calls)).into_iter().collect()
+    }
+}
+
+async fn wait_for(cancel: &Cancel) {
+    while !cancel.is_cancelled() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The participants' hashes, in order, as one.
+pub(crate) fn joint_hash(hashes: impl Iterator<Item = u64>) -> u64 {
+    hashes.fold(0, |joint, hash| random::mix(joint ^ hash))
+}
+
+/// Edge of the cells in which participants say where they are [m]: a few particles wide, and not so small that the
+/// largest particle fills thousands.
+fn cell_size(mut radii: Vec<f64>) -> f64 {
+    if radii.is_empty() {
+        return 1.0;
+    }
+    let middle = radii.len() / 2;
+    let median = *radii.select_nth_unstable_by(middle, f64::total_cmp).1;
+    let largest = radii.iter().copied().fold(0.0, f64::max);
+    (4.0 * median).max(largest / 8.0)
+}
+
+/// Two immovable particles that overlap can never be parted.
+fn check_immovable(
+    names: &[String],
+    tables: &[Table],
+    never: &[ExcludedPairs],
+    self_colliding: &[bool],
+) -> Result<(), CoordinatorError> {
+    let mut fixed = Candidates::default();
+    for (k, Table { particles, .. }) in tables.iter().enumerate() {
+        let mut own: Vec<usize> = (0..particles.len()).filter(|&i| particles.immovable[i]).collect();
+        own.sort_unstable_by_key(|&i| particles.id[i]);
+        for i in own {
+            fixed.participant.push(k as u16);
+            fixed.id.push(particles.id[i]);
+            fixed.position.push(particles.position[i]);
+            fixed.velocity.push(particles.velocity[i]);
+            fixed.mass.push(f64::INFINITY);
+            fixed.radius.push(particles.radius[i]);
+        }
+    }
+    let rules = ContactRules { self_colliding, never, immovable_pairs: true };
+    let mut finder = ContactFinder::new();
+    let contacts = finder.detect(&fixed, &rules);
+    match contacts.active.iter().chain(&contacts.marked).min() {
+        None => Ok(()),
+        Some(&(i, j)) => {
+            let (i, j) = (i as usize, j as usize);
+            let name = |i: usize| names[usize::from(fixed.participant[i])].clone();
+            Err(CoordinatorError::ImmovableOverlap {
+                participant_a: name(i),
+                a: fixed.id[i].0,
+                participant_b: name(j),
+                b: fixed.id[j].0,
+                distance: fixed.position[i].distance(fixed.position[j]),
+                radius_a: fixed.radius[i],
+                radius_b: fixed.radius[j],
+            })
+        }
+    }
+}

@@ -1,0 +1,571 @@
+//! The coupled step (`docs/method.md`, "One coupled step"): one call a phase.
+
+use std::time::Instant;
+
+use amalgam_particles::{CellSet, DVec3, ParticleId, reduce};
+use amalgam_proto::contract::{Begin, Commit, Committed, Context, Groups, Integrate, Integrated};
+use futures_util::future::join_all;
+use rayon::prelude::*;
+
+use crate::contacts::{Candidates, ContactFinder, ContactRules, Contacts, approaching};
+use crate::error::CoordinatorError;
+use crate::merge::{Forest, GroupLimit};
+use crate::participant::Participant;
+use crate::settings::MaxStages;
+use crate::simulation::Simulation;
+use crate::split::SplitSettings;
+use crate::synchronise::{Ask, Kind, Share, Stage, Synchronised, Turn};
+
+/// What happened in a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StepRecord {
+    /// Step, from 0.
+    pub step: u64,
+    /// Its length [s].
+    pub dt: f64,
+    /// Time at its end [s].
+    pub time: f64,
+    /// Stages it took.
+    pub stages: u32,
+    /// Pairs that intersected and approached at its start.
+    pub active: u64,
+    /// Pairs that intersected and did not approach at its start.
+    pub marked: u64,
+    /// Meta-particles of the last stage.
+    pub groups: u64,
+    /// Particles in the largest of them.
+    pub group_size_max: u64,
+    /// Pairs that the group limit kept from merging in the last stage.
+    pub ignored: u64,
+    /// Pairs that still approach after the last stage, ignored ones among them.
+    pub unresolved: u64,
+    /// Times that implicit participants were asked again, all stages.
+    pub repetitions: u32,
+    /// What they disagreed about at the end, relative to their impulses.
+    pub disagreement: f64,
+    /// Largest relative error of momentum in merging, synchronising and splitting.
+    pub momentum_error: f64,
+    /// Largest relative error of energy in merging and splitting.
+    pub energy_error: f64,
+    /// Energy that merging, synchronising and splitting did not give back [J].
+    pub dissipated: f64,
+    /// Times that the step was started again with a shorter dt.
+    pub retries: u32,
+    /// Wall time [s].
+    pub wall_s: f64,
+    /// Whether its end is the time of a frame.
+    pub frame_due: bool,
+}
+
+/// What a step works with. Nothing here outlives the step but memory, and the last impulses of projections.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) candidates: Candidates,
+    finder: ContactFinder,
+    pub(crate) contacts: Contacts,
+    pairs: Vec<(u32, u32)>,
+    marked: Vec<(u32, u32)>,
+    approaching: Vec<(u32, u32)>,
+    forest: Forest,
+    shares: Vec<Share>,
+    parts: Vec<Part>,
+    synchronised: Synchronised,
+    velocity: Vec<DVec3>,
+    member_velocity: Vec<DVec3>,
+    /// For each projection, the impulse it gave its particles in the last step, ascending by id.
+    last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
+    stage: u32,
+    dt: f64,
+    record: StepRecord,
+}
+
+/// A participant's part of a stage.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    size: Vec<u32>,
+    member: Vec<ParticleId>,
+    /// Place of each member in the forest's list.
+    place: Vec<u32>,
+    /// Free candidates in marked pairs.
+    watch: Vec<u32>,
+    asked: u32,
+    travel: f64,
+}
+
+/// A step is not started again more often than this for particles that would travel too far.
+const RETRIES_MAX: u32 = 8;
+
+impl Simulation {
+    /// Advances the scene by one step.
+    ///
+    /// # Errors
+    /// What a participant could not do, with its name, the step and the phase; the state is then that of the last
+    /// frame or checkpoint.
+    pub fn step(&mut self) -> Result<StepRecord, CoordinatorError> {
+        let start = Instant::now();
+        self.start_step();
+        self.begin()?;
+        self.detect();
+        loop {
+            self.merge();
+            self.synchronise()?;
+            if self.travels_too_far() {
+                self.shorten_step();
+            } else if !self.activate_marked() {
+                break;
+            }
+        }
+        self.split();
+        self.commit()?;
+        Ok(self.end_step(start))
+    }
+
+    fn start_step(&mut self) {
+        let dt = self.clock.next_dt(self.limits);
+        let scratch = &mut self.scratch;
+        scratch.record = StepRecord { step: self.steps, ..StepRecord::default() };
+        (scratch.stage, scratch.dt) = (1, dt);
+    }
+
+    /// Asks every participant for its particles in the others' neighbourhood.
+    fn begin(&mut self) -> Result<(), CoordinatorError> {
+        let start = Instant::now();
+        let interests: Vec<Option<CellSet>> = (0..self.participants.len())
+            .map(|k| {
+                // Particles that collide with their own kind are near others wherever they are, and a sheet whose
+                // crossings are counted is wanted whole.
+                let sheet = self.probes.iter().any(|probe| probe.sheet() == Some(k));
+                let all = !self.plan.coupling.interest_mask || self.self_colliding[k] || sheet;
+                let others = self.cells.iter().enumerate().filter(|&(j, _)| j != k).map(|(_, cells)| &cells[0]);
+                (!all).then(|| CellSet::union(others))
+            })
+            .collect();
+        let lattice = self.lattice;
+        let calls = self.participants.iter_mut().zip(interests).map(|(participant, interest)| {
+            let context = participant.context();
+            participant.begin(Begin { context, interest: interest.map(|cells| (lattice, cells)) })
+        });
+        let batches = first_error(self.io.block_on(join_all(calls)))?;
+
+        let candidates = &mut self.scratch.candidates;
+        candidates.clear();
+        for (k, batch) in batches.into_iter().enumerate() {
+            let mut order: Vec<u32> = (0..batch.id.len() as u32).collect();
+            if !batch.id.is_sorted() {
+                order.par_sort_unstable_by_key(|&i| batch.id[i as usize]);
+            }
+            for i in order {
+                let i = i as usize;
+                let id = batch.id[i];
+                let Some((mass, radius)) = self.rosters[k].get(id) else {
+                    return Err(self.participants[k].broken("Begin", format!("id {id} is not in its particle table")));
+                };
+                candidates.participant.push(k as u16);
+                candidates.id.push(id);
+                candidates.position.push(batch.position[i]);
+                candidates.velocity.push(batch.velocity[i]);
+                candidates.mass.push(mass);
+                candidates.radius.push(radius);
+            }
+        }
+        self.profile.begin += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn detect(&mut self) {
+        let start = Instant::now();
+        let rules =
+            ContactRules { self_colliding: &self.self_colliding, never: &self.never, immovable_pairs: false };
+        let Scratch { finder, candidates, contacts, pairs, marked, record, .. } = &mut self.scratch;
+        contacts.clone_from(finder.detect(candidates, &rules));
+        pairs.clone_from(&contacts.active);
+        marked.clone_from(&contacts.marked);
+        (record.active, record.marked) = (pairs.len() as u64, marked.len() as u64);
+        self.profile.detect += start.elapsed().as_secs_f64();
+    }
+
+    /// Merges the active pairs and deals the groups to the participants that have particles in them.
+    fn merge(&mut self) {
+        let start = Instant::now();
+        let [min, max] = self.plan.coupling.group_limit;
+        let limit = GroupLimit { min, max, seed: self.plan.seed, step: self.steps };
+        let scratch = &mut self.scratch;
+        scratch.forest.merge(&scratch.candidates, &scratch.pairs, &limit);
+        scratch.deal(&self.kinds);
+        let errors = scratch.forest.merge_errors(&scratch.candidates);
+        scratch.record.note_errors(errors.momentum, errors.energy);
+        self.profile.merge += start.elapsed().as_secs_f64();
+    }
+
+    /// Lets the participants integrate and agrees on a velocity for each group.
+    fn synchronise(&mut self) -> Result<(), CoordinatorError> {
+        let start = Instant::now();
+        let occupied = self.occupied();
+        let Scratch { forest, shares, parts, candidates, velocity, stage, dt, .. } = &mut self.scratch;
+        let mut connections = Connections {
+            io: &self.io,
+            participants: &mut self.participants,
+            candidates,
+            forest,
+            shares,
+            parts,
+            velocity,
+            occupied,
+            stage: *stage,
+            dt: *dt,
+            waited: 0.0,
+        };
+        connections.velocity.clone_from(&candidates.velocity);
+        let stage_of_groups =
+            Stage { kinds: &self.kinds, forest, shares, gravity_dt: self.plan.domain.gravity * *dt };
+        let result = stage_of_groups.synchronise(&self.plan.coupling, &mut connections)?;
+        let waited = connections.waited;
+
+        let scratch = &mut self.scratch;
+        for (group, &velocity) in result.velocity.iter().enumerate() {
+            for &candidate in scratch.forest.members(group) {
+                scratch.velocity[candidate as usize] = velocity;
+            }
+        }
+        scratch.record.repetitions += result.repetitions;
+        scratch.record.disagreement = scratch.record.disagreement.max(result.disagreement);
+        scratch.record.note_errors(result.momentum_error, 0.0);
+        scratch.synchronised = result;
+        self.profile.integrate(self.scratch.stage, waited);
+        self.profile.synchronise += start.elapsed().as_secs_f64() - waited;
+        Ok(())
+    }
+
+    /// Whether a particle would travel more than its own radius, so that contacts could be missed.
+    fn travels_too_far(&self) -> bool {
+        self.scratch.record.retries < RETRIES_MAX && self.scratch.travel() > 1.0
+    }
+
+    /// Starts the stages again with a step short enough for the velocities that came out.
+    fn shorten_step(&mut self) {
+        let scratch = &mut self.scratch;
+        scratch.dt *= self.plan.time.cfl / scratch.travel();
+        scratch.stage = 1;
+        scratch.record.retries += 1;
+        scratch.pairs.clone_from(&scratch.contacts.active);
+        scratch.marked.clone_from(&scratch.contacts.marked);
+    }
+
+    /// Activates the marked pairs that approach with the velocities that will move positions. Says whether another
+    /// stage is needed and allowed.
+    fn activate_marked(&mut self) -> bool {
+        let start = Instant::now();
+        let Scratch { candidates, pairs, marked, approaching: found, velocity, forest, stage, record, .. } =
+            &mut self.scratch;
+        approaching(candidates, marked, |i| velocity[i as usize], found);
+        let stages_max = match self.plan.coupling.max_stages {
+            MaxStages::Count(count) => count,
+            MaxStages::Converged => self.plan.coupling.stage_cap,
+        };
+        let another = !found.is_empty() && *stage < stages_max;
+        if another {
+            marked.retain(|pair| found.binary_search(pair).is_err());
+            pairs.append(found);
+            pairs.sort_unstable();
+            *stage += 1;
+        } else {
+            let mut still = Vec::new();
+            approaching(candidates, forest.refused(), |i| velocity[i as usize], &mut still);
+            record.ignored = forest.refused().len() as u64;
+            record.unresolved = (found.len() + still.len()) as u64;
+        }
+        self.profile.synchronise += start.elapsed().as_secs_f64();
+        another
+    }
+
+    fn split(&mut self) {
+        let start = Instant::now();
+        let coupling = &self.plan.coupling;
+        let settings = SplitSettings {
+            rule: coupling.split,
+            alpha: coupling.alpha,
+            beta: coupling.beta,
+            slip: coupling.slip,
+        };
+        let Scratch { forest, candidates, synchronised, member_velocity, record, .. } = &mut self.scratch;
+        let Synchronised { velocity, energy, .. } = synchronised;
+        forest.split(velocity, energy, &settings, member_velocity);
+        let errors = forest.split_errors(candidates, velocity, energy, &settings, member_velocity);
+        record.note_errors(errors.momentum, errors.energy);
+        record.dissipated = dissipated(forest, candidates, synchronised, member_velocity);
+        self.profile.split += start.elapsed().as_secs_f64();
+    }
+
+    /// Ends the step in every participant, and learns from them what limits the next one.
+    fn commit(&mut self) -> Result<(), CoordinatorError> {
+        let start = Instant::now();
+        self.clock.advance(self.scratch.dt);
+        let want_state_hash = self.clock.frame_due();
+        let grids: Vec<_> = std::iter::once((self.lattice, true))
+            .chain(self.occupancy.iter().flatten().map(|&lattice| (lattice, false)))
+            .collect();
+        let scratch = &self.scratch;
+        let calls = self.participants.iter_mut().enumerate().map(|(k, participant)| {
+            let (share, part) = (&scratch.shares[k], &scratch.parts[k]);
+            let own = |&place: &u32| scratch.member_velocity[place as usize];
+            participant.commit(Commit {
+                context: participant.context(),
+                stage: scratch.stage,
+                repetition: part.asked - 1,
+                want_state_hash,
+                grids: grids.clone(),
+                group_velocity: share.groups.iter().map(|&g| scratch.synchronised.velocity[g as usize]).collect(),
+                group_number: share.groups.clone(),
+                member_velocity: part.place.iter().map(own).collect(),
+                track: self.tracked[k].clone(),
+            })
+        });
+        let done = first_error(self.io.block_on(join_all(calls)))?;
+        self.take_over(done)?;
+        self.scratch.remember_impulses(&self.kinds);
+        self.profile.commit += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn take_over(&mut self, done: Vec<Committed>) -> Result<(), CoordinatorError> {
+        for (k, committed) in done.into_iter().enumerate() {
+            for &[a, b] in &committed.broken {
+                if !self.never[k].remove(a, b) {
+                    let reason = format!("bond {a}-{b} broke, but was not among the pairs that never collide");
+                    return Err(self.participants[k].broken("Commit", reason));
+                }
+            }
+            if let Err(reason) = self.rosters[k].update(&committed) {
+                return Err(self.participants[k].broken("Commit", reason));
+            }
+            self.cells[k].clone_from(&committed.cells);
+            self.committed[k] = committed;
+        }
+        self.limits.stable_dt = self.committed.iter().map(|c| c.stable_dt).fold(f64::INFINITY, f64::min);
+        self.limits.radius_rate = self.committed.iter().map(|c| c.totals.radius_rate_max).fold(0.0, f64::max);
+        if self.clock.frame_due() {
+            self.state_hash = crate::simulation::joint_hash(self.committed.iter().map(|c| c.state_hash));
+        }
+        Ok(())
+    }
+
+    fn end_step(&mut self, start: Instant) -> StepRecord {
+        let scratch = &mut self.scratch;
+        let sizes = scratch.forest.offsets().windows(2).map(|w| u64::from(w[1] - w[0]));
+        scratch.record = StepRecord {
+            dt: scratch.dt,
+            time: self.clock.time(),
+            stages: scratch.stage,
+            groups: scratch.forest.len() as u64,
+            group_size_max: sizes.max().unwrap_or(0),
+            wall_s: start.elapsed().as_secs_f64(),
+            frame_due: self.clock.frame_due(),
+            ..scratch.record
+        };
+        let record = scratch.record;
+        self.steps += 1;
+        self.statistics.add(&record, &self.committed);
+        self.sample_probes(&record);
+        record
+    }
+
+    /// The cells that anyone occupies, for each participant that wants to know.
+    fn occupied(&self) -> Vec<Option<CellSet>> {
+        let mut grid = 0;
+        let union_of_grid = |lattice: &Option<_>| {
+            lattice.as_ref().map(|_| {
+                grid += 1;
+                CellSet::union(self.cells.iter().map(|cells| &cells[grid]))
+            })
+        };
+        self.occupancy.iter().map(union_of_grid).collect()
+    }
+}
+
+impl StepRecord {
+    fn note_errors(&mut self, momentum: f64, energy: f64) {
+        self.momentum_error = self.momentum_error.max(momentum);
+        self.energy_error = self.energy_error.max(energy);
+    }
+}
+
+impl Scratch {
+    /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into the
+    /// watch lists.
+    fn deal(&mut self, kinds: &[Kind]) {
+        let count = kinds.len();
+        self.shares.resize_with(count, Share::default);
+        self.parts.resize_with(count, Part::default);
+        self.last_impulse.resize_with(count, Vec::new);
+        for (share, part) in self.shares.iter_mut().zip(&mut self.parts) {
+            share.groups.clear();
+            share.mass.clear();
+            share.guess.clear();
+            part.size.clear();
+            part.member.clear();
+            part.place.clear();
+            part.watch.clear();
+            (part.asked, part.travel) = (0, 0.0);
+        }
+        let mut place = 0;
+        for group in 0..self.forest.len() {
+            for &candidate in self.forest.members(group) {
+                let i = candidate as usize;
+                let k = usize::from(self.candidates.participant[i]);
+                let (share, part) = (&mut self.shares[k], &mut self.parts[k]);
+                if share.groups.last() != Some(&(group as u32)) {
+                    share.groups.push(group as u32);
+                    share.mass.push(0.0);
+                    share.guess.push(DVec3::ZERO);
+                    part.size.push(0);
+                }
+                let local = share.groups.len() - 1;
+                share.mass[local] += self.candidates.mass[i];
+                part.size[local] += 1;
+                let id = self.candidates.id[i];
+                if kinds[k] == Kind::Projection
+                    && let Ok(at) = self.last_impulse[k].binary_search_by_key(&id, |entry| entry.0)
+                {
+                    share.guess[local] += self.last_impulse[k][at].1;
+                }
+                part.member.push(id);
+                part.place.push(place);
+                place += 1;
+            }
+        }
+        for &(i, j) in &self.marked {
+            for candidate in [i, j] {
+                if self.forest.group_of(candidate).is_none() && !self.candidates.is_immovable(candidate) {
+                    self.parts[usize::from(self.candidates.participant[candidate as usize])].watch.push(candidate);
+                }
+            }
+        }
+        for part in &mut self.parts {
+            part.watch.sort_unstable();
+            part.watch.dedup();
+        }
+    }
+
+    /// The farthest that any particle travels, relative to its radius.
+    fn travel(&self) -> f64 {
+        let free = self.parts.iter().map(|part| part.travel).fold(0.0, f64::max);
+        let members = self.forest.all_members();
+        let member = |place: usize| {
+            let i = members[place];
+            if self.candidates.is_immovable(i) {
+                return 0.0;
+            }
+            self.velocity[i as usize].length() * self.dt / self.candidates.radius[i as usize]
+        };
+        free.max(reduce::max(members.len(), 0.0, member))
+    }
+
+    /// Keeps what projections gave their particles: the first guess of their impulse in the next step.
+    fn remember_impulses(&mut self, kinds: &[Kind]) {
+        for (k, memory) in self.last_impulse.iter_mut().enumerate().filter(|&(k, _)| kinds[k] == Kind::Projection) {
+            memory.clear();
+            let (share, part) = (&self.shares[k], &self.parts[k]);
+            let mut at = 0;
+            for (local, &size) in part.size.iter().enumerate() {
+                for _ in 0..size {
+                    let candidate = self.forest.all_members()[part.place[at] as usize] as usize;
+                    let part_of_mass = self.candidates.mass[candidate] / share.mass[local];
+                    if part_of_mass.is_finite() {
+                        memory.push((part.member[at], self.synchronised.momentum[k][local] * part_of_mass));
+                    }
+                    at += 1;
+                }
+            }
+            memory.sort_unstable_by_key(|entry| entry.0);
+        }
+    }
+}
+
+/// The participants' services during one stage.
+struct Connections<'a> {
+    io: &'a tokio::runtime::Runtime,
+    participants: &'a mut [Participant],
+    candidates: &'a Candidates,
+    forest: &'a Forest,
+    shares: &'a [Share],
+    parts: &'a mut [Part],
+    /// Velocities that move positions, of watched candidates.
+    velocity: &'a mut Vec<DVec3>,
+    occupied: Vec<Option<CellSet>>,
+    stage: u32,
+    dt: f64,
+    /// Wall time spent waiting [s].
+    waited: f64,
+}
+
+impl Connections<'_> {
+    /// The call for a participant's turn; the first of a stage carries the groups.
+    fn call(&self, turn: Turn, context: Context) -> Integrate {
+        let (share, part) = (&self.shares[turn.participant], &self.parts[turn.participant]);
+        let groups = (part.asked == 0).then(|| Groups {
+            size: part.size.clone(),
+            member: part.member.clone(),
+            velocity: share.groups.iter().map(|&group| self.forest.velocity()[group as usize]).collect(),
+            watch: part.watch.iter().map(|&i| self.candidates.id[i as usize]).collect(),
+            occupied: self.occupied[turn.participant].clone(),
+        });
+        let Turn { inertia, impulse, .. } = turn;
+        Integrate { context, stage: self.stage, repetition: part.asked, dt: self.dt, groups, inertia, impulse }
+    }
+}
+
+impl Ask for Connections<'_> {
+    fn ask(&mut self, turns: Vec<Turn>) -> Result<Vec<Integrated>, CoordinatorError> {
+        let start = Instant::now();
+        let asked: Vec<usize> = turns.iter().map(|turn| turn.participant).collect();
+        assert!(asked.is_sorted_by(|a, b| a < b), "each participant has one turn at a time, in order");
+        let calls: Vec<(Integrate, u64)> = turns
+            .into_iter()
+            .map(|turn| {
+                let k = turn.participant;
+                (self.call(turn, self.participants[k].context()), self.parts[k].watch.len() as u64)
+            })
+            .collect();
+        let turn_of = self.participants.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
+        let waiting = turn_of.zip(calls).map(|((_, participant), (call, watched))| participant.integrate(call, watched));
+        let answers = first_error(self.io.block_on(join_all(waiting)))?;
+        for (&k, answer) in asked.iter().zip(&answers) {
+            let part = &mut self.parts[k];
+            part.asked += 1;
+            part.travel = answer.travel_max;
+            for (&candidate, &velocity) in part.watch.iter().zip(&answer.watch_velocity) {
+                self.velocity[candidate as usize] = velocity;
+            }
+        }
+        self.waited += start.elapsed().as_secs_f64();
+        Ok(answers)
+    }
+}
+
+/// Energy [J] that a step's merging, synchronising and splitting took away for good: what merging took (relative to
+/// v12), and synchronising, less what the members have relative to v' after splitting.
+fn dissipated(
+    forest: &Forest,
+    candidates: &Candidates,
+    synchronised: &Synchronised,
+    member_velocity: &[DVec3],
+) -> f64 {
+    reduce::sum(forest.len(), 0.0, |group| {
+        let first = forest.offsets()[group] as usize;
+        let (before, after) = (forest.velocity()[group], synchronised.velocity[group]);
+        let members = forest.members(group).iter().enumerate().map(|(at, &i)| {
+            let (mass, velocity) = (candidates.mass[i as usize], candidates.velocity[i as usize]);
+            if mass.is_infinite() {
+                return 0.0;
+            }
+            let lost = (velocity - before).length_squared() - (member_velocity[first + at] - after).length_squared();
+            0.5 * mass * lost
+        });
+        members.sum::<f64>() + synchronised.energy[group]
+    })
+}
+
+/// All answers, or the error of the first participant that has one.
+fn first_error<T>(answers: Vec<Result<T, CoordinatorError>>) -> Result<Vec<T>, CoordinatorError> {
+    answers.into_iter().collect()
+}

@@ -1,0 +1,358 @@
+//! Synchronising: from the participants' answers to one velocity for each meta-particle (`docs/method.md`,
+//! "Synchronising, for any number of participants").
+
+use amalgam_particles::DVec3;
+use amalgam_proto::contract::Integrated;
+
+use crate::error::CoordinatorError;
+use crate::merge::Forest;
+use crate::quasi_newton::{QuasiNewton, norm};
+use crate::settings::{CouplingSettings, Inertia, Synchronise};
+
+/// How a participant's answer depends on the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Its momentum does not depend on inertia and impulse.
+    Explicit,
+    /// Implicit with slopes.
+    Implicit,
+    /// Implicit without slopes, asked last.
+    Projection,
+}
+
+/// The part of a stage's groups that one participant has particles in.
+#[derive(Clone, Debug, Default)]
+pub struct Share {
+    /// The groups, ascending.
+    pub groups: Vec<u32>,
+    /// Mass of the participant's own members of each [kg], infinite if one is immovable.
+    pub mass: Vec<f64>,
+    /// Impulse this participant gave its members in the last step [kg m/s], a first guess for others; zero if unknown.
+    pub guess: Vec<DVec3>,
+}
+
+/// One participant's turn to integrate: a value for each group of its [`Share`].
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// Index of the participant.
+    pub participant: usize,
+    /// Inertia of each group [kg].
+    pub inertia: Vec<f64>,
+    /// External impulse of each group [kg m/s].
+    pub impulse: Vec<DVec3>,
+}
+
+/// Whoever can make participants integrate: connections, or a test.
+pub trait Ask {
+    /// Lets the participants of `turns` integrate, all at once, and returns their answers in the same order.
+    ///
+    /// # Errors
+    /// The first participant's, in order, that fails.
+    fn ask(&mut self, turns: Vec<Turn>) -> Result<Vec<Integrated>, CoordinatorError>;
+}
+
+/// The result for all groups of a stage.
+#[derive(Clone, Debug, Default)]
+pub struct Synchronised {
+    /// Velocity v' of each group [m/s].
+    pub velocity: Vec<DVec3>,
+    /// Energy dEk that synchronising took from each group [J] (Eq. 19 [Truong2021]).
+    pub energy: Vec<f64>,
+    /// Momentum each participant gave each group of its share [kg m/s].
+    pub momentum: Vec<Vec<DVec3>>,
+    /// Times that implicit participants were asked again.
+    pub repetitions: u32,
+    /// What implicit participants that share groups still disagreed about, relative to their impulses.
+    pub disagreement: f64,
+    /// Largest relative error of momentum over groups: v' against v12 and what the participants gave.
+    pub momentum_error: f64,
+}
+
+/// One stage's participants and groups.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage<'a> {
+    /// How each participant integrates.
+    pub kinds: &'a [Kind],
+    /// The groups.
+    pub forest: &'a Forest,
+    /// Each participant's part of them.
+    pub shares: &'a [Share],
+    /// Gravity times the length of the step [m/s].
+    pub gravity_dt: DVec3,
+}
+
+impl Stage<'_> {
+    /// Lets every participant integrate and agrees on a velocity for each group.
+    ///
+    /// # Errors
+    /// Whatever a participant answers.
+    pub fn synchronise(
+        &self,
+        settings: &CouplingSettings,
+        ask: &mut impl Ask,
+    ) -> Result<Synchronised, CoordinatorError> {
+        let mut result = match settings.synchronise {
+            Synchronise::Average => self.average(settings.inertia, ask)?,
+            Synchronise::Impulse => self.impulse(settings, ask)?,
+        };
+        result.momentum_error = self.momentum_error(&result, settings);
+        Ok(result)
+    }
+
+    /// Eq. 17-20 [Truong2021] for any number of participants.
+    fn average(&self, inertia: Inertia, ask: &mut impl Ask) -> Result<Synchronised, CoordinatorError> {
+        let turns: Vec<Turn> = (0..self.shares.len())
+            .map(|participant| {
+                let share = &self.shares[participant];
+                let inertia_and_impulse = share.groups.iter().zip(&share.mass).map(|(&group, &own)| {
+                    let all = self.forest.mass()[group as usize];
+                    match inertia {
+                        _ if all.is_infinite() => (all, DVec3::ZERO),
+                        Inertia::Share => (own, DVec3::ZERO),
+                        // Participants know the weight of their own members only; this is the rest.
+                        Inertia::Total => (all, self.gravity_dt * (all - own)),
+                    }
+                });
+                let (inertia, impulse) = inertia_and_impulse.unzip();
+                Turn { participant, inertia, impulse }
+            })
+            .collect();
+        let answers = ask.ask(turns.clone())?;
+
+        let (mass, v12) = (self.forest.mass(), self.forest.velocity());
+        let mut velocity: Vec<DVec3> = v12.to_vec();
+        let mut energy = vec![0.0; self.forest.len()];
+        let change = |turn: &Turn, answer: &Integrated, local: usize| {
+            (answer.momentum[local] + turn.impulse[local]) / turn.inertia[local]
+        };
+        for (turn, answer) in turns.iter().zip(&answers) {
+            let share = &self.shares[turn.participant];
+            for (local, &group) in share.groups.iter().enumerate() {
+                let group = group as usize;
+                if mass[group].is_finite() {
+                    velocity[group] += change(turn, answer, local) * (share.mass[local] / mass[group]);
+                }
+            }
+        }
+        for (turn, answer) in turns.iter().zip(&answers) {
+            let share = &self.shares[turn.participant];
+            for (local, &group) in share.groups.iter().enumerate() {
+                let group = group as usize;
+                if mass[group].is_finite() {
+                    // 1/2 sum m_k |v^k|^2 - 1/2 m |v'|^2, in the form that cannot cancel.
+                    let own = v12[group] + change(turn, answer, local);
+                    energy[group] += 0.5 * share.mass[local] * (own - velocity[group]).length_squared();
+                }
+            }
+        }
+        let momentum = answers.into_iter().map(|answer| answer.momentum).collect();
+        Ok(Synchronised { velocity, energy, momentum, ..Synchronised::default() })
+    }
+
+    /// Every participant integrates the whole inertia and knows what the others give.
+    fn impulse(
+        &self,
+        settings: &CouplingSettings,
+        ask: &mut impl Ask,
+    ) -> Result<Synchronised, CoordinatorError> {
+        let groups = self.forest.len();
+        let mut state = Exchange {
+            given: vec![DVec3::ZERO; groups],
+            linear: self.shares.iter().map(|share| vec![DVec3::ZERO; share.groups.len()]).collect(),
+            slope: self.shares.iter().map(|share| vec![0.0; share.groups.len()]).collect(),
+            momentum: self.shares.iter().map(|share| vec![DVec3::ZERO; share.groups.len()]).collect(),
+        };
+        let members = |wanted: fn(Kind) -> bool| -> Vec<usize> {
+            (0..self.kinds.len()).filter(|&k| wanted(self.kinds[k])).collect()
+        };
+        let explicit = members(|kind| kind == Kind::Explicit);
+        let implicit = members(|kind| kind != Kind::Explicit);
+        self.turn(&explicit, &mut state, ask)?;
+        for &k in &explicit {
+            for (&group, &momentum) in self.shares[k].groups.iter().zip(&state.momentum[k]) {
+                state.given[group as usize] += momentum;
+            }
+        }
+        let shared = self.shared(&implicit);
+        let (repetitions, disagreement) = if shared.is_empty() {
+            self.turn(&implicit, &mut state, ask)?;
+            (0, 0.0)
+        } else {
+            self.repeat(&implicit, &shared, &mut state, settings, ask)?
+        };
+
+        // M dv = sum of J_k(dv), each linearised: J_k = (J_k + Z_k dv_k) - Z_k dv. Exact with one implicit
+        // participant, and free of the cancellation between stiff impulses with several.
+        let (mass, v12) = (self.forest.mass(), self.forest.velocity());
+        let (mut load, mut inertia) = (state.given.clone(), mass.to_vec());
+        for &k in &implicit {
+            for (local, &group) in self.shares[k].groups.iter().enumerate() {
+                load[group as usize] += state.linear[k][local];
+                inertia[group as usize] += state.slope[k][local];
+            }
+        }
+        let change: Vec<DVec3> =
+            load.iter().zip(&inertia).map(|(&load, &m)| if m.is_finite() { load / m } else { DVec3::ZERO }).collect();
+        for &k in &implicit {
+            for (local, &group) in self.shares[k].groups.iter().enumerate() {
+                state.momentum[k][local] = state.linear[k][local] - change[group as usize] * state.slope[k][local];
+            }
+        }
+        Ok(Synchronised {
+            velocity: v12.iter().zip(&change).map(|(&v, &dv)| v + dv).collect(),
+            energy: vec![0.0; groups],
+            momentum: state.momentum,
+            repetitions,
+            disagreement,
+            momentum_error: 0.0,
+        })
+    }
+
+    /// Places (participant, local group) of implicit participants in groups that another implicit one shares.
+    fn shared(&self, implicit: &[usize]) -> Vec<(usize, usize)> {
+        let mut count = vec![0u8; self.forest.len()];
+        for &k in implicit {
+            for &group in &self.shares[k].groups {
+                count[group as usize] = count[group as usize].saturating_add(1);
+            }
+        }
+        let places = implicit.iter().flat_map(|&k| (0..self.shares[k].groups.len()).map(move |local| (k, local)));
+        places
+            .filter(|&(k, local)| {
+                let group = self.shares[k].groups[local] as usize;
+                count[group] > 1 && self.forest.mass()[group].is_finite()
+            })
+            .collect()
+    }
+
+    /// Implicit participants that share groups answer again and again, each against the others' linearised answers
+    /// (a Robin condition), until these agree. The unknowns are J + Z dv at the shared places: for solids that are
+    /// diagonal in the groups they do not depend on what the others do, and one repetition is exact.
+    fn repeat(
+        &self,
+        implicit: &[usize],
+        shared: &[(usize, usize)],
+        state: &mut Exchange,
+        settings: &CouplingSettings,
+        ask: &mut impl Ask,
+    ) -> Result<(u32, f64), CoordinatorError> {
+        let projections: Vec<usize> =
+            implicit.iter().copied().filter(|&k| self.kinds[k] == Kind::Projection).collect();
+        // A single projection follows from the others' answers and is no unknown of the iteration.
+        let follower = if let [only] = projections[..] { Some(only) } else { None };
+        let leaders: Vec<usize> = implicit.iter().copied().filter(|&k| Some(k) != follower).collect();
+        let places: Vec<(usize, usize)> = shared.iter().copied().filter(|&(k, _)| Some(k) != follower).collect();
+        let read = |state: &Exchange| -> Vec<f64> {
+            places.iter().flat_map(|&(k, local)| state.linear[k][local].to_array()).collect()
+        };
+        if let Some(k) = follower {
+            state.linear[k].copy_from_slice(&self.shares[k].guess);
+        }
+        self.turn(&leaders, state, ask)?;
+        let mut point = read(state);
+        let mut newton = QuasiNewton::default();
+        let mut repetition = 0;
+        loop {
+            repetition += 1;
+            if let Some(k) = follower {
+                self.turn(&[k], state, ask)?;
+            }
+            self.turn(&leaders, state, ask)?;
+            let answer = read(state);
+            let residual: Vec<f64> = answer.iter().zip(&point).map(|(a, p)| a - p).collect();
+            let scale = norm(&answer);
+            let disagreement = if scale > 0.0 { norm(&residual) / scale } else { 0.0 };
+            if disagreement <= settings.coupling_tolerance || repetition >= settings.coupling_iterations {
+                return Ok((repetition, disagreement));
+            }
+            point = newton.next(&point, &answer);
+            for (&(k, local), value) in places.iter().zip(point.chunks_exact(3)) {
+                state.linear[k][local] = DVec3::from_slice(value);
+            }
+        }
+    }
+
+    /// Lets `who` integrate, all at once, each against what all others last answered.
+    fn turn(&self, who: &[usize], state: &mut Exchange, ask: &mut impl Ask) -> Result<(), CoordinatorError> {
+        let groups = self.forest.len();
+        let turns: Vec<Turn> = who
+            .iter()
+            .map(|&participant| {
+                // What all others give: explicit impulses, and linear answers J + Z dv with their slopes.
+                let (mut load, mut inertia) = (vec![DVec3::ZERO; groups], vec![0.0; groups]);
+                for (k, share) in self.shares.iter().enumerate() {
+                    if k == participant || self.kinds[k] == Kind::Explicit {
+                        continue;
+                    }
+                    for (local, &group) in share.groups.iter().enumerate() {
+                        load[group as usize] += state.linear[k][local];
+                        inertia[group as usize] += state.slope[k][local];
+                    }
+                }
+                let own = self.shares[participant].groups.iter().map(|&group| group as usize);
+                Turn {
+                    participant,
+                    inertia: own.clone().map(|group| self.forest.mass()[group] + inertia[group]).collect(),
+                    impulse: own.map(|group| state.given[group] + load[group]).collect(),
+                }
+            })
+            .collect();
+        let answers = ask.ask(turns.clone())?;
+        for (turn, answer) in turns.iter().zip(answers) {
+            let k = turn.participant;
+            for local in 0..turn.inertia.len() {
+                let inertia = turn.inertia[local];
+                let momentum = answer.momentum[local];
+                let change =
+                    if inertia.is_finite() { (momentum + turn.impulse[local]) / inertia } else { DVec3::ZERO };
+                state.linear[k][local] = momentum + change * answer.slope[local];
+            }
+            state.momentum[k] = answer.momentum;
+            state.slope[k] = answer.slope;
+        }
+        Ok(())
+    }
+
+    /// Largest |M (v' - v12) - what was given| over groups, relative to what the group carries and was given.
+    fn momentum_error(&self, result: &Synchronised, settings: &CouplingSettings) -> f64 {
+        let groups = self.forest.len();
+        let (mut given, mut scale) = (vec![DVec3::ZERO; groups], vec![0.0; groups]);
+        for (share, momentum) in self.shares.iter().zip(&result.momentum) {
+            for (local, &group) in share.groups.iter().enumerate() {
+                let group = group as usize;
+                let (own, all) = (share.mass[local], self.forest.mass()[group]);
+                let counted = match (settings.synchronise, settings.inertia) {
+                    _ if all.is_infinite() => DVec3::ZERO,
+                    (Synchronise::Average, Inertia::Total) => {
+                        (momentum[local] + self.gravity_dt * (all - own)) * (own / all)
+                    }
+                    _ => momentum[local],
+                };
+                given[group] += counted;
+                scale[group] += counted.length();
+            }
+        }
+        (0..groups)
+            .filter(|&group| self.forest.mass()[group].is_finite())
+            .map(|group| {
+                let mass = self.forest.mass()[group];
+                let before = self.forest.velocity()[group] * mass;
+                let error = (result.velocity[group] * mass - before - given[group]).length();
+                let scale = before.length() + scale[group];
+                if scale > 0.0 { error / scale } else { 0.0 }
+            })
+            .fold(0.0, f64::max)
+    }
+}
+
+/// What the participants have answered so far in a stage.
+struct Exchange {
+    /// Impulse of all explicit participants on each group [kg m/s].
+    given: Vec<DVec3>,
+    /// J + Z dv of each implicit participant, a value for each group of its share [kg m/s].
+    linear: Vec<Vec<DVec3>>,
+    /// Z of each participant [kg].
+    slope: Vec<Vec<f64>>,
+    /// J of each participant [kg m/s].
+    momentum: Vec<Vec<DVec3>>,
+}
