@@ -1,6 +1,5 @@
 //! `amalgam check`: says whether a scene can run, without running it.
 
-use amalgam_coordinator::{Cancel, Simulation};
 use crate::{
     cli::CheckArgs,
     command::CommandError,
@@ -8,6 +7,7 @@ use crate::{
     local::{Locals, Transport},
     scene::Scene,
 };
+use amalgam_coordinator::{Cancel, Simulation};
 
 /// Checks a scene, its solvers' sections included, and prints what is in it.
 ///

@@ -2,7 +2,6 @@
 
 use std::{io::IsTerminal, process::ExitCode};
 
-use amalgam_coordinator::CoordinatorError;
 use crate::{
     check::check,
     cli::{Cli, Command},
@@ -14,6 +13,7 @@ use crate::{
     scene::{Scene, SceneError},
     serve::serve,
 };
+use amalgam_coordinator::CoordinatorError;
 
 /// Exit code when a run failed.
 pub const EXIT_FAILED: u8 = 1;

@@ -9,8 +9,8 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
+use crate::scene::SceneError;
 use amalgam_coordinator::StepRecord;
-use crate::{ scene::SceneError};
 
 /// How often the progress bar moves, and how often a line is written where there is no terminal.
 const BAR_INTERVAL: Duration = Duration::from_millis(100);

@@ -31,11 +31,8 @@ impl Interrupt {
     /// # Errors
     /// If the system refuses.
     pub fn install() -> io::Result<Self> {
-        let inner = Inner {
-            requested: AtomicBool::new(false),
-            cancel: Cancel::new(),
-            at_end: Mutex::new(None),
-        };
+        let inner =
+            Inner { requested: AtomicBool::new(false), cancel: Cancel::new(), at_end: Mutex::new(None) };
         let this = Self(Arc::new(inner));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (mut interrupt, mut terminate) = {

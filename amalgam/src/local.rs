@@ -12,11 +12,11 @@ use std::{
 use amalgam_solver_kit::serve_in_process;
 use tempfile::TempDir;
 
-use amalgam_coordinator::{Address, ParticipantPlan};
 use crate::{
     console::Console,
     scene::{Participant, Scene, Served, SolverKind},
 };
+use amalgam_coordinator::{Address, ParticipantPlan};
 
 /// Longest time from starting a solver until it listens.
 pub const START_DEADLINE: Duration = Duration::from_secs(30);
@@ -215,8 +215,16 @@ impl Locals {
         children.iter_mut().filter_map(ended).collect()
     }
 
+    /// Lets the processes end in order: closes their standard input and waits, at most [`END_DEADLINE`].
+    pub fn end(&self) {
+        for (_, child) in self.lock().iter_mut() {
+            drop(child.stdin.take());
+        }
+        self.wait_for_end(END_DEADLINE);
+    }
+
     /// Waits until all processes have ended, at most `longest`.
-    pub fn wait_for_end(&self, longest: Duration) {
+    fn wait_for_end(&self, longest: Duration) {
         let deadline = Instant::now() + longest;
         while self.ended().len() < self.lock().len() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));

@@ -11,11 +11,8 @@ use amalgam_frames::{
 };
 use serde::Serialize;
 
+use crate::{picture::Painter, scene::Scene};
 use amalgam_coordinator::{FrameField, ParticipantFrame, ProbeSample};
-use crate::{
-    picture::Painter,
-    scene::Scene,
-};
 
 /// First line of the scene that is written beside the results; by it a folder is known to hold results of ours.
 const SCENE_HEADER: &str = "# The scene of this run, with what --set changed. Written by `amalgam run`.\n";

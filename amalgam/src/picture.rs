@@ -5,10 +5,8 @@ use std::path::Path;
 use amalgam_frames::{Camera, Colour as Paint, ColourMap, FramesError, Layer, Radius, Scene as Drawing};
 use glam::DVec3;
 
+use crate::scene::{Colour, FieldColour, PictureSettings, Ramp, Scene, SolverKind};
 use amalgam_coordinator::{FrameField, ParticipantFrame};
-use crate::{
-    scene::{Colour, FieldColour, PictureSettings, Ramp, Scene, SolverKind},
-};
 
 /// Plain colours of participants that the scene gives none, in the order of the scene.
 const WARM: [[u8; 3]; 5] =

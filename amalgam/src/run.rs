@@ -7,16 +7,16 @@ use std::{
 
 use serde::Serialize;
 
-use amalgam_coordinator::{CoordinatorError, Simulation, Summary};
 use crate::{
     cli::RunArgs,
     command::CommandError,
     console::{self, Console, Progress},
     interrupt::Interrupt,
-    local::{END_DEADLINE, Locals},
+    local::Locals,
     output::{Folder, OutputError, Recorder},
     scene::Scene,
 };
+use amalgam_coordinator::{CoordinatorError, Simulation, Summary};
 
 /// How a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +172,7 @@ impl Run {
         // Participants that were left in the middle of a step may not answer any more.
         if !abandoned {
             self.simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))?;
-            locals.wait_for_end(END_DEADLINE);
+            locals.end();
         }
         Ok(if interrupted { Ending::Interrupted } else { Ending::Finished })
     }
