@@ -73,7 +73,10 @@ impl SolverProgram for BallsProgram {
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
         let section: Section = parse_section(section)?;
         if !(section.velocities.is_empty() || section.velocities.len() == section.positions.len()) {
-            return Err(vec![SectionError::new("velocities", "give one velocity for each position, or none")]);
+            return Err(vec![SectionError::new(
+                "velocities",
+                "give one velocity for each position, or none",
+            )]);
         }
         let mut particles = Particles::default();
         for (i, &position) in section.positions.iter().enumerate() {

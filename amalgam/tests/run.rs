@@ -1,0 +1,151 @@
+//! Whole runs of a small scene: what they leave behind, and how they end.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+fn scene() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes/small/drop.toml")
+}
+
+/// `amalgam run` of the drop scene in a folder of its own, with its temporary files in `folder/tmp`.
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let temporary = folder.join("tmp");
+    fs::create_dir_all(&temporary).expect("creates");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+    command.arg("run").arg(scene()).args(arguments).current_dir(folder).env("TMPDIR", temporary);
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+fn summary(folder: &Path) -> serde_json::Value {
+    let text = fs::read_to_string(folder.join("out/drop/summary.json")).expect("there is a summary");
+    serde_json::from_str(&text).expect("the summary is JSON")
+}
+
+fn files(folder: &Path) -> BTreeSet<String> {
+    let names = fs::read_dir(folder).expect("the folder is there");
+    names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn strings(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_run_leaves_frames_pictures_tables_and_a_summary() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("out/drop");
+    let output = run(folder.path(), &["--frames", "2", "--json", "--set", "output.pictures.every=2"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let expected = ["cloth.pvd", "frames", "pictures", "probes", "scene.toml", "summary.json", "water.pvd"];
+    assert_eq!(files(&out), strings(&expected));
+    assert_eq!(files(&out.join("frames")).len(), 6, "three frames of two participants");
+    assert_eq!(files(&out.join("pictures")), strings(&["000000.png", "000002.png"]));
+    assert_eq!(files(&out.join("probes")), strings(&["crossings.csv", "momentum.csv"]));
+    let printed: serde_json::Value = serde_json::from_str(text(&output.stdout)).expect("--json prints JSON");
+    let summary = summary(folder.path());
+    assert_eq!(printed, summary);
+    assert_eq!(summary["error"], serde_json::Value::Null);
+    assert_eq!(summary["interrupted"], false);
+    let simulated = summary["simulated_s"].as_f64().expect("a number");
+    assert!((simulated - 0.04).abs() < 1e-12, "two frames of 0.02 s, not {simulated} s");
+    let rows = fs::read_to_string(out.join("probes/momentum.csv")).expect("reads").lines().count() as u64;
+    assert_eq!(Some(rows - 1), summary["steps"].as_u64(), "a row per step below the header");
+    assert_eq!(files(&folder.path().join("tmp")), BTreeSet::new(), "sockets are removed");
+}
+
+#[test]
+fn the_scene_beside_the_results_repeats_the_run_and_replaces_its_results() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let first = run(folder.path(), &["--frames", "2", "--quiet", "--set", "coupling.alpha=0.25"]);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    assert_eq!(text(&first.stdout), "", "--quiet");
+    let before = summary(folder.path());
+    let out = folder.path().join("out/drop");
+    fs::write(out.join("frames/cloth_000099.vtu"), "of an earlier, longer run").expect("writes");
+    fs::write(out.join("notes.txt"), "mine").expect("writes");
+    let mut again = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+    again.args(["run", "out/drop/scene.toml", "--quiet", "--transport", "in-process", "--threads", "1"]);
+    let again = again.current_dir(folder.path()).output().expect("the program starts");
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    assert_eq!(before["state_hash"], summary(folder.path())["state_hash"]);
+    assert!(!out.join("frames/cloth_000099.vtu").exists());
+    assert_eq!(fs::read_to_string(out.join("notes.txt")).expect("reads"), "mine");
+}
+
+/// Starts a run that would take minutes, and waits until its first frames are there.
+fn start_long(folder: &Path) -> Child {
+    let arguments = ["--set", "time.duration=1000", "--set", "time.frame_interval=0.001"];
+    let child = command(folder, &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = child.expect("the program starts");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !folder.join("out/drop/frames/water_000002.vtu").exists() {
+        assert!(Instant::now() < deadline, "the run writes its frames");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+fn signal(process: u32, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status();
+    assert!(status.expect("kill runs").success());
+}
+
+#[test]
+fn an_interrupted_run_writes_its_summary() {
+    for name in ["INT", "TERM"] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut child = start_long(folder.path());
+        signal(child.id(), name);
+        assert_eq!(child.wait().expect("it ends").code(), Some(130), "SIG{name}");
+        let summary = summary(folder.path());
+        assert_eq!(summary["interrupted"], true);
+        assert_eq!(summary["error"], serde_json::Value::Null);
+        assert!(summary["steps"].as_u64().expect("a number") > 0);
+        assert_eq!(files(&folder.path().join("tmp")), BTreeSet::new(), "sockets are removed");
+    }
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_a_stopped_solver() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut child = start_long(folder.path());
+    let solvers = children(child.id());
+    assert_eq!(solvers.len(), 2, "a process per participant");
+    signal(solvers[0], "STOP");
+    // Until the run waits for the stopped solver.
+    std::thread::sleep(Duration::from_millis(200));
+    signal(child.id(), "INT");
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(child.try_wait().expect("asks").is_none(), "the first signal lets the step finish");
+    signal(child.id(), "INT");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert!(
+        solvers.iter().all(|solver| !Path::new(&format!("/proc/{solver}")).exists()),
+        "no process is left"
+    );
+    assert_eq!(files(&folder.path().join("tmp")), BTreeSet::new(), "sockets are removed");
+}
+
+/// Processes whose parent is `parent`.
+fn children(parent: u32) -> Vec<u32> {
+    let is_child = |process: &u32| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        status
+            .lines()
+            .any(|line| line.strip_prefix("PPid:").is_some_and(|id| id.trim() == parent.to_string()))
+    };
+    files(Path::new("/proc")).iter().filter_map(|name| name.parse().ok()).filter(is_child).collect()
+}

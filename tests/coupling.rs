@@ -1,0 +1,239 @@
+//! The method through real services: what section 5 and 8 of `docs/method.md` promise.
+
+mod support;
+
+use amalgam_coordinator::settings::{Inertia, MaxStages, Quantity, Synchronise};
+use amalgam_coordinator::split::SplitRule;
+use amalgam_particles::DVec3;
+use amalgam_solver_fluid::FluidProgram;
+use amalgam_solver_solid::SolidProgram;
+use support::{GRAVITY, Scene, last, positions};
+
+const DT: f64 = 1e-3;
+
+/// A row of the piston table: stiffness [N/m], mass on the spring [kg], fluid mass on top [kg].
+#[derive(Clone, Copy, Debug)]
+struct Piston {
+    stiffness: f64,
+    solid: f64,
+    fluid: f64,
+}
+
+const PISTONS: [Piston; 5] = [
+    Piston { stiffness: 1e3, solid: 1.0, fluid: 1.0 },
+    Piston { stiffness: 1e5, solid: 1.0, fluid: 1.0 },
+    Piston { stiffness: 1e5, solid: 0.01, fluid: 1.0 },
+    Piston { stiffness: 1e6, solid: 0.01, fluid: 1.0 },
+    Piston { stiffness: 1e6, solid: 0.001, fluid: 0.01 },
+];
+
+impl Piston {
+    fn damping(self) -> f64 {
+        2.0 * (self.stiffness * (self.solid + self.fluid)).sqrt()
+    }
+
+    /// What Newton's law says [m].
+    fn deflection(self) -> f64 {
+        (self.solid + self.fluid) * GRAVITY / self.stiffness
+    }
+
+    /// A mass on a damped spring carries one fluid particle.
+    fn scene(self, duration: f64) -> Scene {
+        let solid = format!(
+            "method = 'mass-spring'\n[[bodies]]\ntype = 'points'\npositions = [[0, 0, 0]]\nmass = {}\nradius = 0.05\n\
+             foundation = {{ stiffness = {}, damping = {} }}\n",
+            self.solid,
+            self.stiffness,
+            self.damping()
+        );
+        // Spacing .1 m: mass = rest density x 1e-3.
+        let fluid = format!(
+            "method = 'sph'\nspacing = 0.1\nrest_density = {}\nsound_speed = 20.0\nradius = 0.05\n[[shapes]]\n\
+             type = 'points'\npositions = [[0, 0, 0.0999]]\n",
+            self.fluid * 1e3
+        );
+        Scene::new(duration, DT)
+            .with("piston", SolidProgram, solid)
+            .with("water", FluidProgram, fluid)
+            .probe("piston", Quantity::Displacement { participant: "piston".into(), point: DVec3::ZERO })
+    }
+
+    /// Time in which a critically damped spring settles to 1e-6 [s].
+    fn settling_time(self) -> f64 {
+        20.0 * ((self.solid + self.fluid) / self.stiffness).sqrt().max(DT)
+    }
+}
+
+#[test]
+fn a_piston_rests_where_newton_says_with_impulse() {
+    for piston in PISTONS {
+        for stages in [MaxStages::Count(2), MaxStages::Converged] {
+            for alpha in [0.0, 1.0] {
+                let scene = piston.scene(3.0 * piston.settling_time()).coupling(|coupling| {
+                    coupling.max_stages = stages;
+                    coupling.alpha = alpha;
+                });
+                let simulation = scene.run();
+                let ratio = -last(&simulation, "piston", 2) / piston.deflection();
+                assert!((ratio - 1.0).abs() < 1e-3, "{piston:?}, {stages:?}, alpha {alpha}: {ratio}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_piston_sags_as_the_formula_says_with_average() {
+    for piston in PISTONS {
+        for inertia in [Inertia::Share, Inertia::Total] {
+            // The larger the error, the slower the approach: its rate falls by the same factor.
+            let Piston { stiffness: k, solid: m1, fluid: m2 } = piston;
+            let implicit = DT * DT * k + DT * piston.damping();
+            let (share, m12) = (1.0 + implicit / m1, m1 + m2);
+            // At rest: the solid's answer alone, v = dt (m g - k x) / (M + dt^2 k + dt c), balances the fluid's.
+            let load = match inertia {
+                Inertia::Share => m1 + m2 * share,
+                // Each counts m_k / m12 of its own forces; the solid's are divided by 1 + implicit / m12.
+                Inertia::Total => m12 + m12 * (m2 / m1) * (1.0 + implicit / m12),
+            };
+            let expected = load * GRAVITY / k;
+            let slow = share * (m12 / m1);
+            let duration = (piston.settling_time() * slow).min(12.0);
+            let scene = piston.scene(duration).coupling(|coupling| {
+                coupling.synchronise = Synchronise::Average;
+                coupling.inertia = inertia;
+                coupling.alpha = 0.0;
+                coupling.max_stages = MaxStages::Converged;
+            });
+            let simulation = scene.run();
+            let ratio = -last(&simulation, "piston", 2) / expected;
+            assert!((ratio - 1.0).abs() < 1e-2, "{piston:?}, {inertia:?}: {ratio} of {expected} m");
+        }
+    }
+}
+
+#[test]
+fn resting_contact_neither_creeps_nor_gains_energy() {
+    for alpha in [0.0, 1.0] {
+        let piston = PISTONS[2];
+        let settle = 3.0 * piston.settling_time();
+        let scene =
+            piston.scene(settle + 10_000.0 * DT).probe("speed", Quantity::Speed { participant: None });
+        let (mut before, mut speed, mut creep) = (None, 0.0f64, 0.0f64);
+        scene.coupling(|coupling| coupling.alpha = alpha).run_with(|simulation, record| {
+            if record.time > settle {
+                let at = last(simulation, "piston", 2);
+                let start = *before.get_or_insert(at);
+                creep = creep.max((at - start).abs());
+                speed = speed.max(last(simulation, "speed", 0));
+            }
+        });
+        assert!(creep < 1e-3 * piston.deflection(), "alpha {alpha}: crept {creep} m");
+        assert!(speed < 1e-3 * GRAVITY * DT, "alpha {alpha}: moves at {speed} m/s");
+    }
+}
+
+/// Balls on a cloud of crossing paths; some meet in groups of several.
+fn cloud() -> (Vec<DVec3>, Vec<DVec3>) {
+    let random = |i: u64, axis: u64| amalgam_particles::random::uniform_f64(&[i, axis]) - 0.5;
+    let positions = (0..60u64).map(|i| DVec3::from_array([0, 1, 2].map(|axis| random(i, axis)))).collect();
+    let velocities =
+        (0..60u64).map(|i| DVec3::from_array([3, 4, 5].map(|axis| 4.0 * random(i, axis)))).collect();
+    (positions, velocities)
+}
+
+fn balls(positions: &[DVec3], velocities: &[DVec3]) -> String {
+    let list = |vectors: &[DVec3]| {
+        let rows: Vec<String> =
+            vectors.iter().map(|v| format!("[{:?}, {:?}, {:?}]", v.x, v.y, v.z)).collect();
+        format!("[{}]", rows.join(", "))
+    };
+    format!(
+        "positions = {}\nvelocities = {}\nmass = 0.3\nradius = 0.07\nself_collision = true\n",
+        list(positions),
+        list(velocities)
+    )
+}
+
+#[test]
+fn one_explicit_system_gives_the_same_answer_split_over_one_two_and_three_participants() {
+    let (x, v) = cloud();
+    for rule in [Synchronise::Impulse, Synchronise::Average] {
+        let results: Vec<Vec<DVec3>> = [vec![0, 60], vec![0, 23, 60], vec![0, 11, 37, 60]]
+            .into_iter()
+            .map(|cuts| {
+                let mut scene = Scene::new(0.3, 2e-3).coupling(|coupling| {
+                    coupling.synchronise = rule;
+                    coupling.split = SplitRule::Symmetric;
+                    // Limits are drawn by participant and id, which the cuts change.
+                    coupling.group_limit = [64, 64];
+                });
+                for (k, range) in cuts.windows(2).enumerate() {
+                    let section = balls(&x[range[0]..range[1]], &v[range[0]..range[1]]);
+                    scene = scene.with(&format!("part{k}"), support::balls::BallsProgram, section);
+                }
+                let (mut contacts, count) = (0, cuts.len() - 1);
+                let mut simulation = scene.run_with(|_, record| contacts += record.groups);
+                assert!(contacts > 30, "only {contacts} groups");
+                (0..count).flat_map(|k| positions(&mut simulation, &format!("part{k}"))).collect()
+            })
+            .collect();
+        for other in &results[1..] {
+            let error = results[0].iter().zip(other).map(|(a, b)| a.distance(*b)).fold(0.0, f64::max);
+            assert!(error < 1e-9, "{rule:?}: {error} m");
+        }
+    }
+}
+
+/// Two springs that hold one group against one participant that holds both.
+#[test]
+fn two_implicit_participants_that_share_a_group_agree_with_one() {
+    let (small, large) = (1e2, 1e2);
+    for ratio in [1.0, 1e3, 1e6] {
+        let body = |z: f64, stiffness: f64| {
+            format!(
+                "[[bodies]]\ntype = 'points'\npositions = [[0, 0, {z}]]\nmass = 0.5\nradius = 0.05\n\
+                 foundation = {{ stiffness = {stiffness}, damping = 0.5 }}\n"
+            )
+        };
+        let head = "method = 'mass-spring'\nself_collision = true\ntolerance = 1e-12\n";
+        let probe = || Quantity::Displacement { participant: "a".into(), point: DVec3::ZERO };
+        let one = Scene::new(0.3, DT)
+            .with("a", SolidProgram, format!("{head}{}{}", body(0.0, small), body(0.099, large * ratio)))
+            .probe("z", probe())
+            .run();
+        let two = Scene::new(0.3, DT)
+            .with("a", SolidProgram, format!("{head}{}", body(0.0, small)))
+            .with("b", SolidProgram, format!("{head}{}", body(0.099, large * ratio)))
+            .probe("z", probe())
+            .run();
+        let (one, two) = (last(&one, "z", 2), last(&two, "z", 2));
+        assert!(one.abs() > 1e-6, "nothing moved");
+        assert!((one - two).abs() < 1e-3 * one.abs(), "ratio {ratio}: {one} m and {two} m");
+    }
+}
+
+/// Groups that two participants share and that each joins by stiff links of its own: plain repetition diverges here.
+#[test]
+fn implicit_participants_with_stiff_links_between_shared_groups_agree() {
+    let chain = |z: f64, speed: f64, stiffness: f64| {
+        let velocities = vec![format!("[0, 0, {speed}]"); 6].join(", ");
+        let positions: Vec<String> = (0..6).map(|i| format!("[{}, 0, {z}]", 0.2 * f64::from(i))).collect();
+        let springs: Vec<String> = (0..5)
+            .map(|i| format!("{{ a = {i}, b = {}, stiffness = {stiffness}, damping = 1.0 }}", i + 1))
+            .collect();
+        format!(
+            "method = 'mass-spring'\ntolerance = 1e-12\n[[bodies]]\ntype = 'points'\npositions = [{}]\n\
+             velocities = [{velocities}]\nmass = 0.1\nradius = 0.05\nsprings = [{}]\n",
+            positions.join(", "),
+            springs.join(", ")
+        )
+    };
+    let mut repeated = 0;
+    let scene = Scene::new(0.2, DT).with("a", SolidProgram, chain(0.0, 0.5, 1e5));
+    let scene = scene.with("b", SolidProgram, chain(0.101, -1.0, 3e6));
+    scene.coupling(|coupling| coupling.coupling_tolerance = 1e-6).run_with(|_, record| {
+        assert!(record.disagreement <= 1e-6, "step {}: {}", record.step, record.disagreement);
+        repeated = repeated.max(record.repetitions);
+    });
+    assert!(repeated > 1, "no group was shared");
+}

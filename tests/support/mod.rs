@@ -1,0 +1,94 @@
+//! What the tests of whole scenes share: real services in this process, over real gRPC.
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
+
+use std::sync::Arc;
+
+use amalgam_coordinator::{
+    Address, Cancel, CoordinatorError, CouplingSettings, DomainSettings, ParticipantPlan, Plan,
+    ProbeSettings, Quantity, Simulation, StepRecord, TimeSettings,
+};
+use amalgam_particles::DVec3;
+use amalgam_solver_kit::{SolverProgram, serve_in_process};
+
+#[path = "../../solver-kit/examples/balls.rs"]
+pub mod balls;
+
+pub const GRAVITY: f64 = 9.81;
+
+/// A scene without a file.
+pub struct Scene {
+    pub plan: Plan,
+    pub participants: Vec<(String, Arc<dyn SolverProgram>, String)>,
+    pub threads: usize,
+}
+
+impl Scene {
+    /// A box of 20 m around the origin, steps of `dt` at most, one frame at the end.
+    pub fn new(duration: f64, dt: f64) -> Self {
+        let plan = Plan {
+            scene: "test".into(),
+            seed: 1,
+            domain: DomainSettings {
+                min: DVec3::splat(-10.0),
+                max: DVec3::splat(10.0),
+                gravity: DVec3::NEG_Z * GRAVITY,
+            },
+            time: TimeSettings { duration, frame_interval: duration, dt_max: dt, cfl: 0.5 },
+            coupling: CouplingSettings::default(),
+            probes: Vec::new(),
+        };
+        Self { plan, participants: Vec::new(), threads: 1 }
+    }
+
+    pub fn with(mut self, name: &str, program: impl SolverProgram, section: impl Into<String>) -> Self {
+        self.participants.push((name.into(), Arc::new(program), section.into()));
+        self
+    }
+
+    pub fn coupling(mut self, set: impl FnOnce(&mut CouplingSettings)) -> Self {
+        set(&mut self.plan.coupling);
+        self
+    }
+
+    pub fn probe(mut self, name: &str, quantity: Quantity) -> Self {
+        self.plan.probes.push(ProbeSettings { name: name.into(), quantity });
+        self
+    }
+
+    pub fn connect(self) -> Result<Simulation, CoordinatorError> {
+        let participants = self.participants.into_iter().map(|(name, program, section)| ParticipantPlan {
+            name,
+            solver: String::new(),
+            section,
+            address: Address::InProcess(serve_in_process(program, self.threads).expect("threads")),
+        });
+        Simulation::connect(self.plan, participants.collect(), &Cancel::new())
+    }
+
+    /// Runs to the end and calls `look` after every step.
+    pub fn run_with(self, mut look: impl FnMut(&Simulation, &StepRecord)) -> Simulation {
+        let mut simulation = self.connect().unwrap_or_else(|error| panic!("{error}"));
+        while !simulation.is_finished() {
+            let record = simulation.step().unwrap_or_else(|error| panic!("{error}"));
+            look(&simulation, &record);
+        }
+        simulation
+    }
+
+    pub fn run(self) -> Simulation {
+        self.run_with(|_, _| ())
+    }
+}
+
+/// The last value of a probe's column.
+pub fn last(simulation: &Simulation, probe: &str, column: usize) -> f64 {
+    let sample =
+        simulation.probes().iter().find(|sample| sample.name == probe).expect("a probe of this name");
+    sample.values[column]
+}
+
+/// Positions of a participant, ascending by id.
+pub fn positions(simulation: &mut Simulation, participant: &str) -> Vec<DVec3> {
+    let frames = simulation.frames().unwrap_or_else(|error| panic!("{error}"));
+    frames.into_iter().find(|frame| frame.name == participant).expect("a participant of this name").positions
+}
