@@ -111,9 +111,9 @@ fn range_of(values: &[f32]) -> [f32; 2] {
 
 /// The scene's camera, or one that sees the whole domain, a little from above and from the side.
 fn camera(settings: &PictureSettings, (low, high): (DVec3, DVec3), up: DVec3) -> Camera {
-    let target = settings.target.unwrap_or(0.5 * (low + high));
     let aspect = f64::from(settings.width) / f64::from(settings.height);
     if let Some(eye) = settings.eye {
+        let target = settings.target.unwrap_or(0.5 * (low + high));
         return Camera { eye, target, up, vertical_fov_degrees: settings.field_of_view };
     }
     let (right, ahead) = up.any_orthonormal_pair();
@@ -122,7 +122,8 @@ fn camera(settings: &PictureSettings, (low, high): (DVec3, DVec3), up: DVec3) ->
     let parallel = direction.cross(up).length() < 1e-6 * direction.length();
     let camera_up = if parallel { ahead } else { up };
     let camera = Camera::framing((low, high), direction, camera_up, settings.field_of_view, aspect);
-    Camera { eye: camera.eye + (target - camera.target), target, ..camera }
+    let shift = settings.target.map_or(DVec3::ZERO, |target| target - camera.target);
+    Camera { eye: camera.eye + shift, target: camera.target + shift, ..camera }
 }
 
 fn colours(scene: &Scene, settings: &PictureSettings) -> Vec<(String, Colour)> {
