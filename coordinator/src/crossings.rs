@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use amalgam_particles::{CellGrid, DVec3, ParticleId};
+use amalgam_particles::{DVec3, ParticleId};
 use amalgam_proto::contract::Table;
-use rayon::prelude::*;
 
-use crate::contacts::Candidates;
+use crate::contacts::{Candidates, Contacts};
 
 /// Watches particles near a sheet. A particle's home side is the one it first touches the sheet from; it has crossed
 /// while it is on the other one. Going around the edge is no crossing, and a particle that leaves the sheet's
@@ -21,10 +20,12 @@ pub(crate) struct Crossings {
     rim_edge: Vec<[bool; 3]>,
     rim_vertex: Vec<bool>,
     vertex_ids: Vec<ParticleId>,
-    vertices: Vec<(DVec3, f64)>,
+    vertices: Vec<DVec3>,
+    /// Triangles around each vertex.
+    around: Vec<u32>,
+    around_start: Vec<u32>,
     watched: HashMap<ParticleId, Watched>,
     step: u64,
-    grid: CellGrid,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,17 +61,23 @@ impl Crossings {
                 rim_vertex[t[(corner + 2) % 3] as usize] = true;
             }
         }
+        let mut corners: Vec<(u32, u32)> =
+            triangles.iter().zip(0..).flat_map(|(t, at)| t.map(|vertex| (vertex, at))).collect();
+        corners.sort_unstable();
+        let around_start =
+            (0..=vertex_ids.len() as u32).map(|vertex| corners.partition_point(|c| c.0 < vertex) as u32);
         Self {
             sheet,
             of,
+            around_start: around_start.collect(),
+            around: corners.into_iter().map(|c| c.1).collect(),
             triangles,
             rim_edge,
             rim_vertex,
-            vertices: vec![(DVec3::ZERO, 0.0); vertex_ids.len()],
+            vertices: vec![DVec3::ZERO; vertex_ids.len()],
             vertex_ids,
             watched: HashMap::new(),
             step: 0,
-            grid: CellGrid::default(),
         }
     }
 
@@ -79,65 +86,58 @@ impl Crossings {
         self.sheet
     }
 
-    /// Looks at a step's candidates and returns how many particles are on the wrong side.
-    pub(crate) fn update(&mut self, candidates: &Candidates) -> u64 {
+    /// Looks at a step's candidates and contacts and returns how many particles are on the wrong side.
+    pub(crate) fn update(&mut self, candidates: &Candidates, contacts: &Contacts) -> u64 {
         self.step += 1;
-        let range = |k: usize| {
-            let first = candidates.participant.partition_point(|&p| usize::from(p) < k);
-            first..candidates.participant.partition_point(|&p| usize::from(p) <= k)
-        };
-        for i in range(self.sheet) {
-            if let Ok(at) = self.vertex_ids.binary_search(&candidates.id[i]) {
-                self.vertices[at] = (candidates.position[i], candidates.radius[i]);
-            }
-        }
-        let of = range(self.of);
-        let radius_max = candidates.radius[of.clone()].iter().copied().fold(0.0, f64::max);
-        if radius_max > 0.0 {
-            let sides = self.sides(candidates, of, radius_max);
-            self.note(&sides);
-        }
+        let sides = self.sides(candidates, contacts);
+        self.note(&sides);
         self.watched.retain(|_, watched| watched.seen == self.step || watched.crossed);
         self.watched.values().filter(|watched| watched.crossed).count() as u64
     }
 
-    /// For each particle that touches the sheet, the side it is on; `None` at the rim.
-    fn sides(
-        &mut self,
-        candidates: &Candidates,
-        of: std::ops::Range<usize>,
-        radius_max: f64,
-    ) -> Vec<(ParticleId, Option<bool>)> {
-        let corners = |t: &[u32; 3]| t.map(|v| self.vertices[v as usize].0);
-        let centres: Vec<DVec3> = self.triangles.iter().map(|t| corners(t).iter().sum::<DVec3>() / 3.0).collect();
-        let extent = self.triangles.iter().zip(&centres).map(|(t, &centre)| {
-            corners(t).iter().map(|corner| corner.distance(centre)).fold(0.0, f64::max)
-        });
-        let vertex_radius = self.vertices.iter().map(|v| v.1).fold(0.0, f64::max);
-        let reach = extent.fold(0.0, f64::max) + vertex_radius + radius_max;
-        let mut grid = std::mem::take(&mut self.grid);
-        grid.rebuild(&centres, reach);
-        let sides = of
-            .into_par_iter()
-            .filter_map(|i| {
-                let x = candidates.position[i];
-                let mut best = Nearest { distance: f64::INFINITY, height: 0.0, rim: false, triangle: 0 };
-                grid.for_each_near(x, |t| self.consider(t, x, &mut best));
-                let touches = best.distance.is_finite()
-                    && self.triangles[best.triangle as usize].iter().any(|&v| {
-                        let (vertex, radius) = self.vertices[v as usize];
-                        vertex.distance(x) < radius + candidates.radius[i]
-                    });
-                touches.then(|| (candidates.id[i], (!best.rim).then_some(best.height > 0.0)))
+    /// For each particle that touches the sheet, the side it is on; `None` at the rim. The sheet near a particle is
+    /// made of the triangles around the sheet's particles that it touches.
+    fn sides(&mut self, candidates: &Candidates, contacts: &Contacts) -> Vec<(ParticleId, Option<bool>)> {
+        let participant = |i: u32| usize::from(candidates.participant[i as usize]);
+        let mut touching: Vec<(u32, u32)> = Vec::new();
+        for &(i, j) in contacts.active.iter().chain(&contacts.marked) {
+            if (participant(i), participant(j)) == (self.of, self.sheet) {
+                touching.push((i, j));
+            } else if (participant(j), participant(i)) == (self.of, self.sheet) {
+                touching.push((j, i));
+            }
+        }
+        if touching.is_empty() {
+            return Vec::new();
+        }
+        touching.sort_unstable();
+        for i in 0..candidates.len() {
+            if usize::from(candidates.participant[i]) == self.sheet
+                && let Ok(vertex) = self.vertex_ids.binary_search(&candidates.id[i])
+            {
+                self.vertices[vertex] = candidates.position[i];
+            }
+        }
+        touching
+            .chunk_by(|a, b| a.0 == b.0)
+            .filter_map(|pairs| {
+                let i = pairs[0].0 as usize;
+                let mut best = Nearest { distance: f64::INFINITY, height: 0.0, rim: false };
+                for &(_, j) in pairs {
+                    let Ok(vertex) = self.vertex_ids.binary_search(&candidates.id[j as usize]) else { continue };
+                    for &t in &self.around[self.around_start[vertex] as usize..self.around_start[vertex + 1] as usize] {
+                        self.consider(t, candidates.position[i], &mut best);
+                    }
+                }
+                let side = (!best.rim).then_some(best.height > 0.0);
+                best.distance.is_finite().then_some((candidates.id[i], side))
             })
-            .collect();
-        self.grid = grid;
-        sides
+            .collect()
     }
 
     fn consider(&self, t: u32, x: DVec3, best: &mut Nearest) {
         let triangle = &self.triangles[t as usize];
-        let [a, b, c] = triangle.map(|v| self.vertices[v as usize].0);
+        let [a, b, c] = triangle.map(|v| self.vertices[v as usize]);
         let weights = closest_on_triangle(x, a, b, c);
         let away = x - (a * weights[0] + b * weights[1] + c * weights[2]);
         let distance = away.length();
@@ -151,7 +151,7 @@ impl Crossings {
                 1 => (0..3).any(|corner| zero[corner] && self.rim_edge[t as usize][corner]),
                 _ => (0..3).any(|corner| !zero[corner] && self.rim_vertex[triangle[corner] as usize]),
             };
-            *best = Nearest { distance, height, rim, triangle: t };
+            *best = Nearest { distance, height, rim };
         }
     }
 
@@ -173,7 +173,6 @@ struct Nearest {
     distance: f64,
     height: f64,
     rim: bool,
-    triangle: u32,
 }
 
 /// Barycentric weights of the point of triangle abc closest to x [Ericson2005, 5.1.5]; weights of corners that have no
@@ -249,13 +248,13 @@ mod tests {
                     candidates.participant.push(0);
                     candidates.id.push(table.particles.id[i]);
                     candidates.position.push(table.particles.position[i]);
-                    candidates.radius.push(0.75);
                 }
                 candidates.participant.push(1);
                 candidates.id.push(ParticleId(7));
                 candidates.position.push(x);
-                candidates.radius.push(0.3);
-                crossings.update(&candidates)
+                let mut contacts = Contacts::default();
+                contacts.marked.extend((0..9).filter(|&i| candidates.position[i as usize].distance(x) < 1.05).map(|i| (i, 9)));
+                crossings.update(&candidates, &contacts)
             })
             .collect()
     }

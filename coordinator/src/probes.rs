@@ -128,7 +128,7 @@ impl Probe {
                 let now = at.ok().and_then(|at| view.committed[*participant].track_position.get(at));
                 now.map_or(vec![f64::NAN; 3], |&now| (now - *from).to_array().to_vec())
             }
-            What::Crossings(crossings) => vec![crossings.update(&view.scratch.candidates) as f64],
+            What::Crossings(crossings) => vec![crossings.update(&view.scratch.candidates, &view.scratch.contacts) as f64],
             What::Overlap => overlap(view.scratch),
             What::Unresolved => vec![view.record.unresolved as f64, view.record.ignored as f64],
         }

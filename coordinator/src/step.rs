@@ -102,6 +102,11 @@ impl Simulation {
     /// What a participant could not do, with its name, the step and the phase; the state is then that of the last
     /// frame or checkpoint.
     pub fn step(&mut self) -> Result<StepRecord, CoordinatorError> {
+        // Inside the pool of workers: each parallel loop then starts where it is, not with a hand-over between threads.
+        rayon::scope(|_| self.coupled_step())
+    }
+
+    fn coupled_step(&mut self) -> Result<StepRecord, CoordinatorError> {
         let start = Instant::now();
         self.start_step();
         self.begin()?;

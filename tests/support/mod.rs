@@ -10,21 +10,24 @@ use amalgam_coordinator::{
 use amalgam_particles::DVec3;
 use amalgam_solver_kit::{SolverProgram, serve_in_process};
 
-#[path = "../../solver-kit/examples/balls.rs"]
-pub mod balls;
+pub(crate) mod process;
 
-pub const GRAVITY: f64 = 9.81;
+#[path = "../../solver-kit/examples/balls.rs"]
+#[allow(unreachable_pub, missing_docs, reason = "an example's file")]
+pub(crate) mod balls;
+
+pub(crate) const GRAVITY: f64 = 9.81;
 
 /// A scene without a file.
-pub struct Scene {
-    pub plan: Plan,
-    pub participants: Vec<(String, Arc<dyn SolverProgram>, String)>,
-    pub threads: usize,
+pub(crate) struct Scene {
+    pub(crate) plan: Plan,
+    pub(crate) participants: Vec<(String, Arc<dyn SolverProgram>, String)>,
+    pub(crate) threads: usize,
 }
 
 impl Scene {
     /// A box of 20 m around the origin, steps of `dt` at most, one frame at the end.
-    pub fn new(duration: f64, dt: f64) -> Self {
+    pub(crate) fn new(duration: f64, dt: f64) -> Self {
         let plan = Plan {
             scene: "test".into(),
             seed: 1,
@@ -40,22 +43,22 @@ impl Scene {
         Self { plan, participants: Vec::new(), threads: 1 }
     }
 
-    pub fn with(mut self, name: &str, program: impl SolverProgram, section: impl Into<String>) -> Self {
+    pub(crate) fn with(mut self, name: &str, program: impl SolverProgram, section: impl Into<String>) -> Self {
         self.participants.push((name.into(), Arc::new(program), section.into()));
         self
     }
 
-    pub fn coupling(mut self, set: impl FnOnce(&mut CouplingSettings)) -> Self {
+    pub(crate) fn coupling(mut self, set: impl FnOnce(&mut CouplingSettings)) -> Self {
         set(&mut self.plan.coupling);
         self
     }
 
-    pub fn probe(mut self, name: &str, quantity: Quantity) -> Self {
+    pub(crate) fn probe(mut self, name: &str, quantity: Quantity) -> Self {
         self.plan.probes.push(ProbeSettings { name: name.into(), quantity });
         self
     }
 
-    pub fn connect(self) -> Result<Simulation, CoordinatorError> {
+    pub(crate) fn connect(self) -> Result<Simulation, CoordinatorError> {
         let participants = self.participants.into_iter().map(|(name, program, section)| ParticipantPlan {
             name,
             solver: String::new(),
@@ -66,7 +69,7 @@ impl Scene {
     }
 
     /// Runs to the end and calls `look` after every step.
-    pub fn run_with(self, mut look: impl FnMut(&Simulation, &StepRecord)) -> Simulation {
+    pub(crate) fn run_with(self, mut look: impl FnMut(&Simulation, &StepRecord)) -> Simulation {
         let mut simulation = self.connect().unwrap_or_else(|error| panic!("{error}"));
         while !simulation.is_finished() {
             let record = simulation.step().unwrap_or_else(|error| panic!("{error}"));
@@ -75,20 +78,20 @@ impl Scene {
         simulation
     }
 
-    pub fn run(self) -> Simulation {
+    pub(crate) fn run(self) -> Simulation {
         self.run_with(|_, _| ())
     }
 }
 
 /// The last value of a probe's column.
-pub fn last(simulation: &Simulation, probe: &str, column: usize) -> f64 {
+pub(crate) fn last(simulation: &Simulation, probe: &str, column: usize) -> f64 {
     let sample =
         simulation.probes().iter().find(|sample| sample.name == probe).expect("a probe of this name");
     sample.values[column]
 }
 
 /// Positions of a participant, ascending by id.
-pub fn positions(simulation: &mut Simulation, participant: &str) -> Vec<DVec3> {
+pub(crate) fn positions(simulation: &mut Simulation, participant: &str) -> Vec<DVec3> {
     let frames = simulation.frames().unwrap_or_else(|error| panic!("{error}"));
     frames.into_iter().find(|frame| frame.name == participant).expect("a participant of this name").positions
 }
