@@ -48,7 +48,9 @@ fn threads_transports_and_repetition_do_not_change_a_bit() {
     for arguments in variants {
         let other = summary(arguments);
         assert_eq!(hash(&other), hash(&reference), "{arguments:?}");
-        for pointer in ["/steps", "/contacts/active_mean", "/stages/mean", "/wire/bytes_in", "/wire/bytes_out"] {
+        for pointer in
+            ["/steps", "/contacts/active_mean", "/stages/mean", "/wire/bytes_in", "/wire/bytes_out"]
+        {
             assert_eq!(number(&other, pointer), number(&reference, pointer), "{arguments:?}: {pointer}");
         }
     }

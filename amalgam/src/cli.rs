@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use amalgam_solver_kit::Listen;
+use amalgam_solver_kit::ServeOptions;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{command::CommandError, local::Transport, scene::SolverKind};
@@ -114,17 +114,9 @@ pub struct ServeArgs {
     /// Which solver
     #[arg(value_enum)]
     pub solver: SolverKind,
-    /// Where to listen: unix:PATH or HOST:PORT, port 0 for any free one
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Listen,
     #[command(flatten)]
-    pub(crate) threads: Threads,
-    /// End when standard input does, so that the service does not outlive who started it
-    #[arg(long)]
-    pub exit_with_stdin: bool,
-    /// Listen beyond this machine without encryption; anyone who reaches the address can use the solver
-    #[arg(long)]
-    pub insecure: bool,
+    #[allow(missing_docs, reason = "the help says it")]
+    pub options: ServeOptions,
 }
 
 /// `--threads`.

@@ -351,26 +351,10 @@ fn probes(reader: &mut Reader<'_>, value: Option<toml::Value>) -> Vec<ProbeSetti
             let message = format!("two probes are called `{name}`");
             reader.fault(&base.key("name"), &message, Some("give each probe a name of its own"));
         }
-        let before = reader.faults.len();
-        let Some(quantity) = reader.table::<Quantity>(&base, entry.clone()) else { continue };
-        if reader.faults.len() == before {
-            superfluous(reader, &base, &entry, &quantity);
-        }
+        let Some(quantity) = reader.table::<Quantity>(&base, entry) else { continue };
         probes.push(ProbeSettings { name, quantity });
     }
     probes
-}
-
-/// Serde lets any key pass beside a quantity that has none.
-fn superfluous(reader: &mut Reader<'_>, base: &KeyPath, entry: &toml::Value, quantity: &Quantity) {
-    let known = toml::Table::try_from(quantity).unwrap_or_default();
-    for key in entry.as_table().into_iter().flat_map(toml::Table::keys) {
-        if !known.contains_key(key) {
-            let message = format!("unknown key `{key}` for this quantity");
-            let fault = reader.document.fault(&base.key(key), Part::Key, &message, Some("remove it".into()));
-            reader.faults.push(fault);
-        }
-    }
 }
 
 /// Names become file names and parts of paths.

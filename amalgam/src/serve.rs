@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_solver_fluid::FluidProgram;
-use amalgam_solver_kit::{ServeOptions, SolverProgram};
+use amalgam_solver_kit::SolverProgram;
 use amalgam_solver_solid::SolidProgram;
 
 use crate::{cli::ServeArgs, command::CommandError, scene::SolverKind};
@@ -23,12 +23,6 @@ impl SolverKind {
 /// # Errors
 /// If the address cannot be listened at.
 pub fn serve(args: &ServeArgs) -> Result<(), CommandError> {
-    let options = ServeOptions {
-        listen: args.listen.clone(),
-        threads: args.threads.count(),
-        exit_with_stdin: args.exit_with_stdin,
-        insecure: args.insecure,
-    };
-    let served = amalgam_solver_kit::serve(args.solver.program(), options);
+    let served = amalgam_solver_kit::serve(args.solver.program(), args.options.clone());
     served.map_err(|error| CommandError::Failed(format!("{error:#}")))
 }

@@ -86,7 +86,7 @@ pub(crate) struct Participant {
     deadline: Duration,
 }
 
-/// Time to wait for a connection and for the handshake.
+/// Time to wait for a connection and for the handshake, or `coupling.step_deadline` if that is shorter.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 impl Participant {
@@ -96,18 +96,20 @@ impl Participant {
             address: plan.address.to_string(),
             reason,
         };
-        let dialled = tokio::time::timeout(CONNECT_DEADLINE, dial(&plan.address)).await;
+        let patience = CONNECT_DEADLINE.min(deadline);
+        let late = |what: &str| unreachable(format!("no {what} within {} s", patience.as_secs_f64()));
+        let dialled = tokio::time::timeout(patience, dial(&plan.address)).await;
         let channel = dialled
-            .map_err(|_| unreachable(format!("no connection within {} s", CONNECT_DEADLINE.as_secs())))?
-            .map_err(|error| unreachable(innermost(&error)))?;
+            .map_err(|_| late("connection"))?
+            .map_err(|error| unreachable(format!("no connection: {}", innermost(&error))))?;
         let mut client = SolverClient::new(channel)
             .max_decoding_message_size(message_limit())
             .max_encoding_message_size(message_limit());
         let handshake = |reason: String| CoordinatorError::Handshake { participant: plan.name.clone(), reason };
         let request = v1::DescribeRequest { protocol_version: PROTOCOL_VERSION };
-        let description = tokio::time::timeout(CONNECT_DEADLINE, client.describe(request))
+        let description = tokio::time::timeout(patience, client.describe(request))
             .await
-            .map_err(|_| unreachable(format!("no answer to Describe within {} s", CONNECT_DEADLINE.as_secs())))?
+            .map_err(|_| late("answer to Describe"))?
             .map_err(|status| match status.code() {
                 Code::Unimplemented => handshake("it does not serve amalgam.solver.v1; is the address right?".into()),
                 Code::FailedPrecondition => handshake(status.message().into()),

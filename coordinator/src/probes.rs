@@ -67,7 +67,7 @@ impl Probe {
             Quantity::AngularMomentum { participant } => {
                 (What::AngularMomentum(find_or_all(participant)?), xyz("angular_momentum", "kg m^2/s"))
             }
-            Quantity::Energy => (
+            Quantity::Energy {} => (
                 What::Energy,
                 ["kinetic [J]", "gravity [J]", "stored [J]", "dissipated_in_coupling [J]", "total [J]"]
                     .map(String::from)
@@ -97,10 +97,10 @@ impl Probe {
                 let crossings = Crossings::new(sheet_at, of_at, &tables[sheet_at]);
                 (What::Crossings(Box::new(crossings)), one("crossed [particles]"))
             }
-            Quantity::Overlap => {
+            Quantity::Overlap {} => {
                 (What::Overlap, vec!["depth_max [m]".into(), "depth_max [smaller radius]".into()])
             }
-            Quantity::Unresolved => (What::Unresolved, vec!["unresolved [pairs]".into(), "ignored [pairs]".into()]),
+            Quantity::Unresolved {} => (What::Unresolved, vec!["unresolved [pairs]".into(), "ignored [pairs]".into()]),
         };
         Ok(Self { name: settings.name.clone(), columns, extremes: Vec::new(), what })
     }

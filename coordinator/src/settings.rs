@@ -194,7 +194,7 @@ pub enum Quantity {
         participant: Option<String>,
     },
     /// Kinetic and potential energies [J] of all participants, gravity included, and what coupling dissipated so far.
-    Energy,
+    Energy {},
     /// Largest speed [m/s] of one participant, or of all.
     Speed {
         /// Whose; all together if absent.
@@ -215,9 +215,9 @@ pub enum Quantity {
         of: String,
     },
     /// Deepest overlap of two particles in contact [m], and relative to the smaller radius.
-    Overlap,
+    Overlap {},
     /// Pairs still approaching after the last stage, or refused by the group limit.
-    Unresolved,
+    Unresolved {},
 }
 
 impl DomainSettings {

@@ -1,6 +1,6 @@
 //! A whole participant on one page: balls in free fall, explicit, colliding with each other if the scene wants it.
 //!
-//! `cargo run --release -p amalgam-solver-kit --example balls -- 127.0.0.1:7401` serves it; a scene reaches it with
+//! `cargo run --release -p amalgam-solver-kit --example balls -- --listen 127.0.0.1:7401` serves it; a scene reaches it with
 //! `solver = "balls"` and `address = "127.0.0.1:7401"`.
 
 use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
@@ -57,6 +57,7 @@ impl Solver for Balls {
     }
 }
 
+/// Serves balls.
 pub struct BallsProgram;
 
 impl SolverProgram for BallsProgram {
@@ -89,10 +90,6 @@ impl SolverProgram for BallsProgram {
 }
 
 #[allow(dead_code, reason = "tests include this file for the solver alone")]
-fn main() -> anyhow::Result<()> {
-    let listen = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7401".into());
-    let listen = listen.parse().map_err(anyhow::Error::msg)?;
-    let options =
-        amalgam_solver_kit::ServeOptions { listen, threads: None, exit_with_stdin: false, insecure: false };
-    amalgam_solver_kit::serve(std::sync::Arc::new(BallsProgram), options)
+fn main() -> std::process::ExitCode {
+    amalgam_solver_kit::main(BallsProgram)
 }

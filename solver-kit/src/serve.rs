@@ -25,17 +25,42 @@ pub enum Listen {
     Tcp(SocketAddr),
 }
 
-/// How to serve.
-#[derive(Clone, Debug)]
+/// How to serve: the arguments of every solver's program.
+#[derive(Clone, Debug, clap::Args)]
 pub struct ServeOptions {
-    /// Where to listen.
+    /// Where to listen: unix:PATH or IP:PORT, port 0 for any free one
+    #[arg(long, value_name = "ADDRESS")]
     pub listen: Listen,
-    /// Threads for physics; all cores if absent.
-    pub threads: Option<usize>,
-    /// End when standard input is closed: a child process ends with its parent, however that ends.
+    /// Threads for physics; results do not depend on it [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// End when standard input does, so that the service does not outlive who started it
+    #[arg(long)]
     pub exit_with_stdin: bool,
-    /// Listen beyond loopback without encryption or authentication.
+    /// Listen beyond this machine without encryption; anyone who reaches the address can use the solver
+    #[arg(long)]
     pub insecure: bool,
+}
+
+/// The `main` of a solver's own program: reads [`ServeOptions`] from the command line and serves.
+pub fn main(program: impl SolverProgram) -> std::process::ExitCode {
+    use clap::{Args as _, Command, FromArgMatches as _};
+    let description = program.describe();
+    let command = Command::new(description.name)
+        .version(description.version)
+        .about("A particle solver as a service, for amalgam scenes that give its address");
+    let matches = ServeOptions::augment_args(command).get_matches();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let served = ServeOptions::from_arg_matches(&matches).map_err(anyhow::Error::from);
+    match served.and_then(|options| serve(Arc::new(program), options)) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
 }
 
 impl std::str::FromStr for Listen {
@@ -70,7 +95,8 @@ impl std::fmt::Display for Listen {
 /// # Errors
 /// If the address cannot be listened on, or is beyond loopback without `insecure`.
 pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::Result<()> {
-    let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.threads.map_or_else(all, |threads| threads as usize);
     let service = Service::start(program, threads).context("the solver's threads could not be started")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {

@@ -43,7 +43,12 @@ impl Scene {
         Self { plan, participants: Vec::new(), threads: 1 }
     }
 
-    pub(crate) fn with(mut self, name: &str, program: impl SolverProgram, section: impl Into<String>) -> Self {
+    pub(crate) fn with(
+        mut self,
+        name: &str,
+        program: impl SolverProgram,
+        section: impl Into<String>,
+    ) -> Self {
         self.participants.push((name.into(), Arc::new(program), section.into()));
         self
     }

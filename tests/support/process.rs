@@ -59,7 +59,9 @@ impl Folder {
     /// Processes whose command line names this folder.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let own = self.path().to_str().expect("UTF-8").as_bytes();
-        processes().filter(|id| std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| holds(&line, own))).collect()
+        processes()
+            .filter(|id| std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| holds(&line, own)))
+            .collect()
     }
 }
 
@@ -76,7 +78,9 @@ pub(crate) fn stderr(output: &Output) -> String {
 pub(crate) fn children(parent: u32) -> Vec<u32> {
     let of_parent = format!("PPid:\t{parent}\n");
     processes()
-        .filter(|id| std::fs::read_to_string(format!("/proc/{id}/status")).is_ok_and(|text| text.contains(&of_parent)))
+        .filter(|id| {
+            std::fs::read_to_string(format!("/proc/{id}/status")).is_ok_and(|text| text.contains(&of_parent))
+        })
         .collect()
 }
 

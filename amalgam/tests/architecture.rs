@@ -1,0 +1,203 @@
+//! The invariants of ARCHITECTURE.md that a test can see.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Text files below a folder of the repository, by path from its root; none that git would not keep.
+fn files(folder: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of the repository") {
+            let path = entry.expect("an entry").path();
+            let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+            if ["target", "out", ".git"].contains(&name.as_str()) {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                found.insert(name, text);
+            }
+        }
+    }
+    found
+}
+
+fn manifest(package: &str) -> toml::Table {
+    toml::from_str(&read(format!("{package}/Cargo.toml"))).expect("a manifest")
+}
+
+fn members() -> Vec<String> {
+    let workspace: toml::Table = toml::from_str(&read("Cargo.toml")).expect("a manifest");
+    let members = workspace["workspace"]["members"].as_array().expect("a list").iter();
+    members.map(|member| member.as_str().expect("a name").to_string()).collect()
+}
+
+/// Names in tables of a manifest.
+fn dependencies(package: &str, tables: &[&str]) -> BTreeSet<String> {
+    let manifest = manifest(package);
+    let names = tables.iter().filter_map(|table| manifest.get(*table)?.as_table());
+    names.flat_map(|table| table.keys().cloned()).collect()
+}
+
+/// Those of them that are crates of this workspace, by folder.
+fn ours(dependencies: &BTreeSet<String>) -> BTreeSet<String> {
+    dependencies.iter().filter_map(|name| name.strip_prefix("amalgam-")).map(String::from).collect()
+}
+
+fn all(package: &str) -> BTreeSet<String> {
+    dependencies(package, &["dependencies", "dev-dependencies", "build-dependencies"])
+}
+
+#[test]
+fn crates_depend_on_each_other_as_the_table_says() {
+    let architecture = read("ARCHITECTURE.md");
+    let members = members();
+    let code =
+        |cell: &str| -> BTreeSet<String> { cell.split('`').skip(1).step_by(2).map(String::from).collect() };
+    let (_, crates) = architecture.split_once("## Crates").expect("a table of crates");
+    let (crates, _) = crates.split_once("\n## ").expect("a section after it");
+    let mut rows = BTreeMap::new();
+    for cells in
+        crates.lines().map(|line| line.split('|').collect::<Vec<_>>()).filter(|cells| cells.len() == 5)
+    {
+        if let Some(name) = code(cells[1]).into_iter().find(|name| members.contains(name)) {
+            let every = cells[3].trim() == "all";
+            let uses = if every {
+                members.iter().filter(|m| **m != name).cloned().collect()
+            } else {
+                code(cells[3])
+            };
+            rows.insert(name, uses);
+        }
+    }
+    assert_eq!(
+        rows.keys().cloned().collect::<BTreeSet<_>>(),
+        members.iter().cloned().collect(),
+        "crates in the table"
+    );
+    for (name, uses) in rows {
+        assert_eq!(
+            ours(&dependencies(&name, &["dependencies", "build-dependencies"])),
+            uses,
+            "what {name} uses"
+        );
+    }
+}
+
+#[test]
+fn physics_knows_no_network_and_no_async() {
+    let network = ["tonic", "prost", "tokio", "hyper", "futures", "tower", "async-trait"];
+    for package in ["particles", "solver-solid", "solver-fluid", "frames"] {
+        for dependency in all(package) {
+            let found =
+                network.iter().any(|name| dependency == *name || dependency.starts_with(&format!("{name}-")));
+            assert!(!found, "{package} depends on {dependency}");
+        }
+        for (name, text) in files(&format!("{package}/src")) {
+            for word in words_of_code(&text) {
+                let network = network.contains(&word) || ["async", "await"].contains(&word);
+                assert!(!network, "{name} says {word}");
+            }
+        }
+    }
+}
+
+/// Words outside of line comments.
+fn words_of_code(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
+    code.flat_map(|line| line.split(|c: char| !(c.is_alphanumeric() || c == '_')))
+}
+
+#[test]
+fn words_of_comments_are_no_code() {
+    let words: Vec<&str> =
+        words_of_code("let a = b; // async\n/// async\nuse tokio::x;").filter(|w| !w.is_empty()).collect();
+    assert_eq!(words, ["let", "a", "b", "use", "tokio", "x"]);
+}
+
+#[test]
+fn the_coordinator_knows_no_solver_and_solvers_do_not_know_each_other() {
+    let solvers: Vec<String> = members().into_iter().filter(|name| name.starts_with("solver-")).collect();
+    assert!(solvers.len() >= 3, "the kit and two solvers");
+    for solver in &solvers {
+        let own = ours(&all("coordinator"));
+        assert!(!own.contains(solver), "the coordinator depends on {solver}");
+        for other in solvers.iter().filter(|other| *other != solver && *other != "solver-kit") {
+            assert!(!ours(&all(solver)).contains(other), "{solver} depends on {other}");
+        }
+    }
+    for (name, text) in files("coordinator/src") {
+        for material in ["solid", "fluid", "sph", "flip", "spring", "cloth"] {
+            let found =
+                words_of_code(&text).any(|word| word.to_lowercase().split('_').any(|part| part == material));
+            assert!(!found, "{name} says {material}");
+        }
+    }
+}
+
+#[test]
+fn no_file_holds_a_path_of_somebodys_machine() {
+    // Put together here, so that this file does not hold them.
+    let folders = ["home", "root", "Users", "work", "mnt"].map(|folder| format!("/{folder}/"));
+    for (name, text) in files("") {
+        for folder in &folders {
+            let path = |at: usize| {
+                let before = text[..at].chars().next_back();
+                // A folder of that name in a relative path or an address is none of the machine's.
+                before.is_none_or(|c| !(c.is_alphanumeric() || "._-/:)}".contains(c)))
+            };
+            let found = text.match_indices(folder.as_str()).any(|(at, _)| path(at));
+            assert!(!found, "{name} holds a path below {folder}");
+        }
+    }
+}
+
+#[test]
+fn the_code_map_names_every_source_file_and_no_other() {
+    let architecture = read("ARCHITECTURE.md");
+    let (_, map) = architecture.split_once("## Code map").expect("a code map");
+    let (map, _) = map.split_once("\n## ").expect("a section after it");
+    let mut named = BTreeSet::new();
+    for part in map.split("\n### ").skip(1) {
+        let package = part.split_whitespace().next().expect("a crate");
+        let names = part.split('`').skip(1).step_by(2).filter(|code| code.ends_with(".rs"));
+        named.extend(names.map(|name| format!("{package}/src/{name}")));
+    }
+    let sources = members().iter().flat_map(|package| files(&format!("{package}/src")).into_keys()).collect();
+    let difference: Vec<&String> = named.symmetric_difference(&sources).collect();
+    assert!(difference.is_empty(), "named in ARCHITECTURE.md or there, but not both: {difference:?}");
+}
+
+#[test]
+fn limits_stand_where_the_table_says() {
+    let architecture = read("ARCHITECTURE.md");
+    let (_, limits) = architecture.split_once("## Limits").expect("a table of limits");
+    let (limits, _) = limits.split_once("\n## ").expect("a section after it");
+    let mut checked = 0;
+    for cells in
+        limits.lines().map(|line| line.split('|').collect::<Vec<_>>()).filter(|cells| cells.len() == 5)
+    {
+        let code = |cell: &str| cell.split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
+        let [file] = &code(cells[2])[..] else { continue };
+        let text = read(file);
+        for name in code(cells[1]) {
+            assert!(words_of_code(&text).any(|word| word == name), "{file} has no {name}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 15, "only {checked} limits");
+}
