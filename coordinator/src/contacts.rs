@@ -116,7 +116,7 @@ pub fn approaching(
 /// collide are searched once: the finer one looks into the coarser one's cell grid, whose cells are as wide as the
 /// sum of their largest radii, so that one huge particle costs one look for each small one and never a wide
 /// search. At equal coarseness the larger cohort looks into the smaller one's grid: most of it is turned away by one
-/// bit ([`Vicinity`]), and only the smaller one and those near it are sorted. A fluid that does not collide with
+/// bit (`Vicinity`), and only the smaller one and those near it are sorted. A fluid that does not collide with
 /// itself is never compared with itself.
 #[derive(Debug, Default)]
 pub struct ContactFinder {

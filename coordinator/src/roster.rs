@@ -90,14 +90,26 @@ impl Roster {
         Some((self.mass.get(at), self.radius.get(at)))
     }
 
+    fn len(&self) -> u64 {
+        match &self.ids {
+            Ids::CountedTo(end) => *end,
+            Ids::Listed(ids) => ids.len() as u64,
+        }
+    }
+
     /// Takes over births and deaths.
     ///
     /// # Errors
     /// What is impossible about them.
     pub(crate) fn update(&mut self, committed: &Committed) -> Result<(), String> {
-        if committed.born.is_empty() && committed.dead.is_empty() {
-            return Ok(());
+        if !(committed.born.is_empty() && committed.dead.is_empty()) {
+            self.replace(committed)?;
         }
+        let (known, told) = (self.len(), committed.particles);
+        if known == told { Ok(()) } else { Err(format!("it says it has {told} particles, but {known} are known")) }
+    }
+
+    fn replace(&mut self, committed: &Committed) -> Result<(), String> {
         let mut rows: Vec<(ParticleId, f64, f64)> = match &self.ids {
             Ids::CountedTo(end) => (0..*end).map(ParticleId).collect(),
             Ids::Listed(ids) => ids.clone(),

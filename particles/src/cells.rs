@@ -36,8 +36,8 @@ impl Lattice {
     /// The cell that holds `position`, saturated at 2^20 cells from the origin.
     #[inline]
     pub fn cell(&self, position: DVec3) -> IVec3 {
-        let scaled = ((position - self.origin) / self.cell_size).floor();
-        scaled.clamp(DVec3::splat(-f64::from(HALF)), DVec3::splat(f64::from(HALF - 1))).as_ivec3()
+        let scaled = (position - self.origin) / self.cell_size;
+        floor(scaled.clamp(DVec3::splat(-f64::from(HALF)), DVec3::splat(f64::from(HALF - 1))))
     }
 
     /// The cells that particles occupy.
@@ -251,6 +251,15 @@ impl CellSet {
         }
         Ok(Self { keys })
     }
+}
+
+/// The largest integers not above `x`, which must be within the range of i32 less one. The library's rounding is a
+/// function call where the machine's oldest instruction set has none.
+#[inline]
+pub(crate) fn floor(x: DVec3) -> IVec3 {
+    let truncated = x.as_ivec3();
+    let above = truncated.as_dvec3().cmpgt(x);
+    truncated - IVec3::new(i32::from(above.x), i32::from(above.y), i32::from(above.z))
 }
 
 fn pack(cell: IVec3) -> u64 {

@@ -3,6 +3,8 @@
 use glam::{DVec3, IVec3};
 use rayon::prelude::*;
 
+use crate::cells::floor;
+
 /// Positions must lie within this distance of the origin [m], and within 2^31 cells of it.
 pub const POSITION_LIMIT: f64 = 1e12;
 
@@ -184,11 +186,9 @@ impl Runs {
 
 #[inline]
 fn cell(position: DVec3, inverse_cell_size: f64) -> IVec3 {
-    // Saturating: positions beyond 2^31 cells share the outermost ones, and are still found.
-    (position * inverse_cell_size)
-        .floor()
-        .as_ivec3()
-        .clamp(IVec3::splat(i32::MIN + 2), IVec3::splat(i32::MAX - 2))
+    // Positions beyond 2^31 cells share the outermost ones, and are still found.
+    const LIMIT: f64 = (i32::MAX - 2) as f64;
+    floor((position * inverse_cell_size).clamp(DVec3::splat(-LIMIT), DVec3::splat(LIMIT)))
 }
 
 #[inline]

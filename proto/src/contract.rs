@@ -440,8 +440,9 @@ impl Integrated {
             watch_velocity: columns.take_vec3("watch_velocity", watched)?,
             travel_max: header.travel_max,
         };
-        if answer.travel_max.is_nan() {
-            return Err(WireError::Rule("travel_max is not a number".into()));
+        let travel = answer.travel_max;
+        if !(travel >= 0.0 && travel.is_finite()) {
+            return Err(WireError::Rule(format!("travel_max is {travel}, but must be finite and not negative")));
         }
         columns.finish()?;
         Ok(answer)

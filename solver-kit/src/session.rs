@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_particles::{
-    CellMask, DVec3, GroupMap, NO_GROUP, Particles, ParticleId, Reach, StepEnd, random, reduce,
+    CellMask, DVec3, GroupMap, Lattice, NO_GROUP, Particles, ParticleId, Reach, StepEnd, random, reduce,
 };
 use amalgam_proto::columns::{WireError, check_unique};
 use amalgam_proto::contract::{
@@ -46,6 +46,7 @@ struct Run {
     groups: GroupMap,
     offsets: Vec<u32>,
     members: Vec<u32>,
+    member_ids: Vec<ParticleId>,
     velocity: Vec<DVec3>,
     watch: Vec<u32>,
     occupied: Option<amalgam_particles::CellSet>,
@@ -55,6 +56,9 @@ struct Run {
     velocity_before: Vec<DVec3>,
     last_commit: Option<Committed>,
 }
+
+/// Cells along the radius of the largest particle, at most.
+const CELLS_PER_RADIUS_MAX: f64 = 16.0;
 
 /// What came last in the current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +132,9 @@ impl Session {
     pub(crate) fn begin(&mut self, call: Begin) -> Result<Batch, Refusal> {
         let run = self.run("Begin", &call.context)?;
         run.expect(run.phase == Phase::Ready, "Begin", call.context.step)?;
+        if let Some((lattice, _)) = &call.interest {
+            run.check_cells(lattice)?;
+        }
         let batch = run.near(call.interest.map(|(lattice, cells)| CellMask::new(lattice, cells)));
         run.phase = Phase::Begun;
         Ok(batch)
@@ -208,6 +215,7 @@ impl Run {
             groups: GroupMap::none(count),
             offsets: Vec::new(),
             members: Vec::new(),
+            member_ids: Vec::new(),
             velocity: Vec::new(),
             watch: Vec::new(),
             occupied: None,
@@ -232,6 +240,17 @@ impl Run {
             ),
         };
         Err(Refusal::OutOfOrder { got: format!("{call} of step {step}"), expected })
+    }
+
+    /// Refuses cells so small that a particle would fill millions of them.
+    fn check_cells(&self, lattice: &Lattice) -> Result<(), WireError> {
+        let radius = &self.solver.particles().radius;
+        let smallest = reduce::max(radius.len(), 0.0, |i| radius[i]) / CELLS_PER_RADIUS_MAX;
+        if lattice.cell_size >= smallest {
+            return Ok(());
+        }
+        let size = lattice.cell_size;
+        Err(WireError::Rule(format!("cells of {size} m are too small for these particles: use {smallest} m or more")))
     }
 
     fn near(&mut self, mask: Option<CellMask>) -> Batch {
@@ -259,6 +278,8 @@ impl Run {
             || matches!(self.phase, Phase::Integrated { stage: s, repetition: r }
                 if (stage, repetition) == (s, r + 1) || (stage, repetition) == (s + 1, 0));
         self.expect(in_order, &format!("Integrate of stage {stage}, repetition {repetition},"), call.context.step)?;
+        // Whatever fails from here on spoils the last answer: nothing can be committed before stage 1 comes again.
+        self.phase = Phase::Begun;
         if let Some(groups) = call.groups {
             self.set_groups(groups)?;
         }
@@ -317,7 +338,13 @@ impl Run {
             end
         }));
         self.groups.set(self.solver.particles().len(), &self.offsets, &self.members);
+        let group_of = self.groups.group_of();
+        if let Some(at) = self.watch.iter().position(|&i| group_of[i as usize] != NO_GROUP) {
+            let id = groups.watch[at];
+            return Err(WireError::Rule(format!("watch: particle {id} is a member of a group, not free")).into());
+        }
         self.velocity = groups.velocity;
+        self.member_ids = groups.member;
         self.occupied = groups.occupied;
         Ok(())
     }
@@ -352,6 +379,9 @@ impl Run {
     fn commit(&mut self, call: Commit) -> Result<Committed, Refusal> {
         let mut track = Vec::new();
         self.ids.resolve("track", &call.track, &mut track)?;
+        for (lattice, _) in call.grids.iter().filter(|(_, spheres)| *spheres) {
+            self.check_cells(lattice)?;
+        }
         self.velocity_before.clear();
         self.velocity_before.extend_from_slice(&self.solver.particles().velocity);
         let end = StepEnd {
@@ -370,12 +400,14 @@ impl Run {
             let id = particles.id[i];
             return Err(SolverError(format!("particle {id} has no finite position or velocity any more")).into());
         }
+        // A solver may store its particles in another order after a step, or others: members are known by id.
+        let same_order = self.ids.ids == particles.id;
+        self.ids.update(&particles.id);
         self.group_number.clear();
         self.group_number.resize(particles.len(), u32::MAX);
-        let same_order = self.ids.ids == particles.id;
         for (group, &number) in call.group_number.iter().enumerate() {
-            for &member in self.groups.members(group) {
-                if same_order {
+            for &id in &self.member_ids[self.offsets[group] as usize..self.offsets[group + 1] as usize] {
+                if let Some(member) = self.ids.find(id) {
                     self.group_number[member as usize] = number;
                 }
             }
@@ -400,9 +432,8 @@ impl Run {
         Ok(done)
     }
 
-    fn report(&mut self, report: &Report, track: &[ParticleId]) -> Result<Committed, Refusal> {
+    fn report(&self, report: &Report, track: &[ParticleId]) -> Result<Committed, Refusal> {
         let particles = self.solver.particles();
-        self.ids.update(&particles.id);
         let (mut tracked, mut born) = (Vec::new(), Vec::new());
         self.ids.resolve("track", track, &mut tracked)?;
         self.ids.resolve("born", &report.born, &mut born)?;
@@ -480,14 +511,17 @@ impl IdIndex {
         check_unique(column, ids)?;
         indices.clear();
         for &id in ids {
-            let index = if self.dense.is_empty() {
-                self.sorted.binary_search_by_key(&id, |&(id, _)| id).ok().map(|at| self.sorted[at].1)
-            } else {
-                self.dense.get(id.0 as usize).copied().filter(|&index| index != u32::MAX)
-            };
-            indices.push(index.ok_or(WireError::UnknownId { column, id, who: "this solver" })?);
+            indices.push(self.find(id).ok_or(WireError::UnknownId { column, id, who: "this solver" })?);
         }
         Ok(())
+    }
+
+    fn find(&self, id: ParticleId) -> Option<u32> {
+        if self.dense.is_empty() {
+            self.sorted.binary_search_by_key(&id, |&(id, _)| id).ok().map(|at| self.sorted[at].1)
+        } else {
+            self.dense.get(id.0 as usize).copied().filter(|&index| index != u32::MAX)
+        }
     }
 }
 
@@ -505,17 +539,57 @@ pub(crate) fn state_hash(particles: &Particles) -> u64 {
         .reduce(|| 0, u64::wrapping_add)
 }
 
+/// Sums that one pass over the particles yields.
+#[derive(Clone, Copy, Default)]
+struct Moments {
+    momentum: DVec3,
+    angular_momentum: DVec3,
+    mass_moment: DVec3,
+    kinetic_energy: f64,
+}
+
+impl std::ops::Add for Moments {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            momentum: self.momentum + other.momentum,
+            angular_momentum: self.angular_momentum + other.angular_momentum,
+            mass_moment: self.mass_moment + other.mass_moment,
+            kinetic_energy: self.kinetic_energy + other.kinetic_energy,
+        }
+    }
+}
+
 fn totals(particles: &Particles, velocity_before: Option<&[DVec3]>, dt: f64) -> Totals {
     let Particles { position: x, velocity: v, mass: m, radius, .. } = particles;
     let count = particles.len();
+    let moments = reduce::sum(count, Moments::default(), |i| {
+        let momentum = v[i] * m[i];
+        Moments {
+            momentum,
+            angular_momentum: x[i].cross(momentum),
+            mass_moment: x[i] * m[i],
+            kinetic_energy: 0.5 * momentum.dot(v[i]),
+        }
+    });
+    // Largest squares of speed, speed over radius, and change of velocity.
+    let largest = (0..count)
+        .into_par_iter()
+        .with_min_len(reduce::CHUNK)
+        .map(|i| {
+            let speed = v[i].length_squared();
+            let change = velocity_before.map_or(0.0, |before| (v[i] - before[i]).length_squared());
+            DVec3::new(speed, speed / (radius[i] * radius[i]), change)
+        })
+        .reduce(|| DVec3::ZERO, DVec3::max);
     Totals {
-        momentum: reduce::sum(count, DVec3::ZERO, |i| v[i] * m[i]),
-        angular_momentum: reduce::sum(count, DVec3::ZERO, |i| x[i].cross(v[i]) * m[i]),
-        kinetic_energy: reduce::sum(count, 0.0, |i| 0.5 * m[i] * v[i].length_squared()),
-        mass_moment: reduce::sum(count, DVec3::ZERO, |i| x[i] * m[i]),
-        speed_max: reduce::max(count, 0.0, |i| v[i].length_squared()).sqrt(),
-        radius_rate_max: reduce::max(count, 0.0, |i| v[i].length() / radius[i]),
-        acceleration_max: velocity_before
-            .map_or(0.0, |before| reduce::max(count, 0.0, |i| (v[i] - before[i]).length()) / dt),
+        momentum: moments.momentum,
+        angular_momentum: moments.angular_momentum,
+        kinetic_energy: moments.kinetic_energy,
+        mass_moment: moments.mass_moment,
+        speed_max: largest.x.sqrt(),
+        radius_rate_max: largest.y.sqrt(),
+        acceleration_max: largest.z.sqrt() / dt,
     }
 }
