@@ -1,1 +1,680 @@
-//! wire
+//! What breaks the contract is refused with a message that says what was expected, on both sides, and changes nothing.
+
+mod support;
+
+use std::fmt::Write as _;
+
+use amalgam_coordinator::{Address, Cancel, CoordinatorError, ParticipantPlan, Simulation};
+use amalgam_particles::{DVec3, ParticleId};
+use amalgam_proto::contract::{
+    Batch, Begin, Call, Commit, Committed, Frame, Groups, Integrate, Integrated, Restore, Snapshot, Table,
+};
+use amalgam_proto::{Columns, v1};
+use proptest::prelude::*;
+use support::Scene;
+use support::balls::BallsProgram;
+use support::client::{Client, Lie, put, serve_liar};
+use tonic::Status;
+
+#[global_allocator]
+static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
+
+/// Heap that the tests of this file need at most, all together [MB]. A header that is believed asks for thousands.
+const HEAP_MAX: f32 = 256.0;
+
+const BALLS: &str = "positions = [[0, 0, 0], [0.15, 0, 0], [0.5, 0, 0], [1, 0, 0]]\n\
+                     velocities = [[0.1, 0, 0], [-0.1, 0, 0], [0, 0.3, 0], [0, 0, 0]]\nmass = 1.0\nradius = 0.1\n";
+
+const FIRST: (u32, u32) = (1, 0);
+
+/// Particles 0 and 1 as a group, 2 watched.
+fn groups() -> Groups {
+    Groups {
+        size: vec![2],
+        member: vec![ParticleId(0), ParticleId(1)],
+        velocity: vec![DVec3::ZERO],
+        watch: vec![ParticleId(2)],
+        occupied: None,
+    }
+}
+
+/// A line for a refused call.
+fn refused<T>(text: &mut String, what: &str, result: Result<T, Status>) {
+    match result {
+        Ok(_) => panic!("{what} was accepted"),
+        Err(status) => writeln!(text, "{what}: {:?}: {}", status.code(), status.message()).expect("writes"),
+    }
+}
+
+fn bad_begins(client: &mut Client) -> String {
+    type Change = fn(&mut Vec<v1::BeginRequest>);
+    let mut text = String::new();
+    let lattice =
+        |x, cell_size| Some(v1::Lattice { origin: Some(v1::Vec3 { x, y: 0.0, z: 0.0 }), cell_size });
+    let mut cells = |what: &str, interest, keys: &[u8]| {
+        let result = client.begin(|packets| {
+            packets[0].header.as_mut().expect("a header").interest = interest;
+            put(&mut packets[0].columns, "interest", keys);
+        });
+        refused(&mut text, what, result);
+    };
+    cells("lattice not finite", lattice(f64::NAN, 1.0), &[]);
+    cells("cells of no size", lattice(0.0, 0.0), &[]);
+    cells("tiny cells", lattice(0.0, 1e-12), &[1]);
+    cells("a cell cut off", lattice(0.0, 1.0), &[0x80]);
+    cells("a cell twice", lattice(0.0, 1.0), &[3, 0]);
+    cells("a cell too far", lattice(0.0, 1.0), &[0xff; 12]);
+    let changes: [(&str, Change); 5] = [
+        ("no messages", Vec::clear),
+        ("no header", |packets| packets[0].header = None),
+        ("two headers", |packets| packets.push(packets[0].clone())),
+        ("no context", |packets| packets[0].header.as_mut().expect("a header").context = None),
+        ("unknown column", |packets| put(&mut packets[0].columns, "colour", &[1u8])),
+    ];
+    for (what, change) in changes {
+        refused(&mut text, what, client.begin(change));
+    }
+    text
+}
+
+fn bad_integrates(client: &mut Client) -> String {
+    type Header = fn(&mut v1::IntegrateHeader);
+    type Change = fn(&mut Vec<v1::Column>);
+    let mut text = String::new();
+    let headers: [(&str, Header); 9] = [
+        ("no groups announced", |header| header.groups = 0),
+        ("groups without end", |header| header.groups = u32::MAX),
+        ("members without end", |header| header.members = u64::MAX),
+        ("many members", |header| header.members = 1 << 31),
+        ("many watched", |header| header.watched = (1 << 32) - 1),
+        ("no dt", |header| header.dt = 0.0),
+        ("endless dt", |header| header.dt = f64::INFINITY),
+        ("dt not a number", |header| header.dt = f64::NAN),
+        ("stage 0", |header| header.stage = 0),
+    ];
+    for (what, change) in headers {
+        let result = client
+            .integrate(FIRST, &groups(), |packets| change(packets[0].header.as_mut().expect("a header")));
+        refused(&mut text, what, result);
+    }
+    let columns: [(&str, Change); 16] = [
+        ("short velocity", |columns| put(columns, "velocity", &[0.0, 0.0])),
+        ("long velocity", |columns| put(columns, "velocity", &[0.0; 6])),
+        ("velocity not a number", |columns| put(columns, "velocity", &[0.0, f64::NAN, 0.0])),
+        ("unknown member", |columns| put(columns, "member", &[0u64, 99])),
+        ("member out of range", |columns| put(columns, "member", &[0u64, 1 << 48])),
+        ("member twice", |columns| put(columns, "member", &[1u64, 1])),
+        ("half a member", |columns| put(columns, "member", &[0u8; 12])),
+        ("empty group", |columns| put(columns, "group_size", &[0u32])),
+        ("too large a group", |columns| put(columns, "group_size", &[3u32])),
+        ("unknown watched", |columns| put(columns, "watch", &[77u64])),
+        ("a member watched", |columns| put(columns, "watch", &[1u64])),
+        ("no inertia", |columns| put(columns, "inertia", &[0.0])),
+        ("negative inertia", |columns| put(columns, "inertia", &[-1.0])),
+        ("inertia not a number", |columns| put(columns, "inertia", &[f64::NAN])),
+        ("endless impulse", |columns| put(columns, "impulse", &[0.0, 0.0, f64::NEG_INFINITY])),
+        ("unknown column", |columns| put(columns, "mass", &[1.0])),
+    ];
+    for (what, change) in columns {
+        let result = client.integrate(FIRST, &groups(), |packets| change(&mut packets[0].columns));
+        refused(&mut text, what, result);
+    }
+    let twice = Groups { watch: vec![ParticleId(2), ParticleId(2)], ..groups() };
+    refused(&mut text, "watched twice", client.integrate(FIRST, &twice, |_| ()));
+    let result = client
+        .integrate(FIRST, &groups(), |packets| put(&mut packets[0].columns, "velocity", &vec![0u8; 5 << 20]));
+    refused(&mut text, "a message of 5 MiB", result);
+    text
+}
+
+fn bad_commits(client: &mut Client) -> String {
+    type Change = fn(&mut v1::CommitRequest);
+    fn header(packet: &mut v1::CommitRequest) -> &mut v1::CommitHeader {
+        packet.header.as_mut().expect("a header")
+    }
+    fn grid(cell_size: f64) -> v1::GridRequest {
+        let origin = Some(v1::Vec3::default());
+        v1::GridRequest { lattice: Some(v1::Lattice { origin, cell_size }), spheres: true }
+    }
+    let mut text = String::new();
+    let changes: [(&str, Change); 12] = [
+        ("group velocity not a number", |packet| put(&mut packet.columns, "group_velocity", &[f64::NAN; 3])),
+        ("short group velocity", |packet| put(&mut packet.columns, "group_velocity", &[0.0; 2])),
+        ("no group number", |packet| put::<u32>(&mut packet.columns, "group_number", &[])),
+        ("long member velocity", |packet| put(&mut packet.columns, "member_velocity", &[0.0; 9])),
+        ("endless member velocity", |packet| {
+            put(&mut packet.columns, "member_velocity", &[f64::INFINITY; 6])
+        }),
+        ("tracked without end", |packet| header(packet).tracked = u64::MAX),
+        ("many tracked", |packet| header(packet).tracked = 1 << 31),
+        ("unknown tracked", |packet| {
+            header(packet).tracked = 1;
+            put(&mut packet.columns, "track", &[8u64]);
+        }),
+        ("tracked twice", |packet| {
+            header(packet).tracked = 2;
+            put(&mut packet.columns, "track", &[2u64, 2]);
+        }),
+        ("nine grids", |packet| header(packet).grids = vec![grid(1.0); 9]),
+        ("a grid without cells", |packet| header(packet).grids = vec![v1::GridRequest::default()]),
+        ("a grid of tiny cells", |packet| header(packet).grids = vec![grid(1e-12)]),
+    ];
+    for (what, change) in changes {
+        refused(&mut text, what, client.commit(FIRST, &groups(), |packets| change(&mut packets[0])));
+    }
+    text
+}
+
+/// A step without a fault; returns the hash of the state after it.
+fn step(client: &mut Client) -> u64 {
+    client.begin(|_| ()).expect("begins");
+    client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
+    let committed = client.commit(FIRST, &groups(), |_| ()).expect("commits");
+    client.context.step += 1;
+    committed.state_hash
+}
+
+#[test]
+fn bad_messages_are_refused_and_change_nothing() {
+    let mut undisturbed = Client::new(BallsProgram, BALLS);
+    let expected = [step(&mut undisturbed), step(&mut undisturbed)];
+
+    let mut client = Client::new(BallsProgram, BALLS);
+    insta::assert_snapshot!(bad_begins(&mut client), @r"
+    lattice not finite: InvalidArgument: origin is [NaN, 0, 0], but must be finite
+    cells of no size: InvalidArgument: cell_size is 0, but must be positive and finite
+    tiny cells: InvalidArgument: cells of 0.000000000001 m are too small for these particles: use 0.00625 m or more
+    a cell cut off: InvalidArgument: column interest: the last cell key is cut off
+    a cell twice: InvalidArgument: column interest: a cell stands twice at byte 1
+    a cell too far: InvalidArgument: column interest: a cell key at byte 9 does not fit 63 bits
+    no messages: InvalidArgument: the stream ended without a header
+    no header: InvalidArgument: the stream ended without a header
+    two headers: InvalidArgument: a second header in one stream
+    no context: InvalidArgument: field context is missing
+    unknown column: InvalidArgument: column colour is unknown in this call
+    ");
+    client.begin(|_| ()).expect("begins");
+    insta::assert_snapshot!(bad_integrates(&mut client), @r"
+    no groups announced: InvalidArgument: column group_size holds 4 bytes, but 0 x 4 were announced
+    groups without end: InvalidArgument: column group_size holds 4 bytes, but 4294967295 x 4 were announced
+    members without end: InvalidArgument: members is 18446744073709551615, more than 4294967296
+    many members: InvalidArgument: group sizes do not add up to 2147483648 members
+    many watched: InvalidArgument: column watch holds 8 bytes, but 4294967295 x 8 were announced
+    no dt: InvalidArgument: dt is 0, but must be positive and finite
+    endless dt: InvalidArgument: dt is inf, but must be positive and finite
+    dt not a number: InvalidArgument: dt is NaN, but must be positive and finite
+    stage 0: InvalidArgument: stages count from 1
+    short velocity: InvalidArgument: column velocity holds 16 bytes, but 1 x 24 were announced
+    long velocity: InvalidArgument: column velocity holds 48 bytes, but 1 x 24 were announced
+    velocity not a number: InvalidArgument: velocity[0] is DVec3(0.0, NaN, 0.0), but must be finite
+    unknown member: InvalidArgument: member: id 99 is unknown to this solver
+    member out of range: InvalidArgument: member[1] is 281474976710656, but must be below 2^48
+    member twice: InvalidArgument: member: id 1 stands twice
+    half a member: InvalidArgument: column member holds 12 bytes, but 2 x 8 were announced
+    empty group: InvalidArgument: group_size[0] is 0, but must be at least 1
+    too large a group: InvalidArgument: group sizes do not add up to 2 members
+    unknown watched: InvalidArgument: watch: id 77 is unknown to this solver
+    a member watched: InvalidArgument: watch: particle 1 is a member of a group, not free
+    no inertia: InvalidArgument: inertia[0] is 0.0, but must be positive (or infinite)
+    negative inertia: InvalidArgument: inertia[0] is -1.0, but must be positive (or infinite)
+    inertia not a number: InvalidArgument: inertia[0] is NaN, but must be positive (or infinite)
+    endless impulse: InvalidArgument: impulse[0] is DVec3(0.0, 0.0, -inf), but must be finite
+    unknown column: InvalidArgument: column mass is unknown in this call
+    watched twice: InvalidArgument: watch: id 2 stands twice
+    a message of 5 MiB: OutOfRange: Error, decoded message length too large: found 5243053 bytes, the limit is: 4194304 bytes
+    ");
+    client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
+    insta::assert_snapshot!(bad_commits(&mut client), @r"
+    group velocity not a number: InvalidArgument: group_velocity[0] is DVec3(NaN, NaN, NaN), but must be finite
+    short group velocity: InvalidArgument: column group_velocity holds 16 bytes, but 1 x 24 were announced
+    no group number: InvalidArgument: column group_number holds 0 bytes, but 1 x 4 were announced
+    long member velocity: InvalidArgument: column member_velocity holds 72 bytes, but 2 x 24 were announced
+    endless member velocity: InvalidArgument: member_velocity[0] is DVec3(inf, inf, inf), but must be finite
+    tracked without end: InvalidArgument: tracked is 18446744073709551615, more than 4294967296
+    many tracked: InvalidArgument: column track holds 0 bytes, but 2147483648 x 8 were announced
+    unknown tracked: InvalidArgument: track: id 8 is unknown to this solver
+    tracked twice: InvalidArgument: track: id 2 stands twice
+    nine grids: InvalidArgument: more than 8 grids in one commit
+    a grid without cells: InvalidArgument: field lattice is missing
+    a grid of tiny cells: InvalidArgument: cells of 0.000000000001 m are too small for these particles: use 0.00625 m or more
+    ");
+    let committed = client.commit(FIRST, &groups(), |_| ()).expect("commits");
+    client.context.step += 1;
+    assert_eq!([committed.state_hash, step(&mut client)], expected);
+    let peak = HEAP.peak_usage_as_mb();
+    assert!(peak < HEAP_MAX, "{peak} MB were taken");
+}
+
+#[test]
+fn calls_out_of_order_are_refused_and_change_nothing() {
+    let mut undisturbed = Client::new(BallsProgram, BALLS);
+    let expected = [step(&mut undisturbed), step(&mut undisturbed)];
+
+    let mut client = Client::new(BallsProgram, BALLS);
+    let mut text = String::new();
+    let mut refused = |what: &str, result: Result<(), Status>| refused(&mut text, what, result);
+    let (all, none) = (groups(), |_: &mut Vec<_>| ());
+
+    refused("Integrate first", client.integrate(FIRST, &all, |_| ()).map(drop));
+    refused("Commit first", client.commit(FIRST, &all, |_| ()).map(drop));
+    client.context.step = 5;
+    refused("Begin of step 5", client.begin(none).map(drop));
+    refused("Frame of step 5", client.frame().map(drop));
+    client.context.step = 0;
+    client.context.run_id = "other".into();
+    refused("Begin of another run", client.begin(none).map(drop));
+    client.context.run_id = "run".into();
+    client.context.epoch = 0;
+    refused("Begin of an older epoch", client.begin(none).map(drop));
+    client.context.epoch = 1;
+    refused("the same epoch again", client.initialize("run", 1, BALLS).map(drop));
+
+    client.begin(none).expect("begins");
+    refused("Begin again", client.begin(none).map(drop));
+    refused("Frame inside a step", client.frame().map(drop));
+    refused("Commit before Integrate", client.commit(FIRST, &all, |_| ()).map(drop));
+    refused("stage 2 first", client.integrate((2, 0), &all, |_| ()).map(drop));
+    refused("repetition 1 first", client.integrate((1, 1), &all, |_| ()).map(drop));
+
+    client.integrate(FIRST, &all, |_| ()).expect("integrates");
+    refused("Begin inside a step", client.begin(none).map(drop));
+    refused("Commit of stage 2", client.commit((2, 0), &all, |_| ()).map(drop));
+    refused("Commit of repetition 1", client.commit((1, 1), &all, |_| ()).map(drop));
+    refused("stage 3 after 1", client.integrate((3, 0), &all, |_| ()).map(drop));
+    client.context.step = 1;
+    refused("Integrate of step 1", client.integrate(FIRST, &all, |_| ()).map(drop));
+    refused("Commit of step 1", client.commit(FIRST, &all, |_| ()).map(drop));
+    client.context.step = 0;
+
+    let repeated = client.integrate((1, 1), &all, |_| ()).expect("repeats");
+    assert_eq!(repeated, client.integrate((2, 0), &all, |_| ()).expect("another stage"));
+    client.integrate(FIRST, &all, |_| ()).expect("starts again");
+    let committed = client.commit(FIRST, &all, |_| ()).expect("commits");
+    client.context.step += 1;
+    refused("Integrate after Commit", client.integrate(FIRST, &all, |_| ()).map(drop));
+    assert_eq!([committed.state_hash, step(&mut client)], expected);
+    insta::assert_snapshot!(text, @r#"
+    Integrate first: FailedPrecondition: Integrate of stage 1, repetition 0, of step 0 is out of order: expected Begin of step 0
+    Commit first: FailedPrecondition: Commit of stage 1, repetition 0, of step 0 is out of order: expected Begin of step 0
+    Begin of step 5: FailedPrecondition: Begin of step 5 is out of order: expected Begin of step 0
+    Frame of step 5: FailedPrecondition: Frame of step 5 is out of order: expected Begin of step 0
+    Begin of another run: FailedPrecondition: the call is for run "other", epoch 1, but this solver serves "run", epoch 1
+    Begin of an older epoch: FailedPrecondition: the call is for run "run", epoch 0, but this solver serves "run", epoch 1
+    the same epoch again: FailedPrecondition: Initialize of run run, epoch 1 is out of order: expected an epoch above 1
+    Begin again: FailedPrecondition: Begin of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
+    Frame inside a step: FailedPrecondition: Frame of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
+    Commit before Integrate: FailedPrecondition: Commit of stage 1, repetition 0, of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
+    stage 2 first: FailedPrecondition: Integrate of stage 2, repetition 0, of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
+    repetition 1 first: FailedPrecondition: Integrate of stage 1, repetition 1, of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
+    Begin inside a step: FailedPrecondition: Begin of step 0 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
+    Commit of stage 2: FailedPrecondition: Commit of stage 2, repetition 0, of step 0 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
+    Commit of repetition 1: FailedPrecondition: Commit of stage 1, repetition 1, of step 0 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
+    stage 3 after 1: FailedPrecondition: Integrate of stage 3, repetition 0, of step 0 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
+    Integrate of step 1: FailedPrecondition: Integrate of stage 1, repetition 0, of step 1 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
+    Commit of step 1: FailedPrecondition: Commit of stage 1, repetition 0, of step 1 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
+    Integrate after Commit: FailedPrecondition: Integrate of stage 1, repetition 0, of step 1 is out of order: expected Begin of step 1
+    "#);
+
+    // A run that starts again has a new epoch, and the old one is over.
+    client.initialize("run", 2, BALLS).expect("initialises");
+    assert!(client.begin(none).is_err());
+    (client.context.epoch, client.context.step) = (2, 0);
+    assert_eq!([step(&mut client), step(&mut client)], expected);
+}
+
+#[test]
+fn a_repeated_commit_is_answered_and_not_applied() {
+    let mut client = Client::new(BallsProgram, BALLS);
+    client.begin(|_| ()).expect("begins");
+    client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
+    let first = client.commit(FIRST, &groups(), |_| ()).expect("commits");
+    for _ in 0..3 {
+        assert_eq!(client.commit(FIRST, &groups(), |_| ()).expect("answers"), first);
+    }
+    client.context.step = 1;
+    let frame = client.frame().expect("a frame");
+    // Ball 3 fell for one step, not for four.
+    assert_eq!(frame.velocity[3], DVec3::NEG_Z * 9.81 * 1e-3);
+    let mut once = Client::new(BallsProgram, BALLS);
+    assert_eq!(step(&mut once), first.state_hash);
+    assert_eq!(step(&mut client), step(&mut once));
+}
+
+#[test]
+fn versions_health_and_reflection_are_told() {
+    let mut client = Client::new(BallsProgram, BALLS);
+    let version = client.describe(2).expect_err("refuses");
+    assert_eq!(version.code(), tonic::Code::FailedPrecondition);
+    insta::assert_snapshot!(version.message(), @"the coordinator speaks version 2 of amalgam.solver, this solver version 1; use programs of the same release");
+    let description = client.describe(amalgam_proto::PROTOCOL_VERSION).expect("describes");
+    assert_eq!((description.name.as_str(), description.protocol_version), ("balls", 1));
+
+    let Client { runtime, channel, .. } = &client;
+    runtime.block_on(async {
+        use tonic_health::pb::{
+            HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+        };
+        let request = HealthCheckRequest { service: "amalgam.solver.v1.Solver".into() };
+        let health = HealthClient::new(channel.clone()).check(request).await.expect("answers").into_inner();
+        assert_eq!(health.status(), ServingStatus::Serving);
+
+        use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+        use tonic_reflection::pb::v1::{
+            ServerReflectionRequest, server_reflection_request::MessageRequest,
+            server_reflection_response::MessageResponse,
+        };
+        let message_request = Some(MessageRequest::ListServices(String::new()));
+        let request = ServerReflectionRequest { host: String::new(), message_request };
+        let mut reflection = ServerReflectionClient::new(channel.clone());
+        let answers =
+            reflection.server_reflection_info(tokio_stream::iter([request])).await.expect("answers");
+        let answer = answers.into_inner().message().await.expect("a message").expect("one answer");
+        let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else {
+            panic!("{answer:?}")
+        };
+        assert!(list.service.iter().any(|service| service.name == "amalgam.solver.v1.Solver"), "{list:?}");
+    });
+}
+
+/// The error that a run with a liar ends with, if any. A ball of the liar approaches one of the other participant, another one overlaps and departs, the third is alone.
+fn lied_to(lie: Lie) -> Option<CoordinatorError> {
+    let plan = Scene::new(0.01, 1e-3).plan;
+    let participant = |name: &str, section: String, address| ParticipantPlan {
+        name: name.into(),
+        solver: "balls".into(),
+        section,
+        address: Address::InProcess(address),
+    };
+    let honest = amalgam_solver_kit::serve_in_process(std::sync::Arc::new(BallsProgram), 1).expect("threads");
+    let section = |x: f64, speed: f64, third: &str| {
+        format!(
+            "positions = [[{x}, 0, 0], [{x}, 1, 0]{third}]\nvelocities = [[{}, 0, 0], [{speed}, 0, 0]{}]\n\
+             mass = 1.0\nradius = 0.1\n",
+            -speed,
+            if third.is_empty() { "" } else { ", [0, 0, 0]" }
+        )
+    };
+    let participants = vec![
+        participant("honest", section(0.0, -0.1, ""), honest),
+        participant("liar", section(0.15, 0.1, ", [0, 3, 0]"), serve_liar(BallsProgram, lie)),
+    ];
+    let mut simulation = match Simulation::connect(plan, participants, &Cancel::new()) {
+        Ok(simulation) => simulation,
+        Err(error) => return Some(error),
+    };
+    while !simulation.is_finished() {
+        if let Err(error) = simulation.frames().map(drop).and_then(|()| simulation.step().map(drop)) {
+            return Some(error);
+        }
+    }
+    None
+}
+
+/// The messages that `lies` end runs with.
+fn told(lies: &[(&str, Lie)]) -> String {
+    let mut text = String::new();
+    for &(what, lie) in lies {
+        let error = lied_to(lie).unwrap_or_else(|| panic!("{what} was believed"));
+        let protocol =
+            matches!(error, CoordinatorError::Protocol { .. } | CoordinatorError::Handshake { .. });
+        assert!(protocol, "{what}: {error:?}");
+        writeln!(text, "{what}: {error}").expect("writes");
+    }
+    let peak = HEAP.peak_usage_as_mb();
+    assert!(peak < HEAP_MAX, "{peak} MB were taken");
+    text
+}
+
+#[test]
+fn a_solver_of_another_kind_is_refused() {
+    let text = told(&[
+        ("other version", Lie::Describe(|answer| answer.protocol_version = 2)),
+        ("no integration", Lie::Describe(|answer| answer.integration = 0)),
+        ("unknown integration", Lie::Describe(|answer| answer.integration = 17)),
+        ("other solver", Lie::Describe(|answer| answer.name = "cubes".into())),
+    ]);
+    insta::assert_snapshot!(text, @r#"
+    other version: participant liar is not what the scene says: it speaks version 2 of amalgam.solver, this coordinator version 1; use programs of the same release
+    no integration: participant liar is not what the scene says: it does not say how it integrates (explicit, implicit or projection)
+    unknown integration: participant liar is not what the scene says: it does not say how it integrates (explicit, implicit or projection)
+    other solver: participant liar is not what the scene says: the scene wants solver "balls", but this process serves "cubes"
+    "#);
+}
+
+#[test]
+fn a_false_particle_table_is_refused() {
+    fn header(answer: &mut v1::InitializeResponse) -> &mut v1::InitializeHeader {
+        answer.header.as_mut().expect("a header")
+    }
+    let text = told(&[
+        ("no header", Lie::Initialize(|answer| answer.header = None)),
+        ("many particles", Lie::Initialize(|answer| header(answer).particles = 1 << 31)),
+        ("particles without end", Lie::Initialize(|answer| header(answer).particles = u64::MAX)),
+        ("no stable dt", Lie::Initialize(|answer| header(answer).stable_dt = 0.0)),
+        ("stable dt not a number", Lie::Initialize(|answer| header(answer).stable_dt = f64::NAN)),
+        ("id twice", Lie::Initialize(|answer| put(&mut answer.columns, "id", &[0u64, 2, 2]))),
+        ("id out of range", Lie::Initialize(|answer| put(&mut answer.columns, "id", &[0u64, 1, 1 << 50]))),
+        (
+            "position not a number",
+            Lie::Initialize(|answer| put(&mut answer.columns, "position", &[f64::NAN; 9])),
+        ),
+        ("short position", Lie::Initialize(|answer| put(&mut answer.columns, "position", &[0.0; 8]))),
+        ("negative mass", Lie::Initialize(|answer| put(&mut answer.columns, "mass", &[-1.0]))),
+        ("no radius", Lie::Initialize(|answer| put(&mut answer.columns, "radius", &[0.1, 0.0, 0.1]))),
+        ("neither movable nor not", Lie::Initialize(|answer| put(&mut answer.columns, "immovable", &[7u8]))),
+        ("spring to nobody", Lie::Initialize(|answer| put(&mut answer.columns, "never_collide", &[0u64, 5]))),
+        (
+            "triangle of nobody",
+            Lie::Initialize(|answer| put(&mut answer.columns, "triangles", &[0u64, 1, 9])),
+        ),
+        ("half a triangle", Lie::Initialize(|answer| put(&mut answer.columns, "triangles", &[0u64, 1]))),
+        ("unknown column", Lie::Initialize(|answer| put(&mut answer.columns, "taste", &[0u64]))),
+    ]);
+    insta::assert_snapshot!(text, @r"
+    no header: participant liar broke the contract in Initialize of step 0: the stream ended without a header
+    many particles: participant liar broke the contract in Initialize of step 0: column id holds 24 bytes, but 2147483648 x 8 were announced
+    particles without end: participant liar broke the contract in Initialize of step 0: particles is 18446744073709551615, more than 4294967296
+    no stable dt: participant liar broke the contract in Initialize of step 0: stable_dt is 0, but must be positive
+    stable dt not a number: participant liar broke the contract in Initialize of step 0: stable_dt is NaN, but must be positive
+    id twice: participant liar broke the contract in Initialize of step 0: particle id 2 stands twice
+    id out of range: participant liar broke the contract in Initialize of step 0: id[2] is 1125899906842624, but must be below 2^48
+    position not a number: participant liar broke the contract in Initialize of step 0: position[0] is DVec3(NaN, NaN, NaN), but must be finite
+    short position: participant liar broke the contract in Initialize of step 0: column position holds 64 bytes, but 3 x 24 were announced
+    negative mass: participant liar broke the contract in Initialize of step 0: particle 0: mass is -1, but must be positive and finite
+    no radius: participant liar broke the contract in Initialize of step 0: particle 1: radius is 0, but must be positive and finite
+    neither movable nor not: participant liar broke the contract in Initialize of step 0: immovable[0] is 7, but must be 0 or 1
+    spring to nobody: participant liar broke the contract in Initialize of step 0: never_collide: id 5 is unknown to the particle table
+    triangle of nobody: participant liar broke the contract in Initialize of step 0: triangles: id 9 is unknown to the particle table
+    half a triangle: participant liar broke the contract in Initialize of step 0: column triangles holds 16 bytes, but 0 x 8 were announced
+    unknown column: participant liar broke the contract in Initialize of step 0: column taste is unknown in this call
+    ");
+}
+
+#[test]
+fn false_answers_in_a_step_are_refused() {
+    fn done(answer: &mut v1::CommitResponse) -> &mut v1::CommitAnswer {
+        answer.header.as_mut().expect("a header")
+    }
+    let text = told(&[
+        ("unknown id", Lie::Begin(|answer| put(&mut answer.columns, "id", &[0u64, 9]))),
+        ("id twice", Lie::Begin(|answer| put(&mut answer.columns, "id", &[1u64, 1]))),
+        ("short velocity", Lie::Begin(|answer| put(&mut answer.columns, "velocity", &[0.0; 3]))),
+        ("endless position", Lie::Begin(|answer| put(&mut answer.columns, "position", &[f64::INFINITY; 6]))),
+        (
+            "momentum not a number",
+            Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[f64::NAN; 3])),
+        ),
+        ("long momentum", Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[0.0; 6]))),
+        ("negative slope", Lie::Integrate(|answer| put(&mut answer.columns, "slope", &[-1e-9]))),
+        ("no slope", Lie::Integrate(|answer| put::<f64>(&mut answer.columns, "slope", &[]))),
+        ("watched not told", Lie::Integrate(|answer| put::<f64>(&mut answer.columns, "watch_velocity", &[]))),
+        (
+            "endless travel",
+            Lie::Integrate(|answer| {
+                answer.header.as_mut().expect("a header").travel_max = f64::INFINITY;
+            }),
+        ),
+        ("unknown column", Lie::Integrate(|answer| put(&mut answer.columns, "heat", &[0.0]))),
+        ("fewer particles", Lie::Commit(|answer| done(answer).particles = 2)),
+        ("negative stable dt", Lie::Commit(|answer| done(answer).stable_dt = -1.0)),
+        ("endless energy", Lie::Commit(|answer| done(answer).kinetic_energy = f64::INFINITY)),
+        ("momentum missing", Lie::Commit(|answer| done(answer).momentum = None)),
+        ("cells twice", Lie::Commit(|answer| put(&mut answer.columns, "cells_0", &[1u8, 0]))),
+        (
+            "unknown bond broke",
+            Lie::Commit(|answer| {
+                done(answer).broken = 1;
+                put(&mut answer.columns, "broken", &[0u64, 2]);
+            }),
+        ),
+        (
+            "born known",
+            Lie::Commit(|answer| {
+                done(answer).born = 1;
+                put(&mut answer.columns, "born_id", &[2u64]);
+                put(&mut answer.columns, "born_mass", &[1.0]);
+                put(&mut answer.columns, "born_radius", &[0.1]);
+                put(&mut answer.columns, "born_immovable", &[0u8]);
+            }),
+        ),
+        (
+            "born without mass",
+            Lie::Commit(|answer| {
+                done(answer).born = 1;
+                put(&mut answer.columns, "born_id", &[3u64]);
+            }),
+        ),
+        (
+            "died unknown",
+            Lie::Commit(|answer| {
+                done(answer).dead = 1;
+                put(&mut answer.columns, "dead", &[8u64]);
+            }),
+        ),
+        ("ids of a frame in disorder", Lie::Frame(|answer| put(&mut answer.columns, "id", &[1u64, 0, 2]))),
+        (
+            "a field with a bad name",
+            Lie::Frame(|answer| {
+                let field = v1::FieldInfo { name: "../../x".into(), components: 1 };
+                answer.header.as_mut().expect("a header").fields.push(field);
+            }),
+        ),
+    ]);
+    insta::assert_snapshot!(text, @r#"
+    unknown id: participant liar broke the contract in Begin of step 0: id 9 is not in its particle table
+    id twice: participant liar broke the contract in Begin of step 0: id: id 1 stands twice
+    short velocity: participant liar broke the contract in Begin of step 0: column velocity holds 24 bytes, but 2 x 24 were announced
+    endless position: participant liar broke the contract in Begin of step 0: position[0] is DVec3(inf, inf, inf), but must be finite
+    momentum not a number: participant liar broke the contract in Integrate of step 0: momentum[0] is DVec3(NaN, NaN, NaN), but must be finite
+    long momentum: participant liar broke the contract in Integrate of step 0: column momentum holds 48 bytes, but 1 x 24 were announced
+    negative slope: participant liar broke the contract in Integrate of step 0: slope[0] is -1e-9, but must be not negative
+    no slope: participant liar broke the contract in Integrate of step 0: column slope holds 0 bytes, but 1 x 8 were announced
+    watched not told: participant liar broke the contract in Integrate of step 0: column watch_velocity holds 0 bytes, but 1 x 24 were announced
+    endless travel: participant liar broke the contract in Integrate of step 0: travel_max is inf, but must be finite and not negative
+    unknown column: participant liar broke the contract in Integrate of step 0: column heat is unknown in this call
+    fewer particles: participant liar broke the contract in Commit of step 0: it says it has 2 particles, but 3 are known
+    negative stable dt: participant liar broke the contract in Commit of step 0: stable_dt is -1, but must be positive
+    endless energy: participant liar broke the contract in Commit of step 0: energy, speeds and acceleration are [inf, 0.10143327018291386, 1.0143327018291386, 200.48002280646375], but must be finite
+    momentum missing: participant liar broke the contract in Commit of step 0: field momentum is missing
+    cells twice: participant liar broke the contract in Commit of step 0: column cells_0: a cell stands twice at byte 1
+    unknown bond broke: participant liar broke the contract in Commit of step 0: bond 0-2 broke, but was not among the pairs that never collide
+    born known: participant liar broke the contract in Commit of step 0: particle 2 was born, but is known already
+    born without mass: participant liar broke the contract in Commit of step 0: column born_mass holds 0 bytes, but 1 x 8 were announced
+    died unknown: participant liar broke the contract in Commit of step 0: particle 8 died, but was not alive
+    ids of a frame in disorder: participant liar broke the contract in Frame of step 0: ids of a frame must ascend
+    a field with a bad name: participant liar broke the contract in Frame of step 0: field "../../x" with 1 components: names are a-z, 0-9 and _, components 1 or 3
+    "#);
+}
+
+const COLUMNS: [&str; 28] = [
+    "id",
+    "position",
+    "velocity",
+    "mass",
+    "radius",
+    "immovable",
+    "never_collide",
+    "triangles",
+    "interest",
+    "group_size",
+    "member",
+    "watch",
+    "occupied",
+    "inertia",
+    "impulse",
+    "momentum",
+    "slope",
+    "watch_velocity",
+    "group_velocity",
+    "group_number",
+    "member_velocity",
+    "track",
+    "broken",
+    "born_id",
+    "dead",
+    "cells_0",
+    "snapshot",
+    "field_0",
+];
+
+fn columns() -> impl Strategy<Value = Vec<v1::Column>> {
+    let bytes = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..80),
+        // Small ids, sizes and numbers come up more often than by chance.
+        prop::collection::vec(0u64..4, 0..9).prop_map(|words| bytemuck::cast_slice(&words).to_vec()),
+        prop::collection::vec(-2.0f64..2.0, 0..9).prop_map(|values| bytemuck::cast_slice(&values).to_vec()),
+    ];
+    let column = (prop::sample::select(&COLUMNS[..]), bytes)
+        .prop_map(|(name, data)| v1::Column { name: name.into(), data: data.into() });
+    prop::collection::vec(column, 0..12)
+}
+
+fn count() -> impl Strategy<Value = u64> {
+    prop_oneof![0u64..4, 0u64..4, any::<u64>(), Just(1 << 31), Just((1 << 32) - 1)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn any_columns_are_read_or_refused(data in columns(), counts in prop::array::uniform5(count()), x in any::<f64>()) {
+        let read = || {
+            let mut columns = Columns::default();
+            columns.append(data.clone()).map(|()| columns).expect("few bytes")
+        };
+        let context = || Some(v1::RunContext::default());
+        let vec3 = || Some(v1::Vec3 { x, y: x, z: x });
+        let lattice = || v1::Lattice { origin: vec3(), cell_size: x };
+        let [a, b, c, d, e] = counts;
+        let table = v1::InitializeHeader { particles: a, stable_dt: x, ..Default::default() };
+        if let Ok(table) = Table::decode(table, read()) {
+            prop_assert!(table.particles.validate().is_ok());
+        }
+        let begin = v1::BeginHeader { context: context(), interest: Some(lattice()) };
+        let _ = Begin::decode(begin, read());
+        if let Ok(batch) = Batch::decode(v1::BeginAnswer { particles: a }, read()) {
+            prop_assert!(batch.position.iter().all(|position| position.is_finite()));
+        }
+        let integrate = v1::IntegrateHeader {
+            context: context(), stage: 1, repetition: (b % 2) as u32, dt: x,
+            groups: c as u32, members: d, watched: e, has_occupied: a % 2 == 0,
+        };
+        if let Ok(Integrate { groups: Some(groups), .. }) = Integrate::decode(integrate, read()) {
+            prop_assert_eq!(groups.size.iter().sum::<u32>() as usize, groups.member.len());
+        }
+        let _ = Integrated::decode(v1::IntegrateAnswer { travel_max: x }, read(), a, b);
+        let commit = v1::CommitHeader { context: context(), tracked: c, ..Default::default() };
+        let _ = Commit::decode(commit, read(), a, b);
+        let answer = v1::CommitAnswer {
+            particles: a, stable_dt: x, momentum: vec3(), angular_momentum: vec3(), mass_moment: vec3(),
+            broken: b, born: c, dead: d, ..Default::default()
+        };
+        let _ = Committed::decode(answer, read(), (e % 9) as usize, a);
+        let fields = vec![v1::FieldInfo { name: "density".into(), components: 1 + (b % 3) as u32 }];
+        if let Ok(frame) = Frame::decode(v1::FrameAnswer { particles: a, fields }, read()) {
+            prop_assert!(frame.id.is_sorted());
+        }
+        let _ = Snapshot::decode(v1::SaveAnswer::default(), read());
+        let _ = Restore::decode(v1::RestoreHeader { context: context() }, read());
+        prop_assert!(HEAP.peak_usage_as_mb() < HEAP_MAX);
+    }
+}

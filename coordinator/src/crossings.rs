@@ -124,8 +124,12 @@ impl Crossings {
                 let i = pairs[0].0 as usize;
                 let mut best = Nearest { distance: f64::INFINITY, height: 0.0, rim: false };
                 for &(_, j) in pairs {
-                    let Ok(vertex) = self.vertex_ids.binary_search(&candidates.id[j as usize]) else { continue };
-                    for &t in &self.around[self.around_start[vertex] as usize..self.around_start[vertex + 1] as usize] {
+                    let Ok(vertex) = self.vertex_ids.binary_search(&candidates.id[j as usize]) else {
+                        continue;
+                    };
+                    for &t in &self.around
+                        [self.around_start[vertex] as usize..self.around_start[vertex + 1] as usize]
+                    {
                         self.consider(t, candidates.position[i], &mut best);
                     }
                 }
@@ -253,7 +257,9 @@ mod tests {
                 candidates.id.push(ParticleId(7));
                 candidates.position.push(x);
                 let mut contacts = Contacts::default();
-                contacts.marked.extend((0..9).filter(|&i| candidates.position[i as usize].distance(x) < 1.05).map(|i| (i, 9)));
+                contacts.marked.extend(
+                    (0..9).filter(|&i| candidates.position[i as usize].distance(x) < 1.05).map(|i| (i, 9)),
+                );
                 crossings.update(&candidates, &contacts)
             })
             .collect()
@@ -267,7 +273,8 @@ mod tests {
 
     #[test]
     fn going_around_the_rim_does_not_count() {
-        let path = [(1.5, 0.3), (2.3, 0.3), (2.5, 0.0), (2.3, -0.3), (1.5, -0.3)].map(|(x, z)| DVec3::new(x, 1.0, z));
+        let path = [(1.5, 0.3), (2.3, 0.3), (2.5, 0.0), (2.3, -0.3), (1.5, -0.3)]
+            .map(|(x, z)| DVec3::new(x, 1.0, z));
         assert_eq!(crossed(&path), [0; 5]);
     }
 

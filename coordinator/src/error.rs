@@ -28,7 +28,9 @@ pub enum CoordinatorError {
     Solver { participant: String, step: u64, phase: &'static str, reason: String },
     #[error("participant {participant} broke the contract in {phase} of step {step}: {reason}")]
     Protocol { participant: String, step: u64, phase: &'static str, reason: String },
-    #[error("{participant_a} {a} and {participant_b} {b} are immovable particles that overlap at the start ({distance:.3e} m apart, radii {radius_a:.3e} m and {radius_b:.3e} m); no velocity can part them: move one, make it smaller or make it movable")]
+    #[error(
+        "{participant_a} {a} and {participant_b} {b} are immovable particles that overlap at the start ({distance:.3e} m apart, radii {radius_a:.3e} m and {radius_b:.3e} m); no velocity can part them: move one, make it smaller or make it movable"
+    )]
     ImmovableOverlap {
         participant_a: String,
         a: u64,

@@ -23,7 +23,8 @@ pub use error::CoordinatorError;
 pub use participant::{Address, ParticipantPlan};
 pub use probes::ProbeSample;
 pub use settings::{
-    CouplingSettings, DomainSettings, Fault, Inertia, MaxStages, ProbeSettings, Quantity, Synchronise, TimeSettings,
+    CouplingSettings, DomainSettings, Fault, Inertia, MaxStages, ProbeSettings, Quantity, Synchronise,
+    TimeSettings,
 };
 pub use simulation::{Cancel, FrameField, PARTICIPANTS_MAX, ParticipantFrame, Plan, Simulation};
 pub use step::StepRecord;

@@ -35,13 +35,20 @@ impl Address {
     /// A sentence that says what to write.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
-            return if path.is_empty() { Err("write a path after unix:".into()) } else { Ok(Self::Unix(path.into())) };
+            return if path.is_empty() {
+                Err("write a path after unix:".into())
+            } else {
+                Ok(Self::Unix(path.into()))
+            };
         }
         let rest = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
-        let port = rest.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+        let port =
+            rest.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
         match port {
             Some(Ok(_)) if format!("http://{rest}").parse::<Uri>().is_ok() => Ok(Self::Tcp(rest.to_string())),
-            _ => Err(format!("{text:?} is no address: write unix:PATH or HOST:PORT, for example 127.0.0.1:7401")),
+            _ => Err(format!(
+                "{text:?} is no address: write unix:PATH or HOST:PORT, for example 127.0.0.1:7401"
+            )),
         }
     }
 }
@@ -90,7 +97,11 @@ pub(crate) struct Participant {
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 impl Participant {
-    pub(crate) async fn connect(plan: &ParticipantPlan, run_id: &str, deadline: Duration) -> Result<Self, CoordinatorError> {
+    pub(crate) async fn connect(
+        plan: &ParticipantPlan,
+        run_id: &str,
+        deadline: Duration,
+    ) -> Result<Self, CoordinatorError> {
         let unreachable = |reason: String| CoordinatorError::Connect {
             participant: plan.name.clone(),
             address: plan.address.to_string(),
@@ -105,13 +116,16 @@ impl Participant {
         let mut client = SolverClient::new(channel)
             .max_decoding_message_size(message_limit())
             .max_encoding_message_size(message_limit());
-        let handshake = |reason: String| CoordinatorError::Handshake { participant: plan.name.clone(), reason };
+        let handshake =
+            |reason: String| CoordinatorError::Handshake { participant: plan.name.clone(), reason };
         let request = v1::DescribeRequest { protocol_version: PROTOCOL_VERSION };
         let description = tokio::time::timeout(patience, client.describe(request))
             .await
             .map_err(|_| late("answer to Describe"))?
             .map_err(|status| match status.code() {
-                Code::Unimplemented => handshake("it does not serve amalgam.solver.v1; is the address right?".into()),
+                Code::Unimplemented => {
+                    handshake("it does not serve amalgam.solver.v1; is the address right?".into())
+                }
                 Code::FailedPrecondition => handshake(status.message().into()),
                 _ => unreachable(status.message().into()),
             })?
@@ -130,10 +144,19 @@ impl Participant {
             )));
         }
         if description.integration() == v1::Integration::Unspecified {
-            return Err(handshake("it does not say how it integrates (explicit, implicit or projection)".into()));
+            return Err(handshake(
+                "it does not say how it integrates (explicit, implicit or projection)".into(),
+            ));
         }
         let context = Context { run_id: run_id.into(), epoch: 1, step: 0 };
-        Ok(Self { name: plan.name.clone(), description, wire: WireBytes::default(), client, context, deadline })
+        Ok(Self {
+            name: plan.name.clone(),
+            description,
+            wire: WireBytes::default(),
+            client,
+            context,
+            deadline,
+        })
     }
 
     pub(crate) async fn initialize(
@@ -153,7 +176,8 @@ impl Participant {
             seed,
         };
         let mut client = self.client.clone();
-        let answer = self.call("Initialize", async move { collect(client.initialize(request).await?).await }).await;
+        let answer =
+            self.call("Initialize", async move { collect(client.initialize(request).await?).await }).await;
         self.read("Initialize", answer, Table::decode)
     }
 
@@ -169,11 +193,16 @@ impl Participant {
         self.read("Begin", answer, Batch::decode)
     }
 
-    pub(crate) async fn integrate(&mut self, call: Integrate, watched: u64) -> Result<Integrated, CoordinatorError> {
+    pub(crate) async fn integrate(
+        &mut self,
+        call: Integrate,
+        watched: u64,
+    ) -> Result<Integrated, CoordinatorError> {
         let groups = call.inertia.len() as u64;
         let packets = self.packets(call.into_packets());
         let mut client = self.client.clone();
-        let answer = self.call("Integrate", async move { collect(client.integrate(packets).await?).await }).await;
+        let answer =
+            self.call("Integrate", async move { collect(client.integrate(packets).await?).await }).await;
         self.read("Integrate", answer, |header, columns| Integrated::decode(header, columns, groups, watched))
     }
 
@@ -183,8 +212,8 @@ impl Participant {
         let packets = self.packets(columns.into_packets(header));
         let mut client = self.client.clone();
         let answer = self.call("Commit", async move { collect(client.commit(packets).await?).await }).await;
-        let committed =
-            self.read("Commit", answer, |header, columns| Committed::decode(header, columns, grids, tracked))?;
+        let committed = self
+            .read("Commit", answer, |header, columns| Committed::decode(header, columns, grids, tracked))?;
         self.context.step += 1;
         Ok(committed)
     }
@@ -213,7 +242,8 @@ impl Participant {
     }
 
     fn packets<P: Packet>(&mut self, packets: Vec<P>) -> tokio_stream::Iter<std::vec::IntoIter<P>> {
-        self.wire.out += packets.iter().flat_map(P::columns).map(|column| column.data.len() as u64).sum::<u64>();
+        self.wire.out +=
+            packets.iter().flat_map(P::columns).map(|column| column.data.len() as u64).sum::<u64>();
         tokio_stream::iter(packets)
     }
 
@@ -226,16 +256,23 @@ impl Participant {
         match tokio::time::timeout(self.deadline, call).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(status)) => Err(self.failure(phase, &status)),
-            Err(_) => Err(CoordinatorError::Deadline { participant, step, phase, seconds: self.deadline.as_secs_f64() }),
+            Err(_) => Err(CoordinatorError::Deadline {
+                participant,
+                step,
+                phase,
+                seconds: self.deadline.as_secs_f64(),
+            }),
         }
     }
 
     fn failure(&self, phase: &'static str, status: &Status) -> CoordinatorError {
-        let (participant, step, reason) = (self.name.clone(), self.context.step, status.message().to_string());
+        let (participant, step, reason) =
+            (self.name.clone(), self.context.step, status.message().to_string());
         match status.code() {
             Code::Aborted => CoordinatorError::Solver { participant, step, phase, reason },
             Code::InvalidArgument if phase == "Initialize" => {
-                let violations = status.get_details_bad_request().map(|d| d.field_violations).unwrap_or_default();
+                let violations =
+                    status.get_details_bad_request().map(|d| d.field_violations).unwrap_or_default();
                 if violations.is_empty() {
                     return CoordinatorError::Protocol { participant, step, phase, reason };
                 }

@@ -54,11 +54,14 @@ impl Probe {
     ) -> Result<Self, CoordinatorError> {
         let fault = |reason: String| CoordinatorError::Probe { probe: settings.name.clone(), reason };
         let find = |name: &str| {
-            let unknown = || fault(format!("there is no participant {name:?}; there are {}", names.join(", ")));
+            let unknown =
+                || fault(format!("there is no participant {name:?}; there are {}", names.join(", ")));
             names.iter().position(|known| known == name).ok_or_else(unknown)
         };
         let find_or_all = |name: &Option<String>| name.as_deref().map(find).transpose();
-        let xyz = |quantity: &str, unit: &str| ["x", "y", "z"].map(|axis| format!("{quantity}_{axis} [{unit}]")).to_vec();
+        let xyz = |quantity: &str, unit: &str| {
+            ["x", "y", "z"].map(|axis| format!("{quantity}_{axis} [{unit}]")).to_vec()
+        };
         let one = |column: &str| vec![column.to_string()];
         let (what, columns) = match &settings.quantity {
             Quantity::Momentum { participant } => {
@@ -73,7 +76,9 @@ impl Probe {
                     .map(String::from)
                     .to_vec(),
             ),
-            Quantity::Speed { participant } => (What::Speed(find_or_all(participant)?), one("speed_max [m/s]")),
+            Quantity::Speed { participant } => {
+                (What::Speed(find_or_all(participant)?), one("speed_max [m/s]"))
+            }
             Quantity::Displacement { participant, point } => {
                 let k = find(participant)?;
                 let particles = &tables[k].particles;
@@ -100,7 +105,9 @@ impl Probe {
             Quantity::Overlap {} => {
                 (What::Overlap, vec!["depth_max [m]".into(), "depth_max [smaller radius]".into()])
             }
-            Quantity::Unresolved {} => (What::Unresolved, vec!["unresolved [pairs]".into(), "ignored [pairs]".into()]),
+            Quantity::Unresolved {} => {
+                (What::Unresolved, vec!["unresolved [pairs]".into(), "ignored [pairs]".into()])
+            }
         };
         Ok(Self { name: settings.name.clone(), columns, extremes: Vec::new(), what })
     }
@@ -116,11 +123,13 @@ impl Probe {
             What::Energy => {
                 let kinetic: f64 = view.committed.iter().map(|c| c.totals.kinetic_energy).sum();
                 let gravity = -view.gravity.dot(sum(None, |totals| totals.mass_moment));
-                let stored: f64 = view.committed.iter().flat_map(|c| &c.potential_energies).map(|e| e.1).sum();
+                let stored: f64 =
+                    view.committed.iter().flat_map(|c| &c.potential_energies).map(|e| e.1).sum();
                 vec![kinetic, gravity, stored, view.dissipated, kinetic + gravity + stored]
             }
             What::Speed(who) => {
-                let speeds = view.committed.iter().enumerate().filter(|(k, _)| who.is_none_or(|who| who == *k));
+                let speeds =
+                    view.committed.iter().enumerate().filter(|(k, _)| who.is_none_or(|who| who == *k));
                 vec![speeds.map(|(_, c)| c.totals.speed_max).fold(0.0, f64::max)]
             }
             What::Displacement { participant, id, from } => {
@@ -128,7 +137,9 @@ impl Probe {
                 let now = at.ok().and_then(|at| view.committed[*participant].track_position.get(at));
                 now.map_or(vec![f64::NAN; 3], |&now| (now - *from).to_array().to_vec())
             }
-            What::Crossings(crossings) => vec![crossings.update(&view.scratch.candidates, &view.scratch.contacts) as f64],
+            What::Crossings(crossings) => {
+                vec![crossings.update(&view.scratch.candidates, &view.scratch.contacts) as f64]
+            }
             What::Overlap => overlap(view.scratch),
             What::Unresolved => vec![view.record.unresolved as f64, view.record.ignored as f64],
         }

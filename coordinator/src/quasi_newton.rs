@@ -18,7 +18,8 @@ impl QuasiNewton {
         let residual: Vec<f64> = answer.iter().zip(point).map(|(a, p)| a - p).collect();
         if let Some((last_residual, last_answer)) = self.last.take() {
             let difference = |new: &[f64], old: &[f64]| new.iter().zip(old).map(|(a, b)| a - b).collect();
-            self.differences.insert(0, (difference(&residual, &last_residual), difference(answer, &last_answer)));
+            self.differences
+                .insert(0, (difference(&residual, &last_residual), difference(answer, &last_answer)));
         }
         let coefficients = self.least_squares(&residual);
         let mut next = answer.to_vec();
@@ -52,7 +53,8 @@ impl QuasiNewton {
         let mut coefficients = vec![0.0; count];
         for row in (0..count).rev() {
             if let Some(q) = &basis[row] {
-                let known: f64 = (row + 1..count).map(|column| upper[row][column] * coefficients[column]).sum();
+                let known: f64 =
+                    (row + 1..count).map(|column| upper[row][column] * coefficients[column]).sum();
                 coefficients[row] = (-dot(q, residual) - known) / upper[row][row];
             }
         }
@@ -76,7 +78,8 @@ mod tests {
     #[test]
     fn a_diverging_linear_map_is_solved_in_as_many_evaluations_as_it_has_dimensions() {
         // H(x) = B x + b with eigenvalues far outside the unit circle: plain repetition blows up.
-        let map = |x: &[f64]| vec![-5.0 * x[0] + 2.0 * x[1] + 1.0, 3.0 * x[0] - 7.0 * x[1] - 2.0, 0.5 * x[2] + 4.0];
+        let map =
+            |x: &[f64]| vec![-5.0 * x[0] + 2.0 * x[1] + 1.0, 3.0 * x[0] - 7.0 * x[1] - 2.0, 0.5 * x[2] + 4.0];
         let mut newton = QuasiNewton::default();
         let mut x = vec![0.0; 3];
         for _ in 0..5 {

@@ -106,7 +106,11 @@ impl Roster {
             self.replace(committed)?;
         }
         let (known, told) = (self.len(), committed.particles);
-        if known == told { Ok(()) } else { Err(format!("it says it has {told} particles, but {known} are known")) }
+        if known == told {
+            Ok(())
+        } else {
+            Err(format!("it says it has {told} particles, but {known} are known"))
+        }
     }
 
     fn replace(&mut self, committed: &Committed) -> Result<(), String> {

@@ -146,18 +146,22 @@ impl Simulation {
             .build()
             .map_err(CoordinatorError::Runtime)?;
         let deadline = Duration::from_secs_f64(plan.coupling.step_deadline);
-        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let since_epoch =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let run_id = format!("{}-{}-{}", plan.scene, std::process::id(), since_epoch.as_nanos());
         let (connected, tables) = io.block_on(async {
             let work = async {
                 let calls = participants.iter().map(|p| Participant::connect(p, &run_id, deadline));
-                let mut connected =
-                    join_all(calls).await.into_iter().collect::<Result<Vec<Participant>, CoordinatorError>>()?;
+                let mut connected = join_all(calls)
+                    .await
+                    .into_iter()
+                    .collect::<Result<Vec<Participant>, CoordinatorError>>()?;
                 let calls = connected
                     .iter_mut()
                     .zip(&participants)
                     .map(|(participant, p)| participant.initialize(&p.section, &plan.domain, plan.seed));
-                let tables = join_all(calls).await.into_iter().collect::<Result<Vec<Table>, CoordinatorError>>()?;
+                let tables =
+                    join_all(calls).await.into_iter().collect::<Result<Vec<Table>, CoordinatorError>>()?;
                 Ok((connected, tables))
             };
             tokio::select! {
@@ -177,14 +181,16 @@ impl Simulation {
         let names: Vec<String> = participants.iter().map(|p| p.name.clone()).collect();
         let rosters: Vec<Roster> = tables.iter().map(|table| Roster::new(&table.particles)).collect();
         let never = tables.iter().map(|table| {
-            let pairs: Vec<(ParticleId, ParticleId)> = table.never_collide.iter().map(|&[a, b]| (a, b)).collect();
+            let pairs: Vec<(ParticleId, ParticleId)> =
+                table.never_collide.iter().map(|&[a, b]| (a, b)).collect();
             ExcludedPairs::new(&pairs)
         });
         let never: Vec<ExcludedPairs> = never.collect();
         let self_colliding: Vec<bool> = tables.iter().map(|table| table.self_colliding).collect();
         check_immovable(&names, &tables, &never, &self_colliding)?;
 
-        let radii: Vec<f64> = tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
+        let radii: Vec<f64> =
+            tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
         let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii.clone()) };
         let occupancy: Vec<Option<Lattice>> = tables.iter().map(|table| table.occupancy).collect();
         let cells = tables.iter().map(|table| {
@@ -214,10 +220,9 @@ impl Simulation {
             .iter()
             .map(|settings| Probe::new(settings, &names, &tables, &mut tracked))
             .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
-        let committed = tables.iter().map(|table| Committed {
-            particles: table.particles.len() as u64,
-            ..Committed::default()
-        });
+        let committed = tables
+            .iter()
+            .map(|table| Committed { particles: table.particles.len() as u64, ..Committed::default() });
         Ok(Self {
             clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
             kinds: kinds.collect(),
@@ -295,7 +300,10 @@ impl Simulation {
                     .fields
                     .into_iter()
                     .map(|(name, components, values)| match components {
-                        3 => (name, FrameField::Vector(values.chunks_exact(3).map(|v| [v[0], v[1], v[2]]).collect())),
+                        3 => (
+                            name,
+                            FrameField::Vector(values.chunks_exact(3).map(|v| [v[0], v[1], v[2]]).collect()),
+                        ),
                         _ => (name, FrameField::Scalar(values)),
                     })
                     .collect(),

@@ -141,7 +141,8 @@ impl Simulation {
                 // crossings are counted is wanted whole.
                 let sheet = self.probes.iter().any(|probe| probe.sheet() == Some(k));
                 let all = !self.plan.coupling.interest_mask || self.self_colliding[k] || sheet;
-                let others = self.cells.iter().enumerate().filter(|&(j, _)| j != k).map(|(_, cells)| &cells[0]);
+                let others =
+                    self.cells.iter().enumerate().filter(|&(j, _)| j != k).map(|(_, cells)| &cells[0]);
                 (!all).then(|| CellSet::union(others))
             })
             .collect();
@@ -163,7 +164,9 @@ impl Simulation {
                 let i = i as usize;
                 let id = batch.id[i];
                 let Some((mass, radius)) = self.rosters[k].get(id) else {
-                    return Err(self.participants[k].broken("Begin", format!("id {id} is not in its particle table")));
+                    return Err(
+                        self.participants[k].broken("Begin", format!("id {id} is not in its particle table"))
+                    );
                 };
                 candidates.participant.push(k as u16);
                 candidates.id.push(id);
@@ -260,8 +263,9 @@ impl Simulation {
     /// stage is needed and allowed.
     fn activate_marked(&mut self) -> bool {
         let start = Instant::now();
-        let Scratch { candidates, pairs, marked, approaching: found, velocity, forest, stage, record, .. } =
-            &mut self.scratch;
+        let Scratch {
+            candidates, pairs, marked, approaching: found, velocity, forest, stage, record, ..
+        } = &mut self.scratch;
         approaching(candidates, marked, |i| velocity[i as usize], found);
         let stages_max = match self.plan.coupling.max_stages {
             MaxStages::Count(count) => count,
@@ -319,7 +323,11 @@ impl Simulation {
                 repetition: part.asked - 1,
                 want_state_hash,
                 grids: grids.clone(),
-                group_velocity: share.groups.iter().map(|&g| scratch.synchronised.velocity[g as usize]).collect(),
+                group_velocity: share
+                    .groups
+                    .iter()
+                    .map(|&g| scratch.synchronised.velocity[g as usize])
+                    .collect(),
                 group_number: share.groups.clone(),
                 member_velocity: part.place.iter().map(own).collect(),
                 track: self.tracked[k].clone(),
@@ -333,15 +341,21 @@ impl Simulation {
     }
 
     fn take_over(&mut self, done: Vec<Committed>) -> Result<(), CoordinatorError> {
+        // The participants have gone on to the next step; the fault is of this one.
+        let broken = |participant: &Participant, step: u64, reason: String| {
+            let participant = participant.name.clone();
+            Err(CoordinatorError::Protocol { participant, step, phase: "Commit", reason })
+        };
         for (k, committed) in done.into_iter().enumerate() {
             for &[a, b] in &committed.broken {
                 if !self.never[k].remove(a, b) {
-                    let reason = format!("bond {a}-{b} broke, but was not among the pairs that never collide");
-                    return Err(self.participants[k].broken("Commit", reason));
+                    let reason =
+                        format!("bond {a}-{b} broke, but was not among the pairs that never collide");
+                    return broken(&self.participants[k], self.steps, reason);
                 }
             }
             if let Err(reason) = self.rosters[k].update(&committed) {
-                return Err(self.participants[k].broken("Commit", reason));
+                return broken(&self.participants[k], self.steps, reason);
             }
             self.cells[k].clone_from(&committed.cells);
             self.committed[k] = committed;
@@ -441,7 +455,9 @@ impl Scratch {
         for &(i, j) in &self.marked {
             for candidate in [i, j] {
                 if self.forest.group_of(candidate).is_none() && !self.candidates.is_immovable(candidate) {
-                    self.parts[usize::from(self.candidates.participant[candidate as usize])].watch.push(candidate);
+                    self.parts[usize::from(self.candidates.participant[candidate as usize])]
+                        .watch
+                        .push(candidate);
                 }
             }
         }
@@ -467,7 +483,9 @@ impl Scratch {
 
     /// Keeps what projections gave their particles: the first guess of their impulse in the next step.
     fn remember_impulses(&mut self, kinds: &[Kind]) {
-        for (k, memory) in self.last_impulse.iter_mut().enumerate().filter(|&(k, _)| kinds[k] == Kind::Projection) {
+        for (k, memory) in
+            self.last_impulse.iter_mut().enumerate().filter(|&(k, _)| kinds[k] == Kind::Projection)
+        {
             memory.clear();
             let (share, part) = (&self.shares[k], &self.parts[k]);
             let mut at = 0;
@@ -515,7 +533,15 @@ impl Connections<'_> {
             occupied: self.occupied[turn.participant].clone(),
         });
         let Turn { inertia, impulse, .. } = turn;
-        Integrate { context, stage: self.stage, repetition: part.asked, dt: self.dt, groups, inertia, impulse }
+        Integrate {
+            context,
+            stage: self.stage,
+            repetition: part.asked,
+            dt: self.dt,
+            groups,
+            inertia,
+            impulse,
+        }
     }
 }
 
@@ -531,8 +557,11 @@ impl Ask for Connections<'_> {
                 (self.call(turn, self.participants[k].context()), self.parts[k].watch.len() as u64)
             })
             .collect();
-        let turn_of = self.participants.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
-        let waiting = turn_of.zip(calls).map(|((_, participant), (call, watched))| participant.integrate(call, watched));
+        let turn_of =
+            self.participants.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
+        let waiting = turn_of
+            .zip(calls)
+            .map(|((_, participant), (call, watched))| participant.integrate(call, watched));
         let answers = first_error(self.io.block_on(join_all(waiting)))?;
         for (&k, answer) in asked.iter().zip(&answers) {
             let part = &mut self.parts[k];
@@ -563,7 +592,8 @@ fn dissipated(
             if mass.is_infinite() {
                 return 0.0;
             }
-            let lost = (velocity - before).length_squared() - (member_velocity[first + at] - after).length_squared();
+            let lost =
+                (velocity - before).length_squared() - (member_velocity[first + at] - after).length_squared();
             0.5 * mass * lost
         });
         members.sum::<f64>() + synchronised.energy[group]

@@ -191,11 +191,15 @@ impl Stage<'_> {
                 inertia[group as usize] += state.slope[k][local];
             }
         }
-        let change: Vec<DVec3> =
-            load.iter().zip(&inertia).map(|(&load, &m)| if m.is_finite() { load / m } else { DVec3::ZERO }).collect();
+        let change: Vec<DVec3> = load
+            .iter()
+            .zip(&inertia)
+            .map(|(&load, &m)| if m.is_finite() { load / m } else { DVec3::ZERO })
+            .collect();
         for &k in &implicit {
             for (local, &group) in self.shares[k].groups.iter().enumerate() {
-                state.momentum[k][local] = state.linear[k][local] - change[group as usize] * state.slope[k][local];
+                state.momentum[k][local] =
+                    state.linear[k][local] - change[group as usize] * state.slope[k][local];
             }
         }
         Ok(Synchronised {
@@ -216,7 +220,8 @@ impl Stage<'_> {
                 count[group as usize] = count[group as usize].saturating_add(1);
             }
         }
-        let places = implicit.iter().flat_map(|&k| (0..self.shares[k].groups.len()).map(move |local| (k, local)));
+        let places =
+            implicit.iter().flat_map(|&k| (0..self.shares[k].groups.len()).map(move |local| (k, local)));
         places
             .filter(|&(k, local)| {
                 let group = self.shares[k].groups[local] as usize;
@@ -241,7 +246,8 @@ impl Stage<'_> {
         // A single projection follows from the others' answers and is no unknown of the iteration.
         let follower = if let [only] = projections[..] { Some(only) } else { None };
         let leaders: Vec<usize> = implicit.iter().copied().filter(|&k| Some(k) != follower).collect();
-        let places: Vec<(usize, usize)> = shared.iter().copied().filter(|&(k, _)| Some(k) != follower).collect();
+        let places: Vec<(usize, usize)> =
+            shared.iter().copied().filter(|&(k, _)| Some(k) != follower).collect();
         let read = |state: &Exchange| -> Vec<f64> {
             places.iter().flat_map(|&(k, local)| state.linear[k][local].to_array()).collect()
         };
@@ -303,8 +309,11 @@ impl Stage<'_> {
             for local in 0..turn.inertia.len() {
                 let inertia = turn.inertia[local];
                 let momentum = answer.momentum[local];
-                let change =
-                    if inertia.is_finite() { (momentum + turn.impulse[local]) / inertia } else { DVec3::ZERO };
+                let change = if inertia.is_finite() {
+                    (momentum + turn.impulse[local]) / inertia
+                } else {
+                    DVec3::ZERO
+                };
                 state.linear[k][local] = momentum + change * answer.slope[local];
             }
             state.momentum[k] = answer.momentum;

@@ -1,6 +1,5 @@
 //! Columns: packed arrays in pieces over a stream of messages.
 
-
 use amalgam_particles::{CellSet, DVec3, ParticleId};
 use bytemuck::Pod;
 use bytes::Bytes;
@@ -121,7 +120,11 @@ impl Columns {
     }
 
     /// Adds a column that is a single value if all are the same.
-    pub fn put_uniform<T: Pod + Send + PartialEq + 'static>(&mut self, name: impl Into<String>, mut values: Vec<T>) {
+    pub fn put_uniform<T: Pod + Send + PartialEq + 'static>(
+        &mut self,
+        name: impl Into<String>,
+        mut values: Vec<T>,
+    ) {
         if values.windows(2).all(|pair| pair[0] == pair[1]) {
             values.truncate(1);
         }
@@ -253,7 +256,11 @@ impl Columns {
         self.take_named_cells(name, name)
     }
 
-    pub(crate) fn take_named_cells(&mut self, name: &str, column: &'static str) -> Result<CellSet, WireError> {
+    pub(crate) fn take_named_cells(
+        &mut self,
+        name: &str,
+        column: &'static str,
+    ) -> Result<CellSet, WireError> {
         let bytes = self.take_pieces(name).concat();
         CellSet::from_bytes(&bytes).map_err(|reason| WireError::Malformed { column, reason })
     }
@@ -280,7 +287,8 @@ impl Columns {
     }
 
     pub(crate) fn length(&self, name: &str) -> u64 {
-        let pieces = self.columns.iter().find(|(known, _)| known == name).map(|(_, pieces)| pieces.as_slice());
+        let pieces =
+            self.columns.iter().find(|(known, _)| known == name).map(|(_, pieces)| pieces.as_slice());
         pieces.unwrap_or_default().iter().map(|piece| piece.len() as u64).sum()
     }
 
@@ -306,7 +314,8 @@ pub fn check<T: std::fmt::Debug>(
     match values.iter().position(|value| !holds(value)) {
         None => Ok(()),
         Some(index) => {
-            let of = ids.and_then(|ids| ids.get(index)).map(|id| format!(" (particle {id})")).unwrap_or_default();
+            let of =
+                ids.and_then(|ids| ids.get(index)).map(|id| format!(" (particle {id})")).unwrap_or_default();
             Err(WireError::Value { column, index, of, value: format!("{:?}", values[index]), rule })
         }
     }

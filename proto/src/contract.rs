@@ -284,9 +284,10 @@ impl Call for Table {
             particles,
         };
         let known: std::collections::HashSet<ParticleId> = table.particles.id.iter().copied().collect();
-        for (column, ids) in
-            [("never_collide", table.never_collide.as_flattened()), ("triangles", table.triangles.as_flattened())]
-        {
+        for (column, ids) in [
+            ("never_collide", table.never_collide.as_flattened()),
+            ("triangles", table.triangles.as_flattened()),
+        ] {
             if let Some(&id) = ids.iter().find(|id| !known.contains(id)) {
                 return Err(WireError::UnknownId { column, id, who: "the particle table" });
             }
@@ -335,7 +336,11 @@ impl Call for Batch {
         let count = check_count("particles", header.particles)?;
         let id = columns.take_ids("id", count)?;
         check_unique("id", &id)?;
-        let batch = Self { position: columns.take_vec3("position", count)?, velocity: columns.take_vec3("velocity", count)?, id };
+        let batch = Self {
+            position: columns.take_vec3("position", count)?,
+            velocity: columns.take_vec3("velocity", count)?,
+            id,
+        };
         columns.finish()?;
         Ok(batch)
     }
@@ -371,7 +376,8 @@ impl Call for Integrate {
 
     fn decode(header: v1::IntegrateHeader, mut columns: Columns) -> Result<Self, WireError> {
         let count = u64::from(header.groups);
-        let groups = if header.repetition == 0 { Some(groups_from_wire(&header, &mut columns)?) } else { None };
+        let groups =
+            if header.repetition == 0 { Some(groups_from_wire(&header, &mut columns)?) } else { None };
         if !(header.dt > 0.0 && header.dt.is_finite()) {
             return Err(WireError::Rule(format!("dt is {}, but must be positive and finite", header.dt)));
         }
@@ -431,7 +437,12 @@ impl Integrated {
     ///
     /// # Errors
     /// The first rule of the contract that the message breaks.
-    pub fn decode(header: v1::IntegrateAnswer, mut columns: Columns, groups: u64, watched: u64) -> Result<Self, WireError> {
+    pub fn decode(
+        header: v1::IntegrateAnswer,
+        mut columns: Columns,
+        groups: u64,
+        watched: u64,
+    ) -> Result<Self, WireError> {
         let slope = columns.take_finite("slope", groups)?;
         check("slope", &slope, None, "not negative", |&z| z >= 0.0)?;
         let answer = Self {
@@ -442,7 +453,9 @@ impl Integrated {
         };
         let travel = answer.travel_max;
         if !(travel >= 0.0 && travel.is_finite()) {
-            return Err(WireError::Rule(format!("travel_max is {travel}, but must be finite and not negative")));
+            return Err(WireError::Rule(format!(
+                "travel_max is {travel}, but must be finite and not negative"
+            )));
         }
         columns.finish()?;
         Ok(answer)
@@ -460,7 +473,10 @@ impl Commit {
             grids: self
                 .grids
                 .into_iter()
-                .map(|(lattice, spheres)| v1::GridRequest { lattice: Some(lattice_to_wire(lattice)), spheres })
+                .map(|(lattice, spheres)| v1::GridRequest {
+                    lattice: Some(lattice_to_wire(lattice)),
+                    spheres,
+                })
                 .collect(),
             tracked: self.track.len() as u64,
         };
@@ -476,7 +492,12 @@ impl Commit {
     ///
     /// # Errors
     /// The first rule of the contract that the message breaks.
-    pub fn decode(header: v1::CommitHeader, mut columns: Columns, groups: u64, members: u64) -> Result<Self, WireError> {
+    pub fn decode(
+        header: v1::CommitHeader,
+        mut columns: Columns,
+        groups: u64,
+        members: u64,
+    ) -> Result<Self, WireError> {
         if header.grids.len() > 8 {
             return Err(WireError::Rule("more than 8 grids in one commit".into()));
         }
@@ -546,7 +567,12 @@ impl Committed {
     ///
     /// # Errors
     /// The first rule of the contract that the message breaks.
-    pub fn decode(header: v1::CommitAnswer, mut columns: Columns, grids: usize, tracked: u64) -> Result<Self, WireError> {
+    pub fn decode(
+        header: v1::CommitAnswer,
+        mut columns: Columns,
+        grids: usize,
+        tracked: u64,
+    ) -> Result<Self, WireError> {
         let totals = Totals {
             momentum: vec3_from_wire("momentum", header.momentum)?,
             angular_momentum: vec3_from_wire("angular_momentum", header.angular_momentum)?,
@@ -556,9 +582,12 @@ impl Committed {
             radius_rate_max: header.radius_rate_max,
             acceleration_max: header.acceleration_max,
         };
-        let scalars = [totals.kinetic_energy, totals.speed_max, totals.radius_rate_max, totals.acceleration_max];
+        let scalars =
+            [totals.kinetic_energy, totals.speed_max, totals.radius_rate_max, totals.acceleration_max];
         if !scalars.iter().all(|value| value.is_finite() && *value >= 0.0) {
-            return Err(WireError::Rule(format!("energy, speeds and acceleration are {scalars:?}, but must be finite")));
+            return Err(WireError::Rule(format!(
+                "energy, speeds and acceleration are {scalars:?}, but must be finite"
+            )));
         }
         let energies = header.potential_energies.into_iter().map(|v1::Energy { name, joule }| (name, joule));
         let potential_energies: Vec<(String, f64)> = energies.collect();
@@ -602,10 +631,10 @@ impl Call for Frame {
     type Packet = v1::FrameResponse;
 
     fn encode(self) -> (v1::FrameAnswer, Columns) {
-        let fields = self.fields.iter().map(|(name, components, _)| v1::FieldInfo {
-            name: name.clone(),
-            components: *components,
-        });
+        let fields = self
+            .fields
+            .iter()
+            .map(|(name, components, _)| v1::FieldInfo { name: name.clone(), components: *components });
         let header = v1::FrameAnswer { particles: self.id.len() as u64, fields: fields.collect() };
         let mut columns = Columns::default();
         columns.put_ids("id", &self.id);
@@ -648,7 +677,9 @@ impl Call for Frame {
             id,
             fields,
         };
-        check("radius", &frame.radius, Some(&frame.id), "positive and finite", |&r| r > 0.0 && r.is_finite())?;
+        check("radius", &frame.radius, Some(&frame.id), "positive and finite", |&r| {
+            r > 0.0 && r.is_finite()
+        })?;
         columns.finish()?;
         Ok(frame)
     }
@@ -714,7 +745,11 @@ fn lattice_from_wire(lattice: v1::Lattice) -> Result<Lattice, WireError> {
 }
 
 fn positive_time(name: &str, value: f64) -> Result<f64, WireError> {
-    if value > 0.0 { Ok(value) } else { Err(WireError::Rule(format!("{name} is {value}, but must be positive"))) }
+    if value > 0.0 {
+        Ok(value)
+    } else {
+        Err(WireError::Rule(format!("{name} is {value}, but must be positive")))
+    }
 }
 
 fn flags(values: Vec<u8>) -> Result<Vec<bool>, WireError> {
@@ -722,7 +757,10 @@ fn flags(values: Vec<u8>) -> Result<Vec<bool>, WireError> {
     Ok(values.into_iter().map(|flag| flag == 1).collect())
 }
 
-fn tuples<const N: usize>(name: &'static str, columns: &mut Columns) -> Result<Vec<[ParticleId; N]>, WireError> {
+fn tuples<const N: usize>(
+    name: &'static str,
+    columns: &mut Columns,
+) -> Result<Vec<[ParticleId; N]>, WireError> {
     let stride = 8 * N as u64;
     let bytes = columns.length(name);
     let ids = columns.take_ids(name, bytes / stride * N as u64)?;

@@ -2,8 +2,8 @@
 
 use tonic::Status;
 
-use crate::columns::{Columns, Packet, WireError};
 pub use crate::columns::CHUNK_BYTES;
+use crate::columns::{Columns, Packet, WireError};
 
 /// Limits and windows of a connection.
 #[derive(Clone, Copy, Debug)]

@@ -11,5 +11,6 @@ mod solver;
 pub use section::{SectionError, parse as parse_section};
 pub use serve::{Listen, ServeOptions, main, serve, serve_in_process};
 pub use solver::{
-    Answer, Description, Field, FieldValues, Integration, Report, Solver, SolverError, SolverProgram, Stage, World,
+    Answer, Description, Field, FieldValues, Integration, Report, Solver, SolverError, SolverProgram, Stage,
+    World,
 };

@@ -75,7 +75,9 @@ impl std::str::FromStr for Listen {
             return Ok(Self::Unix(path.into()));
         }
         text.parse().map(Self::Tcp).map_err(|_| {
-            format!("{text:?} is no address to listen on: write unix:PATH or IP:PORT, for example 127.0.0.1:7401")
+            format!(
+                "{text:?} is no address to listen on: write unix:PATH or IP:PORT, for example 127.0.0.1:7401"
+            )
         })
     }
 }
@@ -119,8 +121,9 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
                          listen on 127.0.0.1, or say --insecure on a network you trust"
                     );
                 }
-                let listener =
-                    tokio::net::TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+                let listener = tokio::net::TcpListener::bind(address)
+                    .await
+                    .with_context(|| format!("cannot listen on {address}"))?;
                 announce(&Listen::Tcp(listener.local_addr()?));
                 let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener).map(|stream| {
                     stream.inspect(|stream| {
@@ -169,8 +172,9 @@ where
 {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<SolverServer<Service>>().await;
-    let reflection =
-        tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS).build_v1()?;
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .build_v1()?;
     let solver = SolverServer::new(service)
         .max_decoding_message_size(message_limit())
         .max_encoding_message_size(message_limit());

@@ -57,7 +57,10 @@ impl Service {
         Ok(Self { program, orders })
     }
 
-    async fn order<P: Send + 'static>(&self, order: impl FnOnce(Reply<P>) -> Order) -> Result<Vec<P>, Status> {
+    async fn order<P: Send + 'static>(
+        &self,
+        order: impl FnOnce(Reply<P>) -> Order,
+    ) -> Result<Vec<P>, Status> {
         let gone = || Status::internal("the solver's thread has ended after a fault; see the solver's log");
         let (reply, answer) = oneshot::channel();
         self.orders.send(order(reply)).await.map_err(|_| gone())?;
@@ -72,7 +75,10 @@ impl Service {
         Ok(Response::new(Box::pin(stream::iter(packets.into_iter().map(Ok)))))
     }
 
-    async fn single<P: Send + 'static>(&self, order: impl FnOnce(Reply<P>) -> Order) -> Result<Response<P>, Status> {
+    async fn single<P: Send + 'static>(
+        &self,
+        order: impl FnOnce(Reply<P>) -> Order,
+    ) -> Result<Response<P>, Status> {
         let mut packets = self.order(order).await?;
         packets.pop().map(Response::new).ok_or_else(|| Status::internal("no answer"))
     }
@@ -128,7 +134,9 @@ fn packets<C: Call>(answer: Result<C, Refusal>) -> Result<Vec<C::Packet>, Status
 
 fn status(refusal: Refusal) -> Status {
     match refusal {
-        Refusal::OutOfOrder { .. } | Refusal::OtherRun { .. } => Status::failed_precondition(refusal.to_string()),
+        Refusal::OutOfOrder { .. } | Refusal::OtherRun { .. } => {
+            Status::failed_precondition(refusal.to_string())
+        }
         Refusal::Wire(error) => invalid(error),
         Refusal::Solver(error) => Status::aborted(error.to_string()),
         Refusal::Section(errors) => {

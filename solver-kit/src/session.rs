@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use amalgam_particles::{
-    CellMask, DVec3, GroupMap, Lattice, NO_GROUP, Particles, ParticleId, Reach, StepEnd, random, reduce,
+    CellMask, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles, Reach, StepEnd, random, reduce,
 };
 use amalgam_proto::columns::{WireError, check_unique};
 use amalgam_proto::contract::{
-    Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Restore, Snapshot, Table, Totals,
+    Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Restore, Snapshot, Table,
+    Totals,
 };
 use amalgam_proto::v1;
 use rayon::prelude::*;
@@ -235,9 +236,9 @@ impl Run {
         let expected = match self.phase {
             Phase::Ready => format!("Begin of step {now}"),
             Phase::Begun => format!("Integrate of step {now}, stage 1, repetition 0"),
-            Phase::Integrated { stage, repetition } => format!(
-                "Integrate or Commit of step {now} after stage {stage}, repetition {repetition}"
-            ),
+            Phase::Integrated { stage, repetition } => {
+                format!("Integrate or Commit of step {now} after stage {stage}, repetition {repetition}")
+            }
         };
         Err(Refusal::OutOfOrder { got: format!("{call} of step {step}"), expected })
     }
@@ -250,7 +251,9 @@ impl Run {
             return Ok(());
         }
         let size = lattice.cell_size;
-        Err(WireError::Rule(format!("cells of {size} m are too small for these particles: use {smallest} m or more")))
+        Err(WireError::Rule(format!(
+            "cells of {size} m are too small for these particles: use {smallest} m or more"
+        )))
     }
 
     fn near(&mut self, mask: Option<CellMask>) -> Batch {
@@ -277,7 +280,11 @@ impl Run {
         let in_order = (stage, repetition) == (1, 0) && self.phase != Phase::Ready
             || matches!(self.phase, Phase::Integrated { stage: s, repetition: r }
                 if (stage, repetition) == (s, r + 1) || (stage, repetition) == (s + 1, 0));
-        self.expect(in_order, &format!("Integrate of stage {stage}, repetition {repetition},"), call.context.step)?;
+        self.expect(
+            in_order,
+            &format!("Integrate of stage {stage}, repetition {repetition},"),
+            call.context.step,
+        )?;
         // Whatever fails from here on spoils the last answer: nothing can be committed before stage 1 comes again.
         self.phase = Phase::Begun;
         if let Some(groups) = call.groups {
@@ -341,7 +348,9 @@ impl Run {
         let group_of = self.groups.group_of();
         if let Some(at) = self.watch.iter().position(|&i| group_of[i as usize] != NO_GROUP) {
             let id = groups.watch[at];
-            return Err(WireError::Rule(format!("watch: particle {id} is a member of a group, not free")).into());
+            return Err(
+                WireError::Rule(format!("watch: particle {id} is a member of a group, not free")).into()
+            );
         }
         self.velocity = groups.velocity;
         self.member_ids = groups.member;
@@ -398,7 +407,9 @@ impl Run {
             .find_first(|&i| !(particles.position[i].is_finite() && particles.velocity[i].is_finite()))
         {
             let id = particles.id[i];
-            return Err(SolverError(format!("particle {id} has no finite position or velocity any more")).into());
+            return Err(
+                SolverError(format!("particle {id} has no finite position or velocity any more")).into()
+            );
         }
         // A solver may store its particles in another order after a step, or others: members are known by id.
         let same_order = self.ids.ids == particles.id;
@@ -444,7 +455,11 @@ impl Run {
         Ok(Committed {
             particles: particles.len() as u64,
             stable_dt: report.stable_dt,
-            potential_energies: report.energies.iter().map(|&(name, joule)| (name.to_string(), joule)).collect(),
+            potential_energies: report
+                .energies
+                .iter()
+                .map(|&(name, joule)| (name.to_string(), joule))
+                .collect(),
             broken: report.broken.iter().map(|&(a, b)| [a, b]).collect(),
             born: born.collect(),
             dead: report.dead.clone(),
@@ -463,7 +478,9 @@ impl Run {
         }
         let fields = self.solver.fields().into_iter().map(|field| match field.values {
             FieldValues::Scalar(values) => (field.name.to_string(), 1, gather(&order, &values)),
-            FieldValues::Vector(values) => (field.name.to_string(), 3, gather(&order, &values).into_flattened()),
+            FieldValues::Vector(values) => {
+                (field.name.to_string(), 3, gather(&order, &values).into_flattened())
+            }
         });
         Frame {
             id: gather(&order, &particles.id),
@@ -507,7 +524,12 @@ impl IdIndex {
         }
     }
 
-    fn resolve(&self, column: &'static str, ids: &[ParticleId], indices: &mut Vec<u32>) -> Result<(), WireError> {
+    fn resolve(
+        &self,
+        column: &'static str,
+        ids: &[ParticleId],
+        indices: &mut Vec<u32>,
+    ) -> Result<(), WireError> {
         check_unique(column, ids)?;
         indices.clear();
         for &id in ids {

@@ -121,7 +121,7 @@ pub(crate) fn suggest(unknown: &str, names: &[String], what: &str) -> String {
         Some((distance, name)) if distance <= 1 + unknown.len() / 3 => {
             format!("did you mean `{name}`? {all}")
         }
-        _ if known.is_empty() => "there is none".to_string(),
+        _ if known.is_empty() => "remove it".to_string(),
         _ => all,
     }
 }
