@@ -11,11 +11,15 @@ use support::Scene;
 #[global_allocator]
 static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 
-const WARM_UP: u64 = 300;
-const STEPS: u64 = 900;
+const WARM_UP: u64 = 600;
+const STEPS: u64 = 2400;
 
-/// Steps over which the largest heap of all is compared: between two calls it goes up and down with buffers in flight.
-const WINDOW: u64 = 150;
+/// Steps over which the least heap is taken: buffers in flight come and go, and what is kept is below them.
+const WINDOW: u64 = 400;
+
+/// Growth from the first window to the last that is too much [bytes]: one 64-bit number kept in each step makes 16,000.
+/// Without it the heap swings by some 5000, with the number of contacts.
+const GROWTH: usize = 10_000;
 
 #[test]
 fn the_heap_does_not_grow_with_steps() {
@@ -37,24 +41,19 @@ fn the_heap_does_not_grow_with_steps() {
             coupling.max_stages = amalgam_coordinator::MaxStages::Converged;
         });
     let mut simulation = scene.connect().unwrap_or_else(|error| panic!("{error}"));
-    let (mut windows, mut largest, mut groups) = (Vec::new(), 0, 0);
+    let (mut windows, mut least, mut groups) = (Vec::new(), usize::MAX, 0);
     for step in 1..=WARM_UP + STEPS {
         let record = simulation.step().unwrap_or_else(|error| panic!("{error}"));
-        std::mem::forget(Box::new(step));
         if step > WARM_UP {
             groups += record.groups;
-            largest = largest.max(HEAP.current_usage());
+            least = least.min(HEAP.current_usage());
             if step.is_multiple_of(WINDOW) {
-                windows.push(largest);
-                largest = 0;
+                windows.push(least);
+                least = usize::MAX;
             }
         }
     }
     assert!(groups > STEPS, "the water does not rest on the sheet: {groups} groups in {STEPS} steps");
-    eprintln!("{windows:?} {groups}");
-    // A leak of one 64-bit number a step is 1200 bytes a window.
-    let bound = windows[..2].iter().max().expect("two windows") + 1000;
-    assert!(windows[2..].iter().any(|&window| window <= bound), "the heap grows: {windows:?} bytes");
     let (before, after) = (windows[0], windows[windows.len() - 1]);
-    assert!(after <= before + before / 100, "the heap grows: {windows:?} bytes");
+    assert!(after < before + GROWTH, "the heap grows: {windows:?} bytes");
 }
