@@ -123,7 +123,7 @@ fn connect(transport: Transport, folder: &Path, particles: u64) -> Simulation {
         probes: Vec::new(),
     };
     // Shifted along two axes: the lattices overlap by a little along one edge.
-    let corners = [DVec3::ZERO, DVec3::new(edge - 0.6 * RADIUS, edge - 0.6 * RADIUS, 0.0)];
+    let corners = [DVec3::ZERO, DVec3::new(edge - 0.8 * RADIUS, edge - 0.8 * RADIUS, 0.0)];
     let participants = corners.iter().enumerate().map(|(index, corner)| ParticipantPlan {
         name: format!("rest-{index}"),
         solver: "rest".into(),
