@@ -47,6 +47,11 @@ impl Clock {
         ((self.frame + 1) as f64 * self.settings.frame_interval).min(self.settings.duration)
     }
 
+    /// Whether steps of this length would take longer than anyone waits: 10^12 of them to the end.
+    pub(crate) fn is_stuck(&self, dt: f64) -> bool {
+        dt < 1e-12 * self.settings.duration
+    }
+
     /// Length of the next step: no longer than any limit, and such that equal steps end on the next frame.
     pub(crate) fn next_dt(&self, limits: Limits) -> f64 {
         // cfl = rate dt + (g / r) dt^2, solved for dt in the form that cannot cancel.

@@ -40,6 +40,11 @@ pub enum CoordinatorError {
         radius_a: f64,
         radius_b: f64,
     },
+    #[error(
+        "step {step} may be only {dt:.1e} s long: a particle is too fast or a solver's own limit too small for the \
+         scene ever to end; the largest speed is {speed_max:.3e} m/s"
+    )]
+    Stuck { step: u64, dt: f64, speed_max: f64 },
     #[error("interrupted")]
     Cancelled,
     #[error("the coordinator's own threads could not be started: {0}")]

@@ -108,7 +108,7 @@ impl Simulation {
 
     fn coupled_step(&mut self) -> Result<StepRecord, CoordinatorError> {
         let start = Instant::now();
-        self.start_step();
+        self.start_step()?;
         self.begin()?;
         self.detect();
         loop {
@@ -125,11 +125,16 @@ impl Simulation {
         Ok(self.end_step(start))
     }
 
-    fn start_step(&mut self) {
-        let dt = self.clock.next_dt(self.limits);
+    fn start_step(&mut self) -> Result<(), CoordinatorError> {
+        let (step, dt) = (self.steps, self.clock.next_dt(self.limits));
+        if self.clock.is_stuck(dt) {
+            let speed_max = self.committed.iter().map(|c| c.totals.speed_max).fold(0.0, f64::max);
+            return Err(CoordinatorError::Stuck { step, dt, speed_max });
+        }
         let scratch = &mut self.scratch;
-        scratch.record = StepRecord { step: self.steps, ..StepRecord::default() };
+        scratch.record = StepRecord { step, ..StepRecord::default() };
         (scratch.stage, scratch.dt) = (1, dt);
+        Ok(())
     }
 
     /// Asks every participant for its particles in the others' neighbourhood.
