@@ -158,6 +158,7 @@ fn false_answers_in_a_step_are_refused() {
         ("unknown column", Lie::Integrate(|answer| put(&mut answer.columns, "heat", &[0.0]))),
         ("fewer particles", Lie::Commit(|answer| done(answer).particles = 2)),
         ("negative stable dt", Lie::Commit(|answer| done(answer).stable_dt = -1.0)),
+        ("no time spent", Lie::Commit(|answer| done(answer).solver_seconds = f64::NAN)),
         ("endless energy", Lie::Commit(|answer| done(answer).kinetic_energy = f64::INFINITY)),
         ("momentum missing", Lie::Commit(|answer| done(answer).momentum = None)),
         ("cells twice", Lie::Commit(|answer| put(&mut answer.columns, "cells_0", &[1u8, 0]))),
@@ -215,6 +216,7 @@ fn false_answers_in_a_step_are_refused() {
     unknown column: participant liar broke the contract in Integrate of step 0: column heat is unknown in this call
     fewer particles: participant liar broke the contract in Commit of step 0: it says it has 2 particles, but 3 are known
     negative stable dt: participant liar broke the contract in Commit of step 0: stable_dt is -1, but must be positive
+    no time spent: participant liar broke the contract in Commit of step 0: solver_seconds is NaN, but must be finite and not negative
     endless energy: participant liar broke the contract in Commit of step 0: energy, speeds and acceleration are [inf, 0.10143327018291386, 1.0143327018291386, 200.48002280646375], but must be finite
     momentum missing: participant liar broke the contract in Commit of step 0: field momentum is missing
     cells twice: participant liar broke the contract in Commit of step 0: column cells_0: a cell stands twice at byte 1

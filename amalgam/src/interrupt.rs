@@ -1,11 +1,9 @@
-//! Ctrl-C and SIGTERM: the first ends the run after its step, the second at once.
+//! Ctrl-C and SIGTERM: the first ends the run after its step, a later one at once.
 
 use std::{
     io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock},
+    time::{Duration, Instant},
 };
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,12 +13,15 @@ use amalgam_coordinator::Cancel;
 /// Exit code of an interrupted run: 128 + SIGINT.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
+/// Signals closer together than this are one: `timeout` signals a process and then its whole group.
+const SAME_SIGNAL: Duration = Duration::from_millis(300);
+
 /// Whether the run was asked to end.
 #[derive(Clone)]
 pub struct Interrupt(Arc<Inner>);
 
 struct Inner {
-    requested: AtomicBool,
+    requested: OnceLock<Instant>,
     cancel: Cancel,
     at_end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -31,8 +32,7 @@ impl Interrupt {
     /// # Errors
     /// If the system refuses.
     pub fn install() -> io::Result<Self> {
-        let inner =
-            Inner { requested: AtomicBool::new(false), cancel: Cancel::new(), at_end: Mutex::new(None) };
+        let inner = Inner { requested: OnceLock::new(), cancel: Cancel::new(), at_end: Mutex::new(None) };
         let this = Self(Arc::new(inner));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (mut interrupt, mut terminate) = {
@@ -55,7 +55,8 @@ impl Interrupt {
     }
 
     fn signalled(&self) {
-        if self.0.requested.swap(true, Ordering::SeqCst) {
+        let first = *self.0.requested.get_or_init(Instant::now);
+        if first.elapsed() > SAME_SIGNAL {
             // Somebody does not want to wait, or waits in vain for a step to end.
             if let Some(at_end) = self.0.at_end.lock().ok().and_then(|mut at_end| at_end.take()) {
                 at_end();
@@ -74,7 +75,7 @@ impl Interrupt {
 
     /// Whether the run was asked to end.
     pub fn is_requested(&self) -> bool {
-        self.0.requested.load(Ordering::SeqCst)
+        self.0.requested.get().is_some()
     }
 
     /// What makes the coordinator stop waiting for connections.

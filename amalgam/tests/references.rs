@@ -223,6 +223,7 @@ fn every_entry_of_the_summary_is_described() {
         solver: String::new(),
         version: String::new(),
         particles: 0,
+        solver_s: 0.0,
     };
     let summary = Summary {
         scene: String::new(),

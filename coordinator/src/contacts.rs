@@ -420,22 +420,22 @@ fn level(ratio: f64) -> u32 {
 }
 
 impl Found {
-    /// Looks for what intersects with a range of seekers; among their own cohort (`OWN`), each pair is taken from its
-    /// later candidate.
+    /// Looks for what intersects with a range of seekers. Among their own cohort (`OWN`) each looks only at what is
+    /// sorted before it, so that each pair is found once.
     fn look<const OWN: bool>(&mut self, (seekers, range): (&Sorted, Range<usize>), target: &Sorted) {
         self.intersecting.clear();
         self.distances = 0;
-        for (&[x0, x1, x2, r], &i) in seekers.sphere[range.clone()].iter().zip(&seekers.index[range]) {
-            let x = DVec3::new(x0, x1, x2);
+        for place in range {
+            let [x0, x1, x2, r] = seekers.sphere[place];
+            let (x, i) = (DVec3::new(x0, x1, x2), seekers.index[place]);
             for &(start, end) in target.grid.runs(x).as_slice() {
-                let range = start as usize..end as usize;
-                self.distances += range.len() as u64;
-                for (&[y0, y1, y2, radius], &j) in
-                    target.sphere[range.clone()].iter().zip(&target.index[range])
-                {
+                let end = if OWN { (end as usize).min(place) } else { end as usize };
+                let run = (start as usize).min(end)..end;
+                self.distances += run.len() as u64;
+                for (&[y0, y1, y2, radius], &j) in target.sphere[run.clone()].iter().zip(&target.index[run]) {
                     // Rule 1, Eq. 21 [Truong2021].
                     let n = DVec3::new(y0, y1, y2) - x;
-                    if n.length_squared() < (r + radius) * (r + radius) && !(OWN && j >= i) {
+                    if n.length_squared() < (r + radius) * (r + radius) {
                         self.intersecting.push((i, j, n));
                     }
                 }

@@ -45,6 +45,11 @@ pub enum CoordinatorError {
          scene ever to end; the largest speed is {speed_max:.3e} m/s"
     )]
     Stuck { step: u64, dt: f64, speed_max: f64 },
+    #[error(
+        "a particle would travel {travel:.1e} of its radius in step {step} even if it is only {dt:.1e} s long: its \
+         solver is unstable"
+    )]
+    Runaway { step: u64, dt: f64, travel: f64 },
     #[error("interrupted")]
     Cancelled,
     #[error("the coordinator's own threads could not be started: {0}")]

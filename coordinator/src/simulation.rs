@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Particles, Reach, random};
-use amalgam_proto::contract::{Committed, Table};
+use amalgam_proto::contract::{Committed, GRIDS_MAX, Table};
 use amalgam_proto::v1;
 use futures_util::future::join_all;
 
@@ -79,6 +79,8 @@ pub struct Simulation {
     /// For each participant, the cells it occupies: on `lattice`, then on each grid of `occupancy`.
     pub(crate) cells: Vec<Vec<CellSet>>,
     pub(crate) committed: Vec<Committed>,
+    /// For each participant, the wall time in which its solver computed [s].
+    pub(crate) solver_s: Vec<f64>,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) steps: u64,
@@ -193,6 +195,14 @@ impl Simulation {
             tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
         let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii.clone()) };
         let occupancy: Vec<Option<Lattice>> = tables.iter().map(|table| table.occupancy).collect();
+        let grids = 1 + occupancy.iter().flatten().count();
+        if grids > GRIDS_MAX {
+            return Err(CoordinatorError::Scene(format!(
+                "{} participants want to know occupied cells, but at most {} can",
+                grids - 1,
+                GRIDS_MAX - 1
+            )));
+        }
         let cells = tables.iter().map(|table| {
             let Particles { position, radius, .. } = &table.particles;
             let spheres = lattice.occupied(position, radius, Reach::Sphere);
@@ -227,6 +237,7 @@ impl Simulation {
             clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
             kinds: kinds.collect(),
             committed: committed.collect(),
+            solver_s: vec![0.0; participants.len()],
             triangles: tables.into_iter().map(|table| table.triangles).collect(),
             io,
             plan,
@@ -262,13 +273,15 @@ impl Simulation {
 
     /// Names, programs and particle counts.
     pub fn participants(&self) -> Vec<ParticipantSummary> {
-        let counts = self.committed.iter().map(|committed| committed.particles);
-        let summary = |(participant, particles): (&Participant, u64)| ParticipantSummary {
-            name: participant.name.clone(),
-            solver: participant.description.name.clone(),
-            version: participant.description.version.clone(),
-            particles,
-        };
+        let counts = self.committed.iter().map(|committed| committed.particles).zip(&self.solver_s);
+        let summary =
+            |(participant, (particles, &solver_s)): (&Participant, (u64, &f64))| ParticipantSummary {
+                name: participant.name.clone(),
+                solver: participant.description.name.clone(),
+                version: participant.description.version.clone(),
+                particles,
+                solver_s,
+            };
         self.participants.iter().zip(counts).map(summary).collect()
     }
 

@@ -115,7 +115,7 @@ impl Simulation {
             self.merge();
             self.synchronise()?;
             if self.travels_too_far() {
-                self.shorten_step();
+                self.shorten_step()?;
             } else if !self.activate_marked() {
                 break;
             }
@@ -251,17 +251,23 @@ impl Simulation {
 
     /// Whether a particle would travel more than its own radius, so that contacts could be missed.
     fn travels_too_far(&self) -> bool {
-        self.scratch.record.retries < RETRIES_MAX && self.scratch.travel() > 1.0
+        self.scratch.travel() > 1.0
     }
 
     /// Starts the stages again with a step short enough for the velocities that came out.
-    fn shorten_step(&mut self) {
+    fn shorten_step(&mut self) -> Result<(), CoordinatorError> {
         let scratch = &mut self.scratch;
-        scratch.dt *= self.plan.time.cfl / scratch.travel();
+        let travel = scratch.travel();
+        if scratch.record.retries == RETRIES_MAX {
+            let (step, dt) = (self.steps, scratch.dt);
+            return Err(CoordinatorError::Runaway { step, dt, travel });
+        }
+        scratch.dt *= self.plan.time.cfl / travel;
         scratch.stage = 1;
         scratch.record.retries += 1;
         scratch.pairs.clone_from(&scratch.contacts.active);
         scratch.marked.clone_from(&scratch.contacts.marked);
+        Ok(())
     }
 
     /// Activates the marked pairs that approach with the velocities that will move positions. Says whether another
@@ -318,6 +324,10 @@ impl Simulation {
         let grids: Vec<_> = std::iter::once((self.lattice, true))
             .chain(self.occupancy.iter().flatten().map(|&lattice| (lattice, false)))
             .collect();
+        for (tracked, roster) in self.tracked.iter_mut().zip(&self.rosters) {
+            // Who died can be tracked no longer.
+            tracked.retain(|&id| roster.get(id).is_some());
+        }
         let scratch = &self.scratch;
         let calls = self.participants.iter_mut().enumerate().map(|(k, participant)| {
             let (share, part) = (&scratch.shares[k], &scratch.parts[k]);
@@ -363,6 +373,7 @@ impl Simulation {
                 return broken(&self.participants[k], self.steps, reason);
             }
             self.cells[k].clone_from(&committed.cells);
+            self.solver_s[k] += committed.solver_seconds;
             self.committed[k] = committed;
         }
         self.limits.stable_dt = self.committed.iter().map(|c| c.stable_dt).fold(f64::INFINITY, f64::min);

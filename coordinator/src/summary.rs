@@ -34,6 +34,7 @@ pub struct ParticipantSummary {
     pub solver: String,
     pub version: String,
     pub particles: u64,
+    pub solver_s: f64,
 }
 
 /// Wall time by phase [s].

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use glam::{DVec3, IVec3};
 use rayon::prelude::*;
 
+use crate::reduce;
+
 /// A lattice of cubic cells that covers all space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lattice {
@@ -36,7 +38,7 @@ impl Lattice {
     /// The cell that holds `position`, saturated at 2^20 cells from the origin.
     #[inline]
     pub fn cell(&self, position: DVec3) -> IVec3 {
-        let scaled = (position - self.origin) / self.cell_size;
+        let scaled = (position - self.origin) * (1.0 / self.cell_size);
         floor(scaled.clamp(DVec3::splat(-f64::from(HALF)), DVec3::splat(f64::from(HALF - 1))))
     }
 
@@ -47,10 +49,7 @@ impl Lattice {
             (self.cell(positions[i] - r), self.cell(positions[i] + r))
         };
         let count = positions.len();
-        let union = |a: (IVec3, IVec3), b: (IVec3, IVec3)| (a.0.min(b.0), a.1.max(b.1));
-        let nothing = (IVec3::MAX, IVec3::MIN);
-        let (low, high) = (0..count).into_par_iter().with_min_len(4096).map(extent).reduce(|| nothing, union);
-        if let Some(block) = Block::new(low, high) {
+        if let Some(block) = self.block(positions, radii) {
             // Marking bits commutes, so the set does not depend on the order of threads.
             let bits: Vec<AtomicU64> = (0..block.words()).map(|_| AtomicU64::new(0)).collect();
             (0..count).into_par_iter().with_min_len(4096).for_each(|i| {
@@ -70,6 +69,15 @@ impl Lattice {
             for_each_cell(low, high, |cell| keys.push(pack(cell)));
         }
         CellSet::from_keys(keys)
+    }
+
+    /// A block that holds all cells of the particles' spheres, if it is small enough.
+    fn block(&self, positions: &[DVec3], radii: &[f64]) -> Option<Block> {
+        let largest = DVec3::splat(reduce::max(radii.len(), 0.0, |i| radii[i]));
+        let union = |a: (DVec3, DVec3), b: (DVec3, DVec3)| (a.0.min(b.0), a.1.max(b.1));
+        let points = positions.par_iter().with_min_len(reduce::CHUNK).map(|&x| (x, x));
+        let (low, high) = points.reduce(|| (DVec3::INFINITY, DVec3::NEG_INFINITY), union);
+        Block::new(self.cell(low - largest), self.cell(high + largest))
     }
 }
 

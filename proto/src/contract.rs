@@ -188,6 +188,8 @@ pub struct Committed {
     pub track_position: Vec<DVec3>,
     /// Velocities of tracked particles [m/s].
     pub track_velocity: Vec<DVec3>,
+    /// Wall time that the solver itself computed since the last commit [s].
+    pub solver_seconds: f64,
 }
 
 /// Everything about a participant's particles that people look at.
@@ -498,8 +500,8 @@ impl Commit {
         groups: u64,
         members: u64,
     ) -> Result<Self, WireError> {
-        if header.grids.len() > 8 {
-            return Err(WireError::Rule("more than 8 grids in one commit".into()));
+        if header.grids.len() > GRIDS_MAX {
+            return Err(WireError::Rule(format!("more than {GRIDS_MAX} grids in one commit")));
         }
         let grid = |grid: v1::GridRequest| {
             let lattice = lattice_from_wire(grid.lattice.ok_or(WireError::Missing("lattice"))?)?;
@@ -521,7 +523,10 @@ impl Commit {
     }
 }
 
-const CELL_COLUMNS: [&str; 8] =
+/// Grids on which one commit can ask for occupied cells.
+pub const GRIDS_MAX: usize = 8;
+
+const CELL_COLUMNS: [&str; GRIDS_MAX] =
     ["cells_0", "cells_1", "cells_2", "cells_3", "cells_4", "cells_5", "cells_6", "cells_7"];
 
 impl Committed {
@@ -547,6 +552,7 @@ impl Committed {
             broken: self.broken.len() as u64,
             born: self.born.len() as u64,
             dead: self.dead.len() as u64,
+            solver_seconds: self.solver_seconds,
         };
         let mut columns = Columns::default();
         columns.put_ids("broken", self.broken.as_flattened());
@@ -589,6 +595,12 @@ impl Committed {
                 "energy, speeds and acceleration are {scalars:?}, but must be finite"
             )));
         }
+        let solver_seconds = header.solver_seconds;
+        if !(solver_seconds >= 0.0 && solver_seconds.is_finite()) {
+            return Err(WireError::Rule(format!(
+                "solver_seconds is {solver_seconds}, but must be finite and not negative"
+            )));
+        }
         let energies = header.potential_energies.into_iter().map(|v1::Energy { name, joule }| (name, joule));
         let potential_energies: Vec<(String, f64)> = energies.collect();
         if potential_energies.len() > 16 || potential_energies.iter().any(|(_, joule)| !joule.is_finite()) {
@@ -615,12 +627,13 @@ impl Committed {
             broken: broken.chunks_exact(2).map(|p| [p[0], p[1]]).collect(),
             born: (0..id.len()).map(|i| (id[i], mass[i], radius[i], immovable[i])).collect(),
             dead: columns.take_ids("dead", check_count("dead", header.dead)?)?,
-            cells: CELL_COLUMNS[..grids.min(8)]
+            cells: CELL_COLUMNS[..grids.min(GRIDS_MAX)]
                 .iter()
                 .map(|name| columns.take_cells(name))
                 .collect::<Result<_, WireError>>()?,
             track_position: columns.take_vec3("track_position", tracked)?,
             track_velocity: columns.take_vec3("track_velocity", tracked)?,
+            solver_seconds,
         };
         columns.finish()?;
         Ok(committed)

@@ -1,6 +1,7 @@
 //! The state machine of a served solver: which call may follow which, and what each does. No IO and no async.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use amalgam_particles::{
     CellMask, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles, Reach, StepEnd, random, reduce,
@@ -55,6 +56,8 @@ struct Run {
     dt: f64,
     group_number: Vec<u32>,
     velocity_before: Vec<DVec3>,
+    /// Wall time in the solver since the last commit [s].
+    solver_seconds: f64,
     last_commit: Option<Committed>,
 }
 
@@ -149,7 +152,9 @@ impl Session {
     /// The part of Begin that the coordinator need not wait for.
     pub(crate) fn prepare(&mut self) -> Result<(), Refusal> {
         if let Some(run) = &mut self.run {
+            let start = Instant::now();
             run.solver.begin()?;
+            run.solver_seconds += start.elapsed().as_secs_f64();
         }
         Ok(())
     }
@@ -177,7 +182,12 @@ impl Session {
         run.expect(expected, &format!("Commit of stage {stage}, repetition {repetition},"), context.step)?;
         let (groups, members) = (run.groups.len() as u64, run.groups.all_members().len() as u64);
         let call = Commit::decode(header, columns, groups, members)?;
-        run.commit(call)
+        let done = run.commit(call);
+        if matches!(done, Err(Refusal::Solver(_))) {
+            // Half a step was taken: no state is left that anyone could go on from.
+            self.run = None;
+        }
+        done
     }
 
     pub(crate) fn frame(&mut self, context: &Context) -> Result<Frame, Refusal> {
@@ -224,6 +234,7 @@ impl Run {
             dt: 0.0,
             group_number: vec![u32::MAX; count],
             velocity_before: Vec::new(),
+            solver_seconds: 0.0,
             last_commit: None,
         }
     }
@@ -316,21 +327,16 @@ impl Run {
             impulse: &call.impulse,
             occupied: self.occupied.as_ref(),
         };
+        let start = Instant::now();
         self.solver.integrate(&request, &mut self.answer)?;
-        self.check_answer()?;
+        self.solver_seconds += start.elapsed().as_secs_f64();
+        let travel_max = self.check_answer()?;
         self.phase = Phase::Integrated { stage, repetition };
-        let (particles, group_of) = (self.solver.particles(), self.groups.group_of());
         Ok(Integrated {
             momentum: self.answer.momentum.clone(),
             slope: self.answer.slope.clone(),
             watch_velocity: self.watch.iter().map(|&i| self.answer.velocity[i as usize]).collect(),
-            travel_max: reduce::max(count, 0.0, |i| {
-                if group_of[i] == NO_GROUP && !particles.immovable[i] {
-                    self.answer.velocity[i].length() * call.dt / particles.radius[i]
-                } else {
-                    0.0
-                }
-            }),
+            travel_max,
         })
     }
 
@@ -358,19 +364,33 @@ impl Run {
         Ok(())
     }
 
-    /// A solver that answers nonsense is stopped here, before it spoils others.
-    fn check_answer(&self) -> Result<(), Refusal> {
+    /// The farthest that a free particle travels, relative to its radius. A solver that answers nonsense is stopped
+    /// here, before it spoils others.
+    fn check_answer(&self) -> Result<f64, Refusal> {
         let (answer, particles, groups) = (&self.answer, self.solver.particles(), self.groups.len());
-        let group_of = self.groups.group_of();
+        let (group_of, dt) = (self.groups.group_of(), self.dt);
         let lengths = (answer.momentum.len(), answer.slope.len(), answer.velocity.len());
         assert_eq!(lengths, (groups, groups, particles.len()), "lengths of the solver's answer");
-        let bad = (0..particles.len())
-            .into_par_iter()
-            .with_min_len(4096)
-            .find_first(|&i| group_of[i] == NO_GROUP && !answer.velocity[i].is_finite());
-        if let Some(i) = bad {
-            let (id, v) = (particles.id[i], answer.velocity[i]);
-            return Err(SolverError(format!("particle {id} got velocity {v}: the solver is unstable")).into());
+        let travel_max = reduce::max(particles.len(), 0.0, |i| {
+            if group_of[i] != NO_GROUP {
+                return 0.0;
+            }
+            let travel = answer.velocity[i].length() * dt / particles.radius[i];
+            match (travel.is_finite(), particles.immovable[i]) {
+                (false, _) => f64::INFINITY,
+                (true, true) => 0.0,
+                (true, false) => travel,
+            }
+        });
+        if travel_max == f64::INFINITY {
+            let wrong = |i: usize| group_of[i] == NO_GROUP && !answer.velocity[i].length().is_finite();
+            let wrong =
+                (0..particles.len()).find(|&i| wrong(i)).map(|i| (particles.id[i], answer.velocity[i]));
+            return Err(SolverError(match wrong {
+                Some((id, v)) => format!("particle {id} got velocity {v}: the solver is unstable"),
+                None => "a particle travels beyond all numbers in a step: the solver is unstable".into(),
+            })
+            .into());
         }
         for group in 0..groups {
             let (momentum, slope) = (answer.momentum[group], answer.slope[group]);
@@ -382,12 +402,15 @@ impl Run {
                 .into());
             }
         }
-        Ok(())
+        Ok(travel_max)
     }
 
     fn commit(&mut self, call: Commit) -> Result<Committed, Refusal> {
         let mut track = Vec::new();
         self.ids.resolve("track", &call.track, &mut track)?;
+        let particles = self.solver.particles();
+        let tracked = |&i: &u32| (particles.position[i as usize], particles.velocity[i as usize]);
+        let before: Vec<(DVec3, DVec3)> = track.iter().map(tracked).collect();
         for (lattice, _) in call.grids.iter().filter(|(_, spheres)| *spheres) {
             self.check_cells(lattice)?;
         }
@@ -399,21 +422,19 @@ impl Run {
             group_velocity: &call.group_velocity,
             member_velocity: &call.member_velocity,
         };
+        let start = Instant::now();
         let report = self.solver.commit(&end, &self.answer.velocity)?;
+        self.solver_seconds += start.elapsed().as_secs_f64();
         let particles = self.solver.particles();
-        if let Some(i) = (0..particles.len())
-            .into_par_iter()
-            .with_min_len(4096)
-            .find_first(|&i| !(particles.position[i].is_finite() && particles.velocity[i].is_finite()))
-        {
-            let id = particles.id[i];
-            return Err(
-                SolverError(format!("particle {id} has no finite position or velocity any more")).into()
-            );
+        // A solver may store its particles in another order after a step, or others: all are known by id.
+        if self.ids.ids != particles.id {
+            let (ids, before) = (&self.ids, &self.velocity_before);
+            let before = |id| ids.find(id).map_or(DVec3::NAN, |i| before[i as usize]);
+            self.velocity_before = particles.id.par_iter().with_min_len(4096).map(|&id| before(id)).collect();
+            self.ids.update(&particles.id);
         }
-        // A solver may store its particles in another order after a step, or others: members are known by id.
-        let same_order = self.ids.ids == particles.id;
-        self.ids.update(&particles.id);
+        let totals = totals(particles, &self.velocity_before, self.dt);
+        check_finite(particles, &totals)?;
         self.group_number.clear();
         self.group_number.resize(particles.len(), u32::MAX);
         for (group, &number) in call.group_number.iter().enumerate() {
@@ -423,9 +444,9 @@ impl Run {
                 }
             }
         }
-        let before = same_order.then_some(self.velocity_before.as_slice());
         let done = Committed {
-            totals: totals(particles, before, self.dt),
+            totals,
+            solver_seconds: std::mem::take(&mut self.solver_seconds),
             state_hash: if call.want_state_hash { state_hash(particles) } else { 0 },
             cells: call
                 .grids
@@ -435,7 +456,7 @@ impl Run {
                     lattice.occupied(&particles.position, &particles.radius, reach)
                 })
                 .collect(),
-            ..self.report(&report, &call.track)?
+            ..self.report(&report, &call.track, before)?
         };
         self.context.step += 1;
         self.phase = Phase::Ready;
@@ -443,10 +464,18 @@ impl Run {
         Ok(done)
     }
 
-    fn report(&self, report: &Report, track: &[ParticleId]) -> Result<Committed, Refusal> {
+    /// What a step's end says, with the tracked particles where they are; one that died, where it was `before`.
+    fn report(
+        &self,
+        report: &Report,
+        track: &[ParticleId],
+        before: Vec<(DVec3, DVec3)>,
+    ) -> Result<Committed, Refusal> {
         let particles = self.solver.particles();
-        let (mut tracked, mut born) = (Vec::new(), Vec::new());
-        self.ids.resolve("track", track, &mut tracked)?;
+        let now = |i: u32| (particles.position[i as usize], particles.velocity[i as usize]);
+        let tracked = track.iter().zip(before).map(|(&id, before)| self.ids.find(id).map_or(before, now));
+        let (track_position, track_velocity) = tracked.unzip();
+        let mut born = Vec::new();
         self.ids.resolve("born", &report.born, &mut born)?;
         let born = born.iter().map(|&i| {
             let i = i as usize;
@@ -463,8 +492,8 @@ impl Run {
             broken: report.broken.iter().map(|&(a, b)| [a, b]).collect(),
             born: born.collect(),
             dead: report.dead.clone(),
-            track_position: tracked.iter().map(|&i| particles.position[i as usize]).collect(),
-            track_velocity: tracked.iter().map(|&i| particles.velocity[i as usize]).collect(),
+            track_position,
+            track_velocity,
             ..Committed::default()
         })
     }
@@ -583,7 +612,8 @@ impl std::ops::Add for Moments {
     }
 }
 
-fn totals(particles: &Particles, velocity_before: Option<&[DVec3]>, dt: f64) -> Totals {
+/// Sums over a step's end; the velocity before is not a number for a particle that was not there.
+fn totals(particles: &Particles, velocity_before: &[DVec3], dt: f64) -> Totals {
     let Particles { position: x, velocity: v, mass: m, radius, .. } = particles;
     let count = particles.len();
     let moments = reduce::sum(count, Moments::default(), |i| {
@@ -601,7 +631,7 @@ fn totals(particles: &Particles, velocity_before: Option<&[DVec3]>, dt: f64) -> 
         .with_min_len(reduce::CHUNK)
         .map(|i| {
             let speed = v[i].length_squared();
-            let change = velocity_before.map_or(0.0, |before| (v[i] - before[i]).length_squared());
+            let change = (v[i] - velocity_before[i]).length_squared().max(0.0);
             DVec3::new(speed, speed / (radius[i] * radius[i]), change)
         })
         .reduce(|| DVec3::ZERO, DVec3::max);
@@ -614,4 +644,20 @@ fn totals(particles: &Particles, velocity_before: Option<&[DVec3]>, dt: f64) -> 
         radius_rate_max: largest.y.sqrt(),
         acceleration_max: largest.z.sqrt() / dt,
     }
+}
+
+/// Whether the sums are finite: then all positions and velocities are. Else the first particle at fault is named.
+fn check_finite(particles: &Particles, totals: &Totals) -> Result<(), SolverError> {
+    let Totals { momentum, angular_momentum, mass_moment, kinetic_energy, .. } = totals;
+    let finite = [momentum, angular_momentum, mass_moment].iter().all(|sum| sum.is_finite());
+    if finite && kinetic_energy.is_finite() && totals.radius_rate_max.is_finite() {
+        return Ok(());
+    }
+    let wrong = |&i: &usize| {
+        !(particles.position[i].is_finite() && particles.velocity[i].length_squared().is_finite())
+    };
+    Err(SolverError(match (0..particles.len()).find(wrong) {
+        Some(i) => format!("particle {} has no finite position or velocity any more", particles.id[i]),
+        None => "momentum or energy is beyond all numbers: the solver is unstable".into(),
+    }))
 }
