@@ -53,7 +53,7 @@ fn a_run_leaves_frames_pictures_tables_and_a_summary() {
     assert_eq!(files(&out), strings(&expected));
     assert_eq!(files(&out.join("frames")).len(), 6, "three frames of two participants");
     assert_eq!(files(&out.join("pictures")), strings(&["000000.png", "000002.png"]));
-    assert_eq!(files(&out.join("probes")), strings(&["crossings.csv", "momentum.csv"]));
+    assert_eq!(files(&out.join("probes")), strings(&["crossings.csv", "energy.csv", "momentum.csv"]));
     let printed: serde_json::Value = serde_json::from_str(text(&output.stdout)).expect("--json prints JSON");
     let summary = summary(folder.path());
     assert_eq!(printed, summary);
@@ -83,6 +83,24 @@ fn the_scene_beside_the_results_repeats_the_run_and_replaces_its_results() {
     assert_eq!(before["state_hash"], summary(folder.path())["state_hash"]);
     assert!(!out.join("frames/cloth_000099.vtu").exists());
     assert_eq!(fs::read_to_string(out.join("notes.txt")).expect("reads"), "mine");
+}
+
+/// What may make single light particles fast is stored energy that is let go, never energy from nowhere.
+#[test]
+fn the_total_energy_never_rises() {
+    for (split, alpha) in [("paper", "0"), ("paper", "1"), ("symmetric", "1")] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let settings = [format!("coupling.split={split}"), format!("coupling.alpha={alpha}")];
+        let output = run(folder.path(), &["--quiet", "--set", &settings[0], "--set", &settings[1]]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let table = fs::read_to_string(folder.path().join("out/drop/probes/energy.csv")).expect("reads");
+        let total = |row: &str| row.rsplit(',').next().and_then(|cell| cell.parse::<f64>().ok());
+        let totals: Vec<f64> = table.lines().skip(1).map(|row| total(row).expect("a number")).collect();
+        let (first, last) = (totals[0], totals[totals.len() - 1]);
+        assert!(totals.len() > 100 && last < 0.99 * first, "{} steps, {first} to {last} J", totals.len());
+        let rise = totals.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+        assert!(rise <= 1e-12 * first, "{split}, alpha {alpha}: {rise:e} J in one step, of {first} J");
+    }
 }
 
 /// Starts a run that would take minutes, and waits until its first frames are there.
@@ -128,7 +146,9 @@ fn a_second_signal_does_not_wait_for_a_stopped_solver() {
     // Until the run waits for the stopped solver.
     std::thread::sleep(Duration::from_millis(200));
     signal(child.id(), "INT");
-    std::thread::sleep(Duration::from_millis(200));
+    // Two signals at once, as `timeout` sends them, are one.
+    signal(child.id(), "INT");
+    std::thread::sleep(Duration::from_millis(400));
     assert!(child.try_wait().expect("asks").is_none(), "the first signal lets the step finish");
     signal(child.id(), "INT");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
