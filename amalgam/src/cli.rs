@@ -41,6 +41,21 @@ const SERVE_EXAMPLES: &str = "Examples:
 
 Prints `listening ADDRESS` on standard output when it is ready.";
 
+const VALIDATE_EXAMPLES: &str = "Examples:
+  amalgam validate                                  every case
+  amalgam validate --list                           which cases there are, and what they compare
+  amalgam validate catenary --out out/validation    one case, with its picture in that folder
+  amalgam validate --json checks.json               an array of {case, quantity, reference, measured, tolerance, pass}
+
+Each case is a scene that runs through the same coordinator and solvers as `amalgam run`, in this process, and is
+compared with a closed form, published data or a conservation law; docs/validation.md names the sources. A quantity
+passes if it differs from its reference by at most the tolerance, which is in the quantity's own unit.";
+
+const VALIDATE_EXIT_CODES: &str = "Exit codes:
+  0    everything is within its tolerance
+  1    something is not, or a case could not be computed
+  2    the command line is wrong; nothing was computed";
+
 const SET_HELP: &str = "Replace a value of the scene, KEY=VALUE; may be given several times";
 const SET_LONG_HELP: &str = "Replace a value of the scene; may be given several times.
 
@@ -66,6 +81,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Offer a solver as a service that scenes reach by its address
     Serve(ServeArgs),
+    /// Compare the solvers with theory, experiments and conservation laws
+    Validate(ValidateArgs),
 }
 
 /// Arguments of `run`.
@@ -117,6 +134,29 @@ pub struct ServeArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "the help says it")]
     pub options: ServeOptions,
+}
+
+/// Arguments of `validate`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{VALIDATE_EXAMPLES}\n\n{VALIDATE_EXIT_CODES}"))]
+pub struct ValidateArgs {
+    /// Cases to compute; all if none is named
+    #[arg(value_name = "CASE")]
+    pub cases: Vec<String>,
+    /// Name the cases instead of computing them
+    #[arg(long)]
+    pub list: bool,
+    /// Only cases that take at most a few seconds
+    #[arg(long)]
+    pub quick: bool,
+    /// Write every comparison to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw a picture CASE.png of each case in this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
 }
 
 /// `--threads`.

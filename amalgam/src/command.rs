@@ -12,6 +12,7 @@ use crate::{
     run::{Ending, run},
     scene::{Scene, SceneError},
     serve::serve,
+    validate::validate,
 };
 use amalgam_coordinator::CoordinatorError;
 
@@ -77,6 +78,7 @@ pub fn execute(cli: &Cli) -> ExitCode {
         }),
         Command::Check(args) => check(args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => serve(args).map(|()| ExitCode::SUCCESS),
+        Command::Validate(args) => validate(args).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
         let code = match &error {

@@ -15,3 +15,4 @@ mod picture;
 pub mod run;
 pub mod scene;
 pub mod serve;
+pub mod validate;

@@ -16,7 +16,7 @@ use amalgam_coordinator::{
     Address, CouplingSettings, DomainSettings, PARTICIPANTS_MAX, Plan, ProbeSettings, Quantity, TimeSettings,
 };
 use document::{Document, Part, SECTIONS};
-use fault::suggest;
+pub(crate) use fault::suggest;
 use read::Reader;
 
 pub use document::SCENE_BYTES_MAX;

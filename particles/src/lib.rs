@@ -9,6 +9,7 @@ mod groups;
 pub mod random;
 pub mod reduce;
 pub mod shapes;
+pub mod surface;
 
 pub use cells::{CellMask, CellSet, Lattice, Reach};
 pub use fields::{Particles, ParticlesError};

@@ -1,7 +1,15 @@
 //! Shapes that are filled with particles: what a scene writes, checked and sampled in one place.
 
+mod faults;
+
+use std::f64::consts::PI;
+
 use glam::{DMat3, DVec3};
 use serde::{Deserialize, Serialize};
+
+use crate::surface::Surface;
+
+pub use faults::ShapeError;
 
 /// At most this many points are sampled from one shape.
 pub const POINTS_MAX: usize = 1 << 28;
@@ -35,11 +43,71 @@ pub enum Shape {
         /// Length along the axis [m].
         height: f64,
     },
+    /// An ellipsoid with axes along x, y and z; a rotation of the body turns it.
+    Ellipsoid {
+        /// Centre [m].
+        center: DVec3,
+        /// Half of its extent along x, y and z [m].
+        semi_axes: DVec3,
+    },
+    /// A ring with a round cross-section.
+    Torus {
+        /// Centre [m].
+        center: DVec3,
+        /// Direction through the hole, of any length.
+        axis: DVec3,
+        /// From the centre to the middle of the tube [m].
+        radius: f64,
+        /// Radius of the tube [m], smaller than `radius`.
+        tube_radius: f64,
+    },
+    /// A hollow sphere or a part of it: a bowl is the half around `axis` = down.
+    Shell {
+        /// Centre of the sphere [m].
+        center: DVec3,
+        /// Outer radius [m].
+        radius: f64,
+        /// Thickness of the wall, inwards [m].
+        thickness: f64,
+        /// From the centre to the middle of the part that is there, of any length.
+        #[serde(default = "down")]
+        axis: DVec3,
+        /// What is there: directions at most this far from `axis` [degrees]; 90 is a bowl, 180 the whole sphere.
+        #[serde(default = "whole")]
+        half_angle: f64,
+    },
+    /// What a closed surface of triangles encloses, read from a file. Whoever reads the scene fills `surface` in (the
+    /// crate `amalgam-meshes`).
+    Mesh {
+        /// The file: OBJ, STL or PLY.
+        file: String,
+        /// What the file's coordinates are multiplied by, for those that are not in metres.
+        #[serde(default = "one")]
+        scale: f64,
+        /// Added to the scaled coordinates [m].
+        #[serde(default)]
+        translation: DVec3,
+        /// The surface, scaled and translated.
+        #[serde(skip)]
+        surface: Option<Surface>,
+    },
     /// Single points, given one by one.
     Points {
         /// Positions [m].
         positions: Vec<DVec3>,
     },
+}
+
+fn down() -> DVec3 {
+    DVec3::NEG_Z
+}
+
+fn whole() -> f64 {
+    180.0
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// A rotation about an axis through the middle of a shape.
@@ -52,7 +120,7 @@ pub struct Rotation {
     pub degrees: f64,
 }
 
-/// A shape that moves: the keys of the shape with an optional `rotation` and `velocity` beside them.
+/// A shape that moves: the keys of the shape with optional `rotation`, `velocity` and `angular_velocity` beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Body {
     /// The shape; it refuses unknown keys, also on behalf of the body.
@@ -61,167 +129,166 @@ pub struct Body {
     /// Turns the sampled points about the middle of the shape (for points, about their mean).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotation: Option<Rotation>,
-    /// Velocity of every point [m/s].
+    /// Velocity of the middle [m/s].
     #[serde(default)]
     pub velocity: DVec3,
-}
-
-/// What is wrong with a shape.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {message}")]
-pub struct ShapeError {
-    /// The key inside the shape, for example `radius` or `positions[3]`; empty for the shape itself.
-    pub key: String,
-    /// What is wrong, and what to write instead.
-    pub message: String,
-}
-
-impl ShapeError {
-    fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { key: key.into(), message: message.into() }
-    }
-
-    /// The path of the key when the shape stands at `parent`, for example `shapes[0].radius`.
-    pub fn path(&self, parent: &str) -> String {
-        match (parent.is_empty(), self.key.is_empty()) {
-            (_, true) => parent.to_string(),
-            (true, false) => self.key.clone(),
-            (false, false) => format!("{parent}.{}", self.key),
-        }
-    }
+    /// Angular velocity about the middle [rad/s].
+    #[serde(default)]
+    pub angular_velocity: DVec3,
 }
 
 /// A shape in its own frame, where it is sampled: the bounding box is centred at the origin.
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Frame {
     middle: DVec3,
     basis: DMat3,
     extent: DVec3,
 }
 
+/// Cubic cells that fill a shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CellSample {
+    frame: Frame,
+    counts: [u32; 3],
+    spacing: f64,
+    /// The cells whose centres are in the shape, each by its place along the axes of the shape's own frame: x fastest,
+    /// then y, then z.
+    pub cells: Vec<[u32; 3]>,
+}
+
+impl CellSample {
+    /// The point at `place`, in cells from the lowest corner of the cells' box; centres are at halves.
+    pub fn point(&self, place: DVec3) -> DVec3 {
+        let half = 0.5 * DVec3::from(self.counts.map(f64::from));
+        self.frame.middle + self.frame.basis * ((place - half) * self.spacing)
+    }
+
+    /// Centres of the cells [m].
+    pub fn centres(&self) -> Vec<DVec3> {
+        self.cells.iter().map(|cell| self.point(DVec3::from(cell.map(f64::from)) + 0.5)).collect()
+    }
+}
+
 impl Shape {
-    /// Points of a simple cubic lattice that fill the shape, x fastest, then y, then z.
-    ///
-    /// The lattice is made of cubic cells of edge `spacing`, centred in the bounding box of the shape (for a
-    /// cylinder, in its own frame, with z along the axis); each axis of the box has the number of cells that comes
-    /// nearest to its length, or the next larger one where the shape is round. A cell counts if its centre is in the
-    /// shape, and the centre is the point. So a box of 10 x 10 x 10 spacings holds exactly 1000 points, each half a
-    /// spacing away from the faces, and a point stands for the volume `spacing^3` (round shapes: to about a percent at
-    /// thirty spacings across). Single points are returned as
-    /// they are.
+    /// Points of a simple cubic lattice that fill the shape, x fastest, then y, then z: the centres of
+    /// [`Self::cells`]. Single points are returned as they are.
     ///
     /// # Errors
-    /// Every fault of the shape, with its key; or a shape that holds no point or more than [`POINTS_MAX`].
+    /// As [`Self::cells`].
     pub fn sample(&self, spacing: f64) -> Result<Vec<DVec3>, Vec<ShapeError>> {
-        let mut faults = self.faults();
-        if !(spacing > 0.0 && spacing.is_finite()) {
-            faults.push(ShapeError::new("spacing", "must be positive: write e.g. spacing = 0.01"));
+        match self {
+            Self::Points { positions } => {
+                let faults = self.faults_at(spacing);
+                if faults.is_empty() { Ok(positions.clone()) } else { Err(faults) }
+            }
+            _ => Ok(self.cells(spacing)?.centres()),
         }
+    }
+
+    /// Cubic cells of edge `spacing` that fill the shape.
+    ///
+    /// They are centred in the bounding box of the shape (for cylinders, rings and shells in their own frame, with z
+    /// along the axis); each axis of the box has the number of cells that comes nearest to its length, or the next
+    /// larger one where the shape is round. A cell counts if its centre is in the shape. So a box of 10 x 10 x 10
+    /// spacings holds exactly 1000 cells, and a cell stands for the volume `spacing^3` (round shapes: to about a
+    /// percent at thirty spacings across).
+    ///
+    /// # Errors
+    /// Every fault of the shape, with its key; or a shape that holds no cell, more than [`POINTS_MAX`], or only single
+    /// points.
+    pub fn cells(&self, spacing: f64) -> Result<CellSample, Vec<ShapeError>> {
+        let faults = self.faults_at(spacing);
         if !faults.is_empty() {
             return Err(faults);
         }
-        let (frame, round) = match self {
-            Self::Points { positions } => return Ok(positions.clone()),
-            Self::Box { .. } => (self.frame(), [false; 3]),
-            Self::Sphere { .. } => (self.frame(), [true; 3]),
-            Self::Cylinder { .. } => (self.frame(), [true, true, false]),
+        let fault = |message: String| Err(vec![ShapeError::new("", message)]);
+        let frame = self.frame();
+        let round = match self {
+            Self::Points { .. } => {
+                return fault("are single points, which hold no volume: write a solid shape".into());
+            }
+            Self::Box { .. } => [false; 3],
+            Self::Cylinder { .. } => [true, true, false],
+            Self::Sphere { .. } | Self::Ellipsoid { .. } | Self::Torus { .. } => [true; 3],
+            Self::Shell { .. } | Self::Mesh { .. } => [true; 3],
         };
-        let cells = DVec3::from_array([0, 1, 2].map(|axis| {
+        let counts = DVec3::from_array([0, 1, 2].map(|axis| {
             let cells = frame.extent[axis] / spacing;
             // A tenth of a billionth keeps 0.3 / 0.1 at three cells.
             if round[axis] { (cells - 1e-10).ceil() } else { cells.round() }
         }));
-        let total = cells.element_product();
+        let total = counts.element_product();
         if total < 1.0 {
-            let message = format!(
+            return fault(format!(
                 "is thinner than half a spacing of {spacing} m: enlarge it or write a smaller spacing"
-            );
-            return Err(vec![ShapeError::new("", message)]);
+            ));
         }
         if total > POINTS_MAX as f64 {
-            let message =
-                format!("would hold about {total:.0} points, more than {POINTS_MAX}: write a larger spacing");
-            return Err(vec![ShapeError::new("", message)]);
+            return fault(format!(
+                "would hold about {total:.0} points, more than {POINTS_MAX}: write a larger spacing"
+            ));
         }
-        let mut points = Vec::new();
-        let centre = |i: u32, axis: usize| (f64::from(i) + 0.5 - 0.5 * cells[axis]) * spacing;
-        for k in 0..cells.z as u32 {
-            for j in 0..cells.y as u32 {
-                for i in 0..cells.x as u32 {
-                    let local = DVec3::new(centre(i, 0), centre(j, 1), centre(k, 2));
-                    if self.contains_local(local) {
-                        points.push(frame.middle + frame.basis * local);
-                    }
+        let mut sample =
+            CellSample { frame, counts: counts.to_array().map(|n| n as u32), spacing, cells: Vec::new() };
+        self.fill(&mut sample);
+        if sample.cells.is_empty() {
+            return fault(format!(
+                "holds no point at a spacing of {spacing} m: enlarge it or write a smaller spacing"
+            ));
+        }
+        Ok(sample)
+    }
+
+    /// Finds the cells whose centres are inside.
+    fn fill(&self, sample: &mut CellSample) {
+        let [nx, ny, nz] = sample.counts;
+        let half = 0.5 * DVec3::from(sample.counts.map(f64::from));
+        let local = |i: u32, j: u32, k: u32| {
+            (DVec3::new(f64::from(i), f64::from(j), f64::from(k)) + 0.5 - half) * sample.spacing
+        };
+        for k in 0..nz {
+            for j in 0..ny {
+                if let Self::Mesh { surface: Some(surface), .. } = self {
+                    let line = surface.line(sample.frame.middle + local(0, j, k));
+                    let inside = |i: &u32| line.is_inside(sample.frame.middle.x + local(*i, j, k).x);
+                    sample.cells.extend((0..nx).filter(inside).map(|i| [i, j, k]));
+                } else {
+                    let inside = |i: &u32| self.contains_local(local(*i, j, k), sample.frame.extent);
+                    sample.cells.extend((0..nx).filter(inside).map(|i| [i, j, k]));
                 }
             }
         }
-        if points.is_empty() {
-            let message =
-                format!("holds no point at a spacing of {spacing} m: enlarge it or write a smaller spacing");
-            return Err(vec![ShapeError::new("", message)]);
+    }
+
+    /// Whether a point is in the shape, its surface included. Single points hold nothing.
+    pub fn contains(&self, point: DVec3) -> bool {
+        let frame = self.frame();
+        match self {
+            Self::Mesh { surface: Some(surface), .. } => surface.line(point).is_inside(point.x),
+            _ => self.contains_local(frame.basis.transpose() * (point - frame.middle), frame.extent),
         }
-        Ok(points)
     }
 
     /// Volume [m^3]; 0 for single points.
     pub fn volume(&self) -> f64 {
         match *self {
             Self::Box { min, max } => (max - min).element_product(),
-            Self::Sphere { radius, .. } => 4.0 / 3.0 * std::f64::consts::PI * radius.powi(3),
-            Self::Cylinder { radius, height, .. } => std::f64::consts::PI * radius * radius * height,
+            Self::Sphere { radius, .. } => 4.0 / 3.0 * PI * radius.powi(3),
+            Self::Cylinder { radius, height, .. } => PI * radius * radius * height,
+            Self::Ellipsoid { semi_axes, .. } => 4.0 / 3.0 * PI * semi_axes.element_product(),
+            Self::Torus { radius, tube_radius, .. } => 2.0 * PI * PI * radius * tube_radius * tube_radius,
+            Self::Shell { radius, thickness, half_angle, .. } => {
+                let solid_angle = 2.0 * PI * (1.0 - half_angle.to_radians().cos());
+                solid_angle / 3.0 * (radius.powi(3) - (radius - thickness).powi(3))
+            }
+            Self::Mesh { ref surface, .. } => surface.as_ref().map_or(0.0, Surface::volume),
             Self::Points { .. } => 0.0,
         }
     }
 
-    /// Every fault of the shape, with its key.
-    pub fn faults(&self) -> Vec<ShapeError> {
-        let mut faults = Vec::new();
-        let mut finite = |key: &str, value: DVec3| {
-            let ok = value.is_finite();
-            if !ok {
-                faults.push(ShapeError::new(
-                    key,
-                    format!("must be three finite numbers: write e.g. {key} = [0.0, 0.0, 1.0]"),
-                ));
-            }
-            ok
-        };
-        let positive = |faults: &mut Vec<ShapeError>, key: &str, value: f64| {
-            if !(value > 0.0 && value.is_finite()) {
-                faults.push(ShapeError::new(key, format!("must be positive: write e.g. {key} = 0.1")));
-            }
-        };
-        match self {
-            Self::Box { min, max } => {
-                if finite("min", *min) & finite("max", *max) && !max.cmpgt(*min).all() {
-                    let message = "must be larger than min along each axis: write e.g. min = [0.0, 0.0, 0.0] and max = [1.0, 1.0, 1.0]";
-                    faults.push(ShapeError::new("max", message));
-                }
-            }
-            Self::Sphere { center, radius } => {
-                finite("center", *center);
-                positive(&mut faults, "radius", *radius);
-            }
-            Self::Cylinder { center, axis, radius, height } => {
-                finite("center", *center);
-                if finite("axis", *axis) && axis.try_normalize().is_none() {
-                    faults
-                        .push(ShapeError::new("axis", "must not be zero: write e.g. axis = [0.0, 0.0, 1.0]"));
-                }
-                positive(&mut faults, "radius", *radius);
-                positive(&mut faults, "height", *height);
-            }
-            Self::Points { positions } => {
-                if positions.is_empty() {
-                    let message = "must hold at least one point: write e.g. positions = [[0.0, 0.0, 0.0]]";
-                    faults.push(ShapeError::new("positions", message));
-                }
-                for (i, position) in positions.iter().enumerate().filter(|(_, p)| !p.is_finite()) {
-                    let message = format!("is {position}, but must be three finite numbers");
-                    faults.push(ShapeError::new(format!("positions[{i}]"), message));
-                }
-            }
-        }
-        faults
+    /// The middle about which the shape turns [m].
+    pub fn middle(&self) -> DVec3 {
+        self.frame().middle
     }
 
     fn frame(&self) -> Frame {
@@ -229,15 +296,26 @@ impl Shape {
             Self::Box { min, max } => {
                 Frame { middle: 0.5 * (min + max), basis: DMat3::IDENTITY, extent: max - min }
             }
-            Self::Sphere { center, radius } => {
-                Frame { middle: center, basis: DMat3::IDENTITY, extent: DVec3::splat(2.0 * radius) }
+            Self::Sphere { center, radius } | Self::Shell { center, radius, .. } => Frame {
+                middle: center,
+                basis: self.axis().map_or(DMat3::IDENTITY, along),
+                extent: DVec3::splat(2.0 * radius),
+            },
+            Self::Ellipsoid { center, semi_axes } => {
+                Frame { middle: center, basis: DMat3::IDENTITY, extent: 2.0 * semi_axes }
             }
             Self::Cylinder { center, axis, radius, height } => {
-                // Zero axes were refused. An axis along x, y or z gives a basis without rounding.
-                let z = axis.normalize_or(DVec3::Z);
-                let (x, y) = z.any_orthonormal_pair();
                 let extent = DVec3::new(2.0 * radius, 2.0 * radius, height);
-                Frame { middle: center, basis: DMat3::from_cols(x, y, z), extent }
+                Frame { middle: center, basis: along(axis), extent }
+            }
+            Self::Torus { center, axis, radius, tube_radius } => {
+                let across = 2.0 * (radius + tube_radius);
+                let extent = DVec3::new(across, across, 2.0 * tube_radius);
+                Frame { middle: center, basis: along(axis), extent }
+            }
+            Self::Mesh { ref surface, .. } => {
+                let (low, high) = surface.as_ref().map_or((DVec3::ZERO, DVec3::ZERO), Surface::bounds);
+                Frame { middle: 0.5 * (low + high), basis: DMat3::IDENTITY, extent: high - low }
             }
             Self::Points { ref positions } => {
                 let middle = positions.iter().sum::<DVec3>() / positions.len().max(1) as f64;
@@ -246,14 +324,43 @@ impl Shape {
         }
     }
 
-    fn contains_local(&self, local: DVec3) -> bool {
+    /// The axis along which the shape's own frame has z, if it has one.
+    fn axis(&self) -> Option<DVec3> {
         match *self {
-            // Along these axes the cells were counted to fit.
-            Self::Box { .. } | Self::Points { .. } => true,
-            Self::Sphere { radius, .. } => local.length_squared() <= radius * radius,
-            Self::Cylinder { radius, .. } => local.truncate().length_squared() <= radius * radius,
+            Self::Cylinder { axis, .. } | Self::Torus { axis, .. } | Self::Shell { axis, .. } => Some(axis),
+            _ => None,
         }
     }
+
+    /// Whether a point of the shape's own frame is in it; not for meshes.
+    fn contains_local(&self, local: DVec3, extent: DVec3) -> bool {
+        // Rounding must not lose what lies on a face.
+        let within_height = || local.z.abs() <= 0.5 * extent.z * (1.0 + 1e-12);
+        match *self {
+            Self::Box { .. } => local.abs().cmple(0.5 * extent * (1.0 + 1e-12)).all(),
+            Self::Sphere { radius, .. } => local.length_squared() <= radius * radius,
+            Self::Cylinder { radius, .. } => {
+                local.truncate().length_squared() <= radius * radius && within_height()
+            }
+            Self::Ellipsoid { semi_axes, .. } => (local / semi_axes).length_squared() <= 1.0,
+            Self::Torus { radius, tube_radius, .. } => {
+                (local.truncate().length() - radius).hypot(local.z) <= tube_radius
+            }
+            Self::Shell { radius, thickness, half_angle, .. } => {
+                let distance = local.length();
+                let in_wall = distance <= radius && distance >= radius - thickness;
+                in_wall && local.z >= distance * half_angle.to_radians().cos()
+            }
+            Self::Mesh { .. } | Self::Points { .. } => false,
+        }
+    }
+}
+
+/// A frame with z along `axis`. An axis along x, y or z gives one without rounding. Zero axes are refused before.
+fn along(axis: DVec3) -> DMat3 {
+    let z = axis.normalize_or(DVec3::Z);
+    let (x, y) = z.any_orthonormal_pair();
+    DMat3::from_cols(x, y, z)
 }
 
 impl Body {
@@ -262,41 +369,47 @@ impl Body {
     /// # Errors
     /// Every fault of the body, with its key.
     pub fn sample(&self, spacing: f64) -> Result<Vec<DVec3>, Vec<ShapeError>> {
-        let mut faults = self.own_faults();
-        let mut points = match self.shape.sample(spacing) {
-            Ok(points) if faults.is_empty() => points,
-            Ok(_) => return Err(faults),
-            Err(of_shape) => {
-                faults.splice(0..0, of_shape);
-                return Err(faults);
-            }
-        };
-        if let Some(Rotation { axis, degrees }) = self.rotation {
-            let turn = DMat3::from_axis_angle(axis.normalize_or(DVec3::Z), degrees.to_radians());
-            let middle = self.shape.frame().middle;
-            for point in &mut points {
-                *point = middle + turn * (*point - middle);
-            }
+        let mut points = self.with_own_faults(self.shape.sample(spacing))?;
+        if let Some((turn, middle)) = self.turn() {
+            points.iter_mut().for_each(|point| *point = middle + turn * (*point - middle));
         }
         Ok(points)
     }
 
-    fn own_faults(&self) -> Vec<ShapeError> {
-        let mut faults = Vec::new();
-        if let Some(Rotation { axis, degrees }) = self.rotation {
-            if !axis.is_finite() || axis.try_normalize().is_none() {
-                let message = "must be a direction: write e.g. axis = [0.0, 0.0, 1.0]";
-                faults.push(ShapeError::new("rotation.axis", message));
-            }
-            if !degrees.is_finite() {
-                faults.push(ShapeError::new("rotation.degrees", "must be finite: write e.g. degrees = 45.0"));
+    /// Cells that fill the body, as [`Shape::cells`] with the rotation applied.
+    ///
+    /// # Errors
+    /// Every fault of the body, with its key.
+    pub fn cells(&self, spacing: f64) -> Result<CellSample, Vec<ShapeError>> {
+        let mut sample = self.with_own_faults(self.shape.cells(spacing))?;
+        if let Some((turn, _)) = self.turn() {
+            sample.frame.basis = turn * sample.frame.basis;
+        }
+        Ok(sample)
+    }
+
+    /// Velocity of the body at a point [m/s].
+    pub fn velocity_at(&self, point: DVec3) -> DVec3 {
+        self.velocity + self.angular_velocity.cross(point - self.shape.middle())
+    }
+
+    /// The rotation, and the middle that it leaves where it is.
+    fn turn(&self) -> Option<(DMat3, DVec3)> {
+        let Rotation { axis, degrees } = self.rotation?;
+        let turn = DMat3::from_axis_angle(axis.normalize_or(DVec3::Z), degrees.to_radians());
+        Some((turn, self.shape.middle()))
+    }
+
+    fn with_own_faults<T>(&self, sampled: Result<T, Vec<ShapeError>>) -> Result<T, Vec<ShapeError>> {
+        let own = self.own_faults();
+        match sampled {
+            Ok(sample) if own.is_empty() => Ok(sample),
+            Ok(_) => Err(own),
+            Err(mut faults) => {
+                faults.extend(own);
+                Err(faults)
             }
         }
-        if !self.velocity.is_finite() {
-            let message = "must be three finite numbers: write e.g. velocity = [0.0, 0.0, -1.0]";
-            faults.push(ShapeError::new("velocity", message));
-        }
-        faults
     }
 }
 
@@ -330,17 +443,59 @@ mod tests {
         assert!(mean.distance(DVec3::new(0.52, 0.48, 0.1)) < 1e-12);
     }
 
+    fn shell(thickness: f64, half_angle: f64) -> Shape {
+        Shape::Shell { center: DVec3::Y, radius: 1.0, thickness, axis: DVec3::NEG_Z, half_angle }
+    }
+
     #[test]
     fn round_shapes_hold_their_volume() {
-        let axis = DVec3::new(1.0, 2.0, -0.5);
-        let shapes = [ball(1.0), Shape::Cylinder { center: DVec3::X, axis, radius: 0.8, height: 1.7 }];
+        let (center, axis) = (DVec3::X, DVec3::new(1.0, 2.0, -0.5));
+        let shapes = [
+            ball(1.0),
+            Shape::Cylinder { center, axis, radius: 0.8, height: 1.7 },
+            Shape::Ellipsoid { center, semi_axes: DVec3::new(1.0, 0.7, 0.6) },
+            Shape::Torus { center, axis, radius: 1.0, tube_radius: 0.45 },
+            shell(0.4, 90.0),
+            shell(0.3, 180.0),
+            shell(1.0, 60.0),
+        ];
         for shape in shapes {
             let points = shape.sample(0.05).expect("a good shape");
             let ratio = points.len() as f64 * 0.05f64.powi(3) / shape.volume();
             assert!((ratio - 1.0).abs() < 0.015, "{shape:?}: {ratio}");
+            assert!(points.iter().all(|&point| shape.contains(point)), "{shape:?}");
         }
         let points = ball(0.5).sample(0.1).expect("a good ball");
         assert!(points.iter().all(|p| p.distance(DVec3::new(0.3, -2.0, 1.0)) <= 0.5 + 1e-12));
+    }
+
+    #[test]
+    fn shapes_are_where_they_should_be() {
+        let bowl = shell(0.1, 90.0);
+        assert!(bowl.contains(DVec3::new(0.0, 1.0, -0.95)) && !bowl.contains(DVec3::new(0.0, 1.0, 0.95)));
+        assert!(!bowl.contains(DVec3::new(0.0, 1.0, -0.85)));
+        let ring = Shape::Torus { center: DVec3::ZERO, axis: DVec3::X, radius: 1.0, tube_radius: 0.2 };
+        assert!(ring.contains(DVec3::new(0.15, 0.0, 1.0)) && !ring.contains(DVec3::ZERO));
+        let block = Shape::Box { min: DVec3::ONE, max: DVec3::splat(2.0) };
+        assert!(block.contains(DVec3::ONE) && block.contains(DVec3::splat(2.0)));
+        assert!(!block.contains(DVec3::new(1.5, 1.5, 2.001)));
+    }
+
+    #[test]
+    fn corners_of_cells_surround_their_centre() {
+        let body = Body {
+            shape: Shape::Cylinder { center: DVec3::ONE, axis: DVec3::ONE, radius: 0.3, height: 1.0 },
+            rotation: Some(Rotation { axis: DVec3::Y, degrees: 20.0 }),
+            velocity: DVec3::ZERO,
+            angular_velocity: DVec3::ZERO,
+        };
+        let (cells, points) = (body.cells(0.1).expect("cells"), body.sample(0.1).expect("points"));
+        for (cell, point) in cells.cells.iter().zip(points) {
+            let low = DVec3::from(cell.map(f64::from));
+            let middle = 0.5 * (cells.point(low) + cells.point(low + 1.0));
+            assert!(middle.distance(point) < 1e-12);
+            assert!((cells.point(low).distance(point) - 0.1 * 0.75f64.sqrt()).abs() < 1e-12);
+        }
     }
 
     #[test]
@@ -363,10 +518,11 @@ mod tests {
     fn a_body_turns_about_its_middle() {
         let shape = Shape::Box { min: DVec3::ZERO, max: DVec3::new(2.0, 1.0, 1.0) };
         let rotation = Some(Rotation { axis: 3.0 * DVec3::Z, degrees: 90.0 });
-        let body = Body { shape, rotation, velocity: DVec3::ZERO };
+        let body = Body { shape, rotation, velocity: DVec3::X, angular_velocity: DVec3::Z };
         let points = body.sample(0.5).expect("a good body");
         let high = points.iter().fold(DVec3::MIN, |high, &p| high.max(p));
         assert!(high.distance(DVec3::new(1.25, 1.25, 0.75)) < 1e-12, "{high}");
+        assert_eq!(body.velocity_at(DVec3::new(1.0, 2.5, 0.0)), DVec3::new(-1.0, 0.0, 0.0));
     }
 
     #[test]
@@ -384,6 +540,13 @@ mod tests {
         assert_eq!(keys(Shape::Points { positions: vec![DVec3::ZERO, DVec3::NAN] }, 0.1), ["positions[1]"]);
         assert_eq!(keys(Shape::Box { min: DVec3::ZERO, max: DVec3::new(1.0, 1.0, 0.01) }, 0.1), [""]);
         assert_eq!(keys(Shape::Box { min: DVec3::ZERO, max: DVec3::ONE }, 1e-6), [""]);
+        assert_eq!(keys(shell(2.0, 0.0), 0.1), ["thickness", "half_angle"]);
+        let ring = Shape::Torus { center: DVec3::NAN, axis: DVec3::Z, radius: 0.1, tube_radius: 0.1 };
+        assert_eq!(keys(ring, 0.1), ["center", "tube_radius"]);
+        let flat = Shape::Ellipsoid { center: DVec3::ZERO, semi_axes: DVec3::X };
+        assert_eq!(keys(flat, 0.1), ["semi_axes"]);
+        let mesh = Shape::Mesh { file: "a.obj".into(), scale: 0.0, translation: DVec3::ZERO, surface: None };
+        assert_eq!(keys(mesh, 0.1), ["scale", "file"]);
         let error = ShapeError::new("radius", "must be positive: write e.g. radius = 0.1");
         assert_eq!(error.path("shapes[0]"), "shapes[0].radius");
     }

@@ -1,0 +1,43 @@
+//! Computing the scene of a case: the real coordinator and the real solvers, in this process.
+
+use super::CaseError;
+use crate::{
+    command::CommandError,
+    console::Console,
+    local::{Locals, Transport},
+    scene::Scene,
+};
+use amalgam_coordinator::{Cancel, ParticipantFrame, Simulation, StepRecord};
+
+/// A scene that runs.
+pub(super) struct Experiment {
+    simulation: Simulation,
+    _locals: Locals,
+}
+
+impl Experiment {
+    /// Starts the scene `text` of the case `name`, with values replaced as by `--set KEY=VALUE`.
+    pub(super) fn start(name: &str, text: &str, set: &[String]) -> Result<Self, CaseError> {
+        let scene = Scene::parse(&format!("validation/{name}/scene.toml"), text, set)?;
+        let console = Console::new(true);
+        let locals = Locals::start(&scene, Transport::InProcess, None, &console);
+        let (locals, participants) = locals.map_err(CommandError::from)?;
+        let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
+        let simulation = simulation.map_err(|error| CommandError::at_start(&scene, error))?;
+        Ok(Self { simulation, _locals: locals })
+    }
+
+    /// Goes on to the end of the scene and calls `each` after every step; gives all particles at the end.
+    pub(super) fn run(
+        mut self,
+        mut each: impl FnMut(&StepRecord, &mut Simulation) -> Result<(), CaseError>,
+    ) -> Result<Vec<ParticipantFrame>, CaseError> {
+        while !self.simulation.is_finished() {
+            let record = self.simulation.step()?;
+            each(&record, &mut self.simulation)?;
+        }
+        let frames = self.simulation.frames()?;
+        self.simulation.finish()?;
+        Ok(frames)
+    }
+}

@@ -1,0 +1,64 @@
+//! The picture of a case: what was computed (orange) over what it should be (dark), seen from the front.
+
+use std::path::Path;
+
+use amalgam_frames::{Camera, Colour, FramesError, Layer, Radius, Rgb, Scene};
+use glam::DVec3;
+
+const WIDTH: u32 = 960;
+const HEIGHT: u32 = 600;
+/// Vertical field of view [degrees]: narrow, so that the picture is nearly a parallel projection.
+const FIELD_OF_VIEW: f64 = 8.0;
+const MEASURED: Rgb = [0.85, 0.32, 0.10];
+const REFERENCE: Rgb = [0.10, 0.12, 0.16];
+
+/// Points in space, or a chart with x to the right and z up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sketch {
+    dots: Vec<(Vec<DVec3>, f64, Rgb)>,
+}
+
+impl Sketch {
+    /// Adds what was measured or computed: large dots.
+    pub(super) fn measured(mut self, points: impl IntoIterator<Item = DVec3>) -> Self {
+        self.dots.push((points.into_iter().collect(), 1.2, MEASURED));
+        self
+    }
+
+    /// Adds what it should be: small dots, a little nearer to the eye.
+    pub(super) fn reference(mut self, points: impl IntoIterator<Item = DVec3>) -> Self {
+        self.dots.push((points.into_iter().collect(), 0.6, REFERENCE));
+        self
+    }
+
+    /// Draws into a PNG file.
+    pub(super) fn write(&self, path: &Path) -> Result<(), FramesError> {
+        let all = || self.dots.iter().flat_map(|(points, ..)| points);
+        let low = all().copied().reduce(DVec3::min).unwrap_or(DVec3::NEG_ONE);
+        let high = all().copied().reduce(DVec3::max).unwrap_or(DVec3::ONE);
+        let extent = (high - low).max_element().max(f64::MIN_POSITIVE);
+        let margin = DVec3::splat(0.04 * extent);
+        let dot = 0.006 * extent;
+        let shifted: Vec<Vec<DVec3>> = self
+            .dots
+            .iter()
+            .map(|(points, size, _)| {
+                points.iter().map(|x| *x - DVec3::Y * (1.0 - size) * 4.0 * dot).collect()
+            })
+            .collect();
+        let layers = self.dots.iter().zip(&shifted).map(|((_, size, colour), positions)| Layer::Spheres {
+            positions,
+            radius: Radius::One(dot * size),
+            colour: Colour::One(*colour),
+        });
+        let drawing = Scene {
+            layers: layers.collect(),
+            background: [[0.93, 0.94, 0.95], [0.97, 0.97, 0.98]],
+            ..Scene::default()
+        };
+        let aspect = f64::from(WIDTH) / f64::from(HEIGHT);
+        let camera =
+            Camera::framing((low - margin, high + margin), DVec3::Y, DVec3::Z, FIELD_OF_VIEW, aspect);
+        drawing.render(&camera, WIDTH, HEIGHT)?.write_png(path)
+    }
+}
