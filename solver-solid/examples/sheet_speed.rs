@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use amalgam_particles::{DVec3, GroupMap, StepEnd};
 use amalgam_solver_kit::{Answer, Solver, Stage, World};
-use amalgam_solver_solid::MassSpring;
+use amalgam_solver_solid::SolidSolver;
 
 fn main() {
     let argument =
@@ -27,7 +27,7 @@ fn main() {
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
     };
-    let mut solid = MassSpring::from_section(&section, &world).expect("the section is right");
+    let mut solid = SolidSolver::from_section(&section, &world).expect("the section is right");
     let count = solid.particles().len();
     let groups = GroupMap::none(count);
     let mut answer = Answer { velocity: vec![DVec3::ZERO; count], ..Answer::default() };
@@ -76,7 +76,7 @@ fn main() {
             milliseconds[3],
             (milliseconds[1] - milliseconds[2]) * 1e6
                 / (per_step[0] - per_step[1])
-                / solid.spring_count() as f64
+                / solid.pair_count() as f64
         );
     }
 }

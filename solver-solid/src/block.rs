@@ -18,6 +18,13 @@ impl Block {
         self.off_diagonal += DVec3::new(axis.y * axis.z, axis.x * axis.z, axis.x * axis.y);
     }
 
+    /// Adds the entries xx, yy, zz, yz, xz, xy.
+    #[inline]
+    pub(crate) fn add_entries(&mut self, [xx, yy, zz, yz, xz, xy]: [f64; 6]) {
+        self.diagonal += DVec3::new(xx, yy, zz);
+        self.off_diagonal += DVec3::new(yz, xz, xy);
+    }
+
     /// A third of the trace: the mean over all directions of the block's diagonal [kg].
     pub(crate) fn mean(&self) -> f64 {
         self.diagonal.element_sum() / 3.0

@@ -3,6 +3,7 @@
 use amalgam_particles::{DVec3, ParticleId, Particles};
 use serde::Deserialize;
 
+use crate::bonds::BondedBody;
 use crate::section::Checks;
 use crate::springs::{Foundation, Spring};
 
@@ -15,7 +16,7 @@ pub(crate) trait Body {
     fn lay_out(&self, layout: &mut Layout);
 }
 
-/// Particles and springs of all bodies, in the order of the section. Ids are indices.
+/// Particles, springs and what is bonded of all bodies, in the order of the section. Ids are indices.
 #[derive(Default)]
 pub(crate) struct Layout {
     pub(crate) particles: Particles,
@@ -23,6 +24,7 @@ pub(crate) struct Layout {
     /// One a particle.
     pub(crate) foundations: Vec<Foundation>,
     pub(crate) triangles: Vec<[ParticleId; 3]>,
+    pub(crate) bonded: Vec<BondedBody>,
 }
 
 /// A particle as a body lays it out.

@@ -9,7 +9,7 @@ use amalgam_particles::{DVec3, GroupMap};
 use rayon::prelude::*;
 
 use crate::block::Factor;
-use crate::springs::Springs;
+use crate::material::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// When to stop.
@@ -23,10 +23,10 @@ pub(crate) struct Limits {
 
 /// The system S^T (M + h C + h^2 K) S of one stage.
 pub(crate) struct System<'a> {
-    pub(crate) springs: &'a Springs,
+    pub(crate) materials: &'a mut [Box<dyn Material>],
     pub(crate) groups: &'a GroupMap,
-    /// Inertia (of a group: at its leader) and grounding of each particle [kg].
-    pub(crate) diagonal: &'a [f64],
+    /// Inertia [kg]: of a group at its leader, of others their mass, 0 where there is no unknown of its own.
+    pub(crate) inertia: &'a [f64],
     /// Factor of each unknown's diagonal block; zero where there is no unknown.
     pub(crate) factor: &'a [Factor],
 }
@@ -75,7 +75,7 @@ impl ConjugateGradients {
     ///
     /// Residuals are measured in the norm of the preconditioner, sqrt(r·D^-1 r). It weighs every unknown by its own
     /// diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the iteration needs it.
-    pub(crate) fn solve(&mut self, system: &System<'_>, limits: &Limits) -> Result<u32, Failure> {
+    pub(crate) fn solve(&mut self, system: &mut System<'_>, limits: &Limits) -> Result<u32, Failure> {
         let (mut square, scale) = self.start(system);
         let target = limits.tolerance * limits.tolerance * scale;
         let mut iterations = 0;
@@ -102,7 +102,7 @@ impl ConjugateGradients {
 
     /// Starts from the best multiple of the given solution, which in the energy norm is never worse than zero: the
     /// squared norms of the residual and of the right-hand side.
-    fn start(&mut self, system: &System<'_>) -> (f64, f64) {
+    fn start(&mut self, system: &mut System<'_>) -> (f64, f64) {
         let curvature = apply(system, &self.solution, &mut self.image, &mut self.partial);
         let projection = self.projection();
         let multiple = if curvature > 0.0 { projection / curvature } else { 0.0 };
@@ -187,18 +187,22 @@ impl ConjugateGradients {
 }
 
 /// `image` = S^T A times `u`, summed at leaders; returns u·image.
-fn apply(system: &System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mut Vec<f64>) -> f64 {
+fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mut Vec<f64>) -> f64 {
+    system.materials.iter_mut().for_each(|material| material.load(u));
     image
         .par_chunks_mut(CHUNK)
         .enumerate()
         .with_min_len(CHUNKS_PER_TASK)
         .map(|(chunk, image)| {
-            let mut product = 0.0;
-            for (i, image) in (chunk * CHUNK..).zip(image) {
-                *image = u[i] * system.diagonal[i] + system.springs.spring_row(i, u);
-                product += u[i].dot(*image);
+            let first = chunk * CHUNK;
+            let own = &u[first..first + image.len()];
+            for ((image, u), inertia) in image.iter_mut().zip(own).zip(&system.inertia[first..]) {
+                *image = *u * *inertia;
             }
-            product
+            for material in system.materials.iter() {
+                material.add_rows(first, u, image);
+            }
+            image.iter().zip(own).fold(0.0, |product, (image, u)| product + u.dot(*image))
         })
         .collect_into_vec(partial);
     // All members of a group have the same u, so the products of their own rows add up to that of the group's row.

@@ -1,24 +1,29 @@
-//! The solid solver: a participant of springs between particles, integrated with implicit (backward) Euler.
+//! The solid solver: a participant of particles joined by springs and by bonds that break (peridynamics).
 //!
-//! [`SolidProgram`] reads a participant's section (`section.rs`), lays its bodies out as particles and springs
-//! (`bodies.rs`, `sheet.rs`, `points.rs`, `grains.rs`) and builds a [`MassSpring`] (`mass_spring.rs`). A step linearises the springs at the start-of-step
-//! positions (`springs.rs`), reduces the linear system to one unknown a group (`reduced.rs`) and solves it with
-//! preconditioned conjugate gradients (`conjugate_gradients.rs`).
+//! [`SolidProgram`] reads a participant's section (`section.rs`), lays its bodies out as particles, springs and bonds
+//! (`bodies.rs`, `sheet.rs`, `points.rs`, `grains.rs`, `peridynamic.rs`) and builds a [`SolidSolver`] (`solver.rs`).
+//! An implicit step linearises the materials (`material.rs`: `springs.rs`, `bonds.rs`) at the start-of-step positions,
+//! reduces the linear system to one unknown a group (`reduced.rs`) and solves it with preconditioned conjugate
+//! gradients (`conjugate_gradients.rs`).
 
 mod block;
 mod bodies;
+mod bonds;
 mod conjugate_gradients;
 mod grains;
-mod mass_spring;
+mod material;
+mod peridynamic;
 mod points;
 mod reduced;
 mod section;
 mod sheet;
+mod solver;
 mod springs;
+mod wide;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
 
-pub use mass_spring::MassSpring;
+pub use solver::SolidSolver;
 
 /// Particles whose rows one task works on, one after the other. Sums over particles are formed per chunk and the
 /// chunks added in order, so that no result depends on the number of threads.
@@ -43,6 +48,6 @@ impl SolverProgram for SolidProgram {
     }
 
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
-        Ok(Box::new(MassSpring::from_section(section, world)?))
+        Ok(Box::new(SolidSolver::from_section(section, world)?))
     }
 }

@@ -7,21 +7,29 @@ use rayon::prelude::*;
 
 use crate::block::{Block, Factor};
 use crate::conjugate_gradients::{System, sum_to_leaders};
-use crate::springs::Springs;
+use crate::material::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
-/// What a stage changes in the system. The springs' own part is the same in all stages of a step.
+/// The system S^T (M + h C + h^2 K) S of a stage, apart from the materials' own operators, which all stages share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reduced {
     /// Velocity of each particle at the start of the step, of members that of their group [m/s]: S v_reduced.
     pub(crate) velocity: Vec<DVec3>,
     /// Slope of the momentum given to each group [kg].
     pub(crate) slope: Vec<f64>,
-    diagonal: Vec<f64>,
+    /// Length of the step that the factors of free particles are for [s]; NaN where there are none.
+    dt: f64,
+    free_factor: Vec<Factor>,
+    inertia: Vec<f64>,
     factor: Vec<Factor>,
 }
 
 impl Reduced {
+    /// Forgets what depends on the materials, which were linearised anew.
+    pub(crate) fn reset(&mut self) {
+        self.dt = f64::NAN;
+    }
+
     /// Sets the unknowns of a stage.
     ///
     /// # Errors
@@ -29,22 +37,39 @@ impl Reduced {
     pub(crate) fn set(
         &mut self,
         particles: &Particles,
-        springs: &Springs,
+        materials: &[Box<dyn Material>],
         stage: &Stage<'_>,
     ) -> Result<(), SolverError> {
+        self.set_free(particles, materials, stage.dt);
         self.velocity.clone_from(&particles.velocity);
-        self.factor.clear();
-        self.factor.extend_from_slice(springs.free_factor());
-        self.diagonal.clear();
-        self.diagonal.extend(
-            springs.grounding().iter().zip(&particles.mass).map(|(grounding, mass)| grounding + mass),
-        );
+        self.factor.clone_from(&self.free_factor);
+        self.inertia.clone_from(&particles.mass);
         self.slope.clear();
         for group in 0..stage.groups.len() {
-            let slope = self.set_group(group, particles, springs, stage)?;
+            let slope = self.set_group(group, particles, materials, stage)?;
             self.slope.push(slope);
         }
         Ok(())
+    }
+
+    /// Factors of the diagonal blocks as they are without groups, unless they are there already.
+    fn set_free(&mut self, particles: &Particles, materials: &[Box<dyn Material>], dt: f64) {
+        if self.dt == dt {
+            return;
+        }
+        self.dt = dt;
+        self.free_factor.resize(particles.len(), Factor::default());
+        self.free_factor.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(
+            |(i, factor)| {
+                let mut block = Block::default();
+                materials.iter().for_each(|material| material.add_diagonal(i, None, &mut block));
+                *factor = if particles.immovable[i] {
+                    Factor::default()
+                } else {
+                    Factor::new(particles.mass[i], &block)
+                };
+            },
+        );
     }
 
     /// Makes the members of a group one unknown; its slope.
@@ -52,11 +77,12 @@ impl Reduced {
         &mut self,
         group: usize,
         particles: &Particles,
-        springs: &Springs,
+        materials: &[Box<dyn Material>],
         stage: &Stage<'_>,
     ) -> Result<f64, SolverError> {
         let (members, inertia) = (stage.groups.members(group), stage.inertia[group]);
         let group_of = stage.groups.group_of();
+        let internal = |neighbour: u32| group_of[neighbour as usize] == group as u32;
         let mut block = Block::default();
         for &member in members {
             let member = member as usize;
@@ -67,17 +93,13 @@ impl Reduced {
                 )));
             }
             self.velocity[member] = stage.velocity[group];
-            self.diagonal[member] = springs.grounding()[member];
+            self.inertia[member] = 0.0;
             self.factor[member] = Factor::default();
-            springs.add_diagonal(
-                member,
-                |neighbour| group_of[neighbour as usize] == group as u32,
-                &mut block,
-            );
+            materials.iter().for_each(|material| material.add_diagonal(member, Some(&internal), &mut block));
         }
         match members.first() {
             Some(&leader) if inertia.is_finite() => {
-                self.diagonal[leader as usize] += inertia;
+                self.inertia[leader as usize] = inertia;
                 self.factor[leader as usize] = Factor::new(inertia, &block);
                 Ok(block.mean())
             }
@@ -89,14 +111,12 @@ impl Reduced {
     pub(crate) fn right_hand_side(
         &self,
         particles: &Particles,
-        springs: &Springs,
+        materials: &mut [Box<dyn Material>],
         gravity: DVec3,
         stage: &Stage<'_>,
         sum: &mut [DVec3],
     ) {
-        sum.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, sum)| {
-            *sum = springs.impulse(i, gravity * particles.mass[i], &self.velocity);
-        });
+        impulses(particles, materials, gravity * stage.dt, (stage.dt, &self.velocity), sum);
         sum_to_leaders(stage.groups, sum);
         for (group, &impulse) in stage.impulse.iter().enumerate() {
             if let Some(&leader) = stage.groups.members(group).first() {
@@ -131,7 +151,34 @@ impl Reduced {
     }
 
     /// The system as the iteration wants it.
-    pub(crate) fn system<'a>(&'a self, springs: &'a Springs, stage: &Stage<'a>) -> System<'a> {
-        System { springs, groups: stage.groups, diagonal: &self.diagonal, factor: &self.factor }
+    pub(crate) fn system<'a>(
+        &'a self,
+        materials: &'a mut [Box<dyn Material>],
+        stage: &Stage<'a>,
+    ) -> System<'a> {
+        System { materials, groups: stage.groups, inertia: &self.inertia, factor: &self.factor }
     }
+}
+
+/// Impulse [kg m/s] that materials and gravity give each particle in a step of length h, linearised, if all particles
+/// move at v: `h (f + m g) - (h C + h^2 K) v`. `motion` is (h, v), `fall` is h g.
+pub(crate) fn impulses(
+    particles: &Particles,
+    materials: &mut [Box<dyn Material>],
+    fall: DVec3,
+    (dt, velocity): (f64, &[DVec3]),
+    sum: &mut [DVec3],
+) {
+    materials.iter_mut().for_each(|material| material.load(velocity));
+    sum.par_chunks_mut(CHUNK).enumerate().with_min_len(CHUNKS_PER_TASK).for_each(|(chunk, sum)| {
+        let first = chunk * CHUNK;
+        sum.fill(DVec3::ZERO);
+        for material in materials.iter() {
+            material.add_rows(first, velocity, sum);
+        }
+        for (i, sum) in (first..).zip(sum) {
+            let force: DVec3 = materials.iter().map(|material| material.force()[i]).sum();
+            *sum = force * dt + fall * particles.mass[i] - *sum;
+        }
+    });
 }

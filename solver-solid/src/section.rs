@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::bodies::{Body, Layout};
 use crate::conjugate_gradients::Limits;
 use crate::grains::Grains;
+use crate::peridynamic::Peridynamic;
 use crate::points::Points;
 use crate::sheet::Sheet;
 
@@ -18,8 +19,9 @@ pub(crate) const PARTICLES_MAX: usize = 1 << 24;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
-    #[serde(rename = "method")]
-    _method: Method,
+    method: Method,
+    #[serde(default)]
+    integrator: Integrator,
     /// Whether own particles collide with each other, those apart that a spring joins.
     #[serde(default = "yes")]
     self_collision: bool,
@@ -33,11 +35,25 @@ struct Section {
     bodies: Vec<toml::Table>,
 }
 
-/// The solvers of this crate.
-#[derive(Deserialize)]
+/// What bodies may be made of.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Method {
+    /// Springs.
     MassSpring,
+    /// Bonds that break, beside springs.
+    Peridynamics,
+}
+
+/// How a step is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Integrator {
+    /// Backward Euler, linearised once.
+    #[default]
+    ImplicitEuler,
+    /// Explicit, in its leapfrog form.
+    VelocityVerlet,
 }
 
 fn yes() -> bool {
@@ -57,6 +73,7 @@ pub(crate) struct Solid {
     pub(crate) layout: Layout,
     pub(crate) self_collision: bool,
     pub(crate) limits: Limits,
+    pub(crate) integrator: Integrator,
 }
 
 /// Reads a section.
@@ -80,7 +97,7 @@ pub(crate) fn read(section: &str) -> Result<Solid, Vec<SectionError>> {
     for (index, table) in section.bodies.into_iter().enumerate() {
         checks.path = format!("bodies[{index}].");
         let before = checks.faults.len();
-        let Some(body) = read_body(table, &mut checks) else { continue };
+        let Some(body) = read_body(table, section.method, &mut checks) else { continue };
         body.check(section.self_collision, &mut checks);
         if checks.faults.len() > before {
             continue;
@@ -103,17 +120,28 @@ pub(crate) fn read(section: &str) -> Result<Solid, Vec<SectionError>> {
         return Err(checks.faults);
     }
     let limits = Limits { tolerance: section.tolerance, max_iterations: section.max_iterations };
-    Ok(Solid { layout, self_collision: section.self_collision, limits })
+    Ok(Solid { layout, self_collision: section.self_collision, limits, integrator: section.integrator })
 }
 
 /// A body from its table. It is read here and not by serde's tagged enums because those lose the path of a faulty key.
-fn read_body(mut table: toml::Table, checks: &mut Checks) -> Option<Box<dyn Body>> {
+fn read_body(mut table: toml::Table, method: Method, checks: &mut Checks) -> Option<Box<dyn Body>> {
     match table.remove("type").as_ref().and_then(toml::Value::as_str) {
         Some("sheet") => read_table::<Sheet>(table, checks).map(|body| Box::new(body) as _),
         Some("points") => read_table::<Points>(table, checks).map(|body| Box::new(body) as _),
         Some("grains") => read_table::<Grains>(table, checks).map(|body| Box::new(body) as _),
+        Some("peridynamic") if method == Method::Peridynamics => {
+            read_table::<Peridynamic>(table, checks).map(|body| Box::new(body) as _)
+        }
+        Some("peridynamic") => {
+            checks.fault("type", "has bonds that break: write method = \"peridynamics\" for the participant");
+            None
+        }
         _ => {
-            checks.fault("type", "write type = \"sheet\", type = \"points\" or type = \"grains\"");
+            checks.fault(
+                "type",
+                "write type = \"sheet\", type = \"points\", type = \"grains\" or, with method = \"peridynamics\", \
+                 type = \"peridynamic\"",
+            );
             None
         }
     }

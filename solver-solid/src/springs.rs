@@ -16,9 +16,11 @@
 //! axis: a [`Coupling`] is four numbers.
 
 use amalgam_particles::{DVec3, Particles, reduce};
+use amalgam_solver_kit::{Field, FieldValues};
 use rayon::prelude::*;
 
-use crate::block::{Block, Factor};
+use crate::block::Block;
+use crate::material::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// A spring between two particles.
@@ -86,11 +88,12 @@ pub(crate) struct Springs {
     rows: Vec<Incidence>,
     geometry: Vec<Geometry>,
     elastic_force: Vec<DVec3>,
-    /// Length of the step that what follows is for [s]; NaN before the first.
+    /// The factors of C and K in what follows [s] and [s^2]; NaN before the first.
     dt: f64,
+    square: f64,
     couplings: Vec<Coupling>,
+    /// Diagonal of `h C + h^2 K` that foundations give each particle [kg].
     grounding: Vec<f64>,
-    free_factor: Vec<Factor>,
 }
 
 impl Springs {
@@ -122,8 +125,8 @@ impl Springs {
             couplings: vec![Coupling::default(); springs.len()],
             elastic_force: vec![DVec3::ZERO; particles],
             grounding: vec![0.0; particles],
-            free_factor: vec![Factor::default(); particles],
             dt: f64::NAN,
+            square: f64::NAN,
             springs,
             foundations,
             row_start,
@@ -131,18 +134,41 @@ impl Springs {
         }
     }
 
-    /// The springs, sorted by their ends; a pair may be joined by several.
-    pub(crate) fn springs(&self) -> &[Spring] {
-        &self.springs
+    /// Whether there is neither a spring nor a foundation.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.springs.is_empty() && !self.any_foundation()
     }
 
-    /// Whether any particle has a foundation.
-    pub(crate) fn any_foundation(&self) -> bool {
+    fn any_foundation(&self) -> bool {
         self.foundations.iter().any(|f| f.stiffness > 0.0 || f.damping > 0.0)
     }
 
-    /// Linearises at the start-of-step positions: everything that does not depend on the length of the step.
-    pub(crate) fn linearise(&mut self, position: &[DVec3]) {
+    /// The largest strain (l - L) / L among the springs of each particle; 0 for a particle that has none with a rest
+    /// length, negative if all are compressed.
+    fn stretch(&self, position: &[DVec3]) -> Vec<f64> {
+        let largest_strain = |i: usize| {
+            let strains = self.row(i).iter().filter_map(|end| {
+                let spring = &self.springs[end.spring as usize];
+                (spring.rest_length > 0.0)
+                    .then(|| spring_geometry(spring, position).elongation / spring.rest_length)
+            });
+            strains.reduce(f64::max).unwrap_or(0.0)
+        };
+        (0..self.foundations.len()).into_par_iter().with_min_len(CHUNK).map(largest_strain).collect()
+    }
+
+    #[inline]
+    fn row(&self, i: usize) -> &[Incidence] {
+        &self.rows[self.row_start[i] as usize..self.row_start[i + 1] as usize]
+    }
+}
+
+impl Material for Springs {
+    fn pairs(&self) -> Vec<[u32; 2]> {
+        self.springs.iter().map(|spring| spring.ends).collect()
+    }
+
+    fn linearise(&mut self, position: &[DVec3], _implicit: bool) {
         self.dt = f64::NAN;
         let springs = &self.springs;
         self.geometry.par_iter_mut().with_min_len(CHUNK * CHUNKS_PER_TASK).zip(springs).for_each(
@@ -166,106 +192,82 @@ impl Springs {
         );
     }
 
-    /// Makes the system for steps of length `dt`, unless it is there already.
-    pub(crate) fn prepare(&mut self, dt: f64, particles: &Particles) {
-        if self.dt == dt {
+    fn force(&self) -> &[DVec3] {
+        &self.elastic_force
+    }
+
+    fn prepare(&mut self, dt: f64, square: f64) {
+        if (self.dt, self.square) == (dt, square) {
             return;
         }
-        self.dt = dt;
+        (self.dt, self.square) = (dt, square);
         let (springs, geometry) = (&self.springs, &self.geometry);
         self.couplings
             .par_iter_mut()
             .with_min_len(CHUNK * CHUNKS_PER_TASK)
             .zip(springs.par_iter().zip(geometry))
-            .for_each(|(coupling, (spring, geometry))| *coupling = spring_coupling(spring, geometry, dt));
+            .for_each(|(coupling, (spring, geometry))| {
+                *coupling = spring_coupling(spring, geometry, dt, square);
+            });
         for (grounding, foundation) in self.grounding.iter_mut().zip(&self.foundations) {
-            *grounding = dt * (dt * foundation.stiffness + foundation.damping);
+            *grounding = square * foundation.stiffness + dt * foundation.damping;
         }
-        let mut free_factor = std::mem::take(&mut self.free_factor);
-        free_factor.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(
-            |(i, factor)| {
-                *factor = if particles.immovable[i] {
-                    Factor::default()
-                } else {
-                    let mut block = Block::default();
-                    self.add_diagonal(i, |_| false, &mut block);
-                    Factor::new(particles.mass[i], &block)
-                };
-            },
-        );
-        self.free_factor = free_factor;
     }
 
-    /// Adds the diagonal 3x3 block of `h C + h^2 K` of particle `i` to `block`, without the springs to neighbours
-    /// that are `internal`.
-    #[inline]
-    pub(crate) fn add_diagonal(&self, i: usize, internal: impl Fn(u32) -> bool, block: &mut Block) {
+    fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block) {
         block.add(self.grounding[i], DVec3::ZERO);
-        for end in self.row(i).iter().filter(|end| !internal(end.neighbour)) {
+        for end in self.row(i).iter().filter(|end| !internal.is_some_and(|internal| internal(end.neighbour)))
+        {
             let coupling = &self.couplings[end.spring as usize];
             block.add(coupling.transverse, coupling.axis);
         }
     }
 
-    /// Row `i` of `h C + h^2 K`, without the foundation, times `u` [kg m/s].
-    #[inline(always)]
-    pub(crate) fn spring_row(&self, i: usize, u: &[DVec3]) -> DVec3 {
-        let own = u[i];
-        self.row(i).iter().fold(DVec3::ZERO, |total, end| {
-            total + self.couplings[end.spring as usize].apply(own - u[end.neighbour as usize])
-        })
+    fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]) {
+        for (i, image) in (first..).zip(image) {
+            let own = u[i];
+            *image += self.row(i).iter().fold(own * self.grounding[i], |total, end| {
+                total + self.couplings[end.spring as usize].apply(own - u[end.neighbour as usize])
+            });
+        }
     }
 
-    /// Impulse [kg m/s] that springs, foundation and gravity give particle `i` in the step, linearised, if all
-    /// particles move at `velocity`: `h (f + m g) - (h C + h^2 K) v`.
-    #[inline]
-    pub(crate) fn impulse(&self, i: usize, weight: DVec3, velocity: &[DVec3]) -> DVec3 {
-        (self.elastic_force[i] + weight) * self.dt
-            - velocity[i] * self.grounding[i]
-            - self.spring_row(i, velocity)
-    }
-
-    /// Diagonal of `h C + h^2 K` that foundations give each particle [kg].
-    pub(crate) fn grounding(&self) -> &[f64] {
-        &self.grounding
-    }
-
-    /// Factors of the diagonal blocks of particles that are in no group, their mass included.
-    pub(crate) fn free_factor(&self) -> &[Factor] {
-        &self.free_factor
-    }
-
-    /// Energy stored in springs and in foundations [J].
-    pub(crate) fn energies(&self, position: &[DVec3]) -> (f64, f64) {
+    fn energies(&self, position: &[DVec3]) -> Vec<(&'static str, f64)> {
         let elastic = reduce::sum(self.springs.len(), 0.0, |s| {
             let spring = &self.springs[s];
             let elongation = spring_geometry(spring, position).elongation;
             0.5 * spring.stiffness * elongation * elongation
         });
-        let foundation = reduce::sum(self.foundations.len(), 0.0, |i| {
-            let foundation = &self.foundations[i];
-            0.5 * foundation.stiffness * (position[i] - foundation.anchor).length_squared()
-        });
-        (elastic, foundation)
-    }
-
-    /// The largest strain (l - L) / L among the springs of each particle; 0 for a particle that has none with a rest
-    /// length, negative if all are compressed.
-    pub(crate) fn stretch(&self, position: &[DVec3]) -> Vec<f64> {
-        let largest_strain = |i: usize| {
-            let strains = self.row(i).iter().filter_map(|end| {
-                let spring = &self.springs[end.spring as usize];
-                (spring.rest_length > 0.0)
-                    .then(|| spring_geometry(spring, position).elongation / spring.rest_length)
+        let mut energies = vec![("elastic", elastic)];
+        if self.any_foundation() {
+            let foundation = reduce::sum(self.foundations.len(), 0.0, |i| {
+                let foundation = &self.foundations[i];
+                0.5 * foundation.stiffness * (position[i] - foundation.anchor).length_squared()
             });
-            strains.reduce(f64::max).unwrap_or(0.0)
-        };
-        (0..self.foundations.len()).into_par_iter().with_min_len(CHUNK).map(largest_strain).collect()
+            energies.push(("foundation", foundation));
+        }
+        energies
     }
 
-    #[inline]
-    fn row(&self, i: usize) -> &[Incidence] {
-        &self.rows[self.row_start[i] as usize..self.row_start[i + 1] as usize]
+    /// `stretch`: the largest strain (l - L) / L among a particle's springs, without unit.
+    fn fields(&self, position: &[DVec3]) -> Vec<Field> {
+        let stretch = self.stretch(position);
+        let values = FieldValues::Scalar(stretch.into_iter().map(|strain| strain as f32).collect());
+        vec![Field { name: "stretch", values }]
+    }
+
+    /// By Gershgorin's circles the fastest oscillation of a particle has w^2 <= 2 sum k / m, and leapfrog is stable
+    /// for w^2 h^2 + 2 r h <= 4, where r is the rate of damping, whose force is a step late.
+    fn stable_dt(&self, particles: &Particles) -> f64 {
+        (0..particles.len()).filter(|&i| !particles.immovable[i]).fold(f64::INFINITY, |least, i| {
+            let (mut stiffness, mut damping) = (self.foundations[i].stiffness, self.foundations[i].damping);
+            for end in self.row(i) {
+                stiffness += 2.0 * self.springs[end.spring as usize].stiffness;
+                damping += 2.0 * self.springs[end.spring as usize].damping;
+            }
+            let (square, rate) = (stiffness / particles.mass[i], damping / particles.mass[i]);
+            least.min(4.0 / (rate + (rate * rate + 4.0 * square).sqrt()))
+        })
     }
 }
 
@@ -279,7 +281,7 @@ fn spring_geometry(spring: &Spring, position: &[DVec3]) -> Geometry {
 }
 
 #[inline]
-fn spring_coupling(spring: &Spring, geometry: &Geometry, dt: f64) -> Coupling {
+fn spring_coupling(spring: &Spring, geometry: &Geometry, dt: f64, square: f64) -> Coupling {
     let length = geometry.elongation + spring.rest_length;
     let transverse_share = if spring.rest_length == 0.0 {
         1.0
@@ -288,7 +290,7 @@ fn spring_coupling(spring: &Spring, geometry: &Geometry, dt: f64) -> Coupling {
     } else {
         0.0
     };
-    let stiffness = dt * dt * spring.stiffness;
+    let stiffness = square * spring.stiffness;
     let longitudinal = stiffness * (1.0 - transverse_share) + dt * spring.damping;
     Coupling { axis: geometry.direction * longitudinal.sqrt(), transverse: stiffness * transverse_share }
 }

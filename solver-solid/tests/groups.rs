@@ -5,7 +5,7 @@ mod support;
 use amalgam_particles::random::{bits, uniform_f64};
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP};
 use amalgam_solver_kit::Solver;
-use amalgam_solver_solid::MassSpring;
+use amalgam_solver_solid::SolidSolver;
 use proptest::prelude::*;
 use support::{Groups, integrate, solid, try_integrate};
 
@@ -20,7 +20,7 @@ struct Spring {
 struct Network {
     springs: Vec<Spring>,
     foundation: (f64, f64),
-    solid: MassSpring,
+    solid: SolidSolver,
 }
 
 const GRAVITY: DVec3 = DVec3::new(0.3, -1.0, -9.0);
@@ -80,7 +80,7 @@ fn network(seed: u64, count: usize) -> Network {
 }
 
 /// Random groups: the second has the pinned particle 1 and an infinite inertia, the third an infinite one without.
-fn random_groups(solid: &MassSpring, seed: u64) -> Groups {
+fn random_groups(solid: &SolidSolver, seed: u64) -> Groups {
     let count = solid.particles().len() as u32;
     let mut lists: Vec<Vec<u32>> = vec![Vec::new(); 5];
     for i in (0..count).filter(|&i| i != 1) {
@@ -191,7 +191,7 @@ fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
 }
 
 /// Unknown of each particle; nothing if it is held.
-fn unknowns(solid: &MassSpring, groups: &Groups) -> (Vec<Option<usize>>, usize) {
+fn unknowns(solid: &SolidSolver, groups: &Groups) -> (Vec<Option<usize>>, usize) {
     let held_group = |g: u32| groups.inertia[g as usize].is_infinite();
     let mut next = groups.map.len();
     let unknown = (0..solid.particles().len())

@@ -92,7 +92,7 @@ const FREE_SHEET: &str = "method = \"mass-spring\"\ntolerance = 1e-12\n[[bodies]
     velocity = [1, 2, 3]";
 
 /// Spins a free sheet about the normal through `center` on top of its velocity, as a snapshot would.
-fn spin(solid: &mut amalgam_solver_solid::MassSpring, rate: f64) {
+fn spin(solid: &mut amalgam_solver_solid::SolidSolver, rate: f64) {
     let particles = solid.particles().clone();
     let mut snapshot = solid.save().expect("a snapshot");
     let velocities = snapshot.len() - 48 * particles.len();

@@ -3,7 +3,7 @@
 
 use amalgam_particles::{DVec3, GroupMap, StepEnd};
 use amalgam_solver_kit::{Answer, Report, SectionError, Solver, SolverError, Stage, World};
-use amalgam_solver_solid::MassSpring;
+use amalgam_solver_solid::SolidSolver;
 
 pub fn world(gravity: DVec3) -> World {
     World {
@@ -14,12 +14,12 @@ pub fn world(gravity: DVec3) -> World {
     }
 }
 
-pub fn solid(section: &str, gravity: DVec3) -> MassSpring {
-    MassSpring::from_section(section, &world(gravity)).expect("the section is right")
+pub fn solid(section: &str, gravity: DVec3) -> SolidSolver {
+    SolidSolver::from_section(section, &world(gravity)).expect("the section is right")
 }
 
 pub fn faults(section: &str) -> Vec<SectionError> {
-    MassSpring::from_section(section, &world(DVec3::ZERO)).err().expect("the section is faulty")
+    SolidSolver::from_section(section, &world(DVec3::ZERO)).err().expect("the section is faulty")
 }
 
 /// The groups of a stage, with what comes with each.
@@ -32,19 +32,33 @@ pub struct Groups {
 }
 
 impl Groups {
-    pub fn none(solid: &MassSpring) -> Self {
+    pub fn none(solid: &SolidSolver) -> Self {
         Self { map: GroupMap::none(solid.particles().len()), ..Self::default() }
     }
 
+    /// A group for every particle, of its own mass and velocity.
+    pub fn each(solid: &SolidSolver) -> Self {
+        let particles = solid.particles();
+        let count = particles.len() as u32;
+        let mut map = GroupMap::default();
+        map.set(particles.len(), &(0..=count).collect::<Vec<_>>(), &(0..count).collect::<Vec<_>>());
+        Self {
+            map,
+            inertia: particles.mass.clone(),
+            velocity: particles.velocity.clone(),
+            impulse: vec![DVec3::ZERO; particles.len()],
+        }
+    }
+
     /// One group of these members.
-    pub fn one(solid: &MassSpring, members: &[u32], inertia: f64, velocity: DVec3, impulse: DVec3) -> Self {
+    pub fn one(solid: &SolidSolver, members: &[u32], inertia: f64, velocity: DVec3, impulse: DVec3) -> Self {
         let mut map = GroupMap::default();
         map.set(solid.particles().len(), &[0, members.len() as u32], members);
         Self { map, inertia: vec![inertia], velocity: vec![velocity], impulse: vec![impulse] }
     }
 }
 
-pub fn try_integrate(solid: &mut MassSpring, dt: f64, groups: &Groups) -> Result<Answer, SolverError> {
+pub fn try_integrate(solid: &mut SolidSolver, dt: f64, groups: &Groups) -> Result<Answer, SolverError> {
     let stage = Stage {
         step: 0,
         stage: 1,
@@ -65,12 +79,12 @@ pub fn try_integrate(solid: &mut MassSpring, dt: f64, groups: &Groups) -> Result
     Ok(answer)
 }
 
-pub fn integrate(solid: &mut MassSpring, dt: f64, groups: &Groups) -> Answer {
+pub fn integrate(solid: &mut SolidSolver, dt: f64, groups: &Groups) -> Answer {
     try_integrate(solid, dt, groups).expect("the solve converges")
 }
 
 /// One step without groups.
-pub fn step(solid: &mut MassSpring, dt: f64) -> Report {
+pub fn step(solid: &mut SolidSolver, dt: f64) -> Report {
     let groups = Groups::none(solid);
     solid.begin().expect("begin");
     let answer = integrate(solid, dt, &groups);
@@ -78,19 +92,31 @@ pub fn step(solid: &mut MassSpring, dt: f64) -> Report {
     solid.commit(&end, &answer.velocity).expect("commit")
 }
 
-pub fn momentum(solid: &MassSpring) -> DVec3 {
+/// Gives particles other positions and velocities, as a snapshot would.
+pub fn set_state(solid: &mut SolidSolver, position: Vec<DVec3>, velocity: Vec<DVec3>) {
+    let mut snapshot = solid.save().expect("a snapshot");
+    let columns = snapshot.len() - 3 * 24 * position.len();
+    let none = vec![DVec3::ZERO; position.len()];
+    let values = [position, velocity, none].into_iter().flatten().flat_map(|v| v.to_array());
+    for (value, bytes) in values.zip(snapshot[columns..].chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&value.to_le_bytes());
+    }
+    solid.restore(&snapshot).expect("the same solver");
+}
+
+pub fn momentum(solid: &SolidSolver) -> DVec3 {
     let particles = solid.particles();
     particles.velocity.iter().zip(&particles.mass).map(|(v, m)| *v * *m).sum()
 }
 
-pub fn angular_momentum(solid: &MassSpring) -> DVec3 {
+pub fn angular_momentum(solid: &SolidSolver) -> DVec3 {
     let particles = solid.particles();
     let terms = particles.position.iter().zip(&particles.velocity).zip(&particles.mass);
     terms.map(|((x, v), m)| x.cross(*v) * *m).sum()
 }
 
 /// Bits of all positions and velocities.
-pub fn bits(solid: &MassSpring) -> Vec<u64> {
+pub fn bits(solid: &SolidSolver) -> Vec<u64> {
     let particles = solid.particles();
     let values = particles.position.iter().chain(&particles.velocity);
     values.flat_map(|v| v.to_array()).map(f64::to_bits).collect()

@@ -1,0 +1,487 @@
+//! Bond-based peridynamics [SillingAskari2005]: every particle is joined to all others within its horizon by bonds that
+//! pull like springs and break, for good, when stretched too far.
+//!
+//! The force of a bond of rest length L at length l is `k (l - L) n` with `k = c w V V / L` (`law.rs`): a spring, in the
+//! view of [Levine2014], and linearised like one (`springs.rs`). Two layouts (`table.rs`) hold them: the words of a
+//! lattice (`lattice.rs`) and compressed rows (`rows.rs`). Hot loops are f32 on exact differences, everything that is
+//! added up over them f64.
+
+mod lattice;
+mod law;
+mod rows;
+mod table;
+
+use amalgam_particles::random::uniform_f64;
+use amalgam_particles::{DVec3, ParticleId, Particles};
+use amalgam_solver_kit::{Field, FieldValues, SectionError, SolverError};
+use rayon::prelude::*;
+
+pub(crate) use lattice::Lattice;
+pub(crate) use law::{Law, Model};
+
+use crate::block::Block;
+use crate::material::Material;
+use crate::{CHUNK, CHUNKS_PER_TASK};
+use table::{BondTable, QUANTA};
+
+/// A parallelogram that cuts the bonds that cross it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notch {
+    /// A corner [m].
+    pub(crate) corner: DVec3,
+    /// Edges from it [m].
+    pub(crate) edges: [DVec3; 2],
+}
+
+/// A body whose particles are to be bonded.
+#[derive(Clone, Debug)]
+pub(crate) struct BondedBody {
+    /// Index of its first particle.
+    pub(crate) first: usize,
+    /// Number of particles.
+    pub(crate) count: usize,
+    pub(crate) law: Law,
+    /// The lattice that its particles lie on, in the order of [`Lattice::key`].
+    pub(crate) lattice: Option<Lattice>,
+    /// What the sum of L w V over a particle's bonds is in the continuum [m^4].
+    pub(crate) moment: f64,
+    pub(crate) notches: Vec<Notch>,
+}
+
+/// The bonds of one body.
+struct Body {
+    first: usize,
+    count: usize,
+    law: Law,
+    table: Box<dyn BondTable>,
+    /// Bonds of each particle before any was cut or broke.
+    intact: Vec<u32>,
+    /// Stretch at which bonds of each particle break without the influence of compression.
+    strength: Vec<f32>,
+    /// The same with it.
+    threshold: Vec<f32>,
+    /// Positions [m] that the bonds followed last.
+    followed: Vec<DVec3>,
+    energy: f64,
+    /// The unit of the last product [kg].
+    product_unit: f64,
+}
+
+/// All bonds of a solver.
+pub(crate) struct Bonds {
+    bodies: Vec<Body>,
+    particles: usize,
+    force: Vec<DVec3>,
+    /// Whether forces are those at the positions that [`Material::update`] saw.
+    current: bool,
+    /// Of a step: the factor of each body's K in the operator [s^2].
+    dt: f64,
+    square: f64,
+}
+
+impl Bonds {
+    /// Bonds all bodies.
+    ///
+    /// # Errors
+    /// A body with more bonds than there is room for.
+    pub(crate) fn new(
+        bodies: Vec<BondedBody>,
+        particles: &Particles,
+        seed: u64,
+    ) -> Result<Self, Vec<SectionError>> {
+        let mut this = Self {
+            bodies: bodies.into_iter().map(|body| Body::new(body, particles, seed)).collect(),
+            particles: particles.len(),
+            force: vec![DVec3::ZERO; particles.len()],
+            current: false,
+            dt: f64::NAN,
+            square: f64::NAN,
+        };
+        this.find_forces(&particles.position, false);
+        Ok(this)
+    }
+
+    /// Forces at `position`; the bonds that break there, by index.
+    fn find_forces(&mut self, position: &[DVec3], breaking: bool) -> Vec<[u32; 2]> {
+        let mut broken = Vec::new();
+        for body in &mut self.bodies {
+            broken.append(&mut body.find_forces(position, breaking));
+            let unit = body.law.unit_stiffness() * body.law.spacing / QUANTA;
+            let own = &mut self.force[body.first..body.first + body.count];
+            own.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, force)| {
+                *force = vector(body.table.force(i).0) * unit;
+            });
+        }
+        broken
+    }
+
+    /// The bodies that have rows in `first..first + count`, with the part of that each has.
+    fn parts(&self, first: usize, count: usize) -> impl Iterator<Item = (&Body, std::ops::Range<usize>)> {
+        self.bodies.iter().filter_map(move |body| {
+            let start = first.max(body.first);
+            let end = (first + count).min(body.first + body.count);
+            (start < end).then_some((body, start..end))
+        })
+    }
+
+    /// dt C + square K = this times K.
+    fn factor(&self, body: &Body) -> f64 {
+        self.square + self.dt * body.law.damping_time
+    }
+}
+
+fn vector(v: [f32; 3]) -> DVec3 {
+    DVec3::from_array(v.map(f64::from))
+}
+
+impl Body {
+    fn new(body: BondedBody, particles: &Particles, seed: u64) -> Self {
+        let BondedBody { first, count, law, lattice, moment, notches } = body;
+        let position = &particles.position[first..first + count];
+        let mut table: Box<dyn BondTable> = match lattice {
+            Some(lattice) => Box::new(lattice::LatticeTable::new(&lattice, &law)),
+            None => Box::new(rows::RowTable::new(position, &law)),
+        };
+        if law.surface_correction {
+            let gains = surface_gains(table.as_ref(), count, &law, moment);
+            table.set_gains(&gains);
+        }
+        let intact = live_bonds(table.as_ref(), count);
+        for notch in &notches {
+            for i in 0..count {
+                if notch.is_near(position[i], law.reach()) {
+                    table.cut(i, &|j| {
+                        // From the lower index, so that both ends see the same.
+                        let (a, b) = (i.min(j as usize), i.max(j as usize));
+                        notch.crosses(position[a], position[b])
+                    });
+                }
+            }
+        }
+        let strength: Vec<f32> =
+            particles.id[first..first + count].iter().map(|&id| strength(&law, seed, id) as f32).collect();
+        Self {
+            threshold: strength.clone(),
+            strength,
+            intact,
+            followed: position.to_vec(),
+            energy: 0.0,
+            product_unit: 0.0,
+            table,
+            first,
+            count,
+            law,
+        }
+    }
+
+    fn find_forces(&mut self, position: &[DVec3], breaking: bool) -> Vec<[u32; 2]> {
+        let own = &position[self.first..self.first + self.count];
+        self.table.load_positions(own);
+        self.followed.copy_from_slice(own);
+        let limit = self.threshold.iter().fold(f32::INFINITY, |least, &t| least.min(t));
+        let pass = self.table.forces((breaking && limit < f32::INFINITY).then_some((&self.threshold, limit)));
+        let quantum = self.law.spacing / QUANTA;
+        self.energy = pass.energy * self.law.unit_stiffness() * quantum * quantum;
+        if self.law.threshold_rise != 0.0 {
+            let rise = self.law.threshold_rise as f32;
+            for (i, threshold) in self.threshold.iter_mut().enumerate() {
+                *threshold = self.strength[i] - rise * self.table.force(i).1;
+            }
+        }
+        let first = self.first as u32;
+        pass.broken.into_iter().map(|[a, b]| [first + a, first + b]).collect()
+    }
+
+    /// Bonds cannot follow a body that is torn apart by more than half of what a difference can hold in one step.
+    fn check_followed(&self, particles: &Particles) -> Result<(), SolverError> {
+        let position = &particles.position[self.first..self.first + self.count];
+        let moved = |i: usize| position[i] - self.followed[i];
+        let limit = STEP_MAX * self.law.spacing;
+        let lost = (0..self.count).into_par_iter().with_min_len(CHUNK).position_first(|i| {
+            let away = (moved(i) - moved(0)).abs().max_element();
+            away.is_nan() || away > limit
+        });
+        match lost {
+            None => Ok(()),
+            Some(i) => Err(SolverError(format!(
+                "particle {} went {:.1} spacings away from its body in one step: the body is torn apart by an instability; \
+                 take shorter steps, or write integrator = \"implicit-euler\"",
+                particles.id[self.first + i],
+                (moved(i) - moved(0)).length() / self.law.spacing
+            ))),
+        }
+    }
+}
+
+/// Spacings that a particle may move in a step against the first of its body.
+const STEP_MAX: f64 = 40.0;
+
+/// Names what random strengths are for.
+const STRENGTH: u64 = 0x7374_7265_6e67_7468;
+
+/// Critical stretch of a particle's bonds.
+fn strength(law: &Law, seed: u64, id: ParticleId) -> f64 {
+    let spread = 2.0 * uniform_f64(&[seed, STRENGTH, id.0]) - 1.0;
+    law.critical_stretch * (1.0 + law.strength_scatter * spread)
+}
+
+fn live_bonds(table: &dyn BondTable, count: usize) -> Vec<u32> {
+    let live = |i| {
+        let mut live = 0;
+        table.visit(i, &mut |_| live += 1);
+        live
+    };
+    (0..count).into_par_iter().with_min_len(CHUNK).map(live).collect()
+}
+
+/// By how much each particle's bonds are strengthened so that the energy of a uniform extension is that of the
+/// continuum: sum w L V in the continuum over that of its own bonds.
+fn surface_gains(table: &dyn BondTable, count: usize, law: &Law, moment: f64) -> Vec<f32> {
+    let gain = |i| {
+        let mut sum = 0.0;
+        // stiffness = w spacing / L.
+        table.visit(i, &mut |bond| sum += bond.stiffness * bond.rest * bond.rest);
+        let sum = sum * law.spacing * law.volume;
+        if sum > 0.0 { (moment / sum) as f32 } else { 1.0 }
+    };
+    (0..count).into_par_iter().with_min_len(CHUNK).map(gain).collect()
+}
+
+impl Notch {
+    /// Whether a bond of this reach from `x` can cross.
+    fn is_near(&self, x: DVec3, reach: f64) -> bool {
+        let normal = self.edges[0].cross(self.edges[1]).normalize();
+        (x - self.corner).dot(normal).abs() <= reach
+    }
+
+    /// Whether the segment from `a` to `b` crosses the parallelogram.
+    fn crosses(&self, a: DVec3, b: DVec3) -> bool {
+        let [u, v] = self.edges;
+        let normal = u.cross(v);
+        let (from, to) = ((a - self.corner).dot(normal), (b - self.corner).dot(normal));
+        // An end that lies in the plane belongs to its upper side.
+        if (from < 0.0) == (to < 0.0) {
+            return false;
+        }
+        let at = a + (b - a) * (from / (from - to)) - self.corner;
+        let square = normal.length_squared();
+        let (s, t) = (at.cross(v).dot(normal) / square, u.cross(at).dot(normal) / square);
+        (0.0..=1.0).contains(&s) && (0.0..=1.0).contains(&t)
+    }
+}
+
+impl Material for Bonds {
+    fn pairs(&self) -> Vec<[u32; 2]> {
+        let mut pairs = Vec::new();
+        for body in &self.bodies {
+            let first = body.first as u32;
+            for i in 0..body.count as u32 {
+                body.table.visit(i as usize, &mut |bond| {
+                    if i < bond.neighbour {
+                        pairs.push([first + i, first + bond.neighbour]);
+                    }
+                });
+            }
+        }
+        pairs
+    }
+
+    fn linearise(&mut self, position: &[DVec3], implicit: bool) {
+        if !std::mem::take(&mut self.current) {
+            self.find_forces(position, false);
+        }
+        if implicit {
+            self.bodies.iter_mut().for_each(|body| body.table.find_blocks());
+        }
+    }
+
+    fn force(&self) -> &[DVec3] {
+        &self.force
+    }
+
+    fn prepare(&mut self, dt: f64, square: f64) {
+        (self.dt, self.square) = (dt, square);
+    }
+
+    fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block) {
+        let Some((body, _)) = self.parts(i, 1).next() else { return };
+        let unit = self.factor(body) * body.law.unit_stiffness();
+        let Some(internal) = internal else {
+            block.add_entries(body.table.block(i - body.first).map(|entry| unit * f64::from(entry)));
+            return;
+        };
+        body.table.visit(i - body.first, &mut |bond| {
+            if !internal(bond.neighbour + body.first as u32) {
+                let d = body.followed[bond.neighbour as usize] - body.followed[i - body.first];
+                let length = d.length();
+                let across = (1.0 - bond.rest * body.law.spacing / length).max(0.0);
+                let axis = d.normalize_or_zero() * (unit * bond.stiffness * (1.0 - across)).sqrt();
+                block.add(unit * bond.stiffness * across, axis);
+            }
+        });
+    }
+
+    fn load(&mut self, u: &[DVec3]) {
+        for body in &mut self.bodies {
+            let factor = self.square + self.dt * body.law.damping_time;
+            body.product_unit = if factor == 0.0 {
+                0.0
+            } else {
+                body.table.multiply(&u[body.first..body.first + body.count])
+                    * factor
+                    * body.law.unit_stiffness()
+            };
+        }
+    }
+
+    fn add_rows(&self, first: usize, _u: &[DVec3], image: &mut [DVec3]) {
+        for (body, rows) in self.parts(first, image.len()) {
+            if body.product_unit != 0.0 {
+                for i in rows {
+                    image[i - first] += vector(body.table.product(i - body.first)) * body.product_unit;
+                }
+            }
+        }
+    }
+
+    fn update(&mut self, particles: &Particles) -> Result<Vec<[u32; 2]>, SolverError> {
+        for body in &self.bodies {
+            body.check_followed(particles)?;
+        }
+        let broken = self.find_forces(&particles.position, true);
+        self.current = true;
+        Ok(broken)
+    }
+
+    fn energies(&self, _position: &[DVec3]) -> Vec<(&'static str, f64)> {
+        vec![("elastic", self.bodies.iter().map(|body| body.energy).sum())]
+    }
+
+    /// `stretch`: the largest stretch of a particle's bonds. `strain`: its equivalent (von Mises) strain, from the
+    /// variance of their stretches. `damage`: the part of its bonds that is broken or cut. `fragment`: which piece it
+    /// belongs to, counted from 0 in the order of the lowest particle. Without unit; particles without bonds have 0
+    /// and the fragment -1.
+    fn fields(&self, _position: &[DVec3]) -> Vec<Field> {
+        let mut columns = [const { Vec::new() }; 3];
+        columns.iter_mut().for_each(|column| column.resize(self.particles, 0.0f32));
+        for body in &self.bodies {
+            let measures: Vec<[f32; 3]> =
+                (0..body.count).into_par_iter().with_min_len(CHUNK).map(|i| body.measures(i)).collect();
+            for (i, measure) in measures.into_iter().enumerate() {
+                for (column, value) in columns.iter_mut().zip(measure) {
+                    column[body.first + i] = value;
+                }
+            }
+        }
+        let [stretch, strain, damage] = columns;
+        let columns =
+            [("stretch", stretch), ("strain", strain), ("damage", damage), ("fragment", self.fragments())];
+        columns.map(|(name, values)| Field { name, values: FieldValues::Scalar(values) }).into()
+    }
+
+    /// As for springs: w^2 <= 2 sum k / m, of the longitudinal stiffness.
+    fn stable_dt(&self, particles: &Particles) -> f64 {
+        self.bodies.iter().fold(f64::INFINITY, |least, body| {
+            let unit = body.law.unit_stiffness();
+            let of = |i: usize| {
+                if particles.immovable[body.first + i] {
+                    return f64::INFINITY;
+                }
+                let mut stiffness = 0.0;
+                body.table.visit(i, &mut |bond| stiffness += 2.0 * bond.stiffness);
+                let square = unit * stiffness / particles.mass[body.first + i];
+                let rate = square * body.law.damping_time;
+                4.0 / (rate + (rate * rate + 4.0 * square).sqrt())
+            };
+            let steps = (0..body.count).into_par_iter().with_min_len(CHUNK).map(of);
+            least.min(steps.reduce(|| f64::INFINITY, f64::min))
+        })
+    }
+
+    /// The live bits, and the thresholds as they are used next.
+    fn save(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for body in &self.bodies {
+            bytes.extend(body.table.live().iter().flat_map(|word| word.to_le_bytes()));
+            bytes.extend(body.threshold.iter().flat_map(|threshold| threshold.to_le_bytes()));
+        }
+        bytes
+    }
+
+    fn restore(&mut self, mut snapshot: &[u8]) -> bool {
+        self.current = false;
+        for body in &mut self.bodies {
+            let words = body.table.live().len();
+            let Some((live, rest)) = snapshot.split_at_checked(2 * words) else { return false };
+            let Some((thresholds, rest)) = rest.split_at_checked(4 * body.count) else { return false };
+            let live: Vec<u16> = live.as_chunks().0.iter().map(|&word| u16::from_le_bytes(word)).collect();
+            body.table.set_live(&live);
+            for (threshold, bytes) in body.threshold.iter_mut().zip(thresholds.as_chunks().0) {
+                *threshold = f32::from_le_bytes(*bytes);
+            }
+            snapshot = rest;
+        }
+        snapshot.is_empty()
+    }
+}
+
+impl Body {
+    /// Largest stretch, equivalent strain and damage of a particle.
+    fn measures(&self, i: usize) -> [f32; 3] {
+        let (mut largest, mut sum, mut squares, mut live) = (f64::NEG_INFINITY, 0.0, 0.0, 0u32);
+        self.table.visit(i, &mut |bond| {
+            let length = self.followed[i].distance(self.followed[bond.neighbour as usize]);
+            let stretch = length / (bond.rest * self.law.spacing) - 1.0;
+            largest = f64::max(largest, stretch);
+            sum += stretch;
+            squares += stretch * stretch;
+            live += 1;
+        });
+        let damage = 1.0 - f64::from(live) / f64::from(self.intact[i].max(1));
+        let damage = if self.intact[i] == 0 { 0.0 } else { damage };
+        if live == 0 {
+            return [0.0, 0.0, damage as f32];
+        }
+        let mean = sum / f64::from(live);
+        let variance = (squares / f64::from(live) - mean * mean).max(0.0);
+        let strain = (2.0 / 3.0 * self.law.model.deviator() * variance).sqrt();
+        [largest as f32, strain as f32, damage as f32]
+    }
+}
+
+impl Bonds {
+    /// The number of each particle's fragment; -1 without bonds.
+    fn fragments(&self) -> Vec<f32> {
+        let mut fragment = vec![-1.0; self.particles];
+        let mut next = 0.0;
+        for body in &self.bodies {
+            // Union by lowest index, with path halving: roots are lowest members.
+            let mut parent: Vec<u32> = (0..body.count as u32).collect();
+            let find = |parent: &mut Vec<u32>, mut i: u32| {
+                while parent[i as usize] != i {
+                    parent[i as usize] = parent[parent[i as usize] as usize];
+                    i = parent[i as usize];
+                }
+                i
+            };
+            for i in 0..body.count {
+                body.table.visit(i, &mut |bond| {
+                    if bond.neighbour < i as u32 {
+                        let (a, b) = (find(&mut parent, i as u32), find(&mut parent, bond.neighbour));
+                        parent[a.max(b) as usize] = a.min(b);
+                    }
+                });
+            }
+            for i in 0..body.count {
+                let root = find(&mut parent, i as u32) as usize;
+                fragment[body.first + i] = if root == i {
+                    next += 1.0;
+                    next - 1.0
+                } else {
+                    fragment[body.first + root]
+                };
+            }
+        }
+        fragment
+    }
+}

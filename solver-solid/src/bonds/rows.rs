@@ -1,0 +1,561 @@
+//! Bonds of a body of particles anywhere: compressed rows.
+//!
+//! A particle's row is padded to whole groups of sixteen bonds. A bond is the index of its other end and its rest
+//! length, 8 bytes, and a live bit; its stiffness follows from the rest length. What is read of a neighbour lies in one
+//! padded record.
+
+use amalgam_particles::{CellGrid, DVec3};
+use rayon::prelude::*;
+
+use super::law::Law;
+use super::table::{Bond, BondTable, Pass, QUANTA, operand_scale, quantise};
+use crate::wide::{self, Kernel, LANES};
+
+/// Rows that one task works on.
+const CHUNK: usize = 256;
+
+/// See the module.
+pub(crate) struct RowTable {
+    /// Quanta in a metre.
+    per_quantum: f64,
+    share: Share,
+    /// First group of sixteen of each row, and the end.
+    start: Vec<u32>,
+    neighbour: Vec<u32>,
+    /// [quanta]
+    rest: Vec<f32>,
+    live: Vec<u16>,
+    /// Position in quanta, and half of the gain (the bits of an f32).
+    record: Vec<[i32; 4]>,
+    /// The same with the vector to multiply.
+    pair: Vec<[i32; 8]>,
+    force: Vec<RowForce>,
+    diagonal: Vec<[f32; 6]>,
+    image: Vec<[f32; 3]>,
+}
+
+/// The stiffness of a bond by its rest length L in quanta: min(constant - slope L, 1) unit / L.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    constant: f32,
+    slope: f32,
+    unit: f32,
+}
+
+impl RowTable {
+    /// All bonds of a body.
+    pub(crate) fn new(position: &[DVec3], law: &Law) -> Self {
+        let reach = law.reach();
+        let grid = CellGrid::new(position, reach);
+        let near = |i: usize, visit: &mut dyn FnMut(u32)| {
+            grid.for_each_near(position[i], |j| {
+                if j as usize != i && position[i].distance_squared(position[j as usize]) <= reach * reach {
+                    visit(j);
+                }
+            });
+        };
+        let count = |i: usize| {
+            let mut count = 0u32;
+            near(i, &mut |_| count += 1);
+            count.div_ceil(LANES as u32)
+        };
+        let groups: Vec<u32> = (0..position.len()).into_par_iter().with_min_len(CHUNK).map(count).collect();
+        let mut start = vec![0];
+        start.extend(groups.iter().scan(0u32, |total, groups| {
+            *total += groups;
+            Some(*total)
+        }));
+        let total = start.last().map_or(0, |&end| end as usize);
+        let (constant, slope) = law.volume_line();
+        let mut this = Self {
+            per_quantum: QUANTA / law.spacing,
+            share: Share {
+                constant: constant as f32,
+                slope: (slope * law.spacing / QUANTA) as f32,
+                unit: QUANTA as f32,
+            },
+            neighbour: vec![0; total * LANES],
+            rest: vec![1.0; total * LANES],
+            live: vec![0; total],
+            record: vec![[0, 0, 0, 0.5f32.to_bits() as i32]; position.len()],
+            pair: Vec::new(),
+            force: vec![RowForce::default(); position.len()],
+            diagonal: Vec::new(),
+            image: Vec::new(),
+            start,
+        };
+        this.load_positions(position);
+        let record = &this.record;
+        let rows = split(&mut this.neighbour, &this.start, LANES);
+        let rests = split(&mut this.rest, &this.start, LANES);
+        let lives = split(&mut this.live, &this.start, 1);
+        rows.into_par_iter().zip(rests).zip(lives).enumerate().with_min_len(CHUNK).for_each(
+            |(i, ((row, rest), live))| {
+                let mut at = 0;
+                near(i, &mut |j| {
+                    row[at] = j;
+                    at += 1;
+                });
+                row[..at].sort_unstable();
+                // What pads the row is the particle itself, which is at hand.
+                row[at..].fill(i as u32);
+                for k in 0..at {
+                    let d = difference(&record[row[k] as usize], &record[i]);
+                    rest[k] = length(d).0;
+                    live[k / LANES] |= 1 << (k % LANES);
+                }
+            },
+        );
+        this
+    }
+
+    fn row(&self, i: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+        let groups = self.start[i] as usize..self.start[i + 1] as usize;
+        (groups.clone(), groups.start * LANES..groups.end * LANES)
+    }
+
+    fn gain(&self, i: usize) -> f32 {
+        f32::from_bits(self.record[i][3] as u32)
+    }
+}
+
+/// Cuts a column into a slice for each row.
+fn split<'a, T>(mut column: &'a mut [T], start: &[u32], each: usize) -> Vec<&'a mut [T]> {
+    start
+        .windows(2)
+        .map(|row| {
+            let (own, rest) = std::mem::take(&mut column).split_at_mut((row[1] - row[0]) as usize * each);
+            column = rest;
+            own
+        })
+        .collect()
+}
+
+impl BondTable for RowTable {
+    fn load_positions(&mut self, position: &[DVec3]) {
+        let per_quantum = self.per_quantum;
+        self.record.par_iter_mut().zip(position).with_min_len(4096).for_each(|(record, x)| {
+            for axis in 0..3 {
+                record[axis] = quantise(x[axis], per_quantum);
+            }
+        });
+    }
+
+    fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass {
+        let mut live = std::mem::take(&mut self.live);
+        let mut force = std::mem::take(&mut self.force);
+        let limit = thresholds.map_or(f32::INFINITY, |(_, limit)| limit);
+        let ends: Vec<u32> =
+            self.start.iter().skip(CHUNK).step_by(CHUNK).chain(self.start.last()).copied().collect();
+        let mut cuts = vec![0];
+        cuts.extend(ends);
+        cuts.truncate(force.len().div_ceil(CHUNK) + 1);
+        if let (Some(last), Some(&end)) = (cuts.last_mut(), self.start.last()) {
+            *last = end;
+        }
+        let chunks = split(&mut live, &cuts, 1);
+        let passes: Vec<Pass> = force
+            .par_chunks_mut(CHUNK)
+            .zip(chunks)
+            .enumerate()
+            .map(|(chunk, (force, live))| {
+                let mut pass = Pass::default();
+                let first = self.start[chunk * CHUNK] as usize;
+                for (i, force) in (chunk * CHUNK..).zip(force) {
+                    let (groups, bonds) = self.row(i);
+                    let live = &mut live[groups.start - first..groups.end - first];
+                    *force = self.row_force(i, bonds.clone(), live, limit);
+                    if let Some((thresholds, _)) = thresholds
+                        && force.excess > 0.0
+                        && self.break_bonds(i, live, thresholds, &mut pass.broken)
+                    {
+                        *force = self.row_force(i, bonds, live, limit);
+                    }
+                    pass.energy += f64::from(force.energy);
+                }
+                pass
+            })
+            .collect();
+        (self.live, self.force) = (live, force);
+        passes.into_iter().fold(Pass::default(), |mut total, mut pass| {
+            total.energy += pass.energy;
+            total.broken.append(&mut pass.broken);
+            total
+        })
+    }
+
+    fn find_blocks(&mut self) {
+        let mut diagonal = std::mem::take(&mut self.diagonal);
+        (0..self.record.len())
+            .into_par_iter()
+            .with_min_len(CHUNK)
+            .map(|i| {
+                let (groups, bonds) = self.row(i);
+                wide::run(DiagonalKernel {
+                    own: self.record[i],
+                    share: self.share,
+                    neighbour: &self.neighbour[bonds.clone()],
+                    rest: &self.rest[bonds],
+                    live: &self.live[groups],
+                    record: &self.record,
+                })
+            })
+            .collect_into_vec(&mut diagonal);
+        self.diagonal = diagonal;
+    }
+
+    fn multiply(&mut self, u: &[DVec3]) -> f64 {
+        let largest = u.par_iter().with_min_len(4096).map(|u| u.abs().max_element()).reduce(|| 0.0, f64::max);
+        let scale = operand_scale(largest);
+        let mut pair = std::mem::take(&mut self.pair);
+        (&self.record, u)
+            .into_par_iter()
+            .with_min_len(4096)
+            .map(|(&[x, y, z, gain], u)| {
+                let u = (*u * scale).to_array().map(|u| u.round_ties_even() as i32);
+                [x, y, z, gain, u[0], u[1], u[2], 0]
+            })
+            .collect_into_vec(&mut pair);
+        self.pair = pair;
+        let mut image = std::mem::take(&mut self.image);
+        (0..self.record.len())
+            .into_par_iter()
+            .with_min_len(CHUNK)
+            .map(|i| {
+                let (groups, bonds) = self.row(i);
+                wide::run(ProductKernel {
+                    own: self.pair[i],
+                    share: self.share,
+                    neighbour: &self.neighbour[bonds.clone()],
+                    rest: &self.rest[bonds],
+                    live: &self.live[groups],
+                    pair: &self.pair,
+                })
+            })
+            .collect_into_vec(&mut image);
+        self.image = image;
+        1.0 / scale
+    }
+
+    fn force(&self, i: usize) -> ([f32; 3], f32) {
+        (self.force[i].force, self.force[i].least)
+    }
+
+    fn block(&self, i: usize) -> [f32; 6] {
+        self.diagonal[i]
+    }
+
+    fn product(&self, i: usize) -> [f32; 3] {
+        self.image[i]
+    }
+
+    fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond)) {
+        let (groups, bonds) = self.row(i);
+        for k in bonds.clone() {
+            if self.live[groups.start + (k - bonds.start) / LANES] >> (k % LANES) & 1 != 0 {
+                let gain = self.gain(i) + self.gain(self.neighbour[k] as usize);
+                visit(Bond {
+                    neighbour: self.neighbour[k],
+                    rest: f64::from(self.rest[k]) / QUANTA,
+                    stiffness: f64::from(gain * (self.share.at(self.rest[k]) / self.rest[k])),
+                });
+            }
+        }
+    }
+
+    fn cut(&mut self, i: usize, cut: &dyn Fn(u32) -> bool) {
+        let (groups, bonds) = self.row(i);
+        for k in bonds.clone() {
+            let live = &mut self.live[groups.start + (k - bonds.start) / LANES];
+            if *live >> (k % LANES) & 1 != 0 && cut(self.neighbour[k]) {
+                *live &= !(1 << (k % LANES));
+            }
+        }
+    }
+
+    fn set_gains(&mut self, gains: &[f32]) {
+        for (record, gain) in self.record.iter_mut().zip(gains) {
+            record[3] = (0.5 * gain).to_bits() as i32;
+        }
+    }
+
+    fn live(&self) -> &[u16] {
+        &self.live
+    }
+
+    fn set_live(&mut self, live: &[u16]) {
+        self.live.copy_from_slice(live);
+    }
+
+    fn size(&self) -> (usize, usize) {
+        let per_particle = 4 + 16 + 32 + size_of::<RowForce>() + 24 + 12;
+        (
+            self.neighbour.len() * 8 + self.live.len() * 2 + self.record.len() * per_particle,
+            self.neighbour.len(),
+        )
+    }
+}
+
+impl RowTable {
+    fn row_force(&self, i: usize, bonds: std::ops::Range<usize>, live: &[u16], limit: f32) -> RowForce {
+        wide::run(ForceKernel {
+            own: self.record[i],
+            share: self.share,
+            neighbour: &self.neighbour[bonds.clone()],
+            rest: &self.rest[bonds],
+            live,
+            record: &self.record,
+            limit,
+        })
+    }
+
+    /// Breaks bonds of a row whose stretch is above the threshold of either end; whether there was any.
+    fn break_bonds(
+        &self,
+        i: usize,
+        live: &mut [u16],
+        thresholds: &[f32],
+        broken: &mut Vec<[u32; 2]>,
+    ) -> bool {
+        let mut any = false;
+        let (_, bonds) = self.row(i);
+        for (k, bond) in bonds.enumerate() {
+            let j = self.neighbour[bond] as usize;
+            if live[k / LANES] >> (k % LANES) & 1 == 0 {
+                continue;
+            }
+            let rest = self.rest[bond];
+            let elongation = length(difference(&self.record[j], &self.record[i])).0 - rest;
+            let threshold = thresholds[i].min(thresholds[j]);
+            if excess(elongation, threshold, rest) > 0.0 {
+                live[k / LANES] &= !(1 << (k % LANES));
+                any = true;
+                if i < j {
+                    broken.push([i as u32, j as u32]);
+                }
+            }
+        }
+        any
+    }
+}
+
+impl Share {
+    /// Stiffness times rest length, of the body's unit.
+    #[inline(always)]
+    fn at(&self, rest: f32) -> f32 {
+        let share = self.unit * (-self.slope).mul_add(rest, self.constant);
+        if share < self.unit { share } else { self.unit }
+    }
+}
+
+#[inline(always)]
+fn difference(other: &[i32; 4], own: &[i32; 4]) -> [f32; 3] {
+    [
+        other[0].wrapping_sub(own[0]) as f32,
+        other[1].wrapping_sub(own[1]) as f32,
+        other[2].wrapping_sub(own[2]) as f32,
+    ]
+}
+
+/// Length and its square; of no less than a quantum, so that ends that coincide have no force.
+#[inline(always)]
+fn length(d: [f32; 3]) -> (f32, f32) {
+    let square = d[2].mul_add(d[2], d[1].mul_add(d[1], d[0] * d[0]));
+    let square = if square > 1.0 { square } else { 1.0 };
+    (square.sqrt(), square)
+}
+
+/// Positive where a bond is longer than its threshold allows. At the rest length itself it is not, even with a
+/// threshold of zero.
+#[inline(always)]
+fn excess(elongation: f32, threshold: f32, rest: f32) -> f32 {
+    (-threshold).mul_add(rest, elongation)
+}
+
+/// Force on a particle.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowForce {
+    force: [f32; 3],
+    /// Least stretch of the bonds, 0 if none is compressed.
+    least: f32,
+    energy: f32,
+    /// By how much the longest bond exceeds the limit [quanta]; 0 if none does.
+    excess: f32,
+}
+
+struct ForceKernel<'a> {
+    own: [i32; 4],
+    share: Share,
+    neighbour: &'a [u32],
+    rest: &'a [f32],
+    live: &'a [u16],
+    record: &'a [[i32; 4]],
+    limit: f32,
+}
+
+/// The records of sixteen neighbours, a column each.
+#[inline(always)]
+fn gather<const N: usize>(record: &[[i32; N]], neighbour: &[u32]) -> [[i32; LANES]; N] {
+    let mut columns = [[0; LANES]; N];
+    for lane in 0..LANES {
+        let record = &record[neighbour[lane] as usize];
+        for column in 0..N {
+            columns[column][lane] = record[column];
+        }
+    }
+    columns
+}
+
+impl Kernel for ForceKernel<'_> {
+    type Output = RowForce;
+
+    #[inline(always)]
+    fn run(self) -> RowForce {
+        let mut force = [[0.0f32; LANES]; 3];
+        let (mut least, mut largest, mut energy) = ([0.0f32; LANES], [0.0f32; LANES], [0.0f32; LANES]);
+        let half_gain = f32::from_bits(self.own[3] as u32);
+        for group in 0..self.live.len() {
+            let live = self.live[group];
+            let bonds = group * LANES..(group + 1) * LANES;
+            let rest: &[f32] = &self.rest[bonds.start..bonds.end];
+            let other = gather(self.record, &self.neighbour[bonds.start..bonds.end]);
+            for lane in 0..LANES {
+                let on = live & (1 << lane) != 0;
+                let rest = rest[lane];
+                let d = [
+                    other[0][lane].wrapping_sub(self.own[0]) as f32,
+                    other[1][lane].wrapping_sub(self.own[1]) as f32,
+                    other[2][lane].wrapping_sub(self.own[2]) as f32,
+                ];
+                let (length, _) = length(d);
+                let elongation = length - rest;
+                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
+                let stiffness = gain * self.share.at(rest);
+                let pull = elongation * stiffness / (rest * length);
+                let pull = if on { pull } else { 0.0 };
+                force[0][lane] = pull.mul_add(d[0], force[0][lane]);
+                force[1][lane] = pull.mul_add(d[1], force[1][lane]);
+                force[2][lane] = pull.mul_add(d[2], force[2][lane]);
+                energy[lane] = (pull * elongation).mul_add(length, energy[lane]);
+                let over = if on { excess(elongation, self.limit, rest) } else { 0.0 };
+                largest[lane] = if over > largest[lane] { over } else { largest[lane] };
+                let stretch = if on { elongation / rest } else { 0.0 };
+                least[lane] = if stretch < least[lane] { stretch } else { least[lane] };
+            }
+        }
+        let (mut bottom, mut top) = (0.0, 0.0);
+        for lane in 0..LANES {
+            bottom = if least[lane] < bottom { least[lane] } else { bottom };
+            top = if largest[lane] > top { largest[lane] } else { top };
+        }
+        let force = [wide::total(&force[0]), wide::total(&force[1]), wide::total(&force[2])];
+        RowForce { force, least: bottom, energy: 0.25 * wide::total(&energy), excess: top }
+    }
+}
+
+struct DiagonalKernel<'a> {
+    own: [i32; 4],
+    share: Share,
+    neighbour: &'a [u32],
+    rest: &'a [f32],
+    live: &'a [u16],
+    record: &'a [[i32; 4]],
+}
+
+/// Of a bond whose stiffness times rest length is given: the stiffness across it, k (1 - L/l) and not negative, and what
+/// it has along it above that, divided by the square of its length.
+#[inline(always)]
+fn linearised(d: [f32; 3], rest: f32, stiffness: f32, on: bool) -> (f32, f32) {
+    let (length, square) = length(d);
+    // One division gives both.
+    let inverse = if on { stiffness / (rest * (square * length)) } else { 0.0 };
+    let excess = if length > rest { length - rest } else { 0.0 };
+    (excess * (square * inverse), (length - excess) * inverse)
+}
+
+impl Kernel for DiagonalKernel<'_> {
+    type Output = [f32; 6];
+
+    #[inline(always)]
+    fn run(self) -> [f32; 6] {
+        let mut sum = [[0.0f32; LANES]; 6];
+        let half_gain = f32::from_bits(self.own[3] as u32);
+        for group in 0..self.live.len() {
+            let live = self.live[group];
+            let bonds = group * LANES..(group + 1) * LANES;
+            let rest: &[f32] = &self.rest[bonds.start..bonds.end];
+            let other = gather(self.record, &self.neighbour[bonds.start..bonds.end]);
+            for lane in 0..LANES {
+                let d = [
+                    other[0][lane].wrapping_sub(self.own[0]) as f32,
+                    other[1][lane].wrapping_sub(self.own[1]) as f32,
+                    other[2][lane].wrapping_sub(self.own[2]) as f32,
+                ];
+                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
+                let stiffness = gain * self.share.at(rest[lane]);
+                let (across, along) = linearised(d, rest[lane], stiffness, live & (1 << lane) != 0);
+                sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
+                sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
+                sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
+                sum[3][lane] = (along * d[1]).mul_add(d[2], sum[3][lane]);
+                sum[4][lane] = (along * d[0]).mul_add(d[2], sum[4][lane]);
+                sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
+            }
+        }
+        [
+            wide::total(&sum[0]),
+            wide::total(&sum[1]),
+            wide::total(&sum[2]),
+            wide::total(&sum[3]),
+            wide::total(&sum[4]),
+            wide::total(&sum[5]),
+        ]
+    }
+}
+
+struct ProductKernel<'a> {
+    own: [i32; 8],
+    share: Share,
+    neighbour: &'a [u32],
+    rest: &'a [f32],
+    live: &'a [u16],
+    pair: &'a [[i32; 8]],
+}
+
+impl Kernel for ProductKernel<'_> {
+    type Output = [f32; 3];
+
+    #[inline(always)]
+    fn run(self) -> [f32; 3] {
+        let mut image = [[0.0f32; LANES]; 3];
+        let own = self.own;
+        let half_gain = f32::from_bits(own[3] as u32);
+        for group in 0..self.live.len() {
+            let live = self.live[group];
+            let bonds = group * LANES..(group + 1) * LANES;
+            let rest: &[f32] = &self.rest[bonds.start..bonds.end];
+            let other = gather(self.pair, &self.neighbour[bonds.start..bonds.end]);
+            for lane in 0..LANES {
+                let d = [
+                    other[0][lane].wrapping_sub(own[0]) as f32,
+                    other[1][lane].wrapping_sub(own[1]) as f32,
+                    other[2][lane].wrapping_sub(own[2]) as f32,
+                ];
+                let u = [
+                    own[4].wrapping_sub(other[4][lane]) as f32,
+                    own[5].wrapping_sub(other[5][lane]) as f32,
+                    own[6].wrapping_sub(other[6][lane]) as f32,
+                ];
+                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
+                let stiffness = gain * self.share.at(rest[lane]);
+                let (across, along) = linearised(d, rest[lane], stiffness, live & (1 << lane) != 0);
+                let projection = d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                let along = along * projection;
+                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
+                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
+                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+            }
+        }
+        [wide::total(&image[0]), wide::total(&image[1]), wide::total(&image[2])]
+    }
+}

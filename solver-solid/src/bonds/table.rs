@@ -1,0 +1,92 @@
+//! What the two layouts of bonds have in common.
+
+use amalgam_particles::DVec3;
+
+/// Lengths are whole numbers of quanta in the hot loops: this many a spacing. The difference of two positions is exact
+/// then, wherever the body is, up to 128 spacings; and forces are the same to the bit if a body moves by whole quanta.
+pub(crate) const QUANTA: f64 = (1 << 24) as f64;
+
+/// A bond, seen from one end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bond {
+    /// The other end, by index in the body.
+    pub(crate) neighbour: u32,
+    /// Length without force, in spacings.
+    pub(crate) rest: f64,
+    /// Stiffness, of the body's unit.
+    pub(crate) stiffness: f64,
+}
+
+/// What a pass over all bonds found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pass {
+    /// Energy, in unit stiffness x quanta^2.
+    pub(crate) energy: f64,
+    /// Bonds that broke, by index in the body, lower end first.
+    pub(crate) broken: Vec<[u32; 2]>,
+}
+
+/// The bonds of one body. Particles are counted from 0 in the body; forces are in unit stiffness x quanta.
+///
+/// Each bond is stored at both of its ends, so that a particle only gathers, and both ends come to the same numbers:
+/// a difference has the same magnitude from either side.
+pub(crate) trait BondTable: Send + Sync {
+    /// Takes positions [m].
+    fn load_positions(&mut self, position: &[DVec3]);
+
+    /// Forces at the positions. With `thresholds`, the largest stretch of each particle's bonds, a bond whose stretch
+    /// is above that of either end breaks first and has no force; the number beside them is the least of them.
+    fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass;
+
+    /// Diagonal blocks of the stiffness at the positions.
+    fn find_blocks(&mut self);
+
+    /// Multiplies the stiffness at the positions with `u`; the unit of [`Self::product`] that comes out.
+    fn multiply(&mut self, u: &[DVec3]) -> f64;
+
+    /// Force on particle `i`, and the least stretch (0 if none is compressed) of its bonds.
+    fn force(&self, i: usize) -> ([f32; 3], f32);
+
+    /// Diagonal block of particle `i`: xx, yy, zz, yz, xz, xy.
+    fn block(&self, i: usize) -> [f32; 6];
+
+    /// Row `i` of the last product, in the unit it came with.
+    fn product(&self, i: usize) -> [f32; 3];
+
+    /// Visits the live bonds of particle `i`.
+    fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond));
+
+    /// Takes bonds of particle `i` out for which `cut` says so; asked from both ends.
+    fn cut(&mut self, i: usize, cut: &dyn Fn(u32) -> bool);
+
+    /// Sets the factors by which particles' bonds are strengthened; a bond takes the mean of its ends'.
+    fn set_gains(&mut self, gains: &[f32]);
+
+    /// A bit for each bond, set while it lives, in an order of the layout's own.
+    fn live(&self) -> &[u16];
+
+    /// Takes back what [`Self::live`] gave.
+    fn set_live(&mut self, live: &[u16]);
+
+    /// Bytes held, and directed bonds stored (broken ones included).
+    fn size(&self) -> (usize, usize);
+}
+
+/// A position as a whole number of quanta, modulo 2^32.
+#[inline]
+pub(crate) fn quantise(length: f64, per_quantum: f64) -> i32 {
+    const TURN: f64 = (1u64 << 32) as f64;
+    let quanta = (length * per_quantum).round_ties_even();
+    // What wraps around cancels in differences.
+    (quanta - (quanta / TURN).floor() * TURN) as u64 as u32 as i32
+}
+
+/// The factor, a power of two, that brings numbers up to `largest` into 30 bits, so that differences fit 32.
+pub(crate) fn operand_scale(largest: f64) -> f64 {
+    if largest > 0.0 && largest.is_finite() {
+        let exponent = 29 - (largest.log2().floor() as i32);
+        2f64.powi(exponent.clamp(-1000, 1000))
+    } else {
+        1.0
+    }
+}

@@ -1,0 +1,60 @@
+//! What a material gives the integrators: forces, and a linear operator that is never assembled.
+
+use amalgam_particles::{DVec3, Particles};
+use amalgam_solver_kit::{Field, SolverError};
+
+use crate::block::Block;
+
+/// What holds particles together. One solver sums over several: springs beside bonds.
+///
+/// The linearised system of a step of length h is `M + h C + h^2 K`; the material's part is `h C + h^2 K`, symmetric
+/// and positive semi-definite.
+pub(crate) trait Material: Send + Sync {
+    /// Pairs of particles that are joined, by index; a pair may be given twice.
+    fn pairs(&self) -> Vec<[u32; 2]>;
+
+    /// Forces at these positions and, for an implicit step, everything of the operator that does not depend on its
+    /// length.
+    fn linearise(&mut self, position: &[DVec3], implicit: bool);
+
+    /// Elastic force [N] on each particle, at the positions linearised at.
+    fn force(&self) -> &[DVec3];
+
+    /// Makes the operator `dt` C + `square` K for steps of length `dt` [s]; `square` is dt^2 [s^2], or 0 for an
+    /// explicit step, which only wants the damping.
+    fn prepare(&mut self, dt: f64, square: f64);
+
+    /// Adds the diagonal 3x3 block of particle `i` to `block` [kg], without what joins it to neighbours that are
+    /// `internal` to its group.
+    fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block);
+
+    /// Takes the vector that [`Self::add_rows`] will multiply, and does what is not done row by row.
+    fn load(&mut self, _u: &[DVec3]) {}
+
+    /// Adds the rows `first..` of the operator times `u`, the vector loaded last, to `image` [kg m/s].
+    fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]);
+
+    /// Called when particles have moved: what breaks there; the pairs that are no longer joined.
+    fn update(&mut self, _particles: &Particles) -> Result<Vec<[u32; 2]>, SolverError> {
+        Ok(Vec::new())
+    }
+
+    /// Potential energies by name [J].
+    fn energies(&self, position: &[DVec3]) -> Vec<(&'static str, f64)>;
+
+    /// Fields for frames.
+    fn fields(&self, position: &[DVec3]) -> Vec<Field>;
+
+    /// Longest step of an explicit integrator [s].
+    fn stable_dt(&self, particles: &Particles) -> f64;
+
+    /// What positions and velocities do not say, for a snapshot.
+    fn save(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes back what [`Self::save`] gave; false if that is not its own.
+    fn restore(&mut self, snapshot: &[u8]) -> bool {
+        snapshot.is_empty()
+    }
+}

@@ -1,0 +1,314 @@
+//! Brittle bodies: particles that fill a shape, bonded to their neighbours within a horizon.
+
+use amalgam_particles::DVec3;
+use amalgam_particles::shapes::{self, Rotation, Shape};
+use serde::Deserialize;
+
+use crate::bodies::{Body, Layout, Node};
+use crate::bonds::{BondedBody, Lattice, Law, Model, Notch};
+use crate::section::{Checks, PARTICLES_MAX};
+
+/// Spacings that a horizon may reach over: a particle has some 2,000 bonds then.
+const HORIZON_MAX: f64 = 8.0;
+
+/// A body as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Peridynamic {
+    /// What particles fill, on a simple cubic lattice.
+    shape: Shape,
+    /// Turns the shape about its middle.
+    rotation: Option<Rotation>,
+    /// Of the lattice [m].
+    spacing: f64,
+    /// [kg/m^3]
+    density: f64,
+    /// [Pa]
+    young_modulus: f64,
+    #[serde(default)]
+    model: Model,
+    /// Of one layer [m], or the section of a bar [m^2]; that of the lattice if not given.
+    thickness: Option<f64>,
+    /// Collision radius [m]; half the spacing if not given.
+    radius: Option<f64>,
+    /// [m/s]
+    #[serde(default)]
+    velocity: DVec3,
+    /// In spacings.
+    #[serde(default = "default_horizon")]
+    horizon: f64,
+    /// [J/m^2]; without it and `critical_stretch` nothing breaks.
+    fracture_energy: Option<f64>,
+    critical_stretch: Option<f64>,
+    #[serde(default)]
+    threshold_rise: f64,
+    #[serde(default)]
+    strength_scatter: f64,
+    #[serde(default = "yes")]
+    volume_correction: bool,
+    #[serde(default)]
+    surface_correction: bool,
+    /// [s]
+    #[serde(default)]
+    damping_time: f64,
+    /// Parts that no force moves.
+    #[serde(default)]
+    held: Vec<Held>,
+    /// Parallelograms that cut bonds.
+    #[serde(default)]
+    notches: Vec<NotchSettings>,
+    #[serde(default)]
+    storage: Storage,
+}
+
+/// Particles in a box, whose velocity is prescribed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Held {
+    /// Lowest corner [m].
+    min: DVec3,
+    /// Highest corner [m].
+    max: DVec3,
+    /// [m/s]
+    #[serde(default)]
+    velocity: DVec3,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NotchSettings {
+    /// [m]
+    corner: DVec3,
+    /// [m]
+    edge_u: DVec3,
+    /// [m]
+    edge_v: DVec3,
+}
+
+/// How bonds are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Storage {
+    /// By the lattice if there is one.
+    #[default]
+    Automatic,
+    /// A row a particle, whatever the particles lie on.
+    Rows,
+}
+
+fn default_horizon() -> f64 {
+    3.015
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Body for Peridynamic {
+    fn check(&self, self_collision: bool, checks: &mut Checks) {
+        for (key, value) in [
+            ("spacing", self.spacing),
+            ("density", self.density),
+            ("young_modulus", self.young_modulus),
+            ("horizon", self.horizon),
+        ] {
+            checks.positive(key, value);
+        }
+        checks.that((1.0..=HORIZON_MAX).contains(&self.horizon), "horizon", || {
+            format!("must be from 1 to {HORIZON_MAX} spacings: write e.g. horizon = 3.015")
+        });
+        for (key, value) in [
+            ("thickness", self.thickness),
+            ("radius", self.radius),
+            ("fracture_energy", self.fracture_energy),
+            ("critical_stretch", self.critical_stretch),
+        ] {
+            if let Some(value) = value {
+                checks.positive(key, value);
+            }
+        }
+        checks.that(
+            self.fracture_energy.is_none() || self.critical_stretch.is_none(),
+            "critical_stretch",
+            || "stands beside fracture_energy: write one of the two".into(),
+        );
+        checks.that(self.thickness.is_none() || self.model != Model::Solid, "thickness", || {
+            "has no meaning for a solid: write model = \"plane-stress\", \"plane-strain\" or \"bar\" beside it".into()
+        });
+        checks.not_negative("threshold_rise", self.threshold_rise);
+        checks.not_negative("damping_time", self.damping_time);
+        checks.that((0.0..1.0).contains(&self.strength_scatter), "strength_scatter", || {
+            "must be 0 or more and below 1: write e.g. strength_scatter = 0.1".into()
+        });
+        self.check_parts(checks);
+        if let Some(radius) = self.radius {
+            checks.that(!self_collision || radius < 10.0 * self.spacing, "radius", || {
+                format!("is more than ten spacings of {}: write at most a few", self.spacing)
+            });
+        }
+        if self.spacing > 0.0 && self.shape.volume() > PARTICLES_MAX as f64 * self.spacing.powi(3) {
+            checks.fault(
+                "spacing",
+                format!("makes more than {PARTICLES_MAX} particles: write a larger spacing"),
+            );
+            return;
+        }
+        match self.sample() {
+            Ok(points) => self.check_points(&points, checks),
+            Err(faults) => faults.into_iter().for_each(|fault| match fault.key.split('.').next() {
+                // Reported above.
+                Some("spacing") => {}
+                Some("velocity" | "rotation") => checks.fault(&fault.key, fault.message),
+                _ => checks.fault(&fault.path("shape"), fault.message),
+            }),
+        }
+    }
+
+    fn lay_out(&self, layout: &mut Layout) {
+        let mut points = self.sample().unwrap_or_default();
+        let lattice = Lattice::find(&points, self.spacing).filter(|_| self.storage != Storage::Rows);
+        let mut order: Vec<u32> = (0..points.len() as u32).collect();
+        match &lattice {
+            Some(lattice) => order.sort_by_key(|&i| lattice.key(i as usize)),
+            None => order.sort_by_key(|&i| self.cell(points[i as usize])),
+        }
+        let lattice = lattice.map(|lattice| lattice.reordered(&order));
+        points = order.iter().map(|&i| points[i as usize]).collect();
+        let law = self.law();
+        let first = layout.particles.len();
+        for &position in &points {
+            let held = self.held.iter().find(|held| held.contains(position));
+            let node = Node {
+                position,
+                velocity: held.map_or(self.velocity, |held| held.velocity),
+                mass: self.density * law.volume,
+                radius: self.radius.unwrap_or(0.5 * self.spacing),
+                pinned: held.is_some(),
+            };
+            layout.push(&node, None);
+        }
+        layout.bonded.push(BondedBody {
+            first,
+            count: points.len(),
+            law,
+            lattice,
+            moment: self.model.moment(law.horizon, self.thickness()),
+            notches: self
+                .notches
+                .iter()
+                .map(|notch| Notch { corner: notch.corner, edges: [notch.edge_u, notch.edge_v] })
+                .collect(),
+        });
+    }
+}
+
+impl Peridynamic {
+    fn thickness(&self) -> f64 {
+        self.thickness.unwrap_or(if self.model == Model::Bar {
+            self.spacing * self.spacing
+        } else {
+            self.spacing
+        })
+    }
+
+    fn law(&self) -> Law {
+        let (model, horizon, thickness) = (self.model, self.horizon * self.spacing, self.thickness());
+        let critical_stretch = self
+            .critical_stretch
+            .or(self
+                .fracture_energy
+                .map(|energy| model.critical_stretch(energy, self.young_modulus, horizon)))
+            .unwrap_or(f64::INFINITY);
+        Law {
+            spacing: self.spacing,
+            horizon,
+            volume: model.volume(self.spacing, thickness),
+            micromodulus: model.micromodulus(self.young_modulus, horizon, thickness),
+            critical_stretch,
+            threshold_rise: self.threshold_rise,
+            strength_scatter: self.strength_scatter,
+            volume_correction: self.volume_correction,
+            surface_correction: self.surface_correction,
+            damping_time: self.damping_time,
+            model,
+        }
+    }
+
+    fn sample(&self) -> Result<Vec<DVec3>, Vec<shapes::ShapeError>> {
+        let body =
+            shapes::Body { shape: self.shape.clone(), rotation: self.rotation, velocity: self.velocity };
+        body.sample(self.spacing)
+    }
+
+    /// Cell as wide as the horizon, by which particles that lie on no lattice are ordered: neighbours come to lie near
+    /// each other in memory.
+    fn cell(&self, x: DVec3) -> [i64; 3] {
+        let cell = (x / (self.horizon * self.spacing)).floor();
+        [cell.z as i64, cell.y as i64, cell.x as i64]
+    }
+
+    fn check_parts(&self, checks: &mut Checks) {
+        for (i, held) in self.held.iter().enumerate() {
+            checks.finite(&format!("held[{i}].velocity"), held.velocity);
+            checks.that(held.max.cmpge(held.min).all(), &format!("held[{i}].max"), || {
+                "must not be below min along any axis".into()
+            });
+        }
+        for (i, notch) in self.notches.iter().enumerate() {
+            checks.finite(&format!("notches[{i}].corner"), notch.corner);
+            let area = notch.edge_u.cross(notch.edge_v).length();
+            checks.that(area > 0.0 && area.is_finite(), &format!("notches[{i}].edge_v"), || {
+                "must not be zero or parallel to edge_u: write the other edge of the notch [m]".into()
+            });
+        }
+    }
+
+    /// What can only be seen when particles are there: layers, coincident points, parts that hold nobody.
+    fn check_points(&self, points: &[DVec3], checks: &mut Checks) {
+        let law = self.law();
+        let unit = law.unit_stiffness();
+        checks.that(unit.is_finite() && unit > 0.0, "young_modulus", || {
+            format!("makes bonds of a stiffness of {unit} N/m: write a value in Pa and lengths in m")
+        });
+        for (i, held) in self.held.iter().enumerate() {
+            checks.that(points.iter().any(|&point| held.contains(point)), &format!("held[{i}]"), || {
+                "holds no particle of the body: move or enlarge the box".into()
+            });
+        }
+        let dimensions = match self.model {
+            Model::Solid => 3,
+            Model::PlaneStress | Model::PlaneStrain => 2,
+            Model::Bar => 1,
+        };
+        let layered = dimensions == 3 || is_flat(points, dimensions, 0.1 * self.spacing);
+        checks.that(layered, "model", || {
+            "is for one layer of particles (a bar: one row), but the shape holds more: write a thinner shape, or \
+             model = \"solid\""
+                .into()
+        });
+    }
+}
+
+impl Held {
+    fn contains(&self, x: DVec3) -> bool {
+        x.cmpge(self.min).all() && x.cmple(self.max).all()
+    }
+}
+
+/// Whether all points lie in a plane (2 dimensions) or on a line (1).
+fn is_flat(points: &[DVec3], dimensions: u32, tolerance: f64) -> bool {
+    let Some(&origin) = points.first() else { return true };
+    let furthest = |from: &dyn Fn(DVec3) -> DVec3| {
+        points
+            .iter()
+            .map(|&p| from(p - origin))
+            .fold(DVec3::ZERO, |most, d| if d.length_squared() > most.length_squared() { d } else { most })
+    };
+    let first = furthest(&|d| d).normalize_or_zero();
+    let second = furthest(&|d| d - first * d.dot(first));
+    if dimensions == 1 {
+        return second.length() <= tolerance;
+    }
+    let second = second.normalize_or_zero();
+    furthest(&|d| d - first * d.dot(first) - second * d.dot(second)).length() <= tolerance
+}

@@ -1,0 +1,327 @@
+//! The solver: particles, the materials that join them, and the integrators.
+
+use amalgam_particles::{DVec3, NO_GROUP, ParticleId, Particles, StepEnd};
+use amalgam_solver_kit::{
+    Answer, Field, FieldValues, Report, SectionError, Solver, SolverError, Stage, World,
+};
+
+use crate::bodies::Layout;
+use crate::bonds::Bonds;
+use crate::conjugate_gradients::{ConjugateGradients, Failure, Limits};
+use crate::material::Material;
+use crate::reduced::{Reduced, impulses};
+use crate::section::{self, Integrator};
+use crate::springs::Springs;
+
+/// Particles joined by springs and by bonds that break.
+///
+/// Implicit Euler, linearised once a step as in [BaraffWitkin1998], has the groups of a stage as single unknowns
+/// (`docs/method.md`, section 4). What does not depend on merging or on the length of the step is done in
+/// [`Solver::begin`]. A repeated [`Solver::integrate`] reuses it and starts from the last answer.
+///
+/// The explicit integrator is velocity Verlet in its leapfrog form: velocities are those half a step before the
+/// positions.
+pub struct SolidSolver {
+    particles: Particles,
+    materials: Vec<Box<dyn Material>>,
+    integrator: Integrator,
+    triangles: Vec<[ParticleId; 3]>,
+    gravity: DVec3,
+    self_collision: bool,
+    limits: Limits,
+    reduced: Reduced,
+    iteration: ConjugateGradients,
+    /// Velocities [m/s] that the next solve is expected to end with: where it starts.
+    expected: Vec<DVec3>,
+    iterations: u32,
+}
+
+impl SolidSolver {
+    /// Reads and checks a participant's section, and lays its bodies out.
+    ///
+    /// # Errors
+    /// Every fault of the section, each with the path of its key.
+    pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
+        let solid = section::read(section)?;
+        let Layout { particles, springs, foundations, triangles, bonded } = solid.layout;
+        let count = particles.len();
+        let mut materials: Vec<Box<dyn Material>> = Vec::new();
+        let springs = Springs::new(springs, foundations);
+        if !springs.is_empty() || bonded.is_empty() {
+            materials.push(Box::new(springs));
+        }
+        if !bonded.is_empty() {
+            let bonds = Bonds::new(bonded, &particles, world.seed)?;
+            materials.push(Box::new(bonds));
+        }
+        let mut this = Self {
+            materials,
+            integrator: solid.integrator,
+            triangles,
+            gravity: world.gravity,
+            self_collision: solid.self_collision,
+            limits: solid.limits,
+            reduced: Reduced::default(),
+            iteration: ConjugateGradients::new(count),
+            expected: vec![DVec3::ZERO; count],
+            iterations: 0,
+            particles,
+        };
+        this.linearise();
+        Ok(this)
+    }
+
+    /// Iterations that the last [`Solver::integrate`] took.
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+
+    /// Number of pairs that are joined.
+    pub fn pair_count(&self) -> usize {
+        self.materials.iter().map(|material| material.pairs().len()).sum()
+    }
+
+    fn linearise(&mut self) {
+        let position = &self.particles.position;
+        let implicit = self.integrator == Integrator::ImplicitEuler;
+        rayon::scope(|_| {
+            self.materials.iter_mut().for_each(|material| material.linearise(position, implicit));
+        });
+        self.reduced.reset();
+    }
+
+    fn integrate_implicit(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        let Self { particles, materials, reduced, iteration, .. } = self;
+        materials.iter_mut().for_each(|material| material.prepare(stage.dt, stage.dt * stage.dt));
+        reduced.set(particles, materials, stage)?;
+        reduced.right_hand_side(particles, materials, self.gravity, stage, &mut iteration.right_hand_side);
+        reduced.starting_point(particles, &self.expected, stage, &mut iteration.solution);
+        let solved = iteration.solve(&mut reduced.system(materials, stage), &self.limits);
+        self.iterations = solved.map_err(|failure| self.explain(failure))?;
+        tracing::debug!(step = stage.step, stage = stage.stage, iterations = self.iterations, "solved");
+        self.answer(stage, answer)
+    }
+
+    fn answer(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        let change = &self.iteration.solution;
+        for ((end, start), change) in self.expected.iter_mut().zip(&self.reduced.velocity).zip(change) {
+            *end = *start + *change;
+        }
+        check_finite(&self.particles, &self.expected, "velocity")?;
+        answer.velocity.copy_from_slice(&self.expected);
+        answer.slope.copy_from_slice(&self.reduced.slope);
+        let held = |group: usize| !stage.inertia[group].is_finite();
+        for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| !held(group)) {
+            if let Some(&leader) = stage.groups.members(group).first() {
+                *momentum = change[leader as usize] * stage.inertia[group] - stage.impulse[group];
+            }
+        }
+        if (0..stage.groups.len()).any(held) {
+            // A held group takes up whatever the materials give it: its row of the system without the inertia.
+            let reaction = &mut self.iteration.right_hand_side;
+            let fall = self.gravity * stage.dt;
+            impulses(&self.particles, &mut self.materials, fall, (stage.dt, &self.expected), reaction);
+            for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| held(group))
+            {
+                *momentum = stage.groups.members(group).iter().map(|&i| reaction[i as usize]).sum();
+            }
+        }
+        Ok(())
+    }
+
+    /// Kick of a leapfrog step. Damping takes the particles' own velocities, so that the momentum given to a group
+    /// does not depend on how it was merged.
+    fn integrate_explicit(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        let Self { particles, materials, iteration, .. } = self;
+        materials.iter_mut().for_each(|material| material.prepare(stage.dt, 0.0));
+        let impulse = &mut iteration.right_hand_side;
+        let fall = self.gravity * stage.dt;
+        impulses(particles, materials, fall, (stage.dt, &particles.velocity), impulse);
+        let group_of = stage.groups.group_of();
+        for (i, velocity) in answer.velocity.iter_mut().enumerate() {
+            let kick = if particles.immovable[i] { DVec3::ZERO } else { impulse[i] / particles.mass[i] };
+            *velocity = particles.velocity[i] + if group_of[i] == NO_GROUP { kick } else { DVec3::ZERO };
+        }
+        stage.groups.sum_into(impulse, &mut answer.momentum);
+        answer.slope.fill(0.0);
+        check_finite(particles, &answer.velocity, "velocity")
+    }
+
+    fn explain(&self, failure: Failure) -> SolverError {
+        match failure {
+            Failure::Unconverged(residual) => SolverError(format!(
+                "conjugate gradients reached a residual of {residual:.1e} of the right-hand side in {} iterations, \
+                 not the tolerance {:.1e}: write a larger max_iterations or tolerance, or take shorter steps",
+                self.limits.max_iterations, self.limits.tolerance
+            )),
+            Failure::NotFinite => match check_finite(
+                &self.particles,
+                &self.iteration.right_hand_side,
+                "impulse",
+            ) {
+                Err(error) => error,
+                Ok(()) => SolverError(
+                    "conjugate gradients overflowed: stiffness, damping, inertia or the step is too large"
+                        .into(),
+                ),
+            },
+        }
+    }
+}
+
+impl Solver for SolidSolver {
+    fn particles(&self) -> &Particles {
+        &self.particles
+    }
+
+    fn never_collide(&self) -> Vec<(ParticleId, ParticleId)> {
+        let id = &self.particles.id;
+        let mut pairs: Vec<_> = self.materials.iter().flat_map(|material| material.pairs()).collect();
+        pairs.dedup();
+        pairs.into_iter().map(|[a, b]| (id[a as usize], id[b as usize])).collect()
+    }
+
+    fn self_colliding(&self) -> bool {
+        self.self_collision
+    }
+
+    fn triangles(&self) -> Vec<[ParticleId; 3]> {
+        self.triangles.clone()
+    }
+
+    fn stable_dt(&self) -> f64 {
+        match self.integrator {
+            Integrator::ImplicitEuler => f64::INFINITY,
+            Integrator::VelocityVerlet => {
+                let limits = self.materials.iter().map(|material| material.stable_dt(&self.particles));
+                STABLE_SHARE * limits.fold(f64::INFINITY, f64::min)
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), SolverError> {
+        // The change of velocity of the last step is expected again.
+        let expected =
+            self.particles.velocity.iter().zip(&self.iteration.solution).map(|(v, change)| *v + *change);
+        self.expected.clear();
+        self.expected.extend(expected);
+        self.linearise();
+        Ok(())
+    }
+
+    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        // Inside a worker of the pool, the many short parallel loops start without a hand-over between threads.
+        rayon::scope(|_| match self.integrator {
+            Integrator::ImplicitEuler => self.integrate_implicit(stage, answer),
+            Integrator::VelocityVerlet => self.integrate_explicit(stage, answer),
+        })
+    }
+
+    fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
+        end.advance(&mut self.particles, integrated);
+        check_finite(&self.particles, &self.particles.position, "position")?;
+        check_finite(&self.particles, &self.particles.velocity, "velocity")?;
+        let mut report = Report { stable_dt: self.stable_dt(), ..Report::default() };
+        let id = &self.particles.id;
+        for material in &mut self.materials {
+            let broken = rayon::scope(|_| material.update(&self.particles))?;
+            report.broken.extend(broken.iter().map(|&[a, b]| (id[a as usize], id[b as usize])));
+            for (name, energy) in material.energies(&self.particles.position) {
+                match report.energies.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, total)) => *total += energy,
+                    None => report.energies.push((name, energy)),
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Those of the materials; where two know the same field, a particle has the larger value.
+    fn fields(&self) -> Vec<Field> {
+        let mut fields: Vec<Field> = Vec::new();
+        for field in self.materials.iter().flat_map(|material| material.fields(&self.particles.position)) {
+            match fields.iter_mut().find(|known| known.name == field.name) {
+                Some(known) => merge(&mut known.values, &field.values),
+                None => fields.push(field),
+            }
+        }
+        fields
+    }
+
+    fn save(&self) -> Result<Vec<u8>, SolverError> {
+        let columns = [&self.particles.position, &self.particles.velocity, &self.iteration.solution];
+        let mut bytes = SNAPSHOT_HEADER.to_vec();
+        bytes.extend_from_slice(&(self.particles.len() as u64).to_le_bytes());
+        for own in self.materials.iter().map(|material| material.save()) {
+            bytes.extend_from_slice(&(own.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(&own);
+        }
+        bytes.reserve(columns.len() * 24 * self.particles.len());
+        for value in columns.into_iter().flatten().flat_map(|v| v.to_array()) {
+            bytes.extend_from_slice(&value.to_le_bytes());
+        }
+        Ok(bytes)
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
+        let count = self.particles.len();
+        let foreign = || {
+            SolverError(format!(
+                "the snapshot is not one of the solid solver, version 2, with {count} particles"
+            ))
+        };
+        let rest = snapshot.strip_prefix(SNAPSHOT_HEADER).ok_or_else(foreign)?;
+        let mut rest = rest.strip_prefix(&(count as u64).to_le_bytes()).ok_or_else(foreign)?;
+        for material in &mut self.materials {
+            let (length, after) = rest.split_first_chunk().ok_or_else(foreign)?;
+            let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| foreign())?;
+            let (own, after) = after.split_at_checked(length).ok_or_else(foreign)?;
+            if !material.restore(own) {
+                return Err(foreign());
+            }
+            rest = after;
+        }
+        if rest.len() != 3 * 24 * count {
+            return Err(foreign());
+        }
+        let mut numbers = rest.chunks_exact(8).map(|bytes| {
+            let mut number = [0; 8];
+            number.copy_from_slice(bytes);
+            f64::from_le_bytes(number)
+        });
+        let mut read = |column: &mut Vec<DVec3>| {
+            for value in column {
+                *value = DVec3::from_array(std::array::from_fn(|_| numbers.next().unwrap_or(f64::NAN)));
+            }
+        };
+        read(&mut self.particles.position);
+        read(&mut self.particles.velocity);
+        read(&mut self.iteration.solution);
+        check_finite(&self.particles, &self.particles.position, "position")?;
+        check_finite(&self.particles, &self.particles.velocity, "velocity")?;
+        check_finite(&self.particles, &self.iteration.solution, "velocity change")?;
+        self.linearise();
+        Ok(())
+    }
+}
+
+/// What a snapshot begins with: whose it is and in which version. Then follow the number of particles (u64), what
+/// each material keeps (its length as u64 before it), and positions, velocities and the last step's velocity changes,
+/// where the next solve starts (f64; all little-endian).
+const SNAPSHOT_HEADER: &[u8] = b"amalgam solid 2\n";
+
+/// The part of the largest stable step that an explicit solver asks for.
+const STABLE_SHARE: f64 = 0.9;
+
+fn merge(known: &mut FieldValues, more: &FieldValues) {
+    if let (FieldValues::Scalar(known), FieldValues::Scalar(more)) = (known, more) {
+        known.iter_mut().zip(more).for_each(|(known, more)| *known = known.max(*more));
+    }
+}
+
+fn check_finite(particles: &Particles, column: &[DVec3], what: &str) -> Result<(), SolverError> {
+    match column.iter().position(|value| !value.is_finite()) {
+        Some(i) => Err(SolverError(format!("particle {}: {what} became {}", particles.id[i], column[i]))),
+        None => Ok(()),
+    }
+}
