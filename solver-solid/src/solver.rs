@@ -223,8 +223,9 @@ impl Solver for SolidSolver {
         check_finite(&self.particles, &self.particles.velocity, "velocity")?;
         let mut report = Report { stable_dt: self.stable_dt(), ..Report::default() };
         let id = &self.particles.id;
+        let implicit = self.integrator == Integrator::ImplicitEuler;
         for material in &mut self.materials {
-            let broken = rayon::scope(|_| material.update(&self.particles))?;
+            let broken = rayon::scope(|_| material.update(&self.particles, implicit))?;
             report.broken.extend(broken.iter().map(|&[a, b]| (id[a as usize], id[b as usize])));
             for (name, energy) in material.energies(&self.particles.position) {
                 match report.energies.iter_mut().find(|(known, _)| *known == name) {
