@@ -104,6 +104,14 @@ impl Bonds {
         Ok(this)
     }
 
+    /// Bytes held, and live bonds, counted from both of their ends.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        self.bodies.iter().fold((24 * self.force.len(), 0), |(bytes, bonds), body| {
+            let live: u32 = live_bonds(body.table.as_ref(), body.count).iter().sum();
+            (bytes + body.table.bytes() + 36 * body.count, bonds + live as usize)
+        })
+    }
+
     /// Forces at `position`, of all bonds that hold there; the bonds that break there, by index, with what they pulled
     /// the first end with [N].
     fn find_forces(&mut self, position: &[DVec3], breaking: bool) -> Vec<([u32; 2], DVec3)> {

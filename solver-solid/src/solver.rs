@@ -81,6 +81,13 @@ impl SolidSolver {
         self.materials.iter().map(|material| material.pairs().len()).sum()
     }
 
+    /// Sets velocities [m/s] by position [m], at the start of a case.
+    pub(crate) fn set_velocities(&mut self, velocity: impl Fn(DVec3) -> DVec3) {
+        for (v, &x) in self.particles.velocity.iter_mut().zip(&self.particles.position) {
+            *v = velocity(x);
+        }
+    }
+
     fn linearise(&mut self) {
         let position = &self.particles.position;
         let implicit = self.integrator == Integrator::ImplicitEuler;

@@ -394,15 +394,14 @@ impl BondTable for LatticeTable {
         self.live.copy_from_slice(live);
     }
 
-    fn size(&self) -> (usize, usize) {
+    fn bytes(&self) -> usize {
         let per_site = 6 * 4 + 4 + if self.half_gain.is_empty() { 0 } else { 4 };
         let per_block = size_of::<BlockForce>() + size_of::<[Lanes; 9]>() + 4;
-        let bytes = self.live.len() * 2
+        let per_particle = 24 + 4;
+        self.live.len() * 2
             + self.particle.len() * per_site
             + self.block_site.len() * per_block
-            + self.slot.len() * 28;
-        let bonds = self.block_site.len() * LANES * self.stencils.len();
-        (bytes, bonds)
+            + self.slot.len() * per_particle
     }
 }
 

@@ -287,12 +287,9 @@ impl BondTable for RowTable {
         self.live.copy_from_slice(live);
     }
 
-    fn size(&self) -> (usize, usize) {
+    fn bytes(&self) -> usize {
         let per_particle = 4 + 16 + 32 + size_of::<RowForce>() + 24 + 12;
-        (
-            self.neighbour.len() * 8 + self.live.len() * 2 + self.record.len() * per_particle,
-            self.neighbour.len(),
-        )
+        self.neighbour.len() * 8 + self.live.len() * 2 + self.record.len() * per_particle
     }
 }
 

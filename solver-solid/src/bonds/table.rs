@@ -77,8 +77,8 @@ pub(crate) trait BondTable: Send + Sync {
     /// Takes back what [`Self::live`] gave.
     fn set_live(&mut self, live: &[u16]);
 
-    /// Bytes held, and directed bonds stored (broken ones included).
-    fn size(&self) -> (usize, usize);
+    /// Bytes held.
+    fn bytes(&self) -> usize;
 }
 
 /// A position as a whole number of quanta, modulo 2^32.
