@@ -22,7 +22,7 @@ pub(crate) use law::{Law, Model};
 use crate::block::Block;
 use crate::material::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
-use table::{BondTable, QUANTA};
+use table::{BondTable, Broken, QUANTA};
 
 /// A parallelogram that cuts the bonds that cross it.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,8 @@ pub(crate) struct Bonds {
     bodies: Vec<Body>,
     particles: usize,
     force: Vec<DVec3>,
+    /// Of an explicit step: the ends of bonds that broke at the last positions, and what they pulled the first with [N].
+    parting: Vec<([u32; 2], DVec3)>,
     /// Whether forces are those at the positions that [`Material::update`] saw.
     current: bool,
     /// Of a step: the factor of each body's K in the operator [s^2].
@@ -93,6 +95,7 @@ impl Bonds {
             bodies: bodies.into_iter().map(|body| Body::new(body, particles, seed)).collect(),
             particles: particles.len(),
             force: vec![DVec3::ZERO; particles.len()],
+            parting: Vec::new(),
             current: false,
             dt: f64::NAN,
             square: f64::NAN,
@@ -101,18 +104,42 @@ impl Bonds {
         Ok(this)
     }
 
-    /// Forces at `position`; the bonds that break there, by index.
-    fn find_forces(&mut self, position: &[DVec3], breaking: bool) -> Vec<[u32; 2]> {
+    /// Bytes held, and live bonds, counted from both of their ends.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        self.bodies.iter().fold((24 * self.force.len(), 0), |(bytes, bonds), body| {
+            let live: u32 = live_bonds(body.table.as_ref(), body.count).iter().sum();
+            (bytes + body.table.bytes() + 36 * body.count, bonds + live as usize)
+        })
+    }
+
+    /// Forces at `position`, of all bonds that hold there; the bonds that break there, by index, with what they pulled
+    /// the first end with [N].
+    fn find_forces(&mut self, position: &[DVec3], breaking: bool) -> Vec<([u32; 2], DVec3)> {
         let mut broken = Vec::new();
         for body in &mut self.bodies {
-            broken.append(&mut body.find_forces(position, breaking));
             let unit = body.law.unit_stiffness() * body.law.spacing / QUANTA;
+            let first = body.first as u32;
+            broken.extend(
+                body.find_forces(position, breaking)
+                    .iter()
+                    .map(|bond| (bond.ends.map(|i| first + i), vector(bond.pull) * unit)),
+            );
             let own = &mut self.force[body.first..body.first + body.count];
             own.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, force)| {
                 *force = vector(body.table.force(i).0) * unit;
             });
         }
         broken
+    }
+
+    /// Adds the pull of bonds that broke at these positions. An explicit step breaks a bond after its force has been
+    /// taken, as [Parks2008] do: the bond acts until the step in which it was found too long is over. An implicit step
+    /// cannot, as its derivative would lack the bond.
+    fn add_parting(&mut self) {
+        for &([a, b], pull) in &self.parting {
+            self.force[a as usize] += pull;
+            self.force[b as usize] -= pull;
+        }
     }
 
     /// The bodies that have rows in `first..first + count`, with the part of that each has.
@@ -128,6 +155,18 @@ impl Bonds {
     fn factor(&self, body: &Body) -> f64 {
         self.square + self.dt * body.law.damping_time
     }
+}
+
+/// Bytes of a bond that broke last in a snapshot.
+const PARTING_BYTES: usize = 2 * 4 + 3 * 8;
+
+fn read_parting(bytes: &[u8; PARTING_BYTES]) -> ([u32; 2], DVec3) {
+    let (ends, pull) = bytes.split_at(8);
+    let (ends, pull) = (ends.as_chunks().0, pull.as_chunks().0);
+    (
+        std::array::from_fn(|end| u32::from_le_bytes(ends[end])),
+        DVec3::from_array(std::array::from_fn(|axis| f64::from_le_bytes(pull[axis]))),
+    )
 }
 
 fn vector(v: [f32; 3]) -> DVec3 {
@@ -174,7 +213,7 @@ impl Body {
         }
     }
 
-    fn find_forces(&mut self, position: &[DVec3], breaking: bool) -> Vec<[u32; 2]> {
+    fn find_forces(&mut self, position: &[DVec3], breaking: bool) -> Vec<Broken> {
         let own = &position[self.first..self.first + self.count];
         self.table.load_positions(own);
         self.followed.copy_from_slice(own);
@@ -185,11 +224,11 @@ impl Body {
         if self.law.threshold_rise != 0.0 {
             let rise = self.law.threshold_rise as f32;
             for (i, threshold) in self.threshold.iter_mut().enumerate() {
-                *threshold = self.strength[i] - rise * self.table.force(i).1;
+                let least = self.table.force(i).1;
+                *threshold = self.strength[i] - if least < f32::INFINITY { rise * least } else { 0.0 };
             }
         }
-        let first = self.first as u32;
-        pass.broken.into_iter().map(|[a, b]| [first + a, first + b]).collect()
+        pass.broken
     }
 
     /// Bonds cannot follow a body that is torn apart by more than half of what a difference can hold in one step.
@@ -289,6 +328,7 @@ impl Material for Bonds {
     fn linearise(&mut self, position: &[DVec3], implicit: bool) {
         if !std::mem::take(&mut self.current) {
             self.find_forces(position, false);
+            self.add_parting();
         }
         if implicit {
             self.bodies.iter_mut().for_each(|body| body.table.find_blocks());
@@ -344,13 +384,16 @@ impl Material for Bonds {
         }
     }
 
-    fn update(&mut self, particles: &Particles) -> Result<Vec<[u32; 2]>, SolverError> {
+    fn update(&mut self, particles: &Particles, implicit: bool) -> Result<Vec<[u32; 2]>, SolverError> {
         for body in &self.bodies {
             body.check_followed(particles)?;
         }
         let broken = self.find_forces(&particles.position, true);
+        let ends = broken.iter().map(|&(ends, _)| ends).collect();
+        self.parting = if implicit { Vec::new() } else { broken };
+        self.add_parting();
         self.current = true;
-        Ok(broken)
+        Ok(ends)
     }
 
     fn energies(&self, _position: &[DVec3]) -> Vec<(&'static str, f64)> {
@@ -398,9 +441,13 @@ impl Material for Bonds {
         })
     }
 
-    /// The live bits, and the thresholds as they are used next.
+    /// The live bits, the thresholds as they are used next, and the bonds that broke last.
     fn save(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        let mut bytes = (self.parting.len() as u64).to_le_bytes().to_vec();
+        for (ends, pull) in &self.parting {
+            bytes.extend(ends.iter().flat_map(|end| end.to_le_bytes()));
+            bytes.extend(pull.to_array().iter().flat_map(|pull| pull.to_le_bytes()));
+        }
         for body in &self.bodies {
             bytes.extend(body.table.live().iter().flat_map(|word| word.to_le_bytes()));
             bytes.extend(body.threshold.iter().flat_map(|threshold| threshold.to_le_bytes()));
@@ -408,8 +455,18 @@ impl Material for Bonds {
         bytes
     }
 
-    fn restore(&mut self, mut snapshot: &[u8]) -> bool {
+    fn restore(&mut self, snapshot: &[u8]) -> bool {
         self.current = false;
+        let Some((count, rest)) = snapshot.split_first_chunk() else { return false };
+        let bytes = u64::from_le_bytes(*count).checked_mul(PARTING_BYTES as u64);
+        let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        let Some((parting, mut snapshot)) = bytes.and_then(|bytes| rest.split_at_checked(bytes)) else {
+            return false;
+        };
+        self.parting = parting.as_chunks().0.iter().map(read_parting).collect();
+        if self.parting.iter().any(|(ends, _)| ends.iter().any(|&end| end as usize >= self.particles)) {
+            return false;
+        }
         for body in &mut self.bodies {
             let words = body.table.live().len();
             let Some((live, rest)) = snapshot.split_at_checked(2 * words) else { return false };

@@ -12,6 +12,7 @@ mod bonds;
 mod conjugate_gradients;
 mod grains;
 mod material;
+pub mod measure;
 mod peridynamic;
 mod points;
 mod reduced;

@@ -35,7 +35,7 @@ pub(crate) trait Material: Send + Sync {
     fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]);
 
     /// Called when particles have moved: what breaks there; the pairs that are no longer joined.
-    fn update(&mut self, _particles: &Particles) -> Result<Vec<[u32; 2]>, SolverError> {
+    fn update(&mut self, _particles: &Particles, _implicit: bool) -> Result<Vec<[u32; 2]>, SolverError> {
         Ok(Vec::new())
     }
 

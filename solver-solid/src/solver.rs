@@ -81,6 +81,13 @@ impl SolidSolver {
         self.materials.iter().map(|material| material.pairs().len()).sum()
     }
 
+    /// Sets velocities [m/s] by position [m], at the start of a case.
+    pub(crate) fn set_velocities(&mut self, velocity: impl Fn(DVec3) -> DVec3) {
+        for (v, &x) in self.particles.velocity.iter_mut().zip(&self.particles.position) {
+            *v = velocity(x);
+        }
+    }
+
     fn linearise(&mut self) {
         let position = &self.particles.position;
         let implicit = self.integrator == Integrator::ImplicitEuler;
@@ -223,8 +230,9 @@ impl Solver for SolidSolver {
         check_finite(&self.particles, &self.particles.velocity, "velocity")?;
         let mut report = Report { stable_dt: self.stable_dt(), ..Report::default() };
         let id = &self.particles.id;
+        let implicit = self.integrator == Integrator::ImplicitEuler;
         for material in &mut self.materials {
-            let broken = rayon::scope(|_| material.update(&self.particles))?;
+            let broken = rayon::scope(|_| material.update(&self.particles, implicit))?;
             report.broken.extend(broken.iter().map(|&[a, b]| (id[a as usize], id[b as usize])));
             for (name, energy) in material.energies(&self.particles.position) {
                 match report.energies.iter_mut().find(|(known, _)| *known == name) {

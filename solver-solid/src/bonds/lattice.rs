@@ -11,7 +11,7 @@ use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
 use super::law::Law;
-use super::table::{Bond, BondTable, Pass, QUANTA, operand_scale, quantise};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, operand_scale, quantise};
 use crate::wide::{self, Kernel, LANES, Lanes};
 
 /// Blocks that one task works on.
@@ -394,15 +394,14 @@ impl BondTable for LatticeTable {
         self.live.copy_from_slice(live);
     }
 
-    fn size(&self) -> (usize, usize) {
+    fn bytes(&self) -> usize {
         let per_site = 6 * 4 + 4 + if self.half_gain.is_empty() { 0 } else { 4 };
         let per_block = size_of::<BlockForce>() + size_of::<[Lanes; 9]>() + 4;
-        let bytes = self.live.len() * 2
+        let per_particle = 24 + 4;
+        self.live.len() * 2
             + self.particle.len() * per_site
             + self.block_site.len() * per_block
-            + self.slot.len() * 28;
-        let bonds = self.block_site.len() * LANES * self.stencils.len();
-        (bytes, bonds)
+            + self.slot.len() * per_particle
     }
 }
 
@@ -414,7 +413,7 @@ impl LatticeTable {
         site: usize,
         live: &mut [u16],
         thresholds: &[f32],
-        broken: &mut Vec<[u32; 2]>,
+        broken: &mut Vec<Broken>,
     ) -> bool {
         let before = broken.len();
         let mut any = false;
@@ -430,18 +429,19 @@ impl LatticeTable {
                 let eta: [i32; 3] = std::array::from_fn(|axis| {
                     displacement[axis][there].wrapping_sub(displacement[axis][site + lane])
                 });
-                let (_, ratio, length, _) = elongation(stencil, eta);
+                let (d, ratio, length, _) = elongation(stencil, eta);
                 let threshold = thresholds[own as usize].min(thresholds[other as usize]);
                 if ratio * length * stencil.inverse_rest > threshold {
                     *live &= !(1 << lane);
                     any = true;
                     if own < other {
-                        broken.push([own, other]);
+                        let pull = self.stiffness(stencil, site + lane) * ratio;
+                        broken.push(Broken { ends: [own, other], pull: d.map(|d| pull * d) });
                     }
                 }
             }
         }
-        broken[before..].sort_unstable();
+        broken[before..].sort_unstable_by_key(|bond| bond.ends);
         any
     }
 }
@@ -504,7 +504,7 @@ impl Geometry<'_> {
 #[derive(Clone, Copy, Debug, Default)]
 struct BlockForce {
     force: [Lanes; 3],
-    /// Least stretch of each particle's bonds, 0 if none is compressed.
+    /// Least stretch of each particle's bonds, infinite without any.
     least: Lanes,
     /// Largest stretch of all.
     largest: f32,
@@ -524,7 +524,7 @@ impl Kernel for ForceKernel<'_> {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
         let own = [lanes(displacement[0], site), lanes(displacement[1], site), lanes(displacement[2], site)];
         let mut force = [[0.0f32; LANES]; 3];
-        let (mut least, mut largest, mut energy) = ([0.0f32; LANES], [0.0f32; LANES], [0.0f32; LANES]);
+        let (mut least, mut largest, mut energy) = ([f32::INFINITY; LANES], [0.0f32; LANES], [0.0f32; LANES]);
         for (stencil, &live) in stencils.iter().zip(self.live) {
             if live == 0 {
                 continue;
@@ -545,10 +545,10 @@ impl Kernel for ForceKernel<'_> {
                 force[1][lane] = pull.mul_add(d[1], force[1][lane]);
                 force[2][lane] = pull.mul_add(d[2], force[2][lane]);
                 energy[lane] = (pull * ratio).mul_add(square, energy[lane]);
+                let on = live & (1 << lane) != 0;
                 let stretch = ratio * length * stencil.inverse_rest;
-                let stretch = if live & (1 << lane) != 0 { stretch } else { 0.0 };
-                least[lane] = if stretch < least[lane] { stretch } else { least[lane] };
-                largest[lane] = if stretch > largest[lane] { stretch } else { largest[lane] };
+                least[lane] = if on & (stretch < least[lane]) { stretch } else { least[lane] };
+                largest[lane] = if on & (stretch > largest[lane]) { stretch } else { largest[lane] };
             }
         }
         let mut top = 0.0;

@@ -8,7 +8,7 @@ use amalgam_particles::{CellGrid, DVec3};
 use rayon::prelude::*;
 
 use super::law::Law;
-use super::table::{Bond, BondTable, Pass, QUANTA, operand_scale, quantise};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, operand_scale, quantise};
 use crate::wide::{self, Kernel, LANES};
 
 /// Rows that one task works on.
@@ -287,12 +287,9 @@ impl BondTable for RowTable {
         self.live.copy_from_slice(live);
     }
 
-    fn size(&self) -> (usize, usize) {
+    fn bytes(&self) -> usize {
         let per_particle = 4 + 16 + 32 + size_of::<RowForce>() + 24 + 12;
-        (
-            self.neighbour.len() * 8 + self.live.len() * 2 + self.record.len() * per_particle,
-            self.neighbour.len(),
-        )
+        self.neighbour.len() * 8 + self.live.len() * 2 + self.record.len() * per_particle
     }
 }
 
@@ -310,13 +307,7 @@ impl RowTable {
     }
 
     /// Breaks bonds of a row whose stretch is above the threshold of either end; whether there was any.
-    fn break_bonds(
-        &self,
-        i: usize,
-        live: &mut [u16],
-        thresholds: &[f32],
-        broken: &mut Vec<[u32; 2]>,
-    ) -> bool {
+    fn break_bonds(&self, i: usize, live: &mut [u16], thresholds: &[f32], broken: &mut Vec<Broken>) -> bool {
         let mut any = false;
         let (_, bonds) = self.row(i);
         for (k, bond) in bonds.enumerate() {
@@ -325,13 +316,16 @@ impl RowTable {
                 continue;
             }
             let rest = self.rest[bond];
-            let elongation = length(difference(&self.record[j], &self.record[i])).0 - rest;
-            let threshold = thresholds[i].min(thresholds[j]);
-            if excess(elongation, threshold, rest) > 0.0 {
+            let d = difference(&self.record[j], &self.record[i]);
+            let length = length(d).0;
+            let elongation = length - rest;
+            if excess(elongation, thresholds[i].min(thresholds[j]), rest) > 0.0 {
                 live[k / LANES] &= !(1 << (k % LANES));
                 any = true;
                 if i < j {
-                    broken.push([i as u32, j as u32]);
+                    let stiffness = (self.gain(i) + self.gain(j)) * self.share.at(rest);
+                    let pull = elongation * stiffness / (rest * length);
+                    broken.push(Broken { ends: [i as u32, j as u32], pull: d.map(|d| pull * d) });
                 }
             }
         }
@@ -376,7 +370,7 @@ fn excess(elongation: f32, threshold: f32, rest: f32) -> f32 {
 #[derive(Clone, Copy, Debug, Default)]
 struct RowForce {
     force: [f32; 3],
-    /// Least stretch of the bonds, 0 if none is compressed.
+    /// Least stretch of the bonds, infinite without any.
     least: f32,
     energy: f32,
     /// By how much the longest bond exceeds the limit [quanta]; 0 if none does.
@@ -412,7 +406,7 @@ impl Kernel for ForceKernel<'_> {
     #[inline(always)]
     fn run(self) -> RowForce {
         let mut force = [[0.0f32; LANES]; 3];
-        let (mut least, mut largest, mut energy) = ([0.0f32; LANES], [0.0f32; LANES], [0.0f32; LANES]);
+        let (mut least, mut largest, mut energy) = ([f32::INFINITY; LANES], [0.0f32; LANES], [0.0f32; LANES]);
         let half_gain = f32::from_bits(self.own[3] as u32);
         for group in 0..self.live.len() {
             let live = self.live[group];
@@ -439,11 +433,11 @@ impl Kernel for ForceKernel<'_> {
                 energy[lane] = (pull * elongation).mul_add(length, energy[lane]);
                 let over = if on { excess(elongation, self.limit, rest) } else { 0.0 };
                 largest[lane] = if over > largest[lane] { over } else { largest[lane] };
-                let stretch = if on { elongation / rest } else { 0.0 };
+                let stretch = if on { elongation / rest } else { f32::INFINITY };
                 least[lane] = if stretch < least[lane] { stretch } else { least[lane] };
             }
         }
-        let (mut bottom, mut top) = (0.0, 0.0);
+        let (mut bottom, mut top) = (f32::INFINITY, 0.0);
         for lane in 0..LANES {
             bottom = if least[lane] < bottom { least[lane] } else { bottom };
             top = if largest[lane] > top { largest[lane] } else { top };

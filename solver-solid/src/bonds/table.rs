@@ -17,13 +17,22 @@ pub(crate) struct Bond {
     pub(crate) stiffness: f64,
 }
 
+/// A bond that breaks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Broken {
+    /// Its ends, by index in the body, the lower one first.
+    pub(crate) ends: [u32; 2],
+    /// What it pulled the first end with, in unit stiffness x quanta.
+    pub(crate) pull: [f32; 3],
+}
+
 /// What a pass over all bonds found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pass {
     /// Energy, in unit stiffness x quanta^2.
     pub(crate) energy: f64,
-    /// Bonds that broke, by index in the body, lower end first.
-    pub(crate) broken: Vec<[u32; 2]>,
+    /// Bonds that broke.
+    pub(crate) broken: Vec<Broken>,
 }
 
 /// The bonds of one body. Particles are counted from 0 in the body; forces are in unit stiffness x quanta.
@@ -44,7 +53,7 @@ pub(crate) trait BondTable: Send + Sync {
     /// Multiplies the stiffness at the positions with `u`; the unit of [`Self::product`] that comes out.
     fn multiply(&mut self, u: &[DVec3]) -> f64;
 
-    /// Force on particle `i`, and the least stretch (0 if none is compressed) of its bonds.
+    /// Force on particle `i`, and the least stretch of its bonds, infinite without any.
     fn force(&self, i: usize) -> ([f32; 3], f32);
 
     /// Diagonal block of particle `i`: xx, yy, zz, yz, xz, xy.
@@ -68,8 +77,8 @@ pub(crate) trait BondTable: Send + Sync {
     /// Takes back what [`Self::live`] gave.
     fn set_live(&mut self, live: &[u16]);
 
-    /// Bytes held, and directed bonds stored (broken ones included).
-    fn size(&self) -> (usize, usize);
+    /// Bytes held.
+    fn bytes(&self) -> usize;
 }
 
 /// A position as a whole number of quanta, modulo 2^32.

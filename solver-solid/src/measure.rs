@@ -1,0 +1,167 @@
+//! Speed and memory of the hot loops, for benchmarks: cases built here, timed in this process.
+
+use std::time::Instant;
+
+use amalgam_particles::{DVec3, GroupMap, StepEnd};
+use amalgam_solver_kit::{Answer, Solver, Stage, World};
+
+use crate::bonds::Bonds;
+use crate::material::Material;
+use crate::{SolidSolver, section};
+
+/// How bonds are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Words of sixteen live bits a stencil of a lattice.
+    Lattice,
+    /// Compressed rows.
+    Rows,
+}
+
+/// One pass over all bonds of a body, timed.
+#[derive(Clone, Copy, Debug)]
+pub struct BondPasses {
+    /// Number of particles.
+    pub particles: usize,
+    /// Bonds, counted from both of their ends.
+    pub directed_bonds: usize,
+    /// Everything that is held for the bonds [bytes], what belongs to particles included.
+    pub bytes: usize,
+    /// Shortest time of a pass of forces in which bonds may break [s].
+    pub force_seconds: f64,
+    /// Shortest time of a multiplication with the linearised system, vectors converted both ways [s].
+    pub product_seconds: f64,
+    /// Time to build the table [s].
+    pub build_seconds: f64,
+}
+
+/// One implicit step of a block that is struck, timed.
+#[derive(Clone, Copy, Debug)]
+pub struct ImplicitStep {
+    /// Number of particles.
+    pub particles: usize,
+    /// Mean time of the work that does not depend on merging [s].
+    pub begin_seconds: f64,
+    /// Mean time of the first and of the second stage [s].
+    pub stage_seconds: [f64; 2],
+    /// Mean iterations in the first and in the second stage.
+    pub iterations: [f64; 2],
+    /// Mean time of the commit [s].
+    pub commit_seconds: f64,
+    /// Bonds that broke in all steps.
+    pub broken: usize,
+}
+
+fn block(particles: usize, layout: Layout, material: &str) -> String {
+    let edge = (particles as f64).cbrt().round() * SPACING;
+    let storage = if layout == Layout::Rows { "rows" } else { "automatic" };
+    format!(
+        "method = \"peridynamics\"\n{material}\n[[bodies]]\ntype = \"peridynamic\"\nstorage = \"{storage}\"\n\
+         shape = {{ type = \"box\", min = [0, 0, 0], max = [{edge}, {edge}, {edge}] }}\nspacing = {SPACING}\n\
+         density = 1200\nyoung_modulus = 1e7\nfracture_energy = 20.0\n"
+    )
+}
+
+const SPACING: f64 = 0.01;
+
+/// Times passes over the bonds of a cubic block of about `particles` particles, the best of `repeats`. Run it inside
+/// the thread pool to be measured.
+pub fn bond_passes(particles: usize, layout: Layout, repeats: usize) -> BondPasses {
+    let solid = section::read(&block(particles, layout, "")).unwrap_or_else(|faults| panic!("{faults:?}"));
+    let mut state = solid.layout.particles;
+    let start = Instant::now();
+    let mut bonds = Bonds::new(solid.layout.bonded, &state, 1).unwrap_or_else(|faults| panic!("{faults:?}"));
+    let build_seconds = start.elapsed().as_secs_f64();
+    for x in &mut state.position {
+        *x += 1e-4 * SPACING * DVec3::new((37.0 * x.y).sin(), (51.0 * x.z).cos(), (29.0 * x.x).sin());
+    }
+    let u: Vec<DVec3> = state.position.iter().map(|x| DVec3::new(x.y * x.z, x.x.sin(), 1.0 - x.z)).collect();
+    bonds.linearise(&state.position, true);
+    bonds.prepare(1e-3, 1e-6);
+    let mut image = vec![DVec3::ZERO; u.len()];
+    let (mut force_seconds, mut product_seconds) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..repeats {
+        let start = Instant::now();
+        let broken = bonds.update(&state, true).unwrap_or_else(|error| panic!("{error}"));
+        force_seconds = force_seconds.min(start.elapsed().as_secs_f64());
+        assert!(broken.is_empty(), "the block is not strained enough to break");
+        let start = Instant::now();
+        bonds.load(&u);
+        bonds.add_rows(0, &u, &mut image);
+        product_seconds = product_seconds.min(start.elapsed().as_secs_f64());
+    }
+    let (bytes, directed_bonds) = bonds.size();
+    BondPasses { particles: u.len(), directed_bonds, bytes, force_seconds, product_seconds, build_seconds }
+}
+
+/// Times `steps` implicit steps of `dt` [s] of a cubic block of about `particles` particles, a corner of which flies at
+/// 2 m/s against the rest, with a second stage in which one particle in a hundred on a face is held. Tolerance 1e-4.
+pub fn implicit_step(particles: usize, layout: Layout, dt: f64, steps: usize) -> ImplicitStep {
+    let world = World {
+        participant: "block".into(),
+        domain: (DVec3::splat(-10.0), DVec3::splat(10.0)),
+        gravity: DVec3::new(0.0, 0.0, -9.81),
+        seed: 1,
+    };
+    let section = block(particles, layout, "tolerance = 1e-4");
+    let mut solid = SolidSolver::from_section(&section, &world).unwrap_or_else(|faults| panic!("{faults:?}"));
+    let edge = (particles as f64).cbrt().round() * SPACING;
+    solid.set_velocities(|x| {
+        if (x - DVec3::splat(edge)).length() < 0.2 * edge { DVec3::splat(-1.2) } else { DVec3::ZERO }
+    });
+    let count = solid.particles().len();
+    let held: Vec<u32> = (0..count as u32)
+        .filter(|&i| solid.particles().position[i as usize].z < SPACING && i % 8 == 0)
+        .collect();
+    let mut groups = [GroupMap::none(count), GroupMap::none(count)];
+    groups[1].set(count, &(0..=held.len() as u32).collect::<Vec<_>>(), &held);
+    let (mut begin_seconds, mut stage_seconds, mut iterations, mut commit_seconds) =
+        (0.0, [0.0; 2], [0.0; 2], 0.0);
+    let mut broken = 0;
+    for step in 0..steps {
+        let start = Instant::now();
+        solid.begin().unwrap_or_else(|error| panic!("{error}"));
+        begin_seconds += start.elapsed().as_secs_f64();
+        let mut answer = Answer::default();
+        for (stage, groups) in groups.iter().enumerate() {
+            let members = groups.len();
+            answer = Answer {
+                momentum: vec![DVec3::ZERO; members],
+                slope: vec![0.0; members],
+                velocity: vec![DVec3::ZERO; count],
+            };
+            let (inertia, zero) =
+                (vec![2.0 * solid.particles().mass[0]; members], vec![DVec3::ZERO; members]);
+            let start = Instant::now();
+            let stage_of = Stage {
+                step: step as u64,
+                stage: 1 + stage as u32,
+                repetition: 0,
+                dt,
+                groups,
+                inertia: &inertia,
+                velocity: &zero,
+                impulse: &zero,
+                occupied: None,
+            };
+            solid.integrate(&stage_of, &mut answer).unwrap_or_else(|error| panic!("{error}"));
+            stage_seconds[stage] += start.elapsed().as_secs_f64();
+            iterations[stage] += f64::from(solid.iterations());
+        }
+        let velocity: Vec<DVec3> = held.iter().map(|&i| answer.velocity[i as usize]).collect();
+        let end = StepEnd { dt, groups: &groups[1], group_velocity: &velocity, member_velocity: &velocity };
+        let start = Instant::now();
+        let report = solid.commit(&end, &answer.velocity).unwrap_or_else(|error| panic!("{error}"));
+        commit_seconds += start.elapsed().as_secs_f64();
+        broken += report.broken.len();
+    }
+    let mean = |total: f64| total / steps as f64;
+    ImplicitStep {
+        particles: count,
+        begin_seconds: mean(begin_seconds),
+        stage_seconds: stage_seconds.map(mean),
+        iterations: iterations.map(mean),
+        commit_seconds: mean(commit_seconds),
+        broken,
+    }
+}
