@@ -75,8 +75,12 @@ impl Grains {
     }
 
     fn sample(&self) -> Result<Vec<DVec3>, Vec<shapes::ShapeError>> {
-        let body =
-            shapes::Body { shape: self.shape.clone(), rotation: self.rotation, velocity: self.velocity };
+        let body = shapes::Body {
+            shape: self.shape.clone(),
+            rotation: self.rotation,
+            velocity: self.velocity,
+            angular_velocity: DVec3::ZERO,
+        };
         body.sample(self.spacing)
     }
 }

@@ -34,6 +34,9 @@ pub(crate) struct Peridynamic {
     /// [m/s]
     #[serde(default)]
     velocity: DVec3,
+    /// About the middle of the shape [rad/s].
+    #[serde(default)]
+    angular_velocity: DVec3,
     /// In spacings.
     #[serde(default = "default_horizon")]
     horizon: f64,
@@ -158,7 +161,7 @@ impl Body for Peridynamic {
             Err(faults) => faults.into_iter().for_each(|fault| match fault.key.split('.').next() {
                 // Reported above.
                 Some("spacing") => {}
-                Some("velocity" | "rotation") => checks.fault(&fault.key, fault.message),
+                Some("velocity" | "angular_velocity" | "rotation") => checks.fault(&fault.key, fault.message),
                 _ => checks.fault(&fault.path("shape"), fault.message),
             }),
         }
@@ -174,13 +177,13 @@ impl Body for Peridynamic {
         }
         let lattice = lattice.map(|lattice| lattice.reordered(&order));
         points = order.iter().map(|&i| points[i as usize]).collect();
-        let law = self.law();
+        let (law, body) = (self.law(), self.body());
         let first = layout.particles.len();
         for &position in &points {
             let held = self.held.iter().find(|held| held.contains(position));
             let node = Node {
                 position,
-                velocity: held.map_or(self.velocity, |held| held.velocity),
+                velocity: held.map_or_else(|| body.velocity_at(position), |held| held.velocity),
                 mass: self.density * law.volume,
                 radius: self.radius.unwrap_or(0.5 * self.spacing),
                 pinned: held.is_some(),
@@ -234,10 +237,17 @@ impl Peridynamic {
         }
     }
 
+    fn body(&self) -> shapes::Body {
+        shapes::Body {
+            shape: self.shape.clone(),
+            rotation: self.rotation,
+            velocity: self.velocity,
+            angular_velocity: self.angular_velocity,
+        }
+    }
+
     fn sample(&self) -> Result<Vec<DVec3>, Vec<shapes::ShapeError>> {
-        let body =
-            shapes::Body { shape: self.shape.clone(), rotation: self.rotation, velocity: self.velocity };
-        body.sample(self.spacing)
+        self.body().sample(self.spacing)
     }
 
     /// Cell as wide as the horizon, by which particles that lie on no lattice are ordered: neighbours come to lie near
