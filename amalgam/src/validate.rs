@@ -4,9 +4,15 @@
 //! that computes the scene and says what was measured. Both are part of the program, so that the command works
 //! anywhere. A new case is a folder, a file, and a line in [`CASES`].
 
+mod alone;
+mod bar_wave;
+mod branching;
+mod crack_energy;
 mod experiment;
 mod implicit_euler;
+mod kalthoff;
 mod sketch;
+mod small_disc;
 
 use std::{fs, path::Path};
 
@@ -21,7 +27,14 @@ use amalgam_coordinator::CoordinatorError;
 use sketch::Sketch;
 
 /// All cases, in the order in which they are computed.
-const CASES: [Case; 1] = [implicit_euler::CASE];
+const CASES: [Case; 6] = [
+    implicit_euler::CASE,
+    small_disc::CASE,
+    crack_energy::CASE,
+    bar_wave::CASE,
+    branching::CASE,
+    kalthoff::CASE,
+];
 
 /// A validation case.
 struct Case {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use amalgam_frames::{Camera, Colour, FramesError, Layer, Radius, Rgb, Scene};
+use amalgam_frames::{Camera, Colour, ColourMap, FramesError, Layer, Radius, Rgb, Scene};
 use glam::DVec3;
 
 const WIDTH: u32 = 960;
@@ -16,6 +16,16 @@ const REFERENCE: Rgb = [0.10, 0.12, 0.16];
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sketch {
     dots: Vec<(Vec<DVec3>, f64, Rgb)>,
+    fields: Vec<Field>,
+}
+
+/// Particles, coloured by a value each.
+#[derive(Clone, Debug)]
+struct Field {
+    positions: Vec<DVec3>,
+    values: Vec<f32>,
+    range: [f32; 2],
+    radius: f64,
 }
 
 impl Sketch {
@@ -31,9 +41,24 @@ impl Sketch {
         self
     }
 
+    /// Adds particles of this radius [m], coloured from dark to light by values in `range`.
+    pub(super) fn coloured(
+        mut self,
+        points: impl IntoIterator<Item = DVec3>,
+        values: Vec<f32>,
+        range: [f32; 2],
+        radius: f64,
+    ) -> Self {
+        self.fields.push(Field { positions: points.into_iter().collect(), values, range, radius });
+        self
+    }
+
     /// Draws into a PNG file.
     pub(super) fn write(&self, path: &Path) -> Result<(), FramesError> {
-        let all = || self.dots.iter().flat_map(|(points, ..)| points);
+        let all = || {
+            let fields = self.fields.iter().flat_map(|field| &field.positions);
+            self.dots.iter().flat_map(|(points, ..)| points).chain(fields)
+        };
         let low = all().copied().reduce(DVec3::min).unwrap_or(DVec3::NEG_ONE);
         let high = all().copied().reduce(DVec3::max).unwrap_or(DVec3::ONE);
         let extent = (high - low).max_element().max(f64::MIN_POSITIVE);
@@ -51,8 +76,13 @@ impl Sketch {
             radius: Radius::One(dot * size),
             colour: Colour::One(*colour),
         });
+        let fields = self.fields.iter().map(|field| Layer::Spheres {
+            positions: &field.positions,
+            radius: Radius::One(field.radius),
+            colour: Colour::Mapped { values: &field.values, range: field.range, map: ColourMap::Viridis },
+        });
         let drawing = Scene {
-            layers: layers.collect(),
+            layers: layers.chain(fields).collect(),
             background: [[0.93, 0.94, 0.95], [0.97, 0.97, 0.98]],
             ..Scene::default()
         };

@@ -1,0 +1,115 @@
+//! A solver alone: the case stands in for the coordinator. Every particle is a group of its own, so that the case can
+//! add forces that no participant gives, or prescribe motion.
+
+use super::CaseError;
+use crate::scene::Scene;
+use amalgam_particles::{GroupMap, Particles, StepEnd};
+use amalgam_solver_kit::{Answer, FieldValues, Report, Solver, SolverError, SolverProgram, Stage, World};
+use amalgam_solver_solid::SolidProgram;
+use glam::DVec3;
+
+/// The solid solver of a scene's first participant.
+pub(super) struct Alone {
+    solver: Box<dyn Solver>,
+    groups: GroupMap,
+    answer: Answer,
+    /// Length of the scene [s].
+    pub(super) duration: f64,
+    /// Length of a step [s]: the scene's longest, or what the solver can take.
+    pub(super) dt: f64,
+    step: u64,
+}
+
+impl Alone {
+    /// Starts the scene `text` of the case `name`, with values replaced as by `--set KEY=VALUE`.
+    pub(super) fn start(name: &str, text: &str, set: &[String]) -> Result<Self, CaseError> {
+        let scene = Scene::parse(&format!("validation/{name}/scene.toml"), text, set)?;
+        let participant = &scene.participants[0];
+        let world = World {
+            participant: participant.name.clone(),
+            domain: (scene.domain.min, scene.domain.max),
+            gravity: scene.domain.gravity,
+            seed: scene.header.seed,
+        };
+        let solver = SolidProgram.create(&participant.section, &world).map_err(|faults| {
+            let faults: Vec<String> = faults.iter().map(|f| format!("{}: {}", f.key, f.message)).collect();
+            CaseError::Failed(faults.join("\n"))
+        })?;
+        let count = solver.particles().len();
+        let mut groups = GroupMap::default();
+        let numbers: Vec<u32> = (0..=count as u32).collect();
+        groups.set(count, &numbers, &numbers[..count]);
+        let zero = vec![DVec3::ZERO; count];
+        let answer = Answer { momentum: zero.clone(), slope: vec![0.0; count], velocity: zero };
+        let dt = scene.time.dt_max.min(solver.stable_dt());
+        Ok(Self { solver, groups, answer, duration: scene.time.duration, dt, step: 0 })
+    }
+
+    /// The state at the start of the step.
+    pub(super) fn particles(&self) -> &Particles {
+        self.solver.particles()
+    }
+
+    /// Force that the material has on each particle at the start of the step [N]; of an explicit solver.
+    pub(super) fn forces(&mut self) -> Result<Vec<DVec3>, CaseError> {
+        self.solver.begin()?;
+        let particles = self.solver.particles();
+        let inertia: Vec<f64> = particles
+            .mass
+            .iter()
+            .zip(&particles.immovable)
+            .map(|(&mass, &held)| if held { f64::INFINITY } else { mass })
+            .collect();
+        let (velocity, impulse) = (particles.velocity.clone(), vec![DVec3::ZERO; particles.len()]);
+        let stage = Stage {
+            step: self.step,
+            stage: 1,
+            repetition: 0,
+            dt: self.dt,
+            groups: &self.groups,
+            inertia: &inertia,
+            velocity: &velocity,
+            impulse: &impulse,
+            occupied: None,
+        };
+        self.solver.integrate(&stage, &mut self.answer)?;
+        Ok(self.answer.momentum.iter().map(|momentum| *momentum / self.dt).collect())
+    }
+
+    /// Ends the step, in which particles moved with these velocities [m/s]. [`Self::forces`] comes before it.
+    pub(super) fn commit(&mut self, velocity: &[DVec3]) -> Result<Report, CaseError> {
+        let Self { solver, groups, answer, dt, step, .. } = self;
+        *step += 1;
+        let end = StepEnd { dt: *dt, groups, group_velocity: velocity, member_velocity: velocity };
+        Ok(solver.commit(&end, &answer.velocity)?)
+    }
+
+    /// Takes a step of velocity Verlet in its leapfrog form, with `external` forces [N] beside those of the material.
+    pub(super) fn advance(
+        &mut self,
+        external: impl FnOnce(&Particles) -> Vec<DVec3>,
+    ) -> Result<Report, CaseError> {
+        let mut velocity = self.forces()?;
+        let particles = self.solver.particles();
+        let external = external(particles);
+        for (i, velocity) in velocity.iter_mut().enumerate() {
+            let kick = (*velocity + external[i]) * (self.dt / particles.mass[i]);
+            *velocity = particles.velocity[i] + if particles.immovable[i] { DVec3::ZERO } else { kick };
+        }
+        self.commit(&velocity)
+    }
+
+    /// A field of the solver, a number a particle.
+    pub(super) fn field(&self, name: &str) -> Result<Vec<f32>, CaseError> {
+        match self.solver.fields().into_iter().find(|field| field.name == name).map(|field| field.values) {
+            Some(FieldValues::Scalar(values)) => Ok(values),
+            _ => Err(CaseError::Failed(format!("the solver has no field `{name}` of numbers"))),
+        }
+    }
+}
+
+impl From<SolverError> for CaseError {
+    fn from(error: SolverError) -> Self {
+        Self::Failed(error.0)
+    }
+}

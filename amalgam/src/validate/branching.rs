@@ -1,0 +1,80 @@
+//! A crack that branches: a notched plate of glass under a sudden stress.
+
+use glam::DVec3;
+
+use super::{Case, CaseError, Check, Outcome, alone::Alone, sketch::Sketch};
+
+const SCENE: &str = include_str!("../../../validation/branching/scene.toml");
+
+pub(super) const CASE: Case = Case {
+    name: "branching",
+    about: "branches of a crack in a notched plate that is pulled apart: published computations, experiment",
+    quick: false,
+    compute,
+};
+
+/// As in the scene: half the width, spacing, horizon, end of the notch [m].
+const HALF_WIDTH: f64 = 0.02;
+const SPACING: f64 = 0.00025;
+const HORIZON: f64 = 0.001;
+const TIP: f64 = 0.05;
+
+/// Stress on the long edges [Pa].
+const STRESS: f64 = 12e6;
+
+/// Part of its bonds that a particle beside a crack has lost: beside a straight one, somewhat more.
+const CRACKED: f32 = 0.3;
+
+/// Length that a number of branches must have to count [m].
+const LENGTH_MIN: f64 = 0.01;
+
+fn compute() -> Result<Outcome, CaseError> {
+    let mut plate = Alone::start(CASE.name, SCENE, &[])?;
+    let rest = plate.particles().position.clone();
+    // The outermost rows carry the stress on the edges: force by area, times a particle's part of the edge.
+    let pull = STRESS * SPACING * SPACING;
+    let load: Vec<DVec3> = rest
+        .iter()
+        .map(|x| {
+            if x.y.abs() > HALF_WIDTH - 0.6 * SPACING {
+                DVec3::Y * (pull * x.y.signum())
+            } else {
+                DVec3::ZERO
+            }
+        })
+        .collect();
+    let steps = (plate.duration / plate.dt).ceil() as u64;
+    for _ in 0..steps {
+        plate.advance(|_| load.clone())?;
+    }
+    let damage = plate.field("damage")?;
+    let counts = clusters(&rest, &damage);
+    let reach = |n: usize| counts.iter().filter(|&&(_, count)| count >= n).count() as f64 * SPACING;
+    let branches = (1..).take_while(|&n| reach(n) >= LENGTH_MIN).count();
+    let fork = counts.iter().find(|&&(_, count)| count >= 2).map_or(f64::NAN, |&(x, _)| x);
+    let checks = vec![
+        Check::within("branches longer than 10 mm", 2.0, branches as f64, 0.0),
+        Check::within("fork, distance from the notch [m]", 0.018, fork - TIP, 0.01),
+    ];
+    let chart = rest.iter().map(|x| DVec3::new(x.x, 0.0, x.y));
+    let picture = Sketch::default().coloured(chart, damage, [0.0, 1.0], 0.5 * SPACING);
+    Ok(Outcome { checks, picture })
+}
+
+/// For each column of particles beyond the notch, from left to right: its x, and the number of cracks across it.
+///
+/// Cracks of a column are runs of cracked particles that lie no more than a horizon apart. What the loaded edges lose
+/// is no crack.
+fn clusters(rest: &[DVec3], damage: &[f32]) -> Vec<(f64, usize)> {
+    let mut cracked: Vec<(i64, f64, f64)> = rest
+        .iter()
+        .zip(damage)
+        .filter(|(x, damage)| x.x > TIP && x.y.abs() < HALF_WIDTH - 2.0 * HORIZON && **damage > CRACKED)
+        .map(|(x, _)| ((x.x / SPACING).floor() as i64, x.x, x.y))
+        .collect();
+    cracked.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)));
+    let columns = cracked.chunk_by(|a, b| a.0 == b.0);
+    columns
+        .map(|column| (column[0].1, 1 + column.windows(2).filter(|w| w[1].2 - w[0].2 > HORIZON).count()))
+        .collect()
+}
