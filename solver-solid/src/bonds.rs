@@ -79,6 +79,8 @@ pub(crate) struct Bonds {
     /// Of a step: the factor of each body's K in the operator [s^2].
     dt: f64,
     square: f64,
+    /// Longest step of an explicit integrator [s], found once: a body only grows softer as its bonds break.
+    stable_dt: f64,
 }
 
 impl Bonds {
@@ -99,7 +101,10 @@ impl Bonds {
             current: false,
             dt: f64::NAN,
             square: f64::NAN,
+            stable_dt: f64::INFINITY,
         };
+        this.stable_dt =
+            this.bodies.iter().fold(f64::INFINITY, |least, body| least.min(body.stable_dt(particles)));
         this.find_forces(&particles.position, false);
         Ok(this)
     }
@@ -422,23 +427,8 @@ impl Material for Bonds {
         columns.map(|(name, values)| Field { name, values: FieldValues::Scalar(values) }).into()
     }
 
-    /// As for springs: w^2 <= 2 sum k / m, of the longitudinal stiffness.
-    fn stable_dt(&self, particles: &Particles) -> f64 {
-        self.bodies.iter().fold(f64::INFINITY, |least, body| {
-            let unit = body.law.unit_stiffness();
-            let of = |i: usize| {
-                if particles.immovable[body.first + i] {
-                    return f64::INFINITY;
-                }
-                let mut stiffness = 0.0;
-                body.table.visit(i, &mut |bond| stiffness += 2.0 * bond.stiffness);
-                let square = unit * stiffness / particles.mass[body.first + i];
-                let rate = square * body.law.damping_time;
-                4.0 / (rate + (rate * rate + 4.0 * square).sqrt())
-            };
-            let steps = (0..body.count).into_par_iter().with_min_len(CHUNK).map(of);
-            least.min(steps.reduce(|| f64::INFINITY, f64::min))
-        })
+    fn stable_dt(&self, _particles: &Particles) -> f64 {
+        self.stable_dt
     }
 
     /// The live bits, the thresholds as they are used next, and the bonds that broke last.
@@ -483,6 +473,23 @@ impl Material for Bonds {
 }
 
 impl Body {
+    /// As for springs: w^2 <= 2 sum k / m, of the longitudinal stiffness.
+    fn stable_dt(&self, particles: &Particles) -> f64 {
+        let unit = self.law.unit_stiffness();
+        let of = |i: usize| {
+            if particles.immovable[self.first + i] {
+                return f64::INFINITY;
+            }
+            let mut stiffness = 0.0;
+            self.table.visit(i, &mut |bond| stiffness += 2.0 * bond.stiffness);
+            let square = unit * stiffness / particles.mass[self.first + i];
+            let rate = square * self.law.damping_time;
+            4.0 / (rate + (rate * rate + 4.0 * square).sqrt())
+        };
+        let steps = (0..self.count).into_par_iter().with_min_len(CHUNK).map(of);
+        steps.reduce(|| f64::INFINITY, f64::min)
+    }
+
     /// Largest stretch, equivalent strain and damage of a particle.
     fn measures(&self, i: usize) -> [f32; 3] {
         let (mut largest, mut sum, mut squares, mut live) = (f64::NEG_INFINITY, 0.0, 0.0, 0u32);

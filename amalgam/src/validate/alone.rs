@@ -90,13 +90,19 @@ impl Alone {
         external: impl FnOnce(&Particles) -> Vec<DVec3>,
     ) -> Result<Report, CaseError> {
         let mut velocity = self.forces()?;
-        let particles = self.solver.particles();
-        let external = external(particles);
-        for (i, velocity) in velocity.iter_mut().enumerate() {
-            let kick = (*velocity + external[i]) * (self.dt / particles.mass[i]);
-            *velocity = particles.velocity[i] + if particles.immovable[i] { DVec3::ZERO } else { kick };
-        }
+        let external = external(self.solver.particles());
+        velocity.iter_mut().zip(external).for_each(|(force, external)| *force += external);
+        self.kick(&mut velocity);
         self.commit(&velocity)
+    }
+
+    /// Turns forces [N] into the velocities [m/s] that they leave particles with at the end of the step.
+    pub(super) fn kick(&self, forces: &mut [DVec3]) {
+        let particles = self.solver.particles();
+        for (i, force) in forces.iter_mut().enumerate() {
+            let kick = *force * (self.dt / particles.mass[i]);
+            *force = particles.velocity[i] + if particles.immovable[i] { DVec3::ZERO } else { kick };
+        }
     }
 
     /// A field of the solver, a number a particle.

@@ -26,12 +26,20 @@ const CRACKED: f32 = 0.3;
 const NEAR: f64 = 2.0 * HORIZON;
 
 fn compute() -> Result<Outcome, CaseError> {
-    let mut plate = Alone::start(CASE.name, SCENE, &[])?;
+    let set: Vec<String> =
+        std::env::var("KSET").map(|s| s.split(';').map(String::from).collect()).unwrap_or_default();
+    let speed: f64 = std::env::var("KV").map(|s| s.parse().unwrap()).unwrap_or(16.5);
+    let mut plate = Alone::start(CASE.name, SCENE, &set)?;
     let rest = plate.particles().position.clone();
     let notched = plate.field("damage")?;
     let steps = (plate.duration / plate.dt).ceil() as u64;
+    let struck: Vec<usize> =
+        (0..rest.len()).filter(|&i| rest[i].x < SPACING && rest[i].y.abs() < TIPS[0].y).collect();
     for _ in 0..steps {
-        plate.advance(|particles| vec![DVec3::ZERO; particles.len()])?;
+        let mut velocity = plate.forces()?;
+        plate.kick(&mut velocity);
+        struck.iter().for_each(|&i| velocity[i].x = speed);
+        plate.commit(&velocity)?;
     }
     let damage = plate.field("damage")?;
     let cracked: Vec<DVec3> = rest
