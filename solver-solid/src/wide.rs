@@ -1,8 +1,7 @@
 //! The hot loops compiled for the widest vectors of the machine, chosen when the program runs.
 //!
 //! A [`Kernel`] is written once, as plain loops over sixteen lanes that the compiler turns into vectors. Additions keep
-//! their order and fused multiply-adds are written out, square roots and divisions are exact, so that all widths give
-//! the same bits. (Without fused multiply-add in hardware it is computed in software: slow, and the same.)
+//! their order and fused multiply-adds are written out, so that all widths give the same bits. (Without fused multiply-add in hardware it is computed in software: slow, and the same.)
 #![allow(unsafe_code)]
 
 /// Lanes that a kernel works on at once.
@@ -15,7 +14,90 @@ pub(crate) type Lanes = [f32; LANES];
 /// closure would be compiled for the plain machine.
 pub(crate) trait Kernel {
     type Output;
-    fn run(self) -> Self::Output;
+    fn run<M: Machine>(self) -> Self::Output;
+}
+
+/// What compilers do not find by themselves.
+pub(crate) trait Machine {
+    /// The columns of sixteen records, `column[c][lane] = record[index[lane]][c]`.
+    fn gather<const N: usize>(record: &[[i32; N]], index: &[u32; LANES]) -> [[i32; LANES]; N];
+}
+
+/// Any machine.
+pub(crate) struct Plain;
+
+impl Machine for Plain {
+    #[inline(always)]
+    fn gather<const N: usize>(record: &[[i32; N]], index: &[u32; LANES]) -> [[i32; LANES]; N] {
+        let mut columns = [[0; LANES]; N];
+        for lane in 0..LANES {
+            let record = &record[index[lane] as usize];
+            for column in 0..N {
+                columns[column][lane] = record[column];
+            }
+        }
+        columns
+    }
+}
+
+/// A machine with AVX-512.
+#[cfg(target_arch = "x86_64")]
+struct Avx512;
+
+#[cfg(target_arch = "x86_64")]
+impl Machine for Avx512 {
+    #[inline(always)]
+    fn gather<const N: usize>(record: &[[i32; N]], index: &[u32; LANES]) -> [[i32; LANES]; N] {
+        use std::arch::x86_64::{
+            __m512i, _mm_loadu_si128, _mm512_castsi128_si512, _mm512_inserti32x4, _mm512_unpackhi_epi32,
+            _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+        };
+        let mut columns = [[0; LANES]; N];
+        let mut quarter = 0;
+        while quarter + 4 <= N {
+            // Four numbers of sixteen records: register r holds those of lanes r, 4 + r, 8 + r and 12 + r.
+            let mut rows = [[0; LANES]; 4];
+            for r in 0..4 {
+                let [a, b, c, d] = [
+                    &record[index[r] as usize],
+                    &record[index[4 + r] as usize],
+                    &record[index[8 + r] as usize],
+                    &record[index[12 + r] as usize],
+                ];
+                // SAFETY: a record holds N numbers, of which `quarter..quarter + 4` are read; and this runs inside
+                // `run_avx512` alone, so that the machine has these instructions.
+                rows[r] = unsafe {
+                    let row = _mm512_castsi128_si512(_mm_loadu_si128(a.as_ptr().add(quarter).cast()));
+                    let row = _mm512_inserti32x4::<1>(row, _mm_loadu_si128(b.as_ptr().add(quarter).cast()));
+                    let row = _mm512_inserti32x4::<2>(row, _mm_loadu_si128(c.as_ptr().add(quarter).cast()));
+                    let row = _mm512_inserti32x4::<3>(row, _mm_loadu_si128(d.as_ptr().add(quarter).cast()));
+                    std::mem::transmute::<__m512i, [i32; LANES]>(row)
+                };
+            }
+            // SAFETY: as above; a register and sixteen i32 are the same 64 bytes.
+            let transposed: [[i32; LANES]; 4] = unsafe {
+                let [a, b, c, d] = std::mem::transmute::<[[i32; LANES]; 4], [__m512i; 4]>(rows);
+                let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
+                let (ab_high, cd_high) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
+                std::mem::transmute::<[__m512i; 4], [[i32; LANES]; 4]>([
+                    _mm512_unpacklo_epi64(ab, cd),
+                    _mm512_unpackhi_epi64(ab, cd),
+                    _mm512_unpacklo_epi64(ab_high, cd_high),
+                    _mm512_unpackhi_epi64(ab_high, cd_high),
+                ])
+            };
+            for k in 0..4 {
+                columns[quarter + k] = transposed[k];
+            }
+            quarter += 4;
+        }
+        for lane in 0..LANES {
+            for column in quarter..N {
+                columns[column][lane] = record[index[lane] as usize][column];
+            }
+        }
+        columns
+    }
 }
 
 /// What vectors the machine has.
@@ -61,7 +143,7 @@ pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
 #[inline]
 pub(crate) fn run_at<K: Kernel>(width: Width, kernel: K) -> K::Output {
     match width.min(Width::best()) {
-        Width::Plain => kernel.run(),
+        Width::Plain => kernel.run::<Plain>(),
         // SAFETY: `best` has found these features on this machine, and `width` is no wider.
         #[cfg(target_arch = "x86_64")]
         Width::Avx2 => unsafe { run_avx2(kernel) },
@@ -69,20 +151,20 @@ pub(crate) fn run_at<K: Kernel>(width: Width, kernel: K) -> K::Output {
         #[cfg(target_arch = "x86_64")]
         Width::Avx512 => unsafe { run_avx512(kernel) },
         #[cfg(not(target_arch = "x86_64"))]
-        _ => kernel.run(),
+        _ => kernel.run::<Plain>(),
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run()
+    kernel.run::<Plain>()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
 fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run()
+    kernel.run::<Avx512>()
 }
 
 /// The sum over the lanes, as a tree.
