@@ -180,3 +180,18 @@ pub(crate) fn total(lanes: &Lanes) -> f32 {
     }
     sum[0]
 }
+
+/// The least and the largest number in the lanes.
+#[inline(always)]
+pub(crate) fn range(low: &Lanes, high: &Lanes) -> (f32, f32) {
+    let (mut low, mut high) = (*low, *high);
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            low[lane] = if low[lane + half] < low[lane] { low[lane + half] } else { low[lane] };
+            high[lane] = if high[lane + half] > high[lane] { high[lane + half] } else { high[lane] };
+        }
+        half /= 2;
+    }
+    (low[0], high[0])
+}

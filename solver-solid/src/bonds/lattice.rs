@@ -106,6 +106,8 @@ struct Stencil {
     shift: isize,
     /// Vector to the neighbour in the lattice, in quanta.
     offset: [f32; 3],
+    /// Twice that.
+    twice: [f32; 3],
     /// Square of its length, in quanta, and the inverse.
     rest_square: f32,
     inverse_square: f32,
@@ -243,6 +245,7 @@ fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3
                 stencils.push(Stencil {
                     shift: i * strides[0] + j * strides[1] + k * strides[2],
                     offset: (vector * (QUANTA / law.spacing)).to_array().map(|x| x as f32),
+                    twice: (vector * (2.0 * QUANTA / law.spacing)).to_array().map(|x| x as f32),
                     rest_square: (length * QUANTA).powi(2) as f32,
                     inverse_square: (length * QUANTA).powi(-2) as f32,
                     stiffness: (law.volume_share(rest) / length) as f32,
@@ -483,8 +486,8 @@ impl Stencil {
     #[inline(always)]
     fn excess(&self, eta: [i32; 3]) -> f32 {
         let [x, y, z] = [eta[0] as f32, eta[1] as f32, eta[2] as f32];
-        let [ox, oy, oz] = self.offset;
-        let difference = z.mul_add(oz + oz + z, y.mul_add(oy + oy + y, x * (ox + ox + x)));
+        let [two_x, two_y, two_z] = self.twice;
+        let difference = z.mul_add(two_z + z, y.mul_add(two_y + y, x * (two_x + x)));
         difference * self.inverse_square
     }
 }
@@ -583,11 +586,7 @@ impl<const GAIN: bool, const FAR: bool> Kernel for ForceKernel<'_, GAIN, FAR> {
                 largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let (mut bottom, mut top) = (f32::INFINITY, 0.0);
-        for lane in 0..LANES {
-            bottom = if least[lane] < bottom { least[lane] } else { bottom };
-            top = if largest[lane] > top { largest[lane] } else { top };
-        }
+        let (bottom, top) = wide::range(&least, &largest);
         // Each bond is seen from both ends: a quarter of k e^2 from each.
         BlockForce { force, least, range: [bottom, top], energy: 0.25 * wide::total(&energy) }
     }

@@ -449,11 +449,7 @@ impl<const FAR: bool> Kernel for ForceKernel<'_, FAR> {
                 largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let (mut bottom, mut top) = (f32::INFINITY, 0.0);
-        for lane in 0..LANES {
-            bottom = if least[lane] < bottom { least[lane] } else { bottom };
-            top = if largest[lane] > top { largest[lane] } else { top };
-        }
+        let (bottom, top) = wide::range(&least, &largest);
         let force = [wide::total(&force[0]), wide::total(&force[1]), wide::total(&force[2])];
         // Each bond is seen from both ends: a quarter of k e^2 from each.
         RowForce { force, least: bottom, largest: top, energy: 0.25 * wide::total(&energy) }
