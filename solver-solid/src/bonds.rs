@@ -18,7 +18,7 @@ use amalgam_solver_kit::{Field, FieldValues, SectionError, SolverError};
 use rayon::prelude::*;
 
 pub(crate) use lattice::Lattice;
-pub(crate) use law::{Law, Model};
+pub(crate) use law::{Calibration, Law, Model};
 
 use crate::block::Block;
 use crate::material::Material;
@@ -45,7 +45,7 @@ pub(crate) struct BondedBody {
     pub(crate) law: Law,
     /// The lattice that its particles lie on, in the order of [`Lattice::key`].
     pub(crate) lattice: Option<Lattice>,
-    /// What the sum of L w V over a particle's bonds is in the continuum [m^4].
+    /// What the sum of L w V over the bonds of a particle far from surfaces is to be [m^4].
     pub(crate) moment: f64,
     pub(crate) notches: Vec<Notch>,
 }
@@ -276,8 +276,8 @@ fn live_bonds(table: &dyn BondTable, count: usize) -> Vec<u32> {
     (0..count).into_par_iter().with_min_len(CHUNK).map(live).collect()
 }
 
-/// By how much each particle's bonds are strengthened so that the energy of a uniform extension is that of the
-/// continuum: sum w L V in the continuum over that of its own bonds.
+/// By how much each particle's bonds are strengthened so that the energy of a uniform extension is that far from
+/// surfaces: the sum of L w V there over that of its own bonds.
 fn surface_gains(table: &dyn BondTable, count: usize, law: &Law, moment: f64) -> Vec<f32> {
     let gain = |i| {
         let mut sum = 0.0;
