@@ -49,28 +49,34 @@ impl Machine for Avx512 {
     #[inline(always)]
     fn gather<const N: usize>(record: &[[i32; N]], index: &[u32; LANES]) -> [[i32; LANES]; N] {
         use std::arch::x86_64::{
-            __m512i, _mm_loadu_si128, _mm512_castsi128_si512, _mm512_inserti32x4, _mm512_unpackhi_epi32,
-            _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+            __m512i, _mm_loadu_si128, _mm512_castsi128_si512, _mm512_cmplt_epu32_mask, _mm512_inserti32x4,
+            _mm512_loadu_si512, _mm512_set1_epi32, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
+            _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
         };
+        let count = record.len().min(u32::MAX as usize) as u32;
+        // SAFETY: sixteen indices are 64 bytes; and this runs inside `run_avx512` alone, so that the machine has these
+        // instructions.
+        let inside = unsafe {
+            let index = _mm512_loadu_si512(index.as_ptr().cast());
+            _mm512_cmplt_epu32_mask(index, _mm512_set1_epi32(count as i32))
+        };
+        assert!(inside == u16::MAX, "an index is out of range");
         let mut columns = [[0; LANES]; N];
         let mut quarter = 0;
         while quarter + 4 <= N {
             // Four numbers of sixteen records: register r holds those of lanes r, 4 + r, 8 + r and 12 + r.
             let mut rows = [[0; LANES]; 4];
             for r in 0..4 {
-                let [a, b, c, d] = [
-                    &record[index[r] as usize],
-                    &record[index[4 + r] as usize],
-                    &record[index[8 + r] as usize],
-                    &record[index[12 + r] as usize],
-                ];
-                // SAFETY: a record holds N numbers, of which `quarter..quarter + 4` are read; and this runs inside
-                // `run_avx512` alone, so that the machine has these instructions.
+                // SAFETY: all indices are below the number of records, as was seen above, and a record holds N numbers,
+                // of which `quarter..quarter + 4` are read.
                 rows[r] = unsafe {
-                    let row = _mm512_castsi128_si512(_mm_loadu_si128(a.as_ptr().add(quarter).cast()));
-                    let row = _mm512_inserti32x4::<1>(row, _mm_loadu_si128(b.as_ptr().add(quarter).cast()));
-                    let row = _mm512_inserti32x4::<2>(row, _mm_loadu_si128(c.as_ptr().add(quarter).cast()));
-                    let row = _mm512_inserti32x4::<3>(row, _mm_loadu_si128(d.as_ptr().add(quarter).cast()));
+                    let first: *const i32 = record.as_ptr().cast::<i32>().add(quarter);
+                    let a = _mm_loadu_si128(first.add(N * index[r] as usize).cast());
+                    let b = _mm_loadu_si128(first.add(N * index[4 + r] as usize).cast());
+                    let c = _mm_loadu_si128(first.add(N * index[8 + r] as usize).cast());
+                    let d = _mm_loadu_si128(first.add(N * index[12 + r] as usize).cast());
+                    let row = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(a), b);
+                    let row = _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(row, c), d);
                     std::mem::transmute::<__m512i, [i32; LANES]>(row)
                 };
             }
@@ -194,4 +200,56 @@ pub(crate) fn range(low: &Lanes, high: &Lanes) -> (f32, f32) {
         half /= 2;
     }
     (low[0], high[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Gather<'a, const N: usize>(&'a [[i32; N]], &'a [u32; LANES]);
+
+    impl<const N: usize> Kernel for Gather<'_, N> {
+        type Output = [[i32; LANES]; N];
+
+        #[inline(always)]
+        fn run<M: Machine>(self) -> [[i32; LANES]; N] {
+            M::gather(self.0, self.1)
+        }
+    }
+
+    fn every_width_gathers_alike<const N: usize>() {
+        let record: Vec<[i32; N]> = (0..100).map(|i| std::array::from_fn(|c| 10 * i + c as i32)).collect();
+        let index = std::array::from_fn(|lane| (lane as u32 * 37) % 100);
+        let plain = run_at(Width::Plain, Gather(&record, &index));
+        for lane in 0..LANES {
+            for column in 0..N {
+                assert_eq!(plain[column][lane], record[index[lane] as usize][column]);
+            }
+        }
+        for width in [Width::Avx2, Width::Avx512] {
+            assert_eq!(run_at(width, Gather(&record, &index)), plain, "{width:?}");
+        }
+    }
+
+    #[test]
+    fn records_are_gathered() {
+        every_width_gathers_alike::<3>();
+        every_width_gathers_alike::<4>();
+        every_width_gathers_alike::<8>();
+    }
+
+    #[test]
+    #[should_panic = "out of"]
+    fn an_index_out_of_range_is_refused() {
+        let mut index = [0; LANES];
+        index[11] = 4;
+        run(Gather(&[[1; 4]; 4], &index));
+    }
+
+    #[test]
+    fn sums_and_ranges_go_over_all_lanes() {
+        let lanes = std::array::from_fn(|lane| lane as f32 - 3.0);
+        assert_eq!(total(&lanes), 72.0);
+        assert_eq!(range(&lanes, &lanes), (-3.0, 12.0));
+    }
 }
