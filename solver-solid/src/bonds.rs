@@ -1,14 +1,15 @@
 //! Bond-based peridynamics [SillingAskari2005]: every particle is joined to all others within its horizon by bonds that
 //! pull like springs and break, for good, when stretched too far.
 //!
-//! The force of a bond of rest length L at length l is `k (l - L) n` with `k = c w V V / L` (`law.rs`): a spring, in the
-//! view of [Levine2014], and linearised like one (`springs.rs`). Two layouts (`table.rs`) hold them: the words of a
+//! The force of a bond of rest length L at length l is `k (l - L) n` with `k = c w V V / L` (`law.rs`, `stretch.rs`): a spring,
+//! in the view of [Levine2014], and linearised like one (`springs.rs`). Two layouts (`table.rs`) hold them: the words of a
 //! lattice (`lattice.rs`) and compressed rows (`rows.rs`). Hot loops are f32 on exact differences, everything that is
 //! added up over them f64.
 
 mod lattice;
 mod law;
 mod rows;
+mod stretch;
 mod table;
 
 use amalgam_particles::random::uniform_f64;
@@ -17,11 +18,12 @@ use amalgam_solver_kit::{Field, FieldValues, SectionError, SolverError};
 use rayon::prelude::*;
 
 pub(crate) use lattice::Lattice;
-pub(crate) use law::{Law, Model};
+pub(crate) use law::{Calibration, Law, Model};
 
 use crate::block::Block;
 use crate::material::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
+use stretch::{excess_of, stretch_of};
 use table::{BondTable, Broken, QUANTA};
 
 /// A parallelogram that cuts the bonds that cross it.
@@ -43,7 +45,7 @@ pub(crate) struct BondedBody {
     pub(crate) law: Law,
     /// The lattice that its particles lie on, in the order of [`Lattice::key`].
     pub(crate) lattice: Option<Lattice>,
-    /// What the sum of L w V over a particle's bonds is in the continuum [m^4].
+    /// What the sum of L w V over the bonds of a particle far from surfaces is to be [m^4].
     pub(crate) moment: f64,
     pub(crate) notches: Vec<Notch>,
 }
@@ -58,7 +60,7 @@ struct Body {
     intact: Vec<u32>,
     /// Stretch at which bonds of each particle break without the influence of compression.
     strength: Vec<f32>,
-    /// The same with it.
+    /// The excess that this is, with it.
     threshold: Vec<f32>,
     /// Positions [m] that the bonds followed last.
     followed: Vec<DVec3>,
@@ -205,7 +207,7 @@ impl Body {
         let strength: Vec<f32> =
             particles.id[first..first + count].iter().map(|&id| strength(&law, seed, id) as f32).collect();
         Self {
-            threshold: strength.clone(),
+            threshold: strength.iter().map(|&s| excess_of(f64::from(s)) as f32).collect(),
             strength,
             intact,
             followed: position.to_vec(),
@@ -227,10 +229,11 @@ impl Body {
         let quantum = self.law.spacing / QUANTA;
         self.energy = pass.energy * self.law.unit_stiffness() * quantum * quantum;
         if self.law.threshold_rise != 0.0 {
-            let rise = self.law.threshold_rise as f32;
+            let rise = self.law.threshold_rise;
             for (i, threshold) in self.threshold.iter_mut().enumerate() {
-                let least = self.table.force(i).1;
-                *threshold = self.strength[i] - if least < f32::INFINITY { rise * least } else { 0.0 };
+                let least = f64::from(self.table.force(i).1);
+                let least = if least < f64::INFINITY { stretch_of(least) } else { 0.0 };
+                *threshold = excess_of(f64::from(self.strength[i]) - rise * least) as f32;
             }
         }
         pass.broken
@@ -278,8 +281,8 @@ fn live_bonds(table: &dyn BondTable, count: usize) -> Vec<u32> {
     (0..count).into_par_iter().with_min_len(CHUNK).map(live).collect()
 }
 
-/// By how much each particle's bonds are strengthened so that the energy of a uniform extension is that of the
-/// continuum: sum w L V in the continuum over that of its own bonds.
+/// By how much each particle's bonds are strengthened so that the energy of a uniform extension is that far from
+/// surfaces: the sum of L w V there over that of its own bonds.
 fn surface_gains(table: &dyn BondTable, count: usize, law: &Law, moment: f64) -> Vec<f32> {
     let gain = |i| {
         let mut sum = 0.0;

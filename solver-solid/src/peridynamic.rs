@@ -5,7 +5,7 @@ use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
 use crate::bodies::{Body, Layout, Node};
-use crate::bonds::{BondedBody, Lattice, Law, Model, Notch};
+use crate::bonds::{BondedBody, Calibration, Lattice, Law, Model, Notch};
 use crate::section::{Checks, PARTICLES_MAX};
 
 /// Spacings that a horizon may reach over: a particle has some 2,000 bonds then.
@@ -43,6 +43,8 @@ pub(crate) struct Peridynamic {
     /// [J/m^2]; without it and `critical_stretch` nothing breaks.
     fracture_energy: Option<f64>,
     critical_stretch: Option<f64>,
+    #[serde(default)]
+    calibration: Calibration,
     #[serde(default)]
     threshold_rise: f64,
     #[serde(default)]
@@ -195,7 +197,10 @@ impl Body for Peridynamic {
             count: points.len(),
             law,
             lattice,
-            moment: self.model.moment(law.horizon, self.thickness()),
+            moment: match self.calibration {
+                Calibration::Lattice => law.lattice_moment(),
+                Calibration::Continuum => self.model.moment(law.horizon, self.thickness()),
+            },
             notches: self
                 .notches
                 .iter()
@@ -222,7 +227,7 @@ impl Peridynamic {
                 .fracture_energy
                 .map(|energy| model.critical_stretch(energy, self.young_modulus, horizon)))
             .unwrap_or(f64::INFINITY);
-        Law {
+        let mut law = Law {
             spacing: self.spacing,
             horizon,
             volume: model.volume(self.spacing, thickness),
@@ -234,7 +239,11 @@ impl Peridynamic {
             surface_correction: self.surface_correction,
             damping_time: self.damping_time,
             model,
+        };
+        if self.calibration == Calibration::Lattice {
+            law.calibrate(model.moment(horizon, thickness), self.fracture_energy);
         }
+        law
     }
 
     fn body(&self) -> shapes::Body {
@@ -275,9 +284,9 @@ impl Peridynamic {
 
     /// What can only be seen when particles are there: layers, coincident points, parts that hold nobody.
     fn check_points(&self, points: &[DVec3], checks: &mut Checks) {
-        let law = self.law();
-        let unit = law.unit_stiffness();
-        checks.that(unit.is_finite() && unit > 0.0, "young_modulus", || {
+        let unit = self.law().unit_stiffness();
+        let usable = self.horizon < 1.0 || unit.is_finite() && unit > 0.0;
+        checks.that(usable, "young_modulus", || {
             format!("makes bonds of a stiffness of {unit} N/m: write a value in Pa and lengths in m")
         });
         for (i, held) in self.held.iter().enumerate() {
@@ -285,11 +294,7 @@ impl Peridynamic {
                 "holds no particle of the body: move or enlarge the box".into()
             });
         }
-        let dimensions = match self.model {
-            Model::Solid => 3,
-            Model::PlaneStress | Model::PlaneStrain => 2,
-            Model::Bar => 1,
-        };
+        let dimensions = self.model.dimensions();
         let layered = dimensions == 3 || is_flat(points, dimensions, 0.1 * self.spacing);
         checks.that(layered, "model", || {
             "is for one layer of particles (a bar: one row), but the shape holds more: write a thinner shape, or \
@@ -306,7 +311,7 @@ impl Held {
 }
 
 /// Whether all points lie in a plane (2 dimensions) or on a line (1).
-fn is_flat(points: &[DVec3], dimensions: u32, tolerance: f64) -> bool {
+fn is_flat(points: &[DVec3], dimensions: usize, tolerance: f64) -> bool {
     let Some(&origin) = points.first() else { return true };
     let furthest = |from: &dyn Fn(DVec3) -> DVec3| {
         points

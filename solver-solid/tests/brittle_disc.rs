@@ -47,6 +47,7 @@ fn disc(storage: &str) -> SolidSolver {
             "method = \"peridynamics\"\nintegrator = \"velocity-verlet\"\n[[bodies]]\ntype = \"peridynamic\"\n\
              shape = {{ type = \"points\", positions = [{}] }}\nspacing = {SPACING}\ndensity = 2200\n\
              young_modulus = {young_modulus:?}\nhorizon = {:?}\ncritical_stretch = 5e-4\nthreshold_rise = 0.25\n\
+             calibration = \"continuum\"\n\
              storage = \"{storage}\"",
             positions.join(", "),
             HORIZON / SPACING

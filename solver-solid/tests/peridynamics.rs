@@ -85,7 +85,7 @@ fn forces_by_pairs(solid: &SolidSolver, rest: &[DVec3]) -> Vec<DVec3> {
 #[test]
 fn forces_are_those_of_the_pairs() {
     for storage in ["automatic", "rows"] {
-        let mut solid = explicit(&format!("{BLOCK}storage = \"{storage}\""));
+        let mut solid = explicit(&format!("{BLOCK}storage = \"{storage}\"\ncalibration = \"continuum\""));
         let rest = solid.particles().position.clone();
         let shaken: Vec<DVec3> =
             rest.iter().zip(random_vectors(3, rest.len(), 1e-3)).map(|(x, d)| *x + d).collect();

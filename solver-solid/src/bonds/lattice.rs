@@ -4,15 +4,16 @@
 //! to a neighbour, is one shift of the number for all sites. Sixteen consecutive sites are a block; a block and a
 //! stencil share a word of sixteen live bits, and that is all that is stored: rest length, direction and stiffness are
 //! the stencil's. Positions are kept as displacements from a lattice without strain, in whole quanta: a difference of
-//! displacements is exact, and the elongation follows from it without cancellation,
-//! `|d| - L = eta·(xi + d) / (|d| + L)` with `d = xi + eta`.
+//! displacements is exact, and the excess follows from it without cancellation, `l^2 - L^2 = eta·(2 xi + eta)` with the
+//! lattice's vector xi and the difference eta of displacements.
 
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
 use super::law::Law;
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA, operand_scale, quantise};
-use crate::wide::{self, Kernel, LANES, Lanes};
+use super::stretch::{SERIES_MAX, elongation_share};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, operand_scale, quantise, whole};
+use crate::wide::{self, Kernel, LANES, Lanes, Machine};
 
 /// Blocks that one task works on.
 const CHUNK: usize = 32;
@@ -105,9 +106,11 @@ struct Stencil {
     shift: isize,
     /// Vector to the neighbour in the lattice, in quanta.
     offset: [f32; 3],
-    /// Its length, in quanta, and the inverse.
-    rest: f32,
-    inverse_rest: f32,
+    /// Twice that.
+    twice: [f32; 3],
+    /// Square of its length, in quanta, and the inverse.
+    rest_square: f32,
+    inverse_square: f32,
     /// Stiffness, of the body's unit.
     stiffness: f32,
 }
@@ -242,8 +245,9 @@ fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3
                 stencils.push(Stencil {
                     shift: i * strides[0] + j * strides[1] + k * strides[2],
                     offset: (vector * (QUANTA / law.spacing)).to_array().map(|x| x as f32),
-                    rest: (length * QUANTA) as f32,
-                    inverse_rest: (1.0 / (length * QUANTA)) as f32,
+                    twice: (vector * (2.0 * QUANTA / law.spacing)).to_array().map(|x| x as f32),
+                    rest_square: (length * QUANTA).powi(2) as f32,
+                    inverse_square: (length * QUANTA).powi(-2) as f32,
                     stiffness: (law.volume_share(rest) / length) as f32,
                 });
             }
@@ -254,14 +258,11 @@ fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3
 
 impl BondTable for LatticeTable {
     fn load_positions(&mut self, position: &[DVec3]) {
-        for axis in 0..3 {
-            let column = &mut self.displacement[axis];
-            for ((i, x), ideal) in position.iter().enumerate().zip(&self.ideal) {
-                let slot = self.slot[i] as usize;
-                let site = self.block_site[slot / LANES] as usize + slot % LANES;
-                column[site] = quantise(x[axis] - ideal[axis], self.per_quantum);
-            }
-        }
+        let mut displacement = std::mem::take(&mut self.displacement);
+        self.scatter(&mut displacement, |i| {
+            (position[i] - self.ideal[i]).to_array().map(|length| quantise(length, self.per_quantum))
+        });
+        self.displacement = displacement;
     }
 
     fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass {
@@ -275,13 +276,12 @@ impl BondTable for LatticeTable {
             .map(|((force, live), sites)| {
                 let mut pass = Pass::default();
                 for ((force, live), &site) in force.iter_mut().zip(live.chunks_mut(stencils)).zip(sites) {
-                    let geometry = self.geometry(site as usize);
-                    *force = wide::run(ForceKernel { geometry, live });
+                    *force = self.block_force(site as usize, live);
                     if let Some((thresholds, limit)) = thresholds
-                        && force.largest > limit
+                        && force.range[1] > limit
                         && self.break_bonds(site as usize, live, thresholds, &mut pass.broken)
                     {
-                        *force = wide::run(ForceKernel { geometry, live });
+                        *force = self.block_force(site as usize, live);
                     }
                     pass.energy += f64::from(force.energy);
                 }
@@ -304,7 +304,13 @@ impl BondTable for LatticeTable {
             .with_min_len(CHUNK)
             .map(|block| {
                 let live = &self.live[block * stencils..(block + 1) * stencils];
-                wide::run(DiagonalKernel { geometry: self.geometry(self.block_site[block] as usize), live })
+                let geometry = self.geometry(self.block_site[block] as usize);
+                match (self.half_gain.is_empty(), self.force[block].is_far()) {
+                    (true, false) => wide::run(DiagonalKernel::<false, false> { geometry, live }),
+                    (true, true) => wide::run(DiagonalKernel::<false, true> { geometry, live }),
+                    (false, false) => wide::run(DiagonalKernel::<true, false> { geometry, live }),
+                    (false, true) => wide::run(DiagonalKernel::<true, true> { geometry, live }),
+                }
             })
             .collect_into_vec(&mut diagonal);
         self.diagonal = diagonal;
@@ -313,14 +319,9 @@ impl BondTable for LatticeTable {
     fn multiply(&mut self, u: &[DVec3]) -> f64 {
         let largest = u.par_iter().with_min_len(4096).map(|u| u.abs().max_element()).reduce(|| 0.0, f64::max);
         let scale = operand_scale(largest);
-        for axis in 0..3 {
-            let column = &mut self.operand[axis];
-            for (i, u) in u.iter().enumerate() {
-                let slot = self.slot[i] as usize;
-                let site = self.block_site[slot / LANES] as usize + slot % LANES;
-                column[site] = (u[axis] * scale).round_ties_even() as i32;
-            }
-        }
+        let mut operand = std::mem::take(&mut self.operand);
+        self.scatter(&mut operand, |i| (u[i] * scale).to_array().map(whole));
+        self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
         let stencils = self.stencils.len();
         (0..self.block_site.len())
@@ -330,7 +331,12 @@ impl BondTable for LatticeTable {
                 let live = &self.live[block * stencils..(block + 1) * stencils];
                 let geometry = self.geometry(self.block_site[block] as usize);
                 let operand = self.operand.each_ref().map(Vec::as_slice);
-                wide::run(ProductKernel { geometry, live, operand })
+                match (self.half_gain.is_empty(), self.force[block].is_far()) {
+                    (true, false) => wide::run(ProductKernel::<false, false> { geometry, live, operand }),
+                    (true, true) => wide::run(ProductKernel::<false, true> { geometry, live, operand }),
+                    (false, false) => wide::run(ProductKernel::<true, false> { geometry, live, operand }),
+                    (false, true) => wide::run(ProductKernel::<true, true> { geometry, live, operand }),
+                }
             })
             .collect_into_vec(&mut image);
         self.image = image;
@@ -360,7 +366,7 @@ impl BondTable for LatticeTable {
             if live >> (slot % LANES) & 1 != 0 {
                 visit(Bond {
                     neighbour: self.particle[site.wrapping_add_signed(stencil.shift)],
-                    rest: f64::from(stencil.rest) / QUANTA,
+                    rest: f64::from(stencil.rest_square).sqrt() / QUANTA,
                     stiffness: f64::from(self.stiffness(stencil, site)),
                 });
             }
@@ -406,7 +412,36 @@ impl BondTable for LatticeTable {
 }
 
 impl LatticeTable {
-    /// Breaks bonds of a block whose stretch is above the threshold of either end; whether there was any. With the
+    /// Writes `value(i)` of every particle to its site, in parallel over blocks.
+    fn scatter(&self, columns: &mut [Vec<i32>; 3], value: impl Fn(usize) -> [i32; 3] + Sync) {
+        const SITES: usize = 64 * LANES;
+        let [x, y, z] = columns;
+        let chunks = x.par_chunks_mut(SITES).zip(y.par_chunks_mut(SITES)).zip(z.par_chunks_mut(SITES));
+        chunks.zip(self.particle.par_chunks(SITES)).for_each(|(((x, y), z), particle)| {
+            for (at, &i) in particle.iter().enumerate() {
+                if i != VACANT {
+                    [x[at], y[at], z[at]] = value(i as usize);
+                }
+            }
+        });
+    }
+
+    fn block_force(&self, site: usize, live: &[u16]) -> BlockForce {
+        let geometry = self.geometry(site);
+        let gain = !self.half_gain.is_empty();
+        let near = if gain {
+            wide::run(ForceKernel::<true, false> { geometry, live })
+        } else {
+            wide::run(ForceKernel::<false, false> { geometry, live })
+        };
+        match (near.is_far(), gain) {
+            (false, _) => near,
+            (true, false) => wide::run(ForceKernel::<false, true> { geometry, live }),
+            (true, true) => wide::run(ForceKernel::<true, true> { geometry, live }),
+        }
+    }
+
+    /// Breaks bonds of a block whose excess is above the threshold of either end; whether there was any. With the
     /// arithmetic of the kernel, so that both ends of a bond decide alike.
     fn break_bonds(
         &self,
@@ -429,13 +464,13 @@ impl LatticeTable {
                 let eta: [i32; 3] = std::array::from_fn(|axis| {
                     displacement[axis][there].wrapping_sub(displacement[axis][site + lane])
                 });
-                let (d, ratio, length, _) = elongation(stencil, eta);
-                let threshold = thresholds[own as usize].min(thresholds[other as usize]);
-                if ratio * length * stencil.inverse_rest > threshold {
+                let excess = stencil.excess(eta);
+                if excess > thresholds[own as usize].min(thresholds[other as usize]) {
                     *live &= !(1 << lane);
                     any = true;
                     if own < other {
-                        let pull = self.stiffness(stencil, site + lane) * ratio;
+                        let pull = self.stiffness(stencil, site + lane) * elongation_share::<true>(excess);
+                        let d: [f32; 3] = std::array::from_fn(|axis| stencil.offset[axis] + eta[axis] as f32);
                         broken.push(Broken { ends: [own, other], pull: d.map(|d| pull * d) });
                     }
                 }
@@ -446,19 +481,15 @@ impl LatticeTable {
     }
 }
 
-/// Current vector of a bond, elongation by length, length and its square, for a difference of displacements.
-///
-/// Ends that coincide have no direction: the square is at least a quantum's, and the force comes out as zero.
-#[inline(always)]
-fn elongation(stencil: &Stencil, eta: [i32; 3]) -> ([f32; 3], f32, f32, f32) {
-    let [ex, ey, ez] = [eta[0] as f32, eta[1] as f32, eta[2] as f32];
-    let [ox, oy, oz] = stencil.offset;
-    let [dx, dy, dz] = [ox + ex, oy + ey, oz + ez];
-    let difference = ez.mul_add(oz + dz, ey.mul_add(oy + dy, ex * (ox + dx)));
-    let square = dz.mul_add(dz, dy.mul_add(dy, dx * dx));
-    let square = if square > 1.0 { square } else { 1.0 };
-    let length = square.sqrt();
-    ([dx, dy, dz], difference / length.mul_add(stencil.rest, square), length, square)
+impl Stencil {
+    /// The excess l^2/L^2 - 1 for a difference of displacements.
+    #[inline(always)]
+    fn excess(&self, eta: [i32; 3]) -> f32 {
+        let [x, y, z] = [eta[0] as f32, eta[1] as f32, eta[2] as f32];
+        let [two_x, two_y, two_z] = self.twice;
+        let difference = z.mul_add(two_z + z, y.mul_add(two_y + y, x * (two_x + x)));
+        difference * self.inverse_square
+    }
 }
 
 /// What the kernels share: a block, its surroundings and their displacements.
@@ -479,24 +510,18 @@ fn lanes<T>(column: &[T], at: usize) -> &[T; LANES] {
     }
 }
 
-impl Geometry<'_> {
-    /// Stiffness of the bonds of a stencil in all lanes, of the body's unit; 0 where there is none.
+/// Half of a gain of 1 in all lanes.
+const NO_GAIN: Lanes = [0.5; LANES];
+
+impl<'a> Geometry<'a> {
     #[inline(always)]
-    fn stiffness(&self, stencil: &Stencil, live: u16) -> Lanes {
-        let mut stiffness = [0.0; LANES];
-        if self.half_gain.is_empty() {
-            for lane in 0..LANES {
-                stiffness[lane] = if live & (1 << lane) != 0 { stencil.stiffness } else { 0.0 };
-            }
-        } else {
-            let own = lanes(self.half_gain, self.site);
-            let other = lanes(self.half_gain, self.site.wrapping_add_signed(stencil.shift));
-            for lane in 0..LANES {
-                let gained = stencil.stiffness * (own[lane] + other[lane]);
-                stiffness[lane] = if live & (1 << lane) != 0 { gained } else { 0.0 };
-            }
-        }
-        stiffness
+    fn at(columns: [&'a [i32]; 3], site: usize) -> [&'a [i32; LANES]; 3] {
+        [lanes(columns[0], site), lanes(columns[1], site), lanes(columns[2], site)]
+    }
+
+    #[inline(always)]
+    fn gain<const GAIN: bool>(&self, site: usize) -> &'a Lanes {
+        if GAIN { lanes(self.half_gain, site) } else { &NO_GAIN }
     }
 }
 
@@ -504,108 +529,104 @@ impl Geometry<'_> {
 #[derive(Clone, Copy, Debug, Default)]
 struct BlockForce {
     force: [Lanes; 3],
-    /// Least stretch of each particle's bonds, infinite without any.
+    /// Least excess of each particle's bonds, infinite without any.
     least: Lanes,
-    /// Largest stretch of all.
-    largest: f32,
+    /// Least and largest of all.
+    range: [f32; 2],
     energy: f32,
 }
 
-struct ForceKernel<'a> {
+impl BlockForce {
+    /// Whether a bond is stretched or compressed so far that the series does not hold.
+    fn is_far(&self) -> bool {
+        self.range[0] < -SERIES_MAX || self.range[1] > SERIES_MAX
+    }
+}
+
+struct ForceKernel<'a, const GAIN: bool, const FAR: bool> {
     geometry: Geometry<'a>,
     live: &'a [u16],
 }
 
-impl Kernel for ForceKernel<'_> {
+impl<const GAIN: bool, const FAR: bool> Kernel for ForceKernel<'_, GAIN, FAR> {
     type Output = BlockForce;
 
     #[inline(always)]
-    fn run(self) -> BlockForce {
+    fn run<M: Machine>(self) -> BlockForce {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = [lanes(displacement[0], site), lanes(displacement[1], site), lanes(displacement[2], site)];
+        let own = Geometry::at(displacement, site);
+        let own_gain = self.geometry.gain::<GAIN>(site);
         let mut force = [[0.0f32; LANES]; 3];
-        let (mut least, mut largest, mut energy) = ([f32::INFINITY; LANES], [0.0f32; LANES], [0.0f32; LANES]);
+        let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
+        let mut energy = [0.0f32; LANES];
         for (stencil, &live) in stencils.iter().zip(self.live) {
             if live == 0 {
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other =
-                [lanes(displacement[0], there), lanes(displacement[1], there), lanes(displacement[2], there)];
-            let stiffness = self.geometry.stiffness(stencil, live);
+            let other = Geometry::at(displacement, there);
+            let gain = self.geometry.gain::<GAIN>(there);
             for lane in 0..LANES {
+                let on = live & (1 << lane) != 0;
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
                     other[1][lane].wrapping_sub(own[1][lane]),
                     other[2][lane].wrapping_sub(own[2][lane]),
                 ];
-                let (d, ratio, length, square) = elongation(stencil, eta);
-                let pull = stiffness[lane] * ratio;
-                force[0][lane] = pull.mul_add(d[0], force[0][lane]);
-                force[1][lane] = pull.mul_add(d[1], force[1][lane]);
-                force[2][lane] = pull.mul_add(d[2], force[2][lane]);
-                energy[lane] = (pull * ratio).mul_add(square, energy[lane]);
-                let on = live & (1 << lane) != 0;
-                let stretch = ratio * length * stencil.inverse_rest;
-                least[lane] = if on & (stretch < least[lane]) { stretch } else { least[lane] };
-                largest[lane] = if on & (stretch > largest[lane]) { stretch } else { largest[lane] };
+                let excess = stencil.excess(eta);
+                let share = elongation_share::<FAR>(excess);
+                let pull = stencil.stiffness * (own_gain[lane] + gain[lane]) * share;
+                let pull = if on { pull } else { 0.0 };
+                force[0][lane] = pull.mul_add(stencil.offset[0] + eta[0] as f32, force[0][lane]);
+                force[1][lane] = pull.mul_add(stencil.offset[1] + eta[1] as f32, force[1][lane]);
+                force[2][lane] = pull.mul_add(stencil.offset[2] + eta[2] as f32, force[2][lane]);
+                let square = excess.mul_add(stencil.rest_square, stencil.rest_square);
+                energy[lane] = (pull * share).mul_add(square, energy[lane]);
+                least[lane] = if on & (excess < least[lane]) { excess } else { least[lane] };
+                largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let mut top = 0.0;
-        for stretch in largest {
-            top = if stretch > top { stretch } else { top };
-        }
+        let (bottom, top) = wide::range(&least, &largest);
         // Each bond is seen from both ends: a quarter of k e^2 from each.
-        BlockForce { force, least, largest: top, energy: 0.25 * wide::total(&energy) }
+        BlockForce { force, least, range: [bottom, top], energy: 0.25 * wide::total(&energy) }
     }
 }
 
-/// The share of a bond's stiffness across it, 1 - L/l and not negative, and 1/l^2.
-#[inline(always)]
-fn linearised(stencil: &Stencil, eta: [i32; 3]) -> ([f32; 3], f32, f32) {
-    let [ex, ey, ez] = [eta[0] as f32, eta[1] as f32, eta[2] as f32];
-    let [ox, oy, oz] = stencil.offset;
-    let [dx, dy, dz] = [ox + ex, oy + ey, oz + ez];
-    let difference = ez.mul_add(oz + dz, ey.mul_add(oy + dy, ex * (ox + dx)));
-    let square = dz.mul_add(dz, dy.mul_add(dy, dx * dx));
-    let square = if square > 1.0 { square } else { 1.0 };
-    let sum = square.sqrt().mul_add(stencil.rest, square);
-    // One division gives both.
-    let inverse = 1.0 / (sum * square);
-    let across = difference * (square * inverse);
-    ([dx, dy, dz], if across > 0.0 { across } else { 0.0 }, sum * inverse)
-}
-
-struct DiagonalKernel<'a> {
+struct DiagonalKernel<'a, const GAIN: bool, const FAR: bool> {
     geometry: Geometry<'a>,
     live: &'a [u16],
 }
 
-impl Kernel for DiagonalKernel<'_> {
+impl<const GAIN: bool, const FAR: bool> Kernel for DiagonalKernel<'_, GAIN, FAR> {
     type Output = [Lanes; 6];
 
     #[inline(always)]
-    fn run(self) -> [Lanes; 6] {
+    fn run<M: Machine>(self) -> [Lanes; 6] {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = [lanes(displacement[0], site), lanes(displacement[1], site), lanes(displacement[2], site)];
+        let own = Geometry::at(displacement, site);
+        let own_gain = self.geometry.gain::<GAIN>(site);
         let mut sum = [[0.0f32; LANES]; 6];
         for (stencil, &live) in stencils.iter().zip(self.live) {
             if live == 0 {
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other =
-                [lanes(displacement[0], there), lanes(displacement[1], there), lanes(displacement[2], there)];
-            let stiffness = self.geometry.stiffness(stencil, live);
+            let other = Geometry::at(displacement, there);
+            let gain = self.geometry.gain::<GAIN>(there);
             for lane in 0..LANES {
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
                     other[1][lane].wrapping_sub(own[1][lane]),
                     other[2][lane].wrapping_sub(own[2][lane]),
                 ];
-                let (d, across, inverse) = linearised(stencil, eta);
-                let across = stiffness[lane] * across;
-                let along = (stiffness[lane] - across) * inverse;
+                let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
+                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
+                let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
+                let d = [
+                    stencil.offset[0] + eta[0] as f32,
+                    stencil.offset[1] + eta[1] as f32,
+                    stencil.offset[2] + eta[2] as f32,
+                ];
                 sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
                 sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
                 sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
@@ -618,31 +639,43 @@ impl Kernel for DiagonalKernel<'_> {
     }
 }
 
-struct ProductKernel<'a> {
+impl Stencil {
+    /// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that, divided by
+    /// the square of its length.
+    #[inline(always)]
+    fn linearised<const FAR: bool>(&self, eta: [i32; 3], stiffness: f32) -> (f32, f32) {
+        let share = elongation_share::<FAR>(self.excess(eta));
+        let across = stiffness * if share > 0.0 { share } else { 0.0 };
+        // L^2/l^2 = (1 - share)^2.
+        let ratio = 1.0 - share;
+        (across, (stiffness - across) * (ratio * ratio * self.inverse_square))
+    }
+}
+
+struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
     geometry: Geometry<'a>,
     live: &'a [u16],
     operand: [&'a [i32]; 3],
 }
 
-impl Kernel for ProductKernel<'_> {
+impl<const GAIN: bool, const FAR: bool> Kernel for ProductKernel<'_, GAIN, FAR> {
     type Output = [Lanes; 3];
 
     #[inline(always)]
-    fn run(self) -> [Lanes; 3] {
+    fn run<M: Machine>(self) -> [Lanes; 3] {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let operand = self.operand;
-        let own = [lanes(displacement[0], site), lanes(displacement[1], site), lanes(displacement[2], site)];
-        let own_u = [lanes(operand[0], site), lanes(operand[1], site), lanes(operand[2], site)];
+        let own = Geometry::at(displacement, site);
+        let own_u = Geometry::at(self.operand, site);
+        let own_gain = self.geometry.gain::<GAIN>(site);
         let mut image = [[0.0f32; LANES]; 3];
         for (stencil, &live) in stencils.iter().zip(self.live) {
             if live == 0 {
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other =
-                [lanes(displacement[0], there), lanes(displacement[1], there), lanes(displacement[2], there)];
-            let other_u = [lanes(operand[0], there), lanes(operand[1], there), lanes(operand[2], there)];
-            let stiffness = self.geometry.stiffness(stencil, live);
+            let other = Geometry::at(displacement, there);
+            let other_u = Geometry::at(self.operand, there);
+            let gain = self.geometry.gain::<GAIN>(there);
             for lane in 0..LANES {
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
@@ -654,10 +687,15 @@ impl Kernel for ProductKernel<'_> {
                     own_u[1][lane].wrapping_sub(other_u[1][lane]) as f32,
                     own_u[2][lane].wrapping_sub(other_u[2][lane]) as f32,
                 ];
-                let (d, across, inverse) = linearised(stencil, eta);
-                let across = stiffness[lane] * across;
-                let projection = d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                let along = (stiffness[lane] - across) * (inverse * projection);
+                let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
+                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
+                let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
+                let d = [
+                    stencil.offset[0] + eta[0] as f32,
+                    stencil.offset[1] + eta[1] as f32,
+                    stencil.offset[2] + eta[2] as f32,
+                ];
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
                 image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
                 image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));

@@ -1,15 +1,16 @@
 //! Bonds of a body of particles anywhere: compressed rows.
 //!
-//! A particle's row is padded to whole groups of sixteen bonds. A bond is the index of its other end and its rest
-//! length, 8 bytes, and a live bit; its stiffness follows from the rest length. What is read of a neighbour lies in one
+//! A particle's row is padded to whole groups of sixteen bonds. A bond is the index of its other end and the inverse
+//! of its rest length, 8 bytes, and a live bit; its stiffness follows from the length. What is read of a neighbour lies in one
 //! padded record.
 
 use amalgam_particles::{CellGrid, DVec3};
 use rayon::prelude::*;
 
 use super::law::Law;
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA, operand_scale, quantise};
-use crate::wide::{self, Kernel, LANES};
+use super::stretch::{SERIES_MAX, elongation_share};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, operand_scale, quantise, whole};
+use crate::wide::{self, Kernel, LANES, Machine};
 
 /// Rows that one task works on.
 const CHUNK: usize = 256;
@@ -22,8 +23,8 @@ pub(crate) struct RowTable {
     /// First group of sixteen of each row, and the end.
     start: Vec<u32>,
     neighbour: Vec<u32>,
-    /// [quanta]
-    rest: Vec<f32>,
+    /// Inverse of the rest length [1/quanta].
+    inverse_rest: Vec<f32>,
     live: Vec<u16>,
     /// Position in quanta, and half of the gain (the bits of an f32).
     record: Vec<[i32; 4]>,
@@ -34,12 +35,14 @@ pub(crate) struct RowTable {
     image: Vec<[f32; 3]>,
 }
 
-/// The stiffness of a bond by its rest length L in quanta: min(constant - slope L, 1) unit / L.
+/// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
+/// 1/L.
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    constant: f32,
+    /// a spacing [quanta]
+    inner: f32,
+    /// b spacing
     slope: f32,
-    unit: f32,
 }
 
 impl RowTable {
@@ -69,13 +72,9 @@ impl RowTable {
         let (constant, slope) = law.volume_line();
         let mut this = Self {
             per_quantum: QUANTA / law.spacing,
-            share: Share {
-                constant: constant as f32,
-                slope: (slope * law.spacing / QUANTA) as f32,
-                unit: QUANTA as f32,
-            },
+            share: Share { inner: (constant * QUANTA) as f32, slope: (slope * law.spacing) as f32 },
             neighbour: vec![0; total * LANES],
-            rest: vec![1.0; total * LANES],
+            inverse_rest: vec![1.0; total * LANES],
             live: vec![0; total],
             record: vec![[0, 0, 0, 0.5f32.to_bits() as i32]; position.len()],
             pair: Vec::new(),
@@ -87,7 +86,7 @@ impl RowTable {
         this.load_positions(position);
         let record = &this.record;
         let rows = split(&mut this.neighbour, &this.start, LANES);
-        let rests = split(&mut this.rest, &this.start, LANES);
+        let rests = split(&mut this.inverse_rest, &this.start, LANES);
         let lives = split(&mut this.live, &this.start, 1);
         rows.into_par_iter().zip(rests).zip(lives).enumerate().with_min_len(CHUNK).for_each(
             |(i, ((row, rest), live))| {
@@ -100,8 +99,8 @@ impl RowTable {
                 // What pads the row is the particle itself, which is at hand.
                 row[at..].fill(i as u32);
                 for k in 0..at {
-                    let d = difference(&record[row[k] as usize], &record[i]);
-                    rest[k] = length(d).0;
+                    let square = square(difference(&record[row[k] as usize], &record[i]));
+                    rest[k] = (1.0 / f64::from(square).max(1.0).sqrt()) as f32;
                     live[k / LANES] |= 1 << (k % LANES);
                 }
             },
@@ -144,7 +143,6 @@ impl BondTable for RowTable {
     fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass {
         let mut live = std::mem::take(&mut self.live);
         let mut force = std::mem::take(&mut self.force);
-        let limit = thresholds.map_or(f32::INFINITY, |(_, limit)| limit);
         let ends: Vec<u32> =
             self.start.iter().skip(CHUNK).step_by(CHUNK).chain(self.start.last()).copied().collect();
         let mut cuts = vec![0];
@@ -164,12 +162,12 @@ impl BondTable for RowTable {
                 for (i, force) in (chunk * CHUNK..).zip(force) {
                     let (groups, bonds) = self.row(i);
                     let live = &mut live[groups.start - first..groups.end - first];
-                    *force = self.row_force(i, bonds.clone(), live, limit);
-                    if let Some((thresholds, _)) = thresholds
-                        && force.excess > 0.0
+                    *force = self.row_force(i, bonds.clone(), live);
+                    if let Some((thresholds, limit)) = thresholds
+                        && force.largest > limit
                         && self.break_bonds(i, live, thresholds, &mut pass.broken)
                     {
-                        *force = self.row_force(i, bonds, live, limit);
+                        *force = self.row_force(i, bonds, live);
                     }
                     pass.energy += f64::from(force.energy);
                 }
@@ -191,14 +189,18 @@ impl BondTable for RowTable {
             .with_min_len(CHUNK)
             .map(|i| {
                 let (groups, bonds) = self.row(i);
-                wide::run(DiagonalKernel {
+                let row = Row {
                     own: self.record[i],
                     share: self.share,
                     neighbour: &self.neighbour[bonds.clone()],
-                    rest: &self.rest[bonds],
+                    inverse_rest: &self.inverse_rest[bonds],
                     live: &self.live[groups],
-                    record: &self.record,
-                })
+                };
+                if self.force[i].is_far() {
+                    wide::run(DiagonalKernel::<true> { row, record: &self.record })
+                } else {
+                    wide::run(DiagonalKernel::<false> { row, record: &self.record })
+                }
             })
             .collect_into_vec(&mut diagonal);
         self.diagonal = diagonal;
@@ -212,7 +214,7 @@ impl BondTable for RowTable {
             .into_par_iter()
             .with_min_len(4096)
             .map(|(&[x, y, z, gain], u)| {
-                let u = (*u * scale).to_array().map(|u| u.round_ties_even() as i32);
+                let u = (*u * scale).to_array().map(whole);
                 [x, y, z, gain, u[0], u[1], u[2], 0]
             })
             .collect_into_vec(&mut pair);
@@ -223,14 +225,18 @@ impl BondTable for RowTable {
             .with_min_len(CHUNK)
             .map(|i| {
                 let (groups, bonds) = self.row(i);
-                wide::run(ProductKernel {
-                    own: self.pair[i],
+                let row = Row {
+                    own: self.record[i],
                     share: self.share,
                     neighbour: &self.neighbour[bonds.clone()],
-                    rest: &self.rest[bonds],
+                    inverse_rest: &self.inverse_rest[bonds],
                     live: &self.live[groups],
-                    pair: &self.pair,
-                })
+                };
+                if self.force[i].is_far() {
+                    wide::run(ProductKernel::<true> { row, own: self.pair[i], pair: &self.pair })
+                } else {
+                    wide::run(ProductKernel::<false> { row, own: self.pair[i], pair: &self.pair })
+                }
             })
             .collect_into_vec(&mut image);
         self.image = image;
@@ -256,8 +262,8 @@ impl BondTable for RowTable {
                 let gain = self.gain(i) + self.gain(self.neighbour[k] as usize);
                 visit(Bond {
                     neighbour: self.neighbour[k],
-                    rest: f64::from(self.rest[k]) / QUANTA,
-                    stiffness: f64::from(gain * (self.share.at(self.rest[k]) / self.rest[k])),
+                    rest: 1.0 / (f64::from(self.inverse_rest[k]) * QUANTA),
+                    stiffness: f64::from(gain * self.share.stiffness(self.inverse_rest[k])),
                 });
             }
         }
@@ -294,19 +300,19 @@ impl BondTable for RowTable {
 }
 
 impl RowTable {
-    fn row_force(&self, i: usize, bonds: std::ops::Range<usize>, live: &[u16], limit: f32) -> RowForce {
-        wide::run(ForceKernel {
+    fn row_force(&self, i: usize, bonds: std::ops::Range<usize>, live: &[u16]) -> RowForce {
+        let row = Row {
             own: self.record[i],
             share: self.share,
             neighbour: &self.neighbour[bonds.clone()],
-            rest: &self.rest[bonds],
+            inverse_rest: &self.inverse_rest[bonds],
             live,
-            record: &self.record,
-            limit,
-        })
+        };
+        let near = wide::run(ForceKernel::<false> { row, record: &self.record });
+        if near.is_far() { wide::run(ForceKernel::<true> { row, record: &self.record }) } else { near }
     }
 
-    /// Breaks bonds of a row whose stretch is above the threshold of either end; whether there was any.
+    /// Breaks bonds of a row whose excess is above the threshold of either end; whether there was any.
     fn break_bonds(&self, i: usize, live: &mut [u16], thresholds: &[f32], broken: &mut Vec<Broken>) -> bool {
         let mut any = false;
         let (_, bonds) = self.row(i);
@@ -315,16 +321,14 @@ impl RowTable {
             if live[k / LANES] >> (k % LANES) & 1 == 0 {
                 continue;
             }
-            let rest = self.rest[bond];
-            let d = difference(&self.record[j], &self.record[i]);
-            let length = length(d).0;
-            let elongation = length - rest;
-            if excess(elongation, thresholds[i].min(thresholds[j]), rest) > 0.0 {
+            let (d, inverse_rest) = (difference(&self.record[j], &self.record[i]), self.inverse_rest[bond]);
+            let excess = excess(square(d), inverse_rest);
+            if excess > thresholds[i].min(thresholds[j]) {
                 live[k / LANES] &= !(1 << (k % LANES));
                 any = true;
                 if i < j {
-                    let stiffness = (self.gain(i) + self.gain(j)) * self.share.at(rest);
-                    let pull = elongation * stiffness / (rest * length);
+                    let stiffness = (self.gain(i) + self.gain(j)) * self.share.stiffness(inverse_rest);
+                    let pull = stiffness * elongation_share::<true>(excess);
                     broken.push(Broken { ends: [i as u32, j as u32], pull: d.map(|d| pull * d) });
                 }
             }
@@ -334,11 +338,10 @@ impl RowTable {
 }
 
 impl Share {
-    /// Stiffness times rest length, of the body's unit.
     #[inline(always)]
-    fn at(&self, rest: f32) -> f32 {
-        let share = self.unit * (-self.slope).mul_add(rest, self.constant);
-        if share < self.unit { share } else { self.unit }
+    fn stiffness(&self, inverse_rest: f32) -> f32 {
+        let (inner, edge) = (QUANTA as f32 * inverse_rest, self.inner.mul_add(inverse_rest, -self.slope));
+        if edge < inner { edge } else { inner }
     }
 }
 
@@ -351,143 +354,145 @@ fn difference(other: &[i32; 4], own: &[i32; 4]) -> [f32; 3] {
     ]
 }
 
-/// Length and its square; of no less than a quantum, so that ends that coincide have no force.
 #[inline(always)]
-fn length(d: [f32; 3]) -> (f32, f32) {
-    let square = d[2].mul_add(d[2], d[1].mul_add(d[1], d[0] * d[0]));
-    let square = if square > 1.0 { square } else { 1.0 };
-    (square.sqrt(), square)
+fn square(d: [f32; 3]) -> f32 {
+    d[2].mul_add(d[2], d[1].mul_add(d[1], d[0] * d[0]))
 }
 
-/// Positive where a bond is longer than its threshold allows. At the rest length itself it is not, even with a
-/// threshold of zero.
+/// l^2/L^2 - 1.
 #[inline(always)]
-fn excess(elongation: f32, threshold: f32, rest: f32) -> f32 {
-    (-threshold).mul_add(rest, elongation)
+fn excess(square: f32, inverse_rest: f32) -> f32 {
+    (square * inverse_rest).mul_add(inverse_rest, -1.0)
 }
 
 /// Force on a particle.
 #[derive(Clone, Copy, Debug, Default)]
 struct RowForce {
     force: [f32; 3],
-    /// Least stretch of the bonds, infinite without any.
+    /// Least excess of the bonds, infinite without any, and largest.
     least: f32,
+    largest: f32,
     energy: f32,
-    /// By how much the longest bond exceeds the limit [quanta]; 0 if none does.
-    excess: f32,
 }
 
-struct ForceKernel<'a> {
+impl RowForce {
+    /// Whether a bond is stretched or compressed so far that the series does not hold.
+    fn is_far(&self) -> bool {
+        self.least < -SERIES_MAX || self.largest > SERIES_MAX
+    }
+}
+
+/// A row of bonds.
+#[derive(Clone, Copy)]
+struct Row<'a> {
     own: [i32; 4],
     share: Share,
     neighbour: &'a [u32],
-    rest: &'a [f32],
+    inverse_rest: &'a [f32],
     live: &'a [u16],
-    record: &'a [[i32; 4]],
-    limit: f32,
 }
 
-/// The records of sixteen neighbours, a column each.
-#[inline(always)]
-fn gather<const N: usize>(record: &[[i32; N]], neighbour: &[u32]) -> [[i32; LANES]; N] {
-    let mut columns = [[0; LANES]; N];
-    for lane in 0..LANES {
-        let record = &record[neighbour[lane] as usize];
-        for column in 0..N {
-            columns[column][lane] = record[column];
+impl<'a> Row<'a> {
+    /// Other ends, inverse rest lengths and live bits of a group of sixteen.
+    #[inline(always)]
+    fn group(&self, group: usize) -> (&'a [u32; LANES], &'a [f32; LANES], u16) {
+        let at = group * LANES;
+        match (self.neighbour[at..].first_chunk(), self.inverse_rest[at..].first_chunk()) {
+            (Some(neighbour), Some(inverse_rest)) => (neighbour, inverse_rest, self.live[group]),
+            _ => panic!("a row has whole groups"),
         }
     }
-    columns
+
+    /// Half of the particle's gain.
+    #[inline(always)]
+    fn half_gain(&self) -> f32 {
+        f32::from_bits(self.own[3] as u32)
+    }
 }
 
-impl Kernel for ForceKernel<'_> {
+struct ForceKernel<'a, const FAR: bool> {
+    row: Row<'a>,
+    record: &'a [[i32; 4]],
+}
+
+impl<const FAR: bool> Kernel for ForceKernel<'_, FAR> {
     type Output = RowForce;
 
     #[inline(always)]
-    fn run(self) -> RowForce {
+    fn run<M: Machine>(self) -> RowForce {
+        let Self { row, record } = self;
         let mut force = [[0.0f32; LANES]; 3];
-        let (mut least, mut largest, mut energy) = ([f32::INFINITY; LANES], [0.0f32; LANES], [0.0f32; LANES]);
-        let half_gain = f32::from_bits(self.own[3] as u32);
-        for group in 0..self.live.len() {
-            let live = self.live[group];
-            let bonds = group * LANES..(group + 1) * LANES;
-            let rest: &[f32] = &self.rest[bonds.start..bonds.end];
-            let other = gather(self.record, &self.neighbour[bonds.start..bonds.end]);
+        let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
+        let mut energy = [0.0f32; LANES];
+        let half_gain = row.half_gain();
+        for group in 0..row.live.len() {
+            let (neighbour, inverse_rest, live) = row.group(group);
+            let other = M::gather(record, neighbour);
             for lane in 0..LANES {
                 let on = live & (1 << lane) != 0;
-                let rest = rest[lane];
                 let d = [
-                    other[0][lane].wrapping_sub(self.own[0]) as f32,
-                    other[1][lane].wrapping_sub(self.own[1]) as f32,
-                    other[2][lane].wrapping_sub(self.own[2]) as f32,
+                    other[0][lane].wrapping_sub(row.own[0]) as f32,
+                    other[1][lane].wrapping_sub(row.own[1]) as f32,
+                    other[2][lane].wrapping_sub(row.own[2]) as f32,
                 ];
-                let (length, _) = length(d);
-                let elongation = length - rest;
+                let square = square(d);
+                let excess = excess(square, inverse_rest[lane]);
+                let share = elongation_share::<FAR>(excess);
                 let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let stiffness = gain * self.share.at(rest);
-                let pull = elongation * stiffness / (rest * length);
+                let pull = gain * row.share.stiffness(inverse_rest[lane]) * share;
                 let pull = if on { pull } else { 0.0 };
                 force[0][lane] = pull.mul_add(d[0], force[0][lane]);
                 force[1][lane] = pull.mul_add(d[1], force[1][lane]);
                 force[2][lane] = pull.mul_add(d[2], force[2][lane]);
-                energy[lane] = (pull * elongation).mul_add(length, energy[lane]);
-                let over = if on { excess(elongation, self.limit, rest) } else { 0.0 };
-                largest[lane] = if over > largest[lane] { over } else { largest[lane] };
-                let stretch = if on { elongation / rest } else { f32::INFINITY };
-                least[lane] = if stretch < least[lane] { stretch } else { least[lane] };
+                energy[lane] = (pull * share).mul_add(square, energy[lane]);
+                least[lane] = if on & (excess < least[lane]) { excess } else { least[lane] };
+                largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let (mut bottom, mut top) = (f32::INFINITY, 0.0);
-        for lane in 0..LANES {
-            bottom = if least[lane] < bottom { least[lane] } else { bottom };
-            top = if largest[lane] > top { largest[lane] } else { top };
-        }
+        let (bottom, top) = wide::range(&least, &largest);
         let force = [wide::total(&force[0]), wide::total(&force[1]), wide::total(&force[2])];
-        RowForce { force, least: bottom, energy: 0.25 * wide::total(&energy), excess: top }
+        // Each bond is seen from both ends: a quarter of k e^2 from each.
+        RowForce { force, least: bottom, largest: top, energy: 0.25 * wide::total(&energy) }
     }
 }
 
-struct DiagonalKernel<'a> {
-    own: [i32; 4],
-    share: Share,
-    neighbour: &'a [u32],
-    rest: &'a [f32],
-    live: &'a [u16],
+/// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that, divided by the
+/// square of its length.
+#[inline(always)]
+fn linearised<const FAR: bool>(square: f32, inverse_rest: f32, stiffness: f32) -> (f32, f32) {
+    let share = elongation_share::<FAR>(excess(square, inverse_rest));
+    let across = stiffness * if share > 0.0 { share } else { 0.0 };
+    // 1/l = (1 - share) / L.
+    let inverse = (1.0 - share) * inverse_rest;
+    (across, (stiffness - across) * (inverse * inverse))
+}
+
+struct DiagonalKernel<'a, const FAR: bool> {
+    row: Row<'a>,
     record: &'a [[i32; 4]],
 }
 
-/// Of a bond whose stiffness times rest length is given: the stiffness across it, k (1 - L/l) and not negative, and what
-/// it has along it above that, divided by the square of its length.
-#[inline(always)]
-fn linearised(d: [f32; 3], rest: f32, stiffness: f32, on: bool) -> (f32, f32) {
-    let (length, square) = length(d);
-    // One division gives both.
-    let inverse = if on { stiffness / (rest * (square * length)) } else { 0.0 };
-    let excess = if length > rest { length - rest } else { 0.0 };
-    (excess * (square * inverse), (length - excess) * inverse)
-}
-
-impl Kernel for DiagonalKernel<'_> {
+impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
     type Output = [f32; 6];
 
     #[inline(always)]
-    fn run(self) -> [f32; 6] {
+    fn run<M: Machine>(self) -> [f32; 6] {
+        let Self { row, record } = self;
         let mut sum = [[0.0f32; LANES]; 6];
-        let half_gain = f32::from_bits(self.own[3] as u32);
-        for group in 0..self.live.len() {
-            let live = self.live[group];
-            let bonds = group * LANES..(group + 1) * LANES;
-            let rest: &[f32] = &self.rest[bonds.start..bonds.end];
-            let other = gather(self.record, &self.neighbour[bonds.start..bonds.end]);
+        let half_gain = row.half_gain();
+        for group in 0..row.live.len() {
+            let (neighbour, inverse_rest, live) = row.group(group);
+            let other = M::gather(record, neighbour);
             for lane in 0..LANES {
                 let d = [
-                    other[0][lane].wrapping_sub(self.own[0]) as f32,
-                    other[1][lane].wrapping_sub(self.own[1]) as f32,
-                    other[2][lane].wrapping_sub(self.own[2]) as f32,
+                    other[0][lane].wrapping_sub(row.own[0]) as f32,
+                    other[1][lane].wrapping_sub(row.own[1]) as f32,
+                    other[2][lane].wrapping_sub(row.own[2]) as f32,
                 ];
                 let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let stiffness = gain * self.share.at(rest[lane]);
-                let (across, along) = linearised(d, rest[lane], stiffness, live & (1 << lane) != 0);
+                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
+                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
+                let (across, along) = linearised::<FAR>(square(d), inverse_rest[lane], stiffness);
                 sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
                 sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
                 sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
@@ -507,28 +512,23 @@ impl Kernel for DiagonalKernel<'_> {
     }
 }
 
-struct ProductKernel<'a> {
+struct ProductKernel<'a, const FAR: bool> {
+    row: Row<'a>,
     own: [i32; 8],
-    share: Share,
-    neighbour: &'a [u32],
-    rest: &'a [f32],
-    live: &'a [u16],
     pair: &'a [[i32; 8]],
 }
 
-impl Kernel for ProductKernel<'_> {
+impl<const FAR: bool> Kernel for ProductKernel<'_, FAR> {
     type Output = [f32; 3];
 
     #[inline(always)]
-    fn run(self) -> [f32; 3] {
+    fn run<M: Machine>(self) -> [f32; 3] {
+        let Self { row, own, pair } = self;
         let mut image = [[0.0f32; LANES]; 3];
-        let own = self.own;
-        let half_gain = f32::from_bits(own[3] as u32);
-        for group in 0..self.live.len() {
-            let live = self.live[group];
-            let bonds = group * LANES..(group + 1) * LANES;
-            let rest: &[f32] = &self.rest[bonds.start..bonds.end];
-            let other = gather(self.pair, &self.neighbour[bonds.start..bonds.end]);
+        let half_gain = row.half_gain();
+        for group in 0..row.live.len() {
+            let (neighbour, inverse_rest, live) = row.group(group);
+            let other = M::gather(pair, neighbour);
             for lane in 0..LANES {
                 let d = [
                     other[0][lane].wrapping_sub(own[0]) as f32,
@@ -541,10 +541,10 @@ impl Kernel for ProductKernel<'_> {
                     own[6].wrapping_sub(other[6][lane]) as f32,
                 ];
                 let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let stiffness = gain * self.share.at(rest[lane]);
-                let (across, along) = linearised(d, rest[lane], stiffness, live & (1 << lane) != 0);
-                let projection = d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                let along = along * projection;
+                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
+                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
+                let (across, along) = linearised::<FAR>(square(d), inverse_rest[lane], stiffness);
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
                 image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
                 image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));

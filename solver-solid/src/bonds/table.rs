@@ -43,8 +43,8 @@ pub(crate) trait BondTable: Send + Sync {
     /// Takes positions [m].
     fn load_positions(&mut self, position: &[DVec3]);
 
-    /// Forces at the positions. With `thresholds`, the largest stretch of each particle's bonds, a bond whose stretch
-    /// is above that of either end breaks first and has no force; the number beside them is the least of them.
+    /// Forces at the positions. With `thresholds`, the largest excess (`stretch.rs`) of each particle's bonds, a bond
+    /// above that of either end breaks first and has no force; the number beside them is the least of them.
     fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass;
 
     /// Diagonal blocks of the stiffness at the positions.
@@ -53,7 +53,7 @@ pub(crate) trait BondTable: Send + Sync {
     /// Multiplies the stiffness at the positions with `u`; the unit of [`Self::product`] that comes out.
     fn multiply(&mut self, u: &[DVec3]) -> f64;
 
-    /// Force on particle `i`, and the least stretch of its bonds, infinite without any.
+    /// Force on particle `i`, and the least excess of its bonds, infinite without any.
     fn force(&self, i: usize) -> ([f32; 3], f32);
 
     /// Diagonal block of particle `i`: xx, yy, zz, yz, xz, xy.
@@ -84,10 +84,19 @@ pub(crate) trait BondTable: Send + Sync {
 /// A position as a whole number of quanta, modulo 2^32.
 #[inline]
 pub(crate) fn quantise(length: f64, per_quantum: f64) -> i32 {
-    const TURN: f64 = (1u64 << 32) as f64;
-    let quanta = (length * per_quantum).round_ties_even();
+    let quanta = length * per_quantum;
+    if quanta.abs() < (1u64 << 50) as f64 {
+        return whole(quanta);
+    }
     // What wraps around cancels in differences.
+    const TURN: f64 = (1u64 << 32) as f64;
     (quanta - (quanta / TURN).floor() * TURN) as u64 as u32 as i32
+}
+
+/// The nearest whole number below 2^50, modulo 2^32: the sum with 3 x 2^51 has it in its last bits.
+#[inline]
+pub(crate) fn whole(number: f64) -> i32 {
+    (number + 3.0 * (1u64 << 51) as f64).to_bits() as u32 as i32
 }
 
 /// The factor, a power of two, that brings numbers up to `largest` into 30 bits, so that differences fit 32.
@@ -97,5 +106,24 @@ pub(crate) fn operand_scale(largest: f64) -> f64 {
         2f64.powi(exponent.clamp(-1000, 1000))
     } else {
         1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_wrap_around() {
+        for (number, expected) in
+            [(0.0, 0), (-1.4, -1), (2.6, 3), (2147483648.0, i32::MIN), (-4294967297.0, -1)]
+        {
+            assert_eq!(whole(number), expected, "{number}");
+            assert_eq!(quantise(number, 1.0), expected, "{number}");
+        }
+        let far = 2f64.powi(60) + 1024.0;
+        assert_eq!(quantise(far + 512.0, 1.0).wrapping_sub(quantise(far, 1.0)), 512);
+        let scale = operand_scale(3.7e-5);
+        assert!((2f64.powi(29)..=2f64.powi(30)).contains(&(3.7e-5 * scale)));
     }
 }
