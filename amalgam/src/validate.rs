@@ -7,6 +7,7 @@
 mod alone;
 mod bar_wave;
 mod branching;
+mod brittle_wall;
 mod crack_energy;
 mod experiment;
 mod implicit_euler;
@@ -27,13 +28,14 @@ use amalgam_coordinator::CoordinatorError;
 use sketch::Sketch;
 
 /// All cases, in the order in which they are computed.
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     implicit_euler::CASE,
     small_disc::CASE,
     crack_energy::CASE,
     bar_wave::CASE,
     branching::CASE,
     kalthoff::CASE,
+    brittle_wall::CASE,
 ];
 
 /// A validation case.

@@ -49,6 +49,8 @@ pub struct StepRecord {
     pub energy_error: f64,
     /// Energy that merging, synchronising and splitting did not give back [J].
     pub dissipated: f64,
+    /// Bonds that broke at its end.
+    pub broken: u64,
     /// Times that the step was started again with a shorter dt.
     pub retries: u32,
     /// Wall time [s].
@@ -393,6 +395,7 @@ impl Simulation {
             stages: scratch.stage,
             groups: scratch.forest.len() as u64,
             group_size_max: sizes.max().unwrap_or(0),
+            broken: self.committed.iter().map(|committed| committed.broken.len() as u64).sum(),
             wall_s: start.elapsed().as_secs_f64(),
             frame_due: self.clock.frame_due(),
             ..scratch.record

@@ -82,6 +82,7 @@ pub struct ContactSummary {
     pub group_size_max: u64,
     pub ignored_by_group_limit: u64,
     pub unresolved_after_last_stage: u64,
+    pub bonds_broken: u64,
 }
 
 /// Bytes of columns over all participants.
@@ -125,6 +126,7 @@ pub(crate) struct Statistics {
     group_size_max: u64,
     ignored: u64,
     unresolved: u64,
+    broken: u64,
     repetitions: u64,
     disagreement: f64,
     momentum_error: f64,
@@ -145,6 +147,7 @@ impl Statistics {
         self.group_size_max = self.group_size_max.max(record.group_size_max);
         self.ignored += record.ignored;
         self.unresolved += record.unresolved;
+        self.broken += record.broken;
         self.repetitions += u64::from(record.repetitions);
         self.disagreement = self.disagreement.max(record.disagreement);
         self.momentum_error = self.momentum_error.max(record.momentum_error);
@@ -170,6 +173,7 @@ impl Statistics {
             group_size_max: self.group_size_max,
             ignored_by_group_limit: self.ignored,
             unresolved_after_last_stage: self.unresolved,
+            bonds_broken: self.broken,
         }
     }
 
