@@ -21,7 +21,7 @@ pub(crate) use lattice::Lattice;
 pub(crate) use law::{Calibration, Law, Model};
 
 use crate::block::Block;
-use crate::material::Material;
+use crate::material::{Material, Precision};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 use stretch::{excess_of, stretch_of};
 use table::{BondTable, Broken, QUANTA};
@@ -369,7 +369,7 @@ impl Material for Bonds {
         });
     }
 
-    fn load(&mut self, u: &[DVec3]) {
+    fn load(&mut self, u: &[DVec3], _precision: Precision) {
         for body in &mut self.bodies {
             let factor = self.square + self.dt * body.law.damping_time;
             body.product_unit = if factor == 0.0 {
@@ -382,7 +382,7 @@ impl Material for Bonds {
         }
     }
 
-    fn add_rows(&self, first: usize, _u: &[DVec3], image: &mut [DVec3]) {
+    fn add_rows(&self, first: usize, _u: &[DVec3], _precision: Precision, image: &mut [DVec3]) {
         for (body, rows) in self.parts(first, image.len()) {
             if body.product_unit != 0.0 {
                 for i in rows {

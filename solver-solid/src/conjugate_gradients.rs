@@ -9,7 +9,7 @@ use amalgam_particles::{DVec3, GroupMap};
 use rayon::prelude::*;
 
 use crate::block::Factor;
-use crate::material::Material;
+use crate::material::{Material, Precision};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// When to stop.
@@ -55,6 +55,12 @@ pub(crate) struct ConjugateGradients {
     partial_pair: Vec<(f64, f64)>,
 }
 
+/// By how much the rounded operator may reduce a squared residual before it is taken anew.
+const ROUNDED_GAIN: f64 = 1e-10;
+
+/// The part of a squared residual that a refinement must leave at most to be worth another.
+const REFINEMENT_LEAST: f64 = 0.25;
+
 impl ConjugateGradients {
     /// Vectors for so many particles.
     pub(crate) fn new(particles: usize) -> Self {
@@ -75,35 +81,75 @@ impl ConjugateGradients {
     ///
     /// Residuals are measured in the norm of the preconditioner, sqrt(r·D^-1 r). It weighs every unknown by its own
     /// diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the iteration needs it.
+    ///
+    /// Iterations use the rounded operator where a material has one. Its answer is that of a system whose entries are
+    /// off in the seventh digit; so the residual is taken anew with the full operator, and the iteration started again
+    /// from there if it is not small enough. Should that no longer help, the full operator does the rest.
     pub(crate) fn solve(&mut self, system: &mut System<'_>, limits: &Limits) -> Result<u32, Failure> {
-        let (mut square, scale) = self.start(system);
-        let target = limits.tolerance * limits.tolerance * scale;
-        let mut iterations = 0;
+        let rounded = system.materials.iter().any(|material| material.has_rounded());
+        let mut precision = if rounded { Precision::Rounded } else { Precision::Full };
+        let (mut iterations, mut last) = (0, f64::INFINITY);
         loop {
+            let (square, scale) = self.start(system);
+            let target = limits.tolerance * limits.tolerance * scale;
             if !square.is_finite() || !scale.is_finite() {
                 return Err(Failure::NotFinite);
             }
             if square <= target {
                 return Ok(iterations);
             }
-            if iterations == limits.max_iterations {
-                return Err(Failure::Unconverged((square / scale).sqrt()));
+            if square > REFINEMENT_LEAST * last {
+                precision = Precision::Full;
             }
-            iterations += 1;
-            let curvature = apply(system, &self.direction, &mut self.image, &mut self.partial);
+            last = square;
+            let goal = match precision {
+                Precision::Full => target,
+                Precision::Rounded => (0.5 * target).max(ROUNDED_GAIN * square),
+            };
+            let limit = limits.max_iterations - iterations;
+            iterations += self.iterate(system, precision, square, (goal, limit)).map_err(|square| {
+                square.map_or(Failure::NotFinite, |s| Failure::Unconverged((s / scale).sqrt()))
+            })?;
+            if precision == Precision::Full {
+                return Ok(iterations);
+            }
+        }
+    }
+
+    /// Iterates from the residual and direction at hand, of squared norm `square`, until that is at most `goal`, at most
+    /// `limit` times; the number of iterations. Fails with the squared norm reached, or none if it is not finite.
+    fn iterate(
+        &mut self,
+        system: &mut System<'_>,
+        precision: Precision,
+        mut square: f64,
+        (goal, limit): (f64, u32),
+    ) -> Result<u32, Option<f64>> {
+        for iterations in 0..=limit {
+            if !square.is_finite() {
+                return Err(None);
+            }
+            if square <= goal {
+                return Ok(iterations);
+            }
+            if iterations == limit {
+                break;
+            }
+            let curvature = apply(system, precision, &self.direction, &mut self.image, &mut self.partial);
             if !(curvature > 0.0 && curvature.is_finite()) {
-                return Err(Failure::NotFinite);
+                return Err(None);
             }
             let next_square = self.advance(system, square / curvature);
             self.turn(system, next_square / square);
             square = next_square;
         }
+        Err(Some(square))
     }
 
     /// Starts from the best multiple of the given solution, which in the energy norm is never worse than zero: the
     /// squared norms of the residual and of the right-hand side.
     fn start(&mut self, system: &mut System<'_>) -> (f64, f64) {
-        let curvature = apply(system, &self.solution, &mut self.image, &mut self.partial);
+        let curvature = apply(system, Precision::Full, &self.solution, &mut self.image, &mut self.partial);
         let projection = self.projection();
         let multiple = if curvature > 0.0 { projection / curvature } else { 0.0 };
         let chunks = self
@@ -187,8 +233,14 @@ impl ConjugateGradients {
 }
 
 /// `image` = S^T A times `u`, summed at leaders; returns u·image.
-fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mut Vec<f64>) -> f64 {
-    system.materials.iter_mut().for_each(|material| material.load(u));
+fn apply(
+    system: &mut System<'_>,
+    precision: Precision,
+    u: &[DVec3],
+    image: &mut [DVec3],
+    partial: &mut Vec<f64>,
+) -> f64 {
+    system.materials.iter_mut().for_each(|material| material.load(u, precision));
     image
         .par_chunks_mut(CHUNK)
         .enumerate()
@@ -200,7 +252,7 @@ fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mu
                 *image = *u * *inertia;
             }
             for material in system.materials.iter() {
-                material.add_rows(first, u, image);
+                material.add_rows(first, u, precision, image);
             }
             image.iter().zip(own).fold(0.0, |product, (image, u)| product + u.dot(*image))
         })

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::block::{Block, Factor};
 use crate::conjugate_gradients::{System, sum_to_leaders};
-use crate::material::Material;
+use crate::material::{Material, Precision};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// The system S^T (M + h C + h^2 K) S of a stage, apart from the materials' own operators, which all stages share.
@@ -169,12 +169,12 @@ pub(crate) fn impulses(
     (dt, velocity): (f64, &[DVec3]),
     sum: &mut [DVec3],
 ) {
-    materials.iter_mut().for_each(|material| material.load(velocity));
+    materials.iter_mut().for_each(|material| material.load(velocity, Precision::Full));
     sum.par_chunks_mut(CHUNK).enumerate().with_min_len(CHUNKS_PER_TASK).for_each(|(chunk, sum)| {
         let first = chunk * CHUNK;
         sum.fill(DVec3::ZERO);
         for material in materials.iter() {
-            material.add_rows(first, velocity, sum);
+            material.add_rows(first, velocity, Precision::Full, sum);
         }
         for (i, sum) in (first..).zip(sum) {
             let force: DVec3 = materials.iter().map(|material| material.force()[i]).sum();

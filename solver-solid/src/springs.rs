@@ -20,7 +20,8 @@ use amalgam_solver_kit::{Field, FieldValues};
 use rayon::prelude::*;
 
 use crate::block::Block;
-use crate::material::Material;
+use crate::material::{Material, Precision};
+use crate::slices::Slices;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// A spring between two particles.
@@ -94,6 +95,8 @@ pub(crate) struct Springs {
     couplings: Vec<Coupling>,
     /// Diagonal of `h C + h^2 K` that foundations give each particle [kg].
     grounding: Vec<f64>,
+    /// The couplings rounded.
+    slices: Slices,
 }
 
 impl Springs {
@@ -120,7 +123,12 @@ impl Springs {
                 *at += 1;
             }
         }
+        let slices = Slices::new(particles, |i| {
+            let row = &rows[row_start[i] as usize..row_start[i + 1] as usize];
+            row.iter().map(|end| (end.neighbour, end.spring))
+        });
         Self {
+            slices,
             geometry: vec![Geometry::default(); springs.len()],
             couplings: vec![Coupling::default(); springs.len()],
             elastic_force: vec![DVec3::ZERO; particles],
@@ -209,6 +217,8 @@ impl Material for Springs {
             .for_each(|(coupling, (spring, geometry))| {
                 *coupling = spring_coupling(spring, geometry, dt, square);
             });
+        let couplings = &self.couplings;
+        self.slices.set(|spring| (couplings[spring as usize].axis, couplings[spring as usize].transverse));
         for (grounding, foundation) in self.grounding.iter_mut().zip(&self.foundations) {
             *grounding = square * foundation.stiffness + dt * foundation.damping;
         }
@@ -223,12 +233,26 @@ impl Material for Springs {
         }
     }
 
-    fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]) {
+    fn has_rounded(&self) -> bool {
+        true
+    }
+
+    fn load(&mut self, u: &[DVec3], precision: Precision) {
+        if precision == Precision::Rounded {
+            self.slices.multiply(u);
+        }
+    }
+
+    fn add_rows(&self, first: usize, u: &[DVec3], precision: Precision, image: &mut [DVec3]) {
         for (i, image) in (first..).zip(image) {
             let own = u[i];
-            *image += self.row(i).iter().fold(own * self.grounding[i], |total, end| {
-                total + self.couplings[end.spring as usize].apply(own - u[end.neighbour as usize])
-            });
+            *image += own * self.grounding[i]
+                + match precision {
+                    Precision::Rounded => self.slices.product(i),
+                    Precision::Full => self.row(i).iter().fold(DVec3::ZERO, |total, end| {
+                        total + self.couplings[end.spring as usize].apply(own - u[end.neighbour as usize])
+                    }),
+                };
         }
     }
 

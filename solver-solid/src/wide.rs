@@ -92,9 +92,7 @@ impl Machine for Avx512 {
                     _mm512_unpackhi_epi64(ab_high, cd_high),
                 ])
             };
-            for k in 0..4 {
-                columns[quarter + k] = transposed[k];
-            }
+            columns[quarter..quarter + 4].copy_from_slice(&transposed);
             quarter += 4;
         }
         for lane in 0..LANES {

@@ -332,3 +332,96 @@ fn faults_name_their_keys() {
     let springs = BLOCK.replace("peridynamics", "mass-spring");
     assert_eq!(faults(&springs)[0].key, "bodies[0].type");
 }
+
+/// Nothing that passes the checks gives a number that is not finite: it survives, or ends in an error with an id.
+#[test]
+fn extreme_bodies_survive_or_name_a_particle() {
+    // A particle of nearly no mass against a stiffness 1e12 times larger, by the implicit integrator.
+    let mut stiff =
+        solid(&BLOCK.replace("density = 1000", "density = 1e-6").replace("1e6", "1e9"), DVec3::Z * -10.0);
+    for _ in 0..3 {
+        step(&mut stiff, 1e-2);
+    }
+    assert!(stiff.particles().position.iter().all(|x| x.is_finite()));
+    // Particles pressed onto one another, and turned inside out.
+    for storage in ["automatic", "rows"] {
+        for factor in [0.0, -1.0, 1e-9] {
+            let mut solid = block(&format!("storage = \"{storage}\""));
+            let position: Vec<DVec3> = solid.particles().position.iter().map(|x| *x * factor).collect();
+            let count = position.len();
+            set_state(&mut solid, position, vec![DVec3::ZERO; count]);
+            let report = step(&mut solid, 1e-4);
+            assert!(report.energies.iter().all(|(_, energy)| energy.is_finite()));
+            assert!(solid.particles().velocity.iter().all(|v| v.is_finite()), "{storage} {factor}");
+        }
+    }
+    // An explicit step far beyond the stable one tears the body apart.
+    let mut unstable = explicit(BLOCK);
+    let position = unstable.particles().position.clone();
+    let velocity = random_vectors(2, position.len(), 1.0);
+    set_state(&mut unstable, position, velocity);
+    let dt = 50.0 * unstable.stable_dt();
+    let mut failed = None;
+    for _ in 0..200 {
+        let groups = Groups::none(&unstable);
+        unstable.begin().expect("begin");
+        let answer = integrate(&mut unstable, dt, &groups);
+        let end =
+            amalgam_particles::StepEnd { dt, groups: &groups.map, group_velocity: &[], member_velocity: &[] };
+        failed = unstable.commit(&end, &answer.velocity).err();
+        if failed.is_some() {
+            break;
+        }
+    }
+    let message = failed.expect("the body is torn apart").to_string();
+    assert!(message.starts_with("particle ") && message.contains("spacings away"), "{message}");
+}
+
+/// Groups as single unknowns: what a group of bonded particles answers agrees with their motion, and momentum that a
+/// held group takes up is what the rest loses.
+#[test]
+fn groups_move_as_one() {
+    let mut solid = block("velocity = [0, 0, -1]");
+    let position = solid.particles().position.clone();
+    let members: Vec<u32> = (0..position.len() as u32).filter(|&i| position[i as usize].z < 0.1).collect();
+    let mass: f64 = members.iter().map(|&i| solid.particles().mass[i as usize]).sum();
+    for (inertia, velocity) in [(f64::INFINITY, DVec3::ZERO), (3.0 * mass, DVec3::new(0.0, 0.0, -0.2))] {
+        solid.begin().expect("begin");
+        let groups = Groups::one(&solid, &members, inertia, velocity, DVec3::ZERO);
+        let answer = integrate(&mut solid, 1e-3, &groups);
+        let end = answer.velocity[members[0] as usize];
+        assert!(members.iter().all(|&i| answer.velocity[i as usize] == end));
+        let rest: DVec3 = (0..position.len())
+            .filter(|i| !members.contains(&(*i as u32)))
+            .map(|i| (answer.velocity[i] - solid.particles().velocity[i]) * solid.particles().mass[i])
+            .sum();
+        let given = answer.momentum[0];
+        assert!((given + rest).length() < 1e-4 * rest.length(), "{given} {rest}");
+        if inertia.is_finite() {
+            assert!(((end - velocity) * inertia - given).length() < 1e-9 * given.length());
+            assert!(answer.slope[0] > 0.0);
+        }
+    }
+}
+
+#[test]
+fn springs_and_bonds_stand_in_one_participant() {
+    let both = format!(
+        "{BLOCK}velocity = [0, 0, 1]\n[[bodies]]\ntype = \"points\"\npositions = [[5, 0, 0], [6, 0, 0]]\nmass = 1\nradius = 0.1\n\
+         springs = [{{ a = 0, b = 1, stiffness = 100, rest_length = 0.9 }}]"
+    );
+    let mut together = solid(&both, DVec3::ZERO);
+    let mut alone = block("velocity = [0, 0, 1]");
+    let count = alone.particles().len();
+    for _ in 0..5 {
+        step(&mut together, 1e-2);
+        step(&mut alone, 1e-2);
+    }
+    assert!(together.particles().position[count + 1].x < 5.9999);
+    let largest = (0..count)
+        .map(|i| together.particles().position[i].distance(alone.particles().position[i]))
+        .fold(0.0, f64::max);
+    assert!(largest < 1e-9, "{largest}");
+    let fragments = field(&together, "fragment");
+    assert_eq!((fragments[0], fragments[count]), (0.0, -1.0));
+}

@@ -12,7 +12,8 @@ use rayon::prelude::*;
 
 use super::law::Law;
 use super::stretch::{SERIES_MAX, elongation_share};
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA, operand_scale, quantise, whole};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA};
+use crate::fixed::{operand_scale, quantise, whole};
 use crate::wide::{self, Kernel, LANES, Lanes, Machine};
 
 /// Blocks that one task works on.

@@ -13,10 +13,10 @@ pub(super) const SERIES_MAX: f32 = 0.125;
 /// Elongation by length, 1 - L/l, for an excess. If not `FAR`, the excess must be within [`SERIES_MAX`].
 #[inline(always)]
 pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
-    const C: [f32; 6] = [0.5, -0.375_000_02, 0.312_470_65, -0.273_409_98, 0.251_080_8, -0.230_262_27];
+    const C: [f32; 6] = [0.5, -0.375_000_02, 0.312_470_65, -0.273_409_96, 0.251_080_8, -0.230_262_27];
     let sum = C[5].mul_add(excess, C[4]).mul_add(excess, C[3]).mul_add(excess, C[2]);
     let near = excess * sum.mul_add(excess, C[1]).mul_add(excess, C[0]);
-    if FAR && (excess > SERIES_MAX || excess < -SERIES_MAX) {
+    if FAR && excess.abs() > SERIES_MAX {
         // Ends that coincide have no direction, and the vector by which this is multiplied is zero.
         let square = 1.0 + excess;
         1.0 - 1.0 / (if square > 1e-12 { square } else { 1e-12 }).sqrt()
