@@ -4,7 +4,10 @@
 //! that computes the scene and says what was measured. Both are part of the program, so that the command works
 //! anywhere. A new case is a folder, a file, and a line in [`CASES`].
 
+mod cantilever;
+mod catenary;
 mod experiment;
+mod free_body;
 mod implicit_euler;
 mod sketch;
 
@@ -21,7 +24,14 @@ use amalgam_coordinator::CoordinatorError;
 use sketch::Sketch;
 
 /// All cases, in the order in which they are computed.
-const CASES: [Case; 1] = [implicit_euler::CASE];
+const CASES: [Case; 6] = [
+    implicit_euler::CASE,
+    free_body::ROTATION,
+    free_body::FREE,
+    catenary::CASE,
+    cantilever::TIP,
+    cantilever::HEAVY,
+];
 
 /// A validation case.
 struct Case {

@@ -1,23 +1,31 @@
 //! The solid solver: a participant of springs between particles, integrated with implicit (backward) Euler.
 //!
 //! [`SolidProgram`] reads a participant's section (`section.rs`), lays its bodies out as particles and springs
-//! (`bodies.rs`, `sheet.rs`, `points.rs`, `grains.rs`) and builds a [`MassSpring`] (`mass_spring.rs`). A step linearises the springs at the start-of-step
+//! (`bodies.rs`, `sheet.rs`, `volume.rs`, `points.rs`, `grains.rs`) and builds a [`MassSpring`] (`mass_spring.rs`). A step linearises the springs at the start-of-step
 //! positions (`springs.rs`), reduces the linear system to one unknown a group (`reduced.rs`) and solves it with
 //! preconditioned conjugate gradients (`conjugate_gradients.rs`).
 
 mod block;
 mod bodies;
 mod conjugate_gradients;
+mod grain_solver;
 mod grains;
+mod gravity;
 mod mass_spring;
+mod motion;
 mod points;
 mod reduced;
+mod scatter;
 mod section;
 mod sheet;
 mod springs;
+mod volume;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
 
+use section::Method;
+
+pub use grain_solver::GrainSolver;
 pub use mass_spring::MassSpring;
 
 /// Particles whose rows one task works on, one after the other. Sums over particles are formed per chunk and the
@@ -43,6 +51,9 @@ impl SolverProgram for SolidProgram {
     }
 
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
+        if section::method(section) == Some(Method::Grains) {
+            return Ok(Box::new(GrainSolver::from_section(section, world)?));
+        }
         Ok(Box::new(MassSpring::from_section(section, world)?))
     }
 }

@@ -7,6 +7,7 @@ use amalgam_solver_kit::{
 
 use crate::bodies::Layout;
 use crate::conjugate_gradients::{ConjugateGradients, Failure, Limits};
+use crate::motion::Motion;
 use crate::reduced::Reduced;
 use crate::section;
 use crate::springs::Springs;
@@ -18,6 +19,7 @@ use crate::springs::Springs;
 /// [`Solver::integrate`] reuses it and starts from the last answer.
 pub struct MassSpring {
     particles: Particles,
+    motion: Motion,
     springs: Springs,
     triangles: Vec<[ParticleId; 3]>,
     gravity: DVec3,
@@ -36,10 +38,11 @@ impl MassSpring {
     /// # Errors
     /// Every fault of the section, each with the path of its key.
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
-        let solid = section::read(section)?;
-        let Layout { particles, springs, foundations, triangles } = solid.layout;
+        let solid = section::read(section, world.seed)?;
+        let Layout { mut particles, springs, foundations, triangles, scripts, .. } = solid.layout;
         let count = particles.len();
         Ok(Self {
+            motion: Motion::new(scripts, &mut particles),
             springs: Springs::new(springs, foundations),
             triangles,
             gravity: world.gravity,
@@ -160,6 +163,7 @@ impl Solver for MassSpring {
 
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
         end.advance(&mut self.particles, integrated);
+        self.motion.advance(end.dt, &mut self.particles);
         check_finite(&self.particles, &self.particles.position, "position")?;
         check_finite(&self.particles, &self.particles.velocity, "velocity")?;
         let (elastic, foundation) = self.springs.energies(&self.particles.position);
@@ -180,10 +184,11 @@ impl Solver for MassSpring {
     fn save(&self) -> Result<Vec<u8>, SolverError> {
         let columns = [&self.particles.position, &self.particles.velocity, &self.iteration.solution];
         let mut bytes =
-            Vec::with_capacity(SNAPSHOT_HEADER.len() + 8 + columns.len() * 24 * self.particles.len());
+            Vec::with_capacity(SNAPSHOT_HEADER.len() + 24 + columns.len() * 24 * self.particles.len());
         bytes.extend_from_slice(SNAPSHOT_HEADER);
         bytes.extend_from_slice(&(self.particles.len() as u64).to_le_bytes());
-        for value in columns.into_iter().flatten().flat_map(|v| v.to_array()) {
+        let values = columns.into_iter().flatten().flat_map(|v| v.to_array());
+        for value in values.chain(self.motion.clock()) {
             bytes.extend_from_slice(&value.to_le_bytes());
         }
         Ok(bytes)
@@ -194,10 +199,10 @@ impl Solver for MassSpring {
         let columns = snapshot
             .strip_prefix(SNAPSHOT_HEADER)
             .and_then(|rest| rest.strip_prefix(&(count as u64).to_le_bytes()))
-            .filter(|columns| columns.len() == 3 * 24 * count)
+            .filter(|columns| columns.len() == 3 * 24 * count + 16)
             .ok_or_else(|| {
                 SolverError(format!(
-                    "the snapshot is not one of the mass-spring solver, version 1, with {count} particles"
+                    "the snapshot is not one of the mass-spring solver, version 2, with {count} particles"
                 ))
             })?;
         let mut numbers = columns.chunks_exact(8).map(|bytes| {
@@ -213,6 +218,7 @@ impl Solver for MassSpring {
         read(&mut self.particles.position);
         read(&mut self.particles.velocity);
         read(&mut self.iteration.solution);
+        self.motion.set_clock(std::array::from_fn(|_| numbers.next().unwrap_or(f64::NAN)));
         check_finite(&self.particles, &self.particles.position, "position")?;
         check_finite(&self.particles, &self.particles.velocity, "velocity")?;
         check_finite(&self.particles, &self.iteration.solution, "velocity change")
@@ -220,10 +226,11 @@ impl Solver for MassSpring {
 }
 
 /// What a snapshot begins with: whose it is and in which version. Then follow the number of particles (u64), and
-/// positions, velocities and the last step's velocity changes, where the next solve starts (f64; all little-endian).
-const SNAPSHOT_HEADER: &[u8] = b"amalgam mass-spring 1\n";
+/// positions, velocities, the last step's velocity changes, where the next solve starts, the time and the length of
+/// the last step (f64; all little-endian).
+const SNAPSHOT_HEADER: &[u8] = b"amalgam mass-spring 2\n";
 
-fn check_finite(particles: &Particles, column: &[DVec3], what: &str) -> Result<(), SolverError> {
+pub(crate) fn check_finite(particles: &Particles, column: &[DVec3], what: &str) -> Result<(), SolverError> {
     match column.iter().position(|value| !value.is_finite()) {
         Some(i) => Err(SolverError(format!("particle {}: {what} became {}", particles.id[i], column[i]))),
         None => Ok(()),
