@@ -8,6 +8,7 @@ mod cantilever;
 mod catenary;
 mod experiment;
 mod free_body;
+mod grains;
 mod implicit_euler;
 mod sketch;
 
@@ -24,13 +25,15 @@ use amalgam_coordinator::CoordinatorError;
 use sketch::Sketch;
 
 /// All cases, in the order in which they are computed.
-const CASES: [Case; 6] = [
+static CASES: [Case; 8] = [
     implicit_euler::CASE,
     free_body::ROTATION,
     free_body::FREE,
     catenary::CASE,
     cantilever::TIP,
     cantilever::HEAVY,
+    grains::KEPLER,
+    grains::PLANET,
 ];
 
 /// A validation case.
@@ -118,7 +121,7 @@ pub fn validate(args: &ValidateArgs) -> Result<(), CommandError> {
     if let Some(folder) = &args.out {
         fs::create_dir_all(folder).map_err(|error| io(folder, error))?;
     }
-    println!("{}", HEADER);
+    println!("{}", columns(["case", "quantity", "reference", "measured", "tolerance", "pass"]));
     let mut checks = Vec::new();
     for case in cases {
         let (of_case, picture) = compute(case)?;
@@ -160,8 +163,7 @@ fn compute(case: &Case) -> Result<(Vec<Check>, Sketch), CommandError> {
 }
 
 fn chosen(names: &[String], quick: bool) -> Result<Vec<&'static Case>, CommandError> {
-    const ALL: &[Case] = &CASES;
-    let known: Vec<String> = ALL.iter().map(|case| case.name.to_string()).collect();
+    let known: Vec<String> = CASES.iter().map(|case| case.name.to_string()).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         let help = suggest(unknown, &known, "cases");
         return Err(CommandError::Usage(format!("there is no case `{unknown}`; {help}")));
@@ -169,20 +171,17 @@ fn chosen(names: &[String], quick: bool) -> Result<Vec<&'static Case>, CommandEr
     let wanted = |case: &&Case| {
         (names.is_empty() || names.iter().any(|name| name == case.name)) && (case.quick || !quick)
     };
-    Ok(ALL.iter().filter(wanted).collect())
+    Ok(CASES.iter().filter(wanted).collect())
 }
-
-const HEADER: &str = "case                   quantity                                        reference     measured    tolerance  pass";
 
 fn row(check: &Check) -> String {
     let Check { case, quantity, reference, measured, tolerance, pass } = check;
     let pass = if *pass { "yes" } else { "NO" };
-    format!(
-        "{case:<22} {quantity:<44} {:>12} {:>12} {:>12}  {pass}",
-        short(*reference),
-        short(*measured),
-        short(*tolerance)
-    )
+    columns([case, quantity, &short(*reference), &short(*measured), &short(*tolerance), pass])
+}
+
+fn columns([case, quantity, reference, measured, tolerance, pass]: [&str; 6]) -> String {
+    format!("{case:<18} {quantity:<56} {reference:>12} {measured:>12} {tolerance:>12}  {pass}")
 }
 
 /// A number for the eye: six digits.

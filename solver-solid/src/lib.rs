@@ -1,9 +1,11 @@
-//! The solid solver: a participant of springs between particles, integrated with implicit (backward) Euler.
+//! The solid solver: springs between particles, integrated with implicit (backward) Euler, or loose grains, explicit.
 //!
 //! [`SolidProgram`] reads a participant's section (`section.rs`), lays its bodies out as particles and springs
-//! (`bodies.rs`, `sheet.rs`, `volume.rs`, `points.rs`, `grains.rs`) and builds a [`MassSpring`] (`mass_spring.rs`). A step linearises the springs at the start-of-step
-//! positions (`springs.rs`), reduces the linear system to one unknown a group (`reduced.rs`) and solves it with
-//! preconditioned conjugate gradients (`conjugate_gradients.rs`).
+//! (`bodies.rs`, `sheet.rs`, `volume.rs`, `points.rs`, `grains.rs`, `scatter.rs`) and builds a [`MassSpring`]
+//! (`mass_spring.rs`) or a [`GrainSolver`] (`grain_solver.rs`). A step of the former linearises the springs at the
+//! start-of-step positions (`springs.rs`), reduces the linear system to one unknown a group (`reduced.rs`) and solves it
+//! with preconditioned conjugate gradients (`conjugate_gradients.rs`); of the latter, it sums the grains' attraction
+//! (`gravity.rs`).
 
 mod block;
 mod bodies;
