@@ -84,7 +84,9 @@ fn heavy() -> Result<Outcome, CaseError> {
         };
         check("drop of the tip", "drop_over_L", -end.z);
         check("reach of the tip", "x_tip_over_L", end.x);
-        outcome.picture = outcome.picture.measured(axis);
+        let of = |column: &str| data.look_up("Gamma=lambda*g*L3_over_EI", load, column);
+        let tip = DVec3::new(of("x_tip_over_L"), 0.0, -of("drop_over_L"));
+        outcome.picture = outcome.picture.measured(axis).reference([tip]);
     }
     Ok(outcome)
 }
