@@ -9,6 +9,7 @@ mod catenary;
 mod experiment;
 mod free_body;
 mod grains;
+mod hanging_bar;
 mod implicit_euler;
 mod sketch;
 
@@ -25,10 +26,11 @@ use amalgam_coordinator::CoordinatorError;
 use sketch::Sketch;
 
 /// All cases, in the order in which they are computed.
-static CASES: [Case; 8] = [
+static CASES: [Case; 9] = [
     implicit_euler::CASE,
     free_body::ROTATION,
     free_body::FREE,
+    hanging_bar::CASE,
     catenary::CASE,
     cantilever::TIP,
     cantilever::HEAVY,
@@ -138,12 +140,12 @@ pub fn validate(args: &ValidateArgs) -> Result<(), CommandError> {
         fs::write(path, text + "\n").map_err(|error| io(path, error))?;
     }
     let failed = checks.iter().filter(|check| !check.pass).count();
-    match failed {
-        0 => Ok(println!("all {} are within their tolerance", checks.len())),
-        _ => {
-            Err(CommandError::Failed(format!("{failed} of {} are outside of their tolerance", checks.len())))
-        }
+    if failed > 0 {
+        let message = format!("{failed} of {} are outside of their tolerance", checks.len());
+        return Err(CommandError::Failed(message));
     }
+    println!("all {} are within their tolerance", checks.len());
+    Ok(())
 }
 
 /// Computes the quick cases, for the tests.
