@@ -17,7 +17,8 @@ pub(crate) struct Painter {
     settings: PictureSettings,
     camera: Camera,
     domain: (DVec3, DVec3),
-    ground: f64,
+    /// Height of the floor [m], unless the camera looks straight at it.
+    ground: Option<f64>,
     /// Name and colour of each participant.
     colours: Vec<(String, Colour)>,
 }
@@ -28,10 +29,11 @@ impl Painter {
         let (low, high) = (scene.domain.min, scene.domain.max);
         let up = -scene.domain.gravity.normalize_or(DVec3::NEG_Z);
         let lowest = DVec3::select(up.cmpgt(DVec3::ZERO), low, high);
+        let camera = camera(settings, (low, high), up);
         Self {
-            camera: camera(settings, (low, high), up),
+            ground: (camera.up == up).then(|| lowest.dot(up)),
+            camera,
             domain: (low, high),
-            ground: lowest.dot(up),
             colours: colours(scene, settings),
             settings: settings.clone(),
         }
@@ -56,7 +58,7 @@ impl Painter {
         });
         let drawing = Drawing {
             layers: layers.collect(),
-            ground: Some(self.ground),
+            ground: self.ground,
             outline: Some(self.domain),
             ..Drawing::default()
         };
@@ -112,15 +114,16 @@ fn range_of(values: &[f32]) -> [f32; 2] {
 /// The scene's camera, or one that sees the whole domain, a little from above and from the side.
 fn camera(settings: &PictureSettings, (low, high): (DVec3, DVec3), up: DVec3) -> Camera {
     let aspect = f64::from(settings.width) / f64::from(settings.height);
+    let (right, ahead) = up.any_orthonormal_pair();
+    // Straight down or up: which way the picture is turned is free, but it must be one.
+    let upright = |view: DVec3| if view.cross(up).length() < 1e-6 * view.length() { ahead } else { up };
     if let Some(eye) = settings.eye {
         let target = settings.target.unwrap_or(0.5 * (low + high));
+        let up = upright(target - eye);
         return Camera { eye, target, up, vertical_fov_degrees: settings.field_of_view };
     }
-    let (right, ahead) = up.any_orthonormal_pair();
     let direction = settings.direction.unwrap_or(0.45 * right + ahead - 0.42 * up);
-    // Straight down or up: which way the picture is turned is free, but it must be one.
-    let parallel = direction.cross(up).length() < 1e-6 * direction.length();
-    let camera_up = if parallel { ahead } else { up };
+    let camera_up = upright(direction);
     let camera = Camera::framing((low, high), direction, camera_up, settings.field_of_view, aspect);
     let shift = settings.target.map_or(DVec3::ZERO, |target| target - camera.target);
     Camera { eye: camera.eye + shift, target: camera.target + shift, ..camera }

@@ -141,6 +141,7 @@ impl Scene {
         if !wrong.is_empty() {
             return Err(SceneError::faults("the command line", wrong));
         }
+        document.resolve_files();
         let mut tables = document.effective()?;
         let mut reader = Reader::new(&document);
         unknown_sections(&mut reader, &tables);

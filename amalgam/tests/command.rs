@@ -41,6 +41,7 @@ shows! {
     help_of_run: ["run", "--help"];
     help_of_check: ["check", "--help"];
     help_of_serve: ["serve", "--help"];
+    help_of_validate: ["validate", "--help"];
     no_arguments: [];
     unknown_command: ["rnu", "scene.toml"];
     missing_scene: ["run", "no-such-scene.toml"];

@@ -206,11 +206,11 @@ fn every_key_of_a_scene_is_described() {
     check_described("scene.md", &keys_of::<PictureSettings>("colours = { water = { ramp = 'zzz' } }"));
     check_described("fluid.md", &keys_of_section(&FluidProgram, "zzz = 1"));
     check_described("solid.md", &keys_of_section(&SolidProgram, "zzz = 1"));
-    for kind in ["sheet", "points", "grains"] {
+    for kind in ["sheet", "volume", "points", "grains"] {
         let section = format!("method = 'mass-spring'\n[[bodies]]\ntype = '{kind}'\nzzz = 1");
         check_described("solid.md", &keys_of_section(&SolidProgram, &section));
     }
-    for kind in ["box", "sphere", "cylinder", "points"] {
+    for kind in ["box", "sphere", "cylinder", "ellipsoid", "torus", "shell", "mesh", "points"] {
         let section = format!("spacing = 0.1\n[[shapes]]\ntype = '{kind}'\nzzz = 1");
         check_described("scene.md", &keys_of_section(&FluidProgram, &section));
     }

@@ -185,3 +185,39 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn files_of_local_participants_are_relative_to_the_scene() {
+    let text = r#"
+[scene]
+name = "mesh"
+[domain]
+min = [-1, -1, 0]
+max = [1, 1, 2]
+[time]
+duration = 1.0
+[[participants]]
+name = "here"
+solver = "solid"
+[participants.settings]
+method = "mass-spring"
+file = "a.obj"
+[[participants.settings.bodies]]
+type = "volume"
+shape = { type = "mesh", file = "meshes/b.obj" }
+shapes = [{ file = "c.stl" }, { type = "box" }]
+[[participants]]
+name = "there"
+address = "unix:socket"
+settings = { shape = { file = "d.obj" } }
+"#;
+    let scene = Scene::parse("some/folder/scene.toml", text, &[]).expect("a scene");
+    let here = std::env::current_dir().expect("a folder").join("some/folder");
+    let section = &scene.participants[0].section;
+    for file in ["a.obj", "meshes/b.obj", "c.stl"] {
+        let path = here.join(file).display().to_string();
+        assert!(section.contains(&format!("\"{path}\"")), "{section}");
+        assert!(scene.effective_text().contains(&path), "the scene beside the results finds it too");
+    }
+    assert!(scene.participants[1].section.contains("\"d.obj\""));
+}

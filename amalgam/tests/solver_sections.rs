@@ -83,7 +83,7 @@ wrong! {
     negative_density_of_water: ["participants.water.settings.rest_density=-1000"];
     several_faults_of_a_solver: [
         "participants.cloth.settings.bodies[0].spacing=0",
-        "participants.cloth.settings.bodies[0].pinned=all",
+        "participants.cloth.settings.bodies[0].pinned=rim",
     ];
     unknown_key_of_a_solver: ["participants.water.settings.viscocity=0.1"];
     unknown_key_of_a_body: ["participants.cloth.settings.bodies[0].densty=0.1"];

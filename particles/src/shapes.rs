@@ -388,6 +388,16 @@ impl Body {
         Ok(sample)
     }
 
+    /// The point that lies in the box around the shape, in its own frame, at these parts of its edges (0 to 1), if it is
+    /// in the shape: for random points. With `flat` it is moved along z to the height of the middle.
+    pub fn point_in(&self, parts: DVec3, flat: bool) -> Option<DVec3> {
+        let frame = self.shape.frame();
+        let point = frame.middle + frame.basis * ((parts - 0.5) * frame.extent);
+        let turned = self.turn().map_or(point, |(turn, middle)| middle + turn * (point - middle));
+        let placed = if flat { turned.with_z(frame.middle.z) } else { turned };
+        self.shape.contains(point).then_some(placed)
+    }
+
     /// Velocity of the body at a point [m/s].
     pub fn velocity_at(&self, point: DVec3) -> DVec3 {
         self.velocity + self.angular_velocity.cross(point - self.shape.middle())

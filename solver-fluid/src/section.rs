@@ -113,8 +113,9 @@ fn default_max_substeps() -> u32 {
 /// # Errors
 /// Every fault, with the path of its key.
 pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
-    let section: Section = parse_section(section)?;
+    let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
+    section.read_meshes(&mut faults);
     let bodies = section.sample(&mut faults);
     if !faults.is_empty() {
         return Err(faults);
@@ -153,7 +154,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     for (points, body) in bodies.iter().zip(&section.shapes) {
         for &point in points {
             let id = ParticleId(particles.len() as u64);
-            particles.push(id, point, body.velocity, parameters.mass, radius, false);
+            particles.push(id, point, body.velocity_at(point), parameters.mass, radius, false);
         }
     }
     Ok((parameters, particles))
@@ -201,6 +202,14 @@ impl Section {
             "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"",
         );
         faults
+    }
+
+    fn read_meshes(&mut self, faults: &mut Vec<SectionError>) {
+        for (k, body) in self.shapes.iter_mut().enumerate() {
+            if let Err(error) = amalgam_meshes::read_into(&mut body.shape) {
+                faults.push(SectionError::new(format!("shapes[{k}].file"), error.to_string()));
+            }
+        }
     }
 
     /// The points of every body, up to the largest number of particles.

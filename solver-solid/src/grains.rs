@@ -4,7 +4,7 @@ use amalgam_particles::DVec3;
 use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
-use crate::bodies::{Body, FoundationSettings, Layout, Node};
+use crate::bodies::{Body, FoundationSettings, Layout, Node, report_shape};
 use crate::section::{Checks, PARTICLES_MAX};
 
 /// Grains as they are written.
@@ -21,13 +21,22 @@ pub(crate) struct Grains {
     density: f64,
     /// Collision radius [m]; half the spacing if not given, so that neighbours touch.
     radius: Option<f64>,
-    /// [m/s]
+    /// Velocity of the middle [m/s].
     #[serde(default)]
     velocity: DVec3,
+    /// About the middle [rad/s].
+    #[serde(default)]
+    angular_velocity: DVec3,
     foundation: Option<FoundationSettings>,
 }
 
 impl Body for Grains {
+    fn read_files(&mut self, checks: &mut Checks) {
+        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
+            checks.fault("shape.file", error.to_string());
+        }
+    }
+
     fn check(&self, self_collision: bool, checks: &mut Checks) {
         checks.positive("spacing", self.spacing);
         checks.positive("density", self.density);
@@ -50,20 +59,14 @@ impl Body for Grains {
                 .fault("spacing", format!("makes more than {PARTICLES_MAX} grains: write a larger spacing"));
             return;
         }
-        for fault in self.sample().err().into_iter().flatten() {
-            match fault.key.split('.').next() {
-                // Reported above.
-                Some("spacing") => {}
-                Some("velocity" | "rotation") => checks.fault(&fault.key, fault.message),
-                _ => checks.fault(&fault.path("shape"), fault.message),
-            }
-        }
+        report_shape(self.body().sample(self.spacing).err().unwrap_or_default(), checks);
     }
 
     fn lay_out(&self, layout: &mut Layout) {
-        let mass = self.density * self.spacing.powi(3);
-        for position in self.sample().into_iter().flatten() {
-            let node = Node { position, velocity: self.velocity, mass, radius: self.radius(), pinned: false };
+        let (body, mass) = (self.body(), self.density * self.spacing.powi(3));
+        for position in body.sample(self.spacing).into_iter().flatten() {
+            let velocity = body.velocity_at(position);
+            let node = Node { position, velocity, mass, radius: self.radius(), pinned: false };
             layout.push(&node, self.foundation.as_ref());
         }
     }
@@ -74,13 +77,12 @@ impl Grains {
         self.radius.unwrap_or(0.5 * self.spacing)
     }
 
-    fn sample(&self) -> Result<Vec<DVec3>, Vec<shapes::ShapeError>> {
-        let body = shapes::Body {
+    fn body(&self) -> shapes::Body {
+        shapes::Body {
             shape: self.shape.clone(),
             rotation: self.rotation,
             velocity: self.velocity,
-            angular_velocity: DVec3::ZERO,
-        };
-        body.sample(self.spacing)
+            angular_velocity: self.angular_velocity,
+        }
     }
 }

@@ -1,31 +1,40 @@
-//! The solid solver: a participant of particles joined by springs and by bonds that break (peridynamics).
+//! The solid solver: particles joined by springs and by bonds that break (peridynamics), or loose grains.
 //!
 //! [`SolidProgram`] reads a participant's section (`section.rs`), lays its bodies out as particles, springs and bonds
-//! (`bodies.rs`, `sheet.rs`, `points.rs`, `grains.rs`, `peridynamic.rs`) and builds a [`SolidSolver`] (`solver.rs`).
-//! An implicit step linearises the materials (`material.rs`: `springs.rs`, `bonds.rs`) at the start-of-step positions,
-//! reduces the linear system to one unknown a group (`reduced.rs`) and solves it with preconditioned conjugate
-//! gradients (`conjugate_gradients.rs`).
+//! (`bodies.rs`, `sheet.rs`, `volume.rs`, `points.rs`, `grains.rs`, `scatter.rs`, `peridynamic.rs`) and builds a
+//! [`SolidSolver`] (`solver.rs`) or a [`GrainSolver`] (`grain_solver.rs`). An implicit step of the former linearises the
+//! materials (`material.rs`: `springs.rs`, `bonds.rs`) at the start-of-step positions, reduces the linear system to one
+//! unknown a group (`reduced.rs`) and solves it with preconditioned conjugate gradients (`conjugate_gradients.rs`); the
+//! latter sums the grains' attraction (`gravity.rs`), explicitly.
 
 mod block;
 mod bodies;
 mod bonds;
 mod conjugate_gradients;
 mod fixed;
+mod grain_solver;
 mod grains;
+mod gravity;
 mod material;
 pub mod measure;
+mod motion;
 mod peridynamic;
 mod points;
 mod reduced;
+mod scatter;
 mod section;
 mod sheet;
 mod slices;
 mod solver;
 mod springs;
+mod volume;
 mod wide;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
 
+use section::Method;
+
+pub use grain_solver::GrainSolver;
 pub use solver::SolidSolver;
 
 /// Particles whose rows one task works on, one after the other. Sums over particles are formed per chunk and the
@@ -51,6 +60,9 @@ impl SolverProgram for SolidProgram {
     }
 
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
+        if section::method(section) == Some(Method::Grains) {
+            return Ok(Box::new(GrainSolver::from_section(section, world)?));
+        }
         Ok(Box::new(SolidSolver::from_section(section, world)?))
     }
 }

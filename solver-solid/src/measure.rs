@@ -67,7 +67,7 @@ const SPACING: f64 = 0.01;
 /// Times passes over the bonds of a cubic block of about `particles` particles, the best of `repeats`. Run it inside
 /// the thread pool to be measured.
 pub fn bond_passes(particles: usize, layout: Layout, repeats: usize) -> BondPasses {
-    let solid = section::read(&block(particles, layout, "")).unwrap_or_else(|faults| panic!("{faults:?}"));
+    let solid = section::read(&block(particles, layout, ""), 1).unwrap_or_else(|faults| panic!("{faults:?}"));
     let mut state = solid.layout.particles;
     let start = Instant::now();
     let mut bonds = Bonds::new(solid.layout.bonded, &state, 1).unwrap_or_else(|faults| panic!("{faults:?}"));

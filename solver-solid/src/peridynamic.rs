@@ -110,6 +110,12 @@ fn yes() -> bool {
 }
 
 impl Body for Peridynamic {
+    fn read_files(&mut self, checks: &mut Checks) {
+        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
+            checks.fault("shape.file", error.to_string());
+        }
+    }
+
     fn check(&self, self_collision: bool, checks: &mut Checks) {
         for (key, value) in [
             ("spacing", self.spacing),

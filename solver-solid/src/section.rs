@@ -7,15 +7,18 @@ use serde::de::DeserializeOwned;
 
 use crate::bodies::{Body, Layout};
 use crate::conjugate_gradients::Limits;
-use crate::grains::Grains;
+use crate::grains;
+use crate::gravity::Gravity;
 use crate::peridynamic::Peridynamic;
 use crate::points::Points;
+use crate::scatter::Scatter;
 use crate::sheet::Sheet;
+use crate::volume::Volume;
 
 /// Particles that one participant may have.
 pub(crate) const PARTICLES_MAX: usize = 1 << 24;
 
-/// The section as it is written.
+/// The section of the mass-spring solver as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -35,16 +38,6 @@ struct Section {
     bodies: Vec<toml::Table>,
 }
 
-/// What bodies may be made of.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Method {
-    /// Springs.
-    MassSpring,
-    /// Bonds that break, beside springs.
-    Peridynamics,
-}
-
 /// How a step is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -54,6 +47,54 @@ pub(crate) enum Integrator {
     ImplicitEuler,
     /// Explicit, in its leapfrog form.
     VelocityVerlet,
+}
+
+/// The section of the grain solver as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrainSection {
+    #[serde(rename = "method")]
+    _method: Method,
+    /// Whether grains collide with each other.
+    #[serde(default = "yes")]
+    self_collision: bool,
+    /// G [m^3/(kg s^2)]; 0 if they do not attract each other.
+    #[serde(default)]
+    gravitational_constant: f64,
+    /// [m]
+    #[serde(default)]
+    softening: f64,
+    /// Grains above which attraction is computed with a tree.
+    #[serde(default = "default_direct_max")]
+    direct_max: usize,
+    /// Of the tree.
+    #[serde(default = "default_opening_angle")]
+    opening_angle: f64,
+    /// Whether z stays what it is.
+    #[serde(default)]
+    two_dimensional: bool,
+    #[serde(default)]
+    bodies: Vec<toml::Table>,
+}
+
+fn default_direct_max() -> usize {
+    4000
+}
+
+fn default_opening_angle() -> f64 {
+    0.5
+}
+
+/// What bodies may be made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Method {
+    /// Springs.
+    MassSpring,
+    /// Bonds that break, beside springs.
+    Peridynamics,
+    /// Nothing: loose grains, with a solver of their own.
+    Grains,
 }
 
 fn yes() -> bool {
@@ -76,33 +117,100 @@ pub(crate) struct Solid {
     pub(crate) integrator: Integrator,
 }
 
-/// Reads a section.
+/// A checked section of the grain solver, laid out.
+pub(crate) struct Grains {
+    pub(crate) layout: Layout,
+    pub(crate) self_collision: bool,
+    pub(crate) gravity: Gravity,
+    /// The z of all grains [m], if they keep it.
+    pub(crate) plane: Option<f64>,
+}
+
+/// The method of a section, if it names one.
+pub(crate) fn method(section: &str) -> Option<Method> {
+    #[derive(Deserialize)]
+    struct Only {
+        method: Method,
+    }
+    toml::from_str::<Only>(section).ok().map(|only| only.method)
+}
+
+/// Reads a section of the mass-spring solver. `seed` is the scene's.
 ///
 /// # Errors
 /// Every fault found, each with its key.
-pub(crate) fn read(section: &str) -> Result<Solid, Vec<SectionError>> {
+pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>> {
     let section: Section = parse_section(section)?;
-    let mut checks = Checks::default();
+    let mut checks = Checks { seed, ..Checks::default() };
     checks.positive("tolerance", section.tolerance);
     checks
         .that(section.tolerance < 1.0, "tolerance", || "must be below 1: write e.g. tolerance = 1e-8".into());
     checks.that(section.max_iterations > 0, "max_iterations", || {
         "must be at least 1: write e.g. max_iterations = 10000".into()
     });
-    checks.that(!section.bodies.is_empty(), "bodies", || {
-        "there is no body: write at least one [[bodies]] with type = \"sheet\", \"points\" or \"grains\""
-            .into()
+    let layout = lay_out(section.bodies, section.method, section.self_collision, &mut checks);
+    checks.result()?;
+    let limits = Limits { tolerance: section.tolerance, max_iterations: section.max_iterations };
+    Ok(Solid { layout, self_collision: section.self_collision, limits, integrator: section.integrator })
+}
+
+/// Reads a section of the grain solver. `seed` is the scene's.
+///
+/// # Errors
+/// Every fault found, each with its key.
+pub(crate) fn read_grains(section: &str, seed: u64) -> Result<Grains, Vec<SectionError>> {
+    let section: GrainSection = parse_section(section)?;
+    let mut checks = Checks { seed, flat: section.two_dimensional, ..Checks::default() };
+    checks.not_negative("gravitational_constant", section.gravitational_constant);
+    checks.not_negative("softening", section.softening);
+    checks.that((0.0..=1.0).contains(&section.opening_angle), "opening_angle", || {
+        "must be from 0 (exact) to 1: write e.g. opening_angle = 0.5".into()
+    });
+    let layout = lay_out(section.bodies, Method::Grains, section.self_collision, &mut checks);
+    let implicit = !layout.springs.is_empty()
+        || layout.foundations.iter().any(|one| one.stiffness > 0.0 || one.damping > 0.0);
+    checks.that(!implicit, "bodies", || {
+        "have springs or foundations, which grains have not: write method = \"mass-spring\"".into()
+    });
+    let position = &layout.particles.position;
+    let plane = position.first().map(|x| x.z).filter(|_| section.two_dimensional);
+    if let Some((z, other)) = plane.and_then(|z| Some((z, position.iter().find(|x| x.z != z)?))) {
+        checks.fault(
+            "two_dimensional",
+            format!("wants all grains at one z, but there is one at {z} and one at {}: move them", other.z),
+        );
+    }
+    checks.result()?;
+    let gravity = Gravity {
+        constant: section.gravitational_constant,
+        softening: section.softening,
+        direct_max: section.direct_max,
+        opening_angle: section.opening_angle,
+    };
+    Ok(Grains { layout, self_collision: section.self_collision, gravity, plane })
+}
+
+/// Particles and springs of all bodies.
+fn lay_out(bodies: Vec<toml::Table>, method: Method, self_collision: bool, checks: &mut Checks) -> Layout {
+    checks.that(!bodies.is_empty(), "bodies", || {
+        format!("there is no body: write at least one [[bodies]] with {TYPES}")
     });
     let mut layout = Layout::default();
-    for (index, table) in section.bodies.into_iter().enumerate() {
+    for (index, table) in bodies.into_iter().enumerate() {
         checks.path = format!("bodies[{index}].");
         let before = checks.faults.len();
-        let Some(body) = read_body(table, section.method, &mut checks) else { continue };
-        body.check(section.self_collision, &mut checks);
+        let Some(mut body) = read_body(table, method, checks) else { continue };
+        body.read_files(checks);
+        if checks.faults.len() == before {
+            body.check(self_collision, checks);
+        }
         if checks.faults.len() > before {
             continue;
         }
         body.lay_out(&mut layout);
+        for key in std::mem::take(&mut layout.empty_parts) {
+            checks.fault(&key, "holds no particle: write a part that does, or leave it out");
+        }
         if layout.particles.len() > PARTICLES_MAX {
             checks.fault(
                 "",
@@ -111,24 +219,26 @@ pub(crate) fn read(section: &str) -> Result<Solid, Vec<SectionError>> {
             break;
         }
     }
+    checks.path.clear();
     if checks.faults.is_empty()
         && let Err(error) = layout.particles.validate()
     {
-        checks.faults.push(SectionError::new("bodies", error.to_string()));
+        checks.fault("bodies", error.to_string());
     }
-    if !checks.faults.is_empty() {
-        return Err(checks.faults);
-    }
-    let limits = Limits { tolerance: section.tolerance, max_iterations: section.max_iterations };
-    Ok(Solid { layout, self_collision: section.self_collision, limits, integrator: section.integrator })
+    layout
 }
+
+const TYPES: &str = "type = \"sheet\", \"volume\", \"points\", \"grains\", \"scatter\" or, with method = \"peridynamics\", \
+                     \"peridynamic\"";
 
 /// A body from its table. It is read here and not by serde's tagged enums because those lose the path of a faulty key.
 fn read_body(mut table: toml::Table, method: Method, checks: &mut Checks) -> Option<Box<dyn Body>> {
     match table.remove("type").as_ref().and_then(toml::Value::as_str) {
         Some("sheet") => read_table::<Sheet>(table, checks).map(|body| Box::new(body) as _),
         Some("points") => read_table::<Points>(table, checks).map(|body| Box::new(body) as _),
-        Some("grains") => read_table::<Grains>(table, checks).map(|body| Box::new(body) as _),
+        Some("volume") => read_table::<Volume>(table, checks).map(|body| Box::new(body) as _),
+        Some("grains") => read_table::<grains::Grains>(table, checks).map(|body| Box::new(body) as _),
+        Some("scatter") => read_table::<Scatter>(table, checks).map(|body| Box::new(body) as _),
         Some("peridynamic") if method == Method::Peridynamics => {
             read_table::<Peridynamic>(table, checks).map(|body| Box::new(body) as _)
         }
@@ -137,11 +247,7 @@ fn read_body(mut table: toml::Table, method: Method, checks: &mut Checks) -> Opt
             None
         }
         _ => {
-            checks.fault(
-                "type",
-                "write type = \"sheet\", type = \"points\", type = \"grains\" or, with method = \"peridynamics\", \
-                 type = \"peridynamic\"",
-            );
+            checks.fault("type", format!("write {TYPES}"));
             None
         }
     }
@@ -163,9 +269,18 @@ fn read_table<T: DeserializeOwned>(table: toml::Table, checks: &mut Checks) -> O
 pub(crate) struct Checks {
     path: String,
     faults: Vec<SectionError>,
+    /// The scene's, for what is random.
+    pub(crate) seed: u64,
+    /// Whether all particles have the same z.
+    pub(crate) flat: bool,
 }
 
 impl Checks {
+    /// All faults so far.
+    fn result(&mut self) -> Result<(), Vec<SectionError>> {
+        if self.faults.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.faults)) }
+    }
+
     /// Records a fault at `key` of the current table; an empty key is the table itself.
     pub(crate) fn fault(&mut self, key: &str, message: impl Into<String>) {
         let path = format!("{}{key}", self.path);

@@ -3,17 +3,15 @@
 use amalgam_particles::{DVec3, ParticleId};
 use serde::Deserialize;
 
-use crate::bodies::{Body, FoundationSettings, Layout, Node, OneOrMany};
+use crate::bodies::{
+    AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted,
+};
 use crate::section::{Checks, PARTICLES_MAX};
-use crate::springs::Spring;
 
 /// A sheet as it is written.
 ///
 /// Structural springs join neighbours along the edges, shear springs along both diagonals of a cell, bending springs
-/// across two cells [Provot1995]. With shear = structural / 2, the default, the square lattice is isotropic in its
-/// plane: its moduli [N/m] are C11 = k1 + k2, C12 = C44 = k2 and isotropy is C11 - C12 = 2 C44. Poisson's ratio is
-/// then 1/3 and Young's modulus times thickness 4/3 k1. Bending springs add 4 k3 to C11 and resist sharp folds; they
-/// give a flat sheet no stiffness against small deflections.
+/// across two cells [Provot1995]. Their stiffness is given in the terms of a material, or directly: [`Sheet::springs`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sheet {
@@ -25,36 +23,62 @@ pub(crate) struct Sheet {
     edge_v: DVec3,
     /// Distance of particles along an edge [m], rounded so that a whole number fits each edge.
     spacing: f64,
+    /// Young's modulus [Pa].
+    young_modulus: Option<f64>,
+    /// [m]
+    thickness: Option<f64>,
+    /// Mass per volume [kg/m^3].
+    density: Option<f64>,
     /// Mass per area [kg/m^2]. A particle has its share of the cells around it: a quarter at a corner.
-    area_density: f64,
+    area_density: Option<f64>,
+    /// Stiffness of a spring [N/m].
+    structural_stiffness: Option<f64>,
+    /// [N/m]; half the structural one if not given.
+    shear_stiffness: Option<f64>,
+    /// [N/m]; if not given, a hundredth of the structural one, and none for a material.
+    bending_stiffness: Option<f64>,
     /// Collision radius [m]; .75 of the (larger rounded) spacing if not given. The sheet holds particles of radius r
     /// back as long as radius + r exceeds .71 x spacing x (1 + largest strain), which the default does alone up to a
     /// strain of 5 %.
     radius: Option<f64>,
-    /// Stiffness of a spring [N/m].
-    structural_stiffness: f64,
-    /// [N/m]; half the structural one if not given.
-    shear_stiffness: Option<f64>,
-    /// [N/m]; a hundredth of the structural one if not given.
-    bending_stiffness: Option<f64>,
     /// Damping of every spring as a fraction of the critical damping of its two particles; 0 if not given.
     damping_ratio: Option<f64>,
     /// Damping of every spring [N s/m], instead of `damping_ratio`.
     damping: Option<f64>,
-    /// "none", "corners", "edges", "edge_u0" (where u = 0), "edge_u1", "edge_v0", "edge_v1", or a list of these.
+    /// Particles that no force moves.
     #[serde(default = "nowhere")]
-    pinned: OneOrMany<String>,
+    pinned: OneOrMany<Part>,
     /// Of the particles that are not pinned [m/s].
     #[serde(default)]
     velocity: DVec3,
     /// Of the particles that are pinned [m/s], for all time.
     #[serde(default)]
     pinned_velocity: DVec3,
+    /// Particles that move as they are told.
+    #[serde(default)]
+    scripted: Vec<Scripted>,
+    /// Mass beyond the sheet's own.
+    #[serde(default)]
+    attached_mass: Vec<AttachedMass>,
     foundation: Option<FoundationSettings>,
 }
 
-fn nowhere() -> OneOrMany<String> {
+fn nowhere() -> OneOrMany<Part> {
     OneOrMany::Many(Vec::new())
+}
+
+/// Names of parts: `edge_u0` is where u = 0.
+const PARTS: [&str; 8] = ["none", "all", "corners", "edges", "edge_u0", "edge_u1", "edge_v0", "edge_v1"];
+
+/// Stiffness [N/m] of each kind of spring.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Stiffness {
+    structural_u: f64,
+    structural_v: f64,
+    shear: f64,
+    bending: f64,
+    /// What a structural spring on the rim has of that inside.
+    rim: f64,
 }
 
 /// Columns and rows between joined particles, and which stiffness they have.
@@ -80,7 +104,6 @@ impl Body for Sheet {
         checks.finite("edge_u", self.edge_u);
         checks.finite("edge_v", self.edge_v);
         checks.finite("velocity", self.velocity);
-        checks.finite("pinned_velocity", self.pinned_velocity);
         checks.that(self.edge_u.length() > 0.0, "edge_u", || {
             "must not be zero: write the edge as a vector [m]".into()
         });
@@ -88,30 +111,9 @@ impl Body for Sheet {
             "must not be zero or parallel to edge_u: write the other edge of the sheet [m]".into()
         });
         checks.positive("spacing", self.spacing);
-        checks.positive("area_density", self.area_density);
-        checks.not_negative("structural_stiffness", self.structural_stiffness);
-        let optional = [
-            ("shear_stiffness", self.shear_stiffness),
-            ("bending_stiffness", self.bending_stiffness),
-            ("damping_ratio", self.damping_ratio),
-            ("damping", self.damping),
-        ];
-        for (key, value) in optional {
-            if let Some(value) = value {
-                checks.not_negative(key, value);
-            }
-        }
-        checks.that(self.damping.is_none() || self.damping_ratio.is_none(), "damping_ratio", || {
-            "stands beside damping: write one of the two".into()
-        });
-        for name in self.pinned.as_slice() {
-            checks.that(is_pinned(name, (0, 0), (1, 1)).is_some(), "pinned", || {
-                format!(
-                    "\"{name}\" is unknown: write \"none\", \"corners\", \"edges\", \"edge_u0\", \"edge_u1\", \
-                     \"edge_v0\", \"edge_v1\" or a list of these"
-                )
-            });
-        }
+        self.check_stiffness(checks);
+        Damping::read(self.damping, self.damping_ratio, checks);
+        self.held().check(&PARTS, checks);
         if let Some(foundation) = &self.foundation {
             foundation.check(checks);
         }
@@ -130,31 +132,47 @@ impl Body for Sheet {
         let (columns, rows) = self.cells();
         let first = layout.particles.len();
         let index = |column: usize, row: usize| first + row * (columns + 1) + column;
-        let cell_mass = self.area_density * self.edge_u.cross(self.edge_v).length() / (columns * rows) as f64;
+        let cell_mass =
+            self.area_density() * self.edge_u.cross(self.edge_v).length() / (columns * rows) as f64;
         for row in 0..=rows {
             for column in 0..=columns {
-                let at = (column, row);
                 let share = |at: usize, cells: usize| if at == 0 || at == cells { 0.5 } else { 1.0 };
                 let (u, v) = (column as f64 / columns as f64, row as f64 / rows as f64);
-                let names = self.pinned.as_slice();
-                let pinned = names.iter().any(|name| is_pinned(name, at, (columns, rows)) == Some(true));
                 let node = Node {
                     position: self.corner + self.edge_u * u + self.edge_v * v,
-                    velocity: if pinned { self.pinned_velocity } else { self.velocity },
+                    velocity: self.velocity,
                     mass: cell_mass * share(column, columns) * share(row, rows),
                     radius: self.radius(),
-                    pinned,
+                    pinned: false,
                 };
                 layout.push(&node, self.foundation.as_ref());
             }
         }
+        layout.hold(first, &self.held(), |name, i| {
+            let place = ((i - first) % (columns + 1), (i - first) / (columns + 1));
+            is_in(name, place, (columns, rows))
+        });
+        let stiffness = self.springs();
+        let damping = Damping::of(self.damping, self.damping_ratio);
         for row in 0..=rows {
             for column in 0..=columns {
                 for (across, along, kind) in JOINED {
                     let end = (column + across, row.wrapping_add_signed(along));
                     if end.0 <= columns && end.1 <= rows {
-                        let spring = self.spring(layout, [index(column, row), index(end.0, end.1)], kind);
-                        layout.springs.push(spring);
+                        let on_rim = if along == 0 {
+                            row == 0 || row == rows
+                        } else {
+                            column == 0 || column == columns
+                        };
+                        let structural =
+                            if along == 0 { stiffness.structural_u } else { stiffness.structural_v };
+                        let stiffness = match kind {
+                            Kind::Structural if on_rim => structural * stiffness.rim,
+                            Kind::Structural => structural,
+                            Kind::Shear => stiffness.shear,
+                            Kind::Bending => stiffness.bending,
+                        };
+                        layout.join([index(column, row), index(end.0, end.1)], stiffness, damping);
                     }
                 }
             }
@@ -212,41 +230,127 @@ impl Sheet {
         });
     }
 
-    fn spring(&self, layout: &Layout, ends: [usize; 2], kind: Kind) -> Spring {
-        let stiffness = match kind {
-            Kind::Structural => self.structural_stiffness,
-            Kind::Shear => self.shear_stiffness.unwrap_or(0.5 * self.structural_stiffness),
-            Kind::Bending => self.bending_stiffness.unwrap_or(0.01 * self.structural_stiffness),
-        };
-        let particles = &layout.particles;
-        // Reciprocals, so that a pinned end counts as infinitely heavy.
-        let mobility = ends.map(|i| if particles.immovable[i] { 0.0 } else { 1.0 / particles.mass[i] });
-        let reduced_mass = match mobility[0] + mobility[1] {
-            0.0 => 0.0,
-            sum => 1.0 / sum,
-        };
-        let critical = 2.0 * (stiffness * reduced_mass).sqrt();
-        Spring {
-            ends: ends.map(|i| i as u32),
-            stiffness,
-            damping: self.damping.unwrap_or(self.damping_ratio.unwrap_or(0.0) * critical),
-            rest_length: particles.position[ends[0]].distance(particles.position[ends[1]]),
+    fn held(&self) -> Held<'_> {
+        Held {
+            pinned: self.pinned.as_slice(),
+            pinned_velocity: self.pinned_velocity,
+            scripted: &self.scripted,
+            attached_mass: &self.attached_mass,
         }
+    }
+
+    /// Young's modulus times thickness [N/m], if the sheet is given as a material.
+    fn membrane_modulus(&self) -> Option<f64> {
+        Some(self.young_modulus? * self.thickness?)
+    }
+
+    fn area_density(&self) -> f64 {
+        let material = self.density.zip(self.thickness).map(|(density, thickness)| density * thickness);
+        material.or(self.area_density).unwrap_or(f64::NAN)
+    }
+
+    /// Stiffness of the springs.
+    ///
+    /// Of a material: what makes an isotropic membrane of it. A cell of a x b with springs ku along a, kv along b and
+    /// ks along both diagonals d has, strained evenly, the energy of the moduli [N/m]
+    /// C11 = (ku a^2 + 2 ks a^4/d^2) / (a b), C22 the same with kv and b, C12 = C66 = 2 ks a b / d^2. That is a membrane
+    /// of Young's modulus times thickness Y and Poisson's ratio 1/3 (the only one that springs can have) if C12 =
+    /// 3/8 Y and C11 = C22 = 9/8 Y, so ks = 3/16 Y d^2/(a b) and ku = 3/8 Y (3 b/a - a/b). A spring on the rim belongs to
+    /// one cell and not to two, and has half of that: so the energy is right up to the rim.
+    ///
+    /// Directly: structural springs k1 everywhere, shear springs k1/2 and bending springs k1/100 unless given. With
+    /// square cells this is isotropic too, with Y = 4/3 k1; the rim counts double.
+    fn springs(&self) -> Stiffness {
+        let direct = self.structural_stiffness.unwrap_or(0.0);
+        match self.membrane_modulus() {
+            None => Stiffness {
+                structural_u: direct,
+                structural_v: direct,
+                shear: self.shear_stiffness.unwrap_or(0.5 * direct),
+                bending: self.bending_stiffness.unwrap_or(0.01 * direct),
+                rim: 1.0,
+            },
+            Some(modulus) => {
+                let (u, v) = self.steps();
+                let (a, b) = (u.length(), v.length());
+                let structural = |a: f64, b: f64| 0.375 * modulus * (3.0 * b / a - a / b);
+                Stiffness {
+                    structural_u: structural(a, b),
+                    structural_v: structural(b, a),
+                    shear: 0.1875 * modulus * (a * a + b * b) / (a * b),
+                    bending: self.bending_stiffness.unwrap_or(0.0),
+                    rim: 0.5,
+                }
+            }
+        }
+    }
+
+    /// Either a material or springs.
+    fn check_stiffness(&self, checks: &mut Checks) {
+        let material =
+            [("young_modulus", self.young_modulus), ("thickness", self.thickness), ("density", self.density)];
+        let springs = [
+            ("structural_stiffness", self.structural_stiffness),
+            ("area_density", self.area_density),
+            ("shear_stiffness", self.shear_stiffness),
+        ];
+        for (key, value) in material {
+            checks.positive(key, value.unwrap_or(1.0));
+        }
+        checks.positive("area_density", self.area_density.unwrap_or(1.0));
+        for (key, value) in [springs[0], springs[2], ("bending_stiffness", self.bending_stiffness)] {
+            checks.not_negative(key, value.unwrap_or(0.0));
+        }
+        let given = |keys: &[(&str, Option<f64>)]| keys.iter().any(|(_, value)| value.is_some());
+        let both = given(&material) && given(&springs);
+        let wanted = if given(&material) { &material[..] } else { &springs[..2] };
+        if both {
+            let key = springs.iter().find(|(_, value)| value.is_some()).map_or("", |(key, _)| key);
+            checks.fault(
+                key,
+                "stands beside a material: write young_modulus, thickness and density, or springs",
+            );
+        } else if let Some((missing, _)) = wanted.iter().find(|(_, value)| value.is_none()) {
+            checks.fault(
+                "",
+                format!(
+                    "has no {missing}: write young_modulus, thickness and density, or structural_stiffness and \
+                     area_density"
+                ),
+            );
+        } else if given(&material) {
+            self.check_cells_of_material(checks);
+        }
+    }
+
+    /// Central springs make an isotropic membrane only of cells that are rectangles, and not too long ones.
+    fn check_cells_of_material(&self, checks: &mut Checks) {
+        let (u, v) = self.steps();
+        let (a, b) = (u.length(), v.length());
+        checks.that(u.dot(v).abs() <= 1e-9 * a * b || u.cross(v).length() == 0.0, "edge_v", || {
+            "is not at right angles to edge_u, which a sheet with young_modulus needs: write springs instead".into()
+        });
+        let Stiffness { structural_u, structural_v, .. } = self.springs();
+        checks.that(structural_u.min(structural_v) > 0.0 || (a * b).is_nan(), "spacing", || {
+            format!(
+                "makes cells of {a} m x {b} m, too long for springs of a material: write a smaller spacing"
+            )
+        });
     }
 }
 
-/// Whether the particle in column and row `at` of a sheet of so many cells is in the part called `name`; nothing if
-/// there is no such part.
-fn is_pinned(name: &str, at: (usize, usize), cells: (usize, usize)) -> Option<bool> {
+/// Whether the particle in column and row `at` of a sheet of so many cells is in the part called `name`, one of
+/// [`PARTS`].
+fn is_in(name: &str, at: (usize, usize), cells: (usize, usize)) -> bool {
     let (u0, u1, v0, v1) = (at.0 == 0, at.0 == cells.0, at.1 == 0, at.1 == cells.1);
-    Some(match name {
-        "none" => false,
+    match name {
+        "all" => true,
         "corners" => (u0 || u1) && (v0 || v1),
         "edges" => u0 || u1 || v0 || v1,
         "edge_u0" => u0,
         "edge_u1" => u1,
         "edge_v0" => v0,
         "edge_v1" => v1,
-        _ => return None,
-    })
+        _ => false,
+    }
 }

@@ -9,6 +9,7 @@ use crate::bodies::Layout;
 use crate::bonds::Bonds;
 use crate::conjugate_gradients::{ConjugateGradients, Failure, Limits};
 use crate::material::Material;
+use crate::motion::Motion;
 use crate::reduced::{Reduced, impulses};
 use crate::section::{self, Integrator};
 use crate::springs::Springs;
@@ -23,6 +24,7 @@ use crate::springs::Springs;
 /// positions.
 pub struct SolidSolver {
     particles: Particles,
+    motion: Motion,
     materials: Vec<Box<dyn Material>>,
     integrator: Integrator,
     triangles: Vec<[ParticleId; 3]>,
@@ -42,9 +44,10 @@ impl SolidSolver {
     /// # Errors
     /// Every fault of the section, each with the path of its key.
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
-        let solid = section::read(section)?;
-        let Layout { particles, springs, foundations, triangles, bonded } = solid.layout;
+        let solid = section::read(section, world.seed)?;
+        let Layout { mut particles, springs, foundations, triangles, bonded, scripts, .. } = solid.layout;
         let count = particles.len();
+        let motion = Motion::new(scripts, &mut particles);
         let mut materials: Vec<Box<dyn Material>> = Vec::new();
         let springs = Springs::new(springs, foundations);
         if !springs.is_empty() || bonded.is_empty() {
@@ -55,6 +58,7 @@ impl SolidSolver {
             materials.push(Box::new(bonds));
         }
         let mut this = Self {
+            motion,
             materials,
             integrator: solid.integrator,
             triangles,
@@ -226,6 +230,7 @@ impl Solver for SolidSolver {
 
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
         end.advance(&mut self.particles, integrated);
+        self.motion.advance(end.dt, &mut self.particles);
         check_finite(&self.particles, &self.particles.position, "position")?;
         check_finite(&self.particles, &self.particles.velocity, "velocity")?;
         let mut report = Report { stable_dt: self.stable_dt(), ..Report::default() };
@@ -265,7 +270,8 @@ impl Solver for SolidSolver {
             bytes.extend_from_slice(&own);
         }
         bytes.reserve(columns.len() * 24 * self.particles.len());
-        for value in columns.into_iter().flatten().flat_map(|v| v.to_array()) {
+        let values = columns.into_iter().flatten().flat_map(|v| v.to_array());
+        for value in values.chain(self.motion.clock()) {
             bytes.extend_from_slice(&value.to_le_bytes());
         }
         Ok(bytes)
@@ -275,7 +281,7 @@ impl Solver for SolidSolver {
         let count = self.particles.len();
         let foreign = || {
             SolverError(format!(
-                "the snapshot is not one of the solid solver, version 2, with {count} particles"
+                "the snapshot is not one of the solid solver, version 3, with {count} particles"
             ))
         };
         let rest = snapshot.strip_prefix(SNAPSHOT_HEADER).ok_or_else(foreign)?;
@@ -289,7 +295,7 @@ impl Solver for SolidSolver {
             }
             rest = after;
         }
-        if rest.len() != 3 * 24 * count {
+        if rest.len() != 3 * 24 * count + 16 {
             return Err(foreign());
         }
         let mut numbers = rest.chunks_exact(8).map(|bytes| {
@@ -305,6 +311,7 @@ impl Solver for SolidSolver {
         read(&mut self.particles.position);
         read(&mut self.particles.velocity);
         read(&mut self.iteration.solution);
+        self.motion.set_clock(std::array::from_fn(|_| numbers.next().unwrap_or(f64::NAN)));
         check_finite(&self.particles, &self.particles.position, "position")?;
         check_finite(&self.particles, &self.particles.velocity, "velocity")?;
         check_finite(&self.particles, &self.iteration.solution, "velocity change")?;
@@ -314,9 +321,9 @@ impl Solver for SolidSolver {
 }
 
 /// What a snapshot begins with: whose it is and in which version. Then follow the number of particles (u64), what
-/// each material keeps (its length as u64 before it), and positions, velocities and the last step's velocity changes,
-/// where the next solve starts (f64; all little-endian).
-const SNAPSHOT_HEADER: &[u8] = b"amalgam solid 2\n";
+/// each material keeps (its length as u64 before it), and positions, velocities, the last step's velocity changes, where
+/// the next solve starts, the time and the length of the last step (f64; all little-endian).
+const SNAPSHOT_HEADER: &[u8] = b"amalgam solid 3\n";
 
 /// The part of the largest stable step that an explicit solver asks for.
 const STABLE_SHARE: f64 = 0.9;
@@ -327,7 +334,7 @@ fn merge(known: &mut FieldValues, more: &FieldValues) {
     }
 }
 
-fn check_finite(particles: &Particles, column: &[DVec3], what: &str) -> Result<(), SolverError> {
+pub(crate) fn check_finite(particles: &Particles, column: &[DVec3], what: &str) -> Result<(), SolverError> {
     match column.iter().position(|value| !value.is_finite()) {
         Some(i) => Err(SolverError(format!("particle {}: {what} became {}", particles.id[i], column[i]))),
         None => Ok(()),

@@ -97,6 +97,13 @@ fn faults_name_their_keys() {
     for (line, key) in [
         ("radius = 0.13", "radius"),
         ("pinned = \"corner\"", "pinned"),
+        ("young_modulus = 1e6", "structural_stiffness"),
+        ("scripted = [{ part = \"edge_u0\", angular_velocity = [0, 0, 1] }]", "scripted[0].angular_velocity"),
+        ("scripted = [{ part = \"edge_u0\", from = 2, until = 1 }]", "scripted[0].until"),
+        ("scripted = [{ part = \"top\" }]", "scripted[0].part"),
+        ("attached_mass = [{ part = \"edge_u0\", mass = 0 }]", "attached_mass[0].mass"),
+        ("pinned = [{ type = \"box\", min = [5, 5, 5], max = [6, 6, 6] }]", "pinned[0]"),
+        ("pinned = { type = \"sphere\", center = [0, 0, 0], radius = -1 }", "pinned.radius"),
         ("pinned = 3", "pinned"),
         ("shear_stiffness = -1", "shear_stiffness"),
         ("bending_stiffness = inf", "bending_stiffness"),
@@ -165,4 +172,83 @@ fn grains_fill_a_shape_and_fall() {
     assert_eq!(keys(&inside_out), ["bodies[0].shape.max"]);
     let turned = grains(&format!("{good}\nrotation = {{ axis = [0, 0, 0], degrees = 30 }}"));
     assert_eq!(keys(&turned), ["bodies[0].rotation.axis"]);
+}
+
+const VOLUME: &str = "method = \"mass-spring\"\n[[bodies]]\ntype = \"volume\"\nspacing = 0.1\ndensity = 500\n\
+    shape = { type = \"box\", min = [0, 0, 0], max = [0.3, 0.2, 0.1] }\nyoung_modulus = 1e6\n";
+
+#[test]
+fn a_volume_is_a_lattice_of_its_mass() {
+    let block = solid(VOLUME, DVec3::ZERO);
+    let particles = block.particles();
+    assert_eq!(particles.len(), 4 * 3 * 2);
+    assert!((particles.mass.iter().sum::<f64>() - 500.0 * 0.3 * 0.2 * 0.1).abs() < 1e-12);
+    assert!(
+        particles.position[0].length() < 1e-15 && (particles.position[1] - DVec3::X * 0.1).length() < 1e-15
+    );
+    // Edges along x, y and z, and the diagonals of faces across z, y and x.
+    let edges = 3 * 3 * 2 + 4 * 2 * 2 + 4 * 3;
+    let diagonals = 2 * (3 * 2 * 2 + 3 * 3 + 4 * 2);
+    assert_eq!(block.never_collide().len(), edges + diagonals);
+    // Two triangles for each outer face.
+    assert_eq!(block.triangles().len(), 2 * 2 * (6 + 3 + 2));
+    let volume: f64 = block
+        .triangles()
+        .iter()
+        .map(|t| t.map(|id| particles.position[id.0 as usize]))
+        .map(|[a, b, c]| a.dot(b.cross(c)) / 6.0)
+        .sum();
+    assert!((volume - 0.3 * 0.2 * 0.1).abs() < 1e-15, "faces look outwards: {volume}");
+}
+
+#[test]
+fn a_body_spins_about_its_middle_and_may_be_heavier_in_part() {
+    let block = solid(
+        &format!(
+            "{VOLUME}velocity = [0, 0, 1]\nangular_velocity = [0, 0, 2]\n\
+             attached_mass = [{{ part = {{ type = \"sphere\", center = [0, 0, 0], radius = 0.05 }}, mass = 7 }}]"
+        ),
+        DVec3::ZERO,
+    );
+    let particles = block.particles();
+    for (x, v) in particles.position.iter().zip(&particles.velocity) {
+        let arm = *x - DVec3::new(0.15, 0.1, 0.05);
+        assert!((*v - DVec3::new(-2.0 * arm.y, 2.0 * arm.x, 1.0)).length() < 1e-14);
+    }
+    assert!((particles.mass[0] - 7.0 - 500.0 * 1e-3 / 8.0).abs() < 1e-12);
+}
+
+#[test]
+fn faults_of_volumes_name_their_keys() {
+    for (from, to, key) in [
+        ("young_modulus = 1e6", "", "bodies[0]"),
+        ("young_modulus = 1e6", "young_modulus = 1e6\nstiffness = 3", "bodies[0].stiffness"),
+        ("density = 500", "density = 0", "bodies[0].density"),
+        ("spacing = 0.1", "spacing = 1e-5", "bodies[0].spacing"),
+        ("0.1] }", "-0.1] }", "bodies[0].shape.max"),
+        ("young_modulus = 1e6", "young_modulus = 1e6\nradius = 0.09", "bodies[0].radius"),
+        (
+            "young_modulus = 1e6",
+            "young_modulus = 1e6\nrotation = { axis = [0, 0, 0], degrees = 3 }",
+            "bodies[0].rotation.axis",
+        ),
+        (
+            "{ type = \"box\", min = [0, 0, 0], max = [0.3, 0.2, 0.1] }",
+            "{ type = \"mesh\", file = \"no.obj\" }",
+            "bodies[0].shape.file",
+        ),
+        (
+            "{ type = \"box\", min = [0, 0, 0], max = [0.3, 0.2, 0.1] }",
+            "{ type = \"points\", positions = [[0, 0, 0]] }",
+            "bodies[0].shape",
+        ),
+    ] {
+        assert_eq!(keys(&VOLUME.replace(from, to)), [key], "{to}");
+    }
+    let skewed = SHEET.replace("[0, 0.21, 0]", "[0.1, 0.21, 0]").replace(
+        "area_density = 2.0\nstructural_stiffness = 100",
+        "young_modulus = 1e6\nthickness = 0.01\ndensity = 200",
+    );
+    assert_eq!(keys(&skewed), ["bodies[0].edge_v"]);
+    assert_eq!(keys(&SHEET.replace("area_density = 2.0\n", "")), ["bodies[0]"]);
 }

@@ -98,6 +98,23 @@ impl Document {
         })
     }
 
+    /// Makes the paths of files that participants' settings name absolute, from the folder of the scene: whatever has
+    /// the key `file` in the settings of a participant without an address. Their solvers may run in another folder, and
+    /// so may the scene that is written beside the results. A participant with an address finds files on its own
+    /// machine.
+    pub(crate) fn resolve_files(&mut self) {
+        let folder = Path::new(&self.name).parent().unwrap_or(Path::new("")).to_path_buf();
+        let Some(tables) = self.effective.get_mut("participants").and_then(Item::as_array_of_tables_mut)
+        else {
+            return;
+        };
+        for participant in tables.iter_mut().filter(|participant| !participant.contains_key("address")) {
+            if let Some(settings) = participant.get_mut("settings") {
+                resolve_files_in(settings, &folder);
+            }
+        }
+    }
+
     /// Whether the scene as it will run has this key.
     pub(crate) fn has(&self, path: &KeyPath) -> bool {
         let mut item = Some(self.effective.as_item());
@@ -213,6 +230,39 @@ impl Document {
             item = next;
         }
         span
+    }
+}
+
+/// Makes relative paths under the key `file` absolute, at any depth.
+fn resolve_files_in(item: &mut Item, folder: &Path) {
+    if let Some(table) = item.as_table_like_mut() {
+        for (key, item) in table.iter_mut() {
+            match item.as_str().filter(|_| key == "file") {
+                // A path that the system cannot make absolute is left to whoever reads the file.
+                Some(file) => {
+                    if let Ok(path) = std::path::absolute(folder.join(file)) {
+                        *item = Item::Value(Value::from(path.display().to_string()));
+                    }
+                }
+                None => resolve_files_in(item, folder),
+            }
+        }
+    } else if let Some(tables) = item.as_array_of_tables_mut() {
+        for table in tables.iter_mut() {
+            let mut inner = Item::Table(std::mem::take(table));
+            resolve_files_in(&mut inner, folder);
+            if let Ok(resolved) = inner.into_table() {
+                *table = resolved;
+            }
+        }
+    } else if let Some(array) = item.as_array_mut() {
+        for value in array.iter_mut() {
+            let mut inner = Item::Value(value.clone());
+            resolve_files_in(&mut inner, folder);
+            if let Ok(resolved) = inner.into_value() {
+                *value = resolved;
+            }
+        }
     }
 }
 

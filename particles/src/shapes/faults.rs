@@ -128,6 +128,13 @@ impl Shape {
 }
 
 impl Body {
+    /// Every fault of the body, with its key.
+    pub fn faults(&self) -> Vec<ShapeError> {
+        let mut faults = self.shape.faults();
+        faults.extend(self.own_faults());
+        faults
+    }
+
     pub(super) fn own_faults(&self) -> Vec<ShapeError> {
         let mut faults = Vec::new();
         if let Some(Rotation { axis, degrees }) = self.rotation {

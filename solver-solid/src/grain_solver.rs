@@ -1,0 +1,168 @@
+//! Loose grains that may attract each other, integrated explicitly.
+
+use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
+use amalgam_solver_kit::{Answer, Report, SectionError, Solver, SolverError, Stage, World};
+
+use crate::gravity::{Field, Gravity};
+use crate::motion::Motion;
+use crate::section;
+use crate::solver::check_finite;
+
+/// Part of its radius that a grain may fall in a step from rest.
+const FALL: f64 = 0.25;
+
+/// Grains without springs. A step is symplectic Euler: velocities by the forces where the grains are, then positions by
+/// the new velocities. Forces depend on no group, so the answer has no slope.
+pub struct GrainSolver {
+    particles: Particles,
+    motion: Motion,
+    triangles: Vec<[ParticleId; 3]>,
+    world_gravity: DVec3,
+    gravity: Gravity,
+    self_collision: bool,
+    /// The z that grains keep [m], if they move in a plane.
+    plane: Option<f64>,
+    /// At the committed positions.
+    field: Field,
+}
+
+impl GrainSolver {
+    /// Reads and checks a participant's section, and lays its bodies out.
+    ///
+    /// # Errors
+    /// Every fault of the section, each with the path of its key.
+    pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
+        let section::Grains { mut layout, self_collision, gravity, plane } =
+            section::read_grains(section, world.seed)?;
+        let flat = DVec3::new(1.0, 1.0, if plane.is_some() { 0.0 } else { 1.0 });
+        let motion = Motion::new(std::mem::take(&mut layout.scripts), &mut layout.particles);
+        let mut solver = Self {
+            particles: layout.particles,
+            motion,
+            triangles: layout.triangles,
+            world_gravity: world.gravity * flat,
+            gravity,
+            self_collision,
+            plane,
+            field: Field::default(),
+        };
+        solver.feel();
+        Ok(solver)
+    }
+
+    fn feel(&mut self) {
+        let (particles, gravity, field) = (&self.particles, &self.gravity, &mut self.field);
+        rayon::scope(|_| field.update(particles, gravity));
+    }
+
+    fn acceleration(&self, i: usize) -> DVec3 {
+        self.field.acceleration[i] + self.world_gravity
+    }
+
+    fn check_acceleration(&self) -> Result<(), SolverError> {
+        check_finite(&self.particles, &self.field.acceleration, "acceleration").map_err(
+            |SolverError(message)| {
+                SolverError(format!(
+                    "{message}: another grain is at the same place; a softening would keep it finite"
+                ))
+            },
+        )
+    }
+}
+
+impl Solver for GrainSolver {
+    fn particles(&self) -> &Particles {
+        &self.particles
+    }
+
+    fn self_colliding(&self) -> bool {
+        self.self_collision
+    }
+
+    fn triangles(&self) -> Vec<[ParticleId; 3]> {
+        self.triangles.clone()
+    }
+
+    fn stable_dt(&self) -> f64 {
+        let rate = |i: usize| self.field.acceleration[i].length() / (FALL * self.particles.radius[i]);
+        let fastest = (0..self.particles.len()).map(rate).fold(0.0, f64::max);
+        if fastest > 0.0 { 1.0 / fastest.sqrt() } else { f64::INFINITY }
+    }
+
+    fn begin(&mut self) -> Result<(), SolverError> {
+        self.check_acceleration()
+    }
+
+    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        for (i, velocity) in answer.velocity.iter_mut().enumerate() {
+            let change =
+                if self.particles.immovable[i] { DVec3::ZERO } else { self.acceleration(i) * stage.dt };
+            *velocity = self.particles.velocity[i] + change;
+        }
+        for (group, momentum) in answer.momentum.iter_mut().enumerate() {
+            let members = stage.groups.members(group).iter().map(|&i| i as usize);
+            *momentum = members.map(|i| self.acceleration(i) * (self.particles.mass[i] * stage.dt)).sum();
+        }
+        check_finite(&self.particles, &answer.velocity, "velocity")
+    }
+
+    fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
+        end.advance(&mut self.particles, integrated);
+        self.motion.advance(end.dt, &mut self.particles);
+        if let Some(z) = self.plane {
+            self.particles.position.iter_mut().for_each(|x| x.z = z);
+            self.particles.velocity.iter_mut().for_each(|v| v.z = 0.0);
+        }
+        check_finite(&self.particles, &self.particles.position, "position")?;
+        check_finite(&self.particles, &self.particles.velocity, "velocity")?;
+        self.feel();
+        let energies = (self.gravity.constant != 0.0).then_some(("gravitational", self.field.energy));
+        Ok(Report {
+            stable_dt: self.stable_dt(),
+            energies: energies.into_iter().collect(),
+            ..Report::default()
+        })
+    }
+
+    fn save(&self) -> Result<Vec<u8>, SolverError> {
+        let mut bytes = SNAPSHOT_HEADER.to_vec();
+        bytes.extend_from_slice(&(self.particles.len() as u64).to_le_bytes());
+        let columns = [&self.particles.position, &self.particles.velocity];
+        let numbers = columns.into_iter().flatten().flat_map(|v| v.to_array()).chain(self.motion.clock());
+        numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        Ok(bytes)
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
+        let count = self.particles.len();
+        let numbers = snapshot
+            .strip_prefix(SNAPSHOT_HEADER)
+            .and_then(|rest| rest.strip_prefix(&(count as u64).to_le_bytes()))
+            .filter(|numbers| numbers.len() == 2 * 24 * count + 16)
+            .ok_or_else(|| {
+                SolverError(format!(
+                    "the snapshot is not one of the grain solver, version 1, with {count} particles"
+                ))
+            })?;
+        let mut numbers = numbers.chunks_exact(8).map(|bytes| {
+            let mut number = [0; 8];
+            number.copy_from_slice(bytes);
+            f64::from_le_bytes(number)
+        });
+        let mut next = || numbers.next().unwrap_or(f64::NAN);
+        for column in [&mut self.particles.position, &mut self.particles.velocity] {
+            for value in column {
+                *value = DVec3::from_array(std::array::from_fn(|_| next()));
+            }
+        }
+        self.motion.set_clock(std::array::from_fn(|_| next()));
+        check_finite(&self.particles, &self.particles.position, "position")?;
+        check_finite(&self.particles, &self.particles.velocity, "velocity")?;
+        self.feel();
+        Ok(())
+    }
+}
+
+/// What a snapshot begins with. Then follow the number of particles (u64), positions, velocities, the time and the
+/// length of the last step (f64; all little-endian).
+const SNAPSHOT_HEADER: &[u8] = b"amalgam grains 1\n";

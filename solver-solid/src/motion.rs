@@ -1,0 +1,145 @@
+//! Particles that move by a script, whatever pulls at them.
+
+use amalgam_particles::{DVec3, Particles};
+use glam::DQuat;
+
+/// How some particles move from one time to another: with a velocity, and turning about a centre that moves with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Script {
+    /// [m/s]
+    pub(crate) velocity: DVec3,
+    /// [rad/s]
+    pub(crate) angular_velocity: DVec3,
+    /// What they turn about, where it is before `from` [m].
+    pub(crate) center: DVec3,
+    /// From when [s].
+    pub(crate) from: f64,
+    /// Until when [s].
+    pub(crate) until: f64,
+}
+
+impl Script {
+    /// How much of the time from `start` to `end` it is in force [s].
+    fn in_force(&self, start: f64, end: f64) -> f64 {
+        (end.min(self.until) - start.max(self.from)).max(0.0)
+    }
+
+    /// Velocity [m/s] of a particle at `position` that takes it in a step of length `dt` from `time` to where the
+    /// script wants it. With no length it is the velocity at that moment.
+    fn velocity(&self, position: DVec3, time: f64, dt: f64) -> DVec3 {
+        if dt == 0.0 {
+            let arm = position - self.center;
+            let in_force = self.from <= time && time < self.until;
+            return if in_force { self.velocity + self.angular_velocity.cross(arm) } else { DVec3::ZERO };
+        }
+        let in_force = self.in_force(time, time + dt);
+        let arm = position - self.center - self.velocity * self.in_force(0.0, time);
+        let turn = DQuat::from_scaled_axis(self.angular_velocity * in_force);
+        (self.velocity * in_force + (turn * arm - arm)) / dt
+    }
+}
+
+/// All scripts of a solver, and the time.
+///
+/// A particle's velocity in a step must be known when the step begins, since contacts are found with it, but how long
+/// the step will be is decided later. So it is the velocity that takes the particle to its place if the step is as
+/// long as the last one: exact while steps are equal. A step of another length leaves a particle that turns off its
+/// circle by a part of (angle of the step)^2, and one that starts or stops by a part of a step's way.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Motion {
+    scripts: Vec<(Script, Vec<u32>)>,
+    time: f64,
+    dt: f64,
+}
+
+impl Motion {
+    /// Scripts with their particles, which get their first velocities.
+    pub(crate) fn new(scripts: Vec<(Script, Vec<u32>)>, particles: &mut Particles) -> Self {
+        let motion = Self { scripts, time: 0.0, dt: 0.0 };
+        motion.set_velocities(particles);
+        motion
+    }
+
+    /// A step of length `dt` is over: gives scripted particles their velocities for the next one.
+    pub(crate) fn advance(&mut self, dt: f64, particles: &mut Particles) {
+        self.time += dt;
+        self.dt = dt;
+        self.set_velocities(particles);
+    }
+
+    fn set_velocities(&self, particles: &mut Particles) {
+        for &i in self.scripts.iter().flat_map(|(_, scripted)| scripted) {
+            particles.velocity[i as usize] = DVec3::ZERO;
+        }
+        for (script, scripted) in &self.scripts {
+            for &i in scripted {
+                let i = i as usize;
+                particles.velocity[i] += script.velocity(particles.position[i], self.time, self.dt);
+            }
+        }
+    }
+
+    /// What a snapshot keeps: the time and the length of the last step [s].
+    pub(crate) fn clock(&self) -> [f64; 2] {
+        [self.time, self.dt]
+    }
+
+    /// Takes back what [`Self::clock`] gave.
+    pub(crate) fn set_clock(&mut self, [time, dt]: [f64; 2]) {
+        (self.time, self.dt) = (time, dt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amalgam_particles::ParticleId;
+
+    fn one(position: DVec3) -> Particles {
+        let mut particles = Particles::default();
+        particles.push(ParticleId(0), position, DVec3::ZERO, 1.0, 0.1, true);
+        particles
+    }
+
+    fn go(script: Script, dt: f64, steps: usize) -> DVec3 {
+        let mut particles = one(DVec3::X);
+        let mut motion = Motion::new(vec![(script, vec![0])], &mut particles);
+        for _ in 0..steps {
+            let velocity = particles.velocity[0];
+            particles.position[0] += velocity * dt;
+            motion.advance(dt, &mut particles);
+        }
+        particles.position[0]
+    }
+
+    const STILL: Script = Script {
+        velocity: DVec3::ZERO,
+        angular_velocity: DVec3::ZERO,
+        center: DVec3::ZERO,
+        from: 0.0,
+        until: f64::INFINITY,
+    };
+
+    #[test]
+    fn a_velocity_lasts_as_long_as_it_should() {
+        // Neither end falls on a step.
+        let script = Script { velocity: DVec3::Y, from: 0.25, until: 0.85, ..STILL };
+        assert!(go(script, 0.1, 20).distance(DVec3::new(1.0, 0.6, 0.0)) < 1e-14);
+    }
+
+    #[test]
+    fn a_rotation_stays_on_its_circle() {
+        let script = Script { angular_velocity: 3.0 * DVec3::Z, center: DVec3::Y, ..STILL };
+        // The first step has no length to go by: it leaves the circle by half of its angle squared.
+        let end = go(script, 0.01, 1000);
+        assert!((end.distance(DVec3::Y) / 2f64.sqrt() - 1.0).abs() < 0.5e-3, "{end}");
+        let angle = 30.0 - 0.25 * std::f64::consts::PI - (end - DVec3::Y).y.atan2(end.x);
+        assert!(
+            (angle / std::f64::consts::TAU - (angle / std::f64::consts::TAU).round()).abs() < 1e-4,
+            "{angle}"
+        );
+        let moving = Script { velocity: 2.0 * DVec3::Z, center: DVec3::ZERO, ..script };
+        let end = go(moving, 0.01, 1000);
+        assert!((end.truncate().length() - 1.0).abs() < 1e-3 && (end.z - 20.0).abs() < 1e-12, "{end}");
+    }
+}

@@ -1,0 +1,232 @@
+//! Volumes: cubic lattices of springs that fill a shape, for soft bodies.
+
+use std::cell::OnceCell;
+
+use amalgam_particles::shapes::{self, CellSample, Rotation, Shape};
+use amalgam_particles::{DVec3, ParticleId};
+use serde::Deserialize;
+
+use crate::bodies::{
+    AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted,
+    report_shape,
+};
+use crate::section::{Checks, PARTICLES_MAX};
+
+/// A volume as it is written.
+///
+/// The cubic cells whose centres are in the shape are the body; particles are their corners. Springs run along the
+/// edges and the diagonals of the faces of every cell: [`Volume::stiffness`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Volume {
+    /// What it fills.
+    shape: Shape,
+    /// Turns the shape about its middle.
+    rotation: Option<Rotation>,
+    /// Edge of a cell [m].
+    spacing: f64,
+    /// Mass per volume [kg/m^3]. A particle has an eighth of each cell around it.
+    density: f64,
+    /// Young's modulus [Pa].
+    young_modulus: Option<f64>,
+    /// Stiffness of a spring inside [N/m], instead of `young_modulus`.
+    stiffness: Option<f64>,
+    /// Collision radius [m]; half the spacing if not given.
+    radius: Option<f64>,
+    /// Damping of every spring as a fraction of the critical damping of its two particles; 0 if not given.
+    damping_ratio: Option<f64>,
+    /// Damping of every spring [N s/m], instead of `damping_ratio`.
+    damping: Option<f64>,
+    /// Particles that no force moves.
+    #[serde(default = "nowhere")]
+    pinned: OneOrMany<Part>,
+    /// Velocity of the middle [m/s].
+    #[serde(default)]
+    velocity: DVec3,
+    /// About the middle [rad/s].
+    #[serde(default)]
+    angular_velocity: DVec3,
+    /// Of the particles that are pinned [m/s], for all time.
+    #[serde(default)]
+    pinned_velocity: DVec3,
+    /// Particles that move as they are told.
+    #[serde(default)]
+    scripted: Vec<Scripted>,
+    /// Mass beyond the body's own.
+    #[serde(default)]
+    attached_mass: Vec<AttachedMass>,
+    foundation: Option<FoundationSettings>,
+    /// The cells, once somebody has asked.
+    #[serde(skip)]
+    cells: OnceCell<CellSample>,
+}
+
+fn nowhere() -> OneOrMany<Part> {
+    OneOrMany::Many(Vec::new())
+}
+
+const PARTS: [&str; 2] = ["none", "all"];
+
+/// Corners of a cell.
+const CORNERS: [[u32; 3]; 8] =
+    [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1]];
+
+/// Faces of a cell, by their corners counter-clockwise from outside.
+const FACES: [[usize; 4]; 6] =
+    [[0, 4, 6, 2], [1, 3, 7, 5], [0, 1, 5, 4], [2, 6, 7, 3], [0, 2, 3, 1], [4, 5, 7, 6]];
+
+impl Body for Volume {
+    fn read_files(&mut self, checks: &mut Checks) {
+        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
+            checks.fault("shape.file", error.to_string());
+        }
+    }
+
+    fn check(&self, self_collision: bool, checks: &mut Checks) {
+        checks.positive("spacing", self.spacing);
+        checks.positive("density", self.density);
+        checks.positive("young_modulus", self.young_modulus.unwrap_or(1.0));
+        checks.not_negative("stiffness", self.stiffness.unwrap_or(0.0));
+        match (self.young_modulus, self.stiffness) {
+            (None, None) => {
+                checks.fault("", "has no young_modulus: write e.g. young_modulus = 1e6, or stiffness")
+            }
+            (Some(_), Some(_)) => {
+                checks.fault("stiffness", "stands beside young_modulus: write one of the two")
+            }
+            _ => {}
+        }
+        Damping::read(self.damping, self.damping_ratio, checks);
+        checks.positive("radius", self.radius());
+        // Corners a spacing apart need not be joined: the edge between them may belong to no cell of a hollow shape.
+        checks.that(!self_collision || 2.0 * self.radius() <= self.spacing * (1.0 + 1e-12), "radius", || {
+            format!(
+                "particles that no spring joins could touch from the start: write at most {}, half the spacing, or \
+                 self_collision = false",
+                0.5 * self.spacing
+            )
+        });
+        self.held().check(&PARTS, checks);
+        if let Some(foundation) = &self.foundation {
+            foundation.check(checks);
+        }
+        if self.spacing > 0.0 && self.shape.volume() > PARTICLES_MAX as f64 * self.spacing.powi(3) {
+            checks.fault(
+                "spacing",
+                format!("makes more than {PARTICLES_MAX} particles: write a larger spacing"),
+            );
+            return;
+        }
+        match self.body().cells(self.spacing) {
+            Ok(cells) => drop(self.cells.set(cells)),
+            Err(faults) => report_shape(faults, checks),
+        }
+    }
+
+    fn lay_out(&self, layout: &mut Layout) {
+        let Some(cells) = self.cells.get() else { return };
+        let (body, first) = (self.body(), layout.particles.len());
+        let corners =
+            |cell: &[u32; 3]| CORNERS.map(|corner| [0, 1, 2].map(|axis| (cell[axis] + corner[axis]) as u64));
+        // Ordered as the cells are: x fastest, then y, then z.
+        let key = |[x, y, z]: [u64; 3]| z << 42 | y << 21 | x;
+        let mut nodes: Vec<u64> = cells.cells.iter().flat_map(corners).map(key).collect();
+        nodes.sort_unstable();
+        let shares: Vec<(u64, usize)> =
+            nodes.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())).collect();
+        let eighth = 0.125 * self.density * self.spacing.powi(3);
+        for &(node, share) in &shares {
+            let part = |shift: u32| (node >> shift & 0x1f_ffff) as f64;
+            let position = cells.point(DVec3::new(part(0), part(21), part(42)));
+            let (velocity, mass) = (body.velocity_at(position), eighth * share as f64);
+            let node = Node { position, velocity, mass, radius: self.radius(), pinned: false };
+            layout.push(&node, self.foundation.as_ref());
+        }
+        layout.hold(first, &self.held(), |name, _| name == "all");
+        let index = |place: [u64; 3]| {
+            let at = shares.binary_search_by_key(&key(place), |(node, _)| *node);
+            first + at.expect("a corner of a cell is a node")
+        };
+        let by_index: Vec<[usize; 8]> = cells.cells.iter().map(|cell| corners(cell).map(index)).collect();
+        self.join(&by_index, layout);
+        layout.triangles.extend(skin(&by_index));
+    }
+}
+
+impl Volume {
+    fn body(&self) -> shapes::Body {
+        shapes::Body {
+            shape: self.shape.clone(),
+            rotation: self.rotation,
+            velocity: self.velocity,
+            angular_velocity: self.angular_velocity,
+        }
+    }
+
+    fn radius(&self) -> f64 {
+        self.radius.unwrap_or(0.5 * self.spacing)
+    }
+
+    fn held(&self) -> Held<'_> {
+        Held {
+            pinned: self.pinned.as_slice(),
+            pinned_velocity: self.pinned_velocity,
+            scripted: &self.scripted,
+            attached_mass: &self.attached_mass,
+        }
+    }
+
+    /// Stiffness k of every spring inside [N/m].
+    ///
+    /// Springs of stiffness k along the edges h of cubes and along the diagonals of their faces have, strained evenly,
+    /// the energy of a solid with C11 = 3 k/h and C12 = C44 = k/h: each spring adds k l^2 n n n n / h^3. C11 - C12 =
+    /// 2 C44, so the solid is isotropic, with Young's modulus E = 2.5 k/h and Poisson's ratio 1/4 (the only one that
+    /// springs can have). An edge is shared by four cells and a face by two, and each cell brings its share of the
+    /// spring: so the energy is right up to the surface, whatever the shape.
+    fn stiffness(&self) -> f64 {
+        self.young_modulus.map_or(self.stiffness.unwrap_or(0.0), |modulus| 0.4 * modulus * self.spacing)
+    }
+
+    /// Joins the corners of cells by springs.
+    fn join(&self, cells: &[[usize; 8]], layout: &mut Layout) {
+        // A pair of corners is an edge if they differ along one axis, and the diagonal of a face if along two.
+        let mut pairs = Vec::new();
+        for a in 0..8usize {
+            for b in a + 1..8 {
+                let parts = match (a ^ b).count_ones() {
+                    1 => 4,
+                    2 => 2,
+                    _ => continue,
+                };
+                pairs.push((a, b, parts));
+            }
+        }
+        let ends = |cell: &[usize; 8], (a, b, parts): (usize, usize, u32)| {
+            ([cell[a].min(cell[b]), cell[a].max(cell[b])], parts)
+        };
+        let mut springs: Vec<([usize; 2], u32)> =
+            cells.iter().flat_map(|cell| pairs.iter().map(|&pair| ends(cell, pair))).collect();
+        springs.sort_unstable();
+        let damping = Damping::of(self.damping, self.damping_ratio);
+        for same in springs.chunk_by(|a, b| a == b) {
+            let (ends, parts) = same[0];
+            layout.join(ends, self.stiffness() * same.len() as f64 / f64::from(parts), damping);
+        }
+    }
+}
+
+/// Faces that belong to one cell only, as triangles that look outwards.
+fn skin(cells: &[[usize; 8]]) -> Vec<[ParticleId; 3]> {
+    let mut faces: Vec<([usize; 4], [usize; 4])> = Vec::with_capacity(6 * cells.len());
+    for cell in cells {
+        faces.extend(FACES.map(|face| {
+            let face = face.map(|corner| cell[corner]);
+            let mut sorted = face;
+            sorted.sort_unstable();
+            (sorted, face)
+        }));
+    }
+    faces.sort_unstable();
+    let outer = faces.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() == 1).map(|same| same[0].1);
+    outer.flat_map(|[a, b, c, d]| [[a, b, c], [a, c, d]].map(|t| t.map(|i| ParticleId(i as u64)))).collect()
+}
