@@ -2,7 +2,7 @@
 //!
 //! A case is a folder `validation/CASE` (scene, reference data, where they are from, a picture) and a function here
 //! that computes the scene and says what was measured. Both are part of the program, so that the command works
-//! anywhere. A new case is a folder, a file, and a line in [`CASES`].
+//! anywhere. A new case is a folder, a file, and a line in `CASES`.
 
 mod alone;
 mod bar_wave;
