@@ -95,7 +95,8 @@ pub fn step(solid: &mut SolidSolver, dt: f64) -> Report {
 /// Gives particles other positions and velocities, as a snapshot would.
 pub fn set_state(solid: &mut SolidSolver, position: Vec<DVec3>, velocity: Vec<DVec3>) {
     let mut snapshot = solid.save().expect("a snapshot");
-    let columns = snapshot.len() - 3 * 24 * position.len();
+    // The time and the length of the last step come last.
+    let columns = snapshot.len() - 16 - 3 * 24 * position.len();
     let none = vec![DVec3::ZERO; position.len()];
     let values = [position, velocity, none].into_iter().flatten().flat_map(|v| v.to_array());
     for (value, bytes) in values.zip(snapshot[columns..].chunks_exact_mut(8)) {
