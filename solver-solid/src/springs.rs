@@ -172,8 +172,8 @@ impl Springs {
 }
 
 impl Material for Springs {
-    fn pairs(&self) -> Vec<[u32; 2]> {
-        self.springs.iter().map(|spring| spring.ends).collect()
+    fn visit_pairs(&self, visit: &mut dyn FnMut([u32; 2])) {
+        self.springs.iter().for_each(|spring| visit(spring.ends));
     }
 
     fn linearise(&mut self, position: &[DVec3], _implicit: bool) {
