@@ -389,3 +389,95 @@ impl LatticeTable {
         any
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::random::uniform_f64;
+
+    use super::super::law::Model;
+    use super::*;
+    use crate::wide::{Width, run_at};
+
+    fn table(gain: bool) -> LatticeTable {
+        let points: Vec<DVec3> = (0..7 * 6 * 5)
+            .map(|i| DVec3::new(f64::from(i % 7), f64::from(i / 7 % 6), f64::from(i / 42)))
+            .collect();
+        let lattice = Lattice::find(&points, 1.0).expect("a lattice");
+        let mut law = Law {
+            spacing: 1.0,
+            horizon: 3.015,
+            volume: 1.0,
+            micromodulus: 1.0,
+            critical_stretch: f64::INFINITY,
+            threshold_rise: 0.0,
+            strength_scatter: 0.0,
+            volume_correction: true,
+            surface_correction: gain,
+            damping_time: 0.0,
+            model: Model::Solid,
+        };
+        law.calibrate(Model::Solid.moment(law.horizon, 1.0), None);
+        let mut table = LatticeTable::new(&lattice, &law);
+        if gain {
+            table.set_gains(&(0..points.len()).map(|i| 1.0 + 0.01 * i as f32).collect::<Vec<_>>());
+        }
+        let shaken = |i: usize, x: &DVec3| {
+            *x + DVec3::from_array([0, 1, 2].map(|axis| 0.2 * uniform_f64(&[i as u64, axis])))
+        };
+        let position: Vec<DVec3> = points.iter().enumerate().map(|(i, x)| shaken(i, x)).collect();
+        table.load_positions(&position);
+        table.forces(None);
+        table.multiply(&position);
+        table
+    }
+
+    /// Forces, diagonal and product of every block, as bits.
+    fn bits(table: &LatticeTable, width: Width) -> Vec<u32> {
+        let mut bits = Vec::new();
+        for (block, &site) in table.block_site.iter().enumerate() {
+            let geometry = table.geometry(site as usize);
+            let live = &table.live[block * table.stencils.len()..(block + 1) * table.stencils.len()];
+            let operand = table.operand.each_ref().map(Vec::as_slice);
+            let force = run_at(width, ForceKernel::<true, true> { geometry, live });
+            let diagonal = run_at(width, DiagonalKernel::<true, true> { geometry, live });
+            let product = run_at(width, ProductKernel::<true, true> { geometry, live, operand });
+            let all = force.force.iter().chain(&diagonal).chain(&product).flatten();
+            bits.extend(all.chain([&force.energy]).map(|value| value.to_bits()));
+        }
+        bits
+    }
+
+    #[test]
+    fn every_width_gives_the_same_bits() {
+        let table = table(true);
+        let plain = bits(&table, Width::Plain);
+        assert!(plain.iter().any(|&bits| bits != 0));
+        for width in [Width::Avx2, Width::Avx512] {
+            assert!(bits(&table, width) == plain, "{width:?}");
+        }
+    }
+
+    #[test]
+    fn a_bond_pulls_both_ends_alike() {
+        let table = table(false);
+        for i in 0..table.slot.len() {
+            table.visit(i, &mut |bond| {
+                let mut back = 0;
+                table.visit(bond.neighbour as usize, &mut |other| {
+                    if other.neighbour as usize == i {
+                        back += 1;
+                        assert_eq!((other.rest, other.stiffness), (bond.rest, bond.stiffness));
+                    }
+                });
+                assert_eq!(back, 1);
+            });
+        }
+        // What is left of the sum of all forces is the rounding of each particle's own sum.
+        let total = (0..table.slot.len()).fold([0.0; 3], |total: [f64; 3], i| {
+            let force = table.force(i).0;
+            std::array::from_fn(|axis| total[axis] + f64::from(force[axis]))
+        });
+        let scale: f64 = (0..table.slot.len()).map(|i| f64::from(table.force(i).0[0].abs())).sum();
+        assert!(total.iter().all(|sum| sum.abs() < 1e-6 * scale), "{total:?} of {scale}");
+    }
+}
