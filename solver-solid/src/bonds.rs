@@ -6,7 +6,9 @@
 //! lattice (`lattice.rs`) and compressed rows (`rows.rs`). Hot loops are f32 on exact differences, everything that is
 //! added up over them f64.
 
+mod cubic;
 mod lattice;
+mod lattice_kernels;
 mod law;
 mod rows;
 mod stretch;
@@ -17,7 +19,7 @@ use amalgam_particles::{DVec3, ParticleId, Particles};
 use amalgam_solver_kit::{Field, FieldValues, SectionError, SolverError};
 use rayon::prelude::*;
 
-pub(crate) use lattice::Lattice;
+pub(crate) use cubic::Lattice;
 pub(crate) use law::{Calibration, Law, Model};
 
 use crate::block::Block;
@@ -318,19 +320,17 @@ impl Notch {
 }
 
 impl Material for Bonds {
-    fn pairs(&self) -> Vec<[u32; 2]> {
-        let mut pairs = Vec::new();
+    fn visit_pairs(&self, visit: &mut dyn FnMut([u32; 2])) {
         for body in &self.bodies {
             let first = body.first as u32;
             for i in 0..body.count as u32 {
                 body.table.visit(i as usize, &mut |bond| {
                     if i < bond.neighbour {
-                        pairs.push([first + i, first + bond.neighbour]);
+                        visit([first + i, first + bond.neighbour]);
                     }
                 });
             }
         }
-        pairs
     }
 
     fn linearise(&mut self, position: &[DVec3], implicit: bool) {

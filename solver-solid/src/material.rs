@@ -19,8 +19,9 @@ pub(crate) enum Precision {
 /// The linearised system of a step of length h is `M + h C + h^2 K`; the material's part is `h C + h^2 K`, symmetric
 /// and positive semi-definite.
 pub(crate) trait Material: Send + Sync {
-    /// Pairs of particles that are joined, by index; a pair may be given twice.
-    fn pairs(&self) -> Vec<[u32; 2]>;
+    /// Visits the pairs of particles that are joined, by index, the lower one first; a pair may come twice, one after
+    /// the other.
+    fn visit_pairs(&self, visit: &mut dyn FnMut([u32; 2]));
 
     /// Forces at these positions and, for an implicit step, everything of the operator that does not depend on its
     /// length.

@@ -14,16 +14,14 @@ const CHUNK: usize = 16;
 
 /// A spring's share of the operator, `transverse` I + `axis` `axis`^T, in each lane; and where its other end is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) neighbour: [u32; LANES],
-    /// The spring of each lane; `NONE` where the row is padded.
-    pub(crate) spring: [u32; LANES],
+struct Entry {
+    neighbour: [u32; LANES],
     /// The axis and the transverse part.
     coupling: [Lanes; 4],
 }
 
 /// No spring.
-pub(crate) const NONE: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
 
 /// All springs of a solver, rounded.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +29,8 @@ pub(crate) struct Slices {
     /// First entry of each slice, and the end.
     start: Vec<u32>,
     entries: Vec<Entry>,
+    /// Of each entry: the spring of each lane, `NONE` where the row is padded.
+    springs: Vec<[u32; LANES]>,
     operand: Vec<[i32; 4]>,
     image: Vec<[Lanes; 3]>,
     /// What a unit of the image is.
@@ -49,15 +49,13 @@ impl Slices {
             let length = (first..first + lanes).map(|i| row(i).len()).max().unwrap_or(0);
             let begin = this.entries.len();
             // Padding refers to the slice's own first particle, which is at hand.
-            let empty = Entry {
-                neighbour: [first as u32; LANES],
-                spring: [NONE; LANES],
-                coupling: [[0.0; LANES]; 4],
-            };
+            let empty = Entry { neighbour: [first as u32; LANES], coupling: [[0.0; LANES]; 4] };
             this.entries.resize(begin + length, empty);
+            this.springs.resize(begin + length, [NONE; LANES]);
             for lane in 0..lanes {
-                for (entry, (neighbour, spring)) in this.entries[begin..].iter_mut().zip(row(first + lane)) {
-                    (entry.neighbour[lane], entry.spring[lane]) = (neighbour, spring);
+                for (at, (neighbour, spring)) in (begin..).zip(row(first + lane)) {
+                    this.entries[at].neighbour[lane] = neighbour;
+                    this.springs[at][lane] = spring;
                 }
             }
             this.start.push(this.entries.len() as u32);
@@ -68,14 +66,11 @@ impl Slices {
 
     /// Takes over the couplings: `coupling(spring)` gives the axis and the transverse part.
     pub(crate) fn set(&mut self, coupling: impl Fn(u32) -> (DVec3, f64) + Sync) {
-        self.entries.par_iter_mut().with_min_len(256).for_each(|entry| {
-            for lane in 0..LANES {
-                if entry.spring[lane] != NONE {
-                    let (axis, transverse) = coupling(entry.spring[lane]);
-                    for (column, value) in entry.coupling.iter_mut().zip([axis.x, axis.y, axis.z, transverse])
-                    {
-                        column[lane] = value as f32;
-                    }
+        self.entries.par_iter_mut().zip(&self.springs).with_min_len(256).for_each(|(entry, springs)| {
+            for (lane, &spring) in springs.iter().enumerate().filter(|&(_, &spring)| spring != NONE) {
+                let (axis, transverse) = coupling(spring);
+                for (column, value) in entry.coupling.iter_mut().zip([axis.x, axis.y, axis.z, transverse]) {
+                    column[lane] = value as f32;
                 }
             }
         });
@@ -100,11 +95,13 @@ impl Slices {
             .collect_into_vec(&mut self.image);
     }
 
-    /// Row `i` of the last product.
-    #[inline]
-    pub(crate) fn product(&self, i: usize) -> DVec3 {
-        let image = &self.image[i / LANES];
-        DVec3::from_array(image.map(|lanes| f64::from(lanes[i % LANES]))) * self.unit
+    /// Adds the rows `first..` of the last product to `image`.
+    pub(crate) fn add_product(&self, first: usize, image: &mut [DVec3]) {
+        for (i, image) in (first..).zip(image) {
+            let [x, y, z] = &self.image[i / LANES];
+            let lane = i % LANES;
+            *image += DVec3::new(f64::from(x[lane]), f64::from(y[lane]), f64::from(z[lane])) * self.unit;
+        }
     }
 }
 
@@ -120,11 +117,12 @@ impl Kernel for RowKernel<'_> {
     #[inline(always)]
     fn run<M: Machine>(self) -> [Lanes; 3] {
         let mut image = [[0.0f32; LANES]; 3];
-        let mut own_index = [0; LANES];
-        for lane in 0..LANES {
-            own_index[lane] = (self.first + lane) as u32;
+        let mut own = [[0; LANES]; 4];
+        for (lane, operand) in self.operand[self.first..self.first + LANES].iter().enumerate() {
+            for axis in 0..3 {
+                own[axis][lane] = operand[axis];
+            }
         }
-        let own = M::gather(self.operand, &own_index);
         for entry in self.entries {
             let other = M::gather(self.operand, &entry.neighbour);
             let [axis_x, axis_y, axis_z, transverse] = &entry.coupling;

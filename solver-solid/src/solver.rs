@@ -80,9 +80,11 @@ impl SolidSolver {
         self.iterations
     }
 
-    /// Number of pairs that are joined.
+    /// Number of springs and bonds.
     pub fn pair_count(&self) -> usize {
-        self.materials.iter().map(|material| material.pairs().len()).sum()
+        let mut count = 0;
+        self.materials.iter().for_each(|material| material.visit_pairs(&mut |_| count += 1));
+        count
     }
 
     /// Sets velocities [m/s] by position [m], at the start of a case.
@@ -187,9 +189,12 @@ impl Solver for SolidSolver {
 
     fn never_collide(&self) -> Vec<(ParticleId, ParticleId)> {
         let id = &self.particles.id;
-        let mut pairs: Vec<_> = self.materials.iter().flat_map(|material| material.pairs()).collect();
+        // Of the right size at once: a brittle body has some 60 pairs a particle.
+        let mut pairs = Vec::with_capacity(self.pair_count());
+        let mut push = |[a, b]: [u32; 2]| pairs.push((id[a as usize], id[b as usize]));
+        self.materials.iter().for_each(|material| material.visit_pairs(&mut push));
         pairs.dedup();
-        pairs.into_iter().map(|[a, b]| (id[a as usize], id[b as usize])).collect()
+        pairs
     }
 
     fn self_colliding(&self) -> bool {

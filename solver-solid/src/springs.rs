@@ -172,8 +172,8 @@ impl Springs {
 }
 
 impl Material for Springs {
-    fn pairs(&self) -> Vec<[u32; 2]> {
-        self.springs.iter().map(|spring| spring.ends).collect()
+    fn visit_pairs(&self, visit: &mut dyn FnMut([u32; 2])) {
+        self.springs.iter().for_each(|spring| visit(spring.ends));
     }
 
     fn linearise(&mut self, position: &[DVec3], _implicit: bool) {
@@ -244,15 +244,18 @@ impl Material for Springs {
     }
 
     fn add_rows(&self, first: usize, u: &[DVec3], precision: Precision, image: &mut [DVec3]) {
+        for (i, image) in (first..).zip(image.iter_mut()) {
+            *image += u[i] * self.grounding[i];
+        }
+        if precision == Precision::Rounded {
+            self.slices.add_product(first, image);
+            return;
+        }
         for (i, image) in (first..).zip(image) {
             let own = u[i];
-            *image += own * self.grounding[i]
-                + match precision {
-                    Precision::Rounded => self.slices.product(i),
-                    Precision::Full => self.row(i).iter().fold(DVec3::ZERO, |total, end| {
-                        total + self.couplings[end.spring as usize].apply(own - u[end.neighbour as usize])
-                    }),
-                };
+            *image += self.row(i).iter().fold(DVec3::ZERO, |total, end| {
+                total + self.couplings[end.spring as usize].apply(own - u[end.neighbour as usize])
+            });
         }
     }
 

@@ -239,7 +239,7 @@ fn a_notch_cuts_a_body_in_two() {
         assert_eq!(*fragment, if (x.x < 0.45) == first { 0.0 } else { 1.0 });
     }
     let damage = field(&solid, "damage");
-    assert!(damage.iter().any(|&d| d > 0.3) && damage.iter().any(|&d| d == 0.0));
+    assert!(damage.iter().any(|&d| d > 0.3) && damage.contains(&0.0));
     // The halves part without a force.
     let position = solid.particles().position.clone();
     let velocity = position.iter().map(|x| DVec3::X * if x.x < 0.45 { -1.0 } else { 1.0 }).collect();

@@ -10,111 +10,19 @@
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
+use super::cubic::Lattice;
+use super::lattice_kernels::{BlockForce, DiagonalKernel, ForceKernel, Geometry, ProductKernel, Stencil};
 use super::law::Law;
-use super::stretch::{SERIES_MAX, elongation_share};
+use super::stretch::elongation_share;
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA};
 use crate::fixed::{operand_scale, quantise, whole};
-use crate::wide::{self, Kernel, LANES, Lanes, Machine};
+use crate::wide::{self, LANES, Lanes};
 
 /// Blocks that one task works on.
 const CHUNK: usize = 32;
 
 /// A site or block that holds nothing.
 const VACANT: u32 = u32::MAX;
-
-/// Sites there may be for each particle: with more, rows are smaller.
-const SITES_MAX: usize = 8;
-
-/// A lattice through a body's points.
-#[derive(Clone, Debug)]
-pub(crate) struct Lattice {
-    /// Position of cell (0, 0, 0) [m].
-    origin: DVec3,
-    /// Steps along the axes [m].
-    steps: [DVec3; 3],
-    /// Cell of each point, from 0.
-    cells: Vec<[i32; 3]>,
-    /// Cells along each axis.
-    extent: [i32; 3],
-}
-
-impl Lattice {
-    /// The lattice of this spacing that all points lie on, each on a site of its own, if there is one. The longest
-    /// axis comes first, and points that are ordered by [`Self::key`] are in the order of sites.
-    pub(crate) fn find(points: &[DVec3], spacing: f64) -> Option<Self> {
-        let origin = *points.first()?;
-        let mut steps = [DVec3::ZERO; 3];
-        let near = |length: f64| (length - spacing).abs() < 1e-6 * spacing;
-        let difference = points.iter().map(|&p| p - origin).find(|d| near(d.length()));
-        let first = difference.unwrap_or(DVec3::X).normalize();
-        let second = points
-            .iter()
-            .map(|&p| p - origin)
-            .find(|d| near(d.length()) && d.dot(first).abs() < 1e-6 * spacing)
-            .map_or_else(|| first.any_orthonormal_vector(), |d| (d - first * d.dot(first)).normalize());
-        for (step, axis) in steps.iter_mut().zip([first, second, first.cross(second)]) {
-            *step = axis * spacing;
-        }
-        let mut cells = Vec::with_capacity(points.len());
-        for &point in points {
-            let cell = steps.map(|step| (point - origin).dot(step) / (spacing * spacing));
-            let whole = cell.map(f64::round);
-            let off = (0..3).any(|axis| (cell[axis] - whole[axis]).abs() > 1e-6);
-            if off || whole.iter().any(|c| c.abs() > 1e6) {
-                return None;
-            }
-            cells.push(whole.map(|c| c as i32));
-        }
-        let lowest: [i32; 3] = std::array::from_fn(|axis| cells.iter().map(|c| c[axis]).min().unwrap_or(0));
-        let mut extent = [0; 3];
-        for cell in &mut cells {
-            for axis in 0..3 {
-                cell[axis] -= lowest[axis];
-                extent[axis] = extent[axis].max(cell[axis] + 1);
-            }
-        }
-        let corner = (0..3).fold(origin, |corner, axis| corner + steps[axis] * f64::from(lowest[axis]));
-        let mut order = [0, 1, 2];
-        order.sort_by_key(|&axis| -extent[axis]);
-        for cell in &mut cells {
-            *cell = order.map(|axis| cell[axis]);
-        }
-        let extent = order.map(|axis| extent[axis]);
-        let this = Self { origin: corner, steps: order.map(|axis| steps[axis]), cells, extent };
-        let mut keys: Vec<u64> = (0..points.len()).map(|i| this.key(i)).collect();
-        keys.sort_unstable();
-        let distinct = keys.windows(2).all(|pair| pair[0] != pair[1]);
-        let sites: f64 = extent.iter().map(|&n| f64::from(n)).product();
-        (distinct && sites <= (SITES_MAX * points.len() + 4096) as f64).then_some(this)
-    }
-
-    /// By what points are ordered.
-    pub(crate) fn key(&self, point: usize) -> u64 {
-        let [a, b, c] = self.cells[point].map(|c| c as u64);
-        a + self.extent[0] as u64 * (b + self.extent[1] as u64 * c)
-    }
-
-    /// The same lattice for the points in another order.
-    pub(crate) fn reordered(mut self, order: &[u32]) -> Self {
-        self.cells = order.iter().map(|&i| self.cells[i as usize]).collect();
-        self
-    }
-}
-
-/// A step from a site to a neighbour.
-#[derive(Clone, Copy, Debug)]
-struct Stencil {
-    shift: isize,
-    /// Vector to the neighbour in the lattice, in quanta.
-    offset: [f32; 3],
-    /// Twice that.
-    twice: [f32; 3],
-    /// Square of its length, in quanta, and the inverse.
-    rest_square: f32,
-    inverse_square: f32,
-    /// Stiffness, of the body's unit.
-    stiffness: f32,
-}
 
 /// See the module.
 pub(crate) struct LatticeTable {
@@ -482,226 +390,94 @@ impl LatticeTable {
     }
 }
 
-impl Stencil {
-    /// The excess l^2/L^2 - 1 for a difference of displacements.
-    #[inline(always)]
-    fn excess(&self, eta: [i32; 3]) -> f32 {
-        let [x, y, z] = [eta[0] as f32, eta[1] as f32, eta[2] as f32];
-        let [two_x, two_y, two_z] = self.twice;
-        let difference = z.mul_add(two_z + z, y.mul_add(two_y + y, x * (two_x + x)));
-        difference * self.inverse_square
-    }
-}
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::random::uniform_f64;
 
-/// What the kernels share: a block, its surroundings and their displacements.
-#[derive(Clone, Copy)]
-struct Geometry<'a> {
-    site: usize,
-    stencils: &'a [Stencil],
-    displacement: [&'a [i32]; 3],
-    half_gain: &'a [f32],
-}
+    use super::super::law::Model;
+    use super::*;
+    use crate::wide::{Width, run_at};
 
-/// Sixteen values from `at` on.
-#[inline(always)]
-fn lanes<T>(column: &[T], at: usize) -> &[T; LANES] {
-    match column[at..].first_chunk() {
-        Some(lanes) => lanes,
-        None => panic!("a block lies within the sites"),
-    }
-}
-
-/// Half of a gain of 1 in all lanes.
-const NO_GAIN: Lanes = [0.5; LANES];
-
-impl<'a> Geometry<'a> {
-    #[inline(always)]
-    fn at(columns: [&'a [i32]; 3], site: usize) -> [&'a [i32; LANES]; 3] {
-        [lanes(columns[0], site), lanes(columns[1], site), lanes(columns[2], site)]
-    }
-
-    #[inline(always)]
-    fn gain<const GAIN: bool>(&self, site: usize) -> &'a Lanes {
-        if GAIN { lanes(self.half_gain, site) } else { &NO_GAIN }
-    }
-}
-
-/// Forces on a block.
-#[derive(Clone, Copy, Debug, Default)]
-struct BlockForce {
-    force: [Lanes; 3],
-    /// Least excess of each particle's bonds, infinite without any.
-    least: Lanes,
-    /// Least and largest of all.
-    range: [f32; 2],
-    energy: f32,
-}
-
-impl BlockForce {
-    /// Whether a bond is stretched or compressed so far that the series does not hold.
-    fn is_far(&self) -> bool {
-        self.range[0] < -SERIES_MAX || self.range[1] > SERIES_MAX
-    }
-}
-
-struct ForceKernel<'a, const GAIN: bool, const FAR: bool> {
-    geometry: Geometry<'a>,
-    live: &'a [u16],
-}
-
-impl<const GAIN: bool, const FAR: bool> Kernel for ForceKernel<'_, GAIN, FAR> {
-    type Output = BlockForce;
-
-    #[inline(always)]
-    fn run<M: Machine>(self) -> BlockForce {
-        let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = Geometry::at(displacement, site);
-        let own_gain = self.geometry.gain::<GAIN>(site);
-        let mut force = [[0.0f32; LANES]; 3];
-        let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
-        let mut energy = [0.0f32; LANES];
-        for (stencil, &live) in stencils.iter().zip(self.live) {
-            if live == 0 {
-                continue;
-            }
-            let there = site.wrapping_add_signed(stencil.shift);
-            let other = Geometry::at(displacement, there);
-            let gain = self.geometry.gain::<GAIN>(there);
-            for lane in 0..LANES {
-                let on = live & (1 << lane) != 0;
-                let eta = [
-                    other[0][lane].wrapping_sub(own[0][lane]),
-                    other[1][lane].wrapping_sub(own[1][lane]),
-                    other[2][lane].wrapping_sub(own[2][lane]),
-                ];
-                let excess = stencil.excess(eta);
-                let share = elongation_share::<FAR>(excess);
-                let pull = stencil.stiffness * (own_gain[lane] + gain[lane]) * share;
-                let pull = if on { pull } else { 0.0 };
-                force[0][lane] = pull.mul_add(stencil.offset[0] + eta[0] as f32, force[0][lane]);
-                force[1][lane] = pull.mul_add(stencil.offset[1] + eta[1] as f32, force[1][lane]);
-                force[2][lane] = pull.mul_add(stencil.offset[2] + eta[2] as f32, force[2][lane]);
-                let square = excess.mul_add(stencil.rest_square, stencil.rest_square);
-                energy[lane] = (pull * share).mul_add(square, energy[lane]);
-                least[lane] = if on & (excess < least[lane]) { excess } else { least[lane] };
-                largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
-            }
+    fn table(gain: bool) -> LatticeTable {
+        let points: Vec<DVec3> = (0..7 * 6 * 5)
+            .map(|i| DVec3::new(f64::from(i % 7), f64::from(i / 7 % 6), f64::from(i / 42)))
+            .collect();
+        let lattice = Lattice::find(&points, 1.0).expect("a lattice");
+        let mut law = Law {
+            spacing: 1.0,
+            horizon: 3.015,
+            volume: 1.0,
+            micromodulus: 1.0,
+            critical_stretch: f64::INFINITY,
+            threshold_rise: 0.0,
+            strength_scatter: 0.0,
+            volume_correction: true,
+            surface_correction: gain,
+            damping_time: 0.0,
+            model: Model::Solid,
+        };
+        law.calibrate(Model::Solid.moment(law.horizon, 1.0), None);
+        let mut table = LatticeTable::new(&lattice, &law);
+        if gain {
+            table.set_gains(&(0..points.len()).map(|i| 1.0 + 0.01 * i as f32).collect::<Vec<_>>());
         }
-        let (bottom, top) = wide::range(&least, &largest);
-        // Each bond is seen from both ends: a quarter of k e^2 from each.
-        BlockForce { force, least, range: [bottom, top], energy: 0.25 * wide::total(&energy) }
+        let shaken = |i: usize, x: &DVec3| {
+            *x + DVec3::from_array([0, 1, 2].map(|axis| 0.2 * uniform_f64(&[i as u64, axis])))
+        };
+        let position: Vec<DVec3> = points.iter().enumerate().map(|(i, x)| shaken(i, x)).collect();
+        table.load_positions(&position);
+        table.forces(None);
+        table.multiply(&position);
+        table
     }
-}
 
-struct DiagonalKernel<'a, const GAIN: bool, const FAR: bool> {
-    geometry: Geometry<'a>,
-    live: &'a [u16],
-}
-
-impl<const GAIN: bool, const FAR: bool> Kernel for DiagonalKernel<'_, GAIN, FAR> {
-    type Output = [Lanes; 6];
-
-    #[inline(always)]
-    fn run<M: Machine>(self) -> [Lanes; 6] {
-        let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = Geometry::at(displacement, site);
-        let own_gain = self.geometry.gain::<GAIN>(site);
-        let mut sum = [[0.0f32; LANES]; 6];
-        for (stencil, &live) in stencils.iter().zip(self.live) {
-            if live == 0 {
-                continue;
-            }
-            let there = site.wrapping_add_signed(stencil.shift);
-            let other = Geometry::at(displacement, there);
-            let gain = self.geometry.gain::<GAIN>(there);
-            for lane in 0..LANES {
-                let eta = [
-                    other[0][lane].wrapping_sub(own[0][lane]),
-                    other[1][lane].wrapping_sub(own[1][lane]),
-                    other[2][lane].wrapping_sub(own[2][lane]),
-                ];
-                let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
-                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
-                let d = [
-                    stencil.offset[0] + eta[0] as f32,
-                    stencil.offset[1] + eta[1] as f32,
-                    stencil.offset[2] + eta[2] as f32,
-                ];
-                sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
-                sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
-                sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
-                sum[3][lane] = (along * d[1]).mul_add(d[2], sum[3][lane]);
-                sum[4][lane] = (along * d[0]).mul_add(d[2], sum[4][lane]);
-                sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
-            }
+    /// Forces, diagonal and product of every block, as bits.
+    fn bits(table: &LatticeTable, width: Width) -> Vec<u32> {
+        let mut bits = Vec::new();
+        for (block, &site) in table.block_site.iter().enumerate() {
+            let geometry = table.geometry(site as usize);
+            let live = &table.live[block * table.stencils.len()..(block + 1) * table.stencils.len()];
+            let operand = table.operand.each_ref().map(Vec::as_slice);
+            let force = run_at(width, ForceKernel::<true, true> { geometry, live });
+            let diagonal = run_at(width, DiagonalKernel::<true, true> { geometry, live });
+            let product = run_at(width, ProductKernel::<true, true> { geometry, live, operand });
+            let all = force.force.iter().chain(&diagonal).chain(&product).flatten();
+            bits.extend(all.chain([&force.energy]).map(|value| value.to_bits()));
         }
-        sum
+        bits
     }
-}
 
-impl Stencil {
-    /// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that, divided by
-    /// the square of its length.
-    #[inline(always)]
-    fn linearised<const FAR: bool>(&self, eta: [i32; 3], stiffness: f32) -> (f32, f32) {
-        let share = elongation_share::<FAR>(self.excess(eta));
-        let across = stiffness * if share > 0.0 { share } else { 0.0 };
-        // L^2/l^2 = (1 - share)^2.
-        let ratio = 1.0 - share;
-        (across, (stiffness - across) * (ratio * ratio * self.inverse_square))
-    }
-}
-
-struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
-    geometry: Geometry<'a>,
-    live: &'a [u16],
-    operand: [&'a [i32]; 3],
-}
-
-impl<const GAIN: bool, const FAR: bool> Kernel for ProductKernel<'_, GAIN, FAR> {
-    type Output = [Lanes; 3];
-
-    #[inline(always)]
-    fn run<M: Machine>(self) -> [Lanes; 3] {
-        let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = Geometry::at(displacement, site);
-        let own_u = Geometry::at(self.operand, site);
-        let own_gain = self.geometry.gain::<GAIN>(site);
-        let mut image = [[0.0f32; LANES]; 3];
-        for (stencil, &live) in stencils.iter().zip(self.live) {
-            if live == 0 {
-                continue;
-            }
-            let there = site.wrapping_add_signed(stencil.shift);
-            let other = Geometry::at(displacement, there);
-            let other_u = Geometry::at(self.operand, there);
-            let gain = self.geometry.gain::<GAIN>(there);
-            for lane in 0..LANES {
-                let eta = [
-                    other[0][lane].wrapping_sub(own[0][lane]),
-                    other[1][lane].wrapping_sub(own[1][lane]),
-                    other[2][lane].wrapping_sub(own[2][lane]),
-                ];
-                let u = [
-                    own_u[0][lane].wrapping_sub(other_u[0][lane]) as f32,
-                    own_u[1][lane].wrapping_sub(other_u[1][lane]) as f32,
-                    own_u[2][lane].wrapping_sub(other_u[2][lane]) as f32,
-                ];
-                let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
-                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
-                let d = [
-                    stencil.offset[0] + eta[0] as f32,
-                    stencil.offset[1] + eta[1] as f32,
-                    stencil.offset[2] + eta[2] as f32,
-                ];
-                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
-                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
-                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
-            }
+    #[test]
+    fn every_width_gives_the_same_bits() {
+        let table = table(true);
+        let plain = bits(&table, Width::Plain);
+        assert!(plain.iter().any(|&bits| bits != 0));
+        for width in [Width::Avx2, Width::Avx512] {
+            assert!(bits(&table, width) == plain, "{width:?}");
         }
-        image
+    }
+
+    #[test]
+    fn a_bond_pulls_both_ends_alike() {
+        let table = table(false);
+        for i in 0..table.slot.len() {
+            table.visit(i, &mut |bond| {
+                let mut back = 0;
+                table.visit(bond.neighbour as usize, &mut |other| {
+                    if other.neighbour as usize == i {
+                        back += 1;
+                        assert_eq!((other.rest, other.stiffness), (bond.rest, bond.stiffness));
+                    }
+                });
+                assert_eq!(back, 1);
+            });
+        }
+        // What is left of the sum of all forces is the rounding of each particle's own sum.
+        let total = (0..table.slot.len()).fold([0.0; 3], |total: [f64; 3], i| {
+            let force = table.force(i).0;
+            std::array::from_fn(|axis| total[axis] + f64::from(force[axis]))
+        });
+        let scale: f64 = (0..table.slot.len()).map(|i| f64::from(table.force(i).0[0].abs())).sum();
+        assert!(total.iter().all(|sum| sum.abs() < 1e-6 * scale), "{total:?} of {scale}");
     }
 }

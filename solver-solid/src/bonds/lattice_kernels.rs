@@ -1,0 +1,243 @@
+//! The hot loops over blocks of sixteen lattice sites (`lattice.rs`).
+
+use super::stretch::{SERIES_MAX, elongation_share};
+use crate::wide::{self, Kernel, LANES, Lanes, Machine};
+
+/// A step from a site to a neighbour.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stencil {
+    pub(super) shift: isize,
+    /// Vector to the neighbour in the lattice, in quanta.
+    pub(super) offset: [f32; 3],
+    /// Twice that.
+    pub(super) twice: [f32; 3],
+    /// Square of its length, in quanta, and the inverse.
+    pub(super) rest_square: f32,
+    pub(super) inverse_square: f32,
+    /// Stiffness, of the body's unit.
+    pub(super) stiffness: f32,
+}
+
+impl Stencil {
+    /// The excess l^2/L^2 - 1 for a difference of displacements.
+    #[inline(always)]
+    pub(super) fn excess(&self, eta: [i32; 3]) -> f32 {
+        let [x, y, z] = [eta[0] as f32, eta[1] as f32, eta[2] as f32];
+        let [two_x, two_y, two_z] = self.twice;
+        let difference = z.mul_add(two_z + z, y.mul_add(two_y + y, x * (two_x + x)));
+        difference * self.inverse_square
+    }
+}
+
+/// What the kernels share: a block, its surroundings and their displacements.
+#[derive(Clone, Copy)]
+pub(super) struct Geometry<'a> {
+    pub(super) site: usize,
+    pub(super) stencils: &'a [Stencil],
+    pub(super) displacement: [&'a [i32]; 3],
+    pub(super) half_gain: &'a [f32],
+}
+
+/// Sixteen values from `at` on.
+#[inline(always)]
+fn lanes<T>(column: &[T], at: usize) -> &[T; LANES] {
+    match column[at..].first_chunk() {
+        Some(lanes) => lanes,
+        None => panic!("a block lies within the sites"),
+    }
+}
+
+/// Half of a gain of 1 in all lanes.
+const NO_GAIN: Lanes = [0.5; LANES];
+
+impl<'a> Geometry<'a> {
+    #[inline(always)]
+    fn at(columns: [&'a [i32]; 3], site: usize) -> [&'a [i32; LANES]; 3] {
+        [lanes(columns[0], site), lanes(columns[1], site), lanes(columns[2], site)]
+    }
+
+    #[inline(always)]
+    fn gain<const GAIN: bool>(&self, site: usize) -> &'a Lanes {
+        if GAIN { lanes(self.half_gain, site) } else { &NO_GAIN }
+    }
+}
+
+/// Forces on a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BlockForce {
+    pub(super) force: [Lanes; 3],
+    /// Least excess of each particle's bonds, infinite without any.
+    pub(super) least: Lanes,
+    /// Least and largest of all.
+    pub(super) range: [f32; 2],
+    pub(super) energy: f32,
+}
+
+impl BlockForce {
+    /// Whether a bond is stretched or compressed so far that the series does not hold.
+    pub(super) fn is_far(&self) -> bool {
+        self.range[0] < -SERIES_MAX || self.range[1] > SERIES_MAX
+    }
+}
+
+pub(super) struct ForceKernel<'a, const GAIN: bool, const FAR: bool> {
+    pub(super) geometry: Geometry<'a>,
+    pub(super) live: &'a [u16],
+}
+
+impl<const GAIN: bool, const FAR: bool> Kernel for ForceKernel<'_, GAIN, FAR> {
+    type Output = BlockForce;
+
+    #[inline(always)]
+    fn run<M: Machine>(self) -> BlockForce {
+        let Geometry { site, stencils, displacement, .. } = self.geometry;
+        let own = Geometry::at(displacement, site);
+        let own_gain = self.geometry.gain::<GAIN>(site);
+        let mut force = [[0.0f32; LANES]; 3];
+        let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
+        let mut energy = [0.0f32; LANES];
+        for (stencil, &live) in stencils.iter().zip(self.live) {
+            if live == 0 {
+                continue;
+            }
+            let there = site.wrapping_add_signed(stencil.shift);
+            let other = Geometry::at(displacement, there);
+            let gain = self.geometry.gain::<GAIN>(there);
+            for lane in 0..LANES {
+                let on = live & (1 << lane) != 0;
+                let eta = [
+                    other[0][lane].wrapping_sub(own[0][lane]),
+                    other[1][lane].wrapping_sub(own[1][lane]),
+                    other[2][lane].wrapping_sub(own[2][lane]),
+                ];
+                let excess = stencil.excess(eta);
+                let share = elongation_share::<FAR>(excess);
+                let pull = stencil.stiffness * (own_gain[lane] + gain[lane]) * share;
+                let pull = if on { pull } else { 0.0 };
+                force[0][lane] = pull.mul_add(stencil.offset[0] + eta[0] as f32, force[0][lane]);
+                force[1][lane] = pull.mul_add(stencil.offset[1] + eta[1] as f32, force[1][lane]);
+                force[2][lane] = pull.mul_add(stencil.offset[2] + eta[2] as f32, force[2][lane]);
+                let square = excess.mul_add(stencil.rest_square, stencil.rest_square);
+                energy[lane] = (pull * share).mul_add(square, energy[lane]);
+                least[lane] = if on & (excess < least[lane]) { excess } else { least[lane] };
+                largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
+            }
+        }
+        let (bottom, top) = wide::range(&least, &largest);
+        // Each bond is seen from both ends: a quarter of k e^2 from each.
+        BlockForce { force, least, range: [bottom, top], energy: 0.25 * wide::total(&energy) }
+    }
+}
+
+pub(super) struct DiagonalKernel<'a, const GAIN: bool, const FAR: bool> {
+    pub(super) geometry: Geometry<'a>,
+    pub(super) live: &'a [u16],
+}
+
+impl<const GAIN: bool, const FAR: bool> Kernel for DiagonalKernel<'_, GAIN, FAR> {
+    type Output = [Lanes; 6];
+
+    #[inline(always)]
+    fn run<M: Machine>(self) -> [Lanes; 6] {
+        let Geometry { site, stencils, displacement, .. } = self.geometry;
+        let own = Geometry::at(displacement, site);
+        let own_gain = self.geometry.gain::<GAIN>(site);
+        let mut sum = [[0.0f32; LANES]; 6];
+        for (stencil, &live) in stencils.iter().zip(self.live) {
+            if live == 0 {
+                continue;
+            }
+            let there = site.wrapping_add_signed(stencil.shift);
+            let other = Geometry::at(displacement, there);
+            let gain = self.geometry.gain::<GAIN>(there);
+            for lane in 0..LANES {
+                let eta = [
+                    other[0][lane].wrapping_sub(own[0][lane]),
+                    other[1][lane].wrapping_sub(own[1][lane]),
+                    other[2][lane].wrapping_sub(own[2][lane]),
+                ];
+                let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
+                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
+                let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
+                let d = [
+                    stencil.offset[0] + eta[0] as f32,
+                    stencil.offset[1] + eta[1] as f32,
+                    stencil.offset[2] + eta[2] as f32,
+                ];
+                sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
+                sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
+                sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
+                sum[3][lane] = (along * d[1]).mul_add(d[2], sum[3][lane]);
+                sum[4][lane] = (along * d[0]).mul_add(d[2], sum[4][lane]);
+                sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
+            }
+        }
+        sum
+    }
+}
+
+impl Stencil {
+    /// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that, divided by
+    /// the square of its length.
+    #[inline(always)]
+    fn linearised<const FAR: bool>(&self, eta: [i32; 3], stiffness: f32) -> (f32, f32) {
+        let share = elongation_share::<FAR>(self.excess(eta));
+        let across = stiffness * if share > 0.0 { share } else { 0.0 };
+        // L^2/l^2 = (1 - share)^2.
+        let ratio = 1.0 - share;
+        (across, (stiffness - across) * (ratio * ratio * self.inverse_square))
+    }
+}
+
+pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
+    pub(super) geometry: Geometry<'a>,
+    pub(super) live: &'a [u16],
+    pub(super) operand: [&'a [i32]; 3],
+}
+
+impl<const GAIN: bool, const FAR: bool> Kernel for ProductKernel<'_, GAIN, FAR> {
+    type Output = [Lanes; 3];
+
+    #[inline(always)]
+    fn run<M: Machine>(self) -> [Lanes; 3] {
+        let Geometry { site, stencils, displacement, .. } = self.geometry;
+        let own = Geometry::at(displacement, site);
+        let own_u = Geometry::at(self.operand, site);
+        let own_gain = self.geometry.gain::<GAIN>(site);
+        let mut image = [[0.0f32; LANES]; 3];
+        for (stencil, &live) in stencils.iter().zip(self.live) {
+            if live == 0 {
+                continue;
+            }
+            let there = site.wrapping_add_signed(stencil.shift);
+            let other = Geometry::at(displacement, there);
+            let other_u = Geometry::at(self.operand, there);
+            let gain = self.geometry.gain::<GAIN>(there);
+            for lane in 0..LANES {
+                let eta = [
+                    other[0][lane].wrapping_sub(own[0][lane]),
+                    other[1][lane].wrapping_sub(own[1][lane]),
+                    other[2][lane].wrapping_sub(own[2][lane]),
+                ];
+                let u = [
+                    own_u[0][lane].wrapping_sub(other_u[0][lane]) as f32,
+                    own_u[1][lane].wrapping_sub(other_u[1][lane]) as f32,
+                    own_u[2][lane].wrapping_sub(other_u[2][lane]) as f32,
+                ];
+                let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
+                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
+                let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
+                let d = [
+                    stencil.offset[0] + eta[0] as f32,
+                    stencil.offset[1] + eta[1] as f32,
+                    stencil.offset[2] + eta[2] as f32,
+                ];
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
+                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
+                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+            }
+        }
+        image
+    }
+}
