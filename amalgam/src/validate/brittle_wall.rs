@@ -27,15 +27,16 @@ fn compute() -> Result<Outcome, CaseError> {
     let frames = Experiment::start(CASE.name, SCENE, &set)?.run(|_, simulation| {
         let value = |name: &str, column: usize| {
             let probe = simulation.probes().iter().find(|probe| probe.name == name);
-            probe.map_or(f64::NAN, |probe| probe.values[column])
+            let value = probe.map(|probe| probe.values[column]).filter(|value| value.is_finite());
+            value.ok_or_else(|| CaseError::Failed(format!("the probe `{name}` reads no number")))
         };
-        let (kinetic, total) = (value("energy", 0), value("energy", 4));
+        let (kinetic, total) = (value("energy", 0)?, value("energy", 4)?);
         if entered.is_nan() {
             entered = kinetic;
         }
         rise = f64::max(rise, total - before);
         before = total;
-        speed = value("wall-speed", 0).max(value("ball-speed", 0)).max(speed);
+        speed = value("wall-speed", 0)?.max(value("ball-speed", 0)?).max(speed);
         Ok(())
     })?;
     let wall = &frames[0];

@@ -14,8 +14,10 @@ pub(super) const SERIES_MAX: f32 = 0.125;
 #[inline(always)]
 pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
     const C: [f32; 6] = [0.5, -0.375_000_02, 0.312_470_65, -0.273_409_96, 0.251_080_8, -0.230_262_27];
-    let sum = C[5].mul_add(excess, C[4]).mul_add(excess, C[3]).mul_add(excess, C[2]);
-    let near = excess * sum.mul_add(excess, C[1]).mul_add(excess, C[0]);
+    // A broken bond, whose factor is zero, may be any length: its number must not overflow, zero times that is none.
+    let x = excess.min(SERIES_MAX);
+    let sum = C[5].mul_add(x, C[4]).mul_add(x, C[3]).mul_add(x, C[2]);
+    let near = x * sum.mul_add(x, C[1]).mul_add(x, C[0]);
     if FAR && excess.abs() > SERIES_MAX {
         // Ends that coincide have no direction, and the vector by which this is multiplied is zero.
         let square = 1.0 + excess;
@@ -39,6 +41,14 @@ pub(super) fn stretch_of(excess: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn broken_bonds_of_any_length_stay_finite() {
+        for excess in [0.2, 1e3, 1e6, 1e12, f32::MAX] {
+            let near = elongation_share::<false>(excess);
+            assert!((near * near).is_finite(), "{excess}: {near}");
+        }
+    }
 
     #[test]
     fn the_series_meets_the_formula() {
