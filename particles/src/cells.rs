@@ -256,7 +256,7 @@ impl CellSet {
 /// The largest integers not above `x`, which must be within the range of i32 less one. The library's rounding is a
 /// function call where the machine's oldest instruction set has none.
 #[inline]
-pub fn floor(x: DVec3) -> IVec3 {
+pub(crate) fn floor(x: DVec3) -> IVec3 {
     let truncated = x.as_ivec3();
     let above = truncated.as_dvec3().cmpgt(x);
     truncated - IVec3::new(i32::from(above.x), i32::from(above.y), i32::from(above.z))

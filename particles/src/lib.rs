@@ -11,7 +11,7 @@ pub mod random;
 pub mod reduce;
 pub mod shapes;
 
-pub use cells::{CellMask, CellSet, Lattice, Reach, floor};
+pub use cells::{CellMask, CellSet, Lattice, Reach};
 pub use fields::{Particles, ParticlesError};
 pub use glam::DVec3;
 pub use grid::{CellGrid, POSITION_LIMIT, counting_sort};

@@ -45,8 +45,8 @@ fn images(parameters: &Parameters, position: DVec3, velocity: DVec3) -> Vec<(DVe
 fn check(section: &str, domain: DVec3) {
     let (parameters, positions, velocities) = fluid(section, domain);
     let mut evaluation = Evaluation::default();
-    evaluation.find_densities(&parameters, &positions);
-    evaluation.find_accelerations(&parameters, &velocities);
+    evaluation.find_densities(&parameters, &positions, &velocities);
+    evaluation.find_accelerations(&parameters);
 
     let kernels = parameters.formulation.kernels(parameters.support_radius);
     let [value, slope] = kernels.map(|kernel| kernel.lattice_sums(parameters.spacing));
@@ -105,8 +105,10 @@ fn check(section: &str, domain: DVec3) {
             }
         }
         let found = evaluation.acceleration(i);
+        // Compression is within some 1e-7 of its own size; a pressure varies seven times as much as density, and is
+        // what is left after 1 is taken off.
         assert!(
-            found.distance(expected) <= 1e-5 * size,
+            found.distance(expected) <= 4e-5 * size,
             "particle {i}: {found} instead of {expected}, of {size}"
         );
     }

@@ -1,7 +1,10 @@
 //! The candidates of a block: copies, next to each other, of every particle and mirror image that any particle of the
 //! block may see.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use amalgam_particles::{
     DVec3,
@@ -49,54 +52,42 @@ pub(super) struct Block {
 /// The candidates of one block; memory is kept from one to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
-    columns: [Vec<f32>; 8],
+    /// Columns one after the other, `stride` values each, from `origin` on: then vectors lie in single cache lines.
+    values: Vec<f32>,
+    origin: usize,
+    stride: usize,
     end: usize,
 }
 
 impl Columns {
-    /// Copies cells and places of particles in a new order.
-    pub(super) fn set_places(&mut self, raster: &Raster, order: &[u32], positions: &[DVec3]) {
+    /// Copies cells, places and velocities of particles in a new order, and notes where each particle went.
+    pub(super) fn set(
+        &mut self,
+        raster: &Raster,
+        order: &[u32],
+        positions: &[DVec3],
+        velocities: &[DVec3],
+        rank: &[AtomicU32],
+    ) {
         let count = order.len();
-        let [x, y, z, pressure, volume, ..] = &mut self.values;
-        for column in [&mut *x, &mut *y, &mut *z, pressure, volume] {
+        for column in &mut self.values {
             column.resize(count + LANES, 0.0);
         }
         self.cell_x.resize(count + LANES, 0);
         self.cell_yz.resize(count, [0; 2]);
-        let tasks = (
-            order.par_chunks(COPY_CHUNK),
-            x[..count].par_chunks_mut(COPY_CHUNK),
-            y[..count].par_chunks_mut(COPY_CHUNK),
-            z[..count].par_chunks_mut(COPY_CHUNK),
-            self.cell_x[..count].par_chunks_mut(COPY_CHUNK),
-            self.cell_yz.par_chunks_mut(COPY_CHUNK),
-        );
-        tasks.into_par_iter().for_each(|(order, x, y, z, cell_x, cell_yz)| {
+        let [x, y, z, _, _, vx, vy, vz] =
+            self.values.each_mut().map(|column| column[..count].par_chunks_mut(COPY_CHUNK));
+        let cell_x = self.cell_x[..count].par_chunks_mut(COPY_CHUNK);
+        let cell_yz = self.cell_yz.par_chunks_mut(COPY_CHUNK);
+        let tasks = (order.par_chunks(COPY_CHUNK), x, y, z, cell_x, cell_yz, vx, vy, vz);
+        tasks.into_par_iter().enumerate().for_each(|(c, (order, x, y, z, cell_x, cell_yz, vx, vy, vz))| {
             for (k, &i) in order.iter().enumerate() {
                 let (cell, fraction) = raster.locate(positions[i as usize]);
                 (x[k], y[k], z[k]) = fraction.into();
                 cell_x[k] = cell.x;
                 cell_yz[k] = [cell.y, cell.z];
-            }
-        });
-    }
-
-    /// Copies velocities in the same order.
-    pub(super) fn set_velocities(&mut self, order: &[u32], velocities: &[DVec3]) {
-        let count = order.len();
-        let [.., x, y, z] = &mut self.values;
-        for column in [&mut *x, &mut *y, &mut *z] {
-            column.resize(count + LANES, 0.0);
-        }
-        let tasks = (
-            order.par_chunks(COPY_CHUNK),
-            x[..count].par_chunks_mut(COPY_CHUNK),
-            y[..count].par_chunks_mut(COPY_CHUNK),
-            z[..count].par_chunks_mut(COPY_CHUNK),
-        );
-        tasks.into_par_iter().for_each(|(order, x, y, z)| {
-            for (k, &i) in order.iter().enumerate() {
-                (x[k], y[k], z[k]) = velocities[i as usize].as_vec3().into();
+                (vx[k], vy[k], vz[k]) = velocities[i as usize].as_vec3().into();
+                rank[i as usize].store((c * COPY_CHUNK + k) as u32, Relaxed);
             }
         });
     }
@@ -186,7 +177,7 @@ impl Candidates {
         let vectors = self.end.div_ceil(LANES);
         let mut columns = [&[] as &[[f32; LANES]]; C];
         for c in 0..C {
-            columns[c] = &self.columns[c].as_chunks::<LANES>().0[..vectors];
+            columns[c] = &self.values[self.origin + c * self.stride..].as_chunks::<LANES>().0[..vectors];
         }
         columns
     }
@@ -194,12 +185,21 @@ impl Candidates {
     /// Makes room for `more` candidates and the rest of the last lanes.
     #[inline(always)]
     fn reserve<const C: usize>(&mut self, more: usize) {
-        let needed = self.end + more + 2 * LANES;
-        if self.columns[C - 1].len() < needed {
-            for column in &mut self.columns[..C] {
-                column.resize(needed.next_power_of_two(), 0.0);
-            }
+        if self.stride < self.end + more + 2 * LANES {
+            self.grow(C, self.end + more + 2 * LANES);
         }
+    }
+
+    #[cold]
+    fn grow(&mut self, columns: usize, needed: usize) {
+        let stride = needed.next_power_of_two().max(1 << 10);
+        let mut values = vec![0.0; columns * stride + LANES];
+        let origin = values.as_ptr().align_offset(LANES * size_of::<f32>()).min(LANES);
+        for c in 0..columns {
+            let (from, to) = (self.origin + c * self.stride, origin + c * stride);
+            values[to..to + self.end].copy_from_slice(&self.values[from..from + self.end]);
+        }
+        (self.values, self.origin, self.stride) = (values, origin, stride);
     }
 
     /// Appends the particles of a run that are within reach of the block's bounding box; all are in one row of cells,
@@ -245,7 +245,7 @@ impl Candidates {
                 while at < originals {
                     let mut values = [L::splat(0.0); C];
                     for c in 0..C {
-                        values[c] = L::load(lanes(&self.columns[c], at));
+                        values[c] = L::load(lanes(&self.values, self.origin + c * self.stride + at));
                     }
                     values[axis] = L::splat(2.0 * plane) - values[axis];
                     if C == 8 {
@@ -270,7 +270,8 @@ impl Candidates {
         let present = u16::MAX >> (LANES - count.min(LANES));
         let selected = gap2.less(L::splat(REACH)) & present;
         for c in 0..C {
-            let to = self.columns[c][self.end..].first_chunk_mut().expect("room was made");
+            let to = self.origin + c * self.stride + self.end;
+            let to = self.values[to..].first_chunk_mut().expect("room was made");
             values[c].store_selected(selected, to);
         }
         self.end += selected.count_ones() as usize;
@@ -281,7 +282,8 @@ impl Candidates {
     fn fill_lanes<const C: usize>(&mut self) {
         self.reserve::<C>(0);
         for c in 0..C {
-            self.columns[c][self.end..self.end + LANES].fill(if c < 3 { FAR } else { 0.0 });
+            let at = self.origin + c * self.stride + self.end;
+            self.values[at..at + LANES].fill(if c < 3 { FAR } else { 0.0 });
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use amalgam_particles::{DVec3, counting_sort, floor};
+use amalgam_particles::{DVec3, counting_sort};
 use glam::{IVec3, Vec3};
 use rayon::prelude::*;
 
@@ -16,9 +16,10 @@ use super::walls::Walls;
 /// Slots per particle, at most; what a box of fluid needs is about a fifth.
 const SLOTS_PER_PARTICLE_MAX: i64 = 4;
 /// Fractions of a cell that positions are rounded to.
-const FRACTIONS: f64 = (1u64 << 22) as f64;
+const FRACTIONS: f64 = (1u64 << FRACTION_BITS) as f64;
+const FRACTION_BITS: u32 = 22;
 /// Cells are numbered up to here [cells from the origin]; what is farther counts as there, alone.
-const CELL_MAX: f64 = 1e9;
+const CELL_MAX: f64 = (1u64 << 28) as f64;
 
 /// Where cells are, and where particles are in them.
 #[derive(Clone, Copy, Debug)]
@@ -36,17 +37,17 @@ impl Raster {
     /// The cell of a position [m], inside of the walls.
     #[inline(always)]
     pub(super) fn cell(&self, position: DVec3) -> IVec3 {
-        floor(self.scaled(position))
+        IVec3::from_array(
+            self.inside(position).to_array().map(|x| (self.fixed_point(x) >> FRACTION_BITS) as i32),
+        )
     }
 
     /// The cell of a position [m], and the place in it [cells], rounded.
     #[inline(always)]
     pub(super) fn locate(&self, position: DVec3) -> (IVec3, Vec3) {
-        let scaled = self.scaled(position);
-        let cell = floor(scaled);
-        // Not negative, so that truncation rounds down.
-        let fraction = ((scaled - cell.as_dvec3()) * FRACTIONS + 0.5).as_ivec3();
-        (cell, fraction.as_vec3() * (1.0 / FRACTIONS) as f32)
+        let fixed = self.inside(position).to_array().map(|x| self.fixed_point(x));
+        let fraction = fixed.map(|x| (x & (FRACTIONS as i64 - 1)) as i32 as f32 * (1.0 / FRACTIONS) as f32);
+        (IVec3::from_array(fixed.map(|x| (x >> FRACTION_BITS) as i32)), Vec3::from_array(fraction))
     }
 
     /// Lowest and highest plane of the walls [cells], rounded so that images fall on the positions' own raster.
@@ -57,12 +58,20 @@ impl Raster {
     }
 
     #[inline(always)]
-    fn scaled(&self, position: DVec3) -> DVec3 {
-        let inside = match &self.walls {
+    fn inside(&self, position: DVec3) -> DVec3 {
+        match &self.walls {
             Some(walls) => walls.fold(position),
             None => position,
-        };
-        (inside * self.inverse_cell_size).clamp(DVec3::splat(-CELL_MAX), DVec3::splat(CELL_MAX))
+        }
+    }
+
+    /// A coordinate [m] in fractions of a cell, rounded.
+    #[inline(always)]
+    fn fixed_point(&self, coordinate: f64) -> i64 {
+        // The last bit of a sum with this number stands for 1, and the sum's bits count up from the number's.
+        const UNIT: f64 = 1.5 * (1u64 << 52) as f64;
+        let scaled = (coordinate * self.inverse_cell_size).clamp(-CELL_MAX, CELL_MAX);
+        (scaled * FRACTIONS + UNIT).to_bits() as i64 - UNIT.to_bits() as i64
     }
 }
 
@@ -131,17 +140,19 @@ impl CellOrder {
 
     /// Lays the box of cells around the particles.
     fn fit(&mut self, raster: &Raster, positions: &[DVec3]) {
-        let nothing = (IVec3::MAX, IVec3::MIN);
+        let nothing = (DVec3::INFINITY, DVec3::NEG_INFINITY);
         let (low, high) = positions
             .par_chunks(4096)
             .map(|chunk| {
                 chunk.iter().fold(nothing, |(low, high), &x| {
-                    let cell = raster.cell(x);
-                    (low.min(cell), high.max(cell))
+                    let x = raster.inside(x);
+                    (low.min(x), high.max(x))
                 })
             })
             .reduce(|| nothing, |a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let (low, high) = if positions.is_empty() { (IVec3::ZERO, IVec3::ZERO) } else { (low, high) };
+        let (low, high) = if positions.is_empty() { (DVec3::ZERO, DVec3::ZERO) } else { (low, high) };
+        // Inside once more is where it was: a fold moves nothing that is inside.
+        let (low, high) = (raster.cell(low), raster.cell(high));
         self.low = low - 1;
         let mut size = (high - low + 3).as_i64vec3();
         let slots_max = (SLOTS_PER_PARTICLE_MAX * positions.len() as i64).max(1 << 12);

@@ -10,7 +10,11 @@
 //! Positions are in support radii, rounded to 2^-22: relative to any cell nearby they are exact in f32, and so are
 //! their differences. Hence both particles of a pair, or a particle and an image, see exactly opposite offsets.
 
-use std::{marker::PhantomData, ops::Range};
+use std::{
+    marker::PhantomData,
+    ops::Range,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use amalgam_particles::{
     DVec3,
@@ -32,7 +36,7 @@ use super::{
 const CHUNK: usize = 1024;
 
 /// Densities and accelerations, with everything that is needed to find them; memory is kept from one use to the next.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Evaluation {
     width: Width,
     cells: CellOrder,
@@ -42,7 +46,7 @@ pub struct Evaluation {
     acceleration: Vec<Vec3>,
     totals: Vec<Totals>,
     /// Where each particle is in the sorted order.
-    rank: Vec<u32>,
+    rank: Vec<AtomicU32>,
 }
 
 /// Of the particles of a chunk, or of all.
@@ -74,17 +78,14 @@ impl Evaluation {
         }
     }
 
-    /// Finds neighbours and densities.
-    pub fn find_densities(&mut self, parameters: &Parameters, positions: &[DVec3]) {
+    /// Finds neighbours and densities of particles at `positions` [m] with `velocities` [m/s].
+    pub fn find_densities(&mut self, parameters: &Parameters, positions: &[DVec3], velocities: &[DVec3]) {
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         self.cells.rebuild(&raster, positions);
-        self.columns.set_places(&raster, self.cells.order(), positions);
         let Self { width, cells, columns, compression, totals, rank, .. } = self;
         let order = cells.order();
-        rank.resize(order.len(), 0);
-        for (sorted, &i) in order.iter().enumerate() {
-            rank[i as usize] = sorted as u32;
-        }
+        rank.resize_with(order.len(), AtomicU32::default);
+        columns.set(&raster, order, positions, velocities, rank);
         compression.resize(order.len(), 0.0);
         let coefficients = Coefficients::new(parameters);
         let (places, [pressure, volume]) = columns.places_and_states();
@@ -113,8 +114,7 @@ impl Evaluation {
     }
 
     /// Accelerations [m/s^2] by pressure and viscosity, gravity not included, at the densities found last.
-    pub fn find_accelerations(&mut self, parameters: &Parameters, velocities: &[DVec3]) {
-        self.columns.set_velocities(self.cells.order(), velocities);
+    pub fn find_accelerations(&mut self, parameters: &Parameters) {
         match parameters.formulation {
             Formulation::Laminar { .. } => self.sum_accelerations(parameters, Laminar),
             Formulation::Artificial { .. } => self.sum_accelerations(parameters, Artificial),
@@ -145,12 +145,12 @@ impl Evaluation {
     /// Acceleration found last [m/s^2] of a particle.
     #[inline]
     pub fn acceleration(&self, particle: usize) -> DVec3 {
-        self.acceleration[self.rank[particle] as usize].as_dvec3()
+        self.acceleration[self.rank[particle].load(Relaxed) as usize].as_dvec3()
     }
 
     /// Density over rest density, one per particle.
     pub fn compressions(&self) -> impl Iterator<Item = f64> + '_ {
-        self.rank.iter().map(|&r| f64::from(self.compression[r as usize]))
+        self.rank.iter().map(|r| f64::from(self.compression[r.load(Relaxed) as usize]))
     }
 
     /// The particles' indices, sorted by cell.

@@ -48,7 +48,11 @@ impl Sph {
             end_position: Vec::new(),
             steps: 0,
         };
-        solver.start.find_densities(&solver.parameters, &solver.particles.position);
+        solver.start.find_densities(
+            &solver.parameters,
+            &solver.particles.position,
+            &solver.particles.velocity,
+        );
         solver.stable_substep = solver.find_stable_substep();
         solver
     }
@@ -118,14 +122,13 @@ impl Sph {
         columns.with_min_len(CHUNK).for_each(|(position, &velocity)| *position += dt * velocity);
     }
 
-    /// Moves free particles to the end of a step and gives them their velocity; returns the square of the largest
-    /// speed, not finite if a particle is not.
-    fn place_free(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> f64 {
+    /// Moves free particles to the end of a step and gives them their velocity.
+    fn place_free(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Extremes {
         let Self { particles, end_position, .. } = self;
         let group_of = end.groups.group_of();
         let columns = (particles.position.par_chunks_mut(CHUNK), particles.velocity.par_chunks_mut(CHUNK));
         let place = |(c, (positions, velocities)): (usize, (&mut [DVec3], &mut [DVec3]))| {
-            let mut largest = 0.0f64;
+            let mut extremes = Extremes::default();
             for (k, (position, velocity)) in positions.iter_mut().zip(velocities).enumerate() {
                 let i = c * CHUNK + k;
                 if group_of[i] != NO_GROUP {
@@ -136,14 +139,11 @@ impl Sph {
                     Some(&end) => end,
                     None => *position + end.dt * *velocity,
                 };
-                // Not finite where any of the six is not.
-                let square = velocity.length_squared() + 0.0 * position.element_sum();
-                largest = if square <= largest { largest } else { square };
+                extremes.include(*position, *velocity);
             }
-            largest
+            extremes
         };
-        let larger = |a: f64, b: f64| if b <= a { a } else { b };
-        columns.into_par_iter().enumerate().map(place).reduce(|| 0.0, larger)
+        columns.into_par_iter().enumerate().map(place).reduce(Extremes::default, Extremes::joined)
     }
 
     /// Stores particles in the order of the cells they were in at the start of the step.
@@ -192,6 +192,32 @@ impl Sph {
     }
 }
 
+/// What a loop over moving particles notes in passing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extremes {
+    /// The largest square of a speed [m^2/s^2].
+    speed_squared: f64,
+    /// Whether a position or velocity is not finite.
+    not_finite: bool,
+}
+
+impl Extremes {
+    #[inline]
+    fn include(&mut self, position: DVec3, velocity: DVec3) {
+        let square = velocity.length_squared();
+        self.speed_squared = self.speed_squared.max(square);
+        // Infinite or NaN where a term is.
+        self.not_finite |= !(position.element_sum() + square).is_finite();
+    }
+
+    fn joined(self, other: Self) -> Self {
+        Self {
+            speed_squared: self.speed_squared.max(other.speed_squared),
+            not_finite: self.not_finite | other.not_finite,
+        }
+    }
+}
+
 /// Which part of a step is integrated.
 #[derive(Clone, Copy)]
 struct Substep {
@@ -233,8 +259,8 @@ impl Solver for Sph {
     /// Densities, pressures and all forces of the first sub-step. Viscosity uses the particles' own velocities, so
     /// that these forces do not depend on groups.
     fn begin(&mut self) -> Result<(), SolverError> {
-        self.start.find_densities(&self.parameters, &self.particles.position);
-        self.start.find_accelerations(&self.parameters, &self.particles.velocity);
+        self.start.find_densities(&self.parameters, &self.particles.position, &self.particles.velocity);
+        self.start.find_accelerations(&self.parameters);
         self.stable_substep = self.find_stable_substep();
         self.compression_energy = self.start.compression_energy(&self.parameters);
         Ok(())
@@ -247,8 +273,8 @@ impl Solver for Sph {
         for k in 0..substeps {
             let substep = Substep { first: k == 0, dt, passed: f64::from(k + 1) / f64::from(substeps) };
             if !substep.first {
-                self.later.find_densities(&self.parameters, &self.end_position);
-                self.later.find_accelerations(&self.parameters, &answer.velocity);
+                self.later.find_densities(&self.parameters, &self.end_position, &answer.velocity);
+                self.later.find_accelerations(&self.parameters);
             }
             self.add_momentum(stage.groups, substep, &mut answer.momentum);
             self.advance(stage, substep, &mut answer.velocity)?;
@@ -262,18 +288,17 @@ impl Solver for Sph {
 
     /// Reports the energy of compression at the start of the step, where densities are known.
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
-        let mut speed2 = self.place_free(end, integrated);
+        let mut extremes = self.place_free(end, integrated);
         end.place_members(&mut self.particles);
         for &member in end.groups.all_members() {
-            let (x, v) = (self.particles.position[member as usize], self.particles.velocity[member as usize]);
-            let square = v.length_squared() + 0.0 * x.element_sum();
-            speed2 = if square <= speed2 { speed2 } else { square };
+            let member = member as usize;
+            extremes.include(self.particles.position[member], self.particles.velocity[member]);
         }
-        if !speed2.is_finite() {
+        if extremes.not_finite {
             check_finite(&self.particles.id, &self.particles.position, "position")?;
             check_finite(&self.particles.id, &self.particles.velocity, "velocity")?;
         }
-        self.stable_substep = self.stable_substep_at(speed2.sqrt());
+        self.stable_substep = self.stable_substep_at(extremes.speed_squared.sqrt());
         if self.steps.is_multiple_of(STORAGE_PERIOD) {
             self.sort_storage();
         }
@@ -288,7 +313,7 @@ impl Solver for Sph {
     /// `density` [kg/m^3] and `pressure` [Pa] at the committed positions.
     fn fields(&self) -> Vec<Field> {
         let mut now = Evaluation::default();
-        now.find_densities(&self.parameters, &self.particles.position);
+        now.find_densities(&self.parameters, &self.particles.position, &self.particles.velocity);
         let state = self.parameters.state;
         let density = now.compressions().map(|x| (x * state.rest_density) as f32).collect();
         let pressure = now.compressions().map(|x| state.pressure(x) as f32).collect();
@@ -304,7 +329,7 @@ impl Solver for Sph {
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
         self.steps = snapshot::restore(&mut self.particles, snapshot)?;
-        self.start.find_densities(&self.parameters, &self.particles.position);
+        self.start.find_densities(&self.parameters, &self.particles.position, &self.particles.velocity);
         self.stable_substep = self.find_stable_substep();
         Ok(())
     }
