@@ -18,7 +18,7 @@ use std::{
 
 use amalgam_particles::{
     DVec3,
-    lanes::{Lanes, Task, Width},
+    lanes::{LANES, Lanes, Task, Width},
 };
 use glam::Vec3;
 use rayon::prelude::*;
@@ -56,6 +56,8 @@ struct Totals {
     compression_max: f64,
     /// Energy of compression [J/kg], summed over particles.
     energy: f64,
+    /// Pairs of particle and candidate that each of the two loops over pairs goes through.
+    pairs: u64,
 }
 
 impl Default for Evaluation {
@@ -102,13 +104,13 @@ impl Evaluation {
                 let begin = c * CHUNK;
                 let sums =
                     Sums { columns: places, around, range: begin..begin + compression.len(), candidates };
-                match parameters.formulation {
+                let pairs = match parameters.formulation {
                     Formulation::Mueller { .. } => {
-                        width.run(Densities { sums, scheme: PhantomData::<Mueller>, values: compression });
+                        width.run(Densities { sums, scheme: PhantomData::<Mueller>, values: compression })
                     }
                     _ => width.run(Densities { sums, scheme: PhantomData::<Laminar>, values: compression }),
-                }
-                coefficients.apply(&parameters.state, compression, pressure, volume)
+                };
+                Totals { pairs, ..coefficients.apply(&parameters.state, compression, pressure, volume) }
             })
             .collect_into_vec(totals);
     }
@@ -161,6 +163,11 @@ impl Evaluation {
     /// The largest density over rest density, at least 1.
     pub fn largest_compression(&self) -> f64 {
         self.totals.iter().map(|totals| totals.compression_max).fold(1.0, f64::max)
+    }
+
+    /// Pairs that each of the two loops over pairs went through, candidates out of reach and unused lanes included.
+    pub fn pairs(&self) -> u64 {
+        self.totals.iter().map(|totals| totals.pairs).sum()
     }
 
     /// Energy of compression [J].
@@ -220,7 +227,7 @@ impl Coefficients {
         pressure: &mut [f32],
         volume: &mut [f32],
     ) -> Totals {
-        let mut totals = Totals { compression_max: 1.0, energy: 0.0 };
+        let mut totals = Totals { compression_max: 1.0, ..Totals::default() };
         for ((value, pressure), volume) in compression.iter_mut().zip(pressure).zip(volume) {
             let x = self.base + self.scale * f64::from(*value);
             let specific_volume = 1.0 / (x * state.rest_density);
@@ -276,10 +283,12 @@ struct Densities<'a, S> {
 }
 
 impl<S: Scheme> Task for Densities<'_, S> {
-    type Output = ();
+    /// Pairs gone through.
+    type Output = u64;
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self) {
+    fn run<L: Lanes>(mut self) -> u64 {
+        let mut pairs = 0;
         let begin = self.sums.range.start;
         let mut first = begin;
         while first < self.sums.range.end {
@@ -294,8 +303,10 @@ impl<S: Scheme> Task for Densities<'_, S> {
                 }
                 self.values[k - begin] = sum.sum();
             }
+            pairs += (block.particles.len() * LANES * x.len()) as u64;
             first = block.particles.end;
         }
+        pairs
     }
 }
 

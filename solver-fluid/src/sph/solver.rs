@@ -57,6 +57,11 @@ impl Sph {
         solver
     }
 
+    /// Pairs that each of the two loops over pairs goes through, per particle: what the arithmetic of a step follows.
+    pub fn pairs_per_particle(&self) -> f64 {
+        self.start.pairs() as f64 / self.particles.len() as f64
+    }
+
     /// The longest stable sub-step for the committed speeds and the densities found last.
     fn find_stable_substep(&self) -> f64 {
         let velocity = &self.particles.velocity;
