@@ -5,9 +5,11 @@
 //! | `method` | | `"sph"` | how the fluid is simulated |
 //! | `spacing` | m | required | edge of the volume that a particle stands for |
 //! | `rest_density` | kg/m^3 | 1000 | a particle's mass is `rest_density * spacing^3` |
-//! | `equation_of_state` | | `"tait"` | `"tait"` or `"mueller"` |
+//! | `kernels` | | `"wendland"` | `"wendland"`, or `"mueller"`: kernels, pressure force and viscosity of [Mueller2003] |
+//! | `equation_of_state` | | that of the kernels | `"tait"` (default with Wendland's kernel) or `"mueller"` |
 //! | `sound_speed` | m/s | 10 x the largest speed | sets the compressibility; see below |
 //! | `viscosity` | Pa s | see below | dynamic viscosity |
+//! | `artificial_viscosity` | | | alpha of [Monaghan1992], in place of `viscosity`; acts on approaching pairs only |
 //! | `radius` | m | `spacing / 2` | collision radius of a particle |
 //! | `smoothing_ratio` | | 1 | smoothing length over spacing; the kernel reaches two smoothing lengths |
 //! | `walls` | | true | whether the domain's faces hold the fluid |
@@ -56,6 +58,13 @@ enum Method {
     Sph,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kernels {
+    Wendland,
+    Mueller,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -64,10 +73,12 @@ struct Section {
     spacing: f64,
     #[serde(default = "default_rest_density")]
     rest_density: f64,
-    #[serde(default = "default_law")]
-    equation_of_state: Law,
+    #[serde(default = "default_kernels")]
+    kernels: Kernels,
+    equation_of_state: Option<Law>,
     sound_speed: Option<f64>,
     viscosity: Option<f64>,
+    artificial_viscosity: Option<f64>,
     radius: Option<f64>,
     #[serde(default = "default_smoothing_ratio")]
     smoothing_ratio: f64,
@@ -88,8 +99,8 @@ fn default_rest_density() -> f64 {
     1000.0
 }
 
-fn default_law() -> Law {
-    Law::Tait
+fn default_kernels() -> Kernels {
+    Kernels::Wendland
 }
 
 fn default_smoothing_ratio() -> f64 {
@@ -131,18 +142,12 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     if !faults.is_empty() {
         return Err(faults);
     }
-    let smoothing_length = 0.5 * support_radius;
-    let artificial = section.rest_density * sound_speed * smoothing_length * ARTIFICIAL_VISCOSITY / 10.0;
     let parameters = Parameters {
         spacing: section.spacing,
         support_radius,
         mass: section.rest_density * section.spacing.powi(3),
-        state: EquationOfState {
-            law: section.equation_of_state,
-            rest_density: section.rest_density,
-            sound_speed,
-        },
-        formulation: Formulation::Laminar { viscosity: section.viscosity.unwrap_or(artificial) },
+        state: EquationOfState { law: section.law(), rest_density: section.rest_density, sound_speed },
+        formulation: section.formulation(sound_speed, 0.5 * support_radius),
         cfl: section.cfl,
         max_substeps: section.max_substeps,
         gravity: world.gravity,
@@ -160,6 +165,25 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
 }
 
 impl Section {
+    fn law(&self) -> Law {
+        self.equation_of_state.unwrap_or(match self.kernels {
+            Kernels::Wendland => Law::Tait,
+            Kernels::Mueller => Law::Mueller,
+        })
+    }
+
+    fn formulation(&self, sound_speed: f64, smoothing_length: f64) -> Formulation {
+        if let Some(alpha) = self.artificial_viscosity {
+            return Formulation::Artificial { alpha };
+        }
+        let default = self.rest_density * sound_speed * smoothing_length * ARTIFICIAL_VISCOSITY / 10.0;
+        let viscosity = self.viscosity.unwrap_or(default);
+        match self.kernels {
+            Kernels::Wendland => Formulation::Laminar { viscosity },
+            Kernels::Mueller => Formulation::Mueller { viscosity },
+        }
+    }
+
     fn scalar_faults(&self) -> Vec<SectionError> {
         let mut faults = Vec::new();
         let mut check = |ok: bool, key: &str, rule: &str| {
@@ -181,6 +205,19 @@ impl Section {
         );
         let viscosity_ok = self.viscosity.is_none_or(|v| v >= 0.0 && v.is_finite());
         check(viscosity_ok, "viscosity", "must not be negative: write e.g. viscosity = 0.1");
+        let alpha_ok = self.artificial_viscosity.is_none_or(|alpha| alpha >= 0.0 && alpha.is_finite());
+        check(
+            alpha_ok,
+            "artificial_viscosity",
+            "must not be negative: write e.g. artificial_viscosity = 0.05",
+        );
+        let one_viscosity = self.artificial_viscosity.is_none()
+            || self.viscosity.is_none() && self.kernels == Kernels::Wendland;
+        check(
+            one_viscosity,
+            "artificial_viscosity",
+            "goes with neither viscosity nor kernels = \"mueller\", which has its own: leave one of them out",
+        );
         check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
         let ratio_ok = (0.9..=2.0).contains(&self.smoothing_ratio);
         check(ratio_ok, "smoothing_ratio", "must be from 0.9 to 2: write e.g. smoothing_ratio = 1.0");
@@ -355,6 +392,8 @@ mod tests {
         let section =
             GOOD.replace("spacing = 0.1", "spacing = -0.1\ncfl = 0.0\nviscosity = -1\nmax_substeps = 0");
         assert_eq!(keys(&section), ["spacing", "viscosity", "cfl", "max_substeps"]);
+        let both = GOOD.replace("spacing = 0.1", "spacing = 0.1\nviscosity = 1\nartificial_viscosity = 0.1");
+        assert_eq!(keys(&both), ["artificial_viscosity"]);
         assert_eq!(keys("spacing = 0.1\nshapes = []"), ["shapes"]);
         assert_eq!(keys("spacing = 0.1"), [""]);
         assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.3")), ["spacing"]);

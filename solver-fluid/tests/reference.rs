@@ -127,6 +127,18 @@ fn walls_edges_and_corners_are_mirrors() {
 }
 
 #[test]
+fn other_kernels_and_viscosities() {
+    let section = "spacing = 0.1\nKEYS\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [0.5, 0.6, 0.8]";
+    for keys in [
+        "artificial_viscosity = 0.3",
+        "kernels = \"mueller\"\nviscosity = 20",
+        "kernels = \"mueller\"\nviscosity = 0",
+    ] {
+        check(&section.replace("KEYS", keys), DVec3::new(0.5, 0.6, 1.0));
+    }
+}
+
+#[test]
 fn free_fluid_far_from_the_origin() {
     let section = "spacing = 0.1\nwalls = false\nsmoothing_ratio = 1.3\n[[shapes]]\ntype = \"box\"\n\
                    min = [3e5, -4e5, 0]\nmax = [300000.8, -399999.2, 0.8]";

@@ -2,7 +2,8 @@
 
 mod common;
 
-use amalgam_particles::{DVec3, GroupMap, Particles, random};
+use amalgam_particles::{DVec3, GroupMap, Particles, lanes::Width, random};
+use amalgam_solver_fluid::{section, sph::Sph};
 use amalgam_solver_kit::{Solver, World};
 use common::*;
 
@@ -75,7 +76,7 @@ fn a_full_lattice_has_rest_density_up_to_the_walls() {
 /// from the surface layer that has none, which pairs of layers average out.
 #[test]
 fn a_column_rests_on_hydrostatic_pressure() {
-    for extra in ["", "smoothing_ratio = 1.5", "equation_of_state = \"mueller\""] {
+    for extra in ["", "smoothing_ratio = 1.5", "equation_of_state = \"mueller\"", "kernels = \"mueller\""] {
         let section = format!(
             "spacing = 0.01\nviscosity = 100\n{extra}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\n\
              max = [0.06, 0.06, 0.1]"
@@ -201,6 +202,28 @@ fn bits_do_not_depend_on_threads() {
         })
         .collect();
     assert!(ends.iter().all(|end| *end == ends[0]));
+}
+
+#[test]
+fn bits_do_not_depend_on_vector_width() {
+    let widths = Width::supported();
+    println!("{widths:?}");
+    for extra in ["", "artificial_viscosity = 0.1", "kernels = \"mueller\""] {
+        let ends: Vec<_> = widths
+            .iter()
+            .map(|&width| {
+                let section = DAM.replace("0.05\n", &format!("0.025\n{extra}\n"));
+                let (parameters, particles) = section::read(&section, &dam_world()).expect("a good section");
+                let mut solver = Sph::with_width(parameters, particles, width);
+                let groups = some_groups(solver.particles(), 1.0);
+                let dt = 2.5 * solver.stable_dt();
+                let reports: Vec<u64> =
+                    (0..5).map(|_| step(&mut solver, &groups, dt).energies[0].1.to_bits()).collect();
+                (bits(solver.particles()), reports)
+            })
+            .collect();
+        assert!(ends.iter().all(|end| *end == ends[0]));
+    }
 }
 
 #[test]

@@ -59,6 +59,26 @@ pub(super) struct Candidates {
     end: usize,
 }
 
+/// Which of sixteen particles or images in a row were candidates, for all blocks of a chunk one after the other: found
+/// with densities, used again for forces.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selections {
+    bits: Vec<u16>,
+    next: usize,
+}
+
+impl Selections {
+    /// Begins anew, to find them.
+    pub(super) fn clear(&mut self) {
+        self.bits.clear();
+    }
+
+    /// Begins at the first one again, to use them.
+    pub(super) fn rewind(&mut self) {
+        self.next = 0;
+    }
+}
+
 impl Columns {
     /// Copies cells, places and velocities of particles in a new order, and notes where each particle went.
     pub(super) fn set(
@@ -136,14 +156,14 @@ impl<const C: usize> Sources<'_, C> {
 }
 
 impl Candidates {
-    /// Finds the candidates of a block.
+    /// Copies the candidates of a block, and finds which they are if only places are copied.
     #[inline(always)]
     pub(super) fn collect<L: Lanes, const C: usize>(
         &mut self,
         sources: &Sources<'_, C>,
-        cells: &CellOrder,
-        planes: Option<[DVec3; 2]>,
+        (cells, planes): (&CellOrder, Option<[DVec3; 2]>),
         block: &Block,
+        selections: &mut Selections,
     ) {
         self.end = 0;
         let runs = cells.runs(block.home);
@@ -161,12 +181,12 @@ impl Candidates {
                     }
                 }
                 let rise = [row[0].wrapping_sub(block.home.y), row[1].wrapping_sub(block.home.z)];
-                self.append_near::<L, C>(sources, begin..end, rise, block);
+                self.append_near::<L, C>(sources, (begin..end, rise), block, selections);
                 begin = end;
             }
         }
         if let Some([min, max]) = planes {
-            self.append_images::<L, C>([min, max], block);
+            self.append_images::<L, C>([min, max], block, selections);
         }
         self.fill_lanes::<C>();
     }
@@ -208,9 +228,9 @@ impl Candidates {
     fn append_near<L: Lanes, const C: usize>(
         &mut self,
         sources: &Sources<'_, C>,
-        run: Range<usize>,
-        rise: [i32; 2],
+        (run, rise): (Range<usize>, [i32; 2]),
         block: &Block,
+        selections: &mut Selections,
     ) {
         self.reserve::<C>(run.len());
         let (rise_y, rise_z) = (L::splat(rise[0] as f32), L::splat(rise[1] as f32));
@@ -224,7 +244,7 @@ impl Candidates {
             values[0] = values[0] + steps;
             values[1] = values[1] + rise_y;
             values[2] = values[2] + rise_z;
-            self.append::<L, C>(values, run.end - at, block);
+            self.append::<L, C>(values, run.end - at, block, selections);
             at += LANES;
         }
     }
@@ -232,7 +252,12 @@ impl Candidates {
     /// Appends mirror images of the candidates, wall after wall so that edges and corners get theirs. An image is
     /// never nearer than its original, so every image in reach is an image of a candidate.
     #[inline(always)]
-    fn append_images<L: Lanes, const C: usize>(&mut self, planes: [DVec3; 2], block: &Block) {
+    fn append_images<L: Lanes, const C: usize>(
+        &mut self,
+        planes: [DVec3; 2],
+        block: &Block,
+        selections: &mut Selections,
+    ) {
         for axis in 0..3 {
             for plane in planes {
                 let plane = (plane[axis] - f64::from(block.home[axis])) as f32;
@@ -251,7 +276,7 @@ impl Candidates {
                     if C == 8 {
                         values[5 + axis] = L::splat(0.0) - values[5 + axis];
                     }
-                    self.append::<L, C>(values, originals - at, block);
+                    self.append::<L, C>(values, originals - at, block, selections);
                     at += LANES;
                 }
             }
@@ -260,15 +285,31 @@ impl Candidates {
 
     /// Appends those of the first `count` lanes that are within reach.
     #[inline(always)]
-    fn append<L: Lanes, const C: usize>(&mut self, values: [L; C], count: usize, block: &Block) {
-        let mut gap2 = L::splat(0.0);
-        for axis in 0..3 {
-            let below = L::splat(block.low[axis]) - values[axis];
-            let gap = below.larger(values[axis] - L::splat(block.high[axis])).larger(L::splat(0.0));
-            gap2 = gap2 + gap * gap;
+    fn append<L: Lanes, const C: usize>(
+        &mut self,
+        values: [L; C],
+        count: usize,
+        block: &Block,
+        selections: &mut Selections,
+    ) {
+        let selected = if C == 3 {
+            let mut gap2 = L::splat(0.0);
+            for axis in 0..3 {
+                let below = L::splat(block.low[axis]) - values[axis];
+                let gap = below.larger(values[axis] - L::splat(block.high[axis])).larger(L::splat(0.0));
+                gap2 = gap2 + gap * gap;
+            }
+            let present = u16::MAX >> (LANES - count.min(LANES));
+            let selected = gap2.less(L::splat(REACH)) & present;
+            selections.bits.push(selected);
+            selected
+        } else {
+            selections.next += 1;
+            selections.bits[selections.next - 1]
+        };
+        if selected == 0 {
+            return;
         }
-        let present = u16::MAX >> (LANES - count.min(LANES));
-        let selected = gap2.less(L::splat(REACH)) & present;
         for c in 0..C {
             let to = self.origin + c * self.stride + self.end;
             let to = self.values[to..].first_chunk_mut().expect("room was made");

@@ -25,7 +25,7 @@ use rayon::prelude::*;
 
 use super::{
     Formulation, Parameters,
-    candidates::{Block, Candidates, Columns, Sources, chunk},
+    candidates::{Block, Candidates, Columns, Selections, Sources, chunk},
     cells::{CellOrder, Raster},
     kernel::Kernel,
     pairs::{Artificial, Carried, Laminar, Mueller, Scheme},
@@ -45,6 +45,7 @@ pub struct Evaluation {
     compression: Vec<f32>,
     acceleration: Vec<Vec3>,
     totals: Vec<Totals>,
+    selections: Vec<Selections>,
     /// Where each particle is in the sorted order.
     rank: Vec<AtomicU32>,
 }
@@ -76,6 +77,7 @@ impl Evaluation {
             compression: Vec::new(),
             acceleration: Vec::new(),
             totals: Vec::new(),
+            selections: Vec::new(),
             rank: Vec::new(),
         }
     }
@@ -84,7 +86,7 @@ impl Evaluation {
     pub fn find_densities(&mut self, parameters: &Parameters, positions: &[DVec3], velocities: &[DVec3]) {
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         self.cells.rebuild(&raster, positions);
-        let Self { width, cells, columns, compression, totals, rank, .. } = self;
+        let Self { width, cells, columns, compression, totals, selections, rank, .. } = self;
         let order = cells.order();
         rank.resize_with(order.len(), AtomicU32::default);
         columns.set(&raster, order, positions, velocities, rank);
@@ -92,7 +94,9 @@ impl Evaluation {
         let coefficients = Coefficients::new(parameters);
         let (places, [pressure, volume]) = columns.places_and_states();
         let around = Surroundings { cells, planes: raster.planes() };
+        selections.resize_with(order.len().div_ceil(CHUNK), Selections::default);
         let tasks = (
+            selections.par_iter_mut(),
             compression.par_chunks_mut(CHUNK),
             pressure[..order.len()].par_chunks_mut(CHUNK),
             volume[..order.len()].par_chunks_mut(CHUNK),
@@ -100,10 +104,11 @@ impl Evaluation {
         tasks
             .into_par_iter()
             .enumerate()
-            .map_init(Candidates::default, |candidates, (c, (compression, pressure, volume))| {
+            .map_init(Candidates::default, |candidates, (c, (selections, compression, pressure, volume))| {
+                selections.clear();
                 let begin = c * CHUNK;
-                let sums =
-                    Sums { columns: places, around, range: begin..begin + compression.len(), candidates };
+                let range = begin..begin + compression.len();
+                let sums = Sums { columns: places, around, range, candidates, selections };
                 let pairs = match parameters.formulation {
                     Formulation::Mueller { .. } => {
                         width.run(Densities { sums, scheme: PhantomData::<Mueller>, values: compression })
@@ -128,17 +133,18 @@ impl Evaluation {
     }
 
     fn sum_accelerations<S: Scheme>(&mut self, parameters: &Parameters, scheme: S) {
-        let Self { width, cells, columns, acceleration, .. } = self;
+        let Self { width, cells, columns, acceleration, selections, .. } = self;
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         let around = Surroundings { cells, planes: raster.planes() };
         acceleration.resize(cells.order().len(), Vec3::ZERO);
         let columns = &*columns;
-        acceleration.par_chunks_mut(CHUNK).enumerate().for_each_init(
+        acceleration.par_chunks_mut(CHUNK).zip(selections).enumerate().for_each_init(
             Candidates::default,
-            |candidates, (c, acceleration)| {
+            |candidates, (c, (acceleration, selections))| {
+                selections.rewind();
                 let begin = c * CHUNK;
                 let range = begin..begin + acceleration.len();
-                let sums = Sums { columns: columns.all(), around, range, candidates };
+                let sums = Sums { columns: columns.all(), around, range, candidates, selections };
                 width.run(Accelerations { sums, scheme, values: acceleration });
             },
         );
@@ -264,6 +270,7 @@ struct Sums<'a, const C: usize> {
     around: Surroundings<'a>,
     range: Range<usize>,
     candidates: &'a mut Candidates,
+    selections: &'a mut Selections,
 }
 
 impl<const C: usize> Sums<'_, C> {
@@ -271,7 +278,8 @@ impl<const C: usize> Sums<'_, C> {
     #[inline(always)]
     fn block<L: Lanes>(&mut self, first: usize) -> Block {
         let block = self.columns.block(first, self.range.end);
-        self.candidates.collect::<L, C>(&self.columns, self.around.cells, self.around.planes, &block);
+        let around = (self.around.cells, self.around.planes);
+        self.candidates.collect::<L, C>(&self.columns, around, &block, self.selections);
         block
     }
 }

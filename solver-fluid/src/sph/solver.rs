@@ -1,4 +1,4 @@
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Particles, StepEnd, reduce};
+use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Particles, StepEnd, lanes::Width, reduce};
 use amalgam_solver_kit::{Answer, Field, FieldValues, Report, Solver, SolverError, Stage};
 use rayon::prelude::*;
 
@@ -38,11 +38,16 @@ pub struct Sph {
 impl Sph {
     /// A fluid of equal particles.
     pub fn new(parameters: Parameters, particles: Particles) -> Self {
+        Self::with_width(parameters, particles, Width::of_machine())
+    }
+
+    /// The same with loops of a given vector width, on which results do not depend.
+    pub fn with_width(parameters: Parameters, particles: Particles, width: Width) -> Self {
         let mut solver = Self {
             parameters,
             particles,
-            start: Evaluation::default(),
-            later: Evaluation::default(),
+            start: Evaluation::with_width(width),
+            later: Evaluation::with_width(width),
             stable_substep: 0.0,
             compression_energy: 0.0,
             end_position: Vec::new(),
