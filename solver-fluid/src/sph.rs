@@ -1,19 +1,20 @@
 //! Weakly compressible smoothed particle hydrodynamics (SPH).
 //!
-//! - **Density** by summation over neighbours with Wendland's C2 kernel ([`kernel`]), scaled so that a full cubic
-//!   lattice of the particles' spacing has exactly the rest density (a particle's mass is `rest_density * spacing^3`).
+//! - **Density** by summation over neighbours with Wendland's C2 kernel, calibrated so that on a full cubic lattice of
+//!   the particles' spacing it is exactly the rest density, and changes exactly as it should under a small compression
+//!   ([`kernel`]). A particle's mass is `rest_density * spacing^3`.
 //! - **Pressure** from the equation of state of Tait [Becker2007] or the linear one of [Mueller2003], never negative
 //!   ([`state`]): a free surface feels no tension and does not clump. The pressure force is the symmetric one that
 //!   conserves momentum and, with the summed density, energy [Monaghan1992].
 //! - **Viscosity** after [Morris1997]: the Laplacian of velocity that stands in Eq. 14 of [Mueller2003], estimated from
-//!   the kernel's first derivative.
+//!   the kernel's first derivative. Or the artificial one of [Monaghan1992]. Or kernels, pressure force and viscosity
+//!   of [Mueller2003] altogether ([`Formulation`]).
 //! - **Walls** are planes of symmetry ([`walls`]): beyond each stands the mirror image of the fluid.
 //! - **Time**: symplectic Euler, as many sub-steps in a step as the Courant condition asks for.
 //!
-//! A known error: forces balance exactly, so walls and groups carry the right weight, but the kernel's discrete first
-//! moment is short, 5 % on a cubic lattice (0.25 % with a smoothing ratio of 1.5). The pressure *value* at the bottom
-//! of a column at rest is therefore too high: by 5 % from an undisturbed lattice, by 6 % from a disturbed one (2.5 %
-//! with a ratio of 1.5). On an undisturbed lattice it also alternates from layer to layer near the surface.
+//! Gradients are divided by the kernel's first moment on the lattice, .95: it is the derivative of the calibrated
+//! density, so that the pressure that particles carry is the one that walls and groups feel. (Without this, forces
+//! balance as well, but a column at rest reports 5 % too much pressure.)
 //!
 //! Pairs are evaluated in f32 on positions relative to their cell, rounded to 2^-22 of the support radius. Both
 //! particles of a pair see exactly opposite distances and forces, so momentum is lost only by the rounding of each
@@ -26,6 +27,7 @@ pub mod kernel;
 mod pairs;
 mod snapshot;
 mod solver;
+pub mod sources;
 pub mod state;
 pub mod walls;
 
@@ -35,6 +37,7 @@ use amalgam_particles::DVec3;
 
 use self::{
     kernel::{Kernel, Shape},
+    sources::Sources,
     state::EquationOfState,
     walls::Walls,
 };
@@ -79,6 +82,8 @@ pub struct Parameters {
     pub support_radius: f64,
     /// Mass of every particle [kg].
     pub mass: f64,
+    /// Collision radius of every particle [m].
+    pub radius: f64,
     /// Pressure from density.
     pub state: EquationOfState,
     /// Kernels and viscosity.
@@ -91,6 +96,8 @@ pub struct Parameters {
     pub gravity: DVec3,
     /// Walls of the domain, if they hold the fluid.
     pub walls: Option<Walls>,
+    /// Emitters and sinks, as they are at the start.
+    pub sources: Sources,
 }
 
 impl Parameters {

@@ -10,42 +10,44 @@ use common::*;
 /// k = pi / L: its kinetic energy decays as exp(-4 nu k^2 t).
 #[test]
 fn a_vortex_decays_by_viscosity() {
-    const DENSITY: f64 = 1000.0;
-    // (keys, kinematic viscosity [m^2/s], tolerance of the rate of decay)
-    for (keys, nu, tolerance) in [
-        ("viscosity = 10", 0.01, 0.05),
-        ("viscosity = 30", 0.03, 0.05),
-        ("kernels = \"mueller\"\nviscosity = 20", 0.02, 0.1),
+    for (keys, nu) in [
+        ("viscosity = 50", 0.05),
+        ("viscosity = 200", 0.2),
+        ("viscosity = 100\nsmoothing_ratio = 1.3", 0.1),
+        ("kernels = \"mueller\"\nviscosity = 100", 0.1),
     ] {
-        // Filled three percent too densely, so that pressure stays positive all over.
-        let edge = 0.99;
-        let section = format!(
-            "spacing = 0.05\nrest_density = {DENSITY}\nsound_speed = 3\nwalls = true\n{keys}\n[[shapes]]\n\
-             type = \"box\"\nmin = [0, 0, 0]\nmax = [1, 0.3, 1]"
-        );
-        let (mut parameters, mut particles) =
-            section::read(&section, &world(DVec3::new(1.0, 0.3, 1.0), 0.0)).expect("a good section");
-        let walls = parameters.walls.as_mut().expect("walls");
-        walls.max *= edge;
-        let k = std::f64::consts::PI / edge;
-        for (x, v) in particles.position.iter_mut().zip(&mut particles.velocity) {
-            *x *= edge;
-            *v = 0.1 * DVec3::new((k * x.x).sin() * (k * x.z).cos(), 0.0, -(k * x.x).cos() * (k * x.z).sin());
-        }
-        let mut solver = Sph::new(parameters, particles);
-        let (mut early, mut late) = (None, (0.0, 0.0));
-        run(&mut solver, 1.2, |solver, time, _| {
-            late = (time, kinetic_energy(solver));
-            if time > 0.2 && early.is_none() {
-                early = Some(late);
-            }
-        });
-        let early = early.expect("steps");
-        let rate = (early.1 / late.1).ln() / (late.0 - early.0);
-        let relative = rate / (4.0 * nu * k * k);
+        let relative = decay(keys) / nu;
         println!("{keys}: rate of decay over theory {relative:.4}");
-        assert!((relative - 1.0).abs() < tolerance, "{keys}: {relative}");
+        assert!((relative - 1.0).abs() < 0.03, "{keys}: {relative}");
     }
+}
+
+/// The kinematic viscosity [m^2/s] that the decay of a vortex shows. The box is filled a little too densely, so that
+/// pressure stays positive all over; more than a little, and the lattice resists shear like a solid.
+fn decay(keys: &str) -> f64 {
+    let edge = 0.999;
+    let section = format!(
+        "spacing = 0.05\nsound_speed = 3\n{keys}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [1, 0.3, 1]"
+    );
+    let (mut parameters, mut particles) =
+        section::read(&section, &world(DVec3::new(1.0, 0.3, 1.0), 0.0)).expect("a good section");
+    let walls = parameters.walls.as_mut().expect("walls");
+    walls.max *= edge;
+    let k = std::f64::consts::PI / edge;
+    for (x, v) in particles.position.iter_mut().zip(&mut particles.velocity) {
+        *x *= edge;
+        *v = 0.1 * DVec3::new((k * x.x).sin() * (k * x.z).cos(), 0.0, -(k * x.x).cos() * (k * x.z).sin());
+    }
+    let mut solver = Sph::new(parameters, particles);
+    let (mut early, mut late) = (None, (0.0, 0.0));
+    run(&mut solver, 0.4, |solver, time, _| {
+        late = (time, kinetic_energy(solver));
+        if time > 0.05 && early.is_none() {
+            early = Some(late);
+        }
+    });
+    let early = early.expect("steps");
+    (early.1 / late.1).ln() / (late.0 - early.0) / (4.0 * k * k)
 }
 
 /// Front over the column's width against T = t sqrt(2 g / a), table 2 of [MartinMoyce1952] for n^2 = 2.
@@ -145,4 +147,54 @@ fn a_column_collapses_as_measured() {
         assert!((0.9..1.27).contains(&speed), "front at {speed} of the measured speed");
         assert!(rms < 0.05, "height off by {rms}");
     }
+}
+
+/// A disc fills a tank until a time; a sink empties it from the bottom. Nothing is counted twice, no id comes again,
+/// and a restored fluid goes on to the same bits.
+#[test]
+fn emitters_and_sinks_keep_account() {
+    let section = "spacing = 0.05\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [1, 1, 0.2]\n\
+                   [[emitters]]\ncenter = [0.5, 0.5, 0.9]\naxis = [0, 0, -1]\nradius = 0.15\nspeed = 2\nuntil = 0.25\n\
+                   [[sinks]]\nmin = [0, 0, 0]\nmax = [0.3, 0.3, 0.1]";
+    let world = world(DVec3::ONE, 9.81);
+    let mut solver = create(section, &world);
+    let start = solver.particles().len();
+    let (mut alive, mut born, mut dead) =
+        (solver.particles().id.clone().into_iter().collect::<std::collections::BTreeSet<_>>(), 0, 0);
+    let mut largest = *alive.last().expect("particles");
+    let mut snapshot = None;
+    let (mut time, mut dt) = (0.0, solver.stable_dt());
+    while time < 0.5 {
+        let groups = Groups::none(solver.particles().len());
+        let report = step(&mut *solver, &groups, dt);
+        (time, dt) = (time + dt, report.stable_dt);
+        for id in &report.dead {
+            assert!(alive.remove(id), "{id} died twice");
+        }
+        for id in &report.born {
+            assert!(*id > largest && time < 0.26, "{id} was used before");
+            largest = *id;
+            alive.insert(*id);
+        }
+        (born, dead) = (born + report.born.len(), dead + report.dead.len());
+        let now: std::collections::BTreeSet<_> = solver.particles().id.iter().copied().collect();
+        assert_eq!(now, alive);
+        solver.particles().validate().expect("valid particles");
+        if snapshot.is_none() && time > 0.1 {
+            snapshot = Some((solver.save().expect("checkpoints"), time, dt));
+        }
+    }
+    // Ten layers of the 29 lattice points within three spacings.
+    assert_eq!(born, 10 * 29);
+    assert!(dead > 100, "{dead} swallowed of {start}");
+
+    let (snapshot, mut time, mut dt) = snapshot.expect("a snapshot");
+    let mut restored = create(section, &world);
+    restored.restore(&snapshot).expect("own snapshot");
+    while time < 0.5 {
+        let groups = Groups::none(restored.particles().len());
+        let report = step(&mut *restored, &groups, dt);
+        (time, dt) = (time + dt, report.stable_dt);
+    }
+    assert_eq!(restored.particles(), solver.particles());
 }

@@ -218,8 +218,10 @@ impl Coefficients {
                 mass * wendland * support_radius,
                 0.5 * alpha * state.sound_speed * mass * wendland * support_radius * state.rest_density,
             ),
-            // Eq. 10 [Mueller2003] over the density of the particle itself.
-            Formulation::Mueller { .. } => (1.0, 0.5 * mass * spiky * support_radius),
+            // Eq. 10 [Mueller2003] over the density of the particle itself, with p_i + p_j in place of half of it: as
+            // the sum of V grad W vanishes, half of it gives half the gradient, and a column would rest on twice the
+            // pressure that it weighs.
+            Formulation::Mueller { .. } => (1.0, mass * spiky * support_radius),
         };
         let over_squared_density = !matches!(formulation, Formulation::Mueller { .. });
         Self { base, scale, pressure, over_squared_density, volume: volume.sqrt() }
@@ -254,7 +256,7 @@ fn mueller_viscosity(parameters: &Parameters, viscosity: f64) -> f64 {
     let Parameters { spacing, support_radius, formulation, .. } = *parameters;
     let [_, spiky] = formulation.kernels(support_radius);
     let moment = Kernel::mueller_laplacian_moment(support_radius, spacing);
-    2.0 * viscosity / support_radius * spiky.lattice_sums(spacing).moment / moment
+    viscosity / support_radius * spiky.lattice_sums(spacing).moment / moment
 }
 
 /// What a chunk needs to find candidates.

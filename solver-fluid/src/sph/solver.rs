@@ -2,7 +2,12 @@ use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Particles, StepEn
 use amalgam_solver_kit::{Answer, Field, FieldValues, Report, Solver, SolverError, Stage};
 use rayon::prelude::*;
 
-use super::{Parameters, evaluation::Evaluation, snapshot};
+use super::{
+    Parameters,
+    evaluation::Evaluation,
+    snapshot::{self, Progress},
+    sources::{Changes, Sources},
+};
 use crate::section::SUBSTEPS_MAX;
 
 /// How much longer than the stable time step a sub-step may be before there is one more: fluid that gets faster or
@@ -33,6 +38,7 @@ pub struct Sph {
     end_position: Vec<DVec3>,
     /// Steps committed.
     steps: u64,
+    sources: Sources,
 }
 
 impl Sph {
@@ -43,7 +49,9 @@ impl Sph {
 
     /// The same with loops of a given vector width, on which results do not depend.
     pub fn with_width(parameters: Parameters, particles: Particles, width: Width) -> Self {
+        let sources = parameters.sources.clone();
         let mut solver = Self {
+            sources,
             parameters,
             particles,
             start: Evaluation::with_width(width),
@@ -154,6 +162,19 @@ impl Sph {
             extremes
         };
         columns.into_par_iter().enumerate().map(place).reduce(Extremes::default, Extremes::joined)
+    }
+
+    /// Removes and appends particles at the end of a step.
+    fn pass_sources(&mut self, dt: f64) -> Changes {
+        if self.sources.is_empty() {
+            return Changes::default();
+        }
+        let Parameters { spacing, mass, radius, .. } = self.parameters;
+        let changes = self.sources.pass(dt, spacing, (mass, radius), &mut self.particles);
+        if !changes.0.is_empty() {
+            self.stable_substep = self.find_stable_substep();
+        }
+        changes
     }
 
     /// Stores particles in the order of the cells they were in at the start of the step.
@@ -313,9 +334,12 @@ impl Solver for Sph {
             self.sort_storage();
         }
         self.steps += 1;
+        let (born, dead) = self.pass_sources(end.dt);
         Ok(Report {
             stable_dt: self.stable_dt(),
             energies: vec![("compression", self.compression_energy)],
+            born,
+            dead,
             ..Report::default()
         })
     }
@@ -334,11 +358,15 @@ impl Solver for Sph {
     }
 
     fn save(&self) -> Result<Vec<u8>, SolverError> {
-        Ok(snapshot::save(&self.particles, self.steps))
+        let Sources { time, next_id, .. } = self.sources;
+        Ok(snapshot::save(&self.particles, Progress { steps: self.steps, time, next_id }))
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
-        self.steps = snapshot::restore(&mut self.particles, snapshot)?;
+        let Progress { steps, time, next_id } =
+            snapshot::restore(&mut self.particles, &self.parameters, snapshot)?;
+        self.steps = steps;
+        self.sources = Sources { time, next_id, ..self.parameters.sources.clone() };
         self.start.find_densities(&self.parameters, &self.particles.position, &self.particles.velocity);
         self.stable_substep = self.find_stable_substep();
         Ok(())
