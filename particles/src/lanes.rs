@@ -137,8 +137,8 @@ impl Plain {
     #[inline(always)]
     fn each(self, other: Self, of: impl Fn(f32, f32) -> f32) -> Self {
         let mut result = [0.0; LANES];
-        for l in 0..LANES {
-            result[l] = of(self.0[l], other.0[l]);
+        for (l, value) in result.iter_mut().enumerate() {
+            *value = of(self.0[l], other.0[l]);
         }
         Self(result)
     }
@@ -187,9 +187,9 @@ impl Lanes for Plain {
     #[inline(always)]
     fn store_selected(self, selected: u16, to: &mut [f32; LANES]) {
         let mut next = 0;
-        for l in 0..LANES {
+        for (l, &value) in self.0.iter().enumerate() {
             // Written whether selected or not: a branch here would be mispredicted often.
-            to[next] = self.0[l];
+            to[next] = value;
             next += usize::from(selected >> l & 1);
         }
     }
@@ -413,7 +413,9 @@ mod tests {
             let (a, b) = (L::load(self.a), L::load(self.b));
             let mut bits = Vec::new();
             let cells = L::load_differences(self.cells, i32::MAX - 1);
-            for lanes in [a + b, a - b, a * b, a / b, a.sqrt(), a.larger(b), a.smaller(b), L::splat(0.1), cells] {
+            for lanes in
+                [a + b, a - b, a * b, a / b, a.sqrt(), a.larger(b), a.smaller(b), L::splat(0.1), cells]
+            {
                 let mut values = [0.0; LANES];
                 lanes.store(&mut values);
                 bits.extend(values.map(f32::to_bits));

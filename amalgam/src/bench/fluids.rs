@@ -83,7 +83,8 @@ fn dam_break(case: &Case) -> Result<Vec<Figure>, String> {
         }
         advance(&mut solver, &groups, step, &mut times)?;
     }
-    let held = resident_bytes().zip(resident).map(|(now, before)| now.saturating_sub(before) as f64 / n as f64);
+    let held =
+        resident_bytes().zip(resident).map(|(now, before)| now.saturating_sub(before) as f64 / n as f64);
     Ok(figures(case, &times, n, held, solver.pairs_per_particle()))
 }
 
@@ -92,8 +93,10 @@ fn advance(solver: &mut Sph, groups: &GroupMap, step: u64, times: &mut Times) ->
     let velocity = &solver.particles().velocity;
     let mean = |g: usize| groups.members(g).iter().map(|&i| velocity[i as usize]).sum::<DVec3>() / 10.0;
     let group_velocity: Vec<DVec3> = (0..groups.len()).map(mean).collect();
-    let member_velocity: Vec<DVec3> =
-        (0..groups.len()).flat_map(|g| groups.members(g).iter().map(move |_| g)).map(|g| group_velocity[g]).collect();
+    let member_velocity: Vec<DVec3> = (0..groups.len())
+        .flat_map(|g| groups.members(g).iter().map(move |_| g))
+        .map(|g| group_velocity[g])
+        .collect();
     let mut answer = Answer {
         momentum: vec![DVec3::ZERO; groups.len()],
         slope: vec![0.0; groups.len()],

@@ -83,8 +83,8 @@ impl Task for Chains {
         let (factor, term) = (L::splat(black_box(0.999)), L::splat(black_box(0.001)));
         let mut chains = [L::splat(black_box(1.0)); CHAINS];
         for _ in 0..ROUNDS {
-            for c in 0..CHAINS {
-                chains[c] = chains[c] * factor + term;
+            for chain in &mut chains {
+                *chain = *chain * factor + term;
             }
         }
         let mut sum = 0.0;

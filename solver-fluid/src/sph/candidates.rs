@@ -1,6 +1,11 @@
 //! The candidates of a block: copies, next to each other, of every particle and mirror image that any particle of the
 //! block may see.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "iterators with closures are not compiled for the vector width"
+)]
+
 use std::{
     ops::Range,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -167,9 +172,8 @@ impl Candidates {
     ) {
         self.end = 0;
         let runs = cells.runs(block.home);
-        let mut index = 0;
-        while let Some(run) = runs.get(index) {
-            index += 1;
+        for index in 0..runs.count() {
+            let run = runs.get(index);
             let mut begin = run.start;
             while begin < run.end {
                 let row = sources.cell_yz[begin];

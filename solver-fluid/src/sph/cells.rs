@@ -86,11 +86,12 @@ pub(super) struct CellOrder {
     order: Vec<u32>,
 }
 
-/// Runs of the order.
-#[derive(Debug)]
-pub(super) struct Runs {
-    run: [(u32, u32); 27],
-    count: usize,
+/// Runs of the order around a cell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runs<'a> {
+    cells: &'a CellOrder,
+    at: IVec3,
+    cells_at_once: usize,
 }
 
 impl CellOrder {
@@ -118,24 +119,10 @@ impl CellOrder {
 
     /// The runs of [`Self::order`] that hold all particles of the 27 cells around `home`.
     #[inline(always)]
-    pub(super) fn runs(&self, home: IVec3) -> Runs {
+    pub(super) fn runs(&self, home: IVec3) -> Runs<'_> {
         let at = self.wrapped(home);
-        let mut runs = Runs { run: [(0, 0); 27], count: 0 };
-        for dz in -1..=1 {
-            let z = neighbour(at.z + dz, self.size.z);
-            for dy in -1..=1 {
-                let y = neighbour(at.y + dy, self.size.y);
-                let row = (z as usize * self.size.y as usize + y as usize) * self.size.x as usize;
-                if at.x > 0 && at.x + 1 < self.size.x {
-                    runs.push(&self.start, row + at.x as usize - 1, 3);
-                } else {
-                    for dx in -1..=1 {
-                        runs.push(&self.start, row + neighbour(at.x + dx, self.size.x) as usize, 1);
-                    }
-                }
-            }
-        }
-        runs
+        let whole_rows = at.x > 0 && at.x + 1 < self.size.x;
+        Runs { cells: self, at, cells_at_once: if whole_rows { 3 } else { 1 } }
     }
 
     /// Lays the box of cells around the particles.
@@ -178,23 +165,23 @@ impl CellOrder {
     }
 }
 
-impl Runs {
-    /// The runs, in the order of their rows.
+impl Runs<'_> {
+    /// How many there are, empty ones included.
     #[inline(always)]
-    pub(super) fn get(&self, index: usize) -> Option<Range<usize>> {
-        (index < self.count).then(|| {
-            let (begin, end) = self.run[index];
-            begin as usize..end as usize
-        })
+    pub(super) fn count(&self) -> usize {
+        27 / self.cells_at_once
     }
 
+    /// The run of this index, row after row.
     #[inline(always)]
-    fn push(&mut self, start: &[u32], slot: usize, slots: usize) {
-        let (begin, end) = (start[slot], start[slot + slots]);
-        if begin < end {
-            self.run[self.count] = (begin, end);
-            self.count += 1;
-        }
+    pub(super) fn get(&self, index: usize) -> Range<usize> {
+        let Self { cells, at, cells_at_once } = *self;
+        let (row, dx) = if cells_at_once == 3 { (index, -1) } else { (index / 3, index as i32 % 3 - 1) };
+        let y = neighbour(at.y + row as i32 % 3 - 1, cells.size.y) as usize;
+        let z = neighbour(at.z + row as i32 / 3 - 1, cells.size.z) as usize;
+        let x = neighbour(at.x + dx, cells.size.x) as usize;
+        let slot = (z * cells.size.y as usize + y) * cells.size.x as usize + x;
+        cells.start[slot] as usize..cells.start[slot + cells_at_once] as usize
     }
 }
 
@@ -236,7 +223,7 @@ mod tests {
             for &x in positions.iter().step_by(7) {
                 let runs = cells.runs(raster.cell(x));
                 let mut near: Vec<u32> =
-                    (0..).map_while(|r| runs.get(r)).flat_map(|run| cells.order()[run].to_vec()).collect();
+                    (0..runs.count()).flat_map(|r| cells.order()[runs.get(r)].to_vec()).collect();
                 near.sort_unstable();
                 assert!(near.is_sorted_by(|a, b| a < b), "a particle stands twice");
                 for (j, y) in positions.iter().enumerate() {

@@ -10,6 +10,11 @@
 //! Positions are in support radii, rounded to 2^-22: relative to any cell nearby they are exact in f32, and so are
 //! their differences. Hence both particles of a pair, or a particle and an image, see exactly opposite offsets.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "iterators with closures are not compiled for the vector width"
+)]
+
 use std::{
     marker::PhantomData,
     ops::Range,
