@@ -83,6 +83,32 @@ pub enum Command {
     Serve(ServeArgs),
     /// Compare the solvers with theory, experiments and conservation laws
     Validate(ValidateArgs),
+    /// Measure how fast the solvers are here, beside what others reach
+    Bench(BenchArgs),
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct BenchArgs {
+    /// Which solvers
+    #[arg(value_enum)]
+    pub what: Benchmark,
+    /// Write the figures to a file, as an array of objects
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Only what takes a few seconds
+    #[arg(long)]
+    pub quick: bool,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Benchmark {
+    /// Smoothed particle hydrodynamics
+    Fluids,
 }
 
 /// Arguments of `run`.

@@ -3,6 +3,7 @@
 use std::{io::IsTerminal, process::ExitCode};
 
 use crate::{
+    bench::bench,
     check::check,
     cli::{Cli, Command},
     console,
@@ -79,6 +80,7 @@ pub fn execute(cli: &Cli) -> ExitCode {
         Command::Check(args) => check(args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => serve(args).map(|()| ExitCode::SUCCESS),
         Command::Validate(args) => validate(args).map(|()| ExitCode::SUCCESS),
+        Command::Bench(args) => bench(args).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
         let code = match &error {

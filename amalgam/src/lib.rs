@@ -4,6 +4,7 @@
 //! - [`run`]: one local process per participant, progress, output;
 //! - [`command`]: from the command line to an exit code.
 
+pub mod bench;
 pub mod check;
 pub mod cli;
 pub mod command;

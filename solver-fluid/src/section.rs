@@ -5,15 +5,19 @@
 //! | `method` | | `"sph"` | how the fluid is simulated |
 //! | `spacing` | m | required | edge of the volume that a particle stands for |
 //! | `rest_density` | kg/m^3 | 1000 | a particle's mass is `rest_density * spacing^3` |
-//! | `equation_of_state` | | `"tait"` | `"tait"` or `"mueller"` |
+//! | `kernels` | | `"wendland"` | `"wendland"`, or `"mueller"`: kernels, pressure force and viscosity of [Mueller2003] |
+//! | `equation_of_state` | | that of the kernels | `"tait"` (default with Wendland's kernel) or `"mueller"` |
 //! | `sound_speed` | m/s | 10 x the largest speed | sets the compressibility; see below |
 //! | `viscosity` | Pa s | see below | dynamic viscosity |
+//! | `artificial_viscosity` | | | alpha of [Monaghan1992], in place of `viscosity`; acts on approaching pairs only |
 //! | `radius` | m | `spacing / 2` | collision radius of a particle |
 //! | `smoothing_ratio` | | 1 | smoothing length over spacing; the kernel reaches two smoothing lengths |
 //! | `walls` | | true | whether the domain's faces hold the fluid |
 //! | `cfl` | | 0.4 | Courant number of a sub-step |
 //! | `max_substeps` | | 1 | sub-steps in the longest step asked for |
 //! | `shapes` | | required | what is filled: [`Body`], a list |
+//! | `emitters` | | none | discs that emit, a list: `center` [m], `axis`, `radius` [m], `speed` [m/s], `until` [s] |
+//! | `sinks` | | none | boxes that swallow particles, a list: `min`, `max` [m] |
 //!
 //! The largest speed that the scene can reach is taken as sqrt(v0^2 + 2 g H): v0 the largest initial speed, H the
 //! domain's extent along gravity. With ten times that as speed of sound the density varies by about one percent.
@@ -38,7 +42,8 @@ use amalgam_solver_kit::{SectionError, World, parse_section};
 use serde::Deserialize;
 
 use crate::sph::{
-    Parameters,
+    Formulation, Parameters,
+    sources::{Emitter, Sink, Sources},
     state::{EquationOfState, Law},
     walls::Walls,
 };
@@ -56,6 +61,13 @@ enum Method {
     Sph,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kernels {
+    Wendland,
+    Mueller,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -64,10 +76,12 @@ struct Section {
     spacing: f64,
     #[serde(default = "default_rest_density")]
     rest_density: f64,
-    #[serde(default = "default_law")]
-    equation_of_state: Law,
+    #[serde(default = "default_kernels")]
+    kernels: Kernels,
+    equation_of_state: Option<Law>,
     sound_speed: Option<f64>,
     viscosity: Option<f64>,
+    artificial_viscosity: Option<f64>,
     radius: Option<f64>,
     #[serde(default = "default_smoothing_ratio")]
     smoothing_ratio: f64,
@@ -78,6 +92,27 @@ struct Section {
     #[serde(default = "default_max_substeps")]
     max_substeps: u32,
     shapes: Vec<Body>,
+    #[serde(default)]
+    emitters: Vec<EmitterSection>,
+    #[serde(default)]
+    sinks: Vec<SinkSection>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EmitterSection {
+    center: DVec3,
+    axis: DVec3,
+    radius: f64,
+    speed: f64,
+    until: f64,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SinkSection {
+    min: DVec3,
+    max: DVec3,
 }
 
 fn default_method() -> Method {
@@ -88,8 +123,8 @@ fn default_rest_density() -> f64 {
     1000.0
 }
 
-fn default_law() -> Law {
-    Law::Tait
+fn default_kernels() -> Kernels {
+    Kernels::Wendland
 }
 
 fn default_smoothing_ratio() -> f64 {
@@ -116,6 +151,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
     section.read_meshes(&mut faults);
+    faults.extend(section.source_faults());
     let bodies = section.sample(&mut faults);
     if !faults.is_empty() {
         return Err(faults);
@@ -124,6 +160,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let walls = section.walls.then(|| Walls::new(world.domain, support_radius));
     if let Some(walls) = &walls {
         check_domain(walls, support_radius, &bodies, &mut faults);
+        section.check_emitters(walls, &mut faults);
     }
     let sound_speed = section.sound_speed(world, &mut faults);
     if faults.is_empty() {
@@ -132,24 +169,21 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     if !faults.is_empty() {
         return Err(faults);
     }
-    let smoothing_length = 0.5 * support_radius;
-    let artificial = section.rest_density * sound_speed * smoothing_length * ARTIFICIAL_VISCOSITY / 10.0;
+    let radius = section.radius.unwrap_or(0.5 * section.spacing);
+    let next_id = bodies.iter().map(Vec::len).sum::<usize>() as u64;
     let parameters = Parameters {
+        radius,
+        sources: section.sources(next_id),
         spacing: section.spacing,
         support_radius,
         mass: section.rest_density * section.spacing.powi(3),
-        state: EquationOfState {
-            law: section.equation_of_state,
-            rest_density: section.rest_density,
-            sound_speed,
-        },
-        viscosity: section.viscosity.unwrap_or(artificial),
+        state: EquationOfState { law: section.law(), rest_density: section.rest_density, sound_speed },
+        formulation: section.formulation(sound_speed, 0.5 * support_radius),
         cfl: section.cfl,
         max_substeps: section.max_substeps,
         gravity: world.gravity,
         walls,
     };
-    let radius = section.radius.unwrap_or(0.5 * section.spacing);
     let mut particles = Particles::default();
     for (points, body) in bodies.iter().zip(&section.shapes) {
         for &point in points {
@@ -161,6 +195,80 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
 }
 
 impl Section {
+    fn sources(&self, next_id: u64) -> Sources {
+        let emitter = |&EmitterSection { center, axis, radius, speed, until }: &EmitterSection| Emitter {
+            center,
+            axis: axis.normalize(),
+            radius,
+            speed,
+            until,
+        };
+        Sources {
+            emitters: self.emitters.iter().map(emitter).collect(),
+            sinks: self.sinks.iter().map(|&SinkSection { min, max }| Sink { min, max }).collect(),
+            time: 0.0,
+            next_id,
+        }
+    }
+
+    /// Faults of emitters and sinks by themselves.
+    fn source_faults(&self) -> Vec<SectionError> {
+        let mut faults = Vec::new();
+        let mut check = |ok: bool, key: String, rule: &str| {
+            if !ok {
+                faults.push(SectionError::new(key, rule));
+            }
+        };
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        for (k, emitter) in self.emitters.iter().enumerate() {
+            let key = |name: &str| format!("emitters[{k}].{name}");
+            check(emitter.center.is_finite(), key("center"), "must be finite");
+            let axis_ok = positive(emitter.axis.length_squared());
+            check(axis_ok, key("axis"), "must be a direction: write e.g. axis = [0, 0, -1]");
+            check(positive(emitter.radius), key("radius"), "must be positive: write e.g. radius = 0.05");
+            check(positive(emitter.speed), key("speed"), "must be positive: write e.g. speed = 1.0");
+            check(positive(emitter.until), key("until"), "must be a positive time: write e.g. until = 2.0");
+        }
+        for (k, sink) in self.sinks.iter().enumerate() {
+            let ok = sink.min.cmplt(sink.max).all() && sink.min.is_finite() && sink.max.is_finite();
+            check(ok, format!("sinks[{k}].max"), "must be above min along each axis");
+        }
+        faults
+    }
+
+    /// What an emitter emits must be inside of the domain.
+    fn check_emitters(&self, walls: &Walls, faults: &mut Vec<SectionError>) {
+        for (k, emitter) in self.sources(0).emitters.iter().enumerate() {
+            let inside = |place: &DVec3| {
+                let x = emitter.center + place;
+                x.cmpge(walls.min).all() && x.cmple(walls.max).all()
+            };
+            if !emitter.layer(self.spacing).iter().all(inside) {
+                let message = "reaches out of the domain: move it inside or write walls = false";
+                faults.push(SectionError::new(format!("emitters[{k}]"), message));
+            }
+        }
+    }
+
+    fn law(&self) -> Law {
+        self.equation_of_state.unwrap_or(match self.kernels {
+            Kernels::Wendland => Law::Tait,
+            Kernels::Mueller => Law::Mueller,
+        })
+    }
+
+    fn formulation(&self, sound_speed: f64, smoothing_length: f64) -> Formulation {
+        if let Some(alpha) = self.artificial_viscosity {
+            return Formulation::Artificial { alpha };
+        }
+        let default = self.rest_density * sound_speed * smoothing_length * ARTIFICIAL_VISCOSITY / 10.0;
+        let viscosity = self.viscosity.unwrap_or(default);
+        match self.kernels {
+            Kernels::Wendland => Formulation::Laminar { viscosity },
+            Kernels::Mueller => Formulation::Mueller { viscosity },
+        }
+    }
+
     fn scalar_faults(&self) -> Vec<SectionError> {
         let mut faults = Vec::new();
         let mut check = |ok: bool, key: &str, rule: &str| {
@@ -182,6 +290,19 @@ impl Section {
         );
         let viscosity_ok = self.viscosity.is_none_or(|v| v >= 0.0 && v.is_finite());
         check(viscosity_ok, "viscosity", "must not be negative: write e.g. viscosity = 0.1");
+        let alpha_ok = self.artificial_viscosity.is_none_or(|alpha| alpha >= 0.0 && alpha.is_finite());
+        check(
+            alpha_ok,
+            "artificial_viscosity",
+            "must not be negative: write e.g. artificial_viscosity = 0.05",
+        );
+        let one_viscosity = self.artificial_viscosity.is_none()
+            || self.viscosity.is_none() && self.kernels == Kernels::Wendland;
+        check(
+            one_viscosity,
+            "artificial_viscosity",
+            "goes with neither viscosity nor kernels = \"mueller\", which has its own: leave one of them out",
+        );
         check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
         let ratio_ok = (0.9..=2.0).contains(&self.smoothing_ratio);
         check(ratio_ok, "smoothing_ratio", "must be from 0.9 to 2: write e.g. smoothing_ratio = 1.0");
@@ -240,7 +361,9 @@ impl Section {
         if let Some(speed) = self.sound_speed {
             return speed;
         }
-        let initial = self.shapes.iter().map(|body| body.velocity.length()).fold(0.0, f64::max);
+        let emitted = self.emitters.iter().map(|emitter| emitter.speed);
+        let initial =
+            self.shapes.iter().map(|body| body.velocity.length()).chain(emitted).fold(0.0, f64::max);
         let extent = world.domain.1 - world.domain.0;
         // |g| H, with H the extent along the direction of gravity.
         let fall = (world.gravity.abs() * extent).element_sum();
@@ -364,6 +487,8 @@ mod tests {
         let section =
             GOOD.replace("spacing = 0.1", "spacing = -0.1\ncfl = 0.0\nviscosity = -1\nmax_substeps = 0");
         assert_eq!(keys(&section), ["spacing", "viscosity", "cfl", "max_substeps"]);
+        let both = GOOD.replace("spacing = 0.1", "spacing = 0.1\nviscosity = 1\nartificial_viscosity = 0.1");
+        assert_eq!(keys(&both), ["artificial_viscosity"]);
         assert_eq!(keys("spacing = 0.1\nshapes = []"), ["shapes"]);
         assert_eq!(keys("spacing = 0.1"), [""]);
         assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.3")), ["spacing"]);
@@ -376,6 +501,23 @@ mod tests {
         let still = World { gravity: DVec3::ZERO, ..world() };
         let errors = read(GOOD, &still).expect_err("no sound speed");
         assert_eq!(errors[0].key, "sound_speed");
+    }
+
+    #[test]
+    fn faults_of_sources_are_named() {
+        let emitter =
+            "[[emitters]]\ncenter = [0.5, 0.5, 1.5]\naxis = [0, 0, -1]\nradius = 0.2\nspeed = 1\nuntil = 1\n";
+        assert!(read(&format!("{GOOD}\n{emitter}"), &world()).is_ok());
+        for (old, new, key) in [
+            ("0, 0, -1]", "0, 0, 0]", "emitters[0].axis"),
+            ("radius = 0.2", "radius = -0.2", "emitters[0].radius"),
+            ("speed = 1", "speed = 0", "emitters[0].speed"),
+            ("until = 1", "until = nan", "emitters[0].until"),
+            ("radius = 0.2", "radius = 0.8", "emitters[0]"),
+        ] {
+            assert_eq!(keys(&format!("{GOOD}\n{}", emitter.replace(old, new))), [key]);
+        }
+        assert_eq!(keys(&format!("{GOOD}\n[[sinks]]\nmin = [0, 0, 0]\nmax = [1, 0, 1]")), ["sinks[0].max"]);
     }
 
     #[test]

@@ -1,28 +1,33 @@
 //! Weakly compressible smoothed particle hydrodynamics (SPH).
 //!
-//! - **Density** by summation over neighbours with Wendland's C2 kernel ([`kernel`]), scaled so that a full cubic
-//!   lattice of the particles' spacing has exactly the rest density (a particle's mass is `rest_density * spacing^3`).
+//! - **Density** by summation over neighbours with Wendland's C2 kernel, calibrated so that on a full cubic lattice of
+//!   the particles' spacing it is exactly the rest density, and changes exactly as it should under a small compression
+//!   ([`kernel`]). A particle's mass is `rest_density * spacing^3`.
 //! - **Pressure** from the equation of state of Tait [Becker2007] or the linear one of [Mueller2003], never negative
 //!   ([`state`]): a free surface feels no tension and does not clump. The pressure force is the symmetric one that
 //!   conserves momentum and, with the summed density, energy [Monaghan1992].
 //! - **Viscosity** after [Morris1997]: the Laplacian of velocity that stands in Eq. 14 of [Mueller2003], estimated from
-//!   the kernel's first derivative.
+//!   the kernel's first derivative. Or the artificial one of [Monaghan1992]. Or kernels, pressure force and viscosity
+//!   of [Mueller2003] altogether ([`Formulation`]).
 //! - **Walls** are planes of symmetry ([`walls`]): beyond each stands the mirror image of the fluid.
 //! - **Time**: symplectic Euler, as many sub-steps in a step as the Courant condition asks for.
 //!
-//! A known error: forces balance exactly, so walls and groups carry the right weight, but the kernel's discrete first
-//! moment is short, 5 % on a cubic lattice (0.25 % with a smoothing ratio of 1.5). The pressure *value* at the bottom
-//! of a column at rest is therefore too high: by 5 % from an undisturbed lattice, by 6 % from a disturbed one (2.5 %
-//! with a ratio of 1.5). On an undisturbed lattice it also alternates from layer to layer near the surface.
+//! Gradients are divided by the kernel's first moment on the lattice, .95: it is the derivative of the calibrated
+//! density, so that the pressure that particles carry is the one that walls and groups feel. (Without this, forces
+//! balance as well, but a column at rest reports 5 % too much pressure.)
 //!
 //! Pairs are evaluated in f32 on positions relative to their cell, rounded to 2^-22 of the support radius. Both
 //! particles of a pair see exactly opposite distances and forces, so momentum is lost only by the rounding of each
 //! particle's own sum, some 1e-7 of the largest pair force. State, equation of state and time integration are f64.
 
+mod candidates;
+mod cells;
 pub mod evaluation;
 pub mod kernel;
+mod pairs;
 mod snapshot;
 mod solver;
+pub mod sources;
 pub mod state;
 pub mod walls;
 
@@ -30,7 +35,43 @@ pub use solver::Sph;
 
 use amalgam_particles::DVec3;
 
-use self::{state::EquationOfState, walls::Walls};
+use self::{
+    kernel::{Kernel, Shape},
+    sources::Sources,
+    state::EquationOfState,
+    walls::Walls,
+};
+
+/// Kernels and viscosity.
+#[derive(Clone, Copy, Debug)]
+pub enum Formulation {
+    /// Wendland's kernel, viscosity after [Morris1997].
+    Laminar {
+        /// Dynamic viscosity [Pa s].
+        viscosity: f64,
+    },
+    /// Wendland's kernel, artificial viscosity after [Monaghan1992].
+    Artificial {
+        /// Its strength, alpha.
+        alpha: f64,
+    },
+    /// Kernels, pressure force and viscosity of [Mueller2003].
+    Mueller {
+        /// Dynamic viscosity [Pa s].
+        viscosity: f64,
+    },
+}
+
+impl Formulation {
+    /// The kernels of density and of the gradient of pressure.
+    pub fn kernels(&self, support_radius: f64) -> [Kernel; 2] {
+        let shapes = match self {
+            Self::Mueller { .. } => [Shape::Poly6, Shape::Spiky],
+            Self::Laminar { .. } | Self::Artificial { .. } => [Shape::Wendland; 2],
+        };
+        shapes.map(|shape| Kernel { shape, support_radius })
+    }
+}
 
 /// Checked settings of an SPH fluid, all SI.
 #[derive(Clone, Debug)]
@@ -41,10 +82,12 @@ pub struct Parameters {
     pub support_radius: f64,
     /// Mass of every particle [kg].
     pub mass: f64,
+    /// Collision radius of every particle [m].
+    pub radius: f64,
     /// Pressure from density.
     pub state: EquationOfState,
-    /// Dynamic viscosity [Pa s].
-    pub viscosity: f64,
+    /// Kernels and viscosity.
+    pub formulation: Formulation,
     /// Courant number of a sub-step.
     pub cfl: f64,
     /// The longest step asked for is this many sub-steps long.
@@ -53,6 +96,8 @@ pub struct Parameters {
     pub gravity: DVec3,
     /// Walls of the domain, if they hold the fluid.
     pub walls: Option<Walls>,
+    /// Emitters and sinks, as they are at the start.
+    pub sources: Sources,
 }
 
 impl Parameters {
@@ -63,8 +108,14 @@ impl Parameters {
     pub fn stable_substep(&self, speed: f64, sound_speed: f64) -> f64 {
         let smoothing_length = 0.5 * self.support_radius;
         let courant = self.cfl * smoothing_length / (sound_speed + speed);
-        let diffusion =
-            0.125 * smoothing_length * smoothing_length * self.state.rest_density / self.viscosity;
+        let viscosity = match self.formulation {
+            Formulation::Laminar { viscosity } | Formulation::Mueller { viscosity } => viscosity,
+            // What artificial viscosity amounts to in shear.
+            Formulation::Artificial { alpha } => {
+                0.1 * alpha * self.state.rest_density * self.state.sound_speed * smoothing_length
+            }
+        };
+        let diffusion = 0.125 * smoothing_length * smoothing_length * self.state.rest_density / viscosity;
         courant.min(diffusion)
     }
 }

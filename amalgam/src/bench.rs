@@ -1,0 +1,148 @@
+//! `amalgam bench`: how fast the solvers are on this machine, beside what others reach and what the machine can do.
+
+pub mod fluids;
+pub mod machine;
+
+use std::{path::PathBuf, time::Instant};
+
+use serde::Serialize;
+
+use crate::{
+    cli::{BenchArgs, Benchmark},
+    command::CommandError,
+};
+use machine::Machine;
+
+/// One measured loop or step: a row of the table, an object of the JSON array.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// What was measured.
+    pub name: String,
+    /// Particles.
+    pub n: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Least time per particle [ns] of all repetitions.
+    pub ns_per_particle: f64,
+    /// Median time per particle [ns].
+    pub ns_per_particle_median: f64,
+    /// Least time per directed bond [ns], for solids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_bond: Option<f64>,
+    /// Memory held per particle [bytes], where it was measured.
+    pub bytes_per_particle: Option<f64>,
+    /// Whose figure it is compared with, and that figure.
+    pub peer: Option<String>,
+    /// How many times the peer's time is ours.
+    pub ratio: Option<f64>,
+    /// Share of what the machine can do: operations and bytes per particle, against the measured peaks.
+    #[serde(skip)]
+    pub bound: Option<Bound>,
+}
+
+/// What a loop executes and moves per particle, by count.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// Multiplications, additions and the like, in single lanes.
+    pub operations: f64,
+    /// Bytes read and written.
+    pub bytes: f64,
+}
+
+/// Somebody else's figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// Whose.
+    pub name: &'static str,
+    /// Time per particle [ns], or per directed bond for solids.
+    pub ns: f64,
+}
+
+impl Figure {
+    /// A figure from the wall time [s] of repetitions.
+    pub fn new(name: impl Into<String>, n: usize, mut seconds: Vec<f64>) -> Self {
+        seconds.sort_by(f64::total_cmp);
+        let ns = |at: usize| seconds[at] * 1e9 / n as f64;
+        Self {
+            name: name.into(),
+            n,
+            threads: rayon::current_num_threads(),
+            ns_per_particle: ns(0),
+            ns_per_particle_median: ns(seconds.len() / 2),
+            ns_per_bond: None,
+            bytes_per_particle: None,
+            peer: None,
+            ratio: None,
+            bound: None,
+        }
+    }
+
+    /// Beside a peer's figure: per bond if this one is known per bond, else per particle.
+    pub fn beside(mut self, peer: Peer) -> Self {
+        self.peer = Some(format!("{}: {} ns", peer.name, peer.ns));
+        self.ratio = Some(peer.ns / self.ns_per_bond.unwrap_or(self.ns_per_particle));
+        self
+    }
+}
+
+/// Measures, prints a table, and writes the figures as JSON if asked to.
+///
+/// # Errors
+/// A solver that does not run, or a file that cannot be written.
+pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
+    args.threads.apply()?;
+    let start = Instant::now();
+    let machine = Machine::measure();
+    println!("{machine}");
+    let figures = match args.what {
+        Benchmark::Fluids => fluids::measure(args.quick)?,
+    };
+    print_table(&figures, &machine);
+    println!("measured in {:.0} s; least and median of repetitions", start.elapsed().as_secs_f64());
+    match &args.json {
+        Some(file) => write(file, &figures),
+        None => Ok(()),
+    }
+}
+
+fn print_table(figures: &[Figure], machine: &Machine) {
+    println!(
+        "{:34} {:>9} {:>7} {:>9} {:>9} {:>8} {:>7} {:>6}  what others reach",
+        "", "particles", "threads", "ns least", "median", "ns/bond", "bytes/p", "ratio"
+    );
+    for figure in figures {
+        let number = |value: Option<f64>, digits: usize| match value {
+            Some(value) => format!("{value:.digits$}"),
+            None => String::new(),
+        };
+        println!(
+            "{:34} {:>9} {:>7} {:>9.1} {:>9.1} {:>8} {:>7} {:>6}  {}",
+            figure.name,
+            figure.n,
+            figure.threads,
+            figure.ns_per_particle,
+            figure.ns_per_particle_median,
+            number(figure.ns_per_bond, 3),
+            number(figure.bytes_per_particle, 0),
+            number(figure.ratio, 1),
+            figure.peer.as_deref().unwrap_or_default()
+        );
+        if let Some(Bound { operations, bytes }) = figure.bound {
+            let arithmetic = operations / figure.ns_per_particle / machine.gigaflops;
+            let traffic = bytes / figure.ns_per_particle / machine.gigabytes_per_second;
+            println!(
+                "{:34} {operations:.0} operations and {bytes:.0} bytes a particle: {:.0} % of the machine's arithmetic, \
+                 {:.0} % of its bandwidth",
+                "",
+                100.0 * arithmetic,
+                100.0 * traffic
+            );
+        }
+    }
+}
+
+fn write(file: &PathBuf, figures: &[Figure]) -> Result<(), CommandError> {
+    let fail = |reason: String| CommandError::Failed(format!("cannot write {}: {reason}", file.display()));
+    let text = serde_json::to_string_pretty(figures).map_err(|error| fail(error.to_string()))?;
+    std::fs::write(file, text + "\n").map_err(|error| fail(error.to_string()))
+}

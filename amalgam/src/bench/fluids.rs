@@ -1,0 +1,161 @@
+//! SPH: a dam break, everything included that a solver does in a step (sorting, walls, groups, time step limits).
+
+use std::time::Instant;
+
+use amalgam_particles::{DVec3, GroupMap, StepEnd};
+use amalgam_solver_fluid::{section, sph::Sph};
+use amalgam_solver_kit::{Answer, Solver, Stage, World};
+
+use super::{Bound, Figure, Peer};
+use crate::command::CommandError;
+
+/// Edge of the cube of water [m], in a tank twice as long.
+const EDGE: f64 = 0.5;
+const WARM_UP: u64 = 3;
+
+struct Case {
+    name: &'static str,
+    /// Particles along an edge.
+    edge: u32,
+    steps: u64,
+    peer: Peer,
+}
+
+// Figures of the peers on their own 2-core machine (AVX-512).
+const SMALL: Case =
+    Case { name: "SPH 100k", edge: 46, steps: 100, peer: Peer { name: "SPlisHSPlasH WCSPH", ns: 800.0 } };
+const MIDDLE: Case =
+    Case { name: "SPH 1M", edge: 100, steps: 20, peer: Peer { name: "SPlisHSPlasH WCSPH", ns: 953.0 } };
+const LARGE: Case = Case {
+    name: "SPH 6.5M",
+    edge: 187,
+    steps: 5,
+    peer: Peer { name: "Truong et al. 2021, stage 1", ns: 1985.0 },
+};
+
+/// All figures of fluids, or those that take a few seconds.
+///
+/// # Errors
+/// If the solver fails.
+pub fn measure(quick: bool) -> Result<Vec<Figure>, CommandError> {
+    let cases: &[Case] = if quick { &[SMALL] } else { &[SMALL, MIDDLE, LARGE] };
+    let mut figures = Vec::new();
+    for case in cases {
+        figures.extend(dam_break(case).map_err(CommandError::Failed)?);
+    }
+    Ok(figures)
+}
+
+/// Wall time of every step [s].
+#[derive(Default)]
+struct Times {
+    begin: Vec<f64>,
+    integrate: Vec<f64>,
+    again: Vec<f64>,
+    commit: Vec<f64>,
+}
+
+fn dam_break(case: &Case) -> Result<Vec<Figure>, String> {
+    let world = World {
+        participant: "water".into(),
+        domain: (DVec3::ZERO, DVec3::new(2.0 * EDGE, EDGE, 2.0 * EDGE)),
+        gravity: DVec3::new(0.0, 0.0, -9.81),
+        seed: 1,
+    };
+    let section = format!(
+        "spacing = {}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [{EDGE}, {EDGE}, {EDGE}]",
+        EDGE / f64::from(case.edge)
+    );
+    let resident = resident_bytes();
+    let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
+    let mut solver = Sph::new(parameters, particles);
+    let n = solver.particles().len();
+    // Every hundredth particle is in a group of ten that moves with its fluid.
+    let members: Vec<u32> = (0..n as u32).step_by(100).collect();
+    let mut offsets: Vec<u32> = (0..members.len() as u32).step_by(10).collect();
+    offsets.push(members.len() as u32);
+    let mut groups = GroupMap::default();
+    groups.set(n, &offsets, &members);
+    let mut times = Times::default();
+    for step in 0..case.steps + WARM_UP {
+        if step == WARM_UP {
+            times = Times::default();
+        }
+        advance(&mut solver, &groups, step, &mut times)?;
+    }
+    let held =
+        resident_bytes().zip(resident).map(|(now, before)| now.saturating_sub(before) as f64 / n as f64);
+    Ok(figures(case, &times, n, held, solver.pairs_per_particle()))
+}
+
+/// One step of two stages; members end with the velocity of their group.
+fn advance(solver: &mut Sph, groups: &GroupMap, step: u64, times: &mut Times) -> Result<(), String> {
+    let velocity = &solver.particles().velocity;
+    let mean = |g: usize| groups.members(g).iter().map(|&i| velocity[i as usize]).sum::<DVec3>() / 10.0;
+    let group_velocity: Vec<DVec3> = (0..groups.len()).map(mean).collect();
+    let member_velocity: Vec<DVec3> = (0..groups.len())
+        .flat_map(|g| groups.members(g).iter().map(move |_| g))
+        .map(|g| group_velocity[g])
+        .collect();
+    let mut answer = Answer {
+        momentum: vec![DVec3::ZERO; groups.len()],
+        slope: vec![0.0; groups.len()],
+        velocity: vec![DVec3::ZERO; groups.group_of().len()],
+    };
+    let inertia = vec![f64::INFINITY; groups.len()];
+    let impulse = vec![DVec3::ZERO; groups.len()];
+    let dt = solver.stable_dt();
+    let mut clock = Instant::now();
+    let mut lap = |times: &mut Vec<f64>| {
+        times.push(clock.elapsed().as_secs_f64());
+        clock = Instant::now();
+    };
+    solver.begin().map_err(|error| error.to_string())?;
+    lap(&mut times.begin);
+    for (stage, times) in [(1, &mut times.integrate), (2, &mut times.again)] {
+        let stage = Stage {
+            step,
+            stage,
+            repetition: 0,
+            dt,
+            groups,
+            inertia: &inertia,
+            velocity: &group_velocity,
+            impulse: &impulse,
+            occupied: None,
+        };
+        solver.integrate(&stage, &mut answer).map_err(|error| error.to_string())?;
+        lap(times);
+    }
+    let end = StepEnd { dt, groups, group_velocity: &group_velocity, member_velocity: &member_velocity };
+    solver.commit(&end, &answer.velocity).map_err(|error| error.to_string())?;
+    lap(&mut times.commit);
+    Ok(())
+}
+
+fn figures(case: &Case, times: &Times, n: usize, held: Option<f64>, pairs: f64) -> Vec<Figure> {
+    let sum = |parts: &[&Vec<f64>]| -> Vec<f64> {
+        (0..times.begin.len()).map(|k| parts.iter().map(|part| part[k]).sum()).collect()
+    };
+    let name = |part: &str| format!("{}, {part}", case.name);
+    let mut step =
+        Figure::new(name("step"), n, sum(&[&times.begin, &times.integrate, &times.commit])).beside(case.peer);
+    step.bytes_per_particle = held;
+    let mut begin = Figure::new(name("densities and forces"), n, times.begin.clone());
+    // Per candidate 15 operations for density and 29 for force, square roots among them; a pass each over what is
+    // read and written.
+    begin.bound = Some(Bound { operations: pairs * (15.0 + 29.0), bytes: 300.0 });
+    let mut integrate = Figure::new(name("stage 2"), n, times.again.clone());
+    // Velocity, place in the order, acceleration, position, group; the new velocity.
+    integrate.bound = Some(Bound { operations: 20.0, bytes: 24.0 + 4.0 + 12.0 + 24.0 + 4.0 + 48.0 });
+    let mut commit = Figure::new(name("commit"), n, times.commit.clone());
+    commit.bound = Some(Bound { operations: 15.0, bytes: 24.0 + 4.0 + 2.0 * 48.0 });
+    vec![step, begin, integrate, commit]
+}
+
+/// Memory of this process that is in use [bytes], where the system says.
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(1024 * line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?)
+}

@@ -1,0 +1,139 @@
+//! Where fluid comes from and where it goes: discs that emit and boxes that swallow.
+//!
+//! A disc emits layers of a square lattice of the particles' spacing, each when the last one has moved on by a spacing:
+//! what leaves it is at rest density. Particles appear and disappear at the end of a step; ids are never used again.
+
+use amalgam_particles::{DVec3, ParticleId, Particles};
+
+/// A disc that emits.
+#[derive(Clone, Copy, Debug)]
+pub struct Emitter {
+    /// Its centre [m].
+    pub center: DVec3,
+    /// The direction in which it emits, of length 1.
+    pub axis: DVec3,
+    /// Its radius [m].
+    pub radius: f64,
+    /// Speed of what it emits [m/s].
+    pub speed: f64,
+    /// When it ends [s].
+    pub until: f64,
+}
+
+/// A box that swallows particles whose centres are in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sink {
+    /// Lowest corner [m].
+    pub min: DVec3,
+    /// Highest corner [m].
+    pub max: DVec3,
+}
+
+impl Emitter {
+    /// Places in a layer, relative to the centre [m].
+    pub fn layer(&self, spacing: f64) -> Vec<DVec3> {
+        let (u, v) = self.axis.any_orthonormal_pair();
+        let steps = (self.radius / spacing).ceil() as i32;
+        let places = (-steps..=steps).flat_map(|j| (-steps..=steps).map(move |i| (i, j)));
+        places
+            .map(|(i, j)| spacing * (f64::from(i) * u + f64::from(j) * v))
+            .filter(|place| place.length() <= self.radius * (1.0 + 1e-9))
+            .collect()
+    }
+
+    /// Layers emitted before a time [s], the first one at 0.
+    fn layers_before(&self, time: f64, spacing: f64) -> u64 {
+        (time.min(self.until) * self.speed / spacing).ceil() as u64
+    }
+
+    /// Positions [m] at `time.1` of what is emitted from `time.0` to `time.1` [s].
+    fn emit(&self, time: (f64, f64), spacing: f64) -> Vec<DVec3> {
+        let layers = self.layers_before(time.0, spacing)..self.layers_before(time.1, spacing);
+        if layers.is_empty() {
+            return Vec::new();
+        }
+        let places = self.layer(spacing);
+        layers
+            .flat_map(|layer| {
+                let travelled = self.speed * time.1 - spacing * layer as f64;
+                places.iter().map(move |place| self.center + travelled * self.axis + place)
+            })
+            .collect()
+    }
+}
+
+impl Sink {
+    fn holds(&self, position: DVec3) -> bool {
+        position.cmpge(self.min).all() && position.cmple(self.max).all()
+    }
+}
+
+/// All of a fluid's emitters and sinks, and how far they are.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// What emits.
+    pub emitters: Vec<Emitter>,
+    /// What swallows.
+    pub sinks: Vec<Sink>,
+    /// Time since the start [s].
+    pub time: f64,
+    /// The id of the next particle.
+    pub next_id: u64,
+}
+
+/// Ids of particles that appeared and disappeared.
+pub(super) type Changes = (Vec<ParticleId>, Vec<ParticleId>);
+
+impl Sources {
+    /// Whether particles never appear or disappear.
+    pub fn is_empty(&self) -> bool {
+        self.emitters.is_empty() && self.sinks.is_empty()
+    }
+
+    /// Passes `dt` [s]: removes what is in sinks, then appends what was emitted, each of `mass` [kg] and `radius` [m].
+    pub(super) fn pass(
+        &mut self,
+        dt: f64,
+        spacing: f64,
+        (mass, radius): (f64, f64),
+        to: &mut Particles,
+    ) -> Changes {
+        let time = (self.time, self.time + dt);
+        self.time = time.1;
+        let dead = self.swallow(to);
+        let mut born = Vec::new();
+        for emitter in &self.emitters {
+            for position in emitter.emit(time, spacing) {
+                let id = ParticleId(self.next_id);
+                self.next_id += 1;
+                to.push(id, position, emitter.speed * emitter.axis, mass, radius, false);
+                born.push(id);
+            }
+        }
+        (born, dead)
+    }
+
+    fn swallow(&self, particles: &mut Particles) -> Vec<ParticleId> {
+        if self.sinks.is_empty() {
+            return Vec::new();
+        }
+        let stays: Vec<bool> =
+            particles.position.iter().map(|&x| !self.sinks.iter().any(|sink| sink.holds(x))).collect();
+        if stays.iter().all(|&stays| stays) {
+            return Vec::new();
+        }
+        let dead = particles.id.iter().zip(&stays).filter(|(_, stays)| !**stays).map(|(&id, _)| id).collect();
+        fn keep<T>(column: &mut Vec<T>, stays: &[bool]) {
+            let mut stays = stays.iter();
+            column.retain(|_| *stays.next().expect("one a particle"));
+        }
+        let Particles { id, position, velocity, mass, radius, immovable } = particles;
+        keep(id, &stays);
+        keep(position, &stays);
+        keep(velocity, &stays);
+        keep(mass, &stays);
+        keep(radius, &stays);
+        keep(immovable, &stays);
+        dead
+    }
+}
