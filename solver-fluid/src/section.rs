@@ -77,14 +77,19 @@ struct Section {
     cfl: f64,
     #[serde(default = "default_max_substeps")]
     max_substeps: u32,
-    shapes: Vec<Body>,
+    shapes: Shapes,
 }
+
+/// What is filled: the key `shapes` of every method.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Shapes(Vec<Body>);
 
 fn default_method() -> Method {
     Method::Sph
 }
 
-fn default_rest_density() -> f64 {
+pub(crate) fn default_rest_density() -> f64 {
     1000.0
 }
 
@@ -115,14 +120,14 @@ fn default_max_substeps() -> u32 {
 pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
     let section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
-    let bodies = section.sample(&mut faults);
+    let bodies = section.shapes.sample(section.spacing, &mut faults);
     if !faults.is_empty() {
         return Err(faults);
     }
     let support_radius = 2.0 * section.smoothing_ratio * section.spacing;
     let walls = section.walls.then(|| Walls::new(world.domain, support_radius));
     if let Some(walls) = &walls {
-        check_domain(walls, support_radius, &bodies, &mut faults);
+        check_domain(walls, support_radius, &section.shapes, &bodies, &mut faults);
     }
     let sound_speed = section.sound_speed(world, &mut faults);
     if faults.is_empty() {
@@ -150,10 +155,10 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     };
     let radius = section.radius.unwrap_or(0.5 * section.spacing);
     let mut particles = Particles::default();
-    for (points, body) in bodies.iter().zip(&section.shapes) {
+    for (points, velocity) in bodies.iter().zip(section.shapes.velocities()) {
         for &point in points {
             let id = ParticleId(particles.len() as u64);
-            particles.push(id, point, body.velocity, parameters.mass, radius, false);
+            particles.push(id, point, velocity, parameters.mass, radius, false);
         }
     }
     Ok((parameters, particles))
@@ -195,23 +200,42 @@ impl Section {
             "max_substeps",
             &format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. max_substeps = 1"),
         );
-        check(
-            !self.shapes.is_empty(),
-            "shapes",
-            "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"",
-        );
         faults
     }
 
+    fn sound_speed(&self, world: &World, faults: &mut Vec<SectionError>) -> f64 {
+        if let Some(speed) = self.sound_speed {
+            return speed;
+        }
+        let initial = self.shapes.velocities().map(DVec3::length).fold(0.0, f64::max);
+        let extent = world.domain.1 - world.domain.0;
+        // |g| H, with H the extent along the direction of gravity.
+        let fall = (world.gravity.abs() * extent).element_sum();
+        let speed = (initial * initial + 2.0 * fall).sqrt();
+        if speed > 0.0 && speed.is_finite() {
+            return SOUND_SPEED_RATIO * speed;
+        }
+        let message = "has no default where nothing moves or falls in a finite domain: write about 10 times the \
+                       largest speed that you expect, e.g. sound_speed = 20.0";
+        faults.push(SectionError::new("sound_speed", message));
+        1.0
+    }
+}
+
+impl Shapes {
     /// The points of every body, up to the largest number of particles.
-    fn sample(&self, faults: &mut Vec<SectionError>) -> Vec<Vec<DVec3>> {
+    pub(crate) fn sample(&self, spacing: f64, faults: &mut Vec<SectionError>) -> Vec<Vec<DVec3>> {
+        if self.0.is_empty() {
+            let message = "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"";
+            faults.push(SectionError::new("shapes", message));
+        }
         // A bad spacing is reported once, under its own key.
-        if !(self.spacing > 0.0 && self.spacing.is_finite()) {
+        if !(spacing > 0.0 && spacing.is_finite()) {
             return Vec::new();
         }
         let mut bodies: Vec<Vec<DVec3>> = Vec::new();
-        for (k, body) in self.shapes.iter().enumerate() {
-            match body.sample(self.spacing) {
+        for (k, body) in self.0.iter().enumerate() {
+            match body.sample(spacing) {
                 Ok(points) => bodies.push(points),
                 Err(errors) => {
                     let parent = format!("shapes[{k}]");
@@ -227,26 +251,39 @@ impl Section {
         bodies
     }
 
-    fn sound_speed(&self, world: &World, faults: &mut Vec<SectionError>) -> f64 {
-        if let Some(speed) = self.sound_speed {
-            return speed;
+    /// Initial velocity of each body [m/s].
+    pub(crate) fn velocities(&self) -> impl Iterator<Item = DVec3> + '_ {
+        self.0.iter().map(|body| body.velocity)
+    }
+
+    /// All points must lie in the domain.
+    pub(crate) fn check_inside(
+        &self,
+        (low, high): (DVec3, DVec3),
+        bodies: &[Vec<DVec3>],
+        faults: &mut Vec<SectionError>,
+    ) {
+        for (k, points) in bodies.iter().enumerate() {
+            let outside = |p: &&DVec3| !(p.cmpge(low).all() && p.cmple(high).all());
+            let count = points.iter().filter(outside).count();
+            if let Some(first) = points.iter().find(outside) {
+                let message = format!(
+                    "{count} of its {} points are outside of the domain, the first at {first}: move it inside",
+                    points.len()
+                );
+                faults.push(SectionError::new(format!("shapes[{k}]"), message));
+            }
         }
-        let initial = self.shapes.iter().map(|body| body.velocity.length()).fold(0.0, f64::max);
-        let extent = world.domain.1 - world.domain.0;
-        // |g| H, with H the extent along the direction of gravity.
-        let fall = (world.gravity.abs() * extent).element_sum();
-        let speed = (initial * initial + 2.0 * fall).sqrt();
-        if speed > 0.0 && speed.is_finite() {
-            return SOUND_SPEED_RATIO * speed;
-        }
-        let message = "has no default where nothing moves or falls in a finite domain: write about 10 times the \
-                       largest speed that you expect, e.g. sound_speed = 20.0";
-        faults.push(SectionError::new("sound_speed", message));
-        1.0
     }
 }
 
-fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], faults: &mut Vec<SectionError>) {
+fn check_domain(
+    walls: &Walls,
+    support_radius: f64,
+    shapes: &Shapes,
+    bodies: &[Vec<DVec3>],
+    faults: &mut Vec<SectionError>,
+) {
     let extent = walls.max - walls.min;
     // Written so that NaN fails. Narrower than this, a particle would see the image of an image of itself.
     let wide = extent.cmpge(DVec3::splat(2.0 * support_radius)).all() && extent.is_finite();
@@ -259,18 +296,7 @@ fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], fault
         faults.push(SectionError::new("spacing", message));
         return;
     }
-    for (k, points) in bodies.iter().enumerate() {
-        let outside = |p: &&DVec3| !(p.cmpge(walls.min).all() && p.cmple(walls.max).all());
-        let count = points.iter().filter(outside).count();
-        if let Some(first) = points.iter().find(outside) {
-            let message = format!(
-                "{count} of its {} points are outside of the domain, the first at {first}: move it inside or write \
-                 walls = false",
-                points.len()
-            );
-            faults.push(SectionError::new(format!("shapes[{k}]"), message));
-        }
-    }
+    shapes.check_inside((walls.min, walls.max), bodies, faults);
 }
 
 /// Two particles at less than half a spacing would be pushed apart with a force that no fluid has.

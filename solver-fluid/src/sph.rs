@@ -21,7 +21,7 @@
 
 pub mod evaluation;
 pub mod kernel;
-mod snapshot;
+pub(crate) mod snapshot;
 mod solver;
 pub mod state;
 pub mod walls;

@@ -10,7 +10,7 @@ const MAGIC: &[u8; 8] = b"AMSPH001";
 const BYTES_PER_PARTICLE: usize = 48;
 
 /// The particles' state, exact.
-pub(super) fn save(particles: &Particles) -> Vec<u8> {
+pub(crate) fn save(particles: &Particles) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(16 + BYTES_PER_PARTICLE * particles.len());
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&(particles.len() as u64).to_le_bytes());
@@ -23,10 +23,10 @@ pub(super) fn save(particles: &Particles) -> Vec<u8> {
 }
 
 /// Takes the state back, or leaves `particles` as they are.
-pub(super) fn restore(particles: &mut Particles, bytes: &[u8]) -> Result<(), SolverError> {
+pub(crate) fn restore(particles: &mut Particles, bytes: &[u8]) -> Result<(), SolverError> {
     let refuse = |reason: String| Err(SolverError(format!("this snapshot cannot be restored: {reason}")));
     let Some(rest) = bytes.strip_prefix(MAGIC) else {
-        return refuse("it is not one of an SPH fluid of this version".into());
+        return refuse("it is not one of a fluid of this version".into());
     };
     let Some((count, values)) = rest.split_first_chunk::<8>() else {
         return refuse("it is cut off".into());
