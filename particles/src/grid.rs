@@ -44,7 +44,7 @@ impl CellGrid {
         self.slot_of.clear();
         self.slot_of
             .par_extend(positions.par_iter().with_min_len(4096).map(|&x| slot(cell(x, inverse), mask)));
-        self.sort_by_slot(slots);
+        counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
     }
 
     /// Number of points.
@@ -105,60 +105,59 @@ impl CellGrid {
             }
         }
     }
+}
 
-    /// A stable counting sort. Each task owns a range of slots and reads all slot numbers, which costs less than
-    /// merging histograms and leaves nothing to the order of threads.
-    fn sort_by_slot(&mut self, slots: usize) {
-        let Self { slot_of, start, order, .. } = self;
-        let tasks = if slot_of.len() < 1 << 15 { 1 } else { rayon::current_num_threads().clamp(1, 8) };
-        let share = slots.div_ceil(tasks);
-        start.clear();
-        start.resize(slots + 1, 0);
-        order.clear();
-        order.resize(slot_of.len(), 0);
+/// A stable counting sort of points into slots: `order` gets the points' indices sorted by slot, and those of slot s
+/// begin at `start[s]`; there is one more start than slots. Each task owns a range of slots and reads all slot numbers, which costs less than
+/// merging histograms and leaves nothing to the order of threads.
+pub fn counting_sort(slot_of: &[u32], slots: usize, start: &mut Vec<u32>, order: &mut Vec<u32>) {
+    let tasks = if slot_of.len() < 1 << 15 { 1 } else { rayon::current_num_threads().clamp(1, 8) };
+    let share = slots.div_ceil(tasks);
+    start.clear();
+    start.resize(slots + 1, 0);
+    order.clear();
+    order.resize(slot_of.len(), 0);
 
-        let counts: Vec<u32> = start[1..]
-            .par_chunks_mut(share)
-            .enumerate()
-            .map(|(task, counts)| {
-                let low = (task * share) as u32;
-                for &s in slot_of.iter() {
-                    if let Some(count) = counts.get_mut(s.wrapping_sub(low) as usize) {
-                        *count += 1;
-                    }
-                }
-                counts.iter().sum()
-            })
-            .collect();
-
-        // Inclusive sums within each task's slots, and each task's own part of the order.
-        let mut jobs = Vec::with_capacity(tasks);
-        let (mut ends, mut rest, mut base) = (&mut start[1..], order.as_mut_slice(), 0);
-        for (task, &count) in counts.iter().enumerate() {
-            let (own_ends, other_ends) =
-                std::mem::take(&mut ends).split_at_mut(share.min(slots - task * share));
-            let (own_order, other_order) = std::mem::take(&mut rest).split_at_mut(count as usize);
-            jobs.push(((task * share) as u32, base, own_ends, own_order));
-            (ends, rest) = (other_ends, other_order);
-            base += count;
-        }
-        jobs.into_par_iter().for_each(|(low, base, ends, order)| {
-            // After this loop `ends[s]` is where slot s begins; placing its points moves it to where the slot ends.
-            let mut next = 0;
-            for end in ends.iter_mut() {
-                next += std::mem::replace(end, next);
-            }
-            for (index, &s) in slot_of.iter().enumerate() {
-                if let Some(end) = ends.get_mut(s.wrapping_sub(low) as usize) {
-                    order[*end as usize] = index as u32;
-                    *end += 1;
+    let counts: Vec<u32> = start[1..]
+        .par_chunks_mut(share)
+        .enumerate()
+        .map(|(task, counts)| {
+            let low = (task * share) as u32;
+            for &s in slot_of.iter() {
+                if let Some(count) = counts.get_mut(s.wrapping_sub(low) as usize) {
+                    *count += 1;
                 }
             }
-            for end in ends.iter_mut() {
-                *end += base;
-            }
-        });
+            counts.iter().sum()
+        })
+        .collect();
+
+    // Inclusive sums within each task's slots, and each task's own part of the order.
+    let mut jobs = Vec::with_capacity(tasks);
+    let (mut ends, mut rest, mut base) = (&mut start[1..], order.as_mut_slice(), 0);
+    for (task, &count) in counts.iter().enumerate() {
+        let (own_ends, other_ends) = std::mem::take(&mut ends).split_at_mut(share.min(slots - task * share));
+        let (own_order, other_order) = std::mem::take(&mut rest).split_at_mut(count as usize);
+        jobs.push(((task * share) as u32, base, own_ends, own_order));
+        (ends, rest) = (other_ends, other_order);
+        base += count;
     }
+    jobs.into_par_iter().for_each(|(low, base, ends, order)| {
+        // After this loop `ends[s]` is where slot s begins; placing its points moves it to where the slot ends.
+        let mut next = 0;
+        for end in ends.iter_mut() {
+            next += std::mem::replace(end, next);
+        }
+        for (index, &s) in slot_of.iter().enumerate() {
+            if let Some(end) = ends.get_mut(s.wrapping_sub(low) as usize) {
+                order[*end as usize] = index as u32;
+                *end += 1;
+            }
+        }
+        for end in ends.iter_mut() {
+            *end += base;
+        }
+    });
 }
 
 /// The runs of sorted points around a place. See [`CellGrid::runs`].

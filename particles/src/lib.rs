@@ -6,6 +6,7 @@ mod cells;
 mod fields;
 mod grid;
 mod groups;
+pub mod lanes;
 pub mod random;
 pub mod reduce;
 pub mod shapes;
@@ -13,7 +14,7 @@ pub mod shapes;
 pub use cells::{CellMask, CellSet, Lattice, Reach};
 pub use fields::{Particles, ParticlesError};
 pub use glam::DVec3;
-pub use grid::{CellGrid, POSITION_LIMIT};
+pub use grid::{CellGrid, POSITION_LIMIT, counting_sort};
 pub use groups::{GroupMap, NO_GROUP, StepEnd};
 
 /// A stable name of a particle inside its participant. It never changes and is never reused, wherever the particle

@@ -38,7 +38,7 @@ use amalgam_solver_kit::{SectionError, World, parse_section};
 use serde::Deserialize;
 
 use crate::sph::{
-    Parameters,
+    Formulation, Parameters,
     state::{EquationOfState, Law},
     walls::Walls,
 };
@@ -147,7 +147,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
             rest_density: section.rest_density,
             sound_speed,
         },
-        viscosity: section.viscosity.unwrap_or(artificial),
+        formulation: Formulation::Laminar { viscosity: section.viscosity.unwrap_or(artificial) },
         cfl: section.cfl,
         max_substeps: section.max_substeps,
         gravity: world.gravity,

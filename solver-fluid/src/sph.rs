@@ -19,8 +19,11 @@
 //! particles of a pair see exactly opposite distances and forces, so momentum is lost only by the rounding of each
 //! particle's own sum, some 1e-7 of the largest pair force. State, equation of state and time integration are f64.
 
+mod candidates;
+mod cells;
 pub mod evaluation;
 pub mod kernel;
+mod pairs;
 pub(crate) mod snapshot;
 mod solver;
 pub mod state;
@@ -30,7 +33,42 @@ pub use solver::Sph;
 
 use amalgam_particles::DVec3;
 
-use self::{state::EquationOfState, walls::Walls};
+use self::{
+    kernel::{Kernel, Shape},
+    state::EquationOfState,
+    walls::Walls,
+};
+
+/// Kernels and viscosity.
+#[derive(Clone, Copy, Debug)]
+pub enum Formulation {
+    /// Wendland's kernel, viscosity after [Morris1997].
+    Laminar {
+        /// Dynamic viscosity [Pa s].
+        viscosity: f64,
+    },
+    /// Wendland's kernel, artificial viscosity after [Monaghan1992].
+    Artificial {
+        /// Its strength, alpha.
+        alpha: f64,
+    },
+    /// Kernels, pressure force and viscosity of [Mueller2003].
+    Mueller {
+        /// Dynamic viscosity [Pa s].
+        viscosity: f64,
+    },
+}
+
+impl Formulation {
+    /// The kernels of density and of the gradient of pressure.
+    pub fn kernels(&self, support_radius: f64) -> [Kernel; 2] {
+        let shapes = match self {
+            Self::Mueller { .. } => [Shape::Poly6, Shape::Spiky],
+            Self::Laminar { .. } | Self::Artificial { .. } => [Shape::Wendland; 2],
+        };
+        shapes.map(|shape| Kernel { shape, support_radius })
+    }
+}
 
 /// Checked settings of an SPH fluid, all SI.
 #[derive(Clone, Debug)]
@@ -43,8 +81,8 @@ pub struct Parameters {
     pub mass: f64,
     /// Pressure from density.
     pub state: EquationOfState,
-    /// Dynamic viscosity [Pa s].
-    pub viscosity: f64,
+    /// Kernels and viscosity.
+    pub formulation: Formulation,
     /// Courant number of a sub-step.
     pub cfl: f64,
     /// The longest step asked for is this many sub-steps long.
@@ -63,8 +101,14 @@ impl Parameters {
     pub fn stable_substep(&self, speed: f64, sound_speed: f64) -> f64 {
         let smoothing_length = 0.5 * self.support_radius;
         let courant = self.cfl * smoothing_length / (sound_speed + speed);
-        let diffusion =
-            0.125 * smoothing_length * smoothing_length * self.state.rest_density / self.viscosity;
+        let viscosity = match self.formulation {
+            Formulation::Laminar { viscosity } | Formulation::Mueller { viscosity } => viscosity,
+            // What artificial viscosity amounts to in shear.
+            Formulation::Artificial { alpha } => {
+                0.1 * alpha * self.state.rest_density * self.state.sound_speed * smoothing_length
+            }
+        };
+        let diffusion = 0.125 * smoothing_length * smoothing_length * self.state.rest_density / viscosity;
         courant.min(diffusion)
     }
 }

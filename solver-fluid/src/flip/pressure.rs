@@ -20,11 +20,11 @@ const SWEEPS: usize = 2;
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(super) struct Limits {
     /// Largest residual, relative to the largest divergence at the start of a cold solve.
-    pub tolerance: f64,
+    pub(super) tolerance: f64,
     /// Iterations after which the solve has failed.
-    pub max_iterations: u32,
+    pub(super) max_iterations: u32,
 }
 
 /// A level's coefficients. Entries that are no unknown have a diagonal of zero.

@@ -13,7 +13,7 @@
 //! | `cfl` | | 1 | cells that a particle may cross in a step |
 //! | `shapes` | | required | what is filled: a list |
 
-use amalgam_particles::{DVec3, ParticleId, Particles};
+use amalgam_particles::{ParticleId, Particles};
 use amalgam_solver_kit::{SectionError, World, parse_section};
 use serde::Deserialize;
 
@@ -154,9 +154,10 @@ fn check_cells(parameters: &Parameters, faults: &mut Vec<SectionError>) {
     }
 }
 
-/// A velocity for tests of sections.
 #[cfg(test)]
 mod tests {
+    use amalgam_particles::DVec3;
+
     use super::*;
 
     fn keys(section: &str) -> Vec<String> {

@@ -404,7 +404,7 @@ impl Solver for Flip {
 
     /// Particles, then the pressure.
     fn save(&self) -> Result<Vec<u8>, SolverError> {
-        let mut bytes = snapshot::save(&self.particles);
+        let mut bytes = snapshot::save(&self.particles, 0);
         bytes.extend(self.pressure.iter().flat_map(|p| p.to_le_bytes()));
         Ok(bytes)
     }

@@ -1,424 +1,333 @@
 //! Densities and accelerations of a fluid at one instant.
 //!
-//! Particles are sorted into cells of one support radius and handled in fixed chunks of that order. Within a chunk,
-//! particles of one cell form a **block**; its **candidates** are copied once, relative to the block's cell: all
-//! particles of the 27 cells around it and their mirror images that lie within reach of the block's bounding box.
-//! Candidates outside of a particle's support contribute exactly zero, so that the inner loops have no branch.
+//! Particles are sorted into cells of one support radius ([`super::cells`]) and handled in fixed chunks of that order.
+//! Within a chunk, particles of one cell form a **block**; its **candidates** are copied next to each other, relative
+//! to the block's cell: all particles of the 27 cells around it and their mirror images that lie within reach of the
+//! block's bounding box ([`super::candidates`]). Candidates outside of a particle's support contribute exactly zero,
+//! so that the inner loops have no branch. Loops are compiled for several vector widths and give the same bits with
+//! each ([`amalgam_particles::lanes`]).
 //!
 //! Positions are in support radii, rounded to 2^-22: relative to any cell nearby they are exact in f32, and so are
 //! their differences. Hence both particles of a pair, or a particle and an image, see exactly opposite offsets.
 
-use amalgam_particles::{CellGrid, DVec3, reduce};
-use glam::{IVec3, Vec3};
+use std::{
+    marker::PhantomData,
+    ops::Range,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use amalgam_particles::{
+    DVec3,
+    lanes::{Lanes, Task, Width},
+};
+use glam::Vec3;
 use rayon::prelude::*;
 
-use super::{Parameters, kernel::Kernel};
+use super::{
+    Formulation, Parameters,
+    candidates::{Block, Candidates, Columns, Sources, chunk},
+    cells::{CellOrder, Raster},
+    kernel::Kernel,
+    pairs::{Artificial, Carried, Laminar, Mueller, Scheme},
+    state::EquationOfState,
+};
 
 /// Particles of one task, whatever the number of threads.
 const CHUNK: usize = 1024;
-/// Candidates handled side by side. Sums run over lanes first, so this number is part of the result.
-const LANES: usize = 8;
-/// Fractions of a cell that positions are rounded to.
-const FRACTIONS: f64 = (1u64 << 22) as f64;
-/// The upper three bits of a candidate's source: whether it is mirrored along x, y, z.
-const MIRROR_SHIFT: u32 = 29;
-const INDEX_MASK: u32 = (1 << MIRROR_SHIFT) - 1;
-/// Where unused lanes are put: out of everyone's reach [support radii].
-const FAR: f32 = 1e3;
 
 /// Densities and accelerations, with everything that is needed to find them; memory is kept from one use to the next.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub struct Evaluation {
-    grid: CellGrid,
-    folded: Vec<DVec3>,
-    // In sorted order.
-    places: Vec<Place>,
-    chunks: Vec<Chunk>,
-    compression: Vec<f64>,
-    carried: Vec<Carried>,
-    sorted_acceleration: Vec<Vec3>,
-    // In particle order.
-    rank: Vec<u32>,
-    acceleration: Vec<DVec3>,
+    width: Width,
+    cells: CellOrder,
+    /// In sorted order.
+    columns: Columns,
+    compression: Vec<f32>,
+    acceleration: Vec<Vec3>,
+    totals: Vec<Totals>,
+    /// Where each particle is in the sorted order.
+    rank: Vec<AtomicU32>,
 }
 
-/// Where a particle is: its cell, and its position relative to the cell's corner [support radii].
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    cell: IVec3,
-    fraction: Vec3,
-}
-
-/// What a particle brings into a pair's force beside its position.
-#[derive(Clone, Copy, Debug)]
-struct Carried {
-    /// p / rho^2, times a constant that makes the pair's force an acceleration.
-    pressure: f32,
-    /// m / rho, times the square root of such a constant.
-    volume: f32,
-    velocity: Vec3,
-}
-
-/// The blocks of a chunk of particles and their candidates.
-#[derive(Clone, Debug, Default)]
-struct Chunk {
-    blocks: Vec<Block>,
-    x: Vec<f32>,
-    y: Vec<f32>,
-    z: Vec<f32>,
-    source: Vec<u32>,
-    carried: CarriedLanes,
-}
-
-/// What the candidates of one block carry.
-#[derive(Clone, Debug, Default)]
-struct CarriedLanes(Vec<CarriedLane>);
-
+/// Of the particles of a chunk, or of all.
 #[derive(Clone, Copy, Debug, Default)]
-struct CarriedLane {
-    pressure: [f32; LANES],
-    volume: [f32; LANES],
-    velocity_x: [f32; LANES],
-    velocity_y: [f32; LANES],
-    velocity_z: [f32; LANES],
+struct Totals {
+    /// The largest density over rest density, at least 1.
+    compression_max: f64,
+    /// Energy of compression [J/kg], summed over particles.
+    energy: f64,
 }
 
-/// Particles of one cell, and their candidates, a multiple of [`LANES`].
-#[derive(Clone, Debug)]
-struct Block {
-    particles: std::ops::Range<usize>,
-    candidates: std::ops::Range<usize>,
+impl Default for Evaluation {
+    fn default() -> Self {
+        Self::with_width(Width::of_machine())
+    }
 }
 
 impl Evaluation {
-    /// Finds neighbours and densities.
-    pub fn find_densities(&mut self, parameters: &Parameters, positions: &[DVec3]) {
-        let inverse = 1.0 / parameters.support_radius;
-        let Self { grid, folded, places, chunks, compression, rank, .. } = self;
-        if let Some(walls) = &parameters.walls {
-            folded.clear();
-            folded.par_extend(positions.par_iter().with_min_len(4096).map(|&x| walls.fold(x)));
+    /// An evaluation by loops of a given vector width, on which results do not depend.
+    pub fn with_width(width: Width) -> Self {
+        Self {
+            width,
+            cells: CellOrder::default(),
+            columns: Columns::default(),
+            compression: Vec::new(),
+            acceleration: Vec::new(),
+            totals: Vec::new(),
+            rank: Vec::new(),
         }
-        let positions = if parameters.walls.is_some() { folded.as_slice() } else { positions };
-        assert!(positions.len() <= INDEX_MASK as usize, "fewer than 2^29 particles");
-        grid.rebuild(positions, parameters.support_radius);
-        let order = grid.order();
-        places.clear();
-        places.par_extend(
-            order.par_iter().with_min_len(4096).map(|&i| Place::new(positions[i as usize] * inverse)),
-        );
-        rank.resize(order.len(), 0);
-        for (sorted, &i) in order.iter().enumerate() {
-            rank[i as usize] = sorted as u32;
-        }
+    }
 
-        let planes = parameters
-            .walls
-            .map(|walls| (round_plane(walls.min * inverse), round_plane(walls.max * inverse)));
-        let kernel = Kernel { support_radius: parameters.support_radius };
-        let scale = 1.0 / kernel.lattice_sum(parameters.spacing);
+    /// Finds neighbours and densities of particles at `positions` [m] with `velocities` [m/s].
+    pub fn find_densities(&mut self, parameters: &Parameters, positions: &[DVec3], velocities: &[DVec3]) {
+        let raster = Raster::new(parameters.support_radius, parameters.walls);
+        self.cells.rebuild(&raster, positions);
+        let Self { width, cells, columns, compression, totals, rank, .. } = self;
+        let order = cells.order();
+        rank.resize_with(order.len(), AtomicU32::default);
+        columns.set(&raster, order, positions, velocities, rank);
         compression.resize(order.len(), 0.0);
-        chunks.resize_with(order.len().div_ceil(CHUNK), Chunk::default);
-        let (grid, places) = (&*grid, places.as_slice());
-        chunks.par_iter_mut().zip(compression.par_chunks_mut(CHUNK)).enumerate().for_each(
-            |(c, (chunk, compression))| {
-                let begin = c * CHUNK;
-                chunk.find_candidates(grid, positions, places, planes, begin..begin + compression.len());
-                chunk.sum_densities(&places[begin..], scale, compression);
-            },
+        let coefficients = Coefficients::new(parameters);
+        let (places, [pressure, volume]) = columns.places_and_states();
+        let around = Surroundings { cells, planes: raster.planes() };
+        let tasks = (
+            compression.par_chunks_mut(CHUNK),
+            pressure[..order.len()].par_chunks_mut(CHUNK),
+            volume[..order.len()].par_chunks_mut(CHUNK),
         );
+        tasks
+            .into_par_iter()
+            .enumerate()
+            .map_init(Candidates::default, |candidates, (c, (compression, pressure, volume))| {
+                let begin = c * CHUNK;
+                let sums =
+                    Sums { columns: places, around, range: begin..begin + compression.len(), candidates };
+                match parameters.formulation {
+                    Formulation::Mueller { .. } => {
+                        width.run(Densities { sums, scheme: PhantomData::<Mueller>, values: compression });
+                    }
+                    _ => width.run(Densities { sums, scheme: PhantomData::<Laminar>, values: compression }),
+                }
+                coefficients.apply(&parameters.state, compression, pressure, volume)
+            })
+            .collect_into_vec(totals);
     }
 
     /// Accelerations [m/s^2] by pressure and viscosity, gravity not included, at the densities found last.
-    pub fn find_accelerations(&mut self, parameters: &Parameters, velocities: &[DVec3]) {
-        let Parameters { support_radius, mass, state, viscosity, .. } = *parameters;
-        let kernel = Kernel { support_radius };
-        // The kernel as calibrated, C t^4 (1 + 4 s): C makes a full lattice have rest density. Then
-        // dW/dr / r = -20 C t^3 / H^2, and an offset in support radii brings a factor H.
-        let peak = state.rest_density / (mass * kernel.lattice_sum(parameters.spacing));
-        // Eq. 3.3 [Monaghan1992]: a_i = -sum m (p_i / rho_i^2 + p_j / rho_j^2) grad W.
-        let of_pressure = mass * 20.0 * peak / support_radius;
-        // Eq. 22 [Morris1997] with the volumes m / rho: m a_i = sum 2 mu V_i V_j (dW/dr / r) (v_i - v_j).
-        let of_volume = (40.0 * viscosity * peak / (mass * support_radius * support_radius)).sqrt();
-        let Self {
-            grid, places, chunks, compression, carried, sorted_acceleration, rank, acceleration, ..
-        } = self;
-        let order = grid.order();
-        carried.clear();
-        carried.par_extend(order.par_iter().zip(compression.par_iter()).with_min_len(4096).map(
-            |(&i, &x)| {
-                let density = x * state.rest_density;
-                Carried {
-                    pressure: (of_pressure * state.pressure(x) / (density * density)) as f32,
-                    volume: (of_volume * mass / density) as f32,
-                    velocity: velocities[i as usize].as_vec3(),
-                }
-            },
-        ));
-        sorted_acceleration.resize(order.len(), Vec3::ZERO);
-        let (places, carried) = (places.as_slice(), carried.as_slice());
-        chunks.par_iter_mut().zip(sorted_acceleration.par_chunks_mut(CHUNK)).enumerate().for_each(
-            |(c, (chunk, accelerations))| {
-                chunk.sum_forces(&places[c * CHUNK..], &carried[c * CHUNK..], carried, accelerations);
-            },
-        );
-        let sorted = sorted_acceleration.as_slice();
-        acceleration.clear();
-        acceleration.par_extend(rank.par_iter().with_min_len(4096).map(|&r| sorted[r as usize].as_dvec3()));
+    pub fn find_accelerations(&mut self, parameters: &Parameters) {
+        match parameters.formulation {
+            Formulation::Laminar { .. } => self.sum_accelerations(parameters, Laminar),
+            Formulation::Artificial { .. } => self.sum_accelerations(parameters, Artificial),
+            Formulation::Mueller { viscosity } => {
+                let viscosity = mueller_viscosity(parameters, viscosity) as f32;
+                self.sum_accelerations(parameters, Mueller { viscosity });
+            }
+        }
     }
 
-    /// Accelerations found last [m/s^2], one per particle.
-    pub fn accelerations(&self) -> &[DVec3] {
-        &self.acceleration
+    fn sum_accelerations<S: Scheme>(&mut self, parameters: &Parameters, scheme: S) {
+        let Self { width, cells, columns, acceleration, .. } = self;
+        let raster = Raster::new(parameters.support_radius, parameters.walls);
+        let around = Surroundings { cells, planes: raster.planes() };
+        acceleration.resize(cells.order().len(), Vec3::ZERO);
+        let columns = &*columns;
+        acceleration.par_chunks_mut(CHUNK).enumerate().for_each_init(
+            Candidates::default,
+            |candidates, (c, acceleration)| {
+                let begin = c * CHUNK;
+                let range = begin..begin + acceleration.len();
+                let sums = Sums { columns: columns.all(), around, range, candidates };
+                width.run(Accelerations { sums, scheme, values: acceleration });
+            },
+        );
+    }
+
+    /// Acceleration found last [m/s^2] of a particle.
+    #[inline]
+    pub fn acceleration(&self, particle: usize) -> DVec3 {
+        self.acceleration[self.rank[particle].load(Relaxed) as usize].as_dvec3()
     }
 
     /// Density over rest density, one per particle.
     pub fn compressions(&self) -> impl Iterator<Item = f64> + '_ {
-        self.rank.iter().map(|&r| self.compression[r as usize])
+        self.rank.iter().map(|r| f64::from(self.compression[r.load(Relaxed) as usize]))
+    }
+
+    /// The particles' indices, sorted by cell.
+    pub fn order(&self) -> &[u32] {
+        self.cells.order()
     }
 
     /// The largest density over rest density, at least 1.
     pub fn largest_compression(&self) -> f64 {
-        reduce::max(self.compression.len(), 1.0, |k| self.compression[k])
+        self.totals.iter().map(|totals| totals.compression_max).fold(1.0, f64::max)
     }
 
     /// Energy of compression [J].
     pub fn compression_energy(&self, parameters: &Parameters) -> f64 {
-        let energy = |k| parameters.state.energy(self.compression[k]);
-        parameters.mass * reduce::sum(self.compression.len(), 0.0, energy)
+        parameters.mass * self.totals.iter().map(|totals| totals.energy).sum::<f64>()
     }
 }
 
-impl Place {
-    /// The place of a position in support radii.
-    fn new(scaled: DVec3) -> Self {
-        // The cell as `CellGrid` finds it.
-        let cell = scaled.floor();
-        let fraction = ((scaled - cell) * FRACTIONS).round() / FRACTIONS;
-        Self { cell: cell.as_ivec3(), fraction: fraction.as_vec3() }
+/// How sums over kernels become densities, and densities what pairs carry.
+#[derive(Clone, Copy)]
+struct Coefficients {
+    /// Compression is `base + scale * sum`.
+    base: f64,
+    scale: f64,
+    pressure: f64,
+    /// Whether the carried pressure is over squared density (Eq. 3.3 [Monaghan1992]).
+    over_squared_density: bool,
+    volume: f64,
+}
+
+impl Coefficients {
+    fn new(parameters: &Parameters) -> Self {
+        let Parameters { spacing, support_radius, mass, state, formulation, .. } = *parameters;
+        let [value, gradient] = formulation.kernels(support_radius);
+        let sums = value.lattice_sums(spacing);
+        let moment = gradient.lattice_sums(spacing).moment;
+        // The sum of W / W(0) over a full lattice.
+        let full = sums.value / (spacing.powi(3) * value.value(0.0));
+        // Value and first derivative right on the lattice, see `kernel`.
+        let response = sums.moment / sums.value;
+        let (base, scale) = (1.0 - 1.0 / response, 1.0 / (response * full));
+        // dW/dr / r is `slope` times the pair's function of distance; an offset in support radii brings a factor H.
+        let wendland = 210.0 / (std::f64::consts::PI * support_radius.powi(5) * moment);
+        let spiky = 45.0 / (std::f64::consts::PI * support_radius.powi(5) * moment);
+        let (pressure, volume) = match formulation {
+            // Eq. 22 [Morris1997] with volumes m / rho: m a_i = sum 2 mu V_i V_j (dW/dr / r) (v_i - v_j).
+            Formulation::Laminar { viscosity } => {
+                (mass * wendland * support_radius, 2.0 * viscosity * wendland * mass)
+            }
+            // Eq. 4.1 and 4.2 [Monaghan1992]; 1 / mean density is taken as rho0 / (rho_i rho_j).
+            Formulation::Artificial { alpha } => (
+                mass * wendland * support_radius,
+                0.5 * alpha * state.sound_speed * mass * wendland * support_radius * state.rest_density,
+            ),
+            // Eq. 10 [Mueller2003] over the density of the particle itself.
+            Formulation::Mueller { .. } => (1.0, 0.5 * mass * spiky * support_radius),
+        };
+        let over_squared_density = !matches!(formulation, Formulation::Mueller { .. });
+        Self { base, scale, pressure, over_squared_density, volume: volume.sqrt() }
+    }
+
+    /// Turns sums over kernels into compressions, and finds what pairs carry.
+    fn apply(
+        &self,
+        state: &EquationOfState,
+        compression: &mut [f32],
+        pressure: &mut [f32],
+        volume: &mut [f32],
+    ) -> Totals {
+        let mut totals = Totals { compression_max: 1.0, energy: 0.0 };
+        for ((value, pressure), volume) in compression.iter_mut().zip(pressure).zip(volume) {
+            let x = self.base + self.scale * f64::from(*value);
+            let specific_volume = 1.0 / (x * state.rest_density);
+            let weight = if self.over_squared_density { specific_volume * specific_volume } else { 1.0 };
+            *pressure = (self.pressure * state.pressure(x) * weight) as f32;
+            *volume = (self.volume * specific_volume) as f32;
+            *value = x as f32;
+            totals.compression_max = totals.compression_max.max(x);
+            totals.energy += state.energy(x);
+        }
+        totals
     }
 }
 
-/// A wall's position in support radii, rounded so that images fall on the positions' own raster.
-fn round_plane(scaled: DVec3) -> DVec3 {
-    (scaled * (2.0 * FRACTIONS)).round() / (2.0 * FRACTIONS)
+/// Viscous over pressure term of a pair, Eq. 14 over Eq. 10 [Mueller2003], the Laplacian kernel calibrated like the
+/// others: the Laplacian of a quadratic field is exact on the lattice.
+fn mueller_viscosity(parameters: &Parameters, viscosity: f64) -> f64 {
+    let Parameters { spacing, support_radius, formulation, .. } = *parameters;
+    let [_, spiky] = formulation.kernels(support_radius);
+    let moment = Kernel::mueller_laplacian_moment(support_radius, spacing);
+    2.0 * viscosity / support_radius * spiky.lattice_sums(spacing).moment / moment
 }
 
-impl Chunk {
-    fn find_candidates(
-        &mut self,
-        grid: &CellGrid,
-        positions: &[DVec3],
-        places: &[Place],
-        planes: Option<(DVec3, DVec3)>,
-        range: std::ops::Range<usize>,
-    ) {
-        self.blocks.clear();
-        let mut end = 0;
-        let mut first = range.start;
-        while first < range.end {
-            let home = places[first].cell;
-            let count = places[first..range.end].iter().take_while(|place| place.cell == home).count();
-            let (mut low, mut high) = (places[first].fraction, places[first].fraction);
-            for place in &places[first..first + count] {
-                low = low.min(place.fraction);
-                high = high.max(place.fraction);
-            }
-            let begin = end;
-            for &(run_begin, run_end) in grid.runs(positions[grid.order()[first] as usize]).as_slice() {
-                end = self.append_near(places, run_begin as usize..run_end as usize, home, (low, high), end);
-            }
-            if let Some(planes) = planes {
-                end = self.append_images(home, (low, high), planes, begin..end);
-            }
-            end = self.fill_lanes(end);
-            let local = first - range.start;
-            self.blocks.push(Block { particles: local..local + count, candidates: begin..end });
-            first += count;
-        }
-    }
+/// What a chunk needs to find candidates.
+#[derive(Clone, Copy)]
+struct Surroundings<'a> {
+    cells: &'a CellOrder,
+    planes: Option<[DVec3; 2]>,
+}
 
-    /// Makes room for candidates up to `end`.
-    fn reserve(&mut self, end: usize) {
-        if self.x.len() < end {
-            let end = end.next_power_of_two();
-            self.x.resize(end, FAR);
-            self.y.resize(end, FAR);
-            self.z.resize(end, FAR);
-            self.source.resize(end, 0);
-        }
-    }
+/// Sums over neighbours of the particles of a chunk, from `C` columns.
+struct Sums<'a, const C: usize> {
+    columns: Sources<'a, C>,
+    around: Surroundings<'a>,
+    range: Range<usize>,
+    candidates: &'a mut Candidates,
+}
 
-    /// Appends the particles of a run that are within reach of the block's bounding box; returns the new end.
-    fn append_near(
-        &mut self,
-        places: &[Place],
-        run: std::ops::Range<usize>,
-        home: IVec3,
-        (low, high): (Vec3, Vec3),
-        begin: usize,
-    ) -> usize {
-        self.reserve(begin + run.len());
-        let (x, y, z) = (&mut self.x[begin..], &mut self.y[begin..], &mut self.z[begin..]);
-        let source = &mut self.source[begin..];
-        let mut kept = 0;
-        for (index, place) in run.clone().zip(&places[run]) {
-            // Cells that only share a slot of the grid are farther away than this.
-            let offset = place.cell.wrapping_sub(home);
-            let near = offset.x.unsigned_abs().max(offset.y.unsigned_abs()).max(offset.z.unsigned_abs()) <= 1;
-            let position = place.fraction + offset.as_vec3();
-            (x[kept], y[kept], z[kept]) = position.into();
-            source[kept] = index as u32;
-            // Written whether kept or not: a branch here would be mispredicted often.
-            kept += usize::from(near & within_reach(position, low, high));
-        }
-        begin + kept
+impl<const C: usize> Sums<'_, C> {
+    /// The block that begins at `first`, with its candidates.
+    #[inline(always)]
+    fn block<L: Lanes>(&mut self, first: usize) -> Block {
+        let block = self.columns.block(first, self.range.end);
+        self.candidates.collect::<L, C>(&self.columns, self.around.cells, self.around.planes, &block);
+        block
     }
+}
 
-    /// Appends mirror images of the candidates in `range`, wall after wall so that edges and corners get theirs;
-    /// returns the new end. An image is never nearer than its original, so every image in reach is an image of a
-    /// candidate.
-    fn append_images(
-        &mut self,
-        home: IVec3,
-        (low, high): (Vec3, Vec3),
-        (min, max): (DVec3, DVec3),
-        range: std::ops::Range<usize>,
-    ) -> usize {
-        let mut end = range.end;
-        for axis in 0..3 {
-            for plane in [min, max] {
-                let plane = (plane[axis] - f64::from(home[axis])) as f32;
-                if low[axis] - plane >= 1.0 || plane - high[axis] >= 1.0 {
-                    continue;
+struct Densities<'a, S> {
+    sums: Sums<'a, 3>,
+    scheme: PhantomData<S>,
+    values: &'a mut [f32],
+}
+
+impl<S: Scheme> Task for Densities<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self) {
+        let begin = self.sums.range.start;
+        let mut first = begin;
+        while first < self.sums.range.end {
+            let block = self.sums.block::<L>(first);
+            let [x, y, z] = self.sums.candidates.columns::<3>();
+            for k in block.particles.clone() {
+                let [at_x, at_y, at_z] = self.sums.columns.splat::<L>(k);
+                let mut sum = L::splat(0.0);
+                for ((x, y), z) in x.iter().zip(y).zip(z) {
+                    let (dx, dy, dz) = (at_x - L::load(x), at_y - L::load(y), at_z - L::load(z));
+                    sum = sum + S::shape(dx * dx + dy * dy + dz * dz);
                 }
-                let originals = range.start..end;
-                self.reserve(end + originals.len());
-                for candidate in originals {
-                    let mut image = Vec3::new(self.x[candidate], self.y[candidate], self.z[candidate]);
-                    image[axis] = 2.0 * plane - image[axis];
-                    (self.x[end], self.y[end], self.z[end]) = image.into();
-                    self.source[end] = self.source[candidate] ^ (1 << (MIRROR_SHIFT + axis as u32));
-                    end += usize::from(within_reach(image, low, high));
+                self.values[k - begin] = sum.sum();
+            }
+            first = block.particles.end;
+        }
+    }
+}
+
+struct Accelerations<'a, S> {
+    sums: Sums<'a, 8>,
+    scheme: S,
+    values: &'a mut [Vec3],
+}
+
+impl<S: Scheme> Task for Accelerations<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self) {
+        let begin = self.sums.range.start;
+        let mut first = begin;
+        while first < self.sums.range.end {
+            let block = self.sums.block::<L>(first);
+            let columns = self.sums.candidates.columns::<8>();
+            for k in block.particles.clone() {
+                let [x, y, z, pressure, volume, vx, vy, vz] = self.sums.columns.splat::<L>(k);
+                let one = Carried { pressure, volume, velocity: [vx, vy, vz] };
+                let mut sum = [L::splat(0.0); 3];
+                for v in 0..columns[0].len() {
+                    let [cx, cy, cz, pressure, volume, vx, vy, vz] = chunk::<L, 8>(&columns, v);
+                    let other = Carried { pressure, volume, velocity: [vx, vy, vz] };
+                    let pull = self.scheme.pull([x - cx, y - cy, z - cz], &one, &other);
+                    sum = [sum[0] + pull[0], sum[1] + pull[1], sum[2] + pull[2]];
                 }
+                self.values[k - begin] = Vec3::new(sum[0].sum(), sum[1].sum(), sum[2].sum());
             }
-        }
-        end
-    }
-
-    /// Fills the last lanes up with nothing.
-    fn fill_lanes(&mut self, end: usize) -> usize {
-        let full = end.next_multiple_of(LANES);
-        self.reserve(full);
-        self.x[end..full].fill(FAR);
-        self.y[end..full].fill(FAR);
-        self.z[end..full].fill(FAR);
-        self.source[end..full].fill(0);
-        full
-    }
-
-    /// Density over rest density of the chunk's particles; `places` begins with the first of them.
-    fn sum_densities(&self, places: &[Place], scale: f64, compression: &mut [f64]) {
-        for Block { particles, candidates } in &self.blocks {
-            let (x, y, z) =
-                (&self.x[candidates.clone()], &self.y[candidates.clone()], &self.z[candidates.clone()]);
-            for i in particles.clone() {
-                compression[i] = scale * kernel_sum(places[i].fraction, lanes(x), lanes(y), lanes(z));
-            }
+            first = block.particles.end;
         }
     }
-
-    /// Accelerations of the chunk's particles; `places` and `own` begin with the first of them.
-    fn sum_forces(&mut self, places: &[Place], own: &[Carried], all: &[Carried], accelerations: &mut [Vec3]) {
-        let Self { blocks, x, y, z, source, carried, .. } = self;
-        for Block { particles, candidates } in blocks.iter() {
-            carried.gather(&source[candidates.clone()], all);
-            let (x, y, z) = (&x[candidates.clone()], &y[candidates.clone()], &z[candidates.clone()]);
-            for i in particles.clone() {
-                accelerations[i] =
-                    force_sum(places[i].fraction, &own[i], lanes(x), lanes(y), lanes(z), carried);
-            }
-        }
-    }
-}
-
-impl CarriedLanes {
-    /// Copies what the candidates from `source` carry.
-    fn gather(&mut self, source: &[u32], all: &[Carried]) {
-        self.0.resize(source.len() / LANES, Default::default());
-        for (lanes, source) in self.0.iter_mut().zip(lanes(source)) {
-            for l in 0..LANES {
-                let Carried { pressure, volume, velocity } = all[(source[l] & INDEX_MASK) as usize];
-                let mirrored = |axis: u32, v: f32| {
-                    // The sign bit of a mirrored velocity is flipped.
-                    f32::from_bits(v.to_bits() ^ (source[l] >> (MIRROR_SHIFT + axis) & 1) << 31)
-                };
-                lanes.pressure[l] = pressure;
-                lanes.volume[l] = volume;
-                lanes.velocity_x[l] = mirrored(0, velocity.x);
-                lanes.velocity_y[l] = mirrored(1, velocity.y);
-                lanes.velocity_z[l] = mirrored(2, velocity.z);
-            }
-        }
-    }
-}
-
-/// A column of candidates, as many full lanes as [`Chunk::fill_lanes`] made.
-fn lanes<T>(column: &[T]) -> &[[T; LANES]] {
-    column.as_chunks::<LANES>().0
-}
-
-/// Whether a candidate is within one support radius of a bounding box, up to rounding.
-#[inline]
-fn within_reach(position: Vec3, low: Vec3, high: Vec3) -> bool {
-    let gap = (low - position).max(position - high).max(Vec3::ZERO);
-    gap.length_squared() < 1.000_01
-}
-
-/// Sum of t^4 (1 + 4 s) over the candidates, with s the distance in support radii and t = 1 - s where positive.
-#[inline]
-fn kernel_sum(at: Vec3, x: &[[f32; LANES]], y: &[[f32; LANES]], z: &[[f32; LANES]]) -> f64 {
-    let mut sum = [0.0f32; LANES];
-    for ((x, y), z) in x.iter().zip(y).zip(z) {
-        for l in 0..LANES {
-            let (dx, dy, dz) = (at.x - x[l], at.y - y[l], at.z - z[l]);
-            let t = positive(1.0 - (dx * dx + dy * dy + dz * dz).sqrt());
-            let t2 = t * t;
-            sum[l] += t2 * t2 * (5.0 - 4.0 * t);
-        }
-    }
-    sum.iter().map(|&part| f64::from(part)).sum()
-}
-
-/// Sum of t^3 ((P_i + P_j) (x_i - x_j) - V_i V_j (v_i - v_j)) over the candidates. Every product and sum of two
-/// particles' values is symmetric in them, or changes sign with their order.
-#[inline]
-fn force_sum(
-    at: Vec3,
-    own: &Carried,
-    x: &[[f32; LANES]],
-    y: &[[f32; LANES]],
-    z: &[[f32; LANES]],
-    carried: &CarriedLanes,
-) -> Vec3 {
-    let mut sum = [[0.0f32; LANES]; 3];
-    for (((x, y), z), other) in x.iter().zip(y).zip(z).zip(&carried.0) {
-        for l in 0..LANES {
-            let (dx, dy, dz) = (at.x - x[l], at.y - y[l], at.z - z[l]);
-            let t = positive(1.0 - (dx * dx + dy * dy + dz * dz).sqrt());
-            let t3 = t * t * t;
-            let push = t3 * (own.pressure + other.pressure[l]);
-            let drag = t3 * (own.volume * other.volume[l]);
-            sum[0][l] += push * dx - drag * (own.velocity.x - other.velocity_x[l]);
-            sum[1][l] += push * dy - drag * (own.velocity.y - other.velocity_y[l]);
-            sum[2][l] += push * dz - drag * (own.velocity.z - other.velocity_z[l]);
-        }
-    }
-    Vec3::from_array(sum.map(|lanes| lanes.iter().sum()))
-}
-
-/// `value` where positive, else 0; one instruction, which `f32::max` is not.
-#[inline]
-fn positive(value: f32) -> f32 {
-    if value > 0.0 { value } else { 0.0 }
 }

@@ -9,6 +9,12 @@ use crate::section::SUBSTEPS_MAX;
 /// denser within a step shall not double the work, and the default Courant number leaves room for more than this (a
 /// dam break is stable at 2.5 times that number).
 const SUBSTEP_TOLERANCE: f64 = 0.25;
+/// Particles of one task in loops over particles.
+const CHUNK: usize = 4096;
+
+/// Steps after which particles are stored anew in the order of their cells, so that what is near in space is near in
+/// memory. In between, a particle moves by a few cells at most (`cfl` over ten cells a step).
+const STORAGE_PERIOD: u64 = 64;
 
 /// An SPH fluid as a participant.
 pub struct Sph {
@@ -22,8 +28,11 @@ pub struct Sph {
     stable_substep: f64,
     /// Energy of compression [J] at the start of the step.
     compression_energy: f64,
-    /// Where the last integration leaves particles [m].
+    /// Where the last integration leaves particles [m]; empty if it had one sub-step, for then it is where their
+    /// velocities carry them.
     end_position: Vec<DVec3>,
+    /// Steps committed.
+    steps: u64,
 }
 
 impl Sph {
@@ -37,8 +46,13 @@ impl Sph {
             stable_substep: 0.0,
             compression_energy: 0.0,
             end_position: Vec::new(),
+            steps: 0,
         };
-        solver.start.find_densities(&solver.parameters, &solver.particles.position);
+        solver.start.find_densities(
+            &solver.parameters,
+            &solver.particles.position,
+            &solver.particles.velocity,
+        );
         solver.stable_substep = solver.find_stable_substep();
         solver
     }
@@ -46,7 +60,10 @@ impl Sph {
     /// The longest stable sub-step for the committed speeds and the densities found last.
     fn find_stable_substep(&self) -> f64 {
         let velocity = &self.particles.velocity;
-        let speed = reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt();
+        self.stable_substep_at(reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt())
+    }
+
+    fn stable_substep_at(&self, speed: f64) -> f64 {
         let sound_speed = self.parameters.state.local_sound_speed(self.start.largest_compression());
         self.parameters.stable_substep(speed, sound_speed)
     }
@@ -63,36 +80,94 @@ impl Sph {
         Ok(substeps as u32)
     }
 
-    /// Advances velocities and end positions by one sub-step: free particles by `acceleration`, members with their
-    /// group.
-    fn advance(&mut self, stage: &Stage<'_>, substep: Substep, from_start: bool, velocity: &mut [DVec3]) {
-        let Self { parameters, start, later, end_position, .. } = self;
-        let acceleration = if from_start { start.accelerations() } else { later.accelerations() };
+    /// Advances velocities by one sub-step: free particles by their acceleration, members with their group.
+    fn advance(
+        &self,
+        stage: &Stage<'_>,
+        substep: Substep,
+        velocity: &mut [DVec3],
+    ) -> Result<(), SolverError> {
+        let Self { parameters, particles, end_position, .. } = self;
         let (gravity, walls, dt) = (parameters.gravity, parameters.walls, substep.dt);
+        let evaluation = if substep.first { &self.start } else { &self.later };
+        let positions = if substep.first { &particles.position } else { end_position };
+        let before = &particles.velocity;
         let group_of = stage.groups.group_of();
-        end_position
-            .par_iter_mut()
-            .zip(velocity)
-            .zip(acceleration)
-            .zip(group_of)
-            .with_min_len(4096)
-            .for_each(|(((position, velocity), &acceleration), &group)| {
-                if group == NO_GROUP {
-                    let free = *velocity + dt * (acceleration + gravity);
-                    *velocity = walls.map_or(free, |walls| walls.hold(*position, free, dt));
-                } else {
-                    *velocity = substep.group_velocity(stage, group as usize);
+        let advance = |(c, velocities): (usize, &mut [DVec3])| {
+            let mut finite = true;
+            for (k, velocity) in velocities.iter_mut().enumerate() {
+                let i = c * CHUNK + k;
+                if group_of[i] != NO_GROUP {
+                    *velocity = substep.group_velocity(stage, group_of[i] as usize);
+                    continue;
                 }
-                *position += dt * *velocity;
-            });
+                let now = if substep.first { before[i] } else { *velocity };
+                let free = now + dt * (evaluation.acceleration(i) + gravity);
+                finite &= free.is_finite();
+                *velocity = walls.map_or(free, |walls| walls.hold(positions[i], free, dt));
+            }
+            finite
+        };
+        // Every chunk is done even if one is not finite, so that the particle named is the first.
+        let finite = velocity.par_chunks_mut(CHUNK).enumerate().map(advance).reduce(|| true, |a, b| a & b);
+        if finite { Ok(()) } else { check_finite(&particles.id, velocity, "velocity") }
+    }
+
+    /// Moves end positions on by one of several sub-steps.
+    fn travel(&mut self, dt: f64, velocity: &[DVec3]) {
+        if self.end_position.is_empty() {
+            self.end_position.clone_from(&self.particles.position);
+        }
+        let columns = self.end_position.par_iter_mut().zip(velocity);
+        columns.with_min_len(CHUNK).for_each(|(position, &velocity)| *position += dt * velocity);
+    }
+
+    /// Moves free particles to the end of a step and gives them their velocity.
+    fn place_free(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Extremes {
+        let Self { particles, end_position, .. } = self;
+        let group_of = end.groups.group_of();
+        let columns = (particles.position.par_chunks_mut(CHUNK), particles.velocity.par_chunks_mut(CHUNK));
+        let place = |(c, (positions, velocities)): (usize, (&mut [DVec3], &mut [DVec3]))| {
+            let mut extremes = Extremes::default();
+            for (k, (position, velocity)) in positions.iter_mut().zip(velocities).enumerate() {
+                let i = c * CHUNK + k;
+                if group_of[i] != NO_GROUP {
+                    continue;
+                }
+                *velocity = integrated[i];
+                *position = match end_position.get(i) {
+                    Some(&end) => end,
+                    None => *position + end.dt * *velocity,
+                };
+                extremes.include(*position, *velocity);
+            }
+            extremes
+        };
+        columns.into_par_iter().enumerate().map(place).reduce(Extremes::default, Extremes::joined)
+    }
+
+    /// Stores particles in the order of the cells they were in at the start of the step.
+    fn sort_storage(&mut self) {
+        fn sort<T: Copy + Send + Sync>(column: &mut Vec<T>, order: &[u32]) {
+            *column = order.par_iter().with_min_len(CHUNK).map(|&i| column[i as usize]).collect();
+        }
+        let order = self.start.order();
+        let Particles { id, position, velocity, mass, radius, immovable } = &mut self.particles;
+        sort(id, order);
+        sort(position, order);
+        sort(velocity, order);
+        sort(mass, order);
+        sort(radius, order);
+        sort(immovable, order);
     }
 
     /// Adds the momentum that a sub-step gives to groups.
-    fn add_momentum(&self, groups: &GroupMap, dt: f64, acceleration: &[DVec3], momentum: &mut [DVec3]) {
-        let scale = dt * self.parameters.mass;
+    fn add_momentum(&self, groups: &GroupMap, substep: Substep, momentum: &mut [DVec3]) {
+        let scale = substep.dt * self.parameters.mass;
+        let evaluation = if substep.first { &self.start } else { &self.later };
         for (group, momentum) in momentum.iter_mut().enumerate() {
             for &member in groups.members(group) {
-                *momentum += scale * (acceleration[member as usize] + self.parameters.gravity);
+                *momentum += scale * (evaluation.acceleration(member as usize) + self.parameters.gravity);
             }
         }
     }
@@ -117,9 +192,37 @@ impl Sph {
     }
 }
 
+/// What a loop over moving particles notes in passing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extremes {
+    /// The largest square of a speed [m^2/s^2].
+    speed_squared: f64,
+    /// Whether a position or velocity is not finite.
+    not_finite: bool,
+}
+
+impl Extremes {
+    #[inline]
+    fn include(&mut self, position: DVec3, velocity: DVec3) {
+        let square = velocity.length_squared();
+        self.speed_squared = self.speed_squared.max(square);
+        // Infinite or NaN where a term is.
+        self.not_finite |= !(position.element_sum() + square).is_finite();
+    }
+
+    fn joined(self, other: Self) -> Self {
+        Self {
+            speed_squared: self.speed_squared.max(other.speed_squared),
+            not_finite: self.not_finite | other.not_finite,
+        }
+    }
+}
+
 /// Which part of a step is integrated.
 #[derive(Clone, Copy)]
 struct Substep {
+    /// Whether it starts from the state at the start of the step.
+    first: bool,
     /// Length [s].
     dt: f64,
     /// The part of the step that has passed at its end.
@@ -156,9 +259,8 @@ impl Solver for Sph {
     /// Densities, pressures and all forces of the first sub-step. Viscosity uses the particles' own velocities, so
     /// that these forces do not depend on groups.
     fn begin(&mut self) -> Result<(), SolverError> {
-        check_finite(&self.particles.id, &self.particles.position, "position")?;
-        self.start.find_densities(&self.parameters, &self.particles.position);
-        self.start.find_accelerations(&self.parameters, &self.particles.velocity);
+        self.start.find_densities(&self.parameters, &self.particles.position, &self.particles.velocity);
+        self.start.find_accelerations(&self.parameters);
         self.stable_substep = self.find_stable_substep();
         self.compression_energy = self.start.compression_energy(&self.parameters);
         Ok(())
@@ -167,19 +269,18 @@ impl Solver for Sph {
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         let substeps = self.substeps(stage.dt)?;
         let dt = stage.dt / f64::from(substeps);
-        self.end_position.clone_from(&self.particles.position);
-        answer.velocity.clone_from(&self.particles.velocity);
+        self.end_position.clear();
         for k in 0..substeps {
-            let first = k == 0;
-            if !first {
-                self.later.find_densities(&self.parameters, &self.end_position);
-                self.later.find_accelerations(&self.parameters, &answer.velocity);
+            let substep = Substep { first: k == 0, dt, passed: f64::from(k + 1) / f64::from(substeps) };
+            if !substep.first {
+                self.later.find_densities(&self.parameters, &self.end_position, &answer.velocity);
+                self.later.find_accelerations(&self.parameters);
             }
-            let acceleration = if first { self.start.accelerations() } else { self.later.accelerations() };
-            self.add_momentum(stage.groups, dt, acceleration, &mut answer.momentum);
-            let passed = f64::from(k + 1) / f64::from(substeps);
-            self.advance(stage, Substep { dt, passed }, first, &mut answer.velocity);
-            check_finite(&self.particles.id, &answer.velocity, "velocity")?;
+            self.add_momentum(stage.groups, substep, &mut answer.momentum);
+            self.advance(stage, substep, &mut answer.velocity)?;
+            if substeps > 1 {
+                self.travel(dt, &answer.velocity);
+            }
         }
         self.hold_groups(stage, &mut answer.momentum);
         Ok(())
@@ -187,23 +288,21 @@ impl Solver for Sph {
 
     /// Reports the energy of compression at the start of the step, where densities are known.
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
-        let particles = &mut self.particles;
-        let columns = particles.position.par_iter_mut().zip(&mut particles.velocity);
-        columns
-            .zip(&self.end_position)
-            .zip(integrated)
-            .zip(end.groups.group_of())
-            .with_min_len(4096)
-            .for_each(|((((position, velocity), &end_position), &integrated), &group)| {
-                if group == NO_GROUP {
-                    *position = end_position;
-                    *velocity = integrated;
-                }
-            });
-        end.place_members(particles);
-        check_finite(&particles.id, &particles.position, "position")?;
-        check_finite(&particles.id, &particles.velocity, "velocity")?;
-        self.stable_substep = self.find_stable_substep();
+        let mut extremes = self.place_free(end, integrated);
+        end.place_members(&mut self.particles);
+        for &member in end.groups.all_members() {
+            let member = member as usize;
+            extremes.include(self.particles.position[member], self.particles.velocity[member]);
+        }
+        if extremes.not_finite {
+            check_finite(&self.particles.id, &self.particles.position, "position")?;
+            check_finite(&self.particles.id, &self.particles.velocity, "velocity")?;
+        }
+        self.stable_substep = self.stable_substep_at(extremes.speed_squared.sqrt());
+        if self.steps.is_multiple_of(STORAGE_PERIOD) {
+            self.sort_storage();
+        }
+        self.steps += 1;
         Ok(Report {
             stable_dt: self.stable_dt(),
             energies: vec![("compression", self.compression_energy)],
@@ -214,7 +313,7 @@ impl Solver for Sph {
     /// `density` [kg/m^3] and `pressure` [Pa] at the committed positions.
     fn fields(&self) -> Vec<Field> {
         let mut now = Evaluation::default();
-        now.find_densities(&self.parameters, &self.particles.position);
+        now.find_densities(&self.parameters, &self.particles.position, &self.particles.velocity);
         let state = self.parameters.state;
         let density = now.compressions().map(|x| (x * state.rest_density) as f32).collect();
         let pressure = now.compressions().map(|x| state.pressure(x) as f32).collect();
@@ -225,12 +324,12 @@ impl Solver for Sph {
     }
 
     fn save(&self) -> Result<Vec<u8>, SolverError> {
-        Ok(snapshot::save(&self.particles))
+        Ok(snapshot::save(&self.particles, self.steps))
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
-        snapshot::restore(&mut self.particles, snapshot)?;
-        self.start.find_densities(&self.parameters, &self.particles.position);
+        self.steps = snapshot::restore(&mut self.particles, snapshot)?;
+        self.start.find_densities(&self.parameters, &self.particles.position, &self.particles.velocity);
         self.stable_substep = self.find_stable_substep();
         Ok(())
     }
