@@ -413,7 +413,9 @@ mod tests {
             let (a, b) = (L::load(self.a), L::load(self.b));
             let mut bits = Vec::new();
             let cells = L::load_differences(self.cells, i32::MAX - 1);
-            for lanes in [a + b, a - b, a * b, a / b, a.sqrt(), a.larger(b), a.smaller(b), L::splat(0.1), cells] {
+            for lanes in
+                [a + b, a - b, a * b, a / b, a.sqrt(), a.larger(b), a.smaller(b), L::splat(0.1), cells]
+            {
                 let mut values = [0.0; LANES];
                 lanes.store(&mut values);
                 bits.extend(values.map(f32::to_bits));

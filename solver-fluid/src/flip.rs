@@ -33,6 +33,8 @@ pub struct Parameters {
     pub max_iterations: u32,
     /// Cells that a particle may cross in a step.
     pub cfl: f64,
+    /// Whether to ask which cells others occupy.
+    pub occupancy: bool,
     /// Gravity [m/s^2].
     pub gravity: DVec3,
     /// Corners of the domain [m].

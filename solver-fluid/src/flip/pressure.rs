@@ -262,9 +262,12 @@ impl Pressure {
             }
         });
         apply(finest, pressure, &mut self.residual);
-        self.residual.par_iter_mut().zip(&*right_hand_side).zip(&finest.diagonal).with_min_len(4096).for_each(
-            |((r, &b), &d)| *r = if d == 0.0 { 0.0 } else { b - *r },
-        );
+        self.residual
+            .par_iter_mut()
+            .zip(&*right_hand_side)
+            .zip(&finest.diagonal)
+            .with_min_len(4096)
+            .for_each(|((r, &b), &d)| *r = if d == 0.0 { 0.0 } else { b - *r });
         let target = limits.tolerance * scale;
         let mut iterations = 0;
         let mut square = 0.0;
@@ -289,8 +292,16 @@ impl Pressure {
                 return Err(Unconverged(worst / scale));
             }
             let length = square / curvature;
-            pressure.par_iter_mut().zip(&self.direction).with_min_len(4096).for_each(|(x, p)| *x += length * p);
-            self.residual.par_iter_mut().zip(&self.image).with_min_len(4096).for_each(|(r, q)| *r -= length * q);
+            pressure
+                .par_iter_mut()
+                .zip(&self.direction)
+                .with_min_len(4096)
+                .for_each(|(x, p)| *x += length * p);
+            self.residual
+                .par_iter_mut()
+                .zip(&self.image)
+                .with_min_len(4096)
+                .for_each(|(r, q)| *r -= length * q);
             iterations += 1;
         }
     }
@@ -344,9 +355,12 @@ impl Pressure {
         let (fine, coarse) = (&mut fine[level], &mut coarse[0]);
         let mut residual = std::mem::take(&mut fine.residual);
         apply(fine, &fine.solution, &mut residual);
-        residual.par_iter_mut().zip(&fine.right_hand_side).zip(&fine.diagonal).with_min_len(4096).for_each(
-            |((r, &b), &d)| *r = if d == 0.0 { 0.0 } else { b - *r },
-        );
+        residual
+            .par_iter_mut()
+            .zip(&fine.right_hand_side)
+            .zip(&fine.diagonal)
+            .with_min_len(4096)
+            .for_each(|((r, &b), &d)| *r = if d == 0.0 { 0.0 } else { b - *r });
         let (cells, fine_grid, grid) = (fine.grid.cells, fine.grid, coarse.grid);
         grid.for_each_layer(&mut coarse.right_hand_side, |k, layer| {
             for (n, sum) in layer.iter_mut().enumerate() {

@@ -11,6 +11,7 @@
 //! | `tolerance` | | 1e-6 | residual of the pressure solve, relative to the largest divergence before it |
 //! | `max_iterations` | | 200 | iterations after which the solve is an error |
 //! | `cfl` | | 1 | cells that a particle may cross in a step |
+//! | `occupancy` | | true | whether cells that hold particles of others are no air; false only to see what it is for |
 //! | `shapes` | | required | what is filled: a list |
 
 use amalgam_particles::{ParticleId, Particles};
@@ -41,6 +42,8 @@ struct Section {
     max_iterations: u32,
     #[serde(default = "default_cfl")]
     cfl: f64,
+    #[serde(default = "default_occupancy")]
+    occupancy: bool,
     shapes: Shapes,
 }
 
@@ -60,6 +63,10 @@ fn default_cfl() -> f64 {
     1.0
 }
 
+fn default_occupancy() -> bool {
+    true
+}
+
 /// Reads and checks a section, and fills its shapes with particles.
 ///
 /// # Errors
@@ -75,6 +82,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
         tolerance: section.tolerance,
         max_iterations: section.max_iterations,
         cfl: section.cfl,
+        occupancy: section.occupancy,
         gravity: world.gravity,
         domain: world.domain,
     };
@@ -126,7 +134,11 @@ impl Section {
             "max_iterations",
             "must be at least 1: write e.g. max_iterations = 200",
         );
-        check(self.cfl > 0.0 && self.cfl <= 5.0, "cfl", "must be above 0 and at most 5: write e.g. cfl = 1.0");
+        check(
+            self.cfl > 0.0 && self.cfl <= 5.0,
+            "cfl",
+            "must be above 0 and at most 5: write e.g. cfl = 1.0",
+        );
         faults
     }
 }
@@ -178,12 +190,10 @@ mod tests {
         let with = |line: &str| keys(&good.replace("spacing = 0.05", &format!("spacing = 0.05\n{line}")));
         assert_eq!(with("cell_size = 0.3"), ["cell_size"]);
         assert_eq!(with("cell_size = 1e-9"), ["cell_size"]);
-        assert_eq!(with("flip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0"), [
-            "flip_share",
-            "tolerance",
-            "max_iterations",
-            "cfl"
-        ]);
+        assert_eq!(
+            with("flip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0"),
+            ["flip_share", "tolerance", "max_iterations", "cfl"]
+        );
         assert_eq!(with("sound_speed = 3.0"), ["sound_speed"]);
         assert_eq!(keys(&good.replace("0.5]", "2.5]")), ["shapes[0]"]);
         assert_eq!(keys(&good.replace("spacing = 0.05", "spacing = -1.0")), ["spacing"]);

@@ -54,11 +54,8 @@ pub struct Flip {
 impl Flip {
     /// A fluid of equal particles.
     pub fn new(parameters: Parameters, particles: Particles) -> Self {
-        let grid = Grid {
-            origin: parameters.domain.0,
-            cell_size: parameters.cell_size,
-            cells: parameters.cells(),
-        };
+        let grid =
+            Grid { origin: parameters.domain.0, cell_size: parameters.cell_size, cells: parameters.cells() };
         let flags = || [0, 1, 2].map(|_| vec![false; grid.len()]);
         Self {
             sorted: Sorted::default(),
@@ -124,7 +121,8 @@ impl Flip {
             });
             // A face without particles beside a cell that others occupy moves like those around it.
             let wanted = |face: usize| {
-                cell[face] != Cell::Air || face.checked_sub(grid.strides()[axis]).is_some_and(|lower| cell[lower] != Cell::Air)
+                cell[face] != Cell::Air
+                    || face.checked_sub(grid.strides()[axis]).is_some_and(|lower| cell[lower] != Cell::Air)
             };
             extrapolate(grid, [&mut velocity[axis], &mut change[axis]], &mut known[axis], 1, wanted);
         }
@@ -153,18 +151,13 @@ impl Flip {
             let Self { divergence, velocity, cell, .. } = &mut *self;
             for_each_cell(&grid, |at, _| {
                 let flow = |axis: usize| velocity[axis][at + strides[axis]] - velocity[axis][at];
-                divergence[at] = if cell[at] == Cell::Air {
-                    0.0
-                } else {
-                    -(flow(0) + flow(1) + flow(2)) / grid.cell_size
-                };
+                divergence[at] =
+                    if cell[at] == Cell::Air { 0.0 } else { -(flow(0) + flow(1) + flow(2)) / grid.cell_size };
             });
             reduce::max(divergence.len(), 0.0, |at| divergence[at].abs())
         };
-        let limits = Limits {
-            tolerance: self.parameters.tolerance,
-            max_iterations: self.parameters.max_iterations,
-        };
+        let limits =
+            Limits { tolerance: self.parameters.tolerance, max_iterations: self.parameters.max_iterations };
         let solved = self.solver.solve(&mut self.divergence, &mut self.pressure, largest, &limits);
         self.iterations = solved.map_err(|unconverged| {
             SolverError(format!(
@@ -186,8 +179,11 @@ impl Flip {
             let of = |face: usize| {
                 let fluid = |at: usize| cell[at] == Cell::Fluid;
                 let inside = face >= stride && fluid(face) && fluid(face - stride) && !touched[axis][face];
-                let density =
-                    if inside { rest } else { (deposit.mass[axis][face] / h.powi(3)).max(DENSITY_MIN * rest) };
+                let density = if inside {
+                    rest
+                } else {
+                    (deposit.mass[axis][face] / h.powi(3)).max(DENSITY_MIN * rest)
+                };
                 dt / (density * h * h)
             };
             (0..grid.len()).into_par_iter().with_min_len(4096).map(of).collect()
@@ -340,7 +336,7 @@ impl Solver for Flip {
     }
 
     fn occupancy_grid(&self) -> Option<Lattice> {
-        Some(self.grid.lattice())
+        self.parameters.occupancy.then(|| self.grid.lattice())
     }
 
     /// No particle crosses more than `cfl` cells in a step.
