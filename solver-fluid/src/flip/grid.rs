@@ -16,12 +16,21 @@ pub(super) struct Grid {
     pub(super) cells: [usize; 3],
 }
 
-/// The eight faces of one axis around a place, with their trilinear weights.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stencil {
-    /// Lower entry along each axis, and the upper one.
-    at: [[usize; 2]; 3],
-    weight: [[f64; 2]; 3],
+/// A position among the faces: for each axis the lower one of two neighbouring faces and the part of the way to the upper
+/// one, where faces lie on the walls of cells ([`ON_WALLS`]) and where they lie in their middles ([`IN_MIDDLES`]).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    low: [[u32; 2]; 3],
+    part: [[f64; 2]; 3],
+}
+
+const ON_WALLS: usize = 0;
+const IN_MIDDLES: usize = 1;
+
+/// Whether the faces of `axis` lie on walls along `along`, or in middles.
+#[inline(always)]
+fn kind(axis: usize, along: usize) -> usize {
+    if axis == along { ON_WALLS } else { IN_MIDDLES }
 }
 
 impl Grid {
@@ -60,19 +69,21 @@ impl Grid {
         i < self.cells[0] && j < self.cells[1] && k < self.cells[2]
     }
 
-    /// The faces of `axis` around a position. What would lie beyond a wall counts as the nearest face inside, which keeps
-    /// the sum of weights at one.
-    pub(super) fn stencil(&self, axis: usize, position: DVec3) -> Stencil {
-        let scaled = ((position - self.origin) / self.cell_size).to_array();
-        let mut stencil = Stencil { at: [[0; 2]; 3], weight: [[0.0; 2]; 3] };
+    /// Where a position is among the faces. What would lie beyond a wall counts as the nearest face inside, which keeps
+    /// the sum of weights at one; faces that do not exist get a weight of zero.
+    #[inline]
+    pub(super) fn place(&self, position: DVec3) -> Place {
+        let scaled = ((position - self.origin) * (1.0 / self.cell_size)).to_array();
+        let mut place = Place::default();
         for d in 0..3 {
-            let (shift, last) = if d == axis { (0.0, self.cells[d]) } else { (0.5, self.cells[d] - 1) };
-            let x = (scaled[d] - shift).clamp(0.0, last as f64);
-            let low = (x as usize).min(last);
-            stencil.at[d] = [low, (low + 1).min(last)];
-            stencil.weight[d] = [1.0 - (x - low as f64), x - low as f64];
+            let last = self.cells[d] - 1;
+            for (kind, shift, end) in [(ON_WALLS, 0.0, last as f64 + 1.0), (IN_MIDDLES, 0.5, last as f64)] {
+                let x = (scaled[d] - shift).clamp(0.0, end);
+                let low = (x as u32).min(last as u32);
+                (place.low[d][kind], place.part[d][kind]) = (low, x - f64::from(low));
+            }
         }
-        stencil
+        place
     }
 
     /// Calls `visit` for every cell, layer by layer, with its coordinates and number; in parallel over the layers of
@@ -86,47 +97,57 @@ impl Grid {
     }
 }
 
-impl Stencil {
-    /// Visits the faces with weight: entry and weight.
-    pub(super) fn for_each(&self, grid: &Grid, mut visit: impl FnMut(usize, f64)) {
-        for c in 0..2 {
-            self.for_each_in_layer_part(grid, c, &mut visit);
-        }
+impl Place {
+    /// The eight faces of `axis`, with their weights.
+    #[inline(always)]
+    pub(super) fn faces(&self, grid: &Grid, axis: usize) -> [(usize, f64); 8] {
+        let [x, y, z] = [0, 1, 2].map(|d| self.part[d][kind(axis, d)]);
+        let at = self.low_face(grid, axis);
+        let [_, row, layer] = grid.strides();
+        let (x0, y0, z0) = (1.0 - x, 1.0 - y, 1.0 - z);
+        [
+            (at, x0 * y0 * z0),
+            (at + 1, x * y0 * z0),
+            (at + row, x0 * y * z0),
+            (at + row + 1, x * y * z0),
+            (at + layer, x0 * y0 * z),
+            (at + layer + 1, x * y0 * z),
+            (at + layer + row, x0 * y * z),
+            (at + layer + row + 1, x * y * z),
+        ]
     }
 
-    /// Visits the faces of layer `k`.
-    pub(super) fn for_each_in_layer(&self, grid: &Grid, k: usize, mut visit: impl FnMut(usize, f64)) {
-        for c in 0..2 {
-            if self.at[2][c] == k {
-                self.for_each_in_layer_part(grid, c, &mut visit);
-            }
-        }
+    /// The four faces of `axis` in layer `k`, counted in the layer, with their weights; zero if the place does not reach
+    /// there.
+    #[inline(always)]
+    pub(super) fn faces_in_layer(&self, grid: &Grid, axis: usize, k: usize) -> [(usize, f64); 4] {
+        let [x, y, z] = [0, 1, 2].map(|d| self.part[d][kind(axis, d)]);
+        let low = self.low[2][kind(axis, 2)] as usize;
+        let z = if k == low { 1.0 - z } else { if k == low + 1 { z } else { 0.0 } };
+        let at = self.low_face(grid, axis) - low * grid.layer();
+        let row = grid.strides()[1];
+        let (x0, x1) = ((1.0 - x) * z, x * z);
+        [(at, x0 * (1.0 - y)), (at + 1, x1 * (1.0 - y)), (at + row, x0 * y), (at + row + 1, x1 * y)]
     }
 
-    fn for_each_in_layer_part(&self, grid: &Grid, c: usize, visit: &mut impl FnMut(usize, f64)) {
-        for b in 0..2 {
-            for a in 0..2 {
-                let weight = self.weight[0][a] * self.weight[1][b] * self.weight[2][c];
-                if weight > 0.0 {
-                    visit(grid.index([self.at[0][a], self.at[1][b], self.at[2][c]]), weight);
-                }
-            }
-        }
+    #[inline(always)]
+    fn low_face(&self, grid: &Grid, axis: usize) -> usize {
+        grid.index([0, 1, 2].map(|d| self.low[d][kind(axis, d)] as usize))
     }
 
-    /// The value of a column of faces at the place.
-    pub(super) fn interpolate(&self, grid: &Grid, column: &[f64]) -> f64 {
-        let mut value = 0.0;
-        self.for_each(grid, |face, weight| value += weight * column[face]);
-        value
+    /// The value of a column of faces of `axis`.
+    #[inline(always)]
+    pub(super) fn interpolate(&self, grid: &Grid, axis: usize, column: &[f64]) -> f64 {
+        // The last face of all may be named beyond the column's end, with no weight.
+        let value = |(face, weight): (usize, f64)| weight * column.get(face).copied().unwrap_or(0.0);
+        self.faces(grid, axis).into_iter().fold(0.0, |sum, face| sum + value(face))
     }
-}
 
-/// The value of three columns of faces at a position.
-pub(super) fn interpolate(grid: &Grid, columns: &[Vec<f64>; 3], position: DVec3) -> DVec3 {
-    DVec3::from_array(std::array::from_fn(|axis| {
-        grid.stencil(axis, position).interpolate(grid, &columns[axis])
-    }))
+    /// The value of three columns of faces.
+    #[inline(always)]
+    pub(super) fn interpolate_all(&self, grid: &Grid, columns: &[Vec<f64>; 3]) -> DVec3 {
+        DVec3::from_array([0, 1, 2].map(|axis| self.interpolate(grid, axis, &columns[axis])))
+    }
 }
 
 #[cfg(test)]
@@ -144,17 +165,29 @@ mod tests {
                     for i in 0..=4 {
                         let mut at = DVec3::new(i as f64, j as f64, k as f64) + 0.5;
                         at[axis] -= 0.5;
+                        let beyond = |d: usize, n: usize| d != axis && n == grid.cells[d];
+                        if beyond(0, i) || beyond(1, j) || beyond(2, k) {
+                            continue;
+                        }
                         column[grid.index([i, j, k])] = field(grid.origin + at * grid.cell_size);
                     }
                 }
             }
             let inside = grid.origin + DVec3::new(0.61, 1.17, 0.7);
-            let stencil = grid.stencil(axis, inside);
-            assert!((stencil.interpolate(&grid, &column) - field(inside)).abs() < 1e-12);
+            assert!((grid.place(inside).interpolate(&grid, axis, &column) - field(inside)).abs() < 1e-12);
             for x in [grid.origin, grid.origin + DVec3::new(2.0, 2.5, 1.5), inside] {
-                let mut sum = 0.0;
-                grid.stencil(axis, x).for_each(&grid, |_, weight| sum += weight);
+                let place = grid.place(x);
+                let existing = |&(face, weight): &(usize, f64)| {
+                    assert!(weight == 0.0 || column.get(face).is_some_and(|v| !v.is_nan()), "{x}: {face}");
+                    weight
+                };
+                let sum: f64 = place.faces(&grid, axis).iter().map(existing).sum();
                 assert!((sum - 1.0).abs() < 1e-12, "{sum}");
+                let layers: f64 = (0..=3)
+                    .flat_map(|k| place.faces_in_layer(&grid, axis, k))
+                    .map(|(_, weight)| weight)
+                    .sum();
+                assert!((layers - 1.0).abs() < 1e-12, "{layers}");
             }
         }
     }

@@ -5,7 +5,7 @@ use amalgam_solver_kit::{Answer, Field, FieldValues, Integration, Report, Solver
 use rayon::prelude::*;
 
 use super::Parameters;
-use super::grid::{Grid, interpolate};
+use super::grid::Grid;
 use super::pressure::{Limits, Pressure};
 use super::transfer::{Deposit, Faces, Sorted, group_masses, inertia, zero_faces};
 use crate::sph::snapshot;
@@ -101,8 +101,10 @@ impl Flip {
         for (axis, touched) in self.touched.iter_mut().enumerate() {
             touched.fill(false);
             for &member in stage.groups.all_members() {
-                let stencil = self.grid.stencil(axis, self.particles.position[member as usize]);
-                stencil.for_each(&self.grid, |face, _| touched[face] = true);
+                let place = self.grid.place(self.particles.position[member as usize]);
+                for (face, _) in place.faces(&self.grid, axis).into_iter().filter(|face| face.1 > 0.0) {
+                    touched[face] = true;
+                }
             }
         }
     }
@@ -235,10 +237,11 @@ impl Flip {
                     NO_GROUP => particles.velocity[i],
                     group => stage.velocity[group as usize],
                 };
-                let new = interpolate(grid, velocity, x);
-                *result = flip * (before + interpolate(grid, change, x)) + (1.0 - flip) * new;
+                let place = grid.place(x);
+                let new = place.interpolate_all(grid, velocity);
+                *result = flip * (before + place.interpolate_all(grid, change)) + (1.0 - flip) * new;
                 // Second order, through the middle of the way.
-                let middle = interpolate(grid, velocity, x + 0.5 * stage.dt * new);
+                let middle = grid.place(x + 0.5 * stage.dt * new).interpolate_all(grid, velocity);
                 *end = (x + stage.dt * middle).clamp(low, high);
             });
     }
@@ -358,7 +361,7 @@ impl Solver for Flip {
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         self.mark_cells(stage.occupied);
         self.mark_touched(stage);
-        self.sorted.load(&self.particles, stage, self.parameters.gravity);
+        self.sorted.load(&self.grid, &self.particles, stage, self.parameters.gravity);
         self.sorted.deposit(&self.grid, &mut self.deposit);
         self.apply_forces(stage.dt);
         for axis in 0..3 {
@@ -387,8 +390,7 @@ impl Solver for Flip {
     fn fields(&self) -> Vec<Field> {
         let volume = self.grid.cell_size.powi(3);
         let value = |&x: &DVec3| {
-            let stencil = self.grid.stencil(2, x);
-            let density = stencil.interpolate(&self.grid, &self.deposit.mass[2]) / volume;
+            let density = self.grid.place(x).interpolate(&self.grid, 2, &self.deposit.mass[2]) / volume;
             (density as f32, self.pressure[self.grid.index(self.grid.cell(x))] as f32)
         };
         let (density, pressure) = self.particles.position.iter().map(value).unzip();

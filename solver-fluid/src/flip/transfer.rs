@@ -4,7 +4,7 @@ use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::Stage;
 use rayon::prelude::*;
 
-use super::grid::Grid;
+use super::grid::{Grid, Place};
 
 /// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that the grid
 /// takes over the group's velocity.
@@ -13,10 +13,11 @@ const IMMOVABLE: f64 = 1e6;
 /// What a particle brings to the grid in a stage.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
-    position: DVec3,
+    place: Place,
     /// Inertia [kg]: a member's share of its group's.
     mass: f64,
-    velocity: DVec3,
+    /// [kg m/s]
+    momentum: DVec3,
     /// Impulse besides gravity [kg m/s].
     impulse: DVec3,
 }
@@ -86,21 +87,22 @@ impl Sorted {
 
     /// Sets what each particle brings in a stage. The grid's gravity acts on a group's whole inertia, its true weight is
     /// that of its members alone: the impulse makes up for the difference.
-    pub(super) fn load(&mut self, particles: &Particles, stage: &Stage<'_>, gravity: DVec3) {
+    pub(super) fn load(&mut self, grid: &Grid, particles: &Particles, stage: &Stage<'_>, gravity: DVec3) {
         let own = group_masses(stage.groups, particles);
         let group_of = stage.groups.group_of();
         let load = |&i: &u32| {
             let i = i as usize;
-            let (position, mass) = (particles.position[i], particles.mass[i]);
+            let (place, mass) = (grid.place(particles.position[i]), particles.mass[i]);
             let group = group_of[i];
             if group == NO_GROUP {
-                return Load { position, mass, velocity: particles.velocity[i], impulse: DVec3::ZERO };
+                let momentum = mass * particles.velocity[i];
+                return Load { place, mass, momentum, impulse: DVec3::ZERO };
             }
             let group = group as usize;
             let part = mass / own[group];
             let inertia = part * inertia(stage, own[group], group);
             let impulse = stage.impulse[group] * part - gravity * stage.dt * (inertia - mass);
-            Load { position, mass: inertia, velocity: stage.velocity[group], impulse }
+            Load { place, mass: inertia, momentum: inertia * stage.velocity[group], impulse }
         };
         self.order.par_iter().with_min_len(4096).map(load).collect_into_vec(&mut self.loads);
     }
@@ -108,38 +110,42 @@ impl Sorted {
     /// Sums what particles bring to the faces. Every layer gathers from the particles around it in their order, so that
     /// no sum depends on threads.
     pub(super) fn deposit(&self, grid: &Grid, deposit: &mut Deposit) {
-        let thickness = grid.layer();
-        for axis in 0..3 {
-            let columns = deposit.mass[axis]
-                .par_chunks_mut(thickness)
-                .zip(deposit.velocity[axis].par_chunks_mut(thickness))
-                .zip(deposit.kick[axis].par_chunks_mut(thickness));
-            columns.enumerate().for_each(|(k, ((mass, momentum), kick))| {
-                mass.fill(0.0);
-                momentum.fill(0.0);
-                kick.fill(0.0);
-                let layers = k.saturating_sub(1)..(k + 2).min(grid.cells[2]);
-                if layers.is_empty() {
-                    return;
+        let Deposit { mass, velocity, kick } = deposit;
+        let columns = (layers(grid, mass), layers(grid, velocity), layers(grid, kick));
+        columns.into_par_iter().enumerate().for_each(|(k, (mut mass, mut momentum, mut kick))| {
+            for column in mass.iter_mut().chain(&mut momentum).chain(&mut kick) {
+                column.fill(0.0);
+            }
+            let near = k.saturating_sub(1)..(k + 2).min(grid.cells[2]);
+            for load in &self.loads[self.start[near.start]..self.start[near.end]] {
+                for axis in 0..3 {
+                    for (n, weight) in load.place.faces_in_layer(grid, axis, k) {
+                        // A face that does not exist has no weight.
+                        if n < mass[axis].len() {
+                            mass[axis][n] += weight * load.mass;
+                            momentum[axis][n] += weight * load.momentum[axis];
+                            kick[axis][n] += weight * load.impulse[axis];
+                        }
+                    }
                 }
-                for load in &self.loads[self.start[layers.start]..self.start[layers.end]] {
-                    let stencil = grid.stencil(axis, load.position);
-                    stencil.for_each_in_layer(grid, k, |face, weight| {
-                        let n = face - k * thickness;
-                        mass[n] += weight * load.mass;
-                        momentum[n] += weight * load.mass * load.velocity[axis];
-                        kick[n] += weight * load.impulse[axis];
-                    });
-                }
-                for ((velocity, kick), &mass) in momentum.iter_mut().zip(kick).zip(&*mass) {
+            }
+            for axis in 0..3 {
+                let rest = momentum[axis].iter_mut().zip(kick[axis].iter_mut());
+                for ((momentum, kick), &mass) in rest.zip(mass[axis].iter()) {
                     if mass > 0.0 {
-                        *velocity /= mass;
+                        *momentum /= mass;
                         *kick /= mass;
                     }
                 }
-            });
-        }
+            }
+        });
     }
+}
+
+/// The layers of three columns, side by side.
+fn layers<'a>(grid: &Grid, faces: &'a mut Faces) -> Vec<[&'a mut [f64]; 3]> {
+    let [x, y, z] = faces.each_mut().map(|column| column.chunks_mut(grid.layer()));
+    x.zip(y).zip(z).map(|((x, y), z)| [x, y, z]).collect()
 }
 
 impl Deposit {
