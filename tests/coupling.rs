@@ -242,3 +242,82 @@ fn implicit_participants_with_stiff_links_between_shared_groups_agree() {
     });
     assert!(repeated > 1, "no group was shared");
 }
+
+/// A FLIP column of 8 x 4 x 10 cells on a floor of grounded springs, of which each carries what stands above it.
+struct Column {
+    /// Of the spring under each particle of the floor [N/m].
+    stiffness: f64,
+}
+
+/// What became of a column.
+#[derive(Debug)]
+struct Rest {
+    /// Mean deflection of the floor over that under the column's weight.
+    deflection: f64,
+    /// How far the column's centre sank below the floor's deflection and the gap that was left at the start, in cells.
+    sunk: f64,
+    /// Particles that are below the floor.
+    through: usize,
+}
+
+impl Column {
+    const CELL: f64 = 0.05;
+    const SPACING: f64 = 0.025;
+    const DENSITY: f64 = 12.5;
+
+    fn run(&self, time: f64, rule: Synchronise) -> Rest {
+        let load = 0.5 * 1000.0 + Self::DENSITY;
+        let area = Self::SPACING * Self::SPACING;
+        let damping = (self.stiffness * load * area).sqrt();
+        let floor = format!(
+            "method = 'mass-spring'\nself_collision = false\n[[bodies]]\ntype = 'sheet'\n\
+             corner = [0.0125, 0.0125, 0]\nedge_u = [0.375, 0, 0]\nedge_v = [0, 0.175, 0]\nspacing = 0.025\n\
+             area_density = {}\nstructural_stiffness = 0.0\nradius = 0.019\n\
+             foundation = {{ stiffness = {:?}, damping = {damping:?} }}\n",
+            Self::DENSITY,
+            self.stiffness
+        );
+        let water = "method = 'flip'\nspacing = 0.025\n[[shapes]]\ntype = 'box'\nmin = [0, 0, 0.025]\n\
+                     max = [0.4, 0.2, 0.525]\n";
+        let mut scene =
+            Scene::new(time, 2e-3).with("floor", SolidProgram, floor).with("water", FluidProgram, water);
+        scene.plan.domain.min = DVec3::new(0.0, 0.0, -0.2);
+        scene.plan.domain.max = DVec3::new(0.4, 0.2, 0.8);
+        let mut simulation = scene
+            .coupling(|coupling| {
+                coupling.synchronise = rule;
+                coupling.alpha = 0.0;
+            })
+            .run();
+        let mean = |points: &[DVec3]| points.iter().map(|x| x.z).sum::<f64>() / points.len() as f64;
+        let (floor, water) = (positions(&mut simulation, "floor"), positions(&mut simulation, "water"));
+        // Particles of the sheet's rim stand for less area.
+        let panels = 375.0 * 175.0 / (400.0 * 200.0);
+        let expected = (0.5 * 1000.0 * 0.08 + Self::DENSITY * panels * 0.08) * GRAVITY
+            / (self.stiffness * floor.len() as f64);
+        let deflection = -mean(&floor);
+        let gap = 0.0375 - (0.019 + 0.5 * Self::SPACING);
+        Rest {
+            deflection: deflection / expected,
+            sunk: (0.275 - mean(&water) - gap - deflection) / Self::CELL,
+            through: water.iter().filter(|x| x.z < -deflection - 0.019).count(),
+        }
+    }
+}
+
+#[test]
+fn a_flip_column_rests_on_a_soft_and_on_a_stiff_floor() {
+    // dt^2 k / m of 2.5, 2,500 and 250,000.
+    for stiffness in [5e3, 5e6, 5e8] {
+        let rest = Column { stiffness }.run(1.0, Synchronise::Impulse);
+        assert!((rest.deflection - 1.0).abs() < 0.05, "{stiffness:e} N/m: {rest:?}");
+        assert!(rest.sunk.abs() < 0.5 && rest.through == 0, "{stiffness:e} N/m: {rest:?}");
+    }
+}
+
+/// The comparison: told only which cells are occupied, the projection takes the held layer for falling fluid.
+#[test]
+fn a_flip_column_sinks_with_average() {
+    let rest = Column { stiffness: 5e6 }.run(1.0, Synchronise::Average);
+    assert!(rest.sunk > 1.0, "{rest:?}");
+}

@@ -205,6 +205,7 @@ fn every_key_of_a_scene_is_described() {
     check_described("scene.md", &keys_of::<PictureSettings>("colours = { water = { zzz = 1 } }"));
     check_described("scene.md", &keys_of::<PictureSettings>("colours = { water = { ramp = 'zzz' } }"));
     check_described("fluid.md", &keys_of_section(&FluidProgram, "zzz = 1"));
+    check_described("fluid.md", &keys_of_section(&FluidProgram, "method = 'flip'\nzzz = 1"));
     check_described("solid.md", &keys_of_section(&SolidProgram, "zzz = 1"));
     for kind in ["sheet", "volume", "points", "grains"] {
         let section = format!("method = 'mass-spring'\n[[bodies]]\ntype = '{kind}'\nzzz = 1");

@@ -210,11 +210,16 @@ impl Simulation {
             std::iter::once(spheres).chain(grids).collect()
         });
         let cells = cells.collect();
-        let kinds = participants.iter().map(|p| match p.description.integration() {
-            v1::Integration::Implicit => Kind::Implicit,
-            v1::Integration::Projection => Kind::Projection,
-            v1::Integration::Explicit | v1::Integration::Unspecified => Kind::Explicit,
+        let integrations = participants.iter().zip(&tables).map(|(participant, table)| {
+            table.integration.unwrap_or_else(|| participant.description.integration())
         });
+        let kinds: Vec<Kind> = integrations
+            .map(|integration| match integration {
+                v1::Integration::Implicit => Kind::Implicit,
+                v1::Integration::Projection => Kind::Projection,
+                v1::Integration::Explicit | v1::Integration::Unspecified => Kind::Explicit,
+            })
+            .collect();
         let rates = tables.iter().flat_map(|table| {
             let Particles { velocity, radius, .. } = &table.particles;
             velocity.iter().zip(radius).map(|(v, r)| v.length() / r)
@@ -235,7 +240,7 @@ impl Simulation {
             .map(|table| Committed { particles: table.particles.len() as u64, ..Committed::default() });
         Ok(Self {
             clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
-            kinds: kinds.collect(),
+            kinds,
             committed: committed.collect(),
             solver_s: vec![0.0; participants.len()],
             triangles: tables.into_iter().map(|table| table.triangles).collect(),

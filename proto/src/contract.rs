@@ -52,6 +52,8 @@ pub struct Table {
     pub never_collide: Vec<[ParticleId; 2]>,
     /// Triangles between particles.
     pub triangles: Vec<[ParticleId; 3]>,
+    /// How the section is integrated, if not as the program describes itself.
+    pub integration: Option<v1::Integration>,
 }
 
 /// Starts a step.
@@ -252,6 +254,7 @@ impl Call for Table {
             self_colliding: self.self_colliding,
             stable_dt: self.stable_dt,
             occupancy: self.occupancy.map(lattice_to_wire),
+            integration: self.integration.unwrap_or(v1::Integration::Unspecified).into(),
         };
         let mut columns = Columns::default();
         columns.put_ids("id", &self.particles.id);
@@ -277,7 +280,10 @@ impl Call for Table {
             id,
         };
         particles.validate().map_err(|error| WireError::Rule(error.to_string()))?;
+        let integration = v1::Integration::try_from(header.integration)
+            .map_err(|_| WireError::Rule(format!("integration {} is unknown", header.integration)))?;
         let table = Self {
+            integration: Some(integration).filter(|&kind| kind != v1::Integration::Unspecified),
             self_colliding: header.self_colliding,
             stable_dt: positive_time("stable_dt", header.stable_dt)?,
             occupancy: header.occupancy.map(lattice_from_wire).transpose()?,

@@ -3,6 +3,7 @@
 //! [`FluidProgram`] reads a participant's section of the scene ([`section`]) and builds the solver from it. See
 //! [`sph`] for the method.
 
+pub mod flip;
 pub mod section;
 pub mod sph;
 
@@ -24,6 +25,12 @@ impl SolverProgram for FluidProgram {
     }
 
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
+        // What is no TOML, or has no method, is told by the reader of the default method.
+        let method = section.parse::<toml::Table>().ok().and_then(|table| table.get("method").cloned());
+        if method.as_ref().and_then(toml::Value::as_str) == Some("flip") {
+            let (parameters, particles) = flip::section::read(section, world)?;
+            return Ok(Box::new(flip::Flip::new(parameters, particles)));
+        }
         let (parameters, particles) = section::read(section, world)?;
         Ok(Box::new(sph::Sph::new(parameters, particles)))
     }

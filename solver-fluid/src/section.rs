@@ -119,7 +119,7 @@ fn default_method() -> Method {
     Method::Sph
 }
 
-fn default_rest_density() -> f64 {
+pub(crate) fn default_rest_density() -> f64 {
     1000.0
 }
 
@@ -150,9 +150,8 @@ fn default_max_substeps() -> u32 {
 pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
-    section.read_meshes(&mut faults);
     faults.extend(section.source_faults());
-    let bodies = section.sample(&mut faults);
+    let bodies = sample(&mut section.shapes, section.spacing, &mut faults);
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -317,44 +316,7 @@ impl Section {
             "max_substeps",
             &format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. max_substeps = 1"),
         );
-        check(
-            !self.shapes.is_empty(),
-            "shapes",
-            "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"",
-        );
         faults
-    }
-
-    fn read_meshes(&mut self, faults: &mut Vec<SectionError>) {
-        for (k, body) in self.shapes.iter_mut().enumerate() {
-            if let Err(error) = amalgam_meshes::read_into(&mut body.shape) {
-                faults.push(SectionError::new(format!("shapes[{k}].file"), error.to_string()));
-            }
-        }
-    }
-
-    /// The points of every body, up to the largest number of particles.
-    fn sample(&self, faults: &mut Vec<SectionError>) -> Vec<Vec<DVec3>> {
-        // A bad spacing is reported once, under its own key.
-        if !(self.spacing > 0.0 && self.spacing.is_finite()) {
-            return Vec::new();
-        }
-        let mut bodies: Vec<Vec<DVec3>> = Vec::new();
-        for (k, body) in self.shapes.iter().enumerate() {
-            match body.sample(self.spacing) {
-                Ok(points) => bodies.push(points),
-                Err(errors) => {
-                    let parent = format!("shapes[{k}]");
-                    faults.extend(errors.into_iter().map(|e| SectionError::new(e.path(&parent), e.message)));
-                }
-            }
-        }
-        let total: usize = bodies.iter().map(Vec::len).sum();
-        if total > POINTS_MAX {
-            let message = format!("hold {total} particles, more than {POINTS_MAX}: write a larger spacing");
-            faults.push(SectionError::new("shapes", message));
-        }
-        bodies
     }
 
     fn sound_speed(&self, world: &World, faults: &mut Vec<SectionError>) -> f64 {
@@ -378,6 +340,59 @@ impl Section {
     }
 }
 
+/// Reads the files that shapes name; the points of every body, up to the largest number of particles.
+pub(crate) fn sample(shapes: &mut [Body], spacing: f64, faults: &mut Vec<SectionError>) -> Vec<Vec<DVec3>> {
+    if shapes.is_empty() {
+        let message = "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"";
+        faults.push(SectionError::new("shapes", message));
+    }
+    for (k, body) in shapes.iter_mut().enumerate() {
+        if let Err(error) = amalgam_meshes::read_into(&mut body.shape) {
+            faults.push(SectionError::new(format!("shapes[{k}].file"), error.to_string()));
+        }
+    }
+    // A bad spacing is reported once, under its own key.
+    if !(spacing > 0.0 && spacing.is_finite()) {
+        return Vec::new();
+    }
+    let mut bodies: Vec<Vec<DVec3>> = Vec::new();
+    for (k, body) in shapes.iter().enumerate() {
+        match body.sample(spacing) {
+            Ok(points) => bodies.push(points),
+            Err(errors) => {
+                let parent = format!("shapes[{k}]");
+                faults.extend(errors.into_iter().map(|e| SectionError::new(e.path(&parent), e.message)));
+            }
+        }
+    }
+    let total: usize = bodies.iter().map(Vec::len).sum();
+    if total > POINTS_MAX {
+        let message = format!("hold {total} particles, more than {POINTS_MAX}: write a larger spacing");
+        faults.push(SectionError::new("shapes", message));
+    }
+    bodies
+}
+
+/// All points must lie in a box; `advice` is what else to do than to move them.
+pub(crate) fn check_inside(
+    (low, high): (DVec3, DVec3),
+    bodies: &[Vec<DVec3>],
+    advice: &str,
+    faults: &mut Vec<SectionError>,
+) {
+    for (k, points) in bodies.iter().enumerate() {
+        let outside = |p: &&DVec3| !(p.cmpge(low).all() && p.cmple(high).all());
+        let count = points.iter().filter(outside).count();
+        if let Some(first) = points.iter().find(outside) {
+            let message = format!(
+                "{count} of its {} points are outside of the domain, the first at {first}: move it inside{advice}",
+                points.len()
+            );
+            faults.push(SectionError::new(format!("shapes[{k}]"), message));
+        }
+    }
+}
+
 fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], faults: &mut Vec<SectionError>) {
     let extent = walls.max - walls.min;
     // Written so that NaN fails. Narrower than this, a particle would see the image of an image of itself.
@@ -391,18 +406,7 @@ fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], fault
         faults.push(SectionError::new("spacing", message));
         return;
     }
-    for (k, points) in bodies.iter().enumerate() {
-        let outside = |p: &&DVec3| !(p.cmpge(walls.min).all() && p.cmple(walls.max).all());
-        let count = points.iter().filter(outside).count();
-        if let Some(first) = points.iter().find(outside) {
-            let message = format!(
-                "{count} of its {} points are outside of the domain, the first at {first}: move it inside or write \
-                 walls = false",
-                points.len()
-            );
-            faults.push(SectionError::new(format!("shapes[{k}]"), message));
-        }
-    }
+    check_inside((walls.min, walls.max), bodies, " or write walls = false", faults);
 }
 
 /// Two particles at less than half a spacing would be pushed apart with a force that no fluid has.

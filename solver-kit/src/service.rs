@@ -84,6 +84,16 @@ impl Service {
     }
 }
 
+impl From<Integration> for v1::Integration {
+    fn from(integration: Integration) -> Self {
+        match integration {
+            Integration::Explicit => Self::Explicit,
+            Integration::Implicit => Self::Implicit,
+            Integration::Projection => Self::Projection,
+        }
+    }
+}
+
 fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Order) {
     // A caller that has gone away does not want its answer: a failed send is no fault.
     match order {
@@ -183,11 +193,7 @@ impl v1::solver_server::Solver for Service {
             )));
         }
         let description = self.program.describe();
-        let integration = match description.integration {
-            Integration::Explicit => v1::Integration::Explicit,
-            Integration::Implicit => v1::Integration::Implicit,
-            Integration::Projection => v1::Integration::Projection,
-        };
+        let integration = v1::Integration::from(description.integration);
         Ok(Response::new(v1::DescribeResponse {
             name: description.name.into(),
             version: description.version.into(),

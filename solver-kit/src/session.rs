@@ -105,6 +105,7 @@ impl Session {
             occupancy: solver.occupancy_grid(),
             never_collide: solver.never_collide().into_iter().map(|(a, b)| [a, b]).collect(),
             triangles: solver.triangles(),
+            integration: solver.integration().map(v1::Integration::from),
         };
         table.particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())))?;
         let context = Context { run_id: request.run_id, epoch: request.epoch, step: 0 };

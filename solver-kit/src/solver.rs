@@ -134,6 +134,11 @@ pub trait Solver: Send + 'static {
         Vec::new()
     }
 
+    /// How this solver integrates, if not as its program describes itself.
+    fn integration(&self) -> Option<Integration> {
+        None
+    }
+
     /// The longest first step [s].
     fn stable_dt(&self) -> f64 {
         f64::INFINITY

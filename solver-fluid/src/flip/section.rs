@@ -1,0 +1,202 @@
+//! A FLIP participant's section of the scene.
+//!
+//! | key | unit | default | meaning |
+//! | --- | --- | --- | --- |
+//! | `method` | | required | `"flip"` |
+//! | `spacing` | m | required | edge of the volume that a particle stands for |
+//! | `cell_size` | m | 2 x `spacing` | edge of a cell; the domain must be whole cells long |
+//! | `rest_density` | kg/m^3 | 1000 | a particle's mass is `rest_density * spacing^3` |
+//! | `radius` | m | `spacing / 2` | collision radius of a particle |
+//! | `flip_share` | | 0.97 | part of FLIP in the new velocity; the rest is PIC, which damps |
+//! | `tolerance` | | 1e-6 | residual of the pressure solve, relative to the largest divergence before it |
+//! | `max_iterations` | | 200 | iterations after which the solve is an error |
+//! | `cfl` | | 1 | cells that a particle may cross in a step |
+//! | `occupancy` | | true | whether cells that hold particles of others are no air; false only to see what it is for |
+//! | `shapes` | | required | what is filled: a list |
+
+use amalgam_particles::{ParticleId, Particles, shapes::Body};
+use amalgam_solver_kit::{SectionError, World, parse_section};
+use serde::Deserialize;
+
+use super::Parameters;
+use crate::section::{check_inside, default_rest_density, sample};
+
+/// Cells that a grid may have.
+pub const CELLS_MAX: f64 = (1u64 << 30) as f64;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    #[serde(rename = "method")]
+    _method: String,
+    spacing: f64,
+    cell_size: Option<f64>,
+    #[serde(default = "default_rest_density")]
+    rest_density: f64,
+    radius: Option<f64>,
+    #[serde(default = "default_flip_share")]
+    flip_share: f64,
+    #[serde(default = "default_tolerance")]
+    tolerance: f64,
+    #[serde(default = "default_max_iterations")]
+    max_iterations: u32,
+    #[serde(default = "default_cfl")]
+    cfl: f64,
+    #[serde(default = "default_occupancy")]
+    occupancy: bool,
+    shapes: Vec<Body>,
+}
+
+fn default_flip_share() -> f64 {
+    0.97
+}
+
+fn default_tolerance() -> f64 {
+    1e-6
+}
+
+fn default_max_iterations() -> u32 {
+    200
+}
+
+fn default_cfl() -> f64 {
+    1.0
+}
+
+fn default_occupancy() -> bool {
+    true
+}
+
+/// Reads and checks a section, and fills its shapes with particles.
+///
+/// # Errors
+/// Every fault, with the path of its key.
+pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
+    let mut section: Section = parse_section(section)?;
+    let mut faults = section.scalar_faults();
+    let bodies = sample(&mut section.shapes, section.spacing, &mut faults);
+    let parameters = Parameters {
+        cell_size: section.cell_size.unwrap_or(2.0 * section.spacing),
+        rest_density: section.rest_density,
+        flip_share: section.flip_share,
+        tolerance: section.tolerance,
+        max_iterations: section.max_iterations,
+        cfl: section.cfl,
+        occupancy: section.occupancy,
+        gravity: world.gravity,
+        domain: world.domain,
+    };
+    if faults.is_empty() {
+        check_cells(&parameters, &mut faults);
+        check_inside(world.domain, &bodies, "", &mut faults);
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let mass = section.rest_density * section.spacing.powi(3);
+    let radius = section.radius.unwrap_or(0.5 * section.spacing);
+    let mut particles = Particles::default();
+    for (points, body) in bodies.iter().zip(&section.shapes) {
+        for &point in points {
+            let id = ParticleId(particles.len() as u64);
+            particles.push(id, point, body.velocity_at(point), mass, radius, false);
+        }
+    }
+    Ok((parameters, particles))
+}
+
+impl Section {
+    fn scalar_faults(&self) -> Vec<SectionError> {
+        let mut faults = Vec::new();
+        let mut check = |ok: bool, key: &str, rule: &str| {
+            if !ok {
+                faults.push(SectionError::new(key, rule));
+            }
+        };
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        check(positive(self.spacing), "spacing", "must be positive: write e.g. spacing = 0.01");
+        check(
+            self.cell_size.is_none_or(positive),
+            "cell_size",
+            "must be positive: write e.g. twice the spacing",
+        );
+        check(
+            positive(self.rest_density),
+            "rest_density",
+            "must be positive: write e.g. rest_density = 1000.0",
+        );
+        check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
+        let share_ok = (0.0..=1.0).contains(&self.flip_share);
+        check(share_ok, "flip_share", "must be from 0 to 1: write e.g. flip_share = 0.97");
+        let tolerance_ok = self.tolerance > 0.0 && self.tolerance < 1.0;
+        check(tolerance_ok, "tolerance", "must be above 0 and below 1: write e.g. tolerance = 1e-6");
+        check(
+            self.max_iterations > 0,
+            "max_iterations",
+            "must be at least 1: write e.g. max_iterations = 200",
+        );
+        check(
+            self.cfl > 0.0 && self.cfl <= 5.0,
+            "cfl",
+            "must be above 0 and at most 5: write e.g. cfl = 1.0",
+        );
+        faults
+    }
+}
+
+/// The domain's walls must lie on faces of cells.
+fn check_cells(parameters: &Parameters, faults: &mut Vec<SectionError>) {
+    let (low, high) = parameters.domain;
+    let cells = (high - low) / parameters.cell_size;
+    let size = parameters.cell_size;
+    if !(cells.is_finite() && cells.element_product() <= CELLS_MAX) {
+        let message = format!(
+            "{size} m makes more than {CELLS_MAX:.0} cells in a domain of {} m: write larger cells",
+            high - low
+        );
+        faults.push(SectionError::new("cell_size", message));
+        return;
+    }
+    let whole = cells.round();
+    if (cells - whole).abs().max_element() > 1e-6 * whole.max_element() || whole.min_element() < 1.0 {
+        let message = format!(
+            "{size} m does not divide the domain of {} m into whole cells ({cells}): change the domain or the cell size",
+            high - low
+        );
+        faults.push(SectionError::new("cell_size", message));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::DVec3;
+
+    use super::*;
+
+    fn keys(section: &str) -> Vec<String> {
+        let world = World {
+            participant: "water".into(),
+            domain: (DVec3::ZERO, DVec3::new(1.0, 1.0, 2.0)),
+            gravity: DVec3::new(0.0, 0.0, -9.81),
+            seed: 1,
+        };
+        let faults = read(section, &world).err().unwrap_or_default();
+        faults.into_iter().map(|fault| fault.key).collect()
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        let good = "method = \"flip\"\nspacing = 0.05\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [1, 1, 0.5]\n";
+        assert_eq!(keys(good), [] as [&str; 0]);
+        let with = |line: &str| keys(&good.replace("spacing = 0.05", &format!("spacing = 0.05\n{line}")));
+        assert_eq!(with("cell_size = 0.3"), ["cell_size"]);
+        assert_eq!(with("cell_size = 1e-9"), ["cell_size"]);
+        assert_eq!(
+            with("flip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0"),
+            ["flip_share", "tolerance", "max_iterations", "cfl"]
+        );
+        assert_eq!(with("sound_speed = 3.0"), ["sound_speed"]);
+        assert_eq!(keys(&good.replace("0.5]", "2.5]")), ["shapes[0]"]);
+        assert_eq!(keys(&good.replace("spacing = 0.05", "spacing = -1.0")), ["spacing"]);
+    }
+}
