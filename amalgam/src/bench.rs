@@ -2,6 +2,7 @@
 
 pub mod fluids;
 pub mod machine;
+pub mod solids;
 
 use std::{path::PathBuf, time::Instant};
 
@@ -96,6 +97,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     println!("{machine}");
     let figures = match args.what {
         Benchmark::Fluids => fluids::measure(args.quick)?,
+        Benchmark::Solids => solids::measure(args.quick),
     };
     print_table(&figures, &machine);
     println!("measured in {:.0} s; least and median of repetitions", start.elapsed().as_secs_f64());

@@ -109,6 +109,8 @@ pub struct BenchArgs {
 pub enum Benchmark {
     /// Smoothed particle hydrodynamics
     Fluids,
+    /// Bonds of peridynamics
+    Solids,
 }
 
 /// Arguments of `run`.

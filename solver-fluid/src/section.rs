@@ -59,6 +59,8 @@ pub const SUBSTEPS_MAX: u32 = 100;
 #[serde(rename_all = "snake_case")]
 enum Method {
     Sph,
+    /// Has a section of its own, and is told apart before.
+    Flip,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]

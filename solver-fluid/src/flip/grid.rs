@@ -75,10 +75,10 @@ impl Grid {
     pub(super) fn place(&self, position: DVec3) -> Place {
         let scaled = ((position - self.origin) * (1.0 / self.cell_size)).to_array();
         let mut place = Place::default();
-        for d in 0..3 {
+        for (d, scaled) in scaled.into_iter().enumerate() {
             let last = self.cells[d] - 1;
             for (kind, shift, end) in [(ON_WALLS, 0.0, last as f64 + 1.0), (IN_MIDDLES, 0.5, last as f64)] {
-                let x = (scaled[d] - shift).clamp(0.0, end);
+                let x = (scaled - shift).clamp(0.0, end);
                 let low = (x as u32).min(last as u32);
                 (place.low[d][kind], place.part[d][kind]) = (low, x - f64::from(low));
             }

@@ -288,7 +288,7 @@ impl Pressure {
             });
             apply(&self.levels[0], &self.direction, &mut self.image);
             let curvature = dot(&self.direction, &self.image);
-            if !(curvature > 0.0) {
+            if curvature.is_nan() || curvature <= 0.0 {
                 return Err(Unconverged(worst / scale));
             }
             let length = square / curvature;

@@ -296,8 +296,8 @@ fn hold_walls(grid: &Grid, axis: usize, velocity: &mut [f64], change: &mut [f64]
 /// Gives faces whose velocity is not known the mean of the known ones around them, `passes` times.
 fn extrapolate(
     grid: &Grid,
-    columns: [&mut Vec<f64>; 2],
-    known: &mut Vec<bool>,
+    columns: [&mut [f64]; 2],
+    known: &mut [bool],
     passes: usize,
     wanted: impl Fn(usize) -> bool,
 ) {

@@ -1,9 +1,9 @@
 //! Densities and accelerations of a fluid at one instant.
 //!
-//! Particles are sorted into cells of one support radius ([`super::cells`]) and handled in fixed chunks of that order.
+//! Particles are sorted into cells of one support radius (`cells.rs`) and handled in fixed chunks of that order.
 //! Within a chunk, particles of one cell form a **block**; its **candidates** are copied next to each other, relative
 //! to the block's cell: all particles of the 27 cells around it and their mirror images that lie within reach of the
-//! block's bounding box ([`super::candidates`]). Candidates outside of a particle's support contribute exactly zero,
+//! block's bounding box (`candidates.rs`). Candidates outside of a particle's support contribute exactly zero,
 //! so that the inner loops have no branch. Loops are compiled for several vector widths and give the same bits with
 //! each ([`amalgam_particles::lanes`]).
 //!
