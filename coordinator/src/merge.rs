@@ -5,7 +5,7 @@
 //! a group then live in one array with a place for each member, merging overwrites the first of two places, and
 //! splitting, walking the bonds in reverse, writes both. No pointers and no recursion are needed.
 
-use amalgam_particles::{DVec3, NO_GROUP, random, reduce};
+use amalgam_particles::{DVec3, NO_GROUP, random};
 use rayon::prelude::*;
 
 use crate::contacts::Candidates;
@@ -265,10 +265,11 @@ impl Forest {
         };
         // Not a number is the worst error of all, so it must not get lost in a maximum.
         let worst = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
-        ConservationErrors {
-            momentum: reduce::max(self.len(), 0.0, |group| worst(errors(group).0)),
-            energy: reduce::max(self.len(), 0.0, |group| worst(errors(group).1)),
-        }
+        let groups = (0..self.len()).into_par_iter().with_min_len(1024).map(errors);
+        let [momentum, energy] = groups
+            .map(|(momentum, energy)| [worst(momentum), worst(energy)])
+            .reduce(|| [0.0; 2], |a, b| [a[0].max(b[0]), a[1].max(b[1])]);
+        ConservationErrors { momentum, energy }
     }
 
     /// Decides who is joined with whom, with integers only: this part depends on the order of the pairs and is
