@@ -28,7 +28,6 @@ mod slices;
 mod solver;
 mod springs;
 mod volume;
-mod wide;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
 

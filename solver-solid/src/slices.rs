@@ -4,10 +4,10 @@
 //! ends of a spring hold the same rounded numbers, so that the rounded operator is symmetric as well.
 
 use amalgam_particles::DVec3;
+use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
 use rayon::prelude::*;
 
 use crate::fixed::{operand_scale, whole};
-use crate::wide::{self, Kernel, LANES, Lanes, Machine};
 
 /// Slices that one task works on.
 const CHUNK: usize = 16;
@@ -17,7 +17,7 @@ const CHUNK: usize = 16;
 struct Entry {
     neighbour: [u32; LANES],
     /// The axis and the transverse part.
-    coupling: [Lanes; 4],
+    coupling: [Sixteen; 4],
 }
 
 /// No spring.
@@ -32,7 +32,7 @@ pub(crate) struct Slices {
     /// Of each entry: the spring of each lane, `NONE` where the row is padded.
     springs: Vec<[u32; LANES]>,
     operand: Vec<[i32; 4]>,
-    image: Vec<[Lanes; 3]>,
+    image: Vec<[Sixteen; 3]>,
     /// What a unit of the image is.
     unit: f64,
 }
@@ -90,7 +90,7 @@ impl Slices {
             .with_min_len(CHUNK)
             .map(|slice| {
                 let entries = &entries[start[slice] as usize..start[slice + 1] as usize];
-                wide::run(RowKernel { first: slice * LANES, entries, operand })
+                lanes::run(RowKernel { first: slice * LANES, entries, operand })
             })
             .collect_into_vec(&mut self.image);
     }
@@ -111,11 +111,11 @@ struct RowKernel<'a> {
     operand: &'a [[i32; 4]],
 }
 
-impl Kernel for RowKernel<'_> {
-    type Output = [Lanes; 3];
+impl Task for RowKernel<'_> {
+    type Output = [Sixteen; 3];
 
     #[inline(always)]
-    fn run<M: Machine>(self) -> [Lanes; 3] {
+    fn run<L: Lanes>(self) -> [Sixteen; 3] {
         let mut image = [[0.0f32; LANES]; 3];
         let mut own = [[0; LANES]; 4];
         for (lane, operand) in self.operand[self.first..self.first + LANES].iter().enumerate() {
@@ -124,7 +124,7 @@ impl Kernel for RowKernel<'_> {
             }
         }
         for entry in self.entries {
-            let other = M::gather(self.operand, &entry.neighbour);
+            let other = L::gather(self.operand, &entry.neighbour);
             let [axis_x, axis_y, axis_z, transverse] = &entry.coupling;
             for lane in 0..LANES {
                 let u = [
