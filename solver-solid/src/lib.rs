@@ -21,12 +21,14 @@ mod motion;
 mod peridynamic;
 mod points;
 mod reduced;
+mod rounded;
 mod scatter;
 mod section;
 mod sheet;
 mod slices;
 mod solver;
 mod springs;
+mod vectors;
 mod volume;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};

@@ -15,8 +15,9 @@ use super::cubic::Lattice;
 use super::lattice_kernels::{BlockForce, DiagonalKernel, ForceKernel, Geometry, ProductKernel, Stencil};
 use super::law::Law;
 use super::stretch::elongation_share;
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA};
-use crate::fixed::{operand_scale, quantise, whole};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
+use crate::fixed::{quantise, whole};
+use crate::vectors::Vector;
 
 /// Blocks that one task works on.
 const CHUNK: usize = 32;
@@ -225,11 +226,10 @@ impl BondTable for LatticeTable {
         self.diagonal = diagonal;
     }
 
-    fn multiply(&mut self, u: &[DVec3]) -> f64 {
-        let largest = u.par_iter().with_min_len(4096).map(|u| u.abs().max_element()).reduce(|| 0.0, f64::max);
-        let scale = operand_scale(largest);
+    fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
+        let scale = scale_of(u, first, self.slot.len());
         let mut operand = std::mem::take(&mut self.operand);
-        self.scatter(&mut operand, |i| (u[i] * scale).to_array().map(whole));
+        self.scatter(&mut operand, |i| (u.get(first + i) * scale).to_array().map(whole));
         self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
         let stencils = self.stencils.len();
@@ -427,7 +427,7 @@ mod tests {
         let position: Vec<DVec3> = points.iter().enumerate().map(|(i, x)| shaken(i, x)).collect();
         table.load_positions(&position);
         table.forces(None);
-        table.multiply(&position);
+        table.multiply(Vector::Exact(&position), 0);
         table
     }
 

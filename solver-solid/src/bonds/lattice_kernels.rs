@@ -3,6 +3,7 @@
 use amalgam_particles::lanes::{LANES, Lanes, Sixteen, Task};
 
 use super::stretch::{SERIES_MAX, elongation_share};
+use crate::vectors::sixteen;
 
 /// A step from a site to a neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -37,15 +38,6 @@ pub(super) struct Geometry<'a> {
     pub(super) stencils: &'a [Stencil],
     pub(super) displacement: [&'a [i32]; 3],
     pub(super) half_gain: &'a [f32],
-}
-
-/// Sixteen values from `at` on.
-#[inline(always)]
-fn sixteen<T>(column: &[T], at: usize) -> &[T; LANES] {
-    match column[at..].first_chunk() {
-        Some(lanes) => lanes,
-        None => panic!("a block lies within the sites"),
-    }
 }
 
 /// Half of a gain of 1 in all lanes.

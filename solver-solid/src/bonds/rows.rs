@@ -10,8 +10,9 @@ use rayon::prelude::*;
 
 use super::law::Law;
 use super::stretch::{SERIES_MAX, elongation_share};
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA};
-use crate::fixed::{operand_scale, quantise, whole};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
+use crate::fixed::{quantise, whole};
+use crate::vectors::Vector;
 
 /// Rows that one task works on.
 const CHUNK: usize = 256;
@@ -207,15 +208,15 @@ impl BondTable for RowTable {
         self.diagonal = diagonal;
     }
 
-    fn multiply(&mut self, u: &[DVec3]) -> f64 {
-        let largest = u.par_iter().with_min_len(4096).map(|u| u.abs().max_element()).reduce(|| 0.0, f64::max);
-        let scale = operand_scale(largest);
+    fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
+        let scale = scale_of(u, first, self.record.len());
         let mut pair = std::mem::take(&mut self.pair);
-        (&self.record, u)
-            .into_par_iter()
+        self.record
+            .par_iter()
+            .enumerate()
             .with_min_len(4096)
-            .map(|(&[x, y, z, gain], u)| {
-                let u = (*u * scale).to_array().map(whole);
+            .map(|(i, &[x, y, z, gain])| {
+                let u = (u.get(first + i) * scale).to_array().map(whole);
                 [x, y, z, gain, u[0], u[1], u[2], 0]
             })
             .collect_into_vec(&mut pair);
