@@ -8,15 +8,16 @@
 //! lattice's vector xi and the difference eta of displacements.
 
 use amalgam_particles::DVec3;
+use amalgam_particles::lanes::{self, LANES, Sixteen};
 use rayon::prelude::*;
 
 use super::cubic::Lattice;
 use super::lattice_kernels::{BlockForce, DiagonalKernel, ForceKernel, Geometry, ProductKernel, Stencil};
 use super::law::Law;
 use super::stretch::elongation_share;
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA};
-use crate::fixed::{operand_scale, quantise, whole};
-use crate::wide::{self, LANES, Lanes};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
+use crate::fixed::{quantise, whole};
+use crate::vectors::Vector;
 
 /// Blocks that one task works on.
 const CHUNK: usize = 32;
@@ -43,8 +44,8 @@ pub(crate) struct LatticeTable {
     displacement: [Vec<i32>; 3],
     operand: [Vec<i32>; 3],
     force: Vec<BlockForce>,
-    diagonal: Vec<[Lanes; 6]>,
-    image: Vec<[Lanes; 3]>,
+    diagonal: Vec<[Sixteen; 6]>,
+    image: Vec<[Sixteen; 3]>,
 }
 
 impl LatticeTable {
@@ -215,21 +216,20 @@ impl BondTable for LatticeTable {
                 let live = &self.live[block * stencils..(block + 1) * stencils];
                 let geometry = self.geometry(self.block_site[block] as usize);
                 match (self.half_gain.is_empty(), self.force[block].is_far()) {
-                    (true, false) => wide::run(DiagonalKernel::<false, false> { geometry, live }),
-                    (true, true) => wide::run(DiagonalKernel::<false, true> { geometry, live }),
-                    (false, false) => wide::run(DiagonalKernel::<true, false> { geometry, live }),
-                    (false, true) => wide::run(DiagonalKernel::<true, true> { geometry, live }),
+                    (true, false) => lanes::run(DiagonalKernel::<false, false> { geometry, live }),
+                    (true, true) => lanes::run(DiagonalKernel::<false, true> { geometry, live }),
+                    (false, false) => lanes::run(DiagonalKernel::<true, false> { geometry, live }),
+                    (false, true) => lanes::run(DiagonalKernel::<true, true> { geometry, live }),
                 }
             })
             .collect_into_vec(&mut diagonal);
         self.diagonal = diagonal;
     }
 
-    fn multiply(&mut self, u: &[DVec3]) -> f64 {
-        let largest = u.par_iter().with_min_len(4096).map(|u| u.abs().max_element()).reduce(|| 0.0, f64::max);
-        let scale = operand_scale(largest);
+    fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
+        let scale = scale_of(u, first, self.slot.len());
         let mut operand = std::mem::take(&mut self.operand);
-        self.scatter(&mut operand, |i| (u[i] * scale).to_array().map(whole));
+        self.scatter(&mut operand, |i| (u.get(first + i) * scale).to_array().map(whole));
         self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
         let stencils = self.stencils.len();
@@ -241,10 +241,10 @@ impl BondTable for LatticeTable {
                 let geometry = self.geometry(self.block_site[block] as usize);
                 let operand = self.operand.each_ref().map(Vec::as_slice);
                 match (self.half_gain.is_empty(), self.force[block].is_far()) {
-                    (true, false) => wide::run(ProductKernel::<false, false> { geometry, live, operand }),
-                    (true, true) => wide::run(ProductKernel::<false, true> { geometry, live, operand }),
-                    (false, false) => wide::run(ProductKernel::<true, false> { geometry, live, operand }),
-                    (false, true) => wide::run(ProductKernel::<true, true> { geometry, live, operand }),
+                    (true, false) => lanes::run(ProductKernel::<false, false> { geometry, live, operand }),
+                    (true, true) => lanes::run(ProductKernel::<false, true> { geometry, live, operand }),
+                    (false, false) => lanes::run(ProductKernel::<true, false> { geometry, live, operand }),
+                    (false, true) => lanes::run(ProductKernel::<true, true> { geometry, live, operand }),
                 }
             })
             .collect_into_vec(&mut image);
@@ -311,7 +311,7 @@ impl BondTable for LatticeTable {
 
     fn bytes(&self) -> usize {
         let per_site = 6 * 4 + 4 + if self.half_gain.is_empty() { 0 } else { 4 };
-        let per_block = size_of::<BlockForce>() + size_of::<[Lanes; 9]>() + 4;
+        let per_block = size_of::<BlockForce>() + size_of::<[Sixteen; 9]>() + 4;
         let per_particle = 24 + 4;
         self.live.len() * 2
             + self.particle.len() * per_site
@@ -339,14 +339,14 @@ impl LatticeTable {
         let geometry = self.geometry(site);
         let gain = !self.half_gain.is_empty();
         let near = if gain {
-            wide::run(ForceKernel::<true, false> { geometry, live })
+            lanes::run(ForceKernel::<true, false> { geometry, live })
         } else {
-            wide::run(ForceKernel::<false, false> { geometry, live })
+            lanes::run(ForceKernel::<false, false> { geometry, live })
         };
         match (near.is_far(), gain) {
             (false, _) => near,
-            (true, false) => wide::run(ForceKernel::<false, true> { geometry, live }),
-            (true, true) => wide::run(ForceKernel::<true, true> { geometry, live }),
+            (true, false) => lanes::run(ForceKernel::<false, true> { geometry, live }),
+            (true, true) => lanes::run(ForceKernel::<true, true> { geometry, live }),
         }
     }
 
@@ -392,11 +392,11 @@ impl LatticeTable {
 
 #[cfg(test)]
 mod tests {
+    use amalgam_particles::lanes::Width;
     use amalgam_particles::random::uniform_f64;
 
     use super::super::law::Model;
     use super::*;
-    use crate::wide::{Width, run_at};
 
     fn table(gain: bool) -> LatticeTable {
         let points: Vec<DVec3> = (0..7 * 6 * 5)
@@ -427,20 +427,20 @@ mod tests {
         let position: Vec<DVec3> = points.iter().enumerate().map(|(i, x)| shaken(i, x)).collect();
         table.load_positions(&position);
         table.forces(None);
-        table.multiply(&position);
+        table.multiply(Vector::Exact(&position), 0);
         table
     }
 
     /// Forces, diagonal and product of every block, as bits.
-    fn bits(table: &LatticeTable, width: Width) -> Vec<u32> {
+    fn bits(table: &LatticeTable, width: &Width) -> Vec<u32> {
         let mut bits = Vec::new();
         for (block, &site) in table.block_site.iter().enumerate() {
             let geometry = table.geometry(site as usize);
             let live = &table.live[block * table.stencils.len()..(block + 1) * table.stencils.len()];
             let operand = table.operand.each_ref().map(Vec::as_slice);
-            let force = run_at(width, ForceKernel::<true, true> { geometry, live });
-            let diagonal = run_at(width, DiagonalKernel::<true, true> { geometry, live });
-            let product = run_at(width, ProductKernel::<true, true> { geometry, live, operand });
+            let force = width.run(ForceKernel::<true, true> { geometry, live });
+            let diagonal = width.run(DiagonalKernel::<true, true> { geometry, live });
+            let product = width.run(ProductKernel::<true, true> { geometry, live, operand });
             let all = force.force.iter().chain(&diagonal).chain(&product).flatten();
             bits.extend(all.chain([&force.energy]).map(|value| value.to_bits()));
         }
@@ -450,9 +450,10 @@ mod tests {
     #[test]
     fn every_width_gives_the_same_bits() {
         let table = table(true);
-        let plain = bits(&table, Width::Plain);
+        let widths = Width::supported();
+        let plain = bits(&table, &widths[0]);
         assert!(plain.iter().any(|&bits| bits != 0));
-        for width in [Width::Avx2, Width::Avx512] {
+        for width in &widths[1..] {
             assert!(bits(&table, width) == plain, "{width:?}");
         }
     }

@@ -1,7 +1,9 @@
 //! The hot loops over blocks of sixteen lattice sites (`lattice.rs`).
 
+use amalgam_particles::lanes::{LANES, Lanes, Sixteen, Task};
+
 use super::stretch::{SERIES_MAX, elongation_share};
-use crate::wide::{self, Kernel, LANES, Lanes, Machine};
+use crate::vectors::sixteen;
 
 /// A step from a site to a neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -38,36 +40,27 @@ pub(super) struct Geometry<'a> {
     pub(super) half_gain: &'a [f32],
 }
 
-/// Sixteen values from `at` on.
-#[inline(always)]
-fn lanes<T>(column: &[T], at: usize) -> &[T; LANES] {
-    match column[at..].first_chunk() {
-        Some(lanes) => lanes,
-        None => panic!("a block lies within the sites"),
-    }
-}
-
 /// Half of a gain of 1 in all lanes.
-const NO_GAIN: Lanes = [0.5; LANES];
+const NO_GAIN: Sixteen = [0.5; LANES];
 
 impl<'a> Geometry<'a> {
     #[inline(always)]
     fn at(columns: [&'a [i32]; 3], site: usize) -> [&'a [i32; LANES]; 3] {
-        [lanes(columns[0], site), lanes(columns[1], site), lanes(columns[2], site)]
+        [sixteen(columns[0], site), sixteen(columns[1], site), sixteen(columns[2], site)]
     }
 
     #[inline(always)]
-    fn gain<const GAIN: bool>(&self, site: usize) -> &'a Lanes {
-        if GAIN { lanes(self.half_gain, site) } else { &NO_GAIN }
+    fn gain<const GAIN: bool>(&self, site: usize) -> &'a Sixteen {
+        if GAIN { sixteen(self.half_gain, site) } else { &NO_GAIN }
     }
 }
 
 /// Forces on a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BlockForce {
-    pub(super) force: [Lanes; 3],
+    pub(super) force: [Sixteen; 3],
     /// Least excess of each particle's bonds, infinite without any.
-    pub(super) least: Lanes,
+    pub(super) least: Sixteen,
     /// Least and largest of all.
     pub(super) range: [f32; 2],
     pub(super) energy: f32,
@@ -85,11 +78,11 @@ pub(super) struct ForceKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) live: &'a [u16],
 }
 
-impl<const GAIN: bool, const FAR: bool> Kernel for ForceKernel<'_, GAIN, FAR> {
+impl<const GAIN: bool, const FAR: bool> Task for ForceKernel<'_, GAIN, FAR> {
     type Output = BlockForce;
 
     #[inline(always)]
-    fn run<M: Machine>(self) -> BlockForce {
+    fn run<L: Lanes>(self) -> BlockForce {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
         let own = Geometry::at(displacement, site);
         let own_gain = self.geometry.gain::<GAIN>(site);
@@ -123,9 +116,9 @@ impl<const GAIN: bool, const FAR: bool> Kernel for ForceKernel<'_, GAIN, FAR> {
                 largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let (bottom, top) = wide::range(&least, &largest);
+        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
         // Each bond is seen from both ends: a quarter of k e^2 from each.
-        BlockForce { force, least, range: [bottom, top], energy: 0.25 * wide::total(&energy) }
+        BlockForce { force, least, range: [bottom, top], energy: 0.25 * L::load(&energy).sum() }
     }
 }
 
@@ -134,11 +127,11 @@ pub(super) struct DiagonalKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) live: &'a [u16],
 }
 
-impl<const GAIN: bool, const FAR: bool> Kernel for DiagonalKernel<'_, GAIN, FAR> {
-    type Output = [Lanes; 6];
+impl<const GAIN: bool, const FAR: bool> Task for DiagonalKernel<'_, GAIN, FAR> {
+    type Output = [Sixteen; 6];
 
     #[inline(always)]
-    fn run<M: Machine>(self) -> [Lanes; 6] {
+    fn run<L: Lanes>(self) -> [Sixteen; 6] {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
         let own = Geometry::at(displacement, site);
         let own_gain = self.geometry.gain::<GAIN>(site);
@@ -195,11 +188,11 @@ pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) operand: [&'a [i32]; 3],
 }
 
-impl<const GAIN: bool, const FAR: bool> Kernel for ProductKernel<'_, GAIN, FAR> {
-    type Output = [Lanes; 3];
+impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
+    type Output = [Sixteen; 3];
 
     #[inline(always)]
-    fn run<M: Machine>(self) -> [Lanes; 3] {
+    fn run<L: Lanes>(self) -> [Sixteen; 3] {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
         let own = Geometry::at(displacement, site);
         let own_u = Geometry::at(self.operand, site);

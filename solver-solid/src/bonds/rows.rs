@@ -4,14 +4,15 @@
 //! of its rest length, 8 bytes, and a live bit; its stiffness follows from the length. What is read of a neighbour lies in one
 //! padded record.
 
+use amalgam_particles::lanes::{self, LANES, Lanes, Task};
 use amalgam_particles::{CellGrid, DVec3};
 use rayon::prelude::*;
 
 use super::law::Law;
 use super::stretch::{SERIES_MAX, elongation_share};
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA};
-use crate::fixed::{operand_scale, quantise, whole};
-use crate::wide::{self, Kernel, LANES, Machine};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
+use crate::fixed::{quantise, whole};
+use crate::vectors::Vector;
 
 /// Rows that one task works on.
 const CHUNK: usize = 256;
@@ -198,24 +199,24 @@ impl BondTable for RowTable {
                     live: &self.live[groups],
                 };
                 if self.force[i].is_far() {
-                    wide::run(DiagonalKernel::<true> { row, record: &self.record })
+                    lanes::run(DiagonalKernel::<true> { row, record: &self.record })
                 } else {
-                    wide::run(DiagonalKernel::<false> { row, record: &self.record })
+                    lanes::run(DiagonalKernel::<false> { row, record: &self.record })
                 }
             })
             .collect_into_vec(&mut diagonal);
         self.diagonal = diagonal;
     }
 
-    fn multiply(&mut self, u: &[DVec3]) -> f64 {
-        let largest = u.par_iter().with_min_len(4096).map(|u| u.abs().max_element()).reduce(|| 0.0, f64::max);
-        let scale = operand_scale(largest);
+    fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
+        let scale = scale_of(u, first, self.record.len());
         let mut pair = std::mem::take(&mut self.pair);
-        (&self.record, u)
-            .into_par_iter()
+        self.record
+            .par_iter()
+            .enumerate()
             .with_min_len(4096)
-            .map(|(&[x, y, z, gain], u)| {
-                let u = (*u * scale).to_array().map(whole);
+            .map(|(i, &[x, y, z, gain])| {
+                let u = (u.get(first + i) * scale).to_array().map(whole);
                 [x, y, z, gain, u[0], u[1], u[2], 0]
             })
             .collect_into_vec(&mut pair);
@@ -234,9 +235,9 @@ impl BondTable for RowTable {
                     live: &self.live[groups],
                 };
                 if self.force[i].is_far() {
-                    wide::run(ProductKernel::<true> { row, own: self.pair[i], pair: &self.pair })
+                    lanes::run(ProductKernel::<true> { row, own: self.pair[i], pair: &self.pair })
                 } else {
-                    wide::run(ProductKernel::<false> { row, own: self.pair[i], pair: &self.pair })
+                    lanes::run(ProductKernel::<false> { row, own: self.pair[i], pair: &self.pair })
                 }
             })
             .collect_into_vec(&mut image);
@@ -309,8 +310,8 @@ impl RowTable {
             inverse_rest: &self.inverse_rest[bonds],
             live,
         };
-        let near = wide::run(ForceKernel::<false> { row, record: &self.record });
-        if near.is_far() { wide::run(ForceKernel::<true> { row, record: &self.record }) } else { near }
+        let near = lanes::run(ForceKernel::<false> { row, record: &self.record });
+        if near.is_far() { lanes::run(ForceKernel::<true> { row, record: &self.record }) } else { near }
     }
 
     /// Breaks bonds of a row whose excess is above the threshold of either end; whether there was any.
@@ -416,11 +417,11 @@ struct ForceKernel<'a, const FAR: bool> {
     record: &'a [[i32; 4]],
 }
 
-impl<const FAR: bool> Kernel for ForceKernel<'_, FAR> {
+impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
     type Output = RowForce;
 
     #[inline(always)]
-    fn run<M: Machine>(self) -> RowForce {
+    fn run<L: Lanes>(self) -> RowForce {
         let Self { row, record } = self;
         let mut force = [[0.0f32; LANES]; 3];
         let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
@@ -428,7 +429,7 @@ impl<const FAR: bool> Kernel for ForceKernel<'_, FAR> {
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
             let (neighbour, inverse_rest, live) = row.group(group);
-            let other = M::gather(record, neighbour);
+            let other = L::gather(record, neighbour);
             for lane in 0..LANES {
                 let on = live & (1 << lane) != 0;
                 let d = [
@@ -450,10 +451,10 @@ impl<const FAR: bool> Kernel for ForceKernel<'_, FAR> {
                 largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let (bottom, top) = wide::range(&least, &largest);
-        let force = [wide::total(&force[0]), wide::total(&force[1]), wide::total(&force[2])];
+        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
+        let force = [L::load(&force[0]).sum(), L::load(&force[1]).sum(), L::load(&force[2]).sum()];
         // Each bond is seen from both ends: a quarter of k e^2 from each.
-        RowForce { force, least: bottom, largest: top, energy: 0.25 * wide::total(&energy) }
+        RowForce { force, least: bottom, largest: top, energy: 0.25 * L::load(&energy).sum() }
     }
 }
 
@@ -473,17 +474,17 @@ struct DiagonalKernel<'a, const FAR: bool> {
     record: &'a [[i32; 4]],
 }
 
-impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
+impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
     type Output = [f32; 6];
 
     #[inline(always)]
-    fn run<M: Machine>(self) -> [f32; 6] {
+    fn run<L: Lanes>(self) -> [f32; 6] {
         let Self { row, record } = self;
         let mut sum = [[0.0f32; LANES]; 6];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
             let (neighbour, inverse_rest, live) = row.group(group);
-            let other = M::gather(record, neighbour);
+            let other = L::gather(record, neighbour);
             for lane in 0..LANES {
                 let d = [
                     other[0][lane].wrapping_sub(row.own[0]) as f32,
@@ -503,12 +504,12 @@ impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
             }
         }
         [
-            wide::total(&sum[0]),
-            wide::total(&sum[1]),
-            wide::total(&sum[2]),
-            wide::total(&sum[3]),
-            wide::total(&sum[4]),
-            wide::total(&sum[5]),
+            L::load(&sum[0]).sum(),
+            L::load(&sum[1]).sum(),
+            L::load(&sum[2]).sum(),
+            L::load(&sum[3]).sum(),
+            L::load(&sum[4]).sum(),
+            L::load(&sum[5]).sum(),
         ]
     }
 }
@@ -519,17 +520,17 @@ struct ProductKernel<'a, const FAR: bool> {
     pair: &'a [[i32; 8]],
 }
 
-impl<const FAR: bool> Kernel for ProductKernel<'_, FAR> {
+impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
     type Output = [f32; 3];
 
     #[inline(always)]
-    fn run<M: Machine>(self) -> [f32; 3] {
+    fn run<L: Lanes>(self) -> [f32; 3] {
         let Self { row, own, pair } = self;
         let mut image = [[0.0f32; LANES]; 3];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
             let (neighbour, inverse_rest, live) = row.group(group);
-            let other = M::gather(pair, neighbour);
+            let other = L::gather(pair, neighbour);
             for lane in 0..LANES {
                 let d = [
                     other[0][lane].wrapping_sub(own[0]) as f32,
@@ -551,6 +552,6 @@ impl<const FAR: bool> Kernel for ProductKernel<'_, FAR> {
                 image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
             }
         }
-        [wide::total(&image[0]), wide::total(&image[1]), wide::total(&image[2])]
+        [L::load(&image[0]).sum(), L::load(&image[1]).sum(), L::load(&image[2]).sum()]
     }
 }
