@@ -23,13 +23,19 @@ pub(super) struct Grid {
     layer: usize,
 }
 
-/// A position among the faces of each axis: the number of the lowest of the eight faces around it, and the part of the
-/// way to the next one along each direction, where faces lie on the walls of cells ([`ON_WALLS`]) and where they lie in
-/// their middles ([`IN_MIDDLES`]).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
-    pub(super) low: [usize; 3],
-    part: [[f32; 2]; 3],
+/// `N` positions among the faces of each axis.
+///
+/// For each axis the number of the lowest of the eight faces around a position, and the part of the way to the next one
+/// along each direction, where faces lie on the walls of cells ([`ON_WALLS`]) and where they lie in their middles
+/// ([`IN_MIDDLES`]).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places<const N: usize> {
+    /// By axis.
+    pub(super) low: [[u32; N]; 3],
+    /// By direction and kind of face.
+    part: [[[f32; N]; 2]; 3],
+    /// The cell.
+    pub(super) cell: [u32; N],
 }
 
 const ON_WALLS: usize = 0;
@@ -37,7 +43,7 @@ const IN_MIDDLES: usize = 1;
 
 /// Whether the faces of `axis` lie on walls along `along`, or in middles.
 #[inline(always)]
-fn kind(axis: usize, along: usize) -> usize {
+const fn kind(axis: usize, along: usize) -> usize {
     if axis == along { ON_WALLS } else { IN_MIDDLES }
 }
 
@@ -104,40 +110,65 @@ impl Grid {
         start..start + self.cells[0]
     }
 
-    /// Where a position is among the faces. What would lie beyond a wall counts as the nearest face inside, which keeps
+    /// Where positions are among the faces. What would lie beyond a wall counts as the nearest face inside, which keeps
     /// the sum of weights at one; faces that do not exist get a weight of zero.
     #[inline(always)]
-    pub(super) fn place(&self, position: DVec3) -> Place {
-        let scaled = ((position - self.origin) * (1.0 / self.cell_size)).to_array();
-        let mut low = [[0usize; 2]; 3];
-        let mut place = Place::default();
+    pub(super) fn places<const N: usize>(&self, positions: &[DVec3; N]) -> Places<N> {
+        let mut places = Places { low: [[0; N]; 3], part: [[[0.0; N]; 2]; 3], cell: [0; N] };
+        let mut low = [[[0i32; N]; 2]; 3];
+        let (inverse, origin) = (1.0 / self.cell_size, self.origin.to_array());
         for d in 0..3 {
-            let last = (self.cells[d] - 1) as f64;
-            let wall = scaled[d].clamp(0.0, last + 1.0);
-            let wall_low = (wall as i32).min(self.cells[d] as i32 - 1);
-            let middle = (scaled[d] - 0.5).clamp(0.0, last);
-            let middle_low = middle as i32;
-            low[d] = [wall_low as usize, middle_low as usize];
-            place.part[d] = [(wall - f64::from(wall_low)) as f32, (middle - f64::from(middle_low)) as f32];
+            let (end, last) = (self.cells[d] as f64, self.cells[d] as i32 - 1);
+            for l in 0..N {
+                let scaled = (positions[l].to_array()[d] - origin[d]) * inverse;
+                let scaled = if scaled > 0.0 { scaled } else { 0.0 };
+                let scaled = if scaled < end { scaled } else { end };
+                let cell = (scaled as i32).min(last);
+                let part = (scaled - f64::from(cell)) as f32;
+                (low[d][ON_WALLS][l], places.part[d][ON_WALLS][l]) = (cell, part);
+                let below = part < 0.5;
+                let middle = cell - i32::from(below);
+                let inside = middle >= 0 && (below || cell < last);
+                let part = if below { part + 0.5 } else { part - 0.5 };
+                low[d][IN_MIDDLES][l] = middle.max(0);
+                places.part[d][IN_MIDDLES][l] = if inside { part } else { 0.0 };
+            }
         }
-        place.low =
-            [0, 1, 2].map(|axis| self.index([0, 1, 2].map(|along| low[along][kind(axis, along)])));
-        place
+        let (row, layer) = (self.row as u32, self.layer as u32);
+        let corner = MARGIN as u32 + layer + row + 1;
+        for l in 0..N {
+            let number = |kinds: [usize; 3]| {
+                let [i, j, k] = [low[0][kinds[0]][l], low[1][kinds[1]][l], low[2][kinds[2]][l]];
+                corner + k as u32 * layer + j as u32 * row + i as u32
+            };
+            places.cell[l] = number([ON_WALLS; 3]);
+            places.low[0][l] = number([ON_WALLS, IN_MIDDLES, IN_MIDDLES]);
+            places.low[1][l] = number([IN_MIDDLES, ON_WALLS, IN_MIDDLES]);
+            places.low[2][l] = number([IN_MIDDLES, IN_MIDDLES, ON_WALLS]);
+        }
+        places
+    }
+
+    /// Where one position is.
+    pub(super) fn place(&self, position: DVec3) -> Places<1> {
+        self.places(&[position])
     }
 }
 
-impl Place {
+impl<const N: usize> Places<N> {
     /// Parts of the way along x, y and z among the faces of `axis`.
     #[inline(always)]
-    pub(super) fn parts(&self, axis: usize) -> [f32; 3] {
-        [0, 1, 2].map(|along| self.part[along][kind(axis, along)])
+    pub(super) fn parts(&self, axis: usize) -> [&[f32; N]; 3] {
+        let part = |along: usize| &self.part[along][kind(axis, along)];
+        [part(0), part(1), part(2)]
     }
+}
 
+impl Places<1> {
     /// The eight faces of `axis`, with their weights.
-    #[inline(always)]
     pub(super) fn faces(&self, grid: &Grid, axis: usize) -> [(usize, f64); 8] {
-        let [x, y, z] = self.parts(axis).map(f64::from);
-        let at = self.low[axis];
+        let [x, y, z] = self.parts(axis).map(|part| f64::from(part[0]));
+        let at = self.low[axis][0] as usize;
         let [_, row, layer] = grid.strides();
         let (x0, y0, z0) = (1.0 - x, 1.0 - y, 1.0 - z);
         [
@@ -153,13 +184,11 @@ impl Place {
     }
 
     /// The value of a column of faces of `axis`.
-    #[inline(always)]
     pub(super) fn interpolate(&self, grid: &Grid, axis: usize, column: &[f64]) -> f64 {
         self.faces(grid, axis).into_iter().fold(0.0, |sum, (face, weight)| sum + weight * column[face])
     }
 
     /// The value of three columns of faces.
-    #[inline(always)]
     pub(super) fn interpolate_all(&self, grid: &Grid, columns: &[Vec<f64>; 3]) -> DVec3 {
         DVec3::from_array([0, 1, 2].map(|axis| self.interpolate(grid, axis, &columns[axis])))
     }

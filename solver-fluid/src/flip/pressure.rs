@@ -9,6 +9,7 @@ use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
 use super::grid::Grid;
+use super::transfer::Compiled;
 use super::multigrid::{BLOCK, Multigrid, Split, System, neighbours, split_zeros, window};
 
 /// When to stop.
@@ -88,18 +89,6 @@ impl Task for Apply<'_> {
             *image = value;
         }
         add_lanes(sums)
-    }
-}
-
-/// A block of a loop over entries, compiled for the vectors of the machine.
-struct Each<F>(F);
-
-impl<F: FnOnce() -> f64> Task for Each<F> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> f64 {
-        (self.0)()
     }
 }
 
@@ -200,7 +189,7 @@ impl Pressure {
         let mut square = 0.0;
         for (z, r) in solution.iter().zip(&*residual) {
             let block = |(z, r): (&[f32], &[f64])| {
-                width.run(Each(
+                width.run(Compiled(
                     #[inline(always)]
                     || {
                         let mut sums = [0.0; LANES];
@@ -233,7 +222,7 @@ impl Pressure {
             let columns = pressure[colour].par_chunks_mut(BLOCK).zip(residual[colour].par_chunks_mut(BLOCK));
             let others = direction[colour].par_chunks(BLOCK).zip(image[colour].par_chunks(BLOCK));
             let block = |((x, r), (p, q)): ((&mut [f64], &mut [f64]), (&[f64], &[f64]))| {
-                width.run(Each(
+                width.run(Compiled(
                     #[inline(always)]
                     || {
                         for (x, p) in x.iter_mut().zip(p) {

@@ -1,6 +1,7 @@
 //! A FLIP fluid as a participant.
 
-use amalgam_particles::{CellSet, DVec3, Lattice, NO_GROUP, Particles, StepEnd, counting_sort, lanes::Width, reduce};
+use amalgam_particles::lanes::{LANES, Width};
+use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort, reduce};
 use amalgam_solver_kit::{Answer, Field, FieldValues, Integration, Report, Solver, SolverError, Stage};
 use rayon::prelude::*;
 
@@ -11,7 +12,7 @@ use super::members::{Extras, Moving, group_masses, inertias};
 use super::multigrid::{Split, split_zeros};
 use super::pressure::{Limits, Pressure};
 use super::snapshot;
-use super::transfer::{CHUNK, Cell, Deposit, Pairs, gather_all};
+use super::transfer::{CHUNK, Cell, Compiled, Deposit, Pairs, gather_all};
 
 /// Steps after which particles are stored anew in the order of their cells, so that what is near in space is near in
 /// memory. In between, a particle moves by a few cells at most.
@@ -45,6 +46,7 @@ pub struct Flip {
     /// Steps committed.
     steps: u64,
     iterations: u32,
+    width: Width,
 }
 
 impl Flip {
@@ -74,6 +76,7 @@ impl Flip {
             parameters,
             grid,
             particles,
+            width,
         }
     }
 
@@ -142,50 +145,91 @@ impl Flip {
 
     /// Velocities of particles after a sub-step, and the grid's where they are.
     fn collect(&mut self, first: bool, moving: &Moving<'_>, velocity: &mut [DVec3]) {
-        let Self { grid, parameters, particles, flow, pairs, drift, .. } = self;
+        let mut drift = std::mem::take(&mut self.drift);
+        drift.resize(velocity.len(), [0.0; 3]);
+        let Self { grid, particles, flow, pairs, .. } = &*self;
         let position = if first { &particles.position } else { &self.position };
-        let flip = parameters.flip_share;
+        let flip = self.parameters.flip_share;
         let group_of = moving.groups.group_of();
-        drift.resize(particles.len(), [0.0; 3]);
+        // In f64: a group's inertia times the change of its velocity is what others feel.
+        let member = |i: usize| {
+            let [new, change] = flow.at(grid, position[i]);
+            let before = moving.velocity[group_of[i] as usize];
+            flip * (before + change) + (1.0 - flip) * new
+        };
         let chunks = velocity.par_chunks_mut(CHUNK).zip(drift.par_chunks_mut(CHUNK)).enumerate();
         chunks.for_each(|(c, (velocity, drift))| {
-            for (k, (velocity, drift)) in velocity.iter_mut().zip(drift).enumerate() {
-                let i = c * CHUNK + k;
-                let place = grid.place(position[i]);
-                let [new, given] = gather_all(grid, &place, pairs);
-                *drift = new;
-                if group_of[i] == NO_GROUP {
-                    let before = if first { particles.velocity[i] } else { *velocity };
-                    *velocity = flip * before + DVec3::from_array(given.map(f64::from));
-                } else {
-                    // In f64: a group's inertia times the change of its velocity is what others feel.
-                    let [new, change] = flow.at(grid, position[i]);
-                    let before = moving.velocity[group_of[i] as usize];
-                    *velocity = flip * (before + change) + (1.0 - flip) * new;
-                }
-            }
+            self.width.run(Compiled(
+                #[inline(always)]
+                || {
+                    let some = velocity.chunks_mut(LANES).zip(drift.chunks_mut(LANES)).enumerate();
+                    for (n, (velocity, drift)) in some {
+                        let begin = c * CHUNK + n * LANES;
+                        let mut found = [[[0.0; 2]; 3]; LANES];
+                        let found = &mut found[..velocity.len()];
+                        gather_all(grid, pairs, |l| position[begin + l], found);
+                        for (l, ((velocity, drift), found)) in velocity.iter_mut().zip(drift).zip(found).enumerate() {
+                            let i = begin + l;
+                            *drift = found.map(|pair| pair[0]);
+                            if group_of[i] == NO_GROUP {
+                                let before = if first { particles.velocity[i] } else { *velocity };
+                                *velocity = flip * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])));
+                            } else {
+                                *velocity = member(i);
+                            }
+                        }
+                    }
+                },
+            ));
         });
+        self.drift = drift;
     }
 
-    /// Where free particles are after the last sub-step, `velocity` having been found: by the grid's velocity, second
-    /// order, through the middle of the way.
-    fn destination(&self, i: usize, from: DVec3) -> DVec3 {
+    /// Moves free particles, stored from `begin` on, to where they are after the last sub-step: by the grid's velocity,
+    /// second order, through the middle of the way.
+    fn travel(&self, groups: &GroupMap, begin: usize, position: &mut [DVec3]) {
+        let Self { grid, pairs, drift, substep, .. } = self;
         let (low, high) = self.parameters.inner_domain();
-        let drift = DVec3::from_array(self.drift[i].map(f64::from));
-        let middle = self.grid.place(from + 0.5 * self.substep * drift);
-        let [velocity, _] = gather_all(&self.grid, &middle, &self.pairs);
-        (from + self.substep * DVec3::from_array(velocity.map(f64::from))).clamp(low, high)
+        let group_of = &groups.group_of()[begin..];
+        self.width.run(Compiled(
+            #[inline(always)]
+            || {
+                for (n, position) in position.chunks_mut(LANES).enumerate() {
+                    let begin = begin + n * LANES;
+                    let mut found = [[[0.0; 2]; 3]; LANES];
+                    let found = &mut found[..position.len()];
+                    let middle = |l: usize| {
+                        position[l] + 0.5 * substep * DVec3::from_array(drift[begin + l].map(f64::from))
+                    };
+                    gather_all(grid, pairs, middle, found);
+                    for (l, (position, found)) in position.iter_mut().zip(found).enumerate() {
+                        if group_of[n * LANES + l] == NO_GROUP {
+                            let velocity = DVec3::from_array(found.map(|pair| f64::from(pair[0])));
+                            let to = *position + *substep * velocity;
+                            *position = to.max(low).min(high);
+                        }
+                    }
+                }
+            },
+        ));
     }
 
     /// Ends a sub-step that is not the last: free particles move, members with their group.
-    fn travel(&mut self, moving: &Moving<'_>) {
-        let from = if self.position.is_empty() { &self.particles.position } else { &self.position };
-        let group_of = moving.groups.group_of();
-        let to = (0..from.len()).into_par_iter().with_min_len(CHUNK).map(|i| match group_of[i] {
-            NO_GROUP => self.destination(i, from[i]),
-            group => from[i] + self.substep * moving.velocity[group as usize],
+    fn pass_substep(&mut self, moving: &Moving<'_>) {
+        let mut position = std::mem::take(&mut self.position);
+        if position.is_empty() {
+            position.clone_from(&self.particles.position);
+        }
+        let this = &*self;
+        position.par_chunks_mut(CHUNK).enumerate().for_each(|(c, position)| {
+            this.travel(moving.groups, c * CHUNK, position);
         });
-        self.position = to.collect();
+        for (group, &velocity) in moving.velocity.iter().enumerate() {
+            for &member in moving.groups.members(group) {
+                position[member as usize] += self.substep * velocity;
+            }
+        }
+        self.position = position;
     }
 
     /// Stores particles in the order of their cells.
@@ -233,7 +277,7 @@ impl Solver for Flip {
 
     /// What particles bring to the grid, as if all were free: groups only add to that.
     fn begin(&mut self) -> Result<(), SolverError> {
-        self.start.renew(&self.grid, &self.particles.position, &self.particles.velocity);
+        self.start.renew(&self.grid, self.width, &self.particles.position, &self.particles.velocity);
         Ok(())
     }
 
@@ -248,7 +292,7 @@ impl Solver for Flip {
         for k in 0..substeps {
             let first = k == 0;
             if !first {
-                self.later.renew(&self.grid, &self.position, &answer.velocity);
+                self.later.renew(&self.grid, self.width, &self.position, &answer.velocity);
             }
             let moving = Moving {
                 groups: stage.groups,
@@ -262,7 +306,7 @@ impl Solver for Flip {
             self.collect(first, &moving, &mut answer.velocity);
             let given = give(&moving, &self.particles, &answer.velocity);
             if k + 1 < substeps {
-                self.travel(&moving);
+                self.pass_substep(&moving);
             }
             for (group, given) in given.into_iter().enumerate() {
                 answer.momentum[group] += given;
@@ -277,12 +321,18 @@ impl Solver for Flip {
         let mut position = std::mem::take(&mut self.particles.position);
         let mut velocity = std::mem::take(&mut self.particles.velocity);
         let this = &*self;
-        let columns = position.par_iter_mut().zip(&mut velocity).enumerate().with_min_len(CHUNK);
-        columns.for_each(|(i, (position, velocity))| {
-            if group_of[i] == NO_GROUP {
-                *position = this.destination(i, this.position.get(i).copied().unwrap_or(*position));
-                *velocity = integrated[i];
+        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
+        chunks.for_each(|(c, (position, velocity))| {
+            let begin = c * CHUNK;
+            for (l, velocity) in velocity.iter_mut().enumerate() {
+                if group_of[begin + l] == NO_GROUP {
+                    *velocity = integrated[begin + l];
+                    if let Some(&before) = this.position.get(begin + l) {
+                        position[l] = before;
+                    }
+                }
             }
+            this.travel(end.groups, begin, position);
         });
         (self.particles.position, self.particles.velocity) = (position, velocity);
         end.place_members(&mut self.particles);
