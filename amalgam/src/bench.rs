@@ -1,5 +1,6 @@
 //! `amalgam bench`: how fast the solvers are on this machine, beside what others reach and what the machine can do.
 
+pub mod flip;
 pub mod fluids;
 pub mod machine;
 pub mod solids;
@@ -96,7 +97,11 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     let machine = Machine::measure();
     println!("{machine}");
     let figures = match args.what {
-        Benchmark::Fluids => fluids::measure(args.quick)?,
+        Benchmark::Fluids => {
+            let mut figures = fluids::measure(args.quick)?;
+            figures.extend(flip::measure(if args.quick { 32 } else { 64 })?);
+            figures
+        }
         Benchmark::Solids => solids::measure(args.quick),
     };
     print_table(&figures, &machine);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
-    Batch, Begin, Call, Commit, Committed, Context, Frame, Integrate, Integrated, Table, vec3_to_wire,
+    Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Frame, Integrate, Integrated, Table, vec3_to_wire,
 };
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{Columns, PROTOCOL_VERSION, TransportLimits, gather, message_limit, v1};
@@ -81,6 +81,8 @@ pub struct ParticipantPlan {
 pub(crate) struct WireBytes {
     pub(crate) out: u64,
     pub(crate) received: u64,
+    /// Of both, cells that anyone occupies, on grids of participants.
+    pub(crate) occupancy: u64,
 }
 
 /// A connected participant.
@@ -242,8 +244,11 @@ impl Participant {
     }
 
     fn packets<P: Packet>(&mut self, packets: Vec<P>) -> tokio_stream::Iter<std::vec::IntoIter<P>> {
-        self.wire.out +=
-            packets.iter().flat_map(P::columns).map(|column| column.data.len() as u64).sum::<u64>();
+        for column in packets.iter().flat_map(P::columns) {
+            let bytes = column.data.len() as u64;
+            self.wire.out += bytes;
+            self.wire.occupancy += if column.name == "occupied" { bytes } else { 0 };
+        }
         tokio_stream::iter(packets)
     }
 
@@ -298,6 +303,8 @@ impl Participant {
     ) -> Result<T, CoordinatorError> {
         let (header, columns) = answer?;
         self.wire.received += columns.bytes();
+        // The first grid is the coordinator's own.
+        self.wire.occupancy += CELL_COLUMNS[1..].iter().map(|name| columns.bytes_of(name)).sum::<u64>();
         decode(header, columns).map_err(|error| self.broken(phase, error.to_string()))
     }
 }

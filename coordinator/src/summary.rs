@@ -87,10 +87,11 @@ pub struct ContactSummary {
 
 /// Bytes of columns over all participants.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
 pub struct WireSummary {
     pub bytes_out: u64,
     pub bytes_in: u64,
+    pub occupancy_bytes_mean: f64,
 }
 
 /// What coupling did to conserved quantities.

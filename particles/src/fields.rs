@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
 use glam::DVec3;
+use rayon::prelude::*;
 
 use crate::{POSITION_LIMIT, ParticleId};
 
@@ -62,6 +63,23 @@ impl Particles {
         self.mass.push(mass);
         self.radius.push(radius);
         self.immovable.push(immovable);
+    }
+
+    /// Puts particles into another order: the first one is then `order[0]`, and so on.
+    ///
+    /// # Panics
+    /// If an index is out of range.
+    pub fn reorder(&mut self, order: &[u32]) {
+        fn reorder<T: Copy + Send + Sync>(column: &mut Vec<T>, order: &[u32]) {
+            *column = order.par_iter().with_min_len(4096).map(|&i| column[i as usize]).collect();
+        }
+        let Self { id, position, velocity, mass, radius, immovable } = self;
+        reorder(id, order);
+        reorder(position, order);
+        reorder(velocity, order);
+        reorder(mass, order);
+        reorder(radius, order);
+        reorder(immovable, order);
     }
 
     /// Checks lengths, ids (unique, below 2^48) and values (finite positions within the limit of the cell grid and

@@ -136,6 +136,12 @@ impl Columns {
         self.columns.iter().flat_map(|(_, pieces)| pieces).map(|piece| piece.len() as u64).sum()
     }
 
+    /// Bytes of a column, 0 if there is none of that name.
+    pub fn bytes_of(&self, name: &str) -> u64 {
+        let pieces = self.columns.iter().filter(|column| column.0 == name).flat_map(|(_, pieces)| pieces);
+        pieces.map(|piece| piece.len() as u64).sum()
+    }
+
     /// Cuts the columns into messages, the first with the header.
     pub fn into_packets<P: Packet>(self, header: P::Header) -> Vec<P> {
         let mut packets = Vec::new();

@@ -530,7 +530,8 @@ impl Commit {
 /// Grids on which one commit can ask for occupied cells.
 pub const GRIDS_MAX: usize = 8;
 
-const CELL_COLUMNS: [&str; GRIDS_MAX] =
+/// Names of their columns in the answer.
+pub const CELL_COLUMNS: [&str; GRIDS_MAX] =
     ["cells_0", "cells_1", "cells_2", "cells_3", "cells_4", "cells_5", "cells_6", "cells_7"];
 
 impl Committed {

@@ -24,12 +24,14 @@ fn main() {
     let count = solver.particles().len();
     println!("{count} particles, {} cells", edge.powi(3));
     let groups = GroupMap::none(count);
+    let mut answer = Answer::default();
     for step in 0..8 {
         let dt = solver.stable_dt().min(0.1);
         let start = Instant::now();
         solver.begin().expect("a good state");
         let begun = start.elapsed();
-        let mut answer = Answer { velocity: vec![DVec3::ZERO; count], ..Answer::default() };
+        answer.velocity.clear();
+        answer.velocity.resize(count, DVec3::ZERO);
         let stage = Stage {
             step,
             stage: 1,

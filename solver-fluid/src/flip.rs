@@ -1,14 +1,18 @@
 //! FLIP: the fluid-implicit-particle method [ZhuBridson2005].
 //!
-//! A step carries the particles' velocities to a staggered grid (`flip/transfer.rs`, `flip/grid.rs`), adds gravity,
-//! makes the grid's velocities divergence-free in every cell that holds a particle of anyone (`flip/pressure.rs`), and
-//! gives the change back to the particles, which then move with the grid's velocities (`flip/solver.rs`).
+//! A step carries the particles' velocities to a staggered grid (`flip/transfer.rs`, `flip/grid.rs`), adds gravity
+//! (`flip/faces.rs`), makes the grid's velocities divergence-free in every cell that holds a particle of anyone
+//! (`flip/pressure.rs`, `flip/multigrid.rs`), and gives the change back to the particles, which then move with the grid's
+//! velocities (`flip/solver.rs`). What depends on groups is added to what all particles bring (`flip/members.rs`).
 //!
 //! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity. What others
 //! give the group is a force on the grid, added after the old grid velocity has been saved. Face densities are hybrid
 //! (`docs/method.md`, section 4).
 
+mod faces;
 mod grid;
+mod members;
+mod multigrid;
 mod pressure;
 pub mod section;
 mod snapshot;
@@ -16,6 +20,9 @@ mod solver;
 mod transfer;
 
 use amalgam_particles::DVec3;
+use amalgam_solver_kit::SolverError;
+
+use crate::section::SUBSTEPS_MAX;
 
 pub use solver::Flip;
 
@@ -26,14 +33,18 @@ pub struct Parameters {
     pub cell_size: f64,
     /// Density of the fluid [kg/m^3].
     pub rest_density: f64,
+    /// Mass of a particle [kg].
+    pub particle_mass: f64,
     /// Part of the new velocity that is the old one and the grid's change (FLIP); the rest is the grid's velocity (PIC).
     pub flip_share: f64,
     /// Residual of the pressure at which the solve ends, relative to the largest divergence.
     pub tolerance: f64,
     /// Iterations after which the solve is an error.
     pub max_iterations: u32,
-    /// Cells that a particle may cross in a step.
+    /// Cells that a particle may cross in a sub-step.
     pub cfl: f64,
+    /// Sub-steps in the longest step.
+    pub max_substeps: u32,
     /// Whether to ask which cells others occupy.
     pub occupancy: bool,
     /// Gravity [m/s^2].
@@ -42,6 +53,10 @@ pub struct Parameters {
     pub domain: (DVec3, DVec3),
 }
 
+/// How much longer than the stable one a sub-step may be before there is one more, as a part: rounding alone shall not
+/// double the work.
+const SUBSTEP_TOLERANCE: f64 = 1e-6;
+
 /// How near to a wall a particle may come, in cells.
 const CLEARANCE: f64 = 1e-3;
 
@@ -49,6 +64,18 @@ impl Parameters {
     /// Cells along each axis.
     pub fn cells(&self) -> [usize; 3] {
         ((self.domain.1 - self.domain.0) / self.cell_size).round().to_array().map(|n| n as usize)
+    }
+
+    /// Sub-steps in a step of `dt` [s] if the longest stable one is `stable` [s].
+    fn substeps(&self, dt: f64, stable: f64) -> Result<u32, SolverError> {
+        let substeps = (dt / stable * (1.0 - SUBSTEP_TOLERANCE)).ceil().max(1.0);
+        if substeps > f64::from(SUBSTEPS_MAX) {
+            return Err(SolverError(format!(
+                "a step of {dt:e} s would need {substeps} sub-steps of {stable:e} s, more than {SUBSTEPS_MAX}: the \
+                 fluid is too fast for this step"
+            )));
+        }
+        Ok(substeps as u32)
     }
 
     /// Where particles may be.

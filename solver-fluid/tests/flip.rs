@@ -64,7 +64,8 @@ fn a_ball_in_flight_keeps_momentum_and_shape() {
     run(solver.as_mut(), 0.2, |_, time, _| end = time);
     let expected = before + DVec3::NEG_Z * (mass * GRAVITY * end);
     let error = (momentum(solver.as_ref()) - expected).length() / before.length();
-    assert!(error < 1e-9, "momentum is off by {error:.1e}");
+    // What particles bring and take is f32.
+    assert!(error < 1e-7, "momentum is off by {error:.1e}");
     let particles = solver.particles();
     let middle = particles.position.iter().sum::<DVec3>() / particles.len() as f64;
     let radius = particles.position.iter().map(|x| x.distance(middle)).fold(0.0, f64::max);

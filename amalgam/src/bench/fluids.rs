@@ -154,7 +154,7 @@ fn figures(case: &Case, times: &Times, n: usize, held: Option<f64>, pairs: f64) 
 }
 
 /// Memory of this process that is in use [bytes], where the system says.
-fn resident_bytes() -> Option<u64> {
+pub(super) fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(1024 * line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?)

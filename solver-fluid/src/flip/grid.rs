@@ -1,27 +1,41 @@
 //! The staggered grid: cells over the domain, velocities at their faces.
 
 use amalgam_particles::{DVec3, Lattice};
-use rayon::prelude::*;
 
-/// Cubic cells over a box. Columns of cells and of faces share one numbering: entry (i, j, k) stands at
-/// `i + sx (j + sy k)` with strides one larger than the number of cells, so that the faces at the far sides have a place
-/// too. The face of axis d with the number of a cell is the cell's lower one.
+/// Entries before the first and behind the last layer of a column, so that a chunk of lanes, moved on to a neighbour's
+/// place, stays inside.
+const MARGIN: usize = 32;
+
+/// Cubic cells over a box, with one layer of walls around them.
+///
+/// Columns of cells and of faces share one numbering. The face of axis d with the number of a cell is the cell's lower
+/// one; those at the far sides have the numbers of the walls there. A row and a layer have an odd number of entries:
+/// neighbours along every axis have numbers of different parity, so that the parity of a number is a cell's colour.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grid {
     /// Lower corner [m].
     pub(super) origin: DVec3,
     /// Edge of a cell [m].
     pub(super) cell_size: f64,
-    /// Cells along each axis.
+    /// Cells along each axis, walls not counted.
     pub(super) cells: [usize; 3],
+    row: usize,
+    layer: usize,
 }
 
-/// A position among the faces: for each axis the lower one of two neighbouring faces and the part of the way to the upper
-/// one, where faces lie on the walls of cells ([`ON_WALLS`]) and where they lie in their middles ([`IN_MIDDLES`]).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
-    low: [[u32; 2]; 3],
-    part: [[f64; 2]; 3],
+/// `N` positions among the faces of each axis.
+///
+/// For each axis the number of the lowest of the eight faces around a position, and the part of the way to the next one
+/// along each direction, where faces lie on the walls of cells ([`ON_WALLS`]) and where they lie in their middles
+/// ([`IN_MIDDLES`]).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places<const N: usize> {
+    /// By axis.
+    pub(super) low: [[u32; N]; 3],
+    /// By direction and kind of face.
+    part: [[[f32; N]; 2]; 3],
+    /// The cell.
+    pub(super) cell: [u32; N],
 }
 
 const ON_WALLS: usize = 0;
@@ -29,33 +43,53 @@ const IN_MIDDLES: usize = 1;
 
 /// Whether the faces of `axis` lie on walls along `along`, or in middles.
 #[inline(always)]
-fn kind(axis: usize, along: usize) -> usize {
+const fn kind(axis: usize, along: usize) -> usize {
     if axis == along { ON_WALLS } else { IN_MIDDLES }
 }
 
 impl Grid {
+    pub(super) fn new(origin: DVec3, cell_size: f64, cells: [usize; 3]) -> Self {
+        let row = (cells[0] + 2) | 1;
+        Self { origin, cell_size, cells, row, layer: row * ((cells[1] + 2) | 1) }
+    }
+
     /// Entries of a layer, of equal k.
     pub(super) fn layer(&self) -> usize {
-        (self.cells[0] + 1) * (self.cells[1] + 1)
+        self.layer
     }
 
-    /// Entries of a column.
+    /// Where the layers begin in a column: the first one is of walls.
+    pub(super) fn first(&self) -> usize {
+        MARGIN
+    }
+
+    /// Layers, those of walls included.
+    pub(super) fn layers(&self) -> usize {
+        self.cells[2] + 2
+    }
+
+    /// Entries of a column: a whole number of chunks of lanes for each colour.
     pub(super) fn len(&self) -> usize {
-        self.layer() * (self.cells[2] + 1)
+        (self.layer * self.layers() + 2 * MARGIN).next_multiple_of(32)
     }
 
+    /// The number of a cell. -1 and the number of cells along an axis are walls.
+    #[inline(always)]
     pub(super) fn index(&self, [i, j, k]: [usize; 3]) -> usize {
-        (k * (self.cells[1] + 1) + j) * (self.cells[0] + 1) + i
+        let next = |n: usize| n.wrapping_add(1);
+        MARGIN + next(k) * self.layer + next(j) * self.row + next(i)
     }
 
     /// Distance of neighbours along each axis in a column.
+    #[inline(always)]
     pub(super) fn strides(&self) -> [usize; 3] {
-        [1, self.cells[0] + 1, self.layer()]
+        [1, self.row, self.layer]
     }
 
     /// The cell of a position, the nearest one for positions outside.
+    #[inline]
     pub(super) fn cell(&self, position: DVec3) -> [usize; 3] {
-        let scaled = ((position - self.origin) / self.cell_size).to_array();
+        let scaled = ((position - self.origin) * (1.0 / self.cell_size)).to_array();
         std::array::from_fn(|axis| (scaled[axis].max(0.0) as usize).min(self.cells[axis] - 1))
     }
 
@@ -64,45 +98,77 @@ impl Grid {
         Lattice { origin: self.origin, cell_size: self.cell_size }
     }
 
-    /// Whether an entry is a cell, not only a place for a face.
+    /// Whether coordinates are those of a cell.
     pub(super) fn is_cell(&self, [i, j, k]: [usize; 3]) -> bool {
         i < self.cells[0] && j < self.cells[1] && k < self.cells[2]
     }
 
-    /// Where a position is among the faces. What would lie beyond a wall counts as the nearest face inside, which keeps
-    /// the sum of weights at one; faces that do not exist get a weight of zero.
-    #[inline]
-    pub(super) fn place(&self, position: DVec3) -> Place {
-        let scaled = ((position - self.origin) * (1.0 / self.cell_size)).to_array();
-        let mut place = Place::default();
-        for (d, scaled) in scaled.into_iter().enumerate() {
-            let last = self.cells[d] - 1;
-            for (kind, shift, end) in [(ON_WALLS, 0.0, last as f64 + 1.0), (IN_MIDDLES, 0.5, last as f64)] {
-                let x = (scaled - shift).clamp(0.0, end);
-                let low = (x as u32).min(last as u32);
-                (place.low[d][kind], place.part[d][kind]) = (low, x - f64::from(low));
-            }
-        }
-        place
+    /// Numbers of the cells of a row.
+    #[inline(always)]
+    pub(super) fn row(&self, j: usize, k: usize) -> std::ops::Range<usize> {
+        let start = self.index([0, j, k]);
+        start..start + self.cells[0]
     }
 
-    /// Calls `visit` for every cell, layer by layer, with its coordinates and number; in parallel over the layers of
-    /// `columns`.
-    pub(super) fn for_each_layer<T: Send>(
-        &self,
-        column: &mut [T],
-        visit: impl Fn(usize, &mut [T]) + Sync + Send,
-    ) {
-        column.par_chunks_mut(self.layer()).enumerate().for_each(|(k, layer)| visit(k, layer));
+    /// Where positions are among the faces. What would lie beyond a wall counts as the nearest face inside, which keeps
+    /// the sum of weights at one; faces that do not exist get a weight of zero.
+    #[inline(always)]
+    pub(super) fn places<const N: usize>(&self, positions: &[DVec3; N]) -> Places<N> {
+        let mut places = Places { low: [[0; N]; 3], part: [[[0.0; N]; 2]; 3], cell: [0; N] };
+        let mut low = [[[0i32; N]; 2]; 3];
+        let (inverse, origin) = (1.0 / self.cell_size, self.origin.to_array());
+        for d in 0..3 {
+            let (end, last) = (self.cells[d] as f64, self.cells[d] as i32 - 1);
+            for l in 0..N {
+                let scaled = (positions[l].to_array()[d] - origin[d]) * inverse;
+                let scaled = if scaled > 0.0 { scaled } else { 0.0 };
+                let scaled = if scaled < end { scaled } else { end };
+                let cell = (scaled as i32).min(last);
+                let part = (scaled - f64::from(cell)) as f32;
+                (low[d][ON_WALLS][l], places.part[d][ON_WALLS][l]) = (cell, part);
+                let below = part < 0.5;
+                let middle = cell - i32::from(below);
+                let inside = middle >= 0 && (below || cell < last);
+                let part = if below { part + 0.5 } else { part - 0.5 };
+                low[d][IN_MIDDLES][l] = middle.max(0);
+                places.part[d][IN_MIDDLES][l] = if inside { part } else { 0.0 };
+            }
+        }
+        let (row, layer) = (self.row as u32, self.layer as u32);
+        let corner = MARGIN as u32 + layer + row + 1;
+        for l in 0..N {
+            let number = |kinds: [usize; 3]| {
+                let [i, j, k] = [low[0][kinds[0]][l], low[1][kinds[1]][l], low[2][kinds[2]][l]];
+                corner + k as u32 * layer + j as u32 * row + i as u32
+            };
+            places.cell[l] = number([ON_WALLS; 3]);
+            places.low[0][l] = number([ON_WALLS, IN_MIDDLES, IN_MIDDLES]);
+            places.low[1][l] = number([IN_MIDDLES, ON_WALLS, IN_MIDDLES]);
+            places.low[2][l] = number([IN_MIDDLES, IN_MIDDLES, ON_WALLS]);
+        }
+        places
+    }
+
+    /// Where one position is.
+    pub(super) fn place(&self, position: DVec3) -> Places<1> {
+        self.places(&[position])
     }
 }
 
-impl Place {
-    /// The eight faces of `axis`, with their weights.
+impl<const N: usize> Places<N> {
+    /// Parts of the way along x, y and z among the faces of `axis`.
     #[inline(always)]
+    pub(super) fn parts(&self, axis: usize) -> [&[f32; N]; 3] {
+        let part = |along: usize| &self.part[along][kind(axis, along)];
+        [part(0), part(1), part(2)]
+    }
+}
+
+impl Places<1> {
+    /// The eight faces of `axis`, with their weights.
     pub(super) fn faces(&self, grid: &Grid, axis: usize) -> [(usize, f64); 8] {
-        let [x, y, z] = [0, 1, 2].map(|d| self.part[d][kind(axis, d)]);
-        let at = self.low_face(grid, axis);
+        let [x, y, z] = self.parts(axis).map(|part| f64::from(part[0]));
+        let at = self.low[axis][0] as usize;
         let [_, row, layer] = grid.strides();
         let (x0, y0, z0) = (1.0 - x, 1.0 - y, 1.0 - z);
         [
@@ -117,34 +183,12 @@ impl Place {
         ]
     }
 
-    /// The four faces of `axis` in layer `k`, counted in the layer, with their weights; zero if the place does not reach
-    /// there.
-    #[inline(always)]
-    pub(super) fn faces_in_layer(&self, grid: &Grid, axis: usize, k: usize) -> [(usize, f64); 4] {
-        let [x, y, z] = [0, 1, 2].map(|d| self.part[d][kind(axis, d)]);
-        let low = self.low[2][kind(axis, 2)] as usize;
-        let z = if k == low { 1.0 - z } else { if k == low + 1 { z } else { 0.0 } };
-        let at = self.low_face(grid, axis) - low * grid.layer();
-        let row = grid.strides()[1];
-        let (x0, x1) = ((1.0 - x) * z, x * z);
-        [(at, x0 * (1.0 - y)), (at + 1, x1 * (1.0 - y)), (at + row, x0 * y), (at + row + 1, x1 * y)]
-    }
-
-    #[inline(always)]
-    fn low_face(&self, grid: &Grid, axis: usize) -> usize {
-        grid.index([0, 1, 2].map(|d| self.low[d][kind(axis, d)] as usize))
-    }
-
     /// The value of a column of faces of `axis`.
-    #[inline(always)]
     pub(super) fn interpolate(&self, grid: &Grid, axis: usize, column: &[f64]) -> f64 {
-        // The last face of all may be named beyond the column's end, with no weight.
-        let value = |(face, weight): (usize, f64)| weight * column.get(face).copied().unwrap_or(0.0);
-        self.faces(grid, axis).into_iter().fold(0.0, |sum, face| sum + value(face))
+        self.faces(grid, axis).into_iter().fold(0.0, |sum, (face, weight)| sum + weight * column[face])
     }
 
     /// The value of three columns of faces.
-    #[inline(always)]
     pub(super) fn interpolate_all(&self, grid: &Grid, columns: &[Vec<f64>; 3]) -> DVec3 {
         DVec3::from_array([0, 1, 2].map(|axis| self.interpolate(grid, axis, &columns[axis])))
     }
@@ -156,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_linear_field_is_interpolated_exactly_and_weights_add_up_to_one() {
-        let grid = Grid { origin: DVec3::new(-1.0, 2.0, 0.5), cell_size: 0.5, cells: [4, 5, 3] };
+        let grid = Grid::new(DVec3::new(-1.0, 2.0, 0.5), 0.5, [4, 5, 3]);
         let field = |x: DVec3| 3.0 * x.x - 2.0 * x.y + 0.5 * x.z;
         for axis in 0..3 {
             let mut column = vec![f64::NAN; grid.len()];
@@ -174,21 +218,25 @@ mod tests {
                 }
             }
             let inside = grid.origin + DVec3::new(0.61, 1.17, 0.7);
-            assert!((grid.place(inside).interpolate(&grid, axis, &column) - field(inside)).abs() < 1e-12);
+            let error = grid.place(inside).interpolate(&grid, axis, &column) - field(inside);
+            assert!(error.abs() < 1e-6, "{error}");
             for x in [grid.origin, grid.origin + DVec3::new(2.0, 2.5, 1.5), inside] {
-                let place = grid.place(x);
                 let existing = |&(face, weight): &(usize, f64)| {
-                    assert!(weight == 0.0 || column.get(face).is_some_and(|v| !v.is_nan()), "{x}: {face}");
+                    assert!(weight == 0.0 || !column[face].is_nan(), "{x}: {face}");
                     weight
                 };
-                let sum: f64 = place.faces(&grid, axis).iter().map(existing).sum();
+                let sum: f64 = grid.place(x).faces(&grid, axis).iter().map(existing).sum();
                 assert!((sum - 1.0).abs() < 1e-12, "{sum}");
-                let layers: f64 = (0..=3)
-                    .flat_map(|k| place.faces_in_layer(&grid, axis, k))
-                    .map(|(_, weight)| weight)
-                    .sum();
-                assert!((layers - 1.0).abs() < 1e-12, "{layers}");
             }
+        }
+    }
+
+    #[test]
+    fn neighbours_have_the_other_colour() {
+        for cells in [[4, 5, 3], [7, 2, 1], [64, 64, 64]] {
+            let grid = Grid::new(DVec3::ZERO, 1.0, cells);
+            assert!(grid.strides().iter().all(|stride| stride % 2 == 1));
+            assert!(grid.index(cells) + MARGIN <= grid.len() && grid.len() % 32 == 0);
         }
     }
 }

@@ -10,7 +10,8 @@
 //! | `flip_share` | | 0.97 | part of FLIP in the new velocity; the rest is PIC, which damps |
 //! | `tolerance` | | 1e-6 | residual of the pressure solve, relative to the largest divergence before it |
 //! | `max_iterations` | | 200 | iterations after which the solve is an error |
-//! | `cfl` | | 1 | cells that a particle may cross in a step |
+//! | `cfl` | | 1 | cells that a particle may cross in a sub-step |
+//! | `max_substeps` | | 1 | sub-steps in the longest step, 1 to 100 |
 //! | `occupancy` | | true | whether cells that hold particles of others are no air; false only to see what it is for |
 //! | `shapes` | | required | what is filled: a list |
 
@@ -19,7 +20,7 @@ use amalgam_solver_kit::{SectionError, World, parse_section};
 use serde::Deserialize;
 
 use super::Parameters;
-use crate::section::{check_inside, default_rest_density, sample};
+use crate::section::{SUBSTEPS_MAX, check_inside, default_rest_density, sample};
 
 /// Cells that a grid may have.
 pub const CELLS_MAX: f64 = (1u64 << 30) as f64;
@@ -42,6 +43,8 @@ struct Section {
     max_iterations: u32,
     #[serde(default = "default_cfl")]
     cfl: f64,
+    #[serde(default = "default_max_substeps")]
+    max_substeps: u32,
     #[serde(default = "default_occupancy")]
     occupancy: bool,
     shapes: Vec<Body>,
@@ -63,6 +66,10 @@ fn default_cfl() -> f64 {
     1.0
 }
 
+fn default_max_substeps() -> u32 {
+    1
+}
+
 fn default_occupancy() -> bool {
     true
 }
@@ -75,13 +82,16 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
     let bodies = sample(&mut section.shapes, section.spacing, &mut faults);
+    let mass = section.rest_density * section.spacing.powi(3);
     let parameters = Parameters {
         cell_size: section.cell_size.unwrap_or(2.0 * section.spacing),
         rest_density: section.rest_density,
+        particle_mass: mass,
         flip_share: section.flip_share,
         tolerance: section.tolerance,
         max_iterations: section.max_iterations,
         cfl: section.cfl,
+        max_substeps: section.max_substeps,
         occupancy: section.occupancy,
         gravity: world.gravity,
         domain: world.domain,
@@ -93,7 +103,6 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     if !faults.is_empty() {
         return Err(faults);
     }
-    let mass = section.rest_density * section.spacing.powi(3);
     let radius = section.radius.unwrap_or(0.5 * section.spacing);
     let mut particles = Particles::default();
     for (points, body) in bodies.iter().zip(&section.shapes) {
@@ -140,6 +149,8 @@ impl Section {
             "cfl",
             "must be above 0 and at most 5: write e.g. cfl = 1.0",
         );
+        let substeps_rule = format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. max_substeps = 2");
+        check((1..=SUBSTEPS_MAX).contains(&self.max_substeps), "max_substeps", &substeps_rule);
         faults
     }
 }
@@ -192,8 +203,8 @@ mod tests {
         assert_eq!(with("cell_size = 0.3"), ["cell_size"]);
         assert_eq!(with("cell_size = 1e-9"), ["cell_size"]);
         assert_eq!(
-            with("flip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0"),
-            ["flip_share", "tolerance", "max_iterations", "cfl"]
+            with("flip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0\nmax_substeps = 0"),
+            ["flip_share", "tolerance", "max_iterations", "cfl", "max_substeps"]
         );
         assert_eq!(with("sound_speed = 3.0"), ["sound_speed"]);
         assert_eq!(keys(&good.replace("0.5]", "2.5]")), ["shapes[0]"]);

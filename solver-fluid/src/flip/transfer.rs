@@ -1,155 +1,218 @@
-//! Between particles and grid.
+//! Between particles and grid: the loops over all particles.
+//!
+//! A face holds two numbers side by side, so that two neighbouring faces along x are four: one vector on every processor.
+//! What bounds these loops is arithmetic, not memory: a particle visits 12 such rows to bring its velocity to the grid
+//! and 24 to take the grid's back, and neighbouring particles visit the same ones.
 
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
-use amalgam_solver_kit::Stage;
+use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
+use amalgam_particles::{DVec3, counting_sort};
+use glam::Vec4;
 use rayon::prelude::*;
 
-use super::grid::{Grid, Place};
+use super::grid::{Grid, Places};
 
-/// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that the grid
-/// takes over the group's velocity.
-const IMMOVABLE: f64 = 1e6;
+/// Particles of one task.
+pub(super) const CHUNK: usize = 4096;
 
-/// What a particle brings to the grid in a stage.
-#[derive(Clone, Copy, Debug, Default)]
-struct Load {
-    place: Place,
-    /// Inertia [kg]: a member's share of its group's.
-    mass: f64,
-    /// [kg m/s]
-    momentum: DVec3,
-    /// Impulse besides gravity [kg m/s].
-    impulse: DVec3,
+/// Kinds of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Cell {
+    Air,
+    /// Holds particles of other participants only.
+    Foreign,
+    /// Holds particles of this fluid.
+    Fluid,
+    /// Around the domain.
+    Wall,
 }
 
-/// Particles in the order of their layers.
+/// A pair of numbers at each face of each axis.
+pub(super) type Pairs = [Vec<[f32; 2]>; 3];
+
+/// A loop compiled for the vectors of the machine; it must be `#[inline(always)]`.
+pub(super) struct Compiled<F>(pub(super) F);
+
+impl<R, F: FnOnce() -> R> Task for Compiled<F> {
+    type Output = R;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> R {
+        (self.0)()
+    }
+}
+
+/// Weights of places among the faces of an axis: along x, and of the four rows of two faces.
+struct Weights<const N: usize> {
+    along: [[f32; N]; 2],
+    row: [[f32; N]; 4],
+}
+
+/// What particles bring to the faces, all as if they were free.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sorted {
-    /// Indices of particles, layer after layer of the grid.
-    order: Vec<u32>,
-    /// Where each layer begins, and the end.
-    start: Vec<usize>,
-    loads: Vec<Load>,
-}
-
-/// Columns of faces, one for each axis.
-pub(super) type Faces = [Vec<f64>; 3];
-
-/// What particles bring to the faces.
-#[derive(Clone, Debug)]
 pub(super) struct Deposit {
-    /// [kg]
-    pub(super) mass: Faces,
-    /// Momentum, then velocity [kg m/s, m/s].
-    pub(super) velocity: Faces,
-    /// Impulse besides gravity, then the change of velocity that it makes [kg m/s, m/s].
-    pub(super) kick: Faces,
-}
-
-pub(super) fn zero_faces(grid: &Grid) -> Faces {
-    [0, 1, 2].map(|_| vec![0.0; grid.len()])
-}
-
-/// The inertia that a group has here, and each member's share for a kilogram of its own mass.
-pub(super) fn inertia(stage: &Stage<'_>, own: f64, group: usize) -> f64 {
-    let inertia = stage.inertia[group];
-    if inertia.is_finite() { inertia } else { IMMOVABLE * own }
-}
-
-/// Mass of each group's members [kg].
-pub(super) fn group_masses(groups: &GroupMap, particles: &Particles) -> Vec<f64> {
-    let mass = |group| groups.members(group).iter().map(|&i| particles.mass[i as usize]).sum();
-    (0..groups.len()).map(mass).collect()
-}
-
-impl Sorted {
-    /// Sorts particles by layer, those of a layer by index.
-    pub(super) fn sort(&mut self, grid: &Grid, positions: &[DVec3]) {
-        let layers = grid.cells[2];
-        let layer_of: Vec<u32> =
-            positions.par_iter().with_min_len(4096).map(|&x| grid.cell(x)[2] as u32).collect();
-        self.start.clear();
-        self.start.resize(layers + 1, 0);
-        for &layer in &layer_of {
-            self.start[layer as usize + 1] += 1;
-        }
-        for layer in 0..layers {
-            self.start[layer + 1] += self.start[layer];
-        }
-        let mut next = self.start.clone();
-        self.order.clear();
-        self.order.resize(positions.len(), 0);
-        for (i, &layer) in layer_of.iter().enumerate() {
-            self.order[next[layer as usize]] = i as u32;
-            next[layer as usize] += 1;
-        }
-    }
-
-    /// Sets what each particle brings in a stage. The grid's gravity acts on a group's whole inertia, its true weight is
-    /// that of its members alone: the impulse makes up for the difference.
-    pub(super) fn load(&mut self, grid: &Grid, particles: &Particles, stage: &Stage<'_>, gravity: DVec3) {
-        let own = group_masses(stage.groups, particles);
-        let group_of = stage.groups.group_of();
-        let load = |&i: &u32| {
-            let i = i as usize;
-            let (place, mass) = (grid.place(particles.position[i]), particles.mass[i]);
-            let group = group_of[i];
-            if group == NO_GROUP {
-                let momentum = mass * particles.velocity[i];
-                return Load { place, mass, momentum, impulse: DVec3::ZERO };
-            }
-            let group = group as usize;
-            let part = mass / own[group];
-            let inertia = part * inertia(stage, own[group], group);
-            let impulse = stage.impulse[group] * part - gravity * stage.dt * (inertia - mass);
-            Load { place, mass: inertia, momentum: inertia * stage.velocity[group], impulse }
-        };
-        self.order.par_iter().with_min_len(4096).map(load).collect_into_vec(&mut self.loads);
-    }
-
-    /// Sums what particles bring to the faces. Every layer gathers from the particles around it in their order, so that
-    /// no sum depends on threads.
-    pub(super) fn deposit(&self, grid: &Grid, deposit: &mut Deposit) {
-        let Deposit { mass, velocity, kick } = deposit;
-        let columns = (layers(grid, mass), layers(grid, velocity), layers(grid, kick));
-        columns.into_par_iter().enumerate().for_each(|(k, (mut mass, mut momentum, mut kick))| {
-            for column in mass.iter_mut().chain(&mut momentum).chain(&mut kick) {
-                column.fill(0.0);
-            }
-            let near = k.saturating_sub(1)..(k + 2).min(grid.cells[2]);
-            for load in &self.loads[self.start[near.start]..self.start[near.end]] {
-                for axis in 0..3 {
-                    for (n, weight) in load.place.faces_in_layer(grid, axis, k) {
-                        // A face that does not exist has no weight.
-                        if n < mass[axis].len() {
-                            mass[axis][n] += weight * load.mass;
-                            momentum[axis][n] += weight * load.momentum[axis];
-                            kick[axis][n] += weight * load.impulse[axis];
-                        }
-                    }
-                }
-            }
-            for axis in 0..3 {
-                let rest = momentum[axis].iter_mut().zip(kick[axis].iter_mut());
-                for ((momentum, kick), &mass) in rest.zip(mass[axis].iter()) {
-                    if mass > 0.0 {
-                        *momentum /= mass;
-                        *kick /= mass;
-                    }
-                }
-            }
-        });
-    }
-}
-
-/// The layers of three columns, side by side.
-fn layers<'a>(grid: &Grid, faces: &'a mut Faces) -> Vec<[&'a mut [f64]; 3]> {
-    let [x, y, z] = faces.each_mut().map(|column| column.chunks_mut(grid.layer()));
-    x.zip(y).zip(z).map(|((x, y), z)| [x, y, z]).collect()
+    /// Sums over particles of a face's weight, and of weight times velocity [m/s].
+    pub(super) sums: Pairs,
+    /// What each cell holds.
+    pub(super) cell: Vec<Cell>,
+    layer_of: Vec<u32>,
+    /// Where each layer of cells begins in `order`.
+    start: Vec<u32>,
+    /// Indices of particles, layer after layer.
+    order: Vec<u32>,
 }
 
 impl Deposit {
-    pub(super) fn new(grid: &Grid) -> Self {
-        Self { mass: zero_faces(grid), velocity: zero_faces(grid), kick: zero_faces(grid) }
+    /// Sums up what particles at `position` [m] with `velocity` [m/s] bring to the faces.
+    ///
+    /// Particles of one layer of cells reach three layers of faces: every third layer is done at once, each by one
+    /// thread, in the order of its particles. No sum depends on threads.
+    pub(super) fn renew(&mut self, grid: &Grid, width: Width, position: &[DVec3], velocity: &[DVec3]) {
+        self.sort_by_layer(grid, position);
+        for sums in &mut self.sums {
+            sums.resize(grid.len(), [0.0; 2]);
+            sums.par_chunks_mut(CHUNK).for_each(|sums| sums.fill([0.0; 2]));
+        }
+        self.reset_cells(grid);
+        let Self { sums, cell, start, order, .. } = self;
+        for third in 0..3 {
+            let chunk = 3 * grid.layer();
+            let begin = grid.first() + third * grid.layer();
+            let [x, y, z] = sums.each_mut().map(|sums| sums[begin..].par_chunks_mut(chunk));
+            let cells = cell[begin..].par_chunks_mut(chunk);
+            x.zip(y).zip(z).zip(cells).enumerate().for_each(|(n, (((x, y), z), cell))| {
+                let k = third + 3 * n;
+                if k >= grid.cells[2] {
+                    return;
+                }
+                let offset = begin + n * chunk;
+                width.run(Compiled(
+                    #[inline(always)]
+                    || {
+                        for some in order[start[k] as usize..start[k + 1] as usize].chunks(LANES) {
+                            let places =
+                                grid.places(&positions_of(some.len(), |l| position[some[l] as usize]));
+                            let mut velocities = [[0.0; LANES]; 3];
+                            for (l, &i) in some.iter().enumerate() {
+                                for (velocities, v) in velocities.iter_mut().zip(velocity[i as usize].to_array()) {
+                                    velocities[l] = v as f32;
+                                }
+                                cell[places.cell[l] as usize - offset] = Cell::Fluid;
+                            }
+                            let of = |axis: usize| &velocities[axis][..some.len()];
+                            scatter(grid, &places, 0, of(0), (offset, x));
+                            scatter(grid, &places, 1, of(1), (offset, y));
+                            scatter(grid, &places, 2, of(2), (offset, z));
+                        }
+                    },
+                ));
+            });
+        }
     }
+
+    fn sort_by_layer(&mut self, grid: &Grid, position: &[DVec3]) {
+        let layer_of = position.par_iter().with_min_len(CHUNK).map(|&x| grid.cell(x)[2] as u32);
+        layer_of.collect_into_vec(&mut self.layer_of);
+        counting_sort(&self.layer_of, grid.cells[2], &mut self.start, &mut self.order);
+    }
+
+    fn reset_cells(&mut self, grid: &Grid) {
+        self.cell.clear();
+        self.cell.resize(grid.len(), Cell::Wall);
+        for k in 0..grid.cells[2] {
+            for j in 0..grid.cells[1] {
+                self.cell[grid.row(j, k)].fill(Cell::Air);
+            }
+        }
+    }
+}
+
+/// Up to [`LANES`] positions; those that are missing are filled up.
+#[inline(always)]
+fn positions_of(count: usize, of: impl Fn(usize) -> DVec3) -> [DVec3; LANES] {
+    let mut positions = [DVec3::ZERO; LANES];
+    for (l, position) in positions[..count].iter_mut().enumerate() {
+        *position = of(l);
+    }
+    positions
+}
+
+impl<const N: usize> Weights<N> {
+    #[inline(always)]
+    fn new(places: &Places<N>, axis: usize) -> Self {
+        let [x, y, z] = places.parts(axis);
+        let mut weights = Self { along: [[0.0; N]; 2], row: [[0.0; N]; 4] };
+        for l in 0..N {
+            weights.along[0][l] = 1.0 - x[l];
+            weights.along[1][l] = x[l];
+            weights.row[0][l] = (1.0 - y[l]) * (1.0 - z[l]);
+            weights.row[1][l] = y[l] * (1.0 - z[l]);
+            weights.row[2][l] = (1.0 - y[l]) * z[l];
+            weights.row[3][l] = y[l] * z[l];
+        }
+        weights
+    }
+}
+
+/// The four rows of two faces around particle `l`, by their distance from the lowest one.
+#[inline(always)]
+fn rows(grid: &Grid) -> [usize; 4] {
+    let [_, row, layer] = grid.strides();
+    [0, row, layer, layer + row]
+}
+
+/// Adds weights and velocities of the first `count` particles to the faces around them. `sums` begins with the face of
+/// number `offset`.
+#[inline(always)]
+fn scatter(
+    grid: &Grid,
+    places: &Places<LANES>,
+    axis: usize,
+    velocity: &[f32],
+    (offset, sums): (usize, &mut [[f32; 2]]),
+) {
+    let (weights, rows) = (Weights::new(places, axis), rows(grid));
+    for (l, &velocity) in velocity.iter().enumerate() {
+        let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
+        let pair = Vec4::new(x0, x0 * velocity, x1, x1 * velocity);
+        let low = places.low[axis][l] as usize - offset;
+        for (row, weight) in rows.iter().zip(&weights.row) {
+            let four = sums[low + row..][..2].as_flattened_mut();
+            (Vec4::from_slice(four) + weight[l] * pair).write_to_slice(four);
+        }
+    }
+}
+
+/// Both numbers of `axis` at the places of the first `count` particles.
+#[inline(always)]
+fn gather(
+    grid: &Grid,
+    places: &Places<LANES>,
+    axis: usize,
+    pairs: &[[f32; 2]],
+    result: &mut [[[f32; 2]; 3]],
+) {
+    let (weights, rows) = (Weights::new(places, axis), rows(grid));
+    for (l, result) in result.iter_mut().enumerate() {
+        let low = places.low[axis][l] as usize;
+        let four = |r: usize| weights.row[r][l] * Vec4::from_slice(pairs[low + rows[r]..][..2].as_flattened());
+        let sum = (four(0) + four(1)) + (four(2) + four(3));
+        let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
+        let sum = sum * Vec4::new(x0, x0, x1, x1);
+        result[axis] = [sum.x + sum.z, sum.y + sum.w];
+    }
+}
+
+/// Both numbers of each axis at up to [`LANES`] positions, one for each entry of `result`.
+#[inline(always)]
+pub(super) fn gather_all(
+    grid: &Grid,
+    pairs: &Pairs,
+    positions: impl Fn(usize) -> DVec3,
+    result: &mut [[[f32; 2]; 3]],
+) {
+    let places = grid.places(&positions_of(result.len(), positions));
+    gather(grid, &places, 0, &pairs[0], result);
+    gather(grid, &places, 1, &pairs[1], result);
+    gather(grid, &places, 2, &pairs[2], result);
 }

@@ -1,0 +1,268 @@
+//! Velocities at faces, from what particles bring to what they take: forces, walls, the pressure's push, and the velocity
+//! of faces in the air.
+
+use amalgam_particles::DVec3;
+use rayon::prelude::*;
+
+use super::Parameters;
+use super::grid::Grid;
+use super::members::Extras;
+use super::multigrid::{BLOCK, Split};
+use super::transfer::{Cell, Pairs};
+
+/// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
+/// (`docs/method.md`, "Integrating a meta-particle inside a participant").
+const DENSITY_MIN: f64 = 1e-3;
+
+/// Times that velocities are carried on to faces which have none.
+const EXTRAPOLATIONS: usize = 2;
+
+/// Columns of faces, one for each axis.
+pub(super) type Faces<T> = [Vec<T>; 3];
+
+/// The fluid's velocity on the grid in a sub-step.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    /// Velocity at the end of the sub-step [m/s].
+    pub(super) velocity: Faces<f64>,
+    /// Its change in the sub-step [m/s].
+    pub(super) change: Faces<f64>,
+    /// dt / (density cell_size^2) [m s/kg].
+    conductance: Faces<f32>,
+    /// Whether the velocity is known.
+    known: Faces<bool>,
+}
+
+/// What [`Flow::gather`] starts from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forces<'a> {
+    pub(super) sums: &'a Pairs,
+    /// What members of groups add, if there are any.
+    pub(super) extras: Option<&'a Extras>,
+    pub(super) cell: &'a [Cell],
+    /// Mass of a particle [kg].
+    pub(super) mass: f64,
+    pub(super) dt: f64,
+}
+
+fn is_open(cell: Cell) -> bool {
+    matches!(cell, Cell::Fluid | Cell::Foreign)
+}
+
+/// Whether a face lies between two cells, not at or in a wall.
+fn is_inside(cell: &[Cell], face: usize, stride: usize) -> bool {
+    cell[face] != Cell::Wall && cell[face - stride] != Cell::Wall
+}
+
+impl Flow {
+    pub(super) fn new(grid: &Grid) -> Self {
+        let zero = || [0, 1, 2].map(|_| vec![0.0; grid.len()]);
+        Self {
+            velocity: zero(),
+            change: zero(),
+            conductance: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
+            known: [0, 1, 2].map(|_| vec![false; grid.len()]),
+        }
+    }
+
+    /// Velocities before the projection: those of the particles, changed by gravity and by what others give groups.
+    /// Nothing flows through walls.
+    pub(super) fn gather(&mut self, grid: &Grid, parameters: &Parameters, forces: &Forces<'_>) {
+        let Forces { sums, extras, cell, mass, dt } = *forces;
+        let (rest, h) = (parameters.rest_density, grid.cell_size);
+        let (scale, volume) = (dt / (h * h), h.powi(3));
+        for axis in 0..3 {
+            let (stride, fall) = (grid.strides()[axis], parameters.gravity[axis] * dt);
+            let extras = extras.map(|extras| &extras.of[axis]);
+            let sums = &sums[axis];
+            let columns = self.velocity[axis].par_iter_mut().zip(&mut self.change[axis]);
+            let columns = columns.zip(&mut self.conductance[axis]).zip(&mut self.known[axis]);
+            columns.enumerate().with_min_len(BLOCK).for_each(|(face, (((velocity, change), conductance), known))| {
+                (*velocity, *change, *conductance, *known) = (0.0, 0.0, 0.0, false);
+                let [weight, moved] = sums[face].map(|sum| mass * f64::from(sum));
+                let extra = extras.map_or(Default::default(), |extras| extras[face]);
+                let total = weight + extra.mass;
+                let pair = [cell[face], face.checked_sub(stride).map_or(Cell::Wall, |lower| cell[lower])];
+                let inside = pair == [Cell::Fluid; 2] && !extra.touched;
+                if total > 0.0 {
+                    let old = (moved + extra.momentum) / total;
+                    *known = true;
+                    *change = fall + extra.impulse / total;
+                    *velocity = old + *change;
+                    if pair.contains(&Cell::Wall) {
+                        (*velocity, *change) = (0.0, -old);
+                    }
+                }
+                let density = if inside { rest } else { (total / volume).max(DENSITY_MIN * rest) };
+                *conductance = (scale / density) as f32;
+            });
+            self.complete(grid, axis, cell);
+        }
+    }
+
+    /// A face without particles beside a cell that is no air (others occupy it) moves like those around it.
+    fn complete(&mut self, grid: &Grid, axis: usize, cell: &[Cell]) {
+        let stride = grid.strides()[axis];
+        let unknown = |&face: &usize| !self.known[axis][face] && is_inside(cell, face, stride);
+        let open = |&at: &usize| is_open(cell[at]);
+        let faces: Vec<usize> = (grid.first()..cell.len() - grid.first())
+            .into_par_iter()
+            .with_min_len(BLOCK)
+            .filter(open)
+            .flat_map_iter(|at| [at, at + stride])
+            .filter(unknown)
+            .collect();
+        let mut found = Vec::new();
+        for face in faces {
+            if let Some(values) = self.mean_around(grid, axis, face) {
+                found.push((face, values));
+            }
+        }
+        for (face, values) in found {
+            self.set(axis, face, values);
+        }
+    }
+
+    fn set(&mut self, axis: usize, face: usize, [velocity, change]: [f64; 2]) {
+        self.velocity[axis][face] = velocity;
+        self.change[axis][face] = change;
+        self.known[axis][face] = true;
+    }
+
+    /// Mean velocity and change of the known faces around one.
+    fn mean_around(&self, grid: &Grid, axis: usize, face: usize) -> Option<[f64; 2]> {
+        let (mut sum, mut count) = ([0.0; 2], 0.0);
+        for stride in grid.strides() {
+            for near in [face - stride, face + stride] {
+                if self.known[axis][near] {
+                    sum[0] += self.velocity[axis][near];
+                    sum[1] += self.change[axis][near];
+                    count += 1.0;
+                }
+            }
+        }
+        (count > 0.0).then(|| sum.map(|sum| sum / count))
+    }
+
+    /// Sets the coefficients of the pressure's system from the faces.
+    pub(super) fn conduct(&self, grid: &Grid, cell: &[Cell], face: &mut Faces<f32>, ground: &mut [f32]) {
+        let strides = grid.strides();
+        for axis in 0..3 {
+            let (stride, conductance) = (strides[axis], &self.conductance[axis]);
+            face[axis].par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(at, face)| {
+                let open = at >= stride && is_open(cell[at]) && is_open(cell[at - stride]);
+                *face = if open { conductance[at] } else { 0.0 };
+            });
+        }
+        let conductance = &self.conductance;
+        ground.par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(at, ground)| {
+            *ground = 0.0;
+            if is_open(cell[at]) {
+                for (conductance, stride) in conductance.iter().zip(strides) {
+                    if cell[at - stride] == Cell::Air {
+                        *ground += conductance[at];
+                    }
+                    if cell[at + stride] == Cell::Air {
+                        *ground += conductance[at + stride];
+                    }
+                }
+            }
+        });
+    }
+
+    /// What flows into each cell that is no air, by its volume [1/s].
+    pub(super) fn convergence(&self, grid: &Grid, cell: &[Cell], result: &mut Split<f64>) {
+        let strides = grid.strides();
+        for (colour, result) in result.iter_mut().enumerate() {
+            result.par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(m, result)| {
+                let at = 2 * m + colour;
+                *result = 0.0;
+                if is_open(cell[at]) {
+                    let flow = |axis: usize| {
+                        let velocity = &self.velocity[axis];
+                        velocity[at + strides[axis]] - velocity[at]
+                    };
+                    *result = -(flow(0) + flow(1) + flow(2)) / grid.cell_size;
+                }
+            });
+        }
+    }
+
+    /// Subtracts the gradient of the pressure, and carries velocities on to the faces between cells of air.
+    pub(super) fn push(&mut self, grid: &Grid, cell: &[Cell], pressure: &Split<f64>) {
+        for axis in 0..3 {
+            let (stride, conductance) = (grid.strides()[axis], &self.conductance[axis]);
+            let columns = self.velocity[axis].par_iter_mut().zip(&mut self.change[axis]);
+            let columns = columns.zip(&mut self.known[axis]);
+            columns.enumerate().with_min_len(BLOCK).for_each(|(face, ((velocity, change), known))| {
+                let Some(lower) = face.checked_sub(stride) else { return };
+                let wall = [face, lower].iter().filter(|&&at| cell[at] == Cell::Wall).count();
+                // A face at a wall, of whatever cell, is known.
+                *known = wall == 1;
+                if wall == 0 && (is_open(cell[face]) || is_open(cell[lower])) {
+                    let at = |n: usize| pressure[n % 2][n / 2];
+                    let push = f64::from(conductance[face]) * grid.cell_size * (at(face) - at(lower));
+                    *velocity -= push;
+                    *change -= push;
+                    *known = true;
+                }
+            });
+            for _ in 0..EXTRAPOLATIONS {
+                self.extrapolate(grid, axis, cell);
+            }
+        }
+    }
+
+    /// Gives faces whose velocity is not known the mean of the known ones around them.
+    fn extrapolate(&mut self, grid: &Grid, axis: usize, cell: &[Cell]) {
+        let ([_, row, layer], known) = (grid.strides(), &self.known[axis]);
+        let inside = |&face: &usize| is_inside(cell, face, grid.strides()[axis]);
+        let first = grid.index([0, 0, 0]);
+        let last = grid.index(grid.cells.map(|n| n - 1)) + 1;
+        let found: Vec<(usize, [f64; 2])> = (first..last)
+            .into_par_iter()
+            .step_by(BLOCK)
+            .flat_map_iter(|begin| {
+                let block = begin..(begin + BLOCK).min(last);
+                let of = |shift: isize| {
+                    &known[block.start.wrapping_add_signed(shift)..block.end.wrapping_add_signed(shift)]
+                };
+                let (row, layer) = (row as isize, layer as isize);
+                let near = [-1, 1, -row, row, -layer, layer].map(of);
+                let own = of(0);
+                let mut wanted = [false; BLOCK];
+                for (n, wanted) in wanted[..block.len()].iter_mut().enumerate() {
+                    *wanted = !own[n] & (near[0][n] | near[1][n] | near[2][n] | near[3][n] | near[4][n] | near[5][n]);
+                }
+                (0..block.len())
+                    .filter(move |&n| wanted[n])
+                    .map(move |n| begin + n)
+                    .collect::<Vec<_>>()
+            })
+            .filter(inside)
+            .filter_map(|face| self.mean_around(grid, axis, face).map(|values| (face, values)))
+            .collect();
+        for (face, values) in found {
+            self.set(axis, face, values);
+        }
+    }
+
+    /// For each face its velocity, and what a particle gets to which `flip_share` of its old velocity is added.
+    pub(super) fn pair_up(&self, flip_share: f64, pairs: &mut Pairs) {
+        for axis in 0..3 {
+            let (velocity, change) = (&self.velocity[axis], &self.change[axis]);
+            pairs[axis].resize(velocity.len(), [0.0; 2]);
+            let columns = pairs[axis].par_iter_mut().zip(velocity).zip(change).with_min_len(BLOCK);
+            columns.for_each(|((pair, &velocity), &change)| {
+                let given = flip_share * change + (1.0 - flip_share) * velocity;
+                *pair = [velocity as f32, given as f32];
+            });
+        }
+    }
+
+    /// Velocity and its change at a position [m/s], in f64.
+    pub(super) fn at(&self, grid: &Grid, position: DVec3) -> [DVec3; 2] {
+        let place = grid.place(position);
+        [&self.velocity, &self.change].map(|faces| place.interpolate_all(grid, faces))
+    }
+}
