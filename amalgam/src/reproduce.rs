@@ -164,4 +164,10 @@ fn slug(name: &str) -> String {
 }
 
 /// The scenes of all figures, by file.
-static SCENES: [(&str, &str); 1] = [("fig3.toml", include_str!("../../scenes/paper/fig3.toml"))];
+static SCENES: [(&str, &str); 5] = [
+    ("fig3.toml", include_str!("../../scenes/paper/fig3.toml")),
+    ("fig4.toml", include_str!("../../scenes/paper/fig4.toml")),
+    ("fig7.toml", include_str!("../../scenes/paper/fig7.toml")),
+    ("fig10.toml", include_str!("../../scenes/paper/fig10.toml")),
+    ("fig11.toml", include_str!("../../scenes/paper/fig11.toml")),
+];
