@@ -1,6 +1,6 @@
 //! `amalgam reproduce`: the figures of the paper, every method of contact beside merging, in one report.
 //!
-//! A figure is a scene in `scenes/paper` and an entry in `scenes/paper/figures.toml`: what is varied, what is measured,
+//! A figure is a scene, most of them in `scenes/paper`, and an entry in `scenes/paper/figures.toml`: what is varied, what is measured,
 //! and the rules by which a verdict follows from the numbers. Both are part of the program, so that the command works
 //! anywhere. A new figure is a scene, an entry, and a line in `SCENES`.
 
@@ -140,21 +140,27 @@ fn one_run(
 /// # Errors
 /// What is wrong with it.
 pub fn read(figure: &Figure, case: &Variant, method: &Variant, scale: Scale) -> Result<Scene, CommandError> {
-    let file = format!("scenes/paper/{}", figure.scene);
     let text = SCENES.iter().find(|(name, _)| *name == figure.scene).map(|(_, text)| *text);
-    let text = text.ok_or_else(|| CommandError::Usage(format!("{file} is not part of the program")))?;
+    let text =
+        text.ok_or_else(|| CommandError::Usage(format!("{} is not part of the program", figure.scene)))?;
     let set = [figure.at(scale), case.at(scale), method.at(scale)].concat();
-    Ok(Scene::parse(&file, text, &set)?)
+    Ok(Scene::parse(&figure.scene, text, &set)?)
 }
 
 fn chosen(names: &[String]) -> Result<Vec<Figure>, CommandError> {
     let all = figures::all().map_err(CommandError::Failed)?;
     let known: Vec<String> = all.iter().map(|figure| figure.name.clone()).collect();
-    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+    if let Some(unknown) = names.iter().find(|name| !known.iter().any(|known| is_part(known, name))) {
         let help = suggest(unknown, &known, "figures");
         return Err(CommandError::Usage(format!("there is no figure `{unknown}`; {help}")));
     }
-    Ok(all.into_iter().filter(|figure| names.is_empty() || names.contains(&figure.name)).collect())
+    let wanted = |figure: &Figure| names.iter().any(|name| is_part(&figure.name, name));
+    Ok(all.into_iter().filter(|figure| names.is_empty() || wanted(figure)).collect())
+}
+
+/// Whether a figure goes by this name: its own, or, of `fig8-top`, `fig8`.
+fn is_part(figure: &str, name: &str) -> bool {
+    figure.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// A name as part of a path.
@@ -164,10 +170,19 @@ fn slug(name: &str) -> String {
 }
 
 /// The scenes of all figures, by file.
-static SCENES: [(&str, &str); 5] = [
+static SCENES: [(&str, &str); 14] = [
     ("fig3.toml", include_str!("../../scenes/paper/fig3.toml")),
     ("fig4.toml", include_str!("../../scenes/paper/fig4.toml")),
+    ("fig5.toml", include_str!("../../scenes/paper/fig5.toml")),
     ("fig7.toml", include_str!("../../scenes/paper/fig7.toml")),
+    ("fig8-top.toml", include_str!("../../scenes/paper/fig8-top.toml")),
+    ("fig8-middle.toml", include_str!("../../scenes/paper/fig8-middle.toml")),
+    ("fig8-bottom.toml", include_str!("../../scenes/paper/fig8-bottom.toml")),
+    ("fig9-top.toml", include_str!("../../scenes/paper/fig9-top.toml")),
+    ("fig9-bottom.toml", include_str!("../../scenes/paper/fig9-bottom.toml")),
     ("fig10.toml", include_str!("../../scenes/paper/fig10.toml")),
     ("fig11.toml", include_str!("../../scenes/paper/fig11.toml")),
+    ("resting-water.toml", include_str!("../../scenes/paper/resting-water.toml")),
+    ("floating-block.toml", include_str!("../../scenes/paper/floating-block.toml")),
+    ("planet-of-discs.toml", include_str!("../../scenes/planet-of-discs.toml")),
 ];

@@ -76,14 +76,17 @@ pub struct Variant {
     pub paper: Vec<String>,
 }
 
-/// A number in `summary.json`.
+/// A number in `summary.json`, or the mean of a column of a probe's table over the second half of the run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
     /// Its name in the report.
     pub name: String,
-    /// Keys that lead to it.
+    /// Keys that lead to it in the summary.
+    #[serde(default)]
     pub path: Vec<String>,
+    /// Probe and column, in place of a path.
+    pub settled: Option<[String; 2]>,
     /// It is multiplied by this.
     #[serde(default = "one")]
     pub times: f64,
@@ -158,6 +161,8 @@ pub struct Range {
     pub from: f64,
     /// Largest value.
     pub to: f64,
+    /// Only in this case; in all if absent.
+    pub case: Option<String>,
 }
 
 impl Figure {
@@ -186,13 +191,15 @@ impl Figure {
             true => Ok(()),
             false => Err(format!("figures.toml: {} has no method `{name}`", self.name)),
         };
+        let case = |name: &Option<String>| match name {
+            Some(name) if self.cases.iter().all(|case| case.name != *name) => {
+                Err(format!("figures.toml: {} has no case `{name}`", self.name))
+            }
+            _ => Ok(()),
+        };
         for failure in &self.failures {
             measure(&failure.measure)?;
-            if let Some(case) =
-                failure.case.as_ref().filter(|&case| self.cases.iter().all(|c| c.name != *case))
-            {
-                return Err(format!("figures.toml: {} has no case `{case}`", self.name));
-            }
+            case(&failure.case)?;
         }
         for rule in &self.rules {
             match &rule.test {
@@ -203,6 +210,7 @@ impl Figure {
                 }
                 Test::Value(range) => {
                     measure(&range.measure)?;
+                    case(&range.case)?;
                     range.of.iter().try_for_each(method)?;
                 }
             }

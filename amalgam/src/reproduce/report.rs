@@ -93,8 +93,7 @@ impl<'a> Report<'a> {
             }
             pictures(&mut html, figure, outcomes);
             numbers(&mut html, figure, outcomes);
-            let _ =
-                write!(html, "<p><small>Scene: scenes/paper/{scene}. {}</small></p>", text(&limits(figure)));
+            let _ = write!(html, "<p><small>Scene: {scene}. {}</small></p>", text(&limits(figure)));
         }
         html.push_str("</html>\n");
         html
@@ -120,9 +119,10 @@ fn limits(figure: &Figure) -> String {
             short(ratio.to)
         ),
         Test::Value(range) => format!(
-            "{} of {} from {} to {}",
+            "{} of {}{} from {} to {}",
             range.measure,
             range.of.join(", "),
+            range.case.as_ref().map(|case| format!(" ({case})")).unwrap_or_default(),
             short(range.from),
             short(range.to)
         ),
@@ -172,7 +172,7 @@ fn numbers(html: &mut String, figure: &Figure, outcomes: &[Outcome]) {
         let Outcome { case, method, summary, wall_s, .. } = outcome;
         let _ = write!(html, "<tr><td>{}</td><td class=\"left\">{}</td>", text(case), text(method));
         for measure in &figure.measures {
-            let _ = write!(html, "<td>{}</td>", short(read(measure, summary)));
+            let _ = write!(html, "<td>{}</td>", short(read(measure, outcome)));
         }
         let steps = summary["steps"].as_u64().unwrap_or(0);
         let why = failures(figure, outcome).join("; ");

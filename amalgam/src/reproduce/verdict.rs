@@ -1,5 +1,7 @@
 //! From numbers to verdicts, by the rules of a figure.
 
+use std::fs;
+
 use serde_json::Value;
 
 use super::{
@@ -29,10 +31,31 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// A measure of a run; not a number if the summary has none.
-pub(super) fn read(measure: &Measure, summary: &Value) -> f64 {
-    let value = measure.path.iter().try_fold(summary, |value, key| value.get(key));
-    value.and_then(Value::as_f64).map_or(f64::NAN, |value| value * measure.times)
+/// A measure of a run; not a number if the run does not have it.
+pub(super) fn read(measure: &Measure, run: &Outcome) -> f64 {
+    let value = match &measure.settled {
+        Some([probe, column]) => settled(run, probe, column),
+        None => {
+            measure.path.iter().try_fold(&run.summary, |value, key| value.get(key)).and_then(Value::as_f64)
+        }
+    };
+    value.map_or(f64::NAN, |value| value * measure.times)
+}
+
+/// Mean of a column of a probe's table over the second half of the time that it covers.
+fn settled(run: &Outcome, probe: &str, column: &str) -> Option<f64> {
+    let text = fs::read_to_string(run.folder.join(format!("probes/{probe}.csv"))).ok()?;
+    let mut lines = text.lines();
+    let at = lines.next()?.split(',').position(|name| name == column)?;
+    let number = |line: &str, at: usize| line.split(',').nth(at)?.parse::<f64>().ok();
+    let rows: Vec<(f64, f64)> =
+        lines.filter_map(|line| Some((number(line, 0)?, number(line, at)?))).collect();
+    let half = 0.5 * rows.last()?.0;
+    // Steps differ in length: each counts as long as it is.
+    let steps =
+        rows.windows(2).filter(|pair| pair[1].0 > half).map(|pair| (pair[1].0 - pair[0].0, pair[1].1));
+    let (time, sum) = steps.fold((0.0, 0.0), |(time, sum), (dt, value)| (time + dt, sum + dt * value));
+    (time > 0.0).then(|| sum / time)
 }
 
 /// Why a run counts as failed.
@@ -40,7 +63,7 @@ pub(super) fn failures(figure: &Figure, outcome: &Outcome) -> Vec<String> {
     let error = outcome.error.iter().map(|error| format!("ended early: {error}"));
     let here = |case: &Option<String>| case.as_ref().is_none_or(|case| *case == outcome.case);
     let limits = figure.failures.iter().filter(|failure| here(&failure.case)).filter_map(|failure| {
-        let value = read(figure.measure(&failure.measure)?, &outcome.summary);
+        let value = read(figure.measure(&failure.measure)?, outcome);
         // Written so that what is not a number fails.
         let within = value <= failure.above;
         (!within).then(|| format!("{} {} is above {}", failure.measure, short(value), short(failure.above)))
@@ -76,7 +99,8 @@ pub(super) fn decide(figure: &Figure, rule: &Rule, outcomes: &[Outcome]) -> Verd
             (complete(&methods), met, because)
         }
         Test::Value(range) => {
-            let values = of(figure, &range.of, &range.measure, outcomes);
+            let values = of(figure, &range.of, &range.measure, outcomes)
+                .filter(|(outcome, _)| range.case.as_ref().is_none_or(|case| *case == outcome.case));
             let (met, because) = in_range(values, range.from, range.to);
             (complete(&range.of), met, because)
         }
@@ -110,7 +134,7 @@ fn values<'a>(
 ) -> impl Iterator<Item = (&'a Outcome, f64)> {
     let runs = outcomes.iter().filter(move |outcome| outcome.method == method && outcome.case == case);
     runs.map(move |outcome| {
-        (outcome, figure.measure(measure).map_or(f64::NAN, |measure| read(measure, &outcome.summary)))
+        (outcome, figure.measure(measure).map_or(f64::NAN, |measure| read(measure, outcome)))
     })
 }
 
