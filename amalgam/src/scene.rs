@@ -21,7 +21,7 @@ use read::Reader;
 
 pub use document::SCENE_BYTES_MAX;
 pub use fault::{Fault, SceneError};
-pub use output::{Colour, FieldColour, OutputSettings, PICTURE_SIDE_MAX, PictureSettings, Ramp};
+pub use output::{Colour, Cut, FieldColour, OutputSettings, PICTURE_SIDE_MAX, PictureSettings, Ramp};
 pub use path::{KeyPath, Segment};
 
 /// Longest name of a scene, a participant or a probe [characters].

@@ -78,6 +78,19 @@ pub struct Contacts {
     pub marked: Vec<(u32, u32)>,
 }
 
+impl Contacts {
+    /// All pairs, in order.
+    pub fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
+        // Both lists are sorted and share no pair.
+        let (mut active, mut marked) = (self.active.iter().peekable(), self.marked.iter().peekable());
+        std::iter::from_fn(move || match (active.peek(), marked.peek()) {
+            (Some(a), Some(m)) if m < a => marked.next().copied(),
+            (Some(_), _) => active.next().copied(),
+            (None, _) => marked.next().copied(),
+        })
+    }
+}
+
 /// Rule 2 (Eq. 22 [Truong2021]): whether two particles approach, given the position and the velocity of one relative
 /// to the other. The rule says nothing when the centres coincide; any relative motion counts then, because the
 /// splitting gives such a pair a direction that separates it (`split`).

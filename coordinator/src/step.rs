@@ -9,8 +9,9 @@ use futures_util::future::join_all;
 use crate::contacts::{Candidates, ContactFinder, Contacts, approaching};
 use crate::error::CoordinatorError;
 use crate::merge::{Forest, GroupLimit};
+use crate::methods::{ContactMethod, Response};
 use crate::participant::Participant;
-use crate::settings::MaxStages;
+use crate::settings::{CouplingSettings, MaxStages};
 use crate::simulation::Simulation;
 use crate::split::SplitSettings;
 use crate::synchronise::{Ask, Kind, Share, Stage, Synchronised, Turn};
@@ -72,6 +73,7 @@ pub(crate) struct Scratch {
     marked: Vec<(u32, u32)>,
     approaching: Vec<(u32, u32)>,
     forest: Forest,
+    response: Response,
     shares: Vec<Share>,
     parts: Vec<Part>,
     synchronised: Synchronised,
@@ -201,10 +203,14 @@ impl Simulation {
         let [min, max] = self.plan.coupling.group_limit;
         let limit = GroupLimit { min, max, seed: self.plan.seed, step: self.steps };
         let scratch = &mut self.scratch;
-        scratch.forest.merge(&scratch.candidates, &scratch.pairs, &limit);
+        if self.plan.coupling.method == ContactMethod::MergeSplit {
+            scratch.forest.merge(&scratch.candidates, &scratch.pairs, &limit);
+            let errors = scratch.forest.merge_errors(&scratch.candidates);
+            scratch.record.note_errors(errors.momentum, errors.energy);
+        } else {
+            scratch.respond(&self.plan.coupling);
+        }
         scratch.deal(&self.kinds);
-        let errors = scratch.forest.merge_errors(&scratch.candidates);
-        scratch.record.note_errors(errors.momentum, errors.energy);
         self.profile.merge += start.elapsed().as_secs_f64();
     }
 
@@ -277,6 +283,7 @@ impl Simulation {
         } = &mut self.scratch;
         approaching(candidates, marked, |i| velocity[i as usize], found);
         let stages_max = match self.plan.coupling.max_stages {
+            _ if self.plan.coupling.method != ContactMethod::MergeSplit => 1,
             MaxStages::Count(count) => count,
             MaxStages::Converged => self.plan.coupling.stage_cap,
         };
@@ -310,7 +317,9 @@ impl Simulation {
         forest.split(velocity, energy, &settings, member_velocity);
         let errors = forest.split_errors(candidates, velocity, energy, &settings, member_velocity);
         record.note_errors(errors.momentum, errors.energy);
-        record.dissipated = dissipated(forest, candidates, synchronised, member_velocity);
+        if coupling.method == ContactMethod::MergeSplit {
+            record.dissipated = dissipated(forest, candidates, synchronised, member_velocity);
+        }
         self.profile.split += start.elapsed().as_secs_f64();
     }
 
@@ -417,6 +426,17 @@ impl StepRecord {
 }
 
 impl Scratch {
+    /// Lets a method of contact that does not merge act. Every pair counts as marked: those that approach in the end are
+    /// unresolved.
+    fn respond(&mut self, coupling: &CouplingSettings) {
+        let Self { response, candidates, contacts, forest, marked, record, .. } = self;
+        response.respond(coupling, candidates, contacts, self.dt);
+        forest.keep_apart(candidates, response);
+        marked.clear();
+        marked.extend(contacts.pairs());
+        record.dissipated = response.dissipated;
+    }
+
     /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into the
     /// watch lists.
     fn deal(&mut self, kinds: &[Kind]) {

@@ -47,6 +47,8 @@ pub struct PictureSettings {
     pub direction: Option<DVec3>,
     /// Vertical field of view [degrees].
     pub field_of_view: f64,
+    /// What is not drawn, to look inside.
+    pub cut: Option<Cut>,
     /// Colour of each participant, by name.
     pub colours: BTreeMap<String, Colour>,
 }
@@ -63,8 +65,26 @@ impl Default for PictureSettings {
             target: None,
             direction: None,
             field_of_view: 32.0,
+            cut: None,
             colours,
         }
+    }
+}
+
+/// A plane, and what lies beyond it.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cut {
+    /// A point of the plane [m].
+    pub point: DVec3,
+    /// Points from the plane to what is not drawn; of any length.
+    pub normal: DVec3,
+}
+
+impl Cut {
+    /// Whether what is at `position` [m] is drawn.
+    pub fn keeps(&self, position: DVec3) -> bool {
+        (position - self.point).dot(self.normal) <= 0.0
     }
 }
 
@@ -182,6 +202,15 @@ impl OutputSettings {
             wrong(
                 "pictures.direction",
                 "direction must not be zero; write for example direction = [-0.6, 1.0, -0.4]",
+            );
+        }
+        if pictures
+            .cut
+            .is_some_and(|cut| !cut.point.is_finite() || !cut.normal.is_finite() || cut.normal == DVec3::ZERO)
+        {
+            wrong(
+                "pictures.cut",
+                "cut needs a point and a normal that is not zero, such as normal = [0, -1, 0]",
             );
         }
         for (name, colour) in &pictures.colours {
