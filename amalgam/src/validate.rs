@@ -12,6 +12,7 @@ mod cantilever;
 mod catenary;
 mod crack_energy;
 mod experiment;
+mod fluids;
 mod free_body;
 mod grains;
 mod hanging_bar;
@@ -33,7 +34,7 @@ use amalgam_coordinator::CoordinatorError;
 use sketch::Sketch;
 
 /// All cases, in the order in which they are computed.
-static CASES: [Case; 15] = [
+static CASES: [Case; 20] = [
     implicit_euler::CASE,
     free_body::ROTATION,
     free_body::FREE,
@@ -49,6 +50,11 @@ static CASES: [Case; 15] = [
     brittle_wall::CASE,
     grains::KEPLER,
     grains::PLANET,
+    fluids::HYDROSTATIC,
+    fluids::DAM_BREAK,
+    fluids::VORTEX,
+    fluids::DROPPED_BALL,
+    fluids::CLOSED_BOX,
 ];
 
 /// A validation case.

@@ -1,0 +1,149 @@
+//! Cases of fluids, for either method: what they have in common.
+
+mod closed_box;
+mod dam_break;
+mod dropped_ball;
+mod hydrostatic;
+mod vortex;
+
+use amalgam_particles::{GroupMap, Particles, StepEnd};
+use amalgam_solver_fluid::FluidProgram;
+use amalgam_solver_kit::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, World};
+use glam::DVec3;
+
+use super::CaseError;
+use crate::scene::Scene;
+
+pub(super) use closed_box::CASE as CLOSED_BOX;
+pub(super) use dam_break::CASE as DAM_BREAK;
+pub(super) use dropped_ball::CASE as DROPPED_BALL;
+pub(super) use hydrostatic::CASE as HYDROSTATIC;
+pub(super) use vortex::CASE as VORTEX;
+
+/// How a fluid is simulated.
+#[derive(Clone, Copy, Debug)]
+enum Method {
+    /// SPH: what tables call it, and keys of the participant's section beside the scene's: `"viscosity=100.0"`.
+    Sph(&'static str, &'static [&'static str]),
+}
+
+impl Method {
+    /// For the name of a quantity.
+    fn name(self) -> &'static str {
+        let Self::Sph(name, _) = self;
+        name
+    }
+
+    /// What `--set` would be given for it.
+    fn set(self) -> Vec<String> {
+        let Self::Sph(_, keys) = self;
+        let keys = ["method=\"sph\""].iter().chain(keys);
+        keys.map(|key| format!("participants.water.settings.{key}")).collect()
+    }
+}
+
+/// A fluid without a coordinator: none of its particles is in a group.
+struct Fluid {
+    solver: Box<dyn Solver>,
+    world: World,
+    /// Length of the scene [s].
+    duration: f64,
+    dt_max: f64,
+}
+
+impl Fluid {
+    /// Starts the scene `text` of the case `name`, with values replaced as by `--set KEY=VALUE`.
+    fn start(name: &str, text: &str, set: &[String]) -> Result<Self, CaseError> {
+        let (scene, world) = parse(name, text, set)?;
+        let solver = FluidProgram.create(&scene.participants[0].section, &world).map_err(faults)?;
+        Ok(Self { solver, world, duration: scene.time.duration, dt_max: scene.time.dt_max })
+    }
+
+    /// The state at the start of the step.
+    fn particles(&self) -> &Particles {
+        self.solver.particles()
+    }
+
+    /// Goes on to the end of the scene; calls `each` after every step with the time [s] and the solver's report.
+    fn run(
+        &mut self,
+        mut each: impl FnMut(&Self, f64, &Report) -> Result<(), CaseError>,
+    ) -> Result<(), CaseError> {
+        let (mut time, mut step, mut longest) = (0.0, 0, self.solver.stable_dt());
+        let mut answer = Answer::default();
+        while time < self.duration {
+            let count = self.particles().len();
+            let groups = GroupMap::none(count);
+            answer.velocity.resize(count, DVec3::ZERO);
+            let rest = self.duration - time;
+            let dt = longest.min(self.dt_max).min(rest);
+            self.solver.begin()?;
+            let stage = Stage {
+                step,
+                stage: 1,
+                repetition: 0,
+                dt,
+                groups: &groups,
+                inertia: &[],
+                velocity: &[],
+                impulse: &[],
+                occupied: None,
+            };
+            self.solver.integrate(&stage, &mut answer)?;
+            let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[] };
+            let report = self.solver.commit(&end, &answer.velocity)?;
+            time = if dt < rest { time + dt } else { self.duration };
+            (step, longest) = (step + 1, report.stable_dt);
+            each(self, time, &report)?;
+        }
+        Ok(())
+    }
+
+    /// A field of the solver, a number a particle.
+    fn field(&self, name: &str) -> Result<Vec<f32>, CaseError> {
+        match self.solver.fields().into_iter().find(|field| field.name == name).map(|field| field.values) {
+            Some(FieldValues::Scalar(values)) => Ok(values),
+            _ => Err(CaseError::Failed(format!("the solver has no field `{name}` of numbers"))),
+        }
+    }
+
+    /// Mass of all particles [kg].
+    fn mass(&self) -> f64 {
+        self.particles().mass.iter().sum()
+    }
+
+    /// Momentum of all particles [kg m/s].
+    fn momentum(&self) -> DVec3 {
+        let particles = self.particles();
+        particles.velocity.iter().zip(&particles.mass).map(|(&v, &m)| m * v).sum()
+    }
+
+    /// Kinetic energy [J].
+    fn kinetic_energy(&self) -> f64 {
+        let particles = self.particles();
+        particles.velocity.iter().zip(&particles.mass).map(|(v, m)| 0.5 * m * v.length_squared()).sum()
+    }
+
+    /// Height of the centre of mass [m]; all particles weigh the same.
+    fn height(&self) -> f64 {
+        let positions = &self.particles().position;
+        positions.iter().map(|x| x.z).sum::<f64>() / positions.len() as f64
+    }
+}
+
+/// The scene `text` of the case `name`, and the world of its participants.
+fn parse(name: &str, text: &str, set: &[String]) -> Result<(Scene, World), CaseError> {
+    let scene = Scene::parse(&format!("validation/{name}/scene.toml"), text, set)?;
+    let world = World {
+        participant: scene.participants[0].name.clone(),
+        domain: (scene.domain.min, scene.domain.max),
+        gravity: scene.domain.gravity,
+        seed: scene.header.seed,
+    };
+    Ok((scene, world))
+}
+
+fn faults(faults: Vec<amalgam_solver_kit::SectionError>) -> CaseError {
+    let faults: Vec<String> = faults.iter().map(|f| format!("{}: {}", f.key, f.message)).collect();
+    CaseError::Failed(faults.join("\n"))
+}
