@@ -39,7 +39,7 @@ fn state_hash(folder: &Path, settings: &[&str], arguments: &[&str]) -> String {
     let scene = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes/small/drop.toml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
     command.current_dir(folder).arg("run").arg(scene).args(["--frames", "2", "--quiet"]).args(arguments);
-    settings.iter().for_each(|set| drop(command.args(["--set", set])));
+    command.args(settings.iter().flat_map(|set| ["--set", set]));
     let output = command.output().expect("the command runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let summary = fs::read_to_string(folder.join("out/drop/summary.json")).expect("a summary");

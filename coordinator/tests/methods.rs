@@ -4,10 +4,10 @@ use std::f64::consts::PI;
 
 use amalgam_coordinator::{
     CouplingSettings,
-    contacts::{Candidates, ContactFinder, ContactRules, ExcludedPairs},
+    contacts::{Candidates, ContactFinder},
     methods::{ContactMethod, PairwiseImpulseSettings, PenaltySettings, Response, SphRepulsionSettings},
 };
-use amalgam_particles::{DVec3, ParticleId, random};
+use amalgam_particles::{DVec3, PairFinder, ParticleId, Spheres, random};
 use proptest::prelude::*;
 
 fn settings(method: ContactMethod) -> CouplingSettings {
@@ -33,10 +33,9 @@ fn two(masses: [f64; 2]) -> Candidates {
 
 /// A step of free particles; says whether any pair was in contact.
 fn step(candidates: &mut Candidates, settings: &CouplingSettings, dt: f64) -> bool {
-    let never = [ExcludedPairs::new(&[])];
-    let rules = ContactRules { self_colliding: &[true], never: &never, immovable_pairs: false };
     let mut finder = ContactFinder::new();
-    let contacts = finder.detect(candidates, &rules);
+    let spheres = Spheres { position: &candidates.position, radius: &candidates.radius, class: None };
+    let contacts = finder.detect(candidates, PairFinder::new().find(spheres, |_, _| true));
     let touching = contacts.pairs().next().is_some();
     let mut response = Response::default();
     response.respond(settings, candidates, contacts, dt);
