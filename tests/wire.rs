@@ -437,7 +437,7 @@ proptest! {
         if let Ok(table) = Table::decode(table, read()) {
             prop_assert!(table.particles.validate().is_ok());
         }
-        let begin = v1::BeginHeader { context: context(), interest: Some(lattice()) };
+        let begin = v1::BeginHeader { context: context(), interest: Some(lattice()), triangles: a % 2 == 0 };
         let _ = Begin::decode(begin, read());
         if let Ok(batch) = Batch::decode(v1::BeginAnswer { particles: a, contacts: b }, read()) {
             prop_assert!(batch.position.iter().all(|position| position.is_finite()));

@@ -81,7 +81,7 @@ impl Crossings {
         }
     }
 
-    /// The participant whose particles must all be among the candidates.
+    /// The participant whose triangles must be among the candidates, all those with a corner there.
     pub(crate) fn sheet(&self) -> usize {
         self.sheet
     }

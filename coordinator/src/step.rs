@@ -149,19 +149,21 @@ impl Simulation {
         let start = Instant::now();
         let interests: Vec<Option<CellSet>> = (0..self.participants.len())
             .map(|k| {
-                // A sheet whose crossings are counted is wanted whole.
-                let sheet = self.probes.iter().any(|probe| probe.sheet() == Some(k));
-                let all = !self.plan.coupling.interest_mask || sheet;
                 let others =
                     self.cells.iter().enumerate().filter(|&(j, _)| j != k).map(|(_, cells)| &cells[0]);
-                (!all).then(|| CellSet::union(others))
+                self.plan.coupling.interest_mask.then(|| CellSet::union(others))
             })
             .collect();
         let lattice = self.lattice;
-        let calls = self.participants.iter_mut().zip(interests).map(|(participant, interest)| {
-            let context = participant.context();
-            participant.begin(Begin { context, interest: interest.map(|cells| (lattice, cells)) })
-        });
+        let probes = &self.probes;
+        let calls =
+            self.participants.iter_mut().zip(interests).enumerate().map(|(k, (participant, interest))| {
+                let context = participant.context();
+                let interest = interest.map(|cells| (lattice, cells));
+                // Crossings are counted with whole triangles.
+                let triangles = probes.iter().any(|probe| probe.sheet() == Some(k));
+                participant.begin(Begin { context, interest, triangles })
+            });
         let batches = first_error(self.io.block_on(join_all(calls)))?;
 
         let Scratch { candidates, own, order, .. } = &mut self.scratch;

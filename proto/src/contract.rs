@@ -59,6 +59,8 @@ pub struct Begin {
     pub context: Context,
     /// Cells near which particles are wanted; all particles if absent.
     pub interest: Option<(Lattice, CellSet)>,
+    /// Whether all corners of triangles with a wanted corner are wanted.
+    pub triangles: bool,
 }
 
 /// Particles near others or in contact with their own kind, committed state.
@@ -303,7 +305,8 @@ impl Call for Begin {
             columns.put("interest", cells.to_bytes());
             lattice_to_wire(lattice)
         });
-        (v1::BeginHeader { context: Some(self.context.to_wire()), interest }, columns)
+        let context = Some(self.context.to_wire());
+        (v1::BeginHeader { context, interest, triangles: self.triangles }, columns)
     }
 
     fn decode(header: v1::BeginHeader, mut columns: Columns) -> Result<Self, WireError> {
@@ -313,7 +316,7 @@ impl Call for Begin {
             None => None,
         };
         columns.finish()?;
-        Ok(Self { context: Context::from_wire(header.context)?, interest })
+        Ok(Self { context: Context::from_wire(header.context)?, interest, triangles: header.triangles })
     }
 }
 

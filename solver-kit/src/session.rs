@@ -47,6 +47,7 @@ struct Run {
     ids: IdIndex,
     /// Absent if own particles do not collide with each other.
     own_contacts: Option<OwnContacts>,
+    triangles: Vec<[ParticleId; 3]>,
     groups: GroupMap,
     offsets: Vec<u32>,
     members: Vec<u32>,
@@ -141,7 +142,8 @@ impl Session {
         if let Some((lattice, _)) = &call.interest {
             run.check_cells(lattice)?;
         }
-        let batch = run.near(call.interest.map(|(lattice, cells)| CellMask::new(lattice, cells)));
+        let mask = call.interest.map(|(lattice, cells)| CellMask::new(lattice, cells));
+        let batch = run.near(mask, call.triangles);
         run.phase = Phase::Begun;
         Ok(batch)
     }
@@ -219,13 +221,14 @@ impl Session {
 
 impl Run {
     fn new(context: Context, solver: Box<dyn Solver>, own_contacts: Option<OwnContacts>) -> Self {
-        let count = solver.particles().len();
+        let (count, triangles) = (solver.particles().len(), solver.triangles());
         Self {
             context,
             solver,
             phase: Phase::Ready,
             ids: IdIndex::default(),
             own_contacts,
+            triangles,
             groups: GroupMap::none(count),
             offsets: Vec::new(),
             members: Vec::new(),
@@ -270,8 +273,8 @@ impl Run {
         )))
     }
 
-    /// The particles that touch the mask or one of their own kind.
-    fn near(&mut self, mask: Option<CellMask>) -> Batch {
+    /// The particles that touch the mask or one of their own kind, and perhaps the corners of their triangles.
+    fn near(&mut self, mask: Option<CellMask>, triangles: bool) -> Batch {
         let particles = self.solver.particles();
         self.ids.update(&particles.id);
         let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(particles));
@@ -283,7 +286,15 @@ impl Run {
                 .filter(|&i| mask.touches(particles.position[i as usize], particles.radius[i as usize]))
                 .collect(),
         };
-        if !own.is_empty() {
+        let corners = if triangles && wanted.len() < particles.len() { &self.triangles[..] } else { &[] };
+        if !(own.is_empty() && corners.is_empty()) {
+            let mut is_wanted = vec![false; particles.len()];
+            wanted.iter().for_each(|&i| is_wanted[i as usize] = true);
+            for corners in corners.iter().map(|ids| ids.map(|id| self.ids.find(id))) {
+                if corners.iter().flatten().any(|&i| is_wanted[i as usize]) {
+                    wanted.extend(corners.iter().flatten());
+                }
+            }
             wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]));
             wanted.par_sort_unstable();
             wanted.dedup();

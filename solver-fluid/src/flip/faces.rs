@@ -77,25 +77,27 @@ impl Flow {
             let sums = &sums[axis];
             let columns = self.velocity[axis].par_iter_mut().zip(&mut self.change[axis]);
             let columns = columns.zip(&mut self.conductance[axis]).zip(&mut self.known[axis]);
-            columns.enumerate().with_min_len(BLOCK).for_each(|(face, (((velocity, change), conductance), known))| {
-                (*velocity, *change, *conductance, *known) = (0.0, 0.0, 0.0, false);
-                let [weight, moved] = sums[face].map(|sum| mass * f64::from(sum));
-                let extra = extras.map_or(Default::default(), |extras| extras[face]);
-                let total = weight + extra.mass;
-                let pair = [cell[face], face.checked_sub(stride).map_or(Cell::Wall, |lower| cell[lower])];
-                let inside = pair == [Cell::Fluid; 2] && !extra.touched;
-                if total > 0.0 {
-                    let old = (moved + extra.momentum) / total;
-                    *known = true;
-                    *change = fall + extra.impulse / total;
-                    *velocity = old + *change;
-                    if pair.contains(&Cell::Wall) {
-                        (*velocity, *change) = (0.0, -old);
+            columns.enumerate().with_min_len(BLOCK).for_each(
+                |(face, (((velocity, change), conductance), known))| {
+                    (*velocity, *change, *conductance, *known) = (0.0, 0.0, 0.0, false);
+                    let [weight, moved] = sums[face].map(|sum| mass * f64::from(sum));
+                    let extra = extras.map_or(Default::default(), |extras| extras[face]);
+                    let total = weight + extra.mass;
+                    let pair = [cell[face], face.checked_sub(stride).map_or(Cell::Wall, |lower| cell[lower])];
+                    let inside = pair == [Cell::Fluid; 2] && !extra.touched;
+                    if total > 0.0 {
+                        let old = (moved + extra.momentum) / total;
+                        *known = true;
+                        *change = fall + extra.impulse / total;
+                        *velocity = old + *change;
+                        if pair.contains(&Cell::Wall) {
+                            (*velocity, *change) = (0.0, -old);
+                        }
                     }
-                }
-                let density = if inside { rest } else { (total / volume).max(DENSITY_MIN * rest) };
-                *conductance = (scale / density) as f32;
-            });
+                    let density = if inside { rest } else { (total / volume).max(DENSITY_MIN * rest) };
+                    *conductance = (scale / density) as f32;
+                },
+            );
             self.complete(grid, axis, cell);
         }
     }
@@ -232,12 +234,10 @@ impl Flow {
                 let own = of(0);
                 let mut wanted = [false; BLOCK];
                 for (n, wanted) in wanted[..block.len()].iter_mut().enumerate() {
-                    *wanted = !own[n] & (near[0][n] | near[1][n] | near[2][n] | near[3][n] | near[4][n] | near[5][n]);
+                    *wanted = !own[n]
+                        & (near[0][n] | near[1][n] | near[2][n] | near[3][n] | near[4][n] | near[5][n]);
                 }
-                (0..block.len())
-                    .filter(move |&n| wanted[n])
-                    .map(move |n| begin + n)
-                    .collect::<Vec<_>>()
+                (0..block.len()).filter(move |&n| wanted[n]).map(move |n| begin + n).collect::<Vec<_>>()
             })
             .filter(inside)
             .filter_map(|face| self.mean_around(grid, axis, face).map(|values| (face, values)))

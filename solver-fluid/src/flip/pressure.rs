@@ -9,8 +9,8 @@ use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
 use super::grid::Grid;
-use super::transfer::Compiled;
 use super::multigrid::{BLOCK, Multigrid, Split, System, neighbours, split_zeros, window};
+use super::transfer::Compiled;
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,8 @@ impl Task for Apply<'_> {
                 let (face, to) = (window(&face_of[axis][colour], at), window(other, below));
                 let (next_face, next) = (window(&face_of[axis][1 - colour], beyond), window(other, beyond));
                 for l in 0..LANES {
-                    value[l] += f64::from(face[l]) * (p[l] - to[l]) + f64::from(next_face[l]) * (p[l] - next[l]);
+                    value[l] +=
+                        f64::from(face[l]) * (p[l] - to[l]) + f64::from(next_face[l]) * (p[l] - next[l]);
                 }
             }
             for l in 0..LANES {
@@ -127,9 +128,8 @@ impl Pressure {
             if iterations == limits.max_iterations || !worst.is_finite() {
                 return Err(Unconverged(worst / scale));
             }
-            let next_square = self.precondition(|next_square| {
-                if iterations == 0 { 0.0 } else { next_square / square }
-            });
+            let next_square =
+                self.precondition(|next_square| if iterations == 0 { 0.0 } else { next_square / square });
             square = next_square;
             let curvature = apply(&self.multigrid, &self.direction, &mut self.image);
             if curvature.is_nan() || curvature <= 0.0 {
@@ -270,9 +270,8 @@ fn apply(multigrid: &Multigrid, p: &Split<f64>, image: &mut Split<f64>) -> f64 {
     let (system, width) = (multigrid.finest(), multigrid.width());
     let mut product = 0.0;
     for (colour, image) in image.iter_mut().enumerate() {
-        let block = |(b, image): (usize, &mut [f64])| {
-            width.run(Apply { system, colour, begin: b * BLOCK, p, image })
-        };
+        let block =
+            |(b, image): (usize, &mut [f64])| width.run(Apply { system, colour, begin: b * BLOCK, p, image });
         let partial: Vec<f64> = image.par_chunks_mut(BLOCK).enumerate().map(block).collect();
         product += partial.into_iter().sum::<f64>();
     }

@@ -1,7 +1,9 @@
 //! A FLIP fluid as a participant.
 
 use amalgam_particles::lanes::{LANES, Width};
-use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort, reduce};
+use amalgam_particles::{
+    CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort, reduce,
+};
 use amalgam_solver_kit::{Answer, Field, FieldValues, Integration, Report, Solver, SolverError, Stage};
 use rayon::prelude::*;
 
@@ -168,12 +170,15 @@ impl Flip {
                         let mut found = [[[0.0; 2]; 3]; LANES];
                         let found = &mut found[..velocity.len()];
                         gather_all(grid, pairs, |l| position[begin + l], found);
-                        for (l, ((velocity, drift), found)) in velocity.iter_mut().zip(drift).zip(found).enumerate() {
+                        for (l, ((velocity, drift), found)) in
+                            velocity.iter_mut().zip(drift).zip(found).enumerate()
+                        {
                             let i = begin + l;
                             *drift = found.map(|pair| pair[0]);
                             if group_of[i] == NO_GROUP {
                                 let before = if first { particles.velocity[i] } else { *velocity };
-                                *velocity = flip * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])));
+                                *velocity =
+                                    flip * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])));
                             } else {
                                 *velocity = member(i);
                             }
@@ -287,7 +292,8 @@ impl Solver for Flip {
         self.position.clear();
         let own = group_masses(stage.groups, &self.particles);
         let inertia = inertias(stage, &own);
-        let impulse: Vec<DVec3> = stage.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
+        let impulse: Vec<DVec3> =
+            stage.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
         let mut velocity = stage.velocity.to_vec();
         for k in 0..substeps {
             let first = k == 0;

@@ -94,7 +94,9 @@ impl Deposit {
                                 grid.places(&positions_of(some.len(), |l| position[some[l] as usize]));
                             let mut velocities = [[0.0; LANES]; 3];
                             for (l, &i) in some.iter().enumerate() {
-                                for (velocities, v) in velocities.iter_mut().zip(velocity[i as usize].to_array()) {
+                                for (velocities, v) in
+                                    velocities.iter_mut().zip(velocity[i as usize].to_array())
+                                {
                                     velocities[l] = v as f32;
                                 }
                                 cell[places.cell[l] as usize - offset] = Cell::Fluid;
@@ -195,7 +197,8 @@ fn gather(
     let (weights, rows) = (Weights::new(places, axis), rows(grid));
     for (l, result) in result.iter_mut().enumerate() {
         let low = places.low[axis][l] as usize;
-        let four = |r: usize| weights.row[r][l] * Vec4::from_slice(pairs[low + rows[r]..][..2].as_flattened());
+        let four =
+            |r: usize| weights.row[r][l] * Vec4::from_slice(pairs[low + rows[r]..][..2].as_flattened());
         let sum = (four(0) + four(1)) + (four(2) + four(3));
         let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
         let sum = sum * Vec4::new(x0, x0, x1, x1);
