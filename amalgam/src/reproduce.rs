@@ -50,7 +50,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<Ending, CommandError> {
     let chosen = chosen(&args.figures)?;
     if args.list {
         for figure in &chosen {
-            println!("{:<8} {:>3} runs  {}", figure.name, figure.runs().count(), figure.title);
+            println!("{:<12} {:>3} runs  {}", figure.name, figure.runs().count(), figure.title);
         }
         return Ok(Ending::Finished);
     }
