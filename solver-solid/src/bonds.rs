@@ -10,6 +10,7 @@ mod cubic;
 mod lattice;
 mod lattice_kernels;
 mod law;
+mod row_kernels;
 mod rows;
 mod stretch;
 mod table;
