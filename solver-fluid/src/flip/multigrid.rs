@@ -34,7 +34,8 @@ pub(super) fn split_zeros<T: Default + Clone>(grid: &Grid) -> Split<T> {
 /// Copies a column into its colours.
 pub(super) fn split_into<T: Copy + Send + Sync>(column: &[T], to: &mut Split<T>) {
     let [red, black] = to;
-    let entries = red.par_chunks_mut(BLOCK).zip(black.par_chunks_mut(BLOCK)).zip(column.par_chunks(2 * BLOCK));
+    let entries =
+        red.par_chunks_mut(BLOCK).zip(black.par_chunks_mut(BLOCK)).zip(column.par_chunks(2 * BLOCK));
     entries.for_each(|((red, black), column)| {
         for ((red, black), &[even, odd]) in red.iter_mut().zip(black).zip(column.as_chunks().0) {
             (*red, *black) = (even, odd);
@@ -164,8 +165,7 @@ impl System {
         let ground = &self.ground;
         for_each_layer(&grid, &mut coarse.ground, |at, coefficient| {
             *coefficient = corner(at).map_or(0.0, |c| {
-                let four =
-                    |c: usize| ground[c] + ground[c + 1] + (ground[c + row] + ground[c + row + 1]);
+                let four = |c: usize| ground[c] + ground[c + 1] + (ground[c + row] + ground[c + row + 1]);
                 0.5 * (four(c) + four(c + layer))
             });
         });
@@ -234,11 +234,14 @@ impl Task for Pass<'_> {
                     let beyond = at.wrapping_add_signed(upper[axis]);
                     sum = sum
                         + L::load(window(&face_of[axis][colour], at)) * L::load(window(other, below))
-                        + L::load(window(&face_of[axis][1 - colour], beyond)) * L::load(window(other, beyond));
+                        + L::load(window(&face_of[axis][1 - colour], beyond))
+                            * L::load(window(other, beyond));
                 }
             }
             let value = match self.yields {
-                Yield::Residual => sum - L::load(window(&diagonal[colour], at)) * L::load(window(self.own, at)),
+                Yield::Residual => {
+                    sum - L::load(window(&diagonal[colour], at)) * L::load(window(self.own, at))
+                }
                 _ => sum * L::load(window(&inverse[colour], at)),
             };
             value.store(result);

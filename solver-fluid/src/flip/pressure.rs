@@ -9,7 +9,6 @@ use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
 use super::grid::Grid;
-use super::transfer::Compiled;
 use super::multigrid::{BLOCK, Multigrid, Split, System, neighbours, split_zeros, window};
 
 /// When to stop.
@@ -80,7 +79,8 @@ impl Task for Apply<'_> {
                 let (face, to) = (window(&face_of[axis][colour], at), window(other, below));
                 let (next_face, next) = (window(&face_of[axis][1 - colour], beyond), window(other, beyond));
                 for l in 0..LANES {
-                    value[l] += f64::from(face[l]) * (p[l] - to[l]) + f64::from(next_face[l]) * (p[l] - next[l]);
+                    value[l] +=
+                        f64::from(face[l]) * (p[l] - to[l]) + f64::from(next_face[l]) * (p[l] - next[l]);
                 }
             }
             for l in 0..LANES {
@@ -89,6 +89,52 @@ impl Task for Apply<'_> {
             *image = value;
         }
         add_lanes(sums)
+    }
+}
+
+/// A block of the product of two columns.
+struct Dot<'a> {
+    z: &'a [f32],
+    r: &'a [f64],
+}
+
+impl Task for Dot<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let mut sums = [0.0; LANES];
+        for (z, r) in self.z.as_chunks::<LANES>().0.iter().zip(self.r.as_chunks::<LANES>().0) {
+            for l in 0..LANES {
+                sums[l] += f64::from(z[l]) * r[l];
+            }
+        }
+        add_lanes(sums)
+    }
+}
+
+/// A block of `x += length p` and `r -= length q`; the largest entry of r.
+struct Advance<'a> {
+    length: f64,
+    x: &'a mut [f64],
+    r: &'a mut [f64],
+    p: &'a [f64],
+    q: &'a [f64],
+}
+
+impl Task for Advance<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { length, x, r, p, q } = self;
+        for (x, p) in x.iter_mut().zip(p) {
+            *x += length * p;
+        }
+        for (r, q) in r.iter_mut().zip(q) {
+            *r -= length * q;
+        }
+        largest(r)
     }
 }
 
@@ -127,9 +173,8 @@ impl Pressure {
             if iterations == limits.max_iterations || !worst.is_finite() {
                 return Err(Unconverged(worst / scale));
             }
-            let next_square = self.precondition(|next_square| {
-                if iterations == 0 { 0.0 } else { next_square / square }
-            });
+            let next_square =
+                self.precondition(|next_square| if iterations == 0 { 0.0 } else { next_square / square });
             square = next_square;
             let curvature = apply(&self.multigrid, &self.direction, &mut self.image);
             if curvature.is_nan() || curvature <= 0.0 {
@@ -188,20 +233,7 @@ impl Pressure {
         let solution = multigrid.cycle();
         let mut square = 0.0;
         for (z, r) in solution.iter().zip(&*residual) {
-            let block = |(z, r): (&[f32], &[f64])| {
-                width.run(Compiled(
-                    #[inline(always)]
-                    || {
-                        let mut sums = [0.0; LANES];
-                        for (z, r) in z.as_chunks::<LANES>().0.iter().zip(r.as_chunks::<LANES>().0) {
-                            for l in 0..LANES {
-                                sums[l] += f64::from(z[l]) * r[l];
-                            }
-                        }
-                        add_lanes(sums)
-                    },
-                ))
-            };
+            let block = |(z, r): (&[f32], &[f64])| width.run(Dot { z, r });
             let partial: Vec<f64> = z.par_chunks(BLOCK).zip(r.par_chunks(BLOCK)).map(block).collect();
             square += partial.into_iter().sum::<f64>();
         }
@@ -222,18 +254,7 @@ impl Pressure {
             let columns = pressure[colour].par_chunks_mut(BLOCK).zip(residual[colour].par_chunks_mut(BLOCK));
             let others = direction[colour].par_chunks(BLOCK).zip(image[colour].par_chunks(BLOCK));
             let block = |((x, r), (p, q)): ((&mut [f64], &mut [f64]), (&[f64], &[f64]))| {
-                width.run(Compiled(
-                    #[inline(always)]
-                    || {
-                        for (x, p) in x.iter_mut().zip(p) {
-                            *x += length * p;
-                        }
-                        for (r, q) in r.iter_mut().zip(q) {
-                            *r -= length * q;
-                        }
-                        largest(r)
-                    },
-                ))
+                width.run(Advance { length, x, r, p, q })
             };
             worst = columns.zip(others).map(block).reduce(|| worst, larger);
         }
@@ -270,9 +291,8 @@ fn apply(multigrid: &Multigrid, p: &Split<f64>, image: &mut Split<f64>) -> f64 {
     let (system, width) = (multigrid.finest(), multigrid.width());
     let mut product = 0.0;
     for (colour, image) in image.iter_mut().enumerate() {
-        let block = |(b, image): (usize, &mut [f64])| {
-            width.run(Apply { system, colour, begin: b * BLOCK, p, image })
-        };
+        let block =
+            |(b, image): (usize, &mut [f64])| width.run(Apply { system, colour, begin: b * BLOCK, p, image });
         let partial: Vec<f64> = image.par_chunks_mut(BLOCK).enumerate().map(block).collect();
         product += partial.into_iter().sum::<f64>();
     }
