@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
-    Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Frame, Integrate, Integrated, Table, vec3_to_wire,
+    Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Frame, Integrate, Integrated, Table,
+    vec3_to_wire,
 };
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{Columns, PROTOCOL_VERSION, TransportLimits, gather, message_limit, v1};

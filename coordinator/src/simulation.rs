@@ -356,7 +356,8 @@ impl Simulation {
             wire: WireSummary {
                 bytes_out: wire.clone().map(|w| w.out).sum(),
                 bytes_in: wire.clone().map(|w| w.received).sum(),
-                occupancy_bytes_mean: wire.map(|w| w.occupancy).sum::<u64>() as f64 / self.steps.max(1) as f64,
+                occupancy_bytes_mean: wire.map(|w| w.occupancy).sum::<u64>() as f64
+                    / self.steps.max(1) as f64,
             },
             coupling: self.statistics.coupling(),
             speed_max: self.statistics.speed_max(),

@@ -112,10 +112,8 @@ fn advance(
         iterations = iterations.max(solver.iterations());
         lap(times);
     }
-    let end: Vec<DVec3> =
-        (0..groups.len()).map(|g| velocity[g] + answer.momentum[g] / inertia[g]).collect();
-    let members: Vec<DVec3> =
-        (0..groups.len()).flat_map(|g| vec![end[g]; groups.members(g).len()]).collect();
+    let end: Vec<DVec3> = (0..groups.len()).map(|g| velocity[g] + answer.momentum[g] / inertia[g]).collect();
+    let members: Vec<DVec3> = (0..groups.len()).flat_map(|g| vec![end[g]; groups.members(g).len()]).collect();
     let end = StepEnd { dt, groups, group_velocity: &end, member_velocity: &members };
     solver.commit(&end, &answer.velocity).map_err(|error| error.to_string())?;
     lap(&mut times.commit);
