@@ -27,9 +27,9 @@ fn main() {
     let mut answer = Answer::default();
     for step in 0..8 {
         let dt = solver.stable_dt().min(0.1);
-        let start = Instant::now();
+        let (start, cpu) = (Instant::now(), cpu_seconds());
         solver.begin().expect("a good state");
-        let begun = start.elapsed();
+        let (begun, cpu_begun) = (start.elapsed(), cpu_seconds());
         answer.velocity.clear();
         answer.velocity.resize(count, DVec3::ZERO);
         let stage = Stage {
@@ -44,18 +44,32 @@ fn main() {
             occupied: None,
         };
         solver.integrate(&stage, &mut answer).expect("converges");
-        let integrated = start.elapsed();
+        let (integrated, cpu_integrated) = (start.elapsed(), cpu_seconds());
         let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[] };
         solver.commit(&end, &answer.velocity).expect("finite");
         let all = start.elapsed();
         let ns = |seconds: f64| seconds * 1e9 / count as f64;
         println!(
-            "step {step}: {:.0} ns a particle (begin {:.0}, integrate {:.0}, commit {:.0}), {} iterations",
+            "step {step}: {:.0} ns a particle (begin {:.0}, integrate {:.0}, commit {:.0}), {} iterations; \
+             {:.0}, {:.0}, {:.0} of all processors",
             ns(all.as_secs_f64()),
             ns(begun.as_secs_f64()),
             ns((integrated - begun).as_secs_f64()),
             ns((all - integrated).as_secs_f64()),
             solver.iterations(),
+            ns(cpu_begun - cpu),
+            ns(cpu_integrated - cpu_begun),
+            ns(cpu_seconds() - cpu_integrated),
         );
     }
+}
+
+/// Time that this process's threads spent on processors [s], where the system says: what a busy machine distorts least.
+fn cpu_seconds() -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let of = |task: std::fs::DirEntry| -> Option<f64> {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    tasks.filter_map(of).sum::<f64>() * 1e-9
 }

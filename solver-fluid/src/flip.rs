@@ -23,6 +23,7 @@ use amalgam_particles::DVec3;
 use amalgam_solver_kit::SolverError;
 
 use crate::section::SUBSTEPS_MAX;
+use crate::sources::Sources;
 
 pub use solver::Flip;
 
@@ -33,8 +34,14 @@ pub struct Parameters {
     pub cell_size: f64,
     /// Density of the fluid [kg/m^3].
     pub rest_density: f64,
+    /// Edge of the volume that a particle stands for [m].
+    pub spacing: f64,
     /// Mass of a particle [kg].
     pub particle_mass: f64,
+    /// Collision radius of a particle [m].
+    pub radius: f64,
+    /// Emitters and sinks, as they are at the start.
+    pub sources: Sources,
     /// Part of the new velocity that is the old one and the grid's change (FLIP); the rest is the grid's velocity (PIC).
     pub flip_share: f64,
     /// Residual of the pressure at which the solve ends, relative to the largest divergence.

@@ -5,6 +5,7 @@
 
 pub mod flip;
 pub mod section;
+pub mod sources;
 pub mod sph;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};

@@ -42,9 +42,9 @@ use amalgam_particles::{
 use amalgam_solver_kit::{SectionError, World, parse_section};
 use serde::Deserialize;
 
+use crate::sources::{Emitter, Sink, Sources};
 use crate::sph::{
     Formulation, Parameters,
-    sources::{Emitter, Sink, Sources},
     state::{EquationOfState, Law},
     walls::Walls,
 };
@@ -104,7 +104,7 @@ struct Section {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EmitterSection {
+pub(crate) struct EmitterSection {
     center: DVec3,
     axis: DVec3,
     radius: f64,
@@ -114,7 +114,7 @@ struct EmitterSection {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SinkSection {
+pub(crate) struct SinkSection {
     min: DVec3,
     max: DVec3,
 }
@@ -154,7 +154,7 @@ fn default_max_substeps() -> u32 {
 pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
-    faults.extend(section.source_faults());
+    faults.extend(source_faults(&section.emitters, &section.sinks));
     let bodies = sample(&mut section.shapes, section.spacing, &mut faults);
     if !faults.is_empty() {
         return Err(faults);
@@ -163,7 +163,9 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let walls = section.walls.then(|| Walls::new(world.domain, support_radius));
     if let Some(walls) = &walls {
         check_domain(walls, support_radius, &bodies, &mut faults);
-        section.check_emitters(walls, &mut faults);
+        let sources = sources(&section.emitters, &section.sinks, 0);
+        let domain = (walls.min, walls.max);
+        check_emitters(&sources, section.spacing, domain, " or write walls = false", &mut faults);
     }
     let sound_speed = section.sound_speed(world, &mut faults);
     if faults.is_empty() {
@@ -176,7 +178,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let next_id = bodies.iter().map(Vec::len).sum::<usize>() as u64;
     let parameters = Parameters {
         radius,
-        sources: section.sources(next_id),
+        sources: sources(&section.emitters, &section.sinks, next_id),
         spacing: section.spacing,
         support_radius,
         mass: section.rest_density * section.spacing.powi(3),
@@ -198,61 +200,6 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
 }
 
 impl Section {
-    fn sources(&self, next_id: u64) -> Sources {
-        let emitter = |&EmitterSection { center, axis, radius, speed, until }: &EmitterSection| Emitter {
-            center,
-            axis: axis.normalize(),
-            radius,
-            speed,
-            until,
-        };
-        Sources {
-            emitters: self.emitters.iter().map(emitter).collect(),
-            sinks: self.sinks.iter().map(|&SinkSection { min, max }| Sink { min, max }).collect(),
-            time: 0.0,
-            next_id,
-        }
-    }
-
-    /// Faults of emitters and sinks by themselves.
-    fn source_faults(&self) -> Vec<SectionError> {
-        let mut faults = Vec::new();
-        let mut check = |ok: bool, key: String, rule: &str| {
-            if !ok {
-                faults.push(SectionError::new(key, rule));
-            }
-        };
-        let positive = |value: f64| value > 0.0 && value.is_finite();
-        for (k, emitter) in self.emitters.iter().enumerate() {
-            let key = |name: &str| format!("emitters[{k}].{name}");
-            check(emitter.center.is_finite(), key("center"), "must be finite");
-            let axis_ok = positive(emitter.axis.length_squared());
-            check(axis_ok, key("axis"), "must be a direction: write e.g. axis = [0, 0, -1]");
-            check(positive(emitter.radius), key("radius"), "must be positive: write e.g. radius = 0.05");
-            check(positive(emitter.speed), key("speed"), "must be positive: write e.g. speed = 1.0");
-            check(positive(emitter.until), key("until"), "must be a positive time: write e.g. until = 2.0");
-        }
-        for (k, sink) in self.sinks.iter().enumerate() {
-            let ok = sink.min.cmplt(sink.max).all() && sink.min.is_finite() && sink.max.is_finite();
-            check(ok, format!("sinks[{k}].max"), "must be above min along each axis");
-        }
-        faults
-    }
-
-    /// What an emitter emits must be inside of the domain.
-    fn check_emitters(&self, walls: &Walls, faults: &mut Vec<SectionError>) {
-        for (k, emitter) in self.sources(0).emitters.iter().enumerate() {
-            let inside = |place: &DVec3| {
-                let x = emitter.center + place;
-                x.cmpge(walls.min).all() && x.cmple(walls.max).all()
-            };
-            if !emitter.layer(self.spacing).iter().all(inside) {
-                let message = "reaches out of the domain: move it inside or write walls = false";
-                faults.push(SectionError::new(format!("emitters[{k}]"), message));
-            }
-        }
-    }
-
     fn law(&self) -> Law {
         self.equation_of_state.unwrap_or(match self.kernels {
             Kernels::Wendland => Law::Tait,
@@ -400,6 +347,68 @@ pub(crate) fn check_inside(
                 points.len()
             );
             faults.push(SectionError::new(format!("shapes[{k}]"), message));
+        }
+    }
+}
+
+/// The sources that a section asks for; `next_id` is that of the first particle emitted.
+pub(crate) fn sources(emitters: &[EmitterSection], sinks: &[SinkSection], next_id: u64) -> Sources {
+    let emitter = |&EmitterSection { center, axis, radius, speed, until }: &EmitterSection| Emitter {
+        center,
+        axis: axis.normalize(),
+        radius,
+        speed,
+        until,
+    };
+    Sources {
+        emitters: emitters.iter().map(emitter).collect(),
+        sinks: sinks.iter().map(|&SinkSection { min, max }| Sink { min, max }).collect(),
+        time: 0.0,
+        next_id,
+    }
+}
+
+/// Faults of emitters and sinks by themselves.
+pub(crate) fn source_faults(emitters: &[EmitterSection], sinks: &[SinkSection]) -> Vec<SectionError> {
+    let mut faults = Vec::new();
+    let mut check = |ok: bool, key: String, rule: &str| {
+        if !ok {
+            faults.push(SectionError::new(key, rule));
+        }
+    };
+    let positive = |value: f64| value > 0.0 && value.is_finite();
+    for (k, emitter) in emitters.iter().enumerate() {
+        let key = |name: &str| format!("emitters[{k}].{name}");
+        check(emitter.center.is_finite(), key("center"), "must be finite");
+        let axis_ok = positive(emitter.axis.length_squared());
+        check(axis_ok, key("axis"), "must be a direction: write e.g. axis = [0, 0, -1]");
+        check(positive(emitter.radius), key("radius"), "must be positive: write e.g. radius = 0.05");
+        check(positive(emitter.speed), key("speed"), "must be positive: write e.g. speed = 1.0");
+        check(positive(emitter.until), key("until"), "must be a positive time: write e.g. until = 2.0");
+    }
+    for (k, sink) in sinks.iter().enumerate() {
+        let ok = sink.min.cmplt(sink.max).all() && sink.min.is_finite() && sink.max.is_finite();
+        check(ok, format!("sinks[{k}].max"), "must be above min along each axis");
+    }
+    faults
+}
+
+/// What an emitter emits must be inside of the domain; `advice` is what to write instead of moving it.
+pub(crate) fn check_emitters(
+    sources: &Sources,
+    spacing: f64,
+    (low, high): (DVec3, DVec3),
+    advice: &str,
+    faults: &mut Vec<SectionError>,
+) {
+    for (k, emitter) in sources.emitters.iter().enumerate() {
+        let inside = |place: &DVec3| {
+            let x = emitter.center + place;
+            x.cmpge(low).all() && x.cmple(high).all()
+        };
+        if !emitter.layer(spacing).iter().all(inside) {
+            let message = format!("reaches out of the domain: move it inside{advice}");
+            faults.push(SectionError::new(format!("emitters[{k}]"), message));
         }
     }
 }

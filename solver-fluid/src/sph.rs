@@ -27,10 +27,10 @@ pub mod kernel;
 mod pairs;
 mod snapshot;
 mod solver;
-pub mod sources;
 pub mod state;
 pub mod walls;
 
+pub use crate::sources;
 pub use solver::Sph;
 
 use amalgam_particles::DVec3;

@@ -2,13 +2,14 @@
 //! of faces in the air.
 
 use amalgam_particles::DVec3;
+use glam::Vec4;
 use rayon::prelude::*;
 
 use super::Parameters;
 use super::grid::Grid;
 use super::members::Extras;
 use super::multigrid::{BLOCK, Split};
-use super::transfer::{Cell, Pairs};
+use super::transfer::{Cell, Deposit, Fours};
 
 /// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
 /// (`docs/method.md`, "Integrating a meta-particle inside a participant").
@@ -36,7 +37,7 @@ pub(super) struct Flow {
 /// What [`Flow::gather`] starts from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Forces<'a> {
-    pub(super) sums: &'a Pairs,
+    pub(super) deposit: &'a Deposit,
     /// What members of groups add, if there are any.
     pub(super) extras: Option<&'a Extras>,
     pub(super) cell: &'a [Cell],
@@ -68,19 +69,18 @@ impl Flow {
     /// Velocities before the projection: those of the particles, changed by gravity and by what others give groups.
     /// Nothing flows through walls.
     pub(super) fn gather(&mut self, grid: &Grid, parameters: &Parameters, forces: &Forces<'_>) {
-        let Forces { sums, extras, cell, mass, dt } = *forces;
+        let Forces { deposit, extras, cell, mass, dt } = *forces;
         let (rest, h) = (parameters.rest_density, grid.cell_size);
         let (scale, volume) = (dt / (h * h), h.powi(3));
         for axis in 0..3 {
             let (stride, fall) = (grid.strides()[axis], parameters.gravity[axis] * dt);
             let extras = extras.map(|extras| &extras.of[axis]);
-            let sums = &sums[axis];
             let columns = self.velocity[axis].par_iter_mut().zip(&mut self.change[axis]);
             let columns = columns.zip(&mut self.conductance[axis]).zip(&mut self.known[axis]);
             columns.enumerate().with_min_len(BLOCK).for_each(
                 |(face, (((velocity, change), conductance), known))| {
                     (*velocity, *change, *conductance, *known) = (0.0, 0.0, 0.0, false);
-                    let [weight, moved] = sums[face].map(|sum| mass * f64::from(sum));
+                    let [weight, moved] = deposit.at(axis, face).map(|sum| mass * f64::from(sum));
                     let extra = extras.map_or(Default::default(), |extras| extras[face]);
                     let total = weight + extra.mass;
                     let pair = [cell[face], face.checked_sub(stride).map_or(Cell::Wall, |lower| cell[lower])];
@@ -248,14 +248,18 @@ impl Flow {
     }
 
     /// For each face its velocity, and what a particle gets to which `flip_share` of its old velocity is added.
-    pub(super) fn pair_up(&self, flip_share: f64, pairs: &mut Pairs) {
+    pub(super) fn pair_up(&self, flip_share: f64, fours: &mut Fours) {
         for axis in 0..3 {
             let (velocity, change) = (&self.velocity[axis], &self.change[axis]);
-            pairs[axis].resize(velocity.len(), [0.0; 2]);
-            let columns = pairs[axis].par_iter_mut().zip(velocity).zip(change).with_min_len(BLOCK);
-            columns.for_each(|((pair, &velocity), &change)| {
-                let given = flip_share * change + (1.0 - flip_share) * velocity;
-                *pair = [velocity as f32, given as f32];
+            fours[axis].resize(velocity.len(), Vec4::ZERO);
+            let last = velocity.len() - 1;
+            fours[axis].par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(face, four)| {
+                let pair = |face: usize| {
+                    let given = flip_share * change[face] + (1.0 - flip_share) * velocity[face];
+                    [velocity[face] as f32, given as f32]
+                };
+                let ([a, b], [c, d]) = (pair(face), pair((face + 1).min(last)));
+                *four = Vec4::new(a, b, c, d);
             });
         }
     }

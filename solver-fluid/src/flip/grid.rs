@@ -110,17 +110,17 @@ impl Grid {
         start..start + self.cells[0]
     }
 
-    /// Where positions are among the faces. What would lie beyond a wall counts as the nearest face inside, which keeps
+    /// Where positions, a column a direction, are among the faces. What would lie beyond a wall counts as the nearest face inside, which keeps
     /// the sum of weights at one; faces that do not exist get a weight of zero.
     #[inline(always)]
-    pub(super) fn places<const N: usize>(&self, positions: &[DVec3; N]) -> Places<N> {
+    pub(super) fn places<const N: usize>(&self, positions: &[[f64; N]; 3]) -> Places<N> {
         let mut places = Places { low: [[0; N]; 3], part: [[[0.0; N]; 2]; 3], cell: [0; N] };
         let mut low = [[[0i32; N]; 2]; 3];
         let (inverse, origin) = (1.0 / self.cell_size, self.origin.to_array());
         for d in 0..3 {
             let (end, last) = (self.cells[d] as f64, self.cells[d] as i32 - 1);
             for l in 0..N {
-                let scaled = (positions[l].to_array()[d] - origin[d]) * inverse;
+                let scaled = (positions[d][l] - origin[d]) * inverse;
                 let scaled = if scaled > 0.0 { scaled } else { 0.0 };
                 let scaled = if scaled < end { scaled } else { end };
                 let cell = (scaled as i32).min(last);
@@ -151,7 +151,7 @@ impl Grid {
 
     /// Where one position is.
     pub(super) fn place(&self, position: DVec3) -> Places<1> {
-        self.places(&[position])
+        self.places(&position.to_array().map(|x| [x]))
     }
 }
 

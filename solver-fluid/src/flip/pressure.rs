@@ -93,6 +93,52 @@ impl Task for Apply<'_> {
     }
 }
 
+/// A block of the product of two columns.
+struct Dot<'a> {
+    z: &'a [f32],
+    r: &'a [f64],
+}
+
+impl Task for Dot<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let mut sums = [0.0; LANES];
+        for (z, r) in self.z.as_chunks::<LANES>().0.iter().zip(self.r.as_chunks::<LANES>().0) {
+            for l in 0..LANES {
+                sums[l] += f64::from(z[l]) * r[l];
+            }
+        }
+        add_lanes(sums)
+    }
+}
+
+/// A block of `x += length p` and `r -= length q`; the largest entry of r.
+struct Advance<'a> {
+    length: f64,
+    x: &'a mut [f64],
+    r: &'a mut [f64],
+    p: &'a [f64],
+    q: &'a [f64],
+}
+
+impl Task for Advance<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { length, x, r, p, q } = self;
+        for (x, p) in x.iter_mut().zip(p) {
+            *x += length * p;
+        }
+        for (r, q) in r.iter_mut().zip(q) {
+            *r -= length * q;
+        }
+        largest(r)
+    }
+}
+
 impl Pressure {
     pub(super) fn new(grid: Grid, width: Width) -> Self {
         Self {
@@ -188,20 +234,7 @@ impl Pressure {
         let solution = multigrid.cycle();
         let mut square = 0.0;
         for (z, r) in solution.iter().zip(&*residual) {
-            let block = |(z, r): (&[f32], &[f64])| {
-                width.run(Compiled(
-                    #[inline(always)]
-                    || {
-                        let mut sums = [0.0; LANES];
-                        for (z, r) in z.as_chunks::<LANES>().0.iter().zip(r.as_chunks::<LANES>().0) {
-                            for l in 0..LANES {
-                                sums[l] += f64::from(z[l]) * r[l];
-                            }
-                        }
-                        add_lanes(sums)
-                    },
-                ))
-            };
+            let block = |(z, r): (&[f32], &[f64])| width.run(Dot { z, r });
             let partial: Vec<f64> = z.par_chunks(BLOCK).zip(r.par_chunks(BLOCK)).map(block).collect();
             square += partial.into_iter().sum::<f64>();
         }
@@ -222,18 +255,7 @@ impl Pressure {
             let columns = pressure[colour].par_chunks_mut(BLOCK).zip(residual[colour].par_chunks_mut(BLOCK));
             let others = direction[colour].par_chunks(BLOCK).zip(image[colour].par_chunks(BLOCK));
             let block = |((x, r), (p, q)): ((&mut [f64], &mut [f64]), (&[f64], &[f64]))| {
-                width.run(Compiled(
-                    #[inline(always)]
-                    || {
-                        for (x, p) in x.iter_mut().zip(p) {
-                            *x += length * p;
-                        }
-                        for (r, q) in r.iter_mut().zip(q) {
-                            *r -= length * q;
-                        }
-                        largest(r)
-                    },
-                ))
+                width.run(Advance { length, x, r, p, q })
             };
             worst = columns.zip(others).map(block).reduce(|| worst, larger);
         }

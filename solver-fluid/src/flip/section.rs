@@ -14,13 +14,18 @@
 //! | `max_substeps` | | 1 | sub-steps in the longest step, 1 to 100 |
 //! | `occupancy` | | true | whether cells that hold particles of others are no air; false only to see what it is for |
 //! | `shapes` | | required | what is filled: a list |
+//! | `emitters` | | none | discs that emit, a list: `center` [m], `axis`, `radius` [m], `speed` [m/s], `until` [s] |
+//! | `sinks` | | none | boxes that swallow particles, a list: `min`, `max` [m] |
 
 use amalgam_particles::{ParticleId, Particles, shapes::Body};
 use amalgam_solver_kit::{SectionError, World, parse_section};
 use serde::Deserialize;
 
 use super::Parameters;
-use crate::section::{SUBSTEPS_MAX, check_inside, default_rest_density, sample};
+use crate::section::{
+    EmitterSection, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside, default_rest_density, sample,
+    source_faults, sources,
+};
 
 /// Cells that a grid may have.
 pub const CELLS_MAX: f64 = (1u64 << 30) as f64;
@@ -48,6 +53,10 @@ struct Section {
     #[serde(default = "default_occupancy")]
     occupancy: bool,
     shapes: Vec<Body>,
+    #[serde(default)]
+    emitters: Vec<EmitterSection>,
+    #[serde(default)]
+    sinks: Vec<SinkSection>,
 }
 
 fn default_flip_share() -> f64 {
@@ -81,12 +90,20 @@ fn default_occupancy() -> bool {
 pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
+    faults.extend(source_faults(&section.emitters, &section.sinks));
     let bodies = sample(&mut section.shapes, section.spacing, &mut faults);
     let mass = section.rest_density * section.spacing.powi(3);
     let parameters = Parameters {
         cell_size: section.cell_size.unwrap_or(2.0 * section.spacing),
         rest_density: section.rest_density,
+        spacing: section.spacing,
         particle_mass: mass,
+        radius: section.radius.unwrap_or(0.5 * section.spacing),
+        sources: sources(
+            &section.emitters,
+            &section.sinks,
+            bodies.iter().map(Vec::len).sum::<usize>() as u64,
+        ),
         flip_share: section.flip_share,
         tolerance: section.tolerance,
         max_iterations: section.max_iterations,
@@ -99,16 +116,16 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     if faults.is_empty() {
         check_cells(&parameters, &mut faults);
         check_inside(world.domain, &bodies, "", &mut faults);
+        check_emitters(&parameters.sources, section.spacing, world.domain, "", &mut faults);
     }
     if !faults.is_empty() {
         return Err(faults);
     }
-    let radius = section.radius.unwrap_or(0.5 * section.spacing);
     let mut particles = Particles::default();
     for (points, body) in bodies.iter().zip(&section.shapes) {
         for &point in points {
             let id = ParticleId(particles.len() as u64);
-            particles.push(id, point, body.velocity_at(point), mass, radius, false);
+            particles.push(id, point, body.velocity_at(point), mass, parameters.radius, false);
         }
     }
     Ok((parameters, particles))

@@ -1,6 +1,6 @@
 //! A FLIP fluid as a participant.
 
-use amalgam_particles::lanes::{LANES, Width};
+use amalgam_particles::lanes::Width;
 use amalgam_particles::{
     CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort, reduce,
 };
@@ -13,12 +13,16 @@ use super::grid::Grid;
 use super::members::{Extras, Moving, group_masses, inertias};
 use super::multigrid::{Split, split_zeros};
 use super::pressure::{Limits, Pressure};
-use super::snapshot;
-use super::transfer::{CHUNK, Cell, Compiled, Deposit, Pairs, gather_all};
+use super::snapshot::{self, Progress};
+use super::transfer::{CHUNK, Cell, Deposit, Found, Fours, Gather};
+use crate::sources::Sources;
 
 /// Steps after which particles are stored anew in the order of their cells, so that what is near in space is near in
 /// memory. In between, a particle moves by a few cells at most.
 const STORAGE_PERIOD: u64 = 16;
+
+/// Particles that find what is on the grid at once.
+const BLOCK: usize = 256;
 
 /// A FLIP fluid [ZhuBridson2005]: velocities live on particles, pressure on a grid.
 pub struct Flip {
@@ -34,7 +38,7 @@ pub struct Flip {
     cell: Vec<Cell>,
     flow: Flow,
     /// What particles take: see [`Flow::pair_up`].
-    pairs: Pairs,
+    fours: Fours,
     right_hand_side: Split<f64>,
     solver: Pressure,
     /// Pressure in cells [Pa]: the last answer, where the next solve starts.
@@ -45,6 +49,7 @@ pub struct Flip {
     position: Vec<DVec3>,
     /// Length of a sub-step of the last integration [s].
     substep: f64,
+    sources: Sources,
     /// Steps committed.
     steps: u64,
     iterations: u32,
@@ -66,7 +71,7 @@ impl Flip {
             extras: Extras::default(),
             cell: Vec::new(),
             flow: Flow::new(&grid),
-            pairs: Pairs::default(),
+            fours: Fours::default(),
             right_hand_side: split_zeros(&grid),
             solver: Pressure::new(grid, width),
             pressure: split_zeros(&grid),
@@ -75,6 +80,7 @@ impl Flip {
             substep: 0.0,
             steps: 0,
             iterations: 0,
+            sources: parameters.sources.clone(),
             parameters,
             grid,
             particles,
@@ -126,7 +132,7 @@ impl Flip {
             extras.renew(grid, (position, particles), moving, parameters.gravity * dt);
         }
         let mass = parameters.particle_mass;
-        let forces = Forces { sums: &deposit.sums, extras: any.then_some(&*extras), cell, mass, dt };
+        let forces = Forces { deposit, extras: any.then_some(&*extras), cell, mass, dt };
         flow.gather(grid, parameters, &forces);
         let (face, ground) = self.solver.coefficients();
         flow.conduct(grid, cell, face, ground);
@@ -141,7 +147,7 @@ impl Flip {
             ))
         })?;
         flow.push(grid, cell, &self.pressure);
-        flow.pair_up(parameters.flip_share, &mut self.pairs);
+        flow.pair_up(parameters.flip_share, &mut self.fours);
         Ok(())
     }
 
@@ -149,7 +155,7 @@ impl Flip {
     fn collect(&mut self, first: bool, moving: &Moving<'_>, velocity: &mut [DVec3]) {
         let mut drift = std::mem::take(&mut self.drift);
         drift.resize(velocity.len(), [0.0; 3]);
-        let Self { grid, particles, flow, pairs, .. } = &*self;
+        let Self { grid, particles, flow, fours, width, .. } = &*self;
         let position = if first { &particles.position } else { &self.position };
         let flip = self.parameters.flip_share;
         let group_of = moving.groups.group_of();
@@ -161,31 +167,23 @@ impl Flip {
         };
         let chunks = velocity.par_chunks_mut(CHUNK).zip(drift.par_chunks_mut(CHUNK)).enumerate();
         chunks.for_each(|(c, (velocity, drift))| {
-            self.width.run(Compiled(
-                #[inline(always)]
-                || {
-                    let some = velocity.chunks_mut(LANES).zip(drift.chunks_mut(LANES)).enumerate();
-                    for (n, (velocity, drift)) in some {
-                        let begin = c * CHUNK + n * LANES;
-                        let mut found = [[[0.0; 2]; 3]; LANES];
-                        let found = &mut found[..velocity.len()];
-                        gather_all(grid, pairs, |l| position[begin + l], found);
-                        for (l, ((velocity, drift), found)) in
-                            velocity.iter_mut().zip(drift).zip(found).enumerate()
-                        {
-                            let i = begin + l;
-                            *drift = found.map(|pair| pair[0]);
-                            if group_of[i] == NO_GROUP {
-                                let before = if first { particles.velocity[i] } else { *velocity };
-                                *velocity =
-                                    flip * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])));
-                            } else {
-                                *velocity = member(i);
-                            }
-                        }
+            let mut found = [Found::default(); BLOCK];
+            for (n, (velocity, drift)) in velocity.chunks_mut(BLOCK).zip(drift.chunks_mut(BLOCK)).enumerate()
+            {
+                let begin = c * CHUNK + n * BLOCK;
+                let (position, found) = (&position[begin..][..velocity.len()], &mut found[..velocity.len()]);
+                width.run(Gather { grid, fours, position, found });
+                for (l, ((velocity, drift), found)) in velocity.iter_mut().zip(drift).zip(found).enumerate() {
+                    let i = begin + l;
+                    *drift = found.map(|pair| pair[0]);
+                    if group_of[i] == NO_GROUP {
+                        let before = if first { particles.velocity[i] } else { *velocity };
+                        *velocity = flip * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])));
+                    } else {
+                        *velocity = member(i);
                     }
-                },
-            ));
+                }
+            }
         });
         self.drift = drift;
     }
@@ -193,30 +191,24 @@ impl Flip {
     /// Moves free particles, stored from `begin` on, to where they are after the last sub-step: by the grid's velocity,
     /// second order, through the middle of the way.
     fn travel(&self, groups: &GroupMap, begin: usize, position: &mut [DVec3]) {
-        let Self { grid, pairs, drift, substep, .. } = self;
+        let Self { grid, fours, drift, substep, .. } = self;
         let (low, high) = self.parameters.inner_domain();
         let group_of = &groups.group_of()[begin..];
-        self.width.run(Compiled(
-            #[inline(always)]
-            || {
-                for (n, position) in position.chunks_mut(LANES).enumerate() {
-                    let begin = begin + n * LANES;
-                    let mut found = [[[0.0; 2]; 3]; LANES];
-                    let found = &mut found[..position.len()];
-                    let middle = |l: usize| {
-                        position[l] + 0.5 * substep * DVec3::from_array(drift[begin + l].map(f64::from))
-                    };
-                    gather_all(grid, pairs, middle, found);
-                    for (l, (position, found)) in position.iter_mut().zip(found).enumerate() {
-                        if group_of[n * LANES + l] == NO_GROUP {
-                            let velocity = DVec3::from_array(found.map(|pair| f64::from(pair[0])));
-                            let to = *position + *substep * velocity;
-                            *position = to.max(low).min(high);
-                        }
-                    }
+        let (mut middle, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
+        for (n, position) in position.chunks_mut(BLOCK).enumerate() {
+            let drift = &drift[begin + n * BLOCK..];
+            let (middle, found) = (&mut middle[..position.len()], &mut found[..position.len()]);
+            for ((middle, position), drift) in middle.iter_mut().zip(&*position).zip(drift) {
+                *middle = *position + 0.5 * substep * DVec3::from_array(drift.map(f64::from));
+            }
+            self.width.run(Gather { grid, fours, position: middle, found });
+            for (l, (position, found)) in position.iter_mut().zip(found).enumerate() {
+                if group_of[n * BLOCK + l] == NO_GROUP {
+                    let velocity = DVec3::from_array(found.map(|pair| f64::from(pair[0])));
+                    *position = (*position + *substep * velocity).max(low).min(high);
                 }
-            },
-        ));
+            }
+        }
     }
 
     /// Ends a sub-step that is not the last: free particles move, members with their group.
@@ -346,18 +338,17 @@ impl Solver for Flip {
             self.sort_storage();
         }
         self.steps += 1;
-        Ok(Report { stable_dt: self.stable_dt(), ..Report::default() })
+        let Parameters { spacing, particle_mass, radius, .. } = self.parameters;
+        let (born, dead) = self.sources.pass(end.dt, spacing, (particle_mass, radius), &mut self.particles);
+        Ok(Report { stable_dt: self.stable_dt(), born, dead, ..Report::default() })
     }
 
     /// `density` [kg/m^3] and `pressure` [Pa], from the grid of the last step.
     fn fields(&self) -> Vec<Field> {
         let scale = self.parameters.particle_mass / self.grid.cell_size.powi(3);
         let value = |&x: &DVec3| {
-            let weights = self.start.sums[2].get(..).filter(|sums| !sums.is_empty());
-            let faces = self.grid.place(x).faces(&self.grid, 2);
-            let weight = weights.map_or(0.0, |sums| {
-                faces.into_iter().map(|(face, weight)| weight * f64::from(sums[face][0])).sum::<f64>()
-            });
+            let faces = self.grid.place(x).faces(&self.grid, 2).into_iter();
+            let weight: f64 = faces.map(|(face, weight)| weight * f64::from(self.start.at(2, face)[0])).sum();
             let cell = self.grid.index(self.grid.cell(x));
             ((scale * weight) as f32, self.pressure[cell % 2][cell / 2] as f32)
         };
@@ -369,11 +360,15 @@ impl Solver for Flip {
     }
 
     fn save(&self) -> Result<Vec<u8>, SolverError> {
-        Ok(snapshot::save(&self.particles, self.steps, &self.pressure))
+        let Sources { time, next_id, .. } = self.sources;
+        Ok(snapshot::save(&self.particles, Progress { steps: self.steps, time, next_id }, &self.pressure))
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), SolverError> {
-        self.steps = snapshot::restore(&mut self.particles, &mut self.pressure, bytes)?;
+        let Progress { steps, time, next_id } =
+            snapshot::restore(&mut self.particles, &self.parameters, &mut self.pressure, bytes)?;
+        self.steps = steps;
+        self.sources = Sources { time, next_id, ..self.parameters.sources.clone() };
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Between particles and grid: the loops over all particles.
 //!
-//! A face holds two numbers side by side, so that two neighbouring faces along x are four: one vector on every processor.
+//! Beside each face's two numbers stand those of the next face along x: four, one vector on every processor.
 //! What bounds these loops is arithmetic, not memory: a particle visits 12 such rows to bring its velocity to the grid
 //! and 24 to take the grid's back, and neighbouring particles visit the same ones.
 
@@ -27,20 +27,8 @@ pub(super) enum Cell {
     Wall,
 }
 
-/// A pair of numbers at each face of each axis.
-pub(super) type Pairs = [Vec<[f32; 2]>; 3];
-
-/// A loop compiled for the vectors of the machine; it must be `#[inline(always)]`.
-pub(super) struct Compiled<F>(pub(super) F);
-
-impl<R, F: FnOnce() -> R> Task for Compiled<F> {
-    type Output = R;
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> R {
-        (self.0)()
-    }
-}
+/// For each axis, two numbers at each face and two at the next one along x.
+pub(super) type Fours = [Vec<Vec4>; 3];
 
 /// Weights of places among the faces of an axis: along x, and of the four rows of two faces.
 struct Weights<const N: usize> {
@@ -51,8 +39,9 @@ struct Weights<const N: usize> {
 /// What particles bring to the faces, all as if they were free.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deposit {
-    /// Sums over particles of a face's weight, and of weight times velocity [m/s].
-    pub(super) sums: Pairs,
+    /// Sums over particles of a face's weight and of weight times velocity [m/s], of those for which it is the lower one
+    /// along x; then the same of the next face.
+    sums: Fours,
     /// What each cell holds.
     pub(super) cell: Vec<Cell>,
     layer_of: Vec<u32>,
@@ -70,8 +59,8 @@ impl Deposit {
     pub(super) fn renew(&mut self, grid: &Grid, width: Width, position: &[DVec3], velocity: &[DVec3]) {
         self.sort_by_layer(grid, position);
         for sums in &mut self.sums {
-            sums.resize(grid.len(), [0.0; 2]);
-            sums.par_chunks_mut(CHUNK).for_each(|sums| sums.fill([0.0; 2]));
+            sums.resize(grid.len(), Vec4::ZERO);
+            sums.par_chunks_mut(CHUNK).for_each(|sums| sums.fill(Vec4::ZERO));
         }
         self.reset_cells(grid);
         let Self { sums, cell, start, order, .. } = self;
@@ -85,31 +74,24 @@ impl Deposit {
                 if k >= grid.cells[2] {
                     return;
                 }
-                let offset = begin + n * chunk;
-                width.run(Compiled(
-                    #[inline(always)]
-                    || {
-                        for some in order[start[k] as usize..start[k + 1] as usize].chunks(LANES) {
-                            let places =
-                                grid.places(&positions_of(some.len(), |l| position[some[l] as usize]));
-                            let mut velocities = [[0.0; LANES]; 3];
-                            for (l, &i) in some.iter().enumerate() {
-                                for (velocities, v) in
-                                    velocities.iter_mut().zip(velocity[i as usize].to_array())
-                                {
-                                    velocities[l] = v as f32;
-                                }
-                                cell[places.cell[l] as usize - offset] = Cell::Fluid;
-                            }
-                            let of = |axis: usize| &velocities[axis][..some.len()];
-                            scatter(grid, &places, 0, of(0), (offset, x));
-                            scatter(grid, &places, 1, of(1), (offset, y));
-                            scatter(grid, &places, 2, of(2), (offset, z));
-                        }
-                    },
-                ));
+                width.run(Scatter {
+                    grid,
+                    order: &order[start[k] as usize..start[k + 1] as usize],
+                    particles: (position, velocity),
+                    offset: begin + n * chunk,
+                    sums: [x, y, z],
+                    cell,
+                });
             });
         }
+    }
+
+    /// A face's sums: weight, and weight times velocity [m/s]. Zero before the first [`Self::renew`].
+    #[inline(always)]
+    pub(super) fn at(&self, axis: usize, face: usize) -> [f32; 2] {
+        let four = |face: usize| self.sums[axis].get(face).copied().unwrap_or_default();
+        let (own, before) = (four(face), four(face.wrapping_sub(1)));
+        [own.x + before.z, own.y + before.w]
     }
 
     fn sort_by_layer(&mut self, grid: &Grid, position: &[DVec3]) {
@@ -129,16 +111,6 @@ impl Deposit {
     }
 }
 
-/// Up to [`LANES`] positions; those that are missing are filled up.
-#[inline(always)]
-fn positions_of(count: usize, of: impl Fn(usize) -> DVec3) -> [DVec3; LANES] {
-    let mut positions = [DVec3::ZERO; LANES];
-    for (l, position) in positions[..count].iter_mut().enumerate() {
-        *position = of(l);
-    }
-    positions
-}
-
 impl<const N: usize> Weights<N> {
     #[inline(always)]
     fn new(places: &Places<N>, axis: usize) -> Self {
@@ -156,66 +128,115 @@ impl<const N: usize> Weights<N> {
     }
 }
 
-/// The four rows of two faces around particle `l`, by their distance from the lowest one.
+/// The four rows of two faces around a place, by their distance from the lowest one.
 #[inline(always)]
 fn rows(grid: &Grid) -> [usize; 4] {
     let [_, row, layer] = grid.strides();
     [0, row, layer, layer + row]
 }
 
-/// Adds weights and velocities of the first `count` particles to the faces around them. `sums` begins with the face of
-/// number `offset`.
+/// From the particles of a layer of cells to the faces.
+struct Scatter<'a> {
+    grid: &'a Grid,
+    order: &'a [u32],
+    /// Positions [m] and velocities [m/s].
+    particles: (&'a [DVec3], &'a [DVec3]),
+    /// Number of the face with which `sums` and `cell` begin.
+    offset: usize,
+    sums: [&'a mut [Vec4]; 3],
+    cell: &'a mut [Cell],
+}
+
+impl Task for Scatter<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, order, particles: (position, velocity), offset, sums: [x, y, z], cell } = self;
+        let (mut positions, mut velocities) = ([[0.0; LANES]; 3], [[0.0f32; LANES]; 3]);
+        for some in order.chunks(LANES) {
+            for (l, &i) in some.iter().enumerate() {
+                let (position, velocity) = (position[i as usize], velocity[i as usize]);
+                (positions[0][l], positions[1][l], positions[2][l]) = (position.x, position.y, position.z);
+                velocities[0][l] = velocity.x as f32;
+                velocities[1][l] = velocity.y as f32;
+                velocities[2][l] = velocity.z as f32;
+            }
+            let places = grid.places(&positions);
+            for &number in &places.cell[..some.len()] {
+                cell[number as usize - offset] = Cell::Fluid;
+            }
+            scatter(grid, &places, 0, &velocities[0][..some.len()], (offset, x));
+            scatter(grid, &places, 1, &velocities[1][..some.len()], (offset, y));
+            scatter(grid, &places, 2, &velocities[2][..some.len()], (offset, z));
+        }
+    }
+}
+
+/// Adds weights and velocities of particles to the faces of an axis around them. `sums` begins with the face of number
+/// `offset`.
 #[inline(always)]
 fn scatter(
     grid: &Grid,
     places: &Places<LANES>,
     axis: usize,
     velocity: &[f32],
-    (offset, sums): (usize, &mut [[f32; 2]]),
+    (offset, sums): (usize, &mut [Vec4]),
 ) {
     let (weights, rows) = (Weights::new(places, axis), rows(grid));
     for (l, &velocity) in velocity.iter().enumerate() {
         let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
-        let pair = Vec4::new(x0, x0 * velocity, x1, x1 * velocity);
+        let four = Vec4::new(x0, x0 * velocity, x1, x1 * velocity);
         let low = places.low[axis][l] as usize - offset;
-        for (row, weight) in rows.iter().zip(&weights.row) {
-            let four = sums[low + row..][..2].as_flattened_mut();
-            (Vec4::from_slice(four) + weight[l] * pair).write_to_slice(four);
+        sums[low + rows[0]] += weights.row[0][l] * four;
+        sums[low + rows[1]] += weights.row[1][l] * four;
+        sums[low + rows[2]] += weights.row[2][l] * four;
+        sums[low + rows[3]] += weights.row[3][l] * four;
+    }
+}
+
+/// What a particle finds on the grid: both numbers of each axis.
+pub(super) type Found = [[f32; 2]; 3];
+
+/// From the faces to particles.
+pub(super) struct Gather<'a> {
+    pub(super) grid: &'a Grid,
+    pub(super) fours: &'a Fours,
+    /// Where to look [m].
+    pub(super) position: &'a [DVec3],
+    /// One a position.
+    pub(super) found: &'a mut [Found],
+}
+
+impl Task for Gather<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, fours: [x, y, z], position, found } = self;
+        let mut positions = [[0.0; LANES]; 3];
+        for (position, found) in position.chunks(LANES).zip(found.chunks_mut(LANES)) {
+            for (l, position) in position.iter().enumerate() {
+                (positions[0][l], positions[1][l], positions[2][l]) = (position.x, position.y, position.z);
+            }
+            let places = grid.places(&positions);
+            gather(grid, &places, 0, x, found);
+            gather(grid, &places, 1, y, found);
+            gather(grid, &places, 2, z, found);
         }
     }
 }
 
-/// Both numbers of `axis` at the places of the first `count` particles.
+/// Both numbers of `axis` at the places of particles.
 #[inline(always)]
-fn gather(
-    grid: &Grid,
-    places: &Places<LANES>,
-    axis: usize,
-    pairs: &[[f32; 2]],
-    result: &mut [[[f32; 2]; 3]],
-) {
+fn gather(grid: &Grid, places: &Places<LANES>, axis: usize, fours: &[Vec4], found: &mut [Found]) {
     let (weights, rows) = (Weights::new(places, axis), rows(grid));
-    for (l, result) in result.iter_mut().enumerate() {
+    for (l, found) in found.iter_mut().enumerate() {
         let low = places.low[axis][l] as usize;
-        let four =
-            |r: usize| weights.row[r][l] * Vec4::from_slice(pairs[low + rows[r]..][..2].as_flattened());
-        let sum = (four(0) + four(1)) + (four(2) + four(3));
+        let sum = (weights.row[0][l] * fours[low + rows[0]] + weights.row[1][l] * fours[low + rows[1]])
+            + (weights.row[2][l] * fours[low + rows[2]] + weights.row[3][l] * fours[low + rows[3]]);
         let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
         let sum = sum * Vec4::new(x0, x0, x1, x1);
-        result[axis] = [sum.x + sum.z, sum.y + sum.w];
+        found[axis] = [sum.x + sum.z, sum.y + sum.w];
     }
-}
-
-/// Both numbers of each axis at up to [`LANES`] positions, one for each entry of `result`.
-#[inline(always)]
-pub(super) fn gather_all(
-    grid: &Grid,
-    pairs: &Pairs,
-    positions: impl Fn(usize) -> DVec3,
-    result: &mut [[[f32; 2]; 3]],
-) {
-    let places = grid.places(&positions_of(result.len(), positions));
-    gather(grid, &places, 0, &pairs[0], result);
-    gather(grid, &places, 1, &pairs[1], result);
-    gather(grid, &places, 2, &pairs[2], result);
 }

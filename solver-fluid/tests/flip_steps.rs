@@ -1,0 +1,113 @@
+//! FLIP: what must not change a bit, and sub-steps.
+
+mod common;
+
+use amalgam_particles::{DVec3, GroupMap, lanes::Width};
+use amalgam_solver_fluid::flip::{Flip, section};
+use amalgam_solver_kit::Solver;
+use common::{Groups, create, integrate, step, world};
+
+const GRAVITY: f64 = 9.81;
+
+fn column(keys: &str) -> String {
+    format!(
+        "method = 'flip'\nspacing = 0.025\n{keys}\n[[shapes]]\ntype = 'box'\nmin = [0, 0, 0.25]\nmax = [0.4, 0.4, 0.75]\n"
+    )
+}
+
+fn bits(solver: &dyn Solver) -> Vec<u64> {
+    let particles = solver.particles();
+    let columns = particles.position.iter().chain(&particles.velocity);
+    columns.flat_map(|v| v.to_array().map(f64::to_bits)).collect()
+}
+
+#[test]
+fn the_width_of_vectors_does_not_change_a_bit() {
+    let run = |width: Width| {
+        let (parameters, particles) =
+            section::read(&column(""), &world(DVec3::new(0.8, 0.4, 1.0), GRAVITY)).expect("a good section");
+        let mut solver = Flip::with_width(parameters, particles, width);
+        let groups = Groups::none(solver.particles().len());
+        (0..40).for_each(|_| drop(step(&mut solver, &groups, 5e-3)));
+        bits(&solver)
+    };
+    let widths = Width::supported();
+    let plain = run(widths[0]);
+    for width in widths {
+        assert!(run(width) == plain, "{}", width.name());
+    }
+}
+
+/// Mean velocity and centre after a time, in steps of the given number of sub-steps' length.
+fn fallen(steps: usize, keys: &str) -> (DVec3, DVec3) {
+    let mut solver = create(&column(keys), &world(DVec3::new(0.8, 0.4, 1.0), GRAVITY));
+    let count = solver.particles().len() as f64;
+    let groups = Groups::none(solver.particles().len());
+    let time = 0.3;
+    for _ in 0..steps {
+        step(solver.as_mut(), &groups, time / steps as f64);
+    }
+    let particles = solver.particles();
+    let mean = |values: &[DVec3]| values.iter().sum::<DVec3>() / count;
+    (mean(&particles.velocity), mean(&particles.position))
+}
+
+/// A falling column that hits the floor and collapses: six steps of several sub-steps do as 60 short steps do.
+#[test]
+fn long_steps_are_cut_into_substeps() {
+    let (velocity, position) = fallen(6, "cfl = 0.1\nmax_substeps = 100");
+    let (fine_velocity, fine_position) = fallen(60, "");
+    assert!((position - fine_position).length() < 0.01, "{position} and {fine_position}");
+    assert!((velocity - fine_velocity).length() < 0.1, "{velocity} and {fine_velocity}");
+}
+
+/// A group that is held takes the weight above it, in steps of several sub-steps too.
+#[test]
+fn substeps_add_up_what_a_group_is_given() {
+    let mut solver =
+        create(&column("cfl = 0.05\nmax_substeps = 20"), &world(DVec3::new(0.4, 0.4, 1.0), GRAVITY));
+    let all = solver.particles();
+    let weight = all.mass.iter().sum::<f64>() * GRAVITY;
+    let members: Vec<u32> = (0..all.len() as u32).filter(|&i| all.position[i as usize].z < 0.3).collect();
+    let mut map = GroupMap::default();
+    map.set(all.len(), &[0, members.len() as u32], &members);
+    let groups = Groups { map, inertia: vec![1e9], velocity: vec![DVec3::ZERO] };
+    let dt = 0.02;
+    let mut given = 0.0;
+    for _ in 0..6 {
+        solver.begin().expect("a good state");
+        given = -integrate(solver.as_mut(), &groups, dt, 1).momentum[0].z / dt;
+    }
+    assert!(dt > solver.stable_dt() / 20.0, "the step is cut");
+    assert!((given / weight - 1.0).abs() < 0.02, "the group carries {given} of {weight} N");
+}
+
+/// A jet fills a tank whose bottom drains into a sink; a restored fluid goes on to the same bits.
+#[test]
+fn particles_appear_disappear_and_are_restored() {
+    let keys = "emitters = [{ center = [0.6, 0.2, 0.9], axis = [0, 0, -1], radius = 0.06, speed = 1.0, until = 0.2 }]\n\
+                sinks = [{ min = [0, 0, 0], max = [0.2, 0.4, 0.3] }]";
+    let make = || create(&column(keys), &world(DVec3::new(0.8, 0.4, 1.0), GRAVITY));
+    let advance = |solver: &mut dyn Solver| {
+        let mut changes = (0, 0);
+        for _ in 0..20 {
+            let groups = Groups::none(solver.particles().len());
+            let report = step(solver, &groups, 4.8e-3);
+            changes = (changes.0 + report.born.len(), changes.1 + report.dead.len());
+        }
+        changes
+    };
+    let mut whole = make();
+    let count = whole.particles().len();
+    let (born, dead) = advance(whole.as_mut());
+    // Layers of 21 places, a spacing apart, for 0.096 s at 1 m/s.
+    assert_eq!(born, 4 * 21);
+    assert!(dead > 0 && whole.particles().len() == count + born - dead);
+    let snapshot = whole.save().expect("keeps checkpoints");
+    advance(whole.as_mut());
+    let mut restored = make();
+    restored.restore(&snapshot).expect("its own");
+    advance(restored.as_mut());
+    assert_eq!(bits(whole.as_ref()), bits(restored.as_ref()));
+    assert!(whole.particles().id.iter().all(|id| id.0 < (count + 8 * 21) as u64));
+}
