@@ -10,7 +10,6 @@ use rayon::prelude::*;
 
 use super::grid::Grid;
 use super::multigrid::{BLOCK, Multigrid, Split, System, neighbours, split_zeros, window};
-use super::transfer::Compiled;
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
