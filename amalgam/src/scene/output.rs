@@ -21,29 +21,11 @@ pub struct OutputSettings {
     pub every: u32,
     /// `[output.pictures]`; none are drawn without it.
     pub pictures: Option<PictureSettings>,
-    /// `[output.surfaces.PARTICIPANT]`: participants of which the surface is written, too.
-    pub surfaces: BTreeMap<String, SurfaceOutput>,
 }
 
 impl Default for OutputSettings {
     fn default() -> Self {
-        Self { vtk: true, every: 1, pictures: None, surfaces: BTreeMap::new() }
-    }
-}
-
-/// `[output.surfaces.PARTICIPANT]`: a closed mesh around the particles of a fluid, as a `.ply` file a frame.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SurfaceOutput {
-    /// Every how many frames, the first always.
-    pub every: u32,
-    /// Edge of the cubes that are marched through, in particle radii.
-    pub cell: f64,
-}
-
-impl Default for SurfaceOutput {
-    fn default() -> Self {
-        Self { every: 1, cell: 1.0 }
+        Self { vtk: true, every: 1, pictures: None }
     }
 }
 
@@ -168,21 +150,6 @@ impl OutputSettings {
         let mut wrong = |key: &str, message: &str| faults.push((key.to_string(), message.to_string()));
         if self.every == 0 {
             wrong("every", "every must be at least 1: every frame is written with every = 1");
-        }
-        for (name, surface) in &self.surfaces {
-            if surface.every == 0 {
-                wrong(
-                    &format!("surfaces.{name}.every"),
-                    "every must be at least 1: every frame gets a surface with every = 1",
-                );
-            }
-            // Written so that NaN fails.
-            if !(surface.cell >= 0.1 && surface.cell <= 4.0) {
-                wrong(
-                    &format!("surfaces.{name}.cell"),
-                    "cell is in particle radii, from 0.1 (fine) to 4 (coarse); write for example cell = 1.0",
-                );
-            }
         }
         let Some(pictures) = &self.pictures else { return faults };
         if pictures.every == 0 {
