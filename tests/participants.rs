@@ -139,6 +139,9 @@ fn immovable_particles_that_overlap_are_refused() {
     let scene =
         Scene::new(0.1, 1e-3).with("left", SolidProgram, fixed(0.0)).with("right", SolidProgram, fixed(0.25));
     assert!(scene.connect().is_ok(), "they do not touch");
+    let both = fixed(5.15).replace("pinned = [1]", "pinned = [0, 1]");
+    let error = Scene::new(0.1, 1e-3).with("one", SolidProgram, both).connect().err().expect("refuses");
+    insta::assert_snapshot!(error.to_string(), @"");
 }
 
 /// A mass on a damped spring that says that it is a projection: implicit, and it tells nobody its slope.

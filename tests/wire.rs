@@ -375,14 +375,14 @@ fn versions_health_and_reflection_are_told() {
     });
 }
 
-const COLUMNS: [&str; 28] = [
+const COLUMNS: [&str; 27] = [
     "id",
     "position",
     "velocity",
     "mass",
     "radius",
     "immovable",
-    "never_collide",
+    "contacts",
     "triangles",
     "interest",
     "group_size",
@@ -398,7 +398,6 @@ const COLUMNS: [&str; 28] = [
     "group_number",
     "member_velocity",
     "track",
-    "broken",
     "born_id",
     "dead",
     "cells_0",
@@ -438,10 +437,11 @@ proptest! {
         if let Ok(table) = Table::decode(table, read()) {
             prop_assert!(table.particles.validate().is_ok());
         }
-        let begin = v1::BeginHeader { context: context(), interest: Some(lattice()) };
+        let begin = v1::BeginHeader { context: context(), interest: Some(lattice()), triangles: a % 2 == 0 };
         let _ = Begin::decode(begin, read());
-        if let Ok(batch) = Batch::decode(v1::BeginAnswer { particles: a }, read()) {
+        if let Ok(batch) = Batch::decode(v1::BeginAnswer { particles: a, contacts: b }, read()) {
             prop_assert!(batch.position.iter().all(|position| position.is_finite()));
+            prop_assert!(batch.contacts.as_flattened().iter().all(|&place| u64::from(place) < a));
         }
         let integrate = v1::IntegrateHeader {
             context: context(), stage: 1, repetition: (b % 2) as u32, dt: x,

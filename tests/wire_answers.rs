@@ -103,7 +103,6 @@ fn a_false_particle_table_is_refused() {
         ("negative mass", Lie::Initialize(|answer| put(&mut answer.columns, "mass", &[-1.0]))),
         ("no radius", Lie::Initialize(|answer| put(&mut answer.columns, "radius", &[0.1, 0.0, 0.1]))),
         ("neither movable nor not", Lie::Initialize(|answer| put(&mut answer.columns, "immovable", &[7u8]))),
-        ("spring to nobody", Lie::Initialize(|answer| put(&mut answer.columns, "never_collide", &[0u64, 5]))),
         (
             "triangle of nobody",
             Lie::Initialize(|answer| put(&mut answer.columns, "triangles", &[0u64, 1, 9])),
@@ -124,7 +123,6 @@ fn a_false_particle_table_is_refused() {
     negative mass: participant liar broke the contract in Initialize of step 0: particle 0: mass is -1, but must be positive and finite
     no radius: participant liar broke the contract in Initialize of step 0: particle 1: radius is 0, but must be positive and finite
     neither movable nor not: participant liar broke the contract in Initialize of step 0: immovable[0] is 7, but must be 0 or 1
-    spring to nobody: participant liar broke the contract in Initialize of step 0: never_collide: id 5 is unknown to the particle table
     triangle of nobody: participant liar broke the contract in Initialize of step 0: triangles: id 9 is unknown to the particle table
     half a triangle: participant liar broke the contract in Initialize of step 0: column triangles holds 16 bytes, but 0 x 8 were announced
     unknown column: participant liar broke the contract in Initialize of step 0: column taste is unknown in this call
@@ -136,11 +134,18 @@ fn false_answers_in_a_step_are_refused() {
     fn done(answer: &mut v1::CommitResponse) -> &mut v1::CommitAnswer {
         answer.header.as_mut().expect("a header")
     }
+    fn lie_of_contacts(answer: &mut v1::BeginResponse, contacts: &[[u32; 2]]) {
+        answer.header.as_mut().expect("a header").contacts = contacts.len() as u64;
+        put(&mut answer.columns, "contacts", contacts);
+    }
     let text = told(&[
         ("unknown id", Lie::Begin(|answer| put(&mut answer.columns, "id", &[0u64, 9]))),
         ("id twice", Lie::Begin(|answer| put(&mut answer.columns, "id", &[1u64, 1]))),
         ("short velocity", Lie::Begin(|answer| put(&mut answer.columns, "velocity", &[0.0; 3]))),
         ("endless position", Lie::Begin(|answer| put(&mut answer.columns, "position", &[f64::INFINITY; 6]))),
+        ("contact with nobody", Lie::Begin(|answer| lie_of_contacts(answer, &[[0, 2]]))),
+        ("contact with itself", Lie::Begin(|answer| lie_of_contacts(answer, &[[1, 1]]))),
+        ("contact twice", Lie::Begin(|answer| lie_of_contacts(answer, &[[0, 1], [0, 1]]))),
         (
             "momentum not a number",
             Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[f64::NAN; 3])),
@@ -162,13 +167,6 @@ fn false_answers_in_a_step_are_refused() {
         ("endless energy", Lie::Commit(|answer| done(answer).kinetic_energy = f64::INFINITY)),
         ("momentum missing", Lie::Commit(|answer| done(answer).momentum = None)),
         ("cells twice", Lie::Commit(|answer| put(&mut answer.columns, "cells_0", &[1u8, 0]))),
-        (
-            "unknown bond broke",
-            Lie::Commit(|answer| {
-                done(answer).broken = 1;
-                put(&mut answer.columns, "broken", &[0u64, 2]);
-            }),
-        ),
         (
             "born known",
             Lie::Commit(|answer| {
@@ -220,7 +218,6 @@ fn false_answers_in_a_step_are_refused() {
     endless energy: participant liar broke the contract in Commit of step 0: energy, speeds and acceleration are [inf, 0.10143327018291386, 1.0143327018291386, 200.48002280646375], but must be finite
     momentum missing: participant liar broke the contract in Commit of step 0: field momentum is missing
     cells twice: participant liar broke the contract in Commit of step 0: column cells_0: a cell stands twice at byte 1
-    unknown bond broke: participant liar broke the contract in Commit of step 0: bond 0-2 broke, but was not among the pairs that never collide
     born known: participant liar broke the contract in Commit of step 0: particle 2 was born, but is known already
     born without mass: participant liar broke the contract in Commit of step 0: column born_mass holds 0 bytes, but 1 x 8 were announced
     died unknown: participant liar broke the contract in Commit of step 0: particle 8 died, but was not alive

@@ -56,6 +56,16 @@ const VALIDATE_EXIT_CODES: &str = "Exit codes:
   1    something is not, or a case could not be computed
   2    the command line is wrong; nothing was computed";
 
+const REPRODUCE_EXAMPLES: &str = "Examples:
+  amalgam reproduce                                 every figure, some seconds a run
+  amalgam reproduce --list                          which figures there are, and how many runs each takes
+  amalgam reproduce fig3 fig11 --out /tmp/figures   two of them
+
+DIR/report.html holds everything: pictures, numbers, verdicts and the rules by which they come about. It is written anew
+after every run, so that Ctrl-C leaves a report of what was computed. A run that ends with an error counts as a failure
+of its method and not of this command. docs/reproduce.md says what came out.
+";
+
 const SET_HELP: &str = "Replace a value of the scene, KEY=VALUE; may be given several times";
 const SET_LONG_HELP: &str = "Replace a value of the scene; may be given several times.
 
@@ -83,6 +93,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Compare the solvers with theory, experiments and conservation laws
     Validate(ValidateArgs),
+    /// Compute the figures of the paper, every method of contact beside merging, and write one report
+    Reproduce(ReproduceArgs),
     /// Measure how fast the solvers are here, beside what others reach
     Bench(BenchArgs),
 }
@@ -185,6 +197,38 @@ pub struct ValidateArgs {
     pub out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) threads: Threads,
+}
+
+/// Arguments of `reproduce`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{REPRODUCE_EXAMPLES}\n{EXIT_CODES}"))]
+pub struct ReproduceArgs {
+    /// Figures to compute; all if none is named
+    #[arg(value_name = "FIGURE")]
+    pub figures: Vec<String>,
+    /// Name the figures instead of computing them
+    #[arg(long)]
+    pub list: bool,
+    /// How finely: all of it in minutes, with half of the paper's resolution, or with its numbers of particles
+    #[arg(long, value_enum, default_value_t = Scale::Quick)]
+    pub scale: Scale,
+    /// Where the report and the results of each run go
+    #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+}
+
+/// How finely a figure is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Seconds a run.
+    Quick,
+    /// Minutes a run.
+    Half,
+    /// Hours a run.
+    Paper,
 }
 
 /// `--threads`.

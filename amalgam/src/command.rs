@@ -10,6 +10,7 @@ use crate::{
     interrupt::EXIT_INTERRUPTED,
     local::StartError,
     output::OutputError,
+    reproduce::reproduce,
     run::{Ending, run},
     scene::{Scene, SceneError},
     serve::serve,
@@ -73,14 +74,12 @@ impl CommandError {
 pub fn execute(cli: &Cli) -> ExitCode {
     log_to_standard_error();
     let result = match &cli.command {
-        Command::Run(args) => run(args).map(|ending| match ending {
-            Ending::Finished => ExitCode::SUCCESS,
-            Ending::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
-        }),
+        Command::Run(args) => run(args).map(exit_code),
         Command::Check(args) => check(args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => serve(args).map(|()| ExitCode::SUCCESS),
         Command::Validate(args) => validate(args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench(args).map(|()| ExitCode::SUCCESS),
+        Command::Reproduce(args) => reproduce(args).map(exit_code),
     };
     result.unwrap_or_else(|error| {
         let code = match &error {
@@ -96,6 +95,13 @@ pub fn execute(cli: &Cli) -> ExitCode {
         }
         ExitCode::from(code)
     })
+}
+
+fn exit_code(ending: Ending) -> ExitCode {
+    match ending {
+        Ending::Finished => ExitCode::SUCCESS,
+        Ending::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
+    }
 }
 
 /// Warnings by default; RUST_LOG asks for more.

@@ -8,6 +8,7 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::command::CommandError;
 use amalgam_coordinator::Cancel;
 
 /// Exit code of an interrupted run: 128 + SIGINT.
@@ -31,7 +32,12 @@ impl Interrupt {
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn install() -> io::Result<Self> {
+    pub fn listen() -> Result<Self, CommandError> {
+        let failed = |error| CommandError::Failed(format!("cannot listen for signals: {error}"));
+        Self::install().map_err(failed)
+    }
+
+    fn install() -> io::Result<Self> {
         let inner = Inner { requested: OnceLock::new(), cancel: Cancel::new(), at_end: Mutex::new(None) };
         let this = Self(Arc::new(inner));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -13,6 +13,7 @@ pub mod interrupt;
 pub mod local;
 pub mod output;
 mod picture;
+pub mod reproduce;
 pub mod run;
 pub mod scene;
 pub mod serve;

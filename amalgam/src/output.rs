@@ -1,18 +1,24 @@
 //! What a run leaves behind: a folder with frames, pictures, tables and `summary.json`.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use amalgam_frames::{
-    CsvTable, FrameData, FrameField as VtkField, FrameValues, FramesError, PvdCollection, write_vtu,
+    CsvTable, FrameData, FrameField as VtkField, FrameValues, FramesError, PvdCollection, write_ply,
+    write_vtu,
 };
 use serde::Serialize;
 
-use crate::{picture::Painter, scene::Scene};
+use crate::{
+    picture::Painter,
+    scene::{Scene, SurfaceOutput},
+};
 use amalgam_coordinator::{FrameField, ParticipantFrame, ProbeSample};
+use amalgam_surfaces::{SurfaceError, SurfaceSettings, reconstruct};
 
 /// First line of the scene that is written beside the results; by it a folder is known to hold results of ours.
 const SCENE_HEADER: &str = "# The scene of this run, with what --set changed. Written by `amalgam run`.\n";
@@ -22,7 +28,7 @@ const SUMMARY_RESERVE: usize = 64 << 10;
 
 const SUMMARY: &str = "summary.json";
 const SCENE: &str = "scene.toml";
-const FOLDERS: [&str; 3] = ["frames", "pictures", "probes"];
+const FOLDERS: [&str; 4] = ["frames", "pictures", "probes", "surfaces"];
 
 /// Why results could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +39,9 @@ pub enum OutputError {
     /// A frame, picture or table.
     #[error(transparent)]
     Frames(#[from] FramesError),
+    /// A fluid's surface.
+    #[error(transparent)]
+    Surface(#[from] SurfaceError),
     /// A file or folder.
     #[error("cannot {action} {}: {}", path.display(), reason(error))]
     Io {
@@ -149,6 +158,8 @@ pub struct Recorder {
     folder: PathBuf,
     vtk_every: Option<u64>,
     painter: Option<Painter>,
+    /// By participant.
+    surfaces: BTreeMap<String, SurfaceOutput>,
     collections: Vec<PvdCollection>,
     tables: Vec<CsvTable>,
     row: Vec<f64>,
@@ -162,6 +173,7 @@ impl Recorder {
             folder: folder.0.clone(),
             vtk_every: scene.output.vtk.then_some(u64::from(scene.output.every)),
             painter: scene.output.pictures.as_ref().map(|settings| Painter::new(scene, settings)),
+            surfaces: scene.output.surfaces.clone(),
             collections: Vec::new(),
             tables: Vec::new(),
             row: Vec::new(),
@@ -171,11 +183,17 @@ impl Recorder {
 
     /// Whether anything is to be written for the next frame.
     pub fn wants_frame(&self) -> bool {
-        self.wants_vtk() || self.painter.as_ref().is_some_and(|painter| painter.draws(self.frame))
+        self.wants_vtk()
+            || self.painter.as_ref().is_some_and(|painter| painter.draws(self.frame))
+            || self.surfaces.values().any(|surface| self.wants_surface(surface))
     }
 
     fn wants_vtk(&self) -> bool {
         self.vtk_every.is_some_and(|every| self.frame.is_multiple_of(every))
+    }
+
+    fn wants_surface(&self, surface: &SurfaceOutput) -> bool {
+        self.frame.is_multiple_of(u64::from(surface.every))
     }
 
     /// Goes on to the next frame; `frames` is empty if [`Self::wants_frame`] said no.
@@ -195,6 +213,18 @@ impl Recorder {
                 let file = format!("frames/{}_{:06}.vtu", frame.name, self.frame);
                 write_participant(&self.folder.join(&file), time, frame)?;
                 collection.push(time, &file)?;
+            }
+        }
+        for frame in frames {
+            let Some(&output) = self.surfaces.get(&frame.name) else { continue };
+            if self.wants_surface(&output) {
+                self.make("surfaces")?;
+                // Particles of one fluid have one radius.
+                let radius = frame.radius.first().copied().unwrap_or(1.0);
+                let settings = SurfaceSettings { cell: output.cell, ..SurfaceSettings::new(radius) };
+                let surface = reconstruct(&frame.positions, settings)?;
+                let file = format!("surfaces/{}_{:06}.ply", frame.name, self.frame);
+                write_ply(self.folder.join(file), &surface.vertices, &surface.triangles)?;
             }
         }
         if let Some(painter) = self.painter.as_ref().filter(|painter| painter.draws(self.frame)) {

@@ -1,6 +1,6 @@
 //! Pictures of frames.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use amalgam_frames::{Camera, Colour as Paint, ColourMap, FramesError, Layer, Radius, Scene as Drawing};
 use glam::DVec3;
@@ -11,6 +11,14 @@ use amalgam_coordinator::{FrameField, ParticipantFrame};
 /// Plain colours of participants that the scene gives none, in the order of the scene.
 const WARM: [[u8; 3]; 5] =
     [[0xd9, 0x6a, 0x35], [0xc9, 0x3f, 0x4e], [0xd9, 0xa4, 0x41], [0x9c, 0x5a, 0x7d], [0x8a, 0x8f, 0x3c]];
+
+/// The part of a participant that is drawn.
+struct Drawn<'a> {
+    positions: Cow<'a, [DVec3]>,
+    radius: Cow<'a, [f64]>,
+    triangles: Cow<'a, [[u32; 3]]>,
+    values: Option<Vec<f32>>,
+}
 
 /// Draws frames of one scene.
 pub(crate) struct Painter {
@@ -46,14 +54,14 @@ impl Painter {
 
     /// Draws a frame into a PNG file.
     pub(crate) fn draw(&self, frames: &[ParticipantFrame], path: &Path) -> Result<(), FramesError> {
-        let values: Vec<Option<Vec<f32>>> = frames.iter().map(|frame| self.values(frame)).collect();
-        let layers = frames.iter().zip(&values).map(|(frame, values)| {
-            let positions = frame.positions.as_slice();
-            let colour = self.paint(&frame.name, values.as_deref());
+        let drawn: Vec<Drawn<'_>> = frames.iter().map(|frame| self.drawn(frame)).collect();
+        let layers = frames.iter().zip(&drawn).map(|(frame, drawn)| {
+            let positions = &*drawn.positions;
+            let colour = self.paint(&frame.name, drawn.values.as_deref());
             if frame.triangles.is_empty() {
-                Layer::Spheres { positions, radius: Radius::Each(&frame.radius), colour }
+                Layer::Spheres { positions, radius: Radius::Each(&drawn.radius), colour }
             } else {
-                Layer::Surface { positions, triangles: &frame.triangles, colour }
+                Layer::Surface { positions, triangles: &drawn.triangles, colour }
             }
         });
         let drawing = Drawing {
@@ -63,6 +71,28 @@ impl Painter {
             ..Drawing::default()
         };
         drawing.render(&self.camera, self.settings.width, self.settings.height)?.write_png(path)
+    }
+
+    /// What is drawn of a participant: all of it, or what the cut leaves.
+    fn drawn<'a>(&self, frame: &'a ParticipantFrame) -> Drawn<'a> {
+        let values = self.values(frame);
+        let (positions, radius) = (frame.positions.as_slice(), frame.radius.as_slice());
+        let Some(cut) = self.settings.cut else {
+            let triangles = Cow::from(&frame.triangles);
+            return Drawn { positions: positions.into(), radius: radius.into(), triangles, values };
+        };
+        if !frame.triangles.is_empty() {
+            let kept = |t: &&[u32; 3]| t.iter().all(|&vertex| cut.keeps(positions[vertex as usize]));
+            let triangles = frame.triangles.iter().filter(kept).copied().collect();
+            return Drawn { positions: positions.into(), radius: radius.into(), triangles, values };
+        }
+        let kept: Vec<usize> = (0..positions.len()).filter(|&i| cut.keeps(positions[i])).collect();
+        Drawn {
+            positions: kept.iter().map(|&i| positions[i]).collect(),
+            radius: kept.iter().map(|&i| radius[i]).collect(),
+            triangles: Cow::Owned(Vec::new()),
+            values: values.map(|values| kept.iter().map(|&i| values[i]).collect()),
+        }
     }
 
     fn colour(&self, participant: &str) -> Option<&Colour> {

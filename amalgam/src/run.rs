@@ -61,25 +61,31 @@ enum RunError {
 /// A wrong scene, a solver that fails or is lost, or results that cannot be written. What was computed until then is
 /// in the output folder, with the error in `summary.json`.
 pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
-    let started = Instant::now();
     let scene = Scene::read(&args.scene, &args.set)?.limited_to(args.frames)?;
+    args.threads.apply()?;
+    compute(&scene, args, &Interrupt::listen()?)
+}
+
+/// Runs a scene that has been read; of `args`, only what says how is used.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn compute(scene: &Scene, args: &RunArgs, interrupt: &Interrupt) -> Result<Ending, CommandError> {
+    let started = Instant::now();
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(&scene.header.name));
     let folder = Folder::look_at(out)?;
-    args.threads.apply()?;
-    let failed = |error| CommandError::Failed(format!("cannot listen for signals: {error}"));
-    let interrupt = Interrupt::install().map_err(failed)?;
     let console = Console::new(args.quiet);
-    let (locals, participants) = Locals::start(&scene, args.transport, args.threads.count(), &console)?;
+    let (locals, participants) = Locals::start(scene, args.transport, args.threads.count(), &console)?;
     interrupt.at_end(locals.ender());
     let simulation = match Simulation::connect(scene.plan(), participants, interrupt.cancel()) {
         Ok(simulation) => simulation,
-        Err(error) => return not_started(&scene, &folder, error, &locals, &interrupt),
+        Err(error) => return not_started(scene, &folder, error, &locals, interrupt),
     };
-    folder.claim(&scene)?;
+    folder.claim(scene)?;
     let mut run = Run {
-        recorder: Recorder::new(&scene, &folder),
+        recorder: Recorder::new(scene, &folder),
         progress: Progress::new(console.clone(), args.quiet, scene.time.duration),
-        interrupt,
+        interrupt: interrupt.clone(),
         simulation,
     };
     let result = run.advance();

@@ -21,7 +21,9 @@ use read::Reader;
 
 pub use document::SCENE_BYTES_MAX;
 pub use fault::{Fault, SceneError};
-pub use output::{Colour, FieldColour, OutputSettings, PICTURE_SIDE_MAX, PictureSettings, Ramp};
+pub use output::{
+    Colour, Cut, FieldColour, OutputSettings, PICTURE_SIDE_MAX, PictureSettings, Ramp, SurfaceOutput,
+};
 pub use path::{KeyPath, Segment};
 
 /// Longest name of a scene, a participant or a probe [characters].
@@ -424,6 +426,9 @@ fn check_references(
         for (key, name) in named {
             check(reader, &base.key(key), Part::Value, name);
         }
+    }
+    for name in output.iter().flat_map(|output| output.surfaces.keys()) {
+        check(reader, &root("output").key("surfaces").key(name), Part::Key, name);
     }
     let pictures = output.and_then(|output| output.pictures.as_ref());
     for name in pictures.iter().flat_map(|pictures| pictures.colours.keys()) {

@@ -4,7 +4,7 @@
 use std::{hint::black_box, time::Instant};
 
 use amalgam_coordinator::{
-    contacts::{Candidates, ContactFinder, ContactRules, ExcludedPairs},
+    contacts::{Candidates, ContactFinder},
     merge::{Forest, GroupLimit},
     split::SplitSettings,
 };
@@ -57,9 +57,8 @@ fn scene(count: usize, side: usize, order: Order) -> Candidates {
     candidates
 }
 
-struct Rig<'a> {
+struct Rig {
     candidates: Candidates,
-    rules: ContactRules<'a>,
     finder: ContactFinder,
     forest: Forest,
     pairs: Vec<(u32, u32)>,
@@ -67,9 +66,9 @@ struct Rig<'a> {
     split: Vec<DVec3>,
 }
 
-impl Rig<'_> {
+impl Rig {
     fn detect(&mut self) {
-        let contacts = self.finder.detect(&self.candidates, &self.rules);
+        let contacts = self.finder.detect(&self.candidates, &[]);
         self.pairs.clone_from(&contacts.active);
     }
 
@@ -115,30 +114,14 @@ impl Rig<'_> {
 }
 
 fn contact(criterion: &mut Criterion) {
-    let never = [ExcludedPairs::default(), ExcludedPairs::default()];
-    let neighbours = |count: usize, side: usize| -> ExcludedPairs {
-        let across = (0..side * side).filter(|i| i % side + 1 < side).map(|i| (i, i + 1));
-        let along = (0..side * (side - 1)).map(|i| (i, i + side));
-        let id = |i: usize| ParticleId(i as u64);
-        assert!(count > side * side);
-        ExcludedPairs::new(&across.chain(along).map(|(a, b)| (id(a), id(b))).collect::<Vec<_>>())
-    };
-    for (name, count, side, order, self_colliding) in [
-        ("1e5 candidates, 1e4 contacts", 100_000, 90, Order::Mixed, false),
-        ("1e6 candidates, 1e4 contacts", 1_000_000, 90, Order::Mixed, false),
-        ("1e6 candidates, 1e5 contacts, lattice order", 1_000_000, 280, Order::Lattice, false),
-        ("1e6 candidates, 1e5 contacts", 1_000_000, 280, Order::Mixed, false),
-        ("1e6 candidates, 1e5 contacts, self-colliding solid", 1_000_000, 280, Order::Mixed, true),
+    for (name, count, side, order) in [
+        ("1e5 candidates, 1e4 contacts", 100_000, 90, Order::Mixed),
+        ("1e6 candidates, 1e4 contacts", 1_000_000, 90, Order::Mixed),
+        ("1e6 candidates, 1e5 contacts, lattice order", 1_000_000, 280, Order::Lattice),
+        ("1e6 candidates, 1e5 contacts", 1_000_000, 280, Order::Mixed),
     ] {
-        let bonds = [ExcludedPairs::default(), neighbours(count, side)];
-        let rules = ContactRules {
-            self_colliding: &[false, self_colliding],
-            never: if self_colliding { &bonds } else { &never },
-            immovable_pairs: false,
-        };
         let mut rig = Rig {
             candidates: scene(count, side, order),
-            rules,
             finder: ContactFinder::new(),
             forest: Forest::new(),
             pairs: Vec::new(),

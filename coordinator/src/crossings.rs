@@ -81,7 +81,7 @@ impl Crossings {
         }
     }
 
-    /// The participant whose particles must all be among the candidates.
+    /// The participant whose triangles must be among the candidates, all those with a corner there.
     pub(crate) fn sheet(&self) -> usize {
         self.sheet
     }
@@ -111,32 +111,38 @@ impl Crossings {
             return Vec::new();
         }
         touching.sort_unstable();
-        for i in 0..candidates.len() {
-            if usize::from(candidates.participant[i]) == self.sheet
-                && let Ok(vertex) = self.vertex_ids.binary_search(&candidates.id[i])
-            {
-                self.vertices[vertex] = candidates.position[i];
+        // Candidates and vertices are both in the order of ids.
+        let sheet = self.sheet as u16;
+        let end = |after: u16| candidates.participant.partition_point(|&k| k < after);
+        let own = end(sheet)..end(sheet + 1);
+        let mut next = candidates.id[own.clone()].iter().zip(&candidates.position[own]).peekable();
+        for (id, vertex) in self.vertex_ids.iter().zip(&mut self.vertices) {
+            while next.next_if(|entry| entry.0 < id).is_some() {}
+            if let Some(entry) = next.peek().filter(|entry| entry.0 == id) {
+                *vertex = *entry.1;
             }
         }
-        touching
-            .chunk_by(|a, b| a.0 == b.0)
-            .filter_map(|pairs| {
-                let i = pairs[0].0 as usize;
-                let mut best = Nearest { distance: f64::INFINITY, height: 0.0, rim: false };
-                for &(_, j) in pairs {
-                    let Ok(vertex) = self.vertex_ids.binary_search(&candidates.id[j as usize]) else {
-                        continue;
-                    };
-                    for &t in &self.around
-                        [self.around_start[vertex] as usize..self.around_start[vertex + 1] as usize]
-                    {
-                        self.consider(t, candidates.position[i], &mut best);
-                    }
+        let mut sides = Vec::new();
+        // Triangles around the touched vertices, each looked at once.
+        let mut near: Vec<u32> = Vec::new();
+        for pairs in touching.chunk_by(|a, b| a.0 == b.0) {
+            near.clear();
+            for &(_, j) in pairs {
+                if let Ok(vertex) = self.vertex_ids.binary_search(&candidates.id[j as usize]) {
+                    let around = self.around_start[vertex] as usize..self.around_start[vertex + 1] as usize;
+                    near.extend_from_slice(&self.around[around]);
                 }
-                let side = (!best.rim).then_some(best.height > 0.0);
-                best.distance.is_finite().then_some((candidates.id[i], side))
-            })
-            .collect()
+            }
+            near.sort_unstable();
+            near.dedup();
+            let i = pairs[0].0 as usize;
+            let mut best = Nearest { distance: f64::INFINITY, height: 0.0, rim: false };
+            near.iter().for_each(|&t| self.consider(t, candidates.position[i], &mut best));
+            if best.distance.is_finite() {
+                sides.push((candidates.id[i], (!best.rim).then_some(best.height > 0.0)));
+            }
+        }
+        sides
     }
 
     fn consider(&self, t: u32, x: DVec3, best: &mut Nearest) {
@@ -145,6 +151,9 @@ impl Crossings {
         let weights = closest_on_triangle(x, a, b, c);
         let away = x - (a * weights[0] + b * weights[1] + c * weights[2]);
         let distance = away.length();
+        if distance - best.distance > 1e-9 * distance {
+            return;
+        }
         let height = away.dot((b - a).cross(c - a).normalize_or_zero());
         // Where several triangles are equally near, at an edge or corner, the one seen most from above decides.
         let tie = (distance - best.distance).abs() <= 1e-9 * distance;

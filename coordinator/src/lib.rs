@@ -8,6 +8,7 @@ pub mod contacts;
 mod crossings;
 mod error;
 pub mod merge;
+pub mod methods;
 mod participant;
 mod probes;
 pub mod quasi_newton;

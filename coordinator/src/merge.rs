@@ -5,10 +5,11 @@
 //! a group then live in one array with a place for each member, merging overwrites the first of two places, and
 //! splitting, walking the bonds in reverse, writes both. No pointers and no recursion are needed.
 
-use amalgam_particles::{DVec3, NO_GROUP, random, reduce};
+use amalgam_particles::{DVec3, NO_GROUP, random};
 use rayon::prelude::*;
 
 use crate::contacts::Candidates;
+use crate::methods::Response;
 
 /// How many particles a group may hold: a number drawn for each group uniformly from `min..=max`. The draw is the
 /// same in every stage of a step and another one in the next step, so that no pair is ignored persistently.
@@ -51,6 +52,7 @@ pub struct Forest {
     bonds: Vec<Bond>,
     mass: Vec<f64>,
     velocity: Vec<DVec3>,
+    impulse: Vec<DVec3>,
     refused: Vec<(u32, u32)>,
 }
 
@@ -147,6 +149,27 @@ impl Forest {
         self.mass.extend(self.offsets.windows(2).map(|group| whole(group).mass));
         self.velocity.clear();
         self.velocity.extend(self.offsets.windows(2).map(|group| whole(group).velocity));
+        self.impulse.clear();
+        self.impulse.resize(self.len(), DVec3::ZERO);
+    }
+
+    /// Merges nothing: each particle that a method of contact touches becomes a group of its own.
+    pub fn keep_apart(&mut self, candidates: &Candidates, response: &Response) {
+        let Response { members, velocity, impulse, .. } = response;
+        self.group_of.clear();
+        self.group_of.resize(candidates.len(), NO_GROUP);
+        for (group, &i) in members.iter().enumerate() {
+            self.group_of[i as usize] = group as u32;
+        }
+        self.offsets.clear();
+        self.offsets.extend(0..=members.len() as u32);
+        self.members.clone_from(members);
+        self.bonds.clear();
+        self.refused.clear();
+        self.mass.clear();
+        self.mass.extend(members.iter().map(|&i| candidates.mass[i as usize]));
+        self.velocity.clone_from(velocity);
+        self.impulse.clone_from(impulse);
     }
 
     /// Number of groups.
@@ -170,7 +193,7 @@ impl Forest {
         &self.members
     }
 
-    /// The members of one group, at least two.
+    /// The members of one group, at least two if they were merged.
     pub fn members(&self, group: usize) -> &[u32] {
         &self.members[self.offsets[group] as usize..self.offsets[group + 1] as usize]
     }
@@ -183,6 +206,11 @@ impl Forest {
     /// Merged velocity v12 of each group [m/s]; exactly the immovable member's if there is one.
     pub fn velocity(&self) -> &[DVec3] {
         &self.velocity
+    }
+
+    /// External impulse on each group in the step [kg m/s]: none for merged ones.
+    pub fn impulse(&self) -> &[DVec3] {
+        &self.impulse
     }
 
     /// The group of a candidate, if it is in one.
@@ -265,10 +293,11 @@ impl Forest {
         };
         // Not a number is the worst error of all, so it must not get lost in a maximum.
         let worst = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
-        ConservationErrors {
-            momentum: reduce::max(self.len(), 0.0, |group| worst(errors(group).0)),
-            energy: reduce::max(self.len(), 0.0, |group| worst(errors(group).1)),
-        }
+        let groups = (0..self.len()).into_par_iter().with_min_len(1024).map(errors);
+        let [momentum, energy] = groups
+            .map(|(momentum, energy)| [worst(momentum), worst(energy)])
+            .reduce(|| [0.0; 2], |a, b| [a[0].max(b[0]), a[1].max(b[1])]);
+        ConservationErrors { momentum, energy }
     }
 
     /// Decides who is joined with whom, with integers only: this part depends on the order of the pairs and is

@@ -145,7 +145,7 @@ impl Probe {
         }
     }
 
-    /// The participant whose particles the probe needs all.
+    /// The participant whose triangles the probe needs.
     pub(crate) fn sheet(&self) -> Option<usize> {
         if let What::Crossings(crossings) = &self.what { Some(crossings.sheet()) } else { None }
     }

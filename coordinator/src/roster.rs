@@ -2,6 +2,7 @@
 
 use amalgam_particles::{ParticleId, Particles};
 use amalgam_proto::contract::Committed;
+use rayon::prelude::*;
 
 /// Mass and radius of a participant's particles by id. Ids that count from 0 and equal values cost nothing.
 #[derive(Clone, Debug, Default)]
@@ -80,14 +81,61 @@ impl Roster {
         }
     }
 
-    /// Mass (infinite if immovable) and radius of a particle, if it is known.
-    #[inline]
-    pub(crate) fn get(&self, id: ParticleId) -> Option<(f64, f64)> {
-        let at = match &self.ids {
-            Ids::CountedTo(end) => (id.0 < *end).then_some(id.0 as usize)?,
-            Ids::Listed(ids) => ids.binary_search(&id).ok()?,
-        };
-        Some((self.mass.get(at), self.radius.get(at)))
+    /// Whether a particle is known.
+    pub(crate) fn contains(&self, id: ParticleId) -> bool {
+        self.place(id).is_some()
+    }
+
+    fn place(&self, id: ParticleId) -> Option<usize> {
+        match &self.ids {
+            Ids::CountedTo(end) => (id.0 < *end).then_some(id.0 as usize),
+            Ids::Listed(ids) => ids.binary_search(&id).ok(),
+        }
+    }
+
+    /// Puts into `order` the places of `ids` in ascending order of ids, of which none stands twice.
+    ///
+    /// # Errors
+    /// An id that is unknown.
+    pub(crate) fn sort(&self, ids: &[ParticleId], order: &mut Vec<u32>) -> Result<(), ParticleId> {
+        if let Some(&unknown) = ids.iter().find(|&&id| !self.contains(id)) {
+            return Err(unknown);
+        }
+        order.clear();
+        match &self.ids {
+            _ if ids.is_sorted() => order.extend(0..ids.len() as u32),
+            // A bucket for each id that there is: worth it unless few of them are asked for.
+            &Ids::CountedTo(end) if ids.len() as u64 > end / 16 => {
+                let mut places = vec![u32::MAX; end as usize];
+                (0..).zip(ids).for_each(|(place, id)| places[id.0 as usize] = place);
+                order.extend(places.into_iter().filter(|&place| place != u32::MAX));
+            }
+            _ => {
+                order.extend(0..ids.len() as u32);
+                order.par_sort_unstable_by_key(|&place| ids[place as usize]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the masses [kg] of known particles, infinite if immovable.
+    pub(crate) fn masses(&self, ids: &[ParticleId], masses: &mut Vec<f64>) {
+        self.values(&self.mass, ids, masses);
+    }
+
+    /// Appends the radii [m] of known particles.
+    pub(crate) fn radii(&self, ids: &[ParticleId], radii: &mut Vec<f64>) {
+        self.values(&self.radius, ids, radii);
+    }
+
+    fn values(&self, column: &Column, ids: &[ParticleId], values: &mut Vec<f64>) {
+        match column {
+            Column::Uniform(value) => values.resize(values.len() + ids.len(), *value),
+            Column::Each(each) => values.extend(ids.iter().map(|&id| match &self.ids {
+                Ids::CountedTo(_) => each[id.0 as usize],
+                Ids::Listed(known) => each[known.partition_point(|&other| other < id)],
+            })),
+        }
     }
 
     fn len(&self) -> u64 {
@@ -124,12 +172,12 @@ impl Roster {
         .collect();
         let mut dead = committed.dead.clone();
         dead.sort_unstable();
-        if let Some(id) = dead.iter().find(|&&id| self.get(id).is_none()) {
+        if let Some(id) = dead.iter().find(|&&id| !self.contains(id)) {
             return Err(format!("particle {id} died, but was not alive"));
         }
         rows.retain(|row| dead.binary_search(&row.0).is_err());
         for &(id, mass, radius, immovable) in &committed.born {
-            if self.get(id).is_some() {
+            if self.contains(id) {
                 return Err(format!("particle {id} was born, but is known already"));
             }
             rows.push((id, if immovable { f64::INFINITY } else { mass }, radius));

@@ -5,6 +5,7 @@
 use amalgam_particles::DVec3;
 use serde::{Deserialize, Serialize};
 
+use crate::methods::{ContactMethod, PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings};
 use crate::split::SplitRule;
 
 /// A fault in a section of the scene: the key's dotted path inside the section, and what to write instead.
@@ -66,6 +67,14 @@ fn default_cfl() -> f64 {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CouplingSettings {
+    /// How particles in contact affect each other. All keys but those of the other methods are for merging.
+    pub method: ContactMethod,
+    /// Only read with `method = "penalty"`.
+    pub penalty: PenaltySettings,
+    /// Only read with `method = "sph-repulsion"`.
+    pub sph_repulsion: SphRepulsionSettings,
+    /// Only read with `method = "pairwise-impulse"`.
+    pub pairwise_impulse: PairwiseImpulseSettings,
     /// How the participants' answers become one velocity.
     pub synchronise: Synchronise,
     /// Inertia of a meta-particle in each participant; only read with `synchronise = "average"`.
@@ -97,6 +106,10 @@ pub struct CouplingSettings {
 impl Default for CouplingSettings {
     fn default() -> Self {
         Self {
+            method: ContactMethod::MergeSplit,
+            penalty: PenaltySettings::default(),
+            sph_repulsion: SphRepulsionSettings::default(),
+            pairwise_impulse: PairwiseImpulseSettings::default(),
             synchronise: Synchronise::Impulse,
             inertia: Inertia::Share,
             split: SplitRule::Paper,
@@ -270,6 +283,15 @@ impl CouplingSettings {
         }
         if self.stage_cap == 0 {
             faults.push(fault("stage_cap", "stage_cap must be at least 1"));
+        }
+        faults.extend(self.penalty.faults());
+        faults.extend(self.sph_repulsion.faults());
+        faults.extend(self.pairwise_impulse.faults());
+        if self.method != ContactMethod::MergeSplit && self.synchronise == Synchronise::Average {
+            faults.push(fault(
+                "synchronise",
+                "synchronise = \"average\" goes with method = \"merge-split\" only",
+            ));
         }
         if self.coupling_iterations == 0 {
             faults.push(fault("coupling_iterations", "coupling_iterations must be at least 1"));

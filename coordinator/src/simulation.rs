@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Particles, Reach, random};
+use amalgam_particles::{CellSet, DVec3, Lattice, PairFinder, ParticleId, Particles, Reach, Spheres, random};
 use amalgam_proto::contract::{Committed, GRIDS_MAX, Table};
 use amalgam_proto::v1;
 use futures_util::future::join_all;
 
 use crate::clock::{Clock, Limits};
-use crate::contacts::{Candidates, ContactFinder, ContactRules, ExcludedPairs};
 use crate::error::CoordinatorError;
 use crate::participant::{Participant, ParticipantPlan};
 use crate::probes::{Probe, ProbeSample};
@@ -68,9 +67,6 @@ pub struct Simulation {
     pub(crate) participants: Vec<Participant>,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) rosters: Vec<Roster>,
-    pub(crate) self_colliding: Vec<bool>,
-    /// For each participant, its own pairs that are no contacts.
-    pub(crate) never: Vec<ExcludedPairs>,
     triangles: Vec<Vec<[ParticleId; 3]>>,
     /// The grid on which participants say where they are.
     pub(crate) lattice: Lattice,
@@ -182,14 +178,7 @@ impl Simulation {
     ) -> Result<Self, CoordinatorError> {
         let names: Vec<String> = participants.iter().map(|p| p.name.clone()).collect();
         let rosters: Vec<Roster> = tables.iter().map(|table| Roster::new(&table.particles)).collect();
-        let never = tables.iter().map(|table| {
-            let pairs: Vec<(ParticleId, ParticleId)> =
-                table.never_collide.iter().map(|&[a, b]| (a, b)).collect();
-            ExcludedPairs::new(&pairs)
-        });
-        let never: Vec<ExcludedPairs> = never.collect();
-        let self_colliding: Vec<bool> = tables.iter().map(|table| table.self_colliding).collect();
-        check_immovable(&names, &tables, &never, &self_colliding)?;
+        check_immovable(&names, &tables)?;
 
         let radii: Vec<f64> =
             tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
@@ -248,8 +237,6 @@ impl Simulation {
             plan,
             participants,
             rosters,
-            self_colliding,
-            never,
             lattice,
             occupancy,
             cells,
@@ -399,42 +386,33 @@ fn cell_size(mut radii: Vec<f64>) -> f64 {
     (4.0 * median).max(largest / 8.0)
 }
 
-/// Two immovable particles that overlap can never be parted.
-fn check_immovable(
-    names: &[String],
-    tables: &[Table],
-    never: &[ExcludedPairs],
-    self_colliding: &[bool],
-) -> Result<(), CoordinatorError> {
-    let mut fixed = Candidates::default();
+/// Two immovable particles that overlap can never be parted. Those of one participant it checks itself.
+fn check_immovable(names: &[String], tables: &[Table]) -> Result<(), CoordinatorError> {
+    let (mut class, mut place) = (Vec::new(), Vec::new());
+    let (mut position, mut radius) = (Vec::new(), Vec::new());
     for (k, Table { particles, .. }) in tables.iter().enumerate() {
-        let mut own: Vec<usize> = (0..particles.len()).filter(|&i| particles.immovable[i]).collect();
-        own.sort_unstable_by_key(|&i| particles.id[i]);
-        for i in own {
-            fixed.participant.push(k as u16);
-            fixed.id.push(particles.id[i]);
-            fixed.position.push(particles.position[i]);
-            fixed.velocity.push(particles.velocity[i]);
-            fixed.mass.push(f64::INFINITY);
-            fixed.radius.push(particles.radius[i]);
+        for i in (0..particles.len()).filter(|&i| particles.immovable[i]) {
+            class.push(k as u16);
+            place.push(i);
+            position.push(particles.position[i]);
+            radius.push(particles.radius[i]);
         }
     }
-    let rules = ContactRules { self_colliding, never, immovable_pairs: true };
-    let mut finder = ContactFinder::new();
-    let contacts = finder.detect(&fixed, &rules);
-    match contacts.active.iter().chain(&contacts.marked).min() {
+    let spheres = Spheres { position: &position, radius: &radius, class: Some(&class) };
+    match PairFinder::new().find(spheres, |_, _| true).first() {
         None => Ok(()),
         Some(&(i, j)) => {
             let (i, j) = (i as usize, j as usize);
-            let name = |i: usize| names[usize::from(fixed.participant[i])].clone();
+            let name = |i: usize| names[usize::from(class[i])].clone();
+            let id = |i: usize| tables[usize::from(class[i])].particles.id[place[i]].0;
             Err(CoordinatorError::ImmovableOverlap {
                 participant_a: name(i),
-                a: fixed.id[i].0,
+                a: id(i),
                 participant_b: name(j),
-                b: fixed.id[j].0,
-                distance: fixed.position[i].distance(fixed.position[j]),
-                radius_a: fixed.radius[i],
-                radius_b: fixed.radius[j],
+                b: id(j),
+                distance: position[i].distance(position[j]),
+                radius_a: radius[i],
+                radius_b: radius[j],
             })
         }
     }

@@ -5,13 +5,13 @@ use std::time::Instant;
 use amalgam_particles::{CellSet, DVec3, ParticleId, reduce};
 use amalgam_proto::contract::{Begin, Commit, Committed, Context, Groups, Integrate, Integrated};
 use futures_util::future::join_all;
-use rayon::prelude::*;
 
-use crate::contacts::{Candidates, ContactFinder, ContactRules, Contacts, approaching};
+use crate::contacts::{Candidates, ContactFinder, Contacts, approaching};
 use crate::error::CoordinatorError;
 use crate::merge::{Forest, GroupLimit};
+use crate::methods::{ContactMethod, Response};
 use crate::participant::Participant;
-use crate::settings::MaxStages;
+use crate::settings::{CouplingSettings, MaxStages};
 use crate::simulation::Simulation;
 use crate::split::SplitSettings;
 use crate::synchronise::{Ask, Kind, Share, Stage, Synchronised, Turn};
@@ -63,12 +63,17 @@ pub struct StepRecord {
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub(crate) candidates: Candidates,
+    /// Order of a batch by id.
+    order: Vec<u32>,
+    /// Contacts of participants with themselves.
+    own: Vec<(u32, u32)>,
     finder: ContactFinder,
     pub(crate) contacts: Contacts,
     pairs: Vec<(u32, u32)>,
     marked: Vec<(u32, u32)>,
     approaching: Vec<(u32, u32)>,
     forest: Forest,
+    response: Response,
     shares: Vec<Share>,
     parts: Vec<Part>,
     synchronised: Synchronised,
@@ -144,43 +149,40 @@ impl Simulation {
         let start = Instant::now();
         let interests: Vec<Option<CellSet>> = (0..self.participants.len())
             .map(|k| {
-                // Particles that collide with their own kind are near others wherever they are, and a sheet whose
-                // crossings are counted is wanted whole.
-                let sheet = self.probes.iter().any(|probe| probe.sheet() == Some(k));
-                let all = !self.plan.coupling.interest_mask || self.self_colliding[k] || sheet;
                 let others =
                     self.cells.iter().enumerate().filter(|&(j, _)| j != k).map(|(_, cells)| &cells[0]);
-                (!all).then(|| CellSet::union(others))
+                self.plan.coupling.interest_mask.then(|| CellSet::union(others))
             })
             .collect();
         let lattice = self.lattice;
-        let calls = self.participants.iter_mut().zip(interests).map(|(participant, interest)| {
-            let context = participant.context();
-            participant.begin(Begin { context, interest: interest.map(|cells| (lattice, cells)) })
-        });
+        let probes = &self.probes;
+        let calls =
+            self.participants.iter_mut().zip(interests).enumerate().map(|(k, (participant, interest))| {
+                let context = participant.context();
+                let interest = interest.map(|cells| (lattice, cells));
+                // Crossings are counted with whole triangles.
+                let triangles = probes.iter().any(|probe| probe.sheet() == Some(k));
+                participant.begin(Begin { context, interest, triangles })
+            });
         let batches = first_error(self.io.block_on(join_all(calls)))?;
 
-        let candidates = &mut self.scratch.candidates;
+        let Scratch { candidates, own, order, .. } = &mut self.scratch;
         candidates.clear();
+        own.clear();
         for (k, batch) in batches.into_iter().enumerate() {
-            let mut order: Vec<u32> = (0..batch.id.len() as u32).collect();
-            if !batch.id.is_sorted() {
-                order.par_sort_unstable_by_key(|&i| batch.id[i as usize]);
+            let (first, roster) = (candidates.len() as u32, &self.rosters[k]);
+            if let Err(id) = roster.sort(&batch.id, order) {
+                let reason = format!("id {id} is not in its particle table");
+                return Err(self.participants[k].broken("Begin", reason));
             }
-            for i in order {
-                let i = i as usize;
-                let id = batch.id[i];
-                let Some((mass, radius)) = self.rosters[k].get(id) else {
-                    return Err(
-                        self.participants[k].broken("Begin", format!("id {id} is not in its particle table"))
-                    );
-                };
-                candidates.participant.push(k as u16);
-                candidates.id.push(id);
-                candidates.position.push(batch.position[i]);
-                candidates.velocity.push(batch.velocity[i]);
-                candidates.mass.push(mass);
-                candidates.radius.push(radius);
+            candidates.extend(k as u16, &batch, order, roster);
+            if !batch.contacts.is_empty() {
+                let mut rank = vec![0; order.len()];
+                (first..).zip(&*order).for_each(|(candidate, &place)| rank[place as usize] = candidate);
+                own.extend(batch.contacts.iter().map(|pair| {
+                    let [i, j] = pair.map(|place| rank[place as usize]);
+                    (i.min(j), i.max(j))
+                }));
             }
         }
         self.profile.begin += start.elapsed().as_secs_f64();
@@ -189,10 +191,8 @@ impl Simulation {
 
     fn detect(&mut self) {
         let start = Instant::now();
-        let rules =
-            ContactRules { self_colliding: &self.self_colliding, never: &self.never, immovable_pairs: false };
-        let Scratch { finder, candidates, contacts, pairs, marked, record, .. } = &mut self.scratch;
-        contacts.clone_from(finder.detect(candidates, &rules));
+        let Scratch { finder, candidates, own, contacts, pairs, marked, record, .. } = &mut self.scratch;
+        contacts.clone_from(finder.detect(candidates, own));
         pairs.clone_from(&contacts.active);
         marked.clone_from(&contacts.marked);
         (record.active, record.marked) = (pairs.len() as u64, marked.len() as u64);
@@ -205,10 +205,14 @@ impl Simulation {
         let [min, max] = self.plan.coupling.group_limit;
         let limit = GroupLimit { min, max, seed: self.plan.seed, step: self.steps };
         let scratch = &mut self.scratch;
-        scratch.forest.merge(&scratch.candidates, &scratch.pairs, &limit);
+        if self.plan.coupling.method == ContactMethod::MergeSplit {
+            scratch.forest.merge(&scratch.candidates, &scratch.pairs, &limit);
+            let errors = scratch.forest.merge_errors(&scratch.candidates);
+            scratch.record.note_errors(errors.momentum, errors.energy);
+        } else {
+            scratch.respond(&self.plan.coupling);
+        }
         scratch.deal(&self.kinds);
-        let errors = scratch.forest.merge_errors(&scratch.candidates);
-        scratch.record.note_errors(errors.momentum, errors.energy);
         self.profile.merge += start.elapsed().as_secs_f64();
     }
 
@@ -281,6 +285,7 @@ impl Simulation {
         } = &mut self.scratch;
         approaching(candidates, marked, |i| velocity[i as usize], found);
         let stages_max = match self.plan.coupling.max_stages {
+            _ if self.plan.coupling.method != ContactMethod::MergeSplit => 1,
             MaxStages::Count(count) => count,
             MaxStages::Converged => self.plan.coupling.stage_cap,
         };
@@ -314,7 +319,9 @@ impl Simulation {
         forest.split(velocity, energy, &settings, member_velocity);
         let errors = forest.split_errors(candidates, velocity, energy, &settings, member_velocity);
         record.note_errors(errors.momentum, errors.energy);
-        record.dissipated = dissipated(forest, candidates, synchronised, member_velocity);
+        if coupling.method == ContactMethod::MergeSplit {
+            record.dissipated = dissipated(forest, candidates, synchronised, member_velocity);
+        }
         self.profile.split += start.elapsed().as_secs_f64();
     }
 
@@ -328,7 +335,7 @@ impl Simulation {
             .collect();
         for (tracked, roster) in self.tracked.iter_mut().zip(&self.rosters) {
             // Who died can be tracked no longer.
-            tracked.retain(|&id| roster.get(id).is_some());
+            tracked.retain(|&id| roster.contains(id));
         }
         let scratch = &self.scratch;
         let calls = self.participants.iter_mut().enumerate().map(|(k, participant)| {
@@ -364,13 +371,6 @@ impl Simulation {
             Err(CoordinatorError::Protocol { participant, step, phase: "Commit", reason })
         };
         for (k, committed) in done.into_iter().enumerate() {
-            for &[a, b] in &committed.broken {
-                if !self.never[k].remove(a, b) {
-                    let reason =
-                        format!("bond {a}-{b} broke, but was not among the pairs that never collide");
-                    return broken(&self.participants[k], self.steps, reason);
-                }
-            }
             if let Err(reason) = self.rosters[k].update(&committed) {
                 return broken(&self.participants[k], self.steps, reason);
             }
@@ -395,7 +395,7 @@ impl Simulation {
             stages: scratch.stage,
             groups: scratch.forest.len() as u64,
             group_size_max: sizes.max().unwrap_or(0),
-            broken: self.committed.iter().map(|committed| committed.broken.len() as u64).sum(),
+            broken: self.committed.iter().map(|committed| committed.broken).sum(),
             wall_s: start.elapsed().as_secs_f64(),
             frame_due: self.clock.frame_due(),
             ..scratch.record
@@ -428,6 +428,17 @@ impl StepRecord {
 }
 
 impl Scratch {
+    /// Lets a method of contact that does not merge act. Every pair counts as marked: those that approach in the end are
+    /// unresolved.
+    fn respond(&mut self, coupling: &CouplingSettings) {
+        let Self { response, candidates, contacts, forest, marked, record, .. } = self;
+        response.respond(coupling, candidates, contacts, self.dt);
+        forest.keep_apart(candidates, response);
+        marked.clear();
+        marked.extend(contacts.pairs());
+        record.dissipated = response.dissipated;
+    }
+
     /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into the
     /// watch lists.
     fn deal(&mut self, kinds: &[Kind]) {

@@ -157,7 +157,7 @@ impl Stage<'_> {
     ) -> Result<Synchronised, CoordinatorError> {
         let groups = self.forest.len();
         let mut state = Exchange {
-            given: vec![DVec3::ZERO; groups],
+            given: self.forest.impulse().to_vec(),
             linear: self.shares.iter().map(|share| vec![DVec3::ZERO; share.groups.len()]).collect(),
             slope: self.shares.iter().map(|share| vec![0.0; share.groups.len()]).collect(),
             momentum: self.shares.iter().map(|share| vec![DVec3::ZERO; share.groups.len()]).collect(),
@@ -325,7 +325,8 @@ impl Stage<'_> {
     /// Largest |M (v' - v12) - what was given| over groups, relative to what the group carries and was given.
     fn momentum_error(&self, result: &Synchronised, settings: &CouplingSettings) -> f64 {
         let groups = self.forest.len();
-        let (mut given, mut scale) = (vec![DVec3::ZERO; groups], vec![0.0; groups]);
+        let mut given = self.forest.impulse().to_vec();
+        let mut scale: Vec<f64> = given.iter().map(|impulse| impulse.length()).collect();
         for (share, momentum) in self.shares.iter().zip(&result.momentum) {
             for (local, &group) in share.groups.iter().enumerate() {
                 let group = group as usize;
@@ -356,7 +357,7 @@ impl Stage<'_> {
 
 /// What the participants have answered so far in a stage.
 struct Exchange {
-    /// Impulse of all explicit participants on each group [kg m/s].
+    /// External impulse, and that of all explicit participants, on each group [kg m/s].
     given: Vec<DVec3>,
     /// J + Z dv of each implicit participant, a value for each group of its share [kg m/s].
     linear: Vec<Vec<DVec3>>,

@@ -2,7 +2,7 @@
 //! against brute force.
 
 use amalgam_coordinator::{
-    contacts::{Candidates, ContactFinder, ContactRules, Contacts, ExcludedPairs, approaches, approaching},
+    contacts::{Candidates, ContactFinder, Contacts, approaches, approaching},
     merge::{Forest, GroupLimit},
     split::{SplitRule, SplitSettings},
 };
@@ -293,46 +293,37 @@ fn crowd(seed: u64, count: usize, spread: f64) -> Candidates {
     candidates
 }
 
-fn excluded(seed: u64, candidates: &Candidates) -> Vec<ExcludedPairs> {
-    let pairs = |participant: u16| -> Vec<(ParticleId, ParticleId)> {
-        let ids: Vec<ParticleId> = (0..candidates.len())
-            .filter(|&i| candidates.participant[i] == participant)
-            .map(|i| candidates.id[i])
-            .collect();
-        (0..2 * ids.len())
-            .map(|k| {
-                [0, 1].map(|end| ids[(random::bits(&[seed, k as u64, end]) % ids.len() as u64) as usize])
-            })
-            .map(|[a, b]| (a, b))
-            .collect()
-    };
-    (0..3).map(|participant| ExcludedPairs::new(&pairs(participant))).collect()
+/// Pairs that intersect, of one participant or of different ones.
+fn intersecting(candidates: &Candidates, own: bool) -> Vec<(u32, u32)> {
+    let mut pairs = Vec::new();
+    for i in 0..candidates.len() {
+        for j in i + 1..candidates.len() {
+            let reach = candidates.radius[i] + candidates.radius[j];
+            if (candidates.participant[i] == candidates.participant[j]) == own
+                && candidates.position[i].distance_squared(candidates.position[j]) < reach * reach
+            {
+                pairs.push((i as u32, j as u32));
+            }
+        }
+    }
+    pairs
 }
 
-/// Rules 1 and 2 for all pairs.
-fn brute_force(candidates: &Candidates, rules: &ContactRules<'_>) -> Contacts {
+/// Rules 1 and 2 for all pairs of different participants and for `own` ones.
+fn brute_force(candidates: &Candidates, own: &[(u32, u32)]) -> Contacts {
     let mut contacts = Contacts::default();
-    for i in 0..candidates.len() as u32 {
-        for j in i + 1..candidates.len() as u32 {
-            let (a, b) = (i as usize, j as usize);
-            let participant = usize::from(candidates.participant[a]);
-            let own = candidates.participant[a] == candidates.participant[b];
-            let excluded = own
-                && (!rules.self_colliding[participant]
-                    || rules.never[participant].contains(candidates.id[a], candidates.id[b]));
-            let fixed = !rules.immovable_pairs && candidates.is_immovable(i) && candidates.is_immovable(j);
-            let n = candidates.position[b] - candidates.position[a];
-            if excluded
-                || fixed
-                || n.length_squared() >= (candidates.radius[a] + candidates.radius[b]).powi(2)
-            {
-                continue;
-            }
-            if n.dot(candidates.velocity[b] - candidates.velocity[a]) < 0.0 {
-                contacts.active.push((i, j));
-            } else {
-                contacts.marked.push((i, j));
-            }
+    let mut pairs = [&intersecting(candidates, false), own].concat();
+    pairs.sort_unstable();
+    for (i, j) in pairs {
+        if candidates.is_immovable(i) && candidates.is_immovable(j) {
+            continue;
+        }
+        let (a, b) = (i as usize, j as usize);
+        let n = candidates.position[b] - candidates.position[a];
+        if n.dot(candidates.velocity[b] - candidates.velocity[a]) < 0.0 {
+            contacts.active.push((i, j));
+        } else {
+            contacts.marked.push((i, j));
         }
     }
     contacts
@@ -347,19 +338,17 @@ proptest! {
         count in 0usize..400,
         spread in prop::sample::select(vec![1.0, 3.0, 100.0, 1e4]),
         scale in prop::sample::select(vec![1.0, 1e-6, 1e5]),
-        self_colliding: [bool; 3],
-        immovable_pairs: bool,
+        some_own: bool,
     ) {
         let mut candidates = crowd(seed, count, spread);
         candidates.position.iter_mut().for_each(|x| *x *= scale);
         candidates.radius.iter_mut().for_each(|r| *r *= scale);
-        let never = excluded(seed, &candidates);
-        let rules = ContactRules { self_colliding: &self_colliding, never: &never, immovable_pairs };
-        let expected = brute_force(&candidates, &rules);
+        let own = if some_own { intersecting(&candidates, true) } else { Vec::new() };
+        let expected = brute_force(&candidates, &own);
         let mut finder = ContactFinder::new();
         // What is left from other steps must not show.
-        finder.detect(&crowd(seed ^ 1, 100, 50.0), &rules);
-        let found = finder.detect(&candidates, &rules);
+        finder.detect(&crowd(seed ^ 1, 100, 50.0), &[(0, 1)]);
+        let found = finder.detect(&candidates, &own);
         prop_assert_eq!(&found.active, &expected.active);
         prop_assert_eq!(&found.marked, &expected.marked);
 
@@ -420,9 +409,7 @@ proptest! {
             *id = ParticleId(i as u64);
         }
         let run = |dealt: &Candidates| {
-            let never = [const { Vec::new() }; 3].map(|none| ExcludedPairs::new(&none));
-            let rules = ContactRules { self_colliding: &[true; 3], never: &never, immovable_pairs: false };
-            let contacts = ContactFinder::new().detect(dealt, &rules).clone();
+            let contacts = ContactFinder::new().detect(dealt, &intersecting(dealt, true)).clone();
             let forest = {
                 let mut forest = Forest::new();
                 forest.merge(dealt, &contacts.active, &GroupLimit { min: 20, max: 20, seed, step: 0 });
@@ -444,10 +431,8 @@ proptest! {
 #[test]
 fn nothing_depends_on_the_number_of_threads() {
     let candidates = crowd_of(60_000);
-    let never = [ExcludedPairs::default(), ExcludedPairs::default()];
-    let rules = ContactRules { self_colliding: &[true, false], never: &never, immovable_pairs: false };
     let run = || {
-        let contacts = ContactFinder::new().detect(&candidates, &rules).clone();
+        let contacts = ContactFinder::new().detect(&candidates, &[]).clone();
         let mut forest = Forest::new();
         forest.merge(&candidates, &contacts.active, &GroupLimit { min: 8, max: 64, seed: 3, step: 4 });
         let mut velocity = Vec::new();
@@ -482,23 +467,21 @@ fn crowd_of(count: usize) -> Candidates {
 /// Giants among the small: the search must look at about as many pairs as without them.
 #[test]
 fn giants_do_not_widen_the_search() {
-    let never = [ExcludedPairs::default(), ExcludedPairs::default()];
-    for self_colliding in [[true, true], [false, false]] {
-        let rules = ContactRules { self_colliding: &self_colliding, never: &never, immovable_pairs: false };
-        let mut candidates = crowd_of(20_000);
-        let alone = ContactFinder::new().detect(&candidates, &rules).distances;
-        for (giant, radius) in [(0, 50.0), (1, 5e3)] {
-            candidates.radius[giant] = radius;
-            candidates.position[giant] = DVec3::Z * (radius + 10.0);
-            candidates.mass[giant] = 1e9;
-        }
-        let expected = brute_force(&candidates, &rules);
-        let mut finder = ContactFinder::new();
-        let found = finder.detect(&candidates, &rules);
-        assert_eq!((&found.active, &found.marked), (&expected.active, &expected.marked));
-        // Each small particle may look at each giant once, and no more.
-        assert!(found.distances < alone + 3 * 20_000, "{} against {alone}", found.distances);
+    let mut candidates = crowd_of(20_000);
+    let mut finder = ContactFinder::new();
+    finder.detect(&candidates, &[]);
+    let alone = finder.distances();
+    for (giant, radius) in [(0, 50.0), (1, 5e3)] {
+        candidates.radius[giant] = radius;
+        candidates.position[giant] = DVec3::Z * (radius + 10.0);
+        candidates.mass[giant] = 1e9;
     }
+    let expected = brute_force(&candidates, &[]);
+    let found = finder.detect(&candidates, &[]);
+    assert_eq!((&found.active, &found.marked), (&expected.active, &expected.marked));
+    // Each small particle may look at each giant once, and no more.
+    let distances = finder.distances();
+    assert!(distances < alone + 3 * 20_000, "{distances} against {alone}");
 }
 
 /// The larger cohort looks into the smaller one's grid, although its own particles are larger.
@@ -511,9 +494,7 @@ fn a_contact_reaches_as_far_as_both_radii() {
     candidates.velocity.insert(0, DVec3::ZERO);
     candidates.mass.push(1.0);
     candidates.radius = vec![0.9, 0.9, 0.5];
-    let never = [ExcludedPairs::default(), ExcludedPairs::default()];
-    let rules = ContactRules { self_colliding: &[false; 2], never: &never, immovable_pairs: false };
-    assert_eq!(ContactFinder::new().detect(&candidates, &rules).active, [(1, 2)]);
+    assert_eq!(ContactFinder::new().detect(&candidates, &[]).active, [(1, 2)]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! - [`write_vtu`] writes one frame of one participant, [`PvdCollection`] lists the frames by time;
 //! - [`Scene::render`] draws spheres and surfaces into a [`Picture`], without a graphics card;
+//! - [`write_ply`] writes a surface;
 //! - [`CsvTable`] holds numbers over time.
 //!
 //! Architecture invariants: this crate depends on nothing else of the project, and whoever reads a file while a run
@@ -10,6 +11,7 @@
 mod atomic;
 mod error;
 mod picture;
+mod ply;
 mod pvd;
 mod table;
 mod vtu;
@@ -17,6 +19,7 @@ mod vtu;
 pub use error::FramesError;
 pub use glam::DVec3;
 pub use picture::{Camera, Colour, ColourMap, Layer, Picture, Radius, Rgb, Scene};
+pub use ply::write_ply;
 pub use pvd::PvdCollection;
 pub use table::CsvTable;
 pub use vtu::{FrameData, FrameField, FrameValues, write_vtu};

@@ -2,19 +2,25 @@
 //!
 //! A hot loop is a [`Task`], generic over [`Lanes`]; [`Width::run`] compiles it for plain code, AVX2 and AVX-512 and
 //! picks one at run time. All have sixteen lanes and do the same operations in the same order (IEEE addition,
-//! subtraction, multiplication, division and square root, no fused multiply-add, sums over lanes as a fixed tree), so that
-//! results do not depend on the width.
+//! subtraction, multiplication, division and square root, fused multiply-add only where it is written, sums over lanes
+//! as a fixed tree), so that results do not depend on the width. A loop may also be plain code over arrays of
+//! sixteen, which the compiler turns into vectors of the width; without fused multiply-add in hardware that is computed in
+//! software: slow, and the same.
 //!
-//! This is the only place of the crate with `unsafe` code. It is sound because a [`Width`] other than the plain one
+//! This is the only place of the workspace with `unsafe` code. It is sound because a [`Width`] other than the plain one
 //! only exists where the processor was found to have it, and because every load and store goes through a reference
 //! to an array of sixteen.
 
 #![allow(unsafe_code)]
 
 use std::ops::{Add, Div, Mul, Sub};
+use std::sync::OnceLock;
 
 /// Number of lanes.
 pub const LANES: usize = 16;
+
+/// Sixteen f32 in memory.
+pub type Sixteen = [f32; LANES];
 
 /// Sixteen f32. Methods take lanes one by one unless they say otherwise.
 pub trait Lanes:
@@ -41,10 +47,51 @@ pub trait Lanes:
     fn store_selected(self, selected: u16, to: &mut [f32; LANES]);
     /// Sum over the lanes: halves are added until one lane is left.
     fn sum(self) -> f32;
+    /// `self * factor + term`, rounded once.
+    fn mul_add(self, factor: Self, term: Self) -> Self;
+
+    /// The least of the lanes, of which none is NaN.
+    #[inline(always)]
+    fn least(self) -> f32 {
+        let mut lanes = [0.0; LANES];
+        self.store(&mut lanes);
+        for half in [8, 4, 2, 1] {
+            for l in 0..half {
+                lanes[l] = if lanes[l + half] < lanes[l] { lanes[l + half] } else { lanes[l] };
+            }
+        }
+        lanes[0]
+    }
+
+    /// The greatest of the lanes, of which none is NaN.
+    #[inline(always)]
+    fn greatest(self) -> f32 {
+        let mut lanes = [0.0; LANES];
+        self.store(&mut lanes);
+        for half in [8, 4, 2, 1] {
+            for l in 0..half {
+                lanes[l] = if lanes[l + half] > lanes[l] { lanes[l + half] } else { lanes[l] };
+            }
+        }
+        lanes[0]
+    }
+
+    /// The columns of sixteen records, `column[c][lane] = record[index[lane]][c]`. Panics if an index is out of range.
+    #[inline(always)]
+    fn gather<const N: usize>(record: &[[i32; N]], index: &[u32; LANES]) -> [[i32; LANES]; N] {
+        let mut columns = [[0; LANES]; N];
+        for lane in 0..LANES {
+            let record = &record[index[lane] as usize];
+            for column in 0..N {
+                columns[column][lane] = record[column];
+            }
+        }
+        columns
+    }
 }
 
 /// A loop to be compiled for each width. `run` must be `#[inline(always)]`, and so must what it calls in its loops:
-/// only code that is inlined into the caller is compiled for its width.
+/// only code that is inlined into the caller is compiled for its width, which the body of a closure is not always.
 pub trait Task {
     /// What the loop yields.
     type Output;
@@ -72,9 +119,16 @@ impl Width {
         let mut widths = vec![Self(Kind::Plain)];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+            if is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("popcnt")
+            {
                 widths.push(Self(Kind::Avx2));
-                if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
+                if is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                {
                     widths.push(Self(Kind::Avx512));
                 }
             }
@@ -114,6 +168,13 @@ impl Width {
             Kind::Avx512 => unsafe { x86::run_avx512(task) },
         }
     }
+}
+
+/// Runs a task with the instructions of [`Width::of_machine`], looked up once in the life of the process.
+#[inline]
+pub fn run<T: Task>(task: T) -> T::Output {
+    static WIDTH: OnceLock<Width> = OnceLock::new();
+    WIDTH.get_or_init(Width::of_machine).run(task)
 }
 
 /// Lanes in plain code.
@@ -203,6 +264,14 @@ impl Lanes for Plain {
         }
         lanes[0]
     }
+    #[inline(always)]
+    fn mul_add(self, factor: Self, term: Self) -> Self {
+        let mut result = [0.0; LANES];
+        for (l, value) in result.iter_mut().enumerate() {
+            *value = self.0[l].mul_add(factor.0[l], term.0[l]);
+        }
+        Self(result)
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -212,12 +281,12 @@ mod x86 {
 
     use super::{LANES, Lanes, Task};
 
-    #[target_feature(enable = "avx2,popcnt")]
+    #[target_feature(enable = "avx2,fma,popcnt")]
     pub(super) fn run_avx2<T: Task>(task: T) -> T::Output {
         task.run::<Avx2>()
     }
 
-    #[target_feature(enable = "avx512f,avx512dq,avx2,popcnt")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,popcnt")]
     pub(super) fn run_avx512<T: Task>(task: T) -> T::Output {
         task.run::<Avx512>()
     }
@@ -323,6 +392,12 @@ mod x86 {
         fn sum(self) -> f32 {
             unsafe { sum8(_mm256_add_ps(self.0, self.1)) }
         }
+        #[inline(always)]
+        fn mul_add(self, factor: Self, term: Self) -> Self {
+            unsafe {
+                Self(_mm256_fmadd_ps(self.0, factor.0, term.0), _mm256_fmadd_ps(self.1, factor.1, term.1))
+            }
+        }
     }
 
     /// Halves added until one lane is left.
@@ -390,6 +465,61 @@ mod x86 {
                 sum8(_mm256_add_ps(low, _mm512_extractf32x8_ps::<1>(self.0)))
             }
         }
+        #[inline(always)]
+        fn mul_add(self, factor: Self, term: Self) -> Self {
+            unsafe { Self(_mm512_fmadd_ps(self.0, factor.0, term.0)) }
+        }
+        #[inline(always)]
+        fn gather<const N: usize>(record: &[[i32; N]], index: &[u32; LANES]) -> [[i32; LANES]; N] {
+            let count = record.len().min(u32::MAX as usize) as u32;
+            // SAFETY: sixteen indices are 64 bytes; and this runs inside `run_avx512` alone, so that the machine has these
+            // instructions.
+            let inside = unsafe {
+                let index = _mm512_loadu_si512(index.as_ptr().cast());
+                _mm512_cmplt_epu32_mask(index, _mm512_set1_epi32(count as i32))
+            };
+            assert!(inside == u16::MAX, "an index is out of range");
+            let mut columns = [[0; LANES]; N];
+            let mut quarter = 0;
+            while quarter + 4 <= N {
+                // Four numbers of sixteen records: register r holds those of lanes r, 4 + r, 8 + r and 12 + r.
+                let mut rows = [[0; LANES]; 4];
+                for r in 0..4 {
+                    // SAFETY: all indices are below the number of records, as was seen above, and a record holds N numbers,
+                    // of which `quarter..quarter + 4` are read.
+                    rows[r] = unsafe {
+                        let first: *const i32 = record.as_ptr().cast::<i32>().add(quarter);
+                        let a = _mm_loadu_si128(first.add(N * index[r] as usize).cast());
+                        let b = _mm_loadu_si128(first.add(N * index[4 + r] as usize).cast());
+                        let c = _mm_loadu_si128(first.add(N * index[8 + r] as usize).cast());
+                        let d = _mm_loadu_si128(first.add(N * index[12 + r] as usize).cast());
+                        let row = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(a), b);
+                        let row = _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(row, c), d);
+                        std::mem::transmute::<__m512i, [i32; LANES]>(row)
+                    };
+                }
+                // SAFETY: as above; a register and sixteen i32 are the same 64 bytes.
+                let transposed: [[i32; LANES]; 4] = unsafe {
+                    let [a, b, c, d] = std::mem::transmute::<[[i32; LANES]; 4], [__m512i; 4]>(rows);
+                    let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
+                    let (ab_high, cd_high) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
+                    std::mem::transmute::<[__m512i; 4], [[i32; LANES]; 4]>([
+                        _mm512_unpacklo_epi64(ab, cd),
+                        _mm512_unpackhi_epi64(ab, cd),
+                        _mm512_unpacklo_epi64(ab_high, cd_high),
+                        _mm512_unpackhi_epi64(ab_high, cd_high),
+                    ])
+                };
+                columns[quarter..quarter + 4].copy_from_slice(&transposed);
+                quarter += 4;
+            }
+            for lane in 0..LANES {
+                for column in quarter..N {
+                    columns[column][lane] = record[index[lane] as usize][column];
+                }
+            }
+            columns
+        }
     }
 }
 
@@ -413,14 +543,23 @@ mod tests {
             let (a, b) = (L::load(self.a), L::load(self.b));
             let mut bits = Vec::new();
             let cells = L::load_differences(self.cells, i32::MAX - 1);
-            for lanes in
-                [a + b, a - b, a * b, a / b, a.sqrt(), a.larger(b), a.smaller(b), L::splat(0.1), cells]
-            {
+            for lanes in [
+                a + b,
+                a - b,
+                a * b,
+                a / b,
+                a.sqrt(),
+                a.larger(b),
+                a.smaller(b),
+                a.mul_add(b, a),
+                L::splat(0.1),
+                cells,
+            ] {
                 let mut values = [0.0; LANES];
                 lanes.store(&mut values);
                 bits.extend(values.map(f32::to_bits));
             }
-            bits.push((a + b).sum().to_bits());
+            bits.extend([(a + b).sum(), b.least(), b.greatest()].map(f32::to_bits));
             let selected = a.less(b);
             bits.push(u32::from(selected));
             let mut values = [0.0; LANES];
@@ -460,5 +599,44 @@ mod tests {
         assert_eq!(a.less(Plain::splat(2.5)), 0b111);
         assert_eq!(Plain([f32::NAN; LANES]).larger(Plain::splat(0.0)).0, [0.0; LANES]);
         assert_eq!(Plain::load_differences(&[i32::MIN; LANES], i32::MAX).0, [1.0; LANES]);
+        assert_eq!(a.mul_add(a, Plain::splat(0.5)).0[3], 9.5);
+        assert_eq!((a.least(), a.greatest()), (0.0, 15.0));
+    }
+
+    struct Gather<'a, const N: usize>(&'a [[i32; N]], &'a [u32; LANES]);
+
+    impl<const N: usize> Task for Gather<'_, N> {
+        type Output = [[i32; LANES]; N];
+
+        #[inline(always)]
+        fn run<L: Lanes>(self) -> [[i32; LANES]; N] {
+            L::gather(self.0, self.1)
+        }
+    }
+
+    fn every_width_gathers_alike<const N: usize>() {
+        let record: Vec<[i32; N]> = (0..100).map(|i| std::array::from_fn(|c| 10 * i + c as i32)).collect();
+        let index = std::array::from_fn(|lane| (lane as u32 * 37) % 100);
+        for width in Width::supported() {
+            let columns = width.run(Gather(&record, &index));
+            for (lane, &index) in index.iter().enumerate() {
+                assert_eq!(columns.map(|column| column[lane]), record[index as usize], "{width:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn records_are_gathered() {
+        every_width_gathers_alike::<3>();
+        every_width_gathers_alike::<4>();
+        every_width_gathers_alike::<8>();
+    }
+
+    #[test]
+    #[should_panic = "out of"]
+    fn an_index_out_of_range_is_refused() {
+        let mut index = [0; LANES];
+        index[11] = 4;
+        run(Gather(&[[1; 4]; 4], &index));
     }
 }

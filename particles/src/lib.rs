@@ -1,5 +1,5 @@
-//! What more than one crate needs and is pure: particle fields, ids, the cell grid for neighbour search, sets of
-//! occupied cells, the group map (S of `docs/method.md`, section "Integrating a meta-particle") and counter-based
+//! What more than one crate needs and is pure: particle fields, ids, the cell grid for neighbour search, intersecting
+//! spheres, sets of occupied cells, the group map (S of `docs/method.md`, section "Integrating a meta-particle") and counter-based
 //! random numbers. No input or output, no async, no wire types.
 
 mod cells;
@@ -7,6 +7,7 @@ mod fields;
 mod grid;
 mod groups;
 pub mod lanes;
+mod pairs;
 pub mod random;
 pub mod reduce;
 pub mod shapes;
@@ -17,6 +18,7 @@ pub use fields::{Particles, ParticlesError};
 pub use glam::DVec3;
 pub use grid::{CellGrid, POSITION_LIMIT, counting_sort};
 pub use groups::{GroupMap, NO_GROUP, StepEnd};
+pub use pairs::{PairFinder, Spheres};
 
 /// A stable name of a particle inside its participant. It never changes and is never reused, wherever the particle
 /// is stored; the coordinator orders particles by (participant, id).

@@ -335,6 +335,19 @@ pub fn check_unique(column: &'static str, ids: &[ParticleId]) -> Result<(), Wire
     if ids.windows(2).all(|pair| pair[0] < pair[1]) {
         return Ok(());
     }
+    let largest = ids.iter().map(|id| id.0).max().unwrap_or(0);
+    if largest < 64 * ids.len() as u64 {
+        // A bit for each number up to the largest.
+        let mut seen = vec![0u64; largest as usize / 64 + 1];
+        for &id in ids {
+            let (word, bit) = (&mut seen[id.0 as usize / 64], 1 << (id.0 % 64));
+            if *word & bit != 0 {
+                return Err(WireError::Duplicate { column, id });
+            }
+            *word |= bit;
+        }
+        return Ok(());
+    }
     let mut sorted = ids.to_vec();
     sorted.sort_unstable();
     match sorted.windows(2).find(|pair| pair[0] == pair[1]) {

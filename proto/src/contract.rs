@@ -42,14 +42,10 @@ pub struct Context {
 pub struct Table {
     /// The particles at the start.
     pub particles: Particles,
-    /// Whether they collide with each other.
-    pub self_colliding: bool,
     /// Longest first step [s], perhaps infinite.
     pub stable_dt: f64,
     /// Grid on which the solver wants to know what anyone occupies.
     pub occupancy: Option<Lattice>,
-    /// Pairs that never collide.
-    pub never_collide: Vec<[ParticleId; 2]>,
     /// Triangles between particles.
     pub triangles: Vec<[ParticleId; 3]>,
     /// How the section is integrated, if not as the program describes itself.
@@ -63,9 +59,11 @@ pub struct Begin {
     pub context: Context,
     /// Cells near which particles are wanted; all particles if absent.
     pub interest: Option<(Lattice, CellSet)>,
+    /// Whether all corners of triangles with a wanted corner are wanted.
+    pub triangles: bool,
 }
 
-/// Particles near others, committed state.
+/// Particles near others or in contact with their own kind, committed state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// Ids, none twice.
@@ -74,6 +72,8 @@ pub struct Batch {
     pub position: Vec<DVec3>,
     /// Velocities [m/s].
     pub velocity: Vec<DVec3>,
+    /// Which of them intersect and may collide: places `[i, j]` in the columns, `i < j`, ascending.
+    pub contacts: Vec<[u32; 2]>,
 }
 
 /// The groups of a stage, as far as they are a participant's own.
@@ -178,8 +178,8 @@ pub struct Committed {
     pub potential_energies: Vec<(String, f64)>,
     /// Hash of the state, if it was wanted.
     pub state_hash: u64,
-    /// Pairs that may collide from now on.
-    pub broken: Vec<[ParticleId; 2]>,
+    /// Bonds that broke in the step.
+    pub broken: u64,
     /// Particles that appeared: id, mass [kg], radius [m], immovable.
     pub born: Vec<(ParticleId, f64, f64, bool)>,
     /// Particles that disappeared.
@@ -251,7 +251,6 @@ impl Call for Table {
     fn encode(self) -> (v1::InitializeHeader, Columns) {
         let header = v1::InitializeHeader {
             particles: self.particles.len() as u64,
-            self_colliding: self.self_colliding,
             stable_dt: self.stable_dt,
             occupancy: self.occupancy.map(lattice_to_wire),
             integration: self.integration.unwrap_or(v1::Integration::Unspecified).into(),
@@ -263,7 +262,6 @@ impl Call for Table {
         columns.put_uniform("mass", self.particles.mass);
         columns.put_uniform("radius", self.particles.radius);
         columns.put_uniform("immovable", self.particles.immovable.into_iter().map(u8::from).collect());
-        columns.put_ids("never_collide", self.never_collide.as_flattened());
         columns.put_ids("triangles", self.triangles.as_flattened());
         (header, columns)
     }
@@ -284,21 +282,14 @@ impl Call for Table {
             .map_err(|_| WireError::Rule(format!("integration {} is unknown", header.integration)))?;
         let table = Self {
             integration: Some(integration).filter(|&kind| kind != v1::Integration::Unspecified),
-            self_colliding: header.self_colliding,
             stable_dt: positive_time("stable_dt", header.stable_dt)?,
             occupancy: header.occupancy.map(lattice_from_wire).transpose()?,
-            never_collide: tuples("never_collide", &mut columns)?,
             triangles: tuples("triangles", &mut columns)?,
             particles,
         };
         let known: std::collections::HashSet<ParticleId> = table.particles.id.iter().copied().collect();
-        for (column, ids) in [
-            ("never_collide", table.never_collide.as_flattened()),
-            ("triangles", table.triangles.as_flattened()),
-        ] {
-            if let Some(&id) = ids.iter().find(|id| !known.contains(id)) {
-                return Err(WireError::UnknownId { column, id, who: "the particle table" });
-            }
+        if let Some(&id) = table.triangles.as_flattened().iter().find(|id| !known.contains(id)) {
+            return Err(WireError::UnknownId { column: "triangles", id, who: "the particle table" });
         }
         columns.finish()?;
         Ok(table)
@@ -314,7 +305,8 @@ impl Call for Begin {
             columns.put("interest", cells.to_bytes());
             lattice_to_wire(lattice)
         });
-        (v1::BeginHeader { context: Some(self.context.to_wire()), interest }, columns)
+        let context = Some(self.context.to_wire());
+        (v1::BeginHeader { context, interest, triangles: self.triangles }, columns)
     }
 
     fn decode(header: v1::BeginHeader, mut columns: Columns) -> Result<Self, WireError> {
@@ -324,7 +316,7 @@ impl Call for Begin {
             None => None,
         };
         columns.finish()?;
-        Ok(Self { context: Context::from_wire(header.context)?, interest })
+        Ok(Self { context: Context::from_wire(header.context)?, interest, triangles: header.triangles })
     }
 }
 
@@ -332,11 +324,13 @@ impl Call for Batch {
     type Packet = v1::BeginResponse;
 
     fn encode(self) -> (v1::BeginAnswer, Columns) {
-        let header = v1::BeginAnswer { particles: self.id.len() as u64 };
+        let header =
+            v1::BeginAnswer { particles: self.id.len() as u64, contacts: self.contacts.len() as u64 };
         let mut columns = Columns::default();
         columns.put_ids("id", &self.id);
         columns.put("position", self.position);
         columns.put("velocity", self.velocity);
+        columns.put("contacts", self.contacts);
         (header, columns)
     }
 
@@ -347,8 +341,15 @@ impl Call for Batch {
         let batch = Self {
             position: columns.take_vec3("position", count)?,
             velocity: columns.take_vec3("velocity", count)?,
+            contacts: columns.take("contacts", check_count("contacts", header.contacts)?)?,
             id,
         };
+        check("contacts", &batch.contacts, None, "two places in this answer, the lower first", |&[i, j]| {
+            i < j && u64::from(j) < count
+        })?;
+        if !batch.contacts.is_sorted_by(|a, b| a < b) {
+            return Err(WireError::Rule("contacts must ascend, none twice".into()));
+        }
         columns.finish()?;
         Ok(batch)
     }
@@ -556,13 +557,12 @@ impl Committed {
                 .collect(),
             mass_moment: Some(vec3_to_wire(mass_moment)),
             state_hash: self.state_hash,
-            broken: self.broken.len() as u64,
+            broken: self.broken,
             born: self.born.len() as u64,
             dead: self.dead.len() as u64,
             solver_seconds: self.solver_seconds,
         };
         let mut columns = Columns::default();
-        columns.put_ids("broken", self.broken.as_flattened());
         columns.put_ids("born_id", &self.born.iter().map(|b| b.0).collect::<Vec<_>>());
         columns.put_uniform("born_mass", self.born.iter().map(|b| b.1).collect());
         columns.put_uniform("born_radius", self.born.iter().map(|b| b.2).collect());
@@ -613,7 +613,6 @@ impl Committed {
         if potential_energies.len() > 16 || potential_energies.iter().any(|(_, joule)| !joule.is_finite()) {
             return Err(WireError::Rule("potential energies must be finite, and at most 16".into()));
         }
-        let broken = columns.take_ids("broken", 2 * check_count("broken", header.broken)?)?;
         let born = check_count("born", header.born)?;
         let (id, mass, radius, immovable): (_, Vec<f64>, Vec<f64>, _) = (
             columns.take_ids("born_id", born)?,
@@ -631,7 +630,7 @@ impl Committed {
             totals,
             potential_energies,
             state_hash: header.state_hash,
-            broken: broken.chunks_exact(2).map(|p| [p[0], p[1]]).collect(),
+            broken: header.broken,
             born: (0..id.len()).map(|i| (id[i], mass[i], radius[i], immovable[i])).collect(),
             dead: columns.take_ids("dead", check_count("dead", header.dead)?)?,
             cells: CELL_COLUMNS[..grids.min(GRIDS_MAX)]

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf, time::Instant};
 
 use amalgam_particles::{DVec3, GroupMap, StepEnd};
 use amalgam_solver_fluid::FluidProgram;
-use amalgam_solver_kit::{Answer, Solver, SolverProgram, Stage, World};
+use amalgam_solver_kit::{Answer, SolverProgram, Stage, World};
 use anyhow::{Context, bail};
 
 const EDGE: f64 = 0.5;

@@ -10,6 +10,7 @@
 //! | `sound_speed` | m/s | 10 x the largest speed | sets the compressibility; see below |
 //! | `viscosity` | Pa s | see below | dynamic viscosity |
 //! | `artificial_viscosity` | | | alpha of [Monaghan1992], in place of `viscosity`; acts on approaching pairs only |
+//! | `xsph` | | | epsilon of [Monaghan1989], in place of `viscosity`: velocities are drawn to their neighbours' mean |
 //! | `radius` | m | `spacing / 2` | collision radius of a particle |
 //! | `smoothing_ratio` | | 1 | smoothing length over spacing; the kernel reaches two smoothing lengths |
 //! | `walls` | | true | whether the domain's faces hold the fluid |
@@ -84,6 +85,7 @@ struct Section {
     sound_speed: Option<f64>,
     viscosity: Option<f64>,
     artificial_viscosity: Option<f64>,
+    xsph: Option<f64>,
     radius: Option<f64>,
     #[serde(default = "default_smoothing_ratio")]
     smoothing_ratio: f64,
@@ -209,6 +211,9 @@ impl Section {
         if let Some(alpha) = self.artificial_viscosity {
             return Formulation::Artificial { alpha };
         }
+        if let Some(epsilon) = self.xsph {
+            return Formulation::Xsph { epsilon };
+        }
         let default = self.rest_density * sound_speed * smoothing_length * ARTIFICIAL_VISCOSITY / 10.0;
         let viscosity = self.viscosity.unwrap_or(default);
         match self.kernels {
@@ -244,13 +249,17 @@ impl Section {
             "artificial_viscosity",
             "must not be negative: write e.g. artificial_viscosity = 0.05",
         );
-        let one_viscosity = self.artificial_viscosity.is_none()
-            || self.viscosity.is_none() && self.kernels == Kernels::Wendland;
-        check(
-            one_viscosity,
-            "artificial_viscosity",
-            "goes with neither viscosity nor kernels = \"mueller\", which has its own: leave one of them out",
-        );
+        let xsph_ok = self.xsph.is_none_or(|epsilon| epsilon >= 0.0 && epsilon.is_finite());
+        check(xsph_ok, "xsph", "must not be negative: write e.g. xsph = 0.05");
+        let others = [("artificial_viscosity", self.artificial_viscosity), ("xsph", self.xsph)];
+        let given: Vec<&str> =
+            others.iter().filter(|(_, value)| value.is_some()).map(|(key, _)| *key).collect();
+        if let [key, rest @ ..] = given.as_slice() {
+            let one = rest.is_empty() && self.viscosity.is_none() && self.kernels == Kernels::Wendland;
+            let rule = "goes with no other viscosity, and not with kernels = \"mueller\", which has its own: leave all but \
+                        one of them out";
+            check(one, key, rule);
+        }
         check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
         let ratio_ok = (0.9..=2.0).contains(&self.smoothing_ratio);
         check(ratio_ok, "smoothing_ratio", "must be from 0.9 to 2: write e.g. smoothing_ratio = 1.0");
@@ -504,6 +513,8 @@ mod tests {
         assert_eq!(keys(&section), ["spacing", "viscosity", "cfl", "max_substeps"]);
         let both = GOOD.replace("spacing = 0.1", "spacing = 0.1\nviscosity = 1\nartificial_viscosity = 0.1");
         assert_eq!(keys(&both), ["artificial_viscosity"]);
+        assert_eq!(keys(&both.replace("artificial_viscosity", "xsph")), ["xsph"]);
+        assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.1\nxsph = -1")), ["xsph"]);
         assert_eq!(keys("spacing = 0.1\nshapes = []"), ["shapes"]);
         assert_eq!(keys("spacing = 0.1"), [""]);
         assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.3")), ["spacing"]);

@@ -7,7 +7,7 @@
 //!   ([`state`]): a free surface feels no tension and does not clump. The pressure force is the symmetric one that
 //!   conserves momentum and, with the summed density, energy [Monaghan1992].
 //! - **Viscosity** after [Morris1997]: the Laplacian of velocity that stands in Eq. 14 of [Mueller2003], estimated from
-//!   the kernel's first derivative. Or the artificial one of [Monaghan1992]. Or kernels, pressure force and viscosity
+//!   the kernel's first derivative. Or the artificial one of [Monaghan1992], or XSPH [Monaghan1989]. Or kernels, pressure force and viscosity
 //!   of [Mueller2003] altogether ([`Formulation`]).
 //! - **Walls** are planes of symmetry ([`walls`]): beyond each stands the mirror image of the fluid.
 //! - **Time**: symplectic Euler, as many sub-steps in a step as the Courant condition asks for.
@@ -42,6 +42,12 @@ use self::{
     walls::Walls,
 };
 
+/// Kinematic viscosity of XSPH over epsilon, speed of sound and smoothing length.
+///
+/// `dv_i/dt = epsilon c/l sum V_j W_ij (v_j - v_i)` is, for velocities that vary slowly, `epsilon c/l <r^2>/6` times
+/// their Laplacian, and Wendland's kernel has the second moment `<r^2> = H^2/5 = 4 l^2/5`.
+pub const XSPH_VISCOSITY: f64 = 2.0 / 15.0;
+
 /// Kernels and viscosity.
 #[derive(Clone, Copy, Debug)]
 pub enum Formulation {
@@ -55,6 +61,12 @@ pub enum Formulation {
         /// Its strength, alpha.
         alpha: f64,
     },
+    /// Wendland's kernel, velocities drawn to their neighbours' mean (XSPH, [Monaghan1989]).
+    Xsph {
+        /// Its strength, epsilon: the share of the difference that a particle gives up while sound travels a smoothing
+        /// length. Amounts to the kinematic viscosity `2/15 epsilon c l`, see [`XSPH_VISCOSITY`].
+        epsilon: f64,
+    },
     /// Kernels, pressure force and viscosity of [Mueller2003].
     Mueller {
         /// Dynamic viscosity [Pa s].
@@ -67,7 +79,7 @@ impl Formulation {
     pub fn kernels(&self, support_radius: f64) -> [Kernel; 2] {
         let shapes = match self {
             Self::Mueller { .. } => [Shape::Poly6, Shape::Spiky],
-            Self::Laminar { .. } | Self::Artificial { .. } => [Shape::Wendland; 2],
+            Self::Laminar { .. } | Self::Artificial { .. } | Self::Xsph { .. } => [Shape::Wendland; 2],
         };
         shapes.map(|shape| Kernel { shape, support_radius })
     }
@@ -113,6 +125,9 @@ impl Parameters {
             // What artificial viscosity amounts to in shear.
             Formulation::Artificial { alpha } => {
                 0.1 * alpha * self.state.rest_density * self.state.sound_speed * smoothing_length
+            }
+            Formulation::Xsph { epsilon } => {
+                XSPH_VISCOSITY * epsilon * self.state.rest_density * self.state.sound_speed * smoothing_length
             }
         };
         let diffusion = 0.125 * smoothing_length * smoothing_length * self.state.rest_density / viscosity;

@@ -91,6 +91,15 @@ fn check(section: &str, domain: DVec3) {
                         let pressures = pressure(i) / rho_i.powi(2) + pressure(j) / rho_j.powi(2);
                         -mass * (pressures + drag) * gradient
                     }
+                    Formulation::Xsph { epsilon } => {
+                        let support = parameters.support_radius;
+                        let rate = epsilon * state.sound_speed / (0.5 * support);
+                        let moment = kernel.second_moment(parameters.spacing) / (0.2 * support * support);
+                        let weight = kernel.value(x.distance(y)) / moment;
+                        let pressures = pressure(i) / rho_i.powi(2) + pressure(j) / rho_j.powi(2);
+                        -mass * pressures * gradient
+                            - rate * mass * state.rest_density / (rho_i * rho_j) * weight * shear
+                    }
                     Formulation::Mueller { viscosity } => {
                         let support = parameters.support_radius;
                         let t = (1.0 - x.distance(y) / support).max(0.0);
@@ -133,6 +142,7 @@ fn other_kernels_and_viscosities() {
     let section = "spacing = 0.1\nKEYS\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [0.5, 0.6, 0.8]";
     for keys in [
         "artificial_viscosity = 0.3",
+        "xsph = 0.3",
         "kernels = \"mueller\"\nviscosity = 20",
         "kernels = \"mueller\"\nviscosity = 0",
     ] {
@@ -144,5 +154,14 @@ fn other_kernels_and_viscosities() {
 fn free_fluid_far_from_the_origin() {
     let section = "spacing = 0.1\nwalls = false\nsmoothing_ratio = 1.3\n[[shapes]]\ntype = \"box\"\n\
                    min = [3e5, -4e5, 0]\nmax = [300000.8, -399999.2, 0.8]";
+    check(section, DVec3::ONE);
+}
+
+/// Cells of the two bodies fall on each other, counted modulo a box and, as they are 1024 cells apart, as they are
+/// stored.
+#[test]
+fn bodies_far_apart_do_not_see_each_other() {
+    let section = "spacing = 0.1\nwalls = false\nsound_speed = 30\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\n\
+                   max = [0.5, 0.6, 0.4]\n[[shapes]]\ntype = \"box\"\nmin = [204.8, 0, 0]\nmax = [205.3, 0.6, 0.4]";
     check(section, DVec3::ONE);
 }

@@ -208,7 +208,7 @@ fn bits_do_not_depend_on_threads() {
 fn bits_do_not_depend_on_vector_width() {
     let widths = Width::supported();
     println!("{widths:?}");
-    for extra in ["", "artificial_viscosity = 0.1", "kernels = \"mueller\""] {
+    for extra in ["", "artificial_viscosity = 0.1", "xsph = 0.1", "kernels = \"mueller\""] {
         let ends: Vec<_> = widths
             .iter()
             .map(|&width| {

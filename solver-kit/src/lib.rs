@@ -2,11 +2,15 @@
 //!
 //! `examples/balls.rs` is a whole participant on one page.
 
+mod excluded;
+mod ids;
+mod own_contacts;
 mod section;
 mod serve;
 mod service;
 mod session;
 mod solver;
+mod sums;
 
 pub use section::{SectionError, parse as parse_section};
 pub use serve::{Listen, ServeOptions, main, serve, serve_in_process};

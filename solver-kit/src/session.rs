@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use amalgam_particles::{
-    CellMask, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles, Reach, StepEnd, random, reduce,
-};
-use amalgam_proto::columns::{WireError, check_unique};
+use amalgam_particles::{CellMask, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
+use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
     Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Restore, Snapshot, Table,
-    Totals,
 };
 use amalgam_proto::v1;
 use rayon::prelude::*;
 
+use crate::ids::IdIndex;
+use crate::own_contacts::OwnContacts;
 use crate::solver::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, World};
+use crate::sums::{check_finite, state_hash, totals};
 use crate::{SectionError, SolverError};
 
 /// Why a call was refused.
@@ -45,6 +45,9 @@ struct Run {
     solver: Box<dyn Solver>,
     phase: Phase,
     ids: IdIndex,
+    /// Absent if own particles do not collide with each other.
+    own_contacts: Option<OwnContacts>,
+    triangles: Vec<[ParticleId; 3]>,
     groups: GroupMap,
     offsets: Vec<u32>,
     members: Vec<u32>,
@@ -100,16 +103,15 @@ impl Session {
         let solver = program.create(&request.section, &world).map_err(Refusal::Section)?;
         let table = Table {
             particles: solver.particles().clone(),
-            self_colliding: solver.self_colliding(),
             stable_dt: solver.stable_dt(),
             occupancy: solver.occupancy_grid(),
-            never_collide: solver.never_collide().into_iter().map(|(a, b)| [a, b]).collect(),
             triangles: solver.triangles(),
             integration: solver.integration().map(v1::Integration::from),
         };
         table.particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())))?;
+        let own_contacts = solver.self_colliding().then(|| OwnContacts::new(&*solver)).transpose()?;
         let context = Context { run_id: request.run_id, epoch: request.epoch, step: 0 };
-        self.run = Some(Run::new(context, solver));
+        self.run = Some(Run::new(context, solver, own_contacts));
         self.fault = None;
         Ok(table)
     }
@@ -140,7 +142,8 @@ impl Session {
         if let Some((lattice, _)) = &call.interest {
             run.check_cells(lattice)?;
         }
-        let batch = run.near(call.interest.map(|(lattice, cells)| CellMask::new(lattice, cells)));
+        let mask = call.interest.map(|(lattice, cells)| CellMask::new(lattice, cells));
+        let batch = run.near(mask, call.triangles);
         run.phase = Phase::Begun;
         Ok(batch)
     }
@@ -217,13 +220,15 @@ impl Session {
 }
 
 impl Run {
-    fn new(context: Context, solver: Box<dyn Solver>) -> Self {
-        let count = solver.particles().len();
+    fn new(context: Context, solver: Box<dyn Solver>, own_contacts: Option<OwnContacts>) -> Self {
+        let (count, triangles) = (solver.particles().len(), solver.triangles());
         Self {
             context,
             solver,
             phase: Phase::Ready,
             ids: IdIndex::default(),
+            own_contacts,
+            triangles,
             groups: GroupMap::none(count),
             offsets: Vec::new(),
             members: Vec::new(),
@@ -268,10 +273,12 @@ impl Run {
         )))
     }
 
-    fn near(&mut self, mask: Option<CellMask>) -> Batch {
+    /// The particles that touch the mask or one of their own kind, and perhaps the corners of their triangles.
+    fn near(&mut self, mask: Option<CellMask>, triangles: bool) -> Batch {
         let particles = self.solver.particles();
         self.ids.update(&particles.id);
-        let wanted: Vec<u32> = match mask {
+        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(particles));
+        let mut wanted: Vec<u32> = match mask {
             None => (0..particles.len() as u32).collect(),
             Some(mask) => (0..particles.len() as u32)
                 .into_par_iter()
@@ -279,7 +286,22 @@ impl Run {
                 .filter(|&i| mask.touches(particles.position[i as usize], particles.radius[i as usize]))
                 .collect(),
         };
+        let corners = if triangles && wanted.len() < particles.len() { &self.triangles[..] } else { &[] };
+        if !(own.is_empty() && corners.is_empty()) {
+            let mut is_wanted = vec![false; particles.len()];
+            wanted.iter().for_each(|&i| is_wanted[i as usize] = true);
+            for corners in corners.iter().map(|ids| ids.map(|id| self.ids.find(id))) {
+                if corners.iter().flatten().any(|&i| is_wanted[i as usize]) {
+                    wanted.extend(corners.iter().flatten());
+                }
+            }
+            wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]));
+            wanted.par_sort_unstable();
+            wanted.dedup();
+        }
+        let place = |i: u32| wanted.partition_point(|&other| other < i) as u32;
         Batch {
+            contacts: own.par_iter().with_min_len(1024).map(|&(i, j)| [place(i), place(j)]).collect(),
             id: wanted.iter().map(|&i| particles.id[i as usize]).collect(),
             position: wanted.iter().map(|&i| particles.position[i as usize]).collect(),
             velocity: wanted.iter().map(|&i| particles.velocity[i as usize]).collect(),
@@ -426,6 +448,9 @@ impl Run {
         let start = Instant::now();
         let report = self.solver.commit(&end, &self.answer.velocity)?;
         self.solver_seconds += start.elapsed().as_secs_f64();
+        if let Some(own) = &mut self.own_contacts {
+            own.allow(&report.broken, &self.ids)?;
+        }
         let particles = self.solver.particles();
         // A solver may store its particles in another order after a step, or others: all are known by id.
         if self.ids.ids != particles.id {
@@ -490,7 +515,7 @@ impl Run {
                 .iter()
                 .map(|&(name, joule)| (name.to_string(), joule))
                 .collect(),
-            broken: report.broken.iter().map(|&(a, b)| [a, b]).collect(),
+            broken: report.broken.len() as u64,
             born: born.collect(),
             dead: report.dead.clone(),
             track_position,
@@ -521,144 +546,4 @@ impl Run {
             fields: fields.collect(),
         }
     }
-}
-
-/// Where each id is stored.
-#[derive(Default)]
-struct IdIndex {
-    ids: Vec<ParticleId>,
-    /// Index by id, if ids are dense; else empty.
-    dense: Vec<u32>,
-    /// (id, index) ascending, if ids are not dense.
-    sorted: Vec<(ParticleId, u32)>,
-}
-
-impl IdIndex {
-    fn update(&mut self, ids: &[ParticleId]) {
-        if self.ids == ids {
-            return;
-        }
-        self.ids.clear();
-        self.ids.extend_from_slice(ids);
-        self.dense.clear();
-        self.sorted.clear();
-        let largest = ids.iter().map(|id| id.0).max().unwrap_or(0);
-        if largest < 4 * ids.len() as u64 + 1024 {
-            self.dense.resize(largest as usize + 1, u32::MAX);
-            for (index, id) in ids.iter().enumerate() {
-                self.dense[id.0 as usize] = index as u32;
-            }
-        } else {
-            self.sorted.extend(ids.iter().enumerate().map(|(index, &id)| (id, index as u32)));
-            self.sorted.par_sort_unstable();
-        }
-    }
-
-    fn resolve(
-        &self,
-        column: &'static str,
-        ids: &[ParticleId],
-        indices: &mut Vec<u32>,
-    ) -> Result<(), WireError> {
-        check_unique(column, ids)?;
-        indices.clear();
-        for &id in ids {
-            indices.push(self.find(id).ok_or(WireError::UnknownId { column, id, who: "this solver" })?);
-        }
-        Ok(())
-    }
-
-    fn find(&self, id: ParticleId) -> Option<u32> {
-        if self.dense.is_empty() {
-            self.sorted.binary_search_by_key(&id, |&(id, _)| id).ok().map(|at| self.sorted[at].1)
-        } else {
-            self.dense.get(id.0 as usize).copied().filter(|&index| index != u32::MAX)
-        }
-    }
-}
-
-/// A hash of ids, positions and velocities that does not depend on the order of storage: the wrapping sum of a hash
-/// of each particle.
-pub(crate) fn state_hash(particles: &Particles) -> u64 {
-    (0..particles.len())
-        .into_par_iter()
-        .with_min_len(4096)
-        .map(|i| {
-            let (x, v) = (particles.position[i], particles.velocity[i]);
-            let words = [x.x, x.y, x.z, v.x, v.y, v.z].map(f64::to_bits);
-            words.iter().fold(random::mix(particles.id[i].0), |hash, &word| random::mix(hash ^ word))
-        })
-        .reduce(|| 0, u64::wrapping_add)
-}
-
-/// Sums that one pass over the particles yields.
-#[derive(Clone, Copy, Default)]
-struct Moments {
-    momentum: DVec3,
-    angular_momentum: DVec3,
-    mass_moment: DVec3,
-    kinetic_energy: f64,
-}
-
-impl std::ops::Add for Moments {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            momentum: self.momentum + other.momentum,
-            angular_momentum: self.angular_momentum + other.angular_momentum,
-            mass_moment: self.mass_moment + other.mass_moment,
-            kinetic_energy: self.kinetic_energy + other.kinetic_energy,
-        }
-    }
-}
-
-/// Sums over a step's end; the velocity before is not a number for a particle that was not there.
-fn totals(particles: &Particles, velocity_before: &[DVec3], dt: f64) -> Totals {
-    let Particles { position: x, velocity: v, mass: m, radius, .. } = particles;
-    let count = particles.len();
-    let moments = reduce::sum(count, Moments::default(), |i| {
-        let momentum = v[i] * m[i];
-        Moments {
-            momentum,
-            angular_momentum: x[i].cross(momentum),
-            mass_moment: x[i] * m[i],
-            kinetic_energy: 0.5 * momentum.dot(v[i]),
-        }
-    });
-    // Largest squares of speed, speed over radius, and change of velocity.
-    let largest = (0..count)
-        .into_par_iter()
-        .with_min_len(reduce::CHUNK)
-        .map(|i| {
-            let speed = v[i].length_squared();
-            let change = (v[i] - velocity_before[i]).length_squared().max(0.0);
-            DVec3::new(speed, speed / (radius[i] * radius[i]), change)
-        })
-        .reduce(|| DVec3::ZERO, DVec3::max);
-    Totals {
-        momentum: moments.momentum,
-        angular_momentum: moments.angular_momentum,
-        kinetic_energy: moments.kinetic_energy,
-        mass_moment: moments.mass_moment,
-        speed_max: largest.x.sqrt(),
-        radius_rate_max: largest.y.sqrt(),
-        acceleration_max: largest.z.sqrt() / dt,
-    }
-}
-
-/// Whether the sums are finite: then all positions and velocities are. Else the first particle at fault is named.
-fn check_finite(particles: &Particles, totals: &Totals) -> Result<(), SolverError> {
-    let Totals { momentum, angular_momentum, mass_moment, kinetic_energy, .. } = totals;
-    let finite = [momentum, angular_momentum, mass_moment].iter().all(|sum| sum.is_finite());
-    if finite && kinetic_energy.is_finite() && totals.radius_rate_max.is_finite() {
-        return Ok(());
-    }
-    let wrong = |&i: &usize| {
-        !(particles.position[i].is_finite() && particles.velocity[i].length_squared().is_finite())
-    };
-    Err(SolverError(match (0..particles.len()).find(wrong) {
-        Some(i) => format!("particle {} has no finite position or velocity any more", particles.id[i]),
-        None => "momentum or energy is beyond all numbers: the solver is unstable".into(),
-    }))
 }

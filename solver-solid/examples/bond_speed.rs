@@ -1,5 +1,6 @@
 //! Times passes over bonds and implicit steps: `cargo run --release -p amalgam-solver-solid --example bond_speed --
-//! [particles] [threads] [dt, or 0 for no steps]`.
+//! [particles] [threads] [dt, or 0 for no steps] [lattice or rows, both otherwise]`. On Linux the last line is the most memory that the process
+//! held: with one layout, no less than a whole solver of it takes.
 
 use amalgam_solver_solid::measure::{Layout, bond_passes, implicit_step};
 
@@ -13,7 +14,12 @@ fn main() {
         (argument(1, 97_000.0) as usize, argument(2, 2.0) as usize, argument(3, 0.0));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads");
     println!("{threads} threads; elsewhere: {PEERS}");
-    for layout in [Layout::Lattice, Layout::Rows] {
+    let layouts = match std::env::args().nth(4).as_deref() {
+        Some("lattice") => vec![Layout::Lattice],
+        Some("rows") => vec![Layout::Rows],
+        _ => vec![Layout::Lattice, Layout::Rows],
+    };
+    for layout in layouts {
         let passes = pool.install(|| bond_passes(particles, layout, 20));
         let each = |seconds: f64| seconds * 1e9 / passes.directed_bonds as f64;
         println!(
@@ -44,4 +50,6 @@ fn main() {
             );
         }
     }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().filter(|line| line.starts_with("VmHWM")).for_each(|line| println!("{line}"));
 }

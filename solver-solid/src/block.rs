@@ -1,6 +1,7 @@
 //! Symmetric 3x3 blocks on the diagonal of the system, and their factors: the block-Jacobi preconditioner.
 
 use amalgam_particles::DVec3;
+use amalgam_particles::lanes::{Lanes, Sixteen};
 
 /// A symmetric 3x3 block [kg].
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +69,34 @@ impl Factor {
         let z = (r.z - l.y * r.x - l.z * y) * self.inverse_pivot.z;
         let y = y * self.inverse_pivot.y - l.z * z;
         DVec3::new(r.x * self.inverse_pivot.x - l.x * y - l.y * z, y, z)
+    }
+}
+
+/// The factors of sixteen blocks, rounded: `1/D`, then the entries yx, zx, zy of L.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RoundedFactor([Sixteen; 6]);
+
+impl RoundedFactor {
+    /// Sets the factor in a lane.
+    #[inline]
+    pub(crate) fn set(&mut self, lane: usize, factor: &Factor) {
+        let entries = factor.inverse_pivot.to_array().into_iter().chain(factor.lower.to_array());
+        for (column, entry) in self.0.iter_mut().zip(entries) {
+            column[lane] = entry as f32;
+        }
+    }
+
+    /// Solves (L D L^T) z = `r` in each lane.
+    #[inline(always)]
+    pub(crate) fn solve<L: Lanes>(&self, r: [L; 3]) -> [L; 3] {
+        let [x, y, z, yx, zx, zy] = &self.0;
+        let (yx, zx, zy) = (L::load(yx), L::load(zx), L::load(zy));
+        let minus = L::splat(-1.0);
+        let (nyx, nzx, nzy) = (yx * minus, zx * minus, zy * minus);
+        let second = nyx.mul_add(r[0], r[1]);
+        let third = nzy.mul_add(second, nzx.mul_add(r[0], r[2])) * L::load(z);
+        let second = nzy.mul_add(third, second * L::load(y));
+        [nzx.mul_add(third, nyx.mul_add(second, r[0] * L::load(x))), second, third]
     }
 }
 

@@ -10,10 +10,12 @@ mod cubic;
 mod lattice;
 mod lattice_kernels;
 mod law;
+mod row_kernels;
 mod rows;
 mod stretch;
 mod table;
 
+use amalgam_particles::lanes::LANES;
 use amalgam_particles::random::uniform_f64;
 use amalgam_particles::{DVec3, ParticleId, Particles};
 use amalgam_solver_kit::{Field, FieldValues, SectionError, SolverError};
@@ -23,7 +25,8 @@ pub(crate) use cubic::Lattice;
 pub(crate) use law::{Calibration, Law, Model};
 
 use crate::block::Block;
-use crate::material::{Material, Precision};
+use crate::material::Material;
+use crate::vectors::{Columns, Slice, Vector};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 use stretch::{excess_of, stretch_of};
 use table::{BondTable, Broken, QUANTA};
@@ -158,6 +161,15 @@ impl Bonds {
             let end = (first + count).min(body.first + body.count);
             (start < end).then_some((body, start..end))
         })
+    }
+
+    /// Visits the rows `first..first + count` of the last product [kg m/s], counted from `first`.
+    fn visit_products(&self, first: usize, count: usize, mut visit: impl FnMut(usize, DVec3)) {
+        for (body, rows) in self.parts(first, count).filter(|(body, _)| body.product_unit != 0.0) {
+            for i in rows {
+                visit(i - first, vector(body.table.product(i - body.first)) * body.product_unit);
+            }
+        }
     }
 
     /// dt C + square K = this times K.
@@ -369,27 +381,26 @@ impl Material for Bonds {
         });
     }
 
-    fn load(&mut self, u: &[DVec3], _precision: Precision) {
+    fn load(&mut self, u: Vector<'_>) {
         for body in &mut self.bodies {
             let factor = self.square + self.dt * body.law.damping_time;
             body.product_unit = if factor == 0.0 {
                 0.0
             } else {
-                body.table.multiply(&u[body.first..body.first + body.count])
-                    * factor
-                    * body.law.unit_stiffness()
+                body.table.multiply(u, body.first) * factor * body.law.unit_stiffness()
             };
         }
     }
 
-    fn add_rows(&self, first: usize, _u: &[DVec3], _precision: Precision, image: &mut [DVec3]) {
-        for (body, rows) in self.parts(first, image.len()) {
-            if body.product_unit != 0.0 {
-                for i in rows {
-                    image[i - first] += vector(body.table.product(i - body.first)) * body.product_unit;
-                }
-            }
-        }
+    fn add_rows(&self, first: usize, _u: &[DVec3], image: &mut [DVec3]) {
+        self.visit_products(first, image.len(), |i, product| image[i] += product);
+    }
+
+    fn add_rounded(&self, first: usize, _u: &Columns, image: &mut [Slice]) {
+        self.visit_products(first * LANES, image.len() * LANES, |i, product| {
+            let product = product.to_array();
+            (0..3).for_each(|axis| image[i / LANES][axis][i % LANES] += product[axis] as f32);
+        });
     }
 
     fn update(&mut self, particles: &Particles, implicit: bool) -> Result<Vec<[u32; 2]>, SolverError> {

@@ -9,7 +9,9 @@ use amalgam_particles::{DVec3, GroupMap};
 use rayon::prelude::*;
 
 use crate::block::Factor;
-use crate::material::{Material, Precision};
+use crate::material::Material;
+use crate::rounded::RoundedIteration;
+use crate::vectors::Vector;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// When to stop.
@@ -40,6 +42,14 @@ pub(crate) enum Failure {
     NotFinite,
 }
 
+/// What a solve took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Solved {
+    pub(crate) iterations: u32,
+    /// Squared norm of the right-hand side, or what the tolerance was relative to instead.
+    pub(crate) scale: f64,
+}
+
 /// The vectors of the iteration, kept between solves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConjugateGradients {
@@ -51,11 +61,12 @@ pub(crate) struct ConjugateGradients {
     preconditioned: Vec<DVec3>,
     direction: Vec<DVec3>,
     image: Vec<DVec3>,
+    rounded: RoundedIteration,
     partial: Vec<f64>,
     partial_pair: Vec<(f64, f64)>,
 }
 
-/// By how much the rounded operator may reduce a squared residual before it is taken anew.
+/// By how much the rounded iteration may reduce a squared residual before it is taken anew.
 const ROUNDED_GAIN: f64 = 1e-10;
 
 /// The part of a squared residual that a refinement must leave at most to be worth another.
@@ -72,84 +83,84 @@ impl ConjugateGradients {
             preconditioned: zero.clone(),
             direction: zero.clone(),
             image: zero,
+            rounded: RoundedIteration::new(particles),
             partial: Vec::new(),
             partial_pair: Vec::new(),
         }
     }
 
-    /// Solves for [`Self::solution`]; the number of iterations it took.
+    /// Solves for [`Self::solution`]. The tolerance is relative to the right-hand side, or to one of squared norm `scale`.
     ///
     /// Residuals are measured in the norm of the preconditioner, sqrt(r·D^-1 r). It weighs every unknown by its own
     /// diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the iteration needs it.
     ///
-    /// Iterations use the rounded operator where a material has one. Its answer is that of a system whose entries are
-    /// off in the seventh digit; so the residual is taken anew with the full operator, and the iteration started again
-    /// from there if it is not small enough. Should that no longer help, the full operator does the rest.
-    pub(crate) fn solve(&mut self, system: &mut System<'_>, limits: &Limits) -> Result<u32, Failure> {
-        let rounded = system.materials.iter().any(|material| material.has_rounded());
-        let mut precision = if rounded { Precision::Rounded } else { Precision::Full };
+    /// Iterations are rounded to f32 (`rounded.rs`) and come to the answer of a system whose entries are off in the seventh
+    /// digit; so the residual is taken anew with the full operator, and the iteration started again from there if it is
+    /// not small enough. Should that no longer help, this one does the rest in f64.
+    pub(crate) fn solve(
+        &mut self,
+        system: &mut System<'_>,
+        limits: &Limits,
+        scale: Option<f64>,
+    ) -> Result<Solved, Failure> {
         let (mut iterations, mut last) = (0, f64::INFINITY);
         loop {
-            let (square, scale) = self.start(system);
+            let (square, own_scale) = self.start(system);
+            let scale = scale.unwrap_or(own_scale);
             let target = limits.tolerance * limits.tolerance * scale;
             if !square.is_finite() || !scale.is_finite() {
                 return Err(Failure::NotFinite);
             }
             if square <= target {
-                return Ok(iterations);
+                return Ok(Solved { iterations, scale });
             }
-            if square > REFINEMENT_LEAST * last {
-                precision = Precision::Full;
-            }
-            last = square;
-            let goal = match precision {
-                Precision::Full => target,
-                Precision::Rounded => (0.5 * target).max(ROUNDED_GAIN * square),
-            };
             let limit = limits.max_iterations - iterations;
-            iterations += self.iterate(system, precision, square, (goal, limit)).map_err(|square| {
-                square.map_or(Failure::NotFinite, |s| Failure::Unconverged((s / scale).sqrt()))
-            })?;
-            if precision == Precision::Full {
-                return Ok(iterations);
+            let failure = |square: f64| match square.is_finite() {
+                true => Failure::Unconverged((square / scale).sqrt()),
+                false => Failure::NotFinite,
+            };
+            if square > REFINEMENT_LEAST * last {
+                iterations += self.iterate(system, square, (target, limit)).map_err(failure)?;
+                return Ok(Solved { iterations, scale });
+            }
+            let goal = (0.5 * target).max(ROUNDED_GAIN * square);
+            let from = (self.residual.as_slice(), self.preconditioned.as_slice());
+            let reached = self.rounded.reduce(system, from, (goal, limit), &mut self.solution);
+            iterations += reached.iterations;
+            // An overflow of f32 leaves all to the other.
+            last = if reached.square.is_finite() { square } else { 0.0 };
+            if reached.square > goal && iterations == limits.max_iterations {
+                return Err(failure(reached.square));
             }
         }
     }
 
     /// Iterates from the residual and direction at hand, of squared norm `square`, until that is at most `goal`, at most
-    /// `limit` times; the number of iterations. Fails with the squared norm reached, or none if it is not finite.
+    /// `limit` times; the number of iterations. Fails with the squared norm reached, which may not be finite.
     fn iterate(
         &mut self,
         system: &mut System<'_>,
-        precision: Precision,
         mut square: f64,
         (goal, limit): (f64, u32),
-    ) -> Result<u32, Option<f64>> {
-        for iterations in 0..=limit {
-            if !square.is_finite() {
-                return Err(None);
-            }
-            if square <= goal {
-                return Ok(iterations);
-            }
-            if iterations == limit {
-                break;
-            }
-            let curvature = apply(system, precision, &self.direction, &mut self.image, &mut self.partial);
+    ) -> Result<u32, f64> {
+        let mut iterations = 0;
+        while square > goal && iterations < limit {
+            let curvature = apply(system, &self.direction, &mut self.image, &mut self.partial);
             if !(curvature > 0.0 && curvature.is_finite()) {
-                return Err(None);
+                return Err(f64::NAN);
             }
             let next_square = self.advance(system, square / curvature);
             self.turn(system, next_square / square);
             square = next_square;
+            iterations += 1;
         }
-        Err(Some(square))
+        if square <= goal { Ok(iterations) } else { Err(square) }
     }
 
     /// Starts from the best multiple of the given solution, which in the energy norm is never worse than zero: the
     /// squared norms of the residual and of the right-hand side.
     fn start(&mut self, system: &mut System<'_>) -> (f64, f64) {
-        let curvature = apply(system, Precision::Full, &self.solution, &mut self.image, &mut self.partial);
+        let curvature = apply(system, &self.solution, &mut self.image, &mut self.partial);
         let projection = self.projection();
         let multiple = if curvature > 0.0 { projection / curvature } else { 0.0 };
         let chunks = self
@@ -233,14 +244,8 @@ impl ConjugateGradients {
 }
 
 /// `image` = S^T A times `u`, summed at leaders; returns u·image.
-fn apply(
-    system: &mut System<'_>,
-    precision: Precision,
-    u: &[DVec3],
-    image: &mut [DVec3],
-    partial: &mut Vec<f64>,
-) -> f64 {
-    system.materials.iter_mut().for_each(|material| material.load(u, precision));
+fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mut Vec<f64>) -> f64 {
+    system.materials.iter_mut().for_each(|material| material.load(Vector::Exact(u)));
     image
         .par_chunks_mut(CHUNK)
         .enumerate()
@@ -252,7 +257,7 @@ fn apply(
                 *image = *u * *inertia;
             }
             for material in system.materials.iter() {
-                material.add_rows(first, u, precision, image);
+                material.add_rows(first, u, image);
             }
             image.iter().zip(own).fold(0.0, |product, (image, u)| product + u.dot(*image))
         })

@@ -1,7 +1,7 @@
 //! Loose grains that may attract each other, integrated explicitly.
 
 use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
-use amalgam_solver_kit::{Answer, Report, SectionError, Solver, SolverError, Stage, World};
+use amalgam_solver_kit::{Answer, Integration, Report, SectionError, Solver, SolverError, Stage, World};
 
 use crate::gravity::{Field, Gravity};
 use crate::motion::Motion;
@@ -71,6 +71,10 @@ impl GrainSolver {
 }
 
 impl Solver for GrainSolver {
+    fn integration(&self) -> Option<Integration> {
+        Some(Integration::Explicit)
+    }
+
     fn particles(&self) -> &Particles {
         &self.particles
     }

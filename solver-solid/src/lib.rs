@@ -21,14 +21,15 @@ mod motion;
 mod peridynamic;
 mod points;
 mod reduced;
+mod rounded;
 mod scatter;
 mod section;
 mod sheet;
 mod slices;
 mod solver;
 mod springs;
+mod vectors;
 mod volume;
-mod wide;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
 

@@ -4,15 +4,7 @@ use amalgam_particles::{DVec3, Particles};
 use amalgam_solver_kit::{Field, SolverError};
 
 use crate::block::Block;
-
-/// Which of its operators a material multiplies with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Precision {
-    /// As exact as the material has it.
-    Full,
-    /// Rounded to f32, where that is faster; symmetric all the same.
-    Rounded,
-}
+use crate::vectors::{Columns, Slice, Vector};
 
 /// What holds particles together. One solver sums over several: springs beside bonds.
 ///
@@ -38,16 +30,15 @@ pub(crate) trait Material: Send + Sync {
     /// `internal` to its group.
     fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block);
 
-    /// Whether there is a faster operator that is rounded more than the other.
-    fn has_rounded(&self) -> bool {
-        false
-    }
+    /// Takes the vector that [`Self::add_rows`] or [`Self::add_rounded`] will multiply, and does what is not done row by
+    /// row.
+    fn load(&mut self, u: Vector<'_>);
 
-    /// Takes the vector that [`Self::add_rows`] will multiply, and does what is not done row by row.
-    fn load(&mut self, u: &[DVec3], precision: Precision);
+    /// Adds the rows `first..`, a multiple of sixteen, of the operator times `u`, the vector loaded last, to `image` [kg m/s].
+    fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]);
 
-    /// Adds the rows `first..` of the operator times `u`, the vector loaded last, to `image` [kg m/s].
-    fn add_rows(&self, first: usize, u: &[DVec3], precision: Precision, image: &mut [DVec3]);
+    /// The same rounded, in slices from the one numbered `first` on. The rounded operator is symmetric too.
+    fn add_rounded(&self, first: usize, u: &Columns, image: &mut [Slice]);
 
     /// Called when particles have moved: what breaks there; the pairs that are no longer joined.
     fn update(&mut self, _particles: &Particles, _implicit: bool) -> Result<Vec<[u32; 2]>, SolverError> {

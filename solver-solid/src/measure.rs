@@ -6,7 +6,8 @@ use amalgam_particles::{DVec3, GroupMap, StepEnd};
 use amalgam_solver_kit::{Answer, Solver, Stage, World};
 
 use crate::bonds::Bonds;
-use crate::material::{Material, Precision};
+use crate::material::Material;
+use crate::vectors::Vector;
 use crate::{SolidSolver, section};
 
 /// How bonds are stored.
@@ -86,8 +87,8 @@ pub fn bond_passes(particles: usize, layout: Layout, repeats: usize) -> BondPass
         force_seconds = force_seconds.min(start.elapsed().as_secs_f64());
         assert!(broken.is_empty(), "the block is not strained enough to break");
         let start = Instant::now();
-        bonds.load(&u, Precision::Full);
-        bonds.add_rows(0, &u, Precision::Full, &mut image);
+        bonds.load(Vector::Exact(&u));
+        bonds.add_rows(0, &u, &mut image);
         product_seconds = product_seconds.min(start.elapsed().as_secs_f64());
     }
     let (bytes, directed_bonds) = bonds.size();

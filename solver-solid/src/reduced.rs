@@ -7,7 +7,8 @@ use rayon::prelude::*;
 
 use crate::block::{Block, Factor};
 use crate::conjugate_gradients::{System, sum_to_leaders};
-use crate::material::{Material, Precision};
+use crate::material::Material;
+use crate::vectors::Vector;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// The system S^T (M + h C + h^2 K) S of a stage, apart from the materials' own operators, which all stages share.
@@ -117,6 +118,26 @@ impl Reduced {
         sum: &mut [DVec3],
     ) {
         impulses(particles, materials, gravity * stage.dt, (stage.dt, &self.velocity), sum);
+        self.sum_up(stage, sum);
+    }
+
+    /// What is left of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv` summed at leaders, for the
+    /// velocity changes dv and the velocities v of `motion`: materials are linearised at the positions that these lead to
+    /// and prepared without their stiffness.
+    pub(crate) fn remainder(
+        &self,
+        (particles, materials, gravity): (&Particles, &mut [Box<dyn Material>], DVec3),
+        stage: &Stage<'_>,
+        (change, velocity): (&[DVec3], &[DVec3]),
+        sum: &mut [DVec3],
+    ) {
+        impulses(particles, materials, gravity * stage.dt, (stage.dt, velocity), sum);
+        self.sum_up(stage, sum);
+        sum.iter_mut().zip(change.iter().zip(&self.inertia)).for_each(|(sum, (dv, m))| *sum -= *dv * *m);
+    }
+
+    /// S^T of impulses, and J_ext.
+    fn sum_up(&self, stage: &Stage<'_>, sum: &mut [DVec3]) {
         sum_to_leaders(stage.groups, sum);
         for (group, &impulse) in stage.impulse.iter().enumerate() {
             if let Some(&leader) = stage.groups.members(group).first() {
@@ -169,12 +190,12 @@ pub(crate) fn impulses(
     (dt, velocity): (f64, &[DVec3]),
     sum: &mut [DVec3],
 ) {
-    materials.iter_mut().for_each(|material| material.load(velocity, Precision::Full));
+    materials.iter_mut().for_each(|material| material.load(Vector::Exact(velocity)));
     sum.par_chunks_mut(CHUNK).enumerate().with_min_len(CHUNKS_PER_TASK).for_each(|(chunk, sum)| {
         let first = chunk * CHUNK;
         sum.fill(DVec3::ZERO);
         for material in materials.iter() {
-            material.add_rows(first, velocity, Precision::Full, sum);
+            material.add_rows(first, velocity, sum);
         }
         for (i, sum) in (first..).zip(sum) {
             let force: DVec3 = materials.iter().map(|material| material.force()[i]).sum();

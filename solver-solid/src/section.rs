@@ -34,6 +34,9 @@ struct Section {
     /// Iterations after which the linear solve is an error.
     #[serde(default = "default_max_iterations")]
     max_iterations: u32,
+    /// Linear solves of a step at most, each linearised anew; 1 for none but the first.
+    #[serde(default = "default_newton_iterations")]
+    newton_iterations: u32,
     #[serde(default)]
     bodies: Vec<toml::Table>,
 }
@@ -109,11 +112,16 @@ fn default_max_iterations() -> u32 {
     10_000
 }
 
+fn default_newton_iterations() -> u32 {
+    1
+}
+
 /// A checked section, laid out.
 pub(crate) struct Solid {
     pub(crate) layout: Layout,
     pub(crate) self_collision: bool,
     pub(crate) limits: Limits,
+    pub(crate) newton_iterations: u32,
     pub(crate) integrator: Integrator,
 }
 
@@ -148,10 +156,19 @@ pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>>
     checks.that(section.max_iterations > 0, "max_iterations", || {
         "must be at least 1: write e.g. max_iterations = 10000".into()
     });
+    checks.that(section.newton_iterations > 0, "newton_iterations", || {
+        "must be at least 1, which linearises once a step: write e.g. newton_iterations = 5".into()
+    });
     let layout = lay_out(section.bodies, section.method, section.self_collision, &mut checks);
     checks.result()?;
     let limits = Limits { tolerance: section.tolerance, max_iterations: section.max_iterations };
-    Ok(Solid { layout, self_collision: section.self_collision, limits, integrator: section.integrator })
+    Ok(Solid {
+        layout,
+        self_collision: section.self_collision,
+        limits,
+        newton_iterations: section.newton_iterations,
+        integrator: section.integrator,
+    })
 }
 
 /// Reads a section of the grain solver. `seed` is the scene's.

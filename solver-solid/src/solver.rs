@@ -2,7 +2,7 @@
 
 use amalgam_particles::{DVec3, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Field, FieldValues, Report, SectionError, Solver, SolverError, Stage, World,
+    Answer, Field, FieldValues, Integration, Report, SectionError, Solver, SolverError, Stage, World,
 };
 
 use crate::bodies::Layout;
@@ -18,7 +18,8 @@ use crate::springs::Springs;
 ///
 /// Implicit Euler, linearised once a step as in [BaraffWitkin1998], has the groups of a stage as single unknowns
 /// (`docs/method.md`, section 4). What does not depend on merging or on the length of the step is done in
-/// [`Solver::begin`]. A repeated [`Solver::integrate`] reuses it and starts from the last answer.
+/// [`Solver::begin`]. A repeated [`Solver::integrate`] reuses it and starts from the last answer. With Newton's
+/// iterations the system is linearised anew at the positions that each solve leads to.
 ///
 /// The explicit integrator is velocity Verlet in its leapfrog form: velocities are those half a step before the
 /// positions.
@@ -27,6 +28,11 @@ pub struct SolidSolver {
     motion: Motion,
     materials: Vec<Box<dyn Material>>,
     integrator: Integrator,
+    newton_iterations: u32,
+    /// Positions [m] at the end of the step as the last solve has them, for Newton's iterations.
+    ends: Vec<DVec3>,
+    /// Velocity changes [m/s] that Newton's iterations add up.
+    change: Vec<DVec3>,
     triangles: Vec<[ParticleId; 3]>,
     gravity: DVec3,
     self_collision: bool,
@@ -61,6 +67,9 @@ impl SolidSolver {
             motion,
             materials,
             integrator: solid.integrator,
+            newton_iterations: solid.newton_iterations,
+            ends: Vec::new(),
+            change: Vec::new(),
             triangles,
             gravity: world.gravity,
             self_collision: solid.self_collision,
@@ -100,27 +109,75 @@ impl SolidSolver {
         rayon::scope(|_| {
             self.materials.iter_mut().for_each(|material| material.linearise(position, implicit));
         });
+        self.ends.clear();
         self.reduced.reset();
     }
 
     fn integrate_implicit(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        if !self.ends.is_empty() {
+            // An earlier stage has left the materials linearised where it led to.
+            self.linearise();
+        }
         let Self { particles, materials, reduced, iteration, .. } = self;
         materials.iter_mut().for_each(|material| material.prepare(stage.dt, stage.dt * stage.dt));
         reduced.set(particles, materials, stage)?;
         reduced.right_hand_side(particles, materials, self.gravity, stage, &mut iteration.right_hand_side);
         reduced.starting_point(particles, &self.expected, stage, &mut iteration.solution);
-        let solved = iteration.solve(&mut reduced.system(materials, stage), &self.limits);
-        self.iterations = solved.map_err(|failure| self.explain(failure))?;
+        let solved = iteration.solve(&mut reduced.system(materials, stage), &self.limits, None);
+        let solved = solved.map_err(|failure| self.explain(failure))?;
+        self.iterations = solved.iterations;
+        self.expect()?;
+        for _ in 1..self.newton_iterations {
+            if self.correct(stage, solved.scale)? == 0 {
+                break;
+            }
+        }
         tracing::debug!(step = stage.step, stage = stage.stage, iterations = self.iterations, "solved");
-        self.answer(stage, answer)
+        self.answer(stage, answer);
+        Ok(())
     }
 
-    fn answer(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    /// Takes the velocities at the end of the step from the last solve.
+    fn expect(&mut self) -> Result<(), SolverError> {
         let change = &self.iteration.solution;
         for ((end, start), change) in self.expected.iter_mut().zip(&self.reduced.velocity).zip(change) {
             *end = *start + *change;
         }
-        check_finite(&self.particles, &self.expected, "velocity")?;
+        check_finite(&self.particles, &self.expected, "velocity")
+    }
+
+    /// One of Newton's iterations: linearises where the last solve leads to, and solves for what is left of
+    /// `M dv = h (f + M g) - h C v` there; the iterations it took, 0 if what is left is within the tolerance of a right-hand
+    /// side of squared norm `scale`.
+    fn correct(&mut self, stage: &Stage<'_>, scale: f64) -> Result<u32, SolverError> {
+        self.linearise_at_end(stage.dt);
+        let Self { particles, materials, reduced, iteration, expected, .. } = self;
+        self.change.clone_from(&iteration.solution);
+        materials.iter_mut().for_each(|material| material.prepare(stage.dt, 0.0));
+        let remainder = &mut iteration.right_hand_side;
+        reduced.remainder((particles, materials, self.gravity), stage, (&self.change, expected), remainder);
+        materials.iter_mut().for_each(|material| material.prepare(stage.dt, stage.dt * stage.dt));
+        reduced.set(particles, materials, stage)?;
+        iteration.solution.fill(DVec3::ZERO);
+        let solved = iteration.solve(&mut reduced.system(materials, stage), &self.limits, Some(scale));
+        let iterations = solved.map_err(|failure| self.explain(failure))?.iterations;
+        self.iteration.solution.iter_mut().zip(&self.change).for_each(|(change, before)| *change += *before);
+        self.iterations += iterations;
+        self.expect()?;
+        Ok(iterations)
+    }
+
+    /// Linearises the materials at the positions that the expected velocities lead to in a step of length `dt` [s].
+    fn linearise_at_end(&mut self, dt: f64) {
+        let Self { particles, materials, reduced, ends, expected, .. } = self;
+        ends.clear();
+        ends.extend(particles.position.iter().zip(expected.iter()).map(|(x, v)| *x + *v * dt));
+        materials.iter_mut().for_each(|material| material.linearise(ends, true));
+        reduced.reset();
+    }
+
+    fn answer(&mut self, stage: &Stage<'_>, answer: &mut Answer) {
+        let change = &self.iteration.solution;
         answer.velocity.copy_from_slice(&self.expected);
         answer.slope.copy_from_slice(&self.reduced.slope);
         let held = |group: usize| !stage.inertia[group].is_finite();
@@ -131,6 +188,10 @@ impl SolidSolver {
         }
         if (0..stage.groups.len()).any(held) {
             // A held group takes up whatever the materials give it: its row of the system without the inertia.
+            if self.newton_iterations > 1 {
+                self.linearise_at_end(stage.dt);
+                self.materials.iter_mut().for_each(|material| material.prepare(stage.dt, 0.0));
+            }
             let reaction = &mut self.iteration.right_hand_side;
             let fall = self.gravity * stage.dt;
             impulses(&self.particles, &mut self.materials, fall, (stage.dt, &self.expected), reaction);
@@ -139,7 +200,6 @@ impl SolidSolver {
                 *momentum = stage.groups.members(group).iter().map(|&i| reaction[i as usize]).sum();
             }
         }
-        Ok(())
     }
 
     /// Kick of a leapfrog step. Damping takes the particles' own velocities, so that the momentum given to a group
@@ -199,6 +259,10 @@ impl Solver for SolidSolver {
 
     fn self_colliding(&self) -> bool {
         self.self_collision
+    }
+
+    fn integration(&self) -> Option<Integration> {
+        (self.integrator == Integrator::VelocityVerlet).then_some(Integration::Explicit)
     }
 
     fn triangles(&self) -> Vec<[ParticleId; 3]> {

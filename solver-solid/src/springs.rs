@@ -15,13 +15,15 @@
 //! `h^2 k t I + (h^2 k (1 - t) + h c) n n^T`. The second factor is never negative, so its square root goes into the
 //! axis: a [`Coupling`] is four numbers.
 
+use amalgam_particles::lanes::LANES;
 use amalgam_particles::{DVec3, Particles, reduce};
 use amalgam_solver_kit::{Field, FieldValues};
 use rayon::prelude::*;
 
 use crate::block::Block;
-use crate::material::{Material, Precision};
+use crate::material::Material;
 use crate::slices::Slices;
+use crate::vectors::{Columns, Slice, Vector};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// A spring between two particles.
@@ -72,13 +74,6 @@ struct Coupling {
     transverse: f64,
 }
 
-impl Coupling {
-    #[inline]
-    fn apply(&self, difference: DVec3) -> DVec3 {
-        difference * self.transverse + self.axis * self.axis.dot(difference)
-    }
-}
-
 /// All springs of a solver, with what a step needs of them. Springs are stored once and sorted by their first end;
 /// every particle lists its own, so that loops over particles gather and never scatter.
 #[derive(Clone, Debug)]
@@ -95,7 +90,7 @@ pub(crate) struct Springs {
     couplings: Vec<Coupling>,
     /// Diagonal of `h C + h^2 K` that foundations give each particle [kg].
     grounding: Vec<f64>,
-    /// The couplings rounded.
+    /// The couplings as the products take them.
     slices: Slices,
 }
 
@@ -217,11 +212,12 @@ impl Material for Springs {
             .for_each(|(coupling, (spring, geometry))| {
                 *coupling = spring_coupling(spring, geometry, dt, square);
             });
-        let couplings = &self.couplings;
-        self.slices.set(|spring| (couplings[spring as usize].axis, couplings[spring as usize].transverse));
         for (grounding, foundation) in self.grounding.iter_mut().zip(&self.foundations) {
             *grounding = square * foundation.stiffness + dt * foundation.damping;
         }
+        let couplings = &self.couplings;
+        let coupling = |spring: u32| (couplings[spring as usize].axis, couplings[spring as usize].transverse);
+        self.slices.set(coupling, &self.grounding);
     }
 
     fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block) {
@@ -233,30 +229,21 @@ impl Material for Springs {
         }
     }
 
-    fn has_rounded(&self) -> bool {
-        true
-    }
-
-    fn load(&mut self, u: &[DVec3], precision: Precision) {
-        if precision == Precision::Rounded {
-            self.slices.multiply(u);
+    fn load(&mut self, u: Vector<'_>) {
+        if let Vector::Exact(u) = u {
+            self.slices.load(u);
         }
     }
 
-    fn add_rows(&self, first: usize, u: &[DVec3], precision: Precision, image: &mut [DVec3]) {
+    fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]) {
         for (i, image) in (first..).zip(image.iter_mut()) {
             *image += u[i] * self.grounding[i];
         }
-        if precision == Precision::Rounded {
-            self.slices.add_product(first, image);
-            return;
-        }
-        for (i, image) in (first..).zip(image) {
-            let own = u[i];
-            *image += self.row(i).iter().fold(DVec3::ZERO, |total, end| {
-                total + self.couplings[end.spring as usize].apply(own - u[end.neighbour as usize])
-            });
-        }
+        self.slices.add_exact(first / LANES, image);
+    }
+
+    fn add_rounded(&self, first: usize, u: &Columns, image: &mut [Slice]) {
+        self.slices.add_rounded(first, u, image);
     }
 
     fn energies(&self, position: &[DVec3]) -> Vec<(&'static str, f64)> {

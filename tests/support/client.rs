@@ -88,7 +88,8 @@ impl Client {
 
     /// Begin for all particles, with its messages changed.
     pub(crate) fn begin(&mut self, change: impl FnOnce(&mut Vec<v1::BeginRequest>)) -> Result<Batch, Status> {
-        let mut packets = Begin { context: self.context.clone(), interest: None }.into_packets();
+        let mut packets =
+            Begin { context: self.context.clone(), interest: None, triangles: false }.into_packets();
         change(&mut packets);
         let solver = &mut self.solver;
         self.runtime.block_on(async {

@@ -15,8 +15,8 @@ const STAGES: [Peer; 2] = [
 
 const REPETITIONS: usize = 20;
 const STEPS: usize = 5;
-/// Length of the implicit steps [s]: sound travels two spacings.
-const DT: f64 = 2.5e-4;
+/// Length of the implicit steps [s]: sound travels nine spacings.
+const DT: f64 = 1e-3;
 
 /// All figures of solids, or those that take a few seconds.
 pub fn measure(quick: bool) -> Vec<Figure> {

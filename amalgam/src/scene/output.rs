@@ -21,11 +21,29 @@ pub struct OutputSettings {
     pub every: u32,
     /// `[output.pictures]`; none are drawn without it.
     pub pictures: Option<PictureSettings>,
+    /// `[output.surfaces.PARTICIPANT]`: participants of which the surface is written, too.
+    pub surfaces: BTreeMap<String, SurfaceOutput>,
 }
 
 impl Default for OutputSettings {
     fn default() -> Self {
-        Self { vtk: true, every: 1, pictures: None }
+        Self { vtk: true, every: 1, pictures: None, surfaces: BTreeMap::new() }
+    }
+}
+
+/// `[output.surfaces.PARTICIPANT]`: a closed mesh around the particles of a fluid, as a `.ply` file a frame.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SurfaceOutput {
+    /// Every how many frames, the first always.
+    pub every: u32,
+    /// Edge of the cubes that are marched through, in particle radii.
+    pub cell: f64,
+}
+
+impl Default for SurfaceOutput {
+    fn default() -> Self {
+        Self { every: 1, cell: 1.0 }
     }
 }
 
@@ -47,6 +65,8 @@ pub struct PictureSettings {
     pub direction: Option<DVec3>,
     /// Vertical field of view [degrees].
     pub field_of_view: f64,
+    /// What is not drawn, to look inside.
+    pub cut: Option<Cut>,
     /// Colour of each participant, by name.
     pub colours: BTreeMap<String, Colour>,
 }
@@ -63,8 +83,26 @@ impl Default for PictureSettings {
             target: None,
             direction: None,
             field_of_view: 32.0,
+            cut: None,
             colours,
         }
+    }
+}
+
+/// A plane, and what lies beyond it.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cut {
+    /// A point of the plane [m].
+    pub point: DVec3,
+    /// Points from the plane to what is not drawn; of any length.
+    pub normal: DVec3,
+}
+
+impl Cut {
+    /// Whether what is at `position` [m] is drawn.
+    pub fn keeps(&self, position: DVec3) -> bool {
+        (position - self.point).dot(self.normal) <= 0.0
     }
 }
 
@@ -151,6 +189,21 @@ impl OutputSettings {
         if self.every == 0 {
             wrong("every", "every must be at least 1: every frame is written with every = 1");
         }
+        for (name, surface) in &self.surfaces {
+            if surface.every == 0 {
+                wrong(
+                    &format!("surfaces.{name}.every"),
+                    "every must be at least 1: every frame gets a surface with every = 1",
+                );
+            }
+            // Written so that NaN fails.
+            if !(surface.cell >= 0.1 && surface.cell <= 4.0) {
+                wrong(
+                    &format!("surfaces.{name}.cell"),
+                    "cell is in particle radii, from 0.1 (fine) to 4 (coarse); write for example cell = 1.0",
+                );
+            }
+        }
         let Some(pictures) = &self.pictures else { return faults };
         if pictures.every == 0 {
             wrong("pictures.every", "every must be at least 1: every frame is drawn with every = 1");
@@ -182,6 +235,15 @@ impl OutputSettings {
             wrong(
                 "pictures.direction",
                 "direction must not be zero; write for example direction = [-0.6, 1.0, -0.4]",
+            );
+        }
+        if pictures
+            .cut
+            .is_some_and(|cut| !cut.point.is_finite() || !cut.normal.is_finite() || cut.normal == DVec3::ZERO)
+        {
+            wrong(
+                "pictures.cut",
+                "cut needs a point and a normal that is not zero, such as normal = [0, -1, 0]",
             );
         }
         for (name, colour) in &pictures.colours {

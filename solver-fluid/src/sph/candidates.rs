@@ -18,7 +18,7 @@ use amalgam_particles::{
 use glam::IVec3;
 use rayon::prelude::*;
 
-use super::cells::{CellOrder, Raster};
+use super::cells::{CellOrder, FRACTION, LAYERS, LAYERS_SEEN, Place, Raster};
 
 /// Where unused lanes are put: out of everyone's reach [support radii].
 const FAR: f32 = 1e3;
@@ -32,24 +32,29 @@ const COPY_CHUNK: usize = 4096;
 /// sixteen can be read from wherever a run begins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns {
-    /// x, y, z relative to the cell [support radii]; pressure, volume; velocity x, y, z.
-    values: [Vec<f32>; 8],
-    cell_x: Vec<i32>,
-    cell_yz: Vec<[i32; 2]>,
+    /// x, y, z [fractions of a cell], modulo 1024 cells.
+    places: [Vec<i32>; 3],
+    /// Pressure, volume; velocity x, y, z.
+    carried: [Vec<f32>; 5],
+    /// Cells, where slots can hold particles of more than one.
+    cells: Vec<IVec3>,
 }
 
-/// `C` of the columns, with the particles' cells.
+/// Three or all eight columns.
 #[derive(Clone, Copy)]
 pub(super) struct Sources<'a, const C: usize> {
-    values: [&'a [f32]; C],
-    cell_x: &'a [i32],
-    cell_yz: &'a [[i32; 2]],
+    places: [&'a [i32]; 3],
+    carried: [&'a [f32]; 5],
+    cells: &'a [IVec3],
 }
 
-/// Particles of one cell, in a row of the sorted order.
+/// Particles of one cell.
 pub(super) struct Block {
-    pub(super) particles: Range<usize>,
+    /// Those in its lower half and those in its upper one, in the sorted order.
+    pub(super) halves: [Range<usize>; 2],
     home: IVec3,
+    /// The cell's corner as places are counted.
+    corner: [i32; 3],
     low: [f32; 3],
     high: [f32; 3],
 }
@@ -62,6 +67,10 @@ pub(super) struct Candidates {
     origin: usize,
     stride: usize,
     end: usize,
+    /// Where each layer of half cells begins, and where the highest ends.
+    layers: [usize; LAYERS + 1],
+    /// Where mirror images begin.
+    images: usize,
 }
 
 /// Which of sixteen particles or images in a row were candidates, for all blocks of a chunk one after the other: found
@@ -82,81 +91,145 @@ impl Selections {
     pub(super) fn rewind(&mut self) {
         self.next = 0;
     }
+
+    #[inline(always)]
+    fn find(&mut self, selected: u16) -> u16 {
+        self.bits.push(selected);
+        selected
+    }
+
+    #[inline(always)]
+    fn recall(&mut self) -> u16 {
+        self.next += 1;
+        self.bits[self.next - 1]
+    }
+}
+
+impl Block {
+    /// Which of the first `count` places are within reach of the block's bounding box.
+    #[inline(always)]
+    fn reaches<L: Lanes>(&self, places: [L; 3], count: usize) -> u16 {
+        let mut gap2 = L::splat(0.0);
+        for axis in 0..3 {
+            let below = L::splat(self.low[axis]) - places[axis];
+            let gap = below.larger(places[axis] - L::splat(self.high[axis])).larger(L::splat(0.0));
+            gap2 = gap2 + gap * gap;
+        }
+        let present = u16::MAX >> (LANES - count.min(LANES));
+        gap2.less(L::splat(REACH)) & present
+    }
 }
 
 impl Columns {
-    /// Copies cells, places and velocities of particles in a new order, and notes where each particle went.
+    /// Copies places and velocities of particles in a new order, and notes where each particle went.
     pub(super) fn set(
         &mut self,
         raster: &Raster,
-        order: &[u32],
+        cells: &CellOrder,
         positions: &[DVec3],
         velocities: &[DVec3],
         rank: &[AtomicU32],
     ) {
+        let order = cells.order();
         let count = order.len();
-        for column in &mut self.values {
-            column.resize(count + LANES, 0.0);
-        }
-        self.cell_x.resize(count + LANES, 0);
-        self.cell_yz.resize(count, [0; 2]);
-        let [x, y, z, _, _, vx, vy, vz] =
-            self.values.each_mut().map(|column| column[..count].par_chunks_mut(COPY_CHUNK));
-        let cell_x = self.cell_x[..count].par_chunks_mut(COPY_CHUNK);
-        let cell_yz = self.cell_yz.par_chunks_mut(COPY_CHUNK);
-        let tasks = (order.par_chunks(COPY_CHUNK), x, y, z, cell_x, cell_yz, vx, vy, vz);
-        tasks.into_par_iter().enumerate().for_each(|(c, (order, x, y, z, cell_x, cell_yz, vx, vy, vz))| {
+        self.places.iter_mut().for_each(|column| column.resize(count + LANES, 0));
+        self.carried.iter_mut().for_each(|column| column.resize(count + LANES, 0.0));
+        let [x, y, z] = self.places.each_mut().map(|column| column[..count].par_chunks_mut(COPY_CHUNK));
+        let [_, _, vx, vy, vz] =
+            self.carried.each_mut().map(|column| column[..count].par_chunks_mut(COPY_CHUNK));
+        let tasks = (order.par_chunks(COPY_CHUNK), x, y, z, vx, vy, vz);
+        tasks.into_par_iter().enumerate().for_each(|(c, (order, x, y, z, vx, vy, vz))| {
             for (k, &i) in order.iter().enumerate() {
-                let (cell, fraction) = raster.locate(positions[i as usize]);
-                (x[k], y[k], z[k]) = fraction.into();
-                cell_x[k] = cell.x;
-                cell_yz[k] = [cell.y, cell.z];
-                (vx[k], vy[k], vz[k]) = velocities[i as usize].as_vec3().into();
+                [x[k], y[k], z[k]] = raster.locate(positions[i as usize]).wrapped();
+                [vx[k], vy[k], vz[k]] = velocities[i as usize].to_array().map(|v| v as f32);
                 rank[i as usize].store((c * COPY_CHUNK + k) as u32, Relaxed);
             }
         });
+        self.cells.clear();
+        if cells.wraps() {
+            let cell = |&i: &u32| raster.locate(positions[i as usize]).cell();
+            self.cells.par_extend(order.par_iter().map(cell));
+        }
     }
 
     /// The columns of places, and those of pressure and volume to be written.
     pub(super) fn places_and_states(&mut self) -> (Sources<'_, 3>, [&mut Vec<f32>; 2]) {
-        let [x, y, z, pressure, volume, ..] = &mut self.values;
-        let sources = Sources { values: [x, y, z], cell_x: &self.cell_x, cell_yz: &self.cell_yz };
-        (sources, [pressure, volume])
+        let Self { places, carried: [pressure, volume, ..], cells } = self;
+        let places = places.each_ref().map(Vec::as_slice);
+        (Sources { places, carried: [&[]; 5], cells }, [pressure, volume])
     }
 
     /// All columns.
     pub(super) fn all(&self) -> Sources<'_, 8> {
-        let values = self.values.each_ref().map(Vec::as_slice);
-        Sources { values, cell_x: &self.cell_x, cell_yz: &self.cell_yz }
+        let (places, carried) =
+            (self.places.each_ref().map(Vec::as_slice), self.carried.each_ref().map(Vec::as_slice));
+        Sources { places, carried, cells: &self.cells }
     }
 }
 
 impl<const C: usize> Sources<'_, C> {
-    /// The block of the particles from `first` on, before `end`.
+    /// Particles of one cell, `home` if cells do not wrap: the first of `halves`, which are cut by as many.
     #[inline(always)]
-    pub(super) fn block(&self, first: usize, end: usize) -> Block {
-        let (home_x, home_yz) = (self.cell_x[first], self.cell_yz[first]);
-        let mut low = [f32::INFINITY; 3];
-        let mut high = [f32::NEG_INFINITY; 3];
-        let mut last = first;
-        while last < end && self.cell_x[last] == home_x && self.cell_yz[last] == home_yz {
-            for axis in 0..3 {
-                low[axis] = low[axis].min(self.values[axis][last]);
-                high[axis] = high[axis].max(self.values[axis][last]);
-            }
-            last += 1;
+    pub(super) fn block(&self, halves: &mut [Range<usize>; 2], mut home: IVec3) -> Block {
+        let mut own = halves.clone();
+        if self.cells.is_empty() {
+            halves.iter_mut().for_each(|half| half.start = half.end);
+        } else {
+            let half = usize::from(halves[0].is_empty());
+            let Range { start, end } = halves[half].clone();
+            home = self.cells[start];
+            let count = self.cells[start..end].iter().take_while(|cell| **cell == home).count();
+            (own[half].end, own[1 - half].end) = (start + count, own[1 - half].start);
+            halves[half].start += count;
         }
-        Block { particles: first..last, home: IVec3::new(home_x, home_yz[0], home_yz[1]), low, high }
+        let mut block = Block {
+            halves: own,
+            home,
+            corner: Place::corner(home),
+            low: [f32::INFINITY; 3],
+            high: [f32::NEG_INFINITY; 3],
+        };
+        for half in block.halves.clone() {
+            for k in half {
+                for axis in 0..3 {
+                    let x = self.relative(axis, k, &block);
+                    block.low[axis] = block.low[axis].min(x);
+                    block.high[axis] = block.high[axis].max(x);
+                }
+            }
+        }
+        block
     }
 
-    /// The values of one particle, each in all lanes.
+    /// A coordinate of a particle from the corner of a block's cell on [support radii], exact.
     #[inline(always)]
-    pub(super) fn splat<L: Lanes>(&self, particle: usize) -> [L; C] {
+    fn relative(&self, axis: usize, particle: usize, block: &Block) -> f32 {
+        self.places[axis][particle].wrapping_sub(block.corner[axis]) as f32 * FRACTION
+    }
+
+    /// The values of one particle of a block, each in all lanes.
+    #[inline(always)]
+    pub(super) fn splat<L: Lanes>(&self, particle: usize, block: &Block) -> [L; C] {
         let mut lanes = [L::splat(0.0); C];
         for c in 0..C {
-            lanes[c] = L::splat(self.values[c][particle]);
+            lanes[c] = L::splat(if c < 3 {
+                self.relative(c, particle, block)
+            } else {
+                self.carried[c - 3][particle]
+            });
         }
         lanes
+    }
+
+    /// The places of sixteen particles, from the corner of a block's cell on.
+    #[inline(always)]
+    fn places<L: Lanes>(&self, at: usize, block: &Block) -> [L; 3] {
+        let mut values = [L::splat(0.0); 3];
+        for axis in 0..3 {
+            let differences = L::load_differences(lanes(self.places[axis], at), block.corner[axis]);
+            values[axis] = differences * L::splat(FRACTION);
+        }
+        values
     }
 }
 
@@ -172,36 +245,46 @@ impl Candidates {
     ) {
         self.end = 0;
         let runs = cells.runs(block.home);
-        for index in 0..runs.count() {
-            let run = runs.get(index);
-            let mut begin = run.start;
-            while begin < run.end {
-                let row = sources.cell_yz[begin];
-                let mut end = run.end;
-                if cells.wraps() {
-                    end = begin + 1;
-                    while end < run.end && sources.cell_yz[end] == row {
-                        end += 1;
-                    }
+        for layer in 0..LAYERS {
+            self.layers[layer] = self.end;
+            for index in 0..runs.count() {
+                let run = runs.get(layer, index);
+                if sources.cells.is_empty() {
+                    self.append_near::<L, C>(sources, run, block, selections);
+                } else {
+                    self.append_own_cells::<L, C>(sources, run, layer, block, selections);
                 }
-                let rise = [row[0].wrapping_sub(block.home.y), row[1].wrapping_sub(block.home.z)];
-                self.append_near::<L, C>(sources, (begin..end, rise), block, selections);
-                begin = end;
             }
         }
-        if let Some([min, max]) = planes {
-            self.append_images::<L, C>([min, max], block, selections);
-        }
+        self.layers[LAYERS] = self.end;
+        self.images = self.end;
         self.fill_lanes::<C>();
+        if let Some([min, max]) = planes {
+            // What is read beyond the highest layer must be nothing, not images.
+            self.end += LANES;
+            self.images = self.end;
+            self.append_images::<L, C>([min, max], block, selections);
+            self.fill_lanes::<C>();
+        }
     }
 
-    /// The columns of candidates, a whole number of times [`LANES`].
+    /// Columns of the candidates that particles in a half of the block may see: those in layers around it, and images.
+    /// In the last lanes of the former may be candidates of layers that are out of reach.
     #[inline(always)]
-    pub(super) fn columns<const C: usize>(&self) -> [&[[f32; LANES]]; C] {
-        let vectors = self.end.div_ceil(LANES);
+    pub(super) fn seen_from<const C: usize>(&self, half: usize) -> [[&[[f32; LANES]]; C]; 2] {
+        [
+            self.columns(self.layers[half]..self.layers[half + LAYERS_SEEN]),
+            self.columns(self.images..self.end.max(self.images)),
+        ]
+    }
+
+    #[inline(always)]
+    fn columns<const C: usize>(&self, range: Range<usize>) -> [&[[f32; LANES]]; C] {
+        let vectors = range.len().div_ceil(LANES);
         let mut columns = [&[] as &[[f32; LANES]]; C];
         for c in 0..C {
-            columns[c] = &self.values[self.origin + c * self.stride..].as_chunks::<LANES>().0[..vectors];
+            columns[c] =
+                &self.values[self.origin + c * self.stride + range.start..].as_chunks::<LANES>().0[..vectors];
         }
         columns
     }
@@ -226,29 +309,59 @@ impl Candidates {
         (self.values, self.origin, self.stride) = (values, origin, stride);
     }
 
-    /// Appends the particles of a run that are within reach of the block's bounding box; all are in one row of cells,
-    /// `rise` cells above the block's.
+    /// Where slots can hold particles of distant cells: those of a run that are in the cells it stands for.
+    #[inline(always)]
+    fn append_own_cells<L: Lanes, const C: usize>(
+        &mut self,
+        sources: &Sources<'_, C>,
+        run: Range<usize>,
+        layer: usize,
+        block: &Block,
+        selections: &mut Selections,
+    ) {
+        let near = |k: usize| {
+            let step = sources.cells[k] - block.home;
+            step.z == layer as i32 / 2 - 1 && step.abs().max_element() <= 1
+        };
+        let mut begin = run.start;
+        while begin < run.end {
+            let mut end = begin;
+            while end < run.end && near(end) {
+                end += 1;
+            }
+            self.append_near::<L, C>(sources, begin..end, block, selections);
+            begin = end + 1;
+        }
+    }
+
+    /// Appends the particles of a run that are within reach of the block's bounding box.
     #[inline(always)]
     fn append_near<L: Lanes, const C: usize>(
         &mut self,
         sources: &Sources<'_, C>,
-        (run, rise): (Range<usize>, [i32; 2]),
+        run: Range<usize>,
         block: &Block,
         selections: &mut Selections,
     ) {
         self.reserve::<C>(run.len());
-        let (rise_y, rise_z) = (L::splat(rise[0] as f32), L::splat(rise[1] as f32));
         let mut at = run.start;
         while at < run.end {
-            let steps = L::load_differences(lanes(sources.cell_x, at), block.home.x);
             let mut values = [L::splat(0.0); C];
-            for c in 0..C {
-                values[c] = L::load(lanes(sources.values[c], at));
+            let selected = if C == 3 {
+                values[..3].copy_from_slice(&sources.places::<L>(at, block));
+                selections.find(block.reaches::<L>([values[0], values[1], values[2]], run.end - at))
+            } else {
+                selections.recall()
+            };
+            if selected != 0 {
+                if C == 8 {
+                    values[..3].copy_from_slice(&sources.places::<L>(at, block));
+                    for c in 3..C {
+                        values[c] = L::load(lanes(sources.carried[c - 3], at));
+                    }
+                }
+                self.append::<L, C>(values, selected);
             }
-            values[0] = values[0] + steps;
-            values[1] = values[1] + rise_y;
-            values[2] = values[2] + rise_z;
-            self.append::<L, C>(values, run.end - at, block, selections);
             at += LANES;
         }
     }
@@ -280,40 +393,23 @@ impl Candidates {
                     if C == 8 {
                         values[5 + axis] = L::splat(0.0) - values[5 + axis];
                     }
-                    self.append::<L, C>(values, originals - at, block, selections);
+                    let selected = if C == 3 {
+                        selections.find(block.reaches::<L>([values[0], values[1], values[2]], originals - at))
+                    } else {
+                        selections.recall()
+                    };
+                    if selected != 0 {
+                        self.append::<L, C>(values, selected);
+                    }
                     at += LANES;
                 }
             }
         }
     }
 
-    /// Appends those of the first `count` lanes that are within reach.
+    /// Appends the selected lanes.
     #[inline(always)]
-    fn append<L: Lanes, const C: usize>(
-        &mut self,
-        values: [L; C],
-        count: usize,
-        block: &Block,
-        selections: &mut Selections,
-    ) {
-        let selected = if C == 3 {
-            let mut gap2 = L::splat(0.0);
-            for axis in 0..3 {
-                let below = L::splat(block.low[axis]) - values[axis];
-                let gap = below.larger(values[axis] - L::splat(block.high[axis])).larger(L::splat(0.0));
-                gap2 = gap2 + gap * gap;
-            }
-            let present = u16::MAX >> (LANES - count.min(LANES));
-            let selected = gap2.less(L::splat(REACH)) & present;
-            selections.bits.push(selected);
-            selected
-        } else {
-            selections.next += 1;
-            selections.bits[selections.next - 1]
-        };
-        if selected == 0 {
-            return;
-        }
+    fn append<L: Lanes, const C: usize>(&mut self, values: [L; C], selected: u16) {
         for c in 0..C {
             let to = self.origin + c * self.stride + self.end;
             let to = self.values[to..].first_chunk_mut().expect("room was made");

@@ -1,10 +1,10 @@
 //! Densities and accelerations of a fluid at one instant.
 //!
-//! Particles are sorted into cells of one support radius (`cells.rs`) and handled in fixed chunks of that order.
-//! Within a chunk, particles of one cell form a **block**; its **candidates** are copied next to each other, relative
-//! to the block's cell: all particles of the 27 cells around it and their mirror images that lie within reach of the
-//! block's bounding box (`candidates.rs`). Candidates outside of a particle's support contribute exactly zero,
-//! so that the inner loops have no branch. Loops are compiled for several vector widths and give the same bits with
+//! Particles are sorted into cells of one support radius (`cells.rs`) and handled in chunks of whole rows of cells.
+//! Particles of one cell form a **block**; its **candidates** are copied next to each other, relative to the block's
+//! cell: all particles of the 27 cells around it and their mirror images that lie within reach of the block's bounding
+//! box (`candidates.rs`), layer after layer, so that particles in each half of the cell can pass over a sixth of them.
+//! Candidates outside of a particle's support contribute exactly zero, so that the inner loops have no branch. Loops are compiled for several vector widths and give the same bits with
 //! each ([`amalgam_particles::lanes`]).
 //!
 //! Positions are in support radii, rounded to 2^-22: relative to any cell nearby they are exact in f32, and so are
@@ -17,7 +17,6 @@
 
 use std::{
     marker::PhantomData,
-    ops::Range,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
@@ -31,13 +30,13 @@ use rayon::prelude::*;
 use super::{
     Formulation, Parameters,
     candidates::{Block, Candidates, Columns, Selections, Sources, chunk},
-    cells::{CellOrder, Raster},
+    cells::{CellOrder, Chunk, Raster},
     kernel::Kernel,
-    pairs::{Artificial, Carried, Laminar, Mueller, Scheme},
+    pairs::{Artificial, Carried, Laminar, Mueller, Scheme, Xsph},
     state::EquationOfState,
 };
 
-/// Particles of one task, whatever the number of threads.
+/// Least number of particles of one task, whatever the number of threads.
 const CHUNK: usize = 1024;
 
 /// Densities and accelerations, with everything that is needed to find them; memory is kept from one use to the next.
@@ -45,6 +44,7 @@ const CHUNK: usize = 1024;
 pub struct Evaluation {
     width: Width,
     cells: CellOrder,
+    chunks: Vec<Chunk>,
     /// In sorted order.
     columns: Columns,
     compression: Vec<f32>,
@@ -78,6 +78,7 @@ impl Evaluation {
         Self {
             width,
             cells: CellOrder::default(),
+            chunks: Vec::new(),
             columns: Columns::default(),
             compression: Vec::new(),
             acceleration: Vec::new(),
@@ -91,37 +92,41 @@ impl Evaluation {
     pub fn find_densities(&mut self, parameters: &Parameters, positions: &[DVec3], velocities: &[DVec3]) {
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         self.cells.rebuild(&raster, positions);
-        let Self { width, cells, columns, compression, totals, selections, rank, .. } = self;
-        let order = cells.order();
-        rank.resize_with(order.len(), AtomicU32::default);
-        columns.set(&raster, order, positions, velocities, rank);
-        compression.resize(order.len(), 0.0);
+        let Self { width, cells, chunks, columns, compression, totals, selections, rank, .. } = self;
+        let count = cells.order().len();
+        cells.chunks(CHUNK, chunks);
+        rank.resize_with(count, AtomicU32::default);
+        columns.set(&raster, cells, positions, velocities, rank);
+        compression.resize(count, 0.0);
         let coefficients = Coefficients::new(parameters);
         let (places, [pressure, volume]) = columns.places_and_states();
         let around = Surroundings { cells, planes: raster.planes() };
-        selections.resize_with(order.len().div_ceil(CHUNK), Selections::default);
+        selections.resize_with(chunks.len(), Selections::default);
         let tasks = (
+            chunks.par_iter(),
             selections.par_iter_mut(),
-            compression.par_chunks_mut(CHUNK),
-            pressure[..order.len()].par_chunks_mut(CHUNK),
-            volume[..order.len()].par_chunks_mut(CHUNK),
+            split(compression, chunks),
+            split(&mut pressure[..count], chunks),
+            split(&mut volume[..count], chunks),
         );
         tasks
             .into_par_iter()
-            .enumerate()
-            .map_init(Candidates::default, |candidates, (c, (selections, compression, pressure, volume))| {
-                selections.clear();
-                let begin = c * CHUNK;
-                let range = begin..begin + compression.len();
-                let sums = Sums { columns: places, around, range, candidates, selections };
-                let pairs = match parameters.formulation {
-                    Formulation::Mueller { .. } => {
-                        width.run(Densities { sums, scheme: PhantomData::<Mueller>, values: compression })
-                    }
-                    _ => width.run(Densities { sums, scheme: PhantomData::<Laminar>, values: compression }),
-                };
-                Totals { pairs, ..coefficients.apply(&parameters.state, compression, pressure, volume) }
-            })
+            .map_init(
+                Candidates::default,
+                |candidates, (chunk, selections, compression, pressure, volume)| {
+                    selections.clear();
+                    let sums = Sums { columns: places, around, chunk, candidates, selections };
+                    let pairs = match parameters.formulation {
+                        Formulation::Mueller { .. } => {
+                            width.run(Densities { sums, scheme: PhantomData::<Mueller>, values: compression })
+                        }
+                        _ => {
+                            width.run(Densities { sums, scheme: PhantomData::<Laminar>, values: compression })
+                        }
+                    };
+                    Totals { pairs, ..coefficients.apply(&parameters.state, compression, pressure, volume) }
+                },
+            )
             .collect_into_vec(totals);
     }
 
@@ -130,6 +135,7 @@ impl Evaluation {
         match parameters.formulation {
             Formulation::Laminar { .. } => self.sum_accelerations(parameters, Laminar),
             Formulation::Artificial { .. } => self.sum_accelerations(parameters, Artificial),
+            Formulation::Xsph { .. } => self.sum_accelerations(parameters, Xsph),
             Formulation::Mueller { viscosity } => {
                 let viscosity = mueller_viscosity(parameters, viscosity) as f32;
                 self.sum_accelerations(parameters, Mueller { viscosity });
@@ -138,18 +144,17 @@ impl Evaluation {
     }
 
     fn sum_accelerations<S: Scheme>(&mut self, parameters: &Parameters, scheme: S) {
-        let Self { width, cells, columns, acceleration, selections, .. } = self;
+        let Self { width, cells, chunks, columns, acceleration, selections, .. } = self;
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         let around = Surroundings { cells, planes: raster.planes() };
         acceleration.resize(cells.order().len(), Vec3::ZERO);
         let columns = &*columns;
-        acceleration.par_chunks_mut(CHUNK).zip(selections).enumerate().for_each_init(
+        let tasks = (chunks.par_iter(), selections.par_iter_mut(), split(acceleration, chunks));
+        tasks.into_par_iter().for_each_init(
             Candidates::default,
-            |candidates, (c, (acceleration, selections))| {
+            |candidates, (chunk, selections, acceleration)| {
                 selections.rewind();
-                let begin = c * CHUNK;
-                let range = begin..begin + acceleration.len();
-                let sums = Sums { columns: columns.all(), around, range, candidates, selections };
+                let sums = Sums { columns: columns.all(), around, chunk, candidates, selections };
                 width.run(Accelerations { sums, scheme, values: acceleration });
             },
         );
@@ -223,6 +228,13 @@ impl Coefficients {
                 mass * wendland * support_radius,
                 0.5 * alpha * state.sound_speed * mass * wendland * support_radius * state.rest_density,
             ),
+            // [Monaghan1989] as a rate, with the same mean density and the lattice's own second moment.
+            Formulation::Xsph { epsilon } => {
+                let rate = epsilon * state.sound_speed / (0.5 * support_radius);
+                let moment = value.second_moment(spacing) / (0.2 * support_radius * support_radius);
+                let weight = rate * mass * state.rest_density * value.value(0.0) / moment;
+                (mass * wendland * support_radius, weight)
+            }
             // Eq. 10 [Mueller2003] over the density of the particle itself, with p_i + p_j in place of half of it: as
             // the sum of V grad W vanishes, half of it gives half the gradient, and a column would rest on twice the
             // pressure that it weighs.
@@ -264,6 +276,15 @@ fn mueller_viscosity(parameters: &Parameters, viscosity: f64) -> f64 {
     viscosity / support_radius * spiky.lattice_sums(spacing).moment / moment
 }
 
+/// A column cut into chunks.
+fn split<'a, T>(column: &'a mut [T], chunks: &[Chunk]) -> Vec<&'a mut [T]> {
+    let mut rest = column;
+    chunks
+        .iter()
+        .map(|chunk| rest.split_off_mut(..chunk.particles.len()).expect("chunks cover the column"))
+        .collect()
+}
+
 /// What a chunk needs to find candidates.
 #[derive(Clone, Copy)]
 struct Surroundings<'a> {
@@ -275,19 +296,29 @@ struct Surroundings<'a> {
 struct Sums<'a, const C: usize> {
     columns: Sources<'a, C>,
     around: Surroundings<'a>,
-    range: Range<usize>,
+    chunk: &'a Chunk,
     candidates: &'a mut Candidates,
     selections: &'a mut Selections,
 }
 
+/// What is done with a block and its candidates.
+trait Visit<const C: usize> {
+    fn block<L: Lanes>(&mut self, columns: &Sources<'_, C>, block: &Block, candidates: &Candidates);
+}
+
 impl<const C: usize> Sums<'_, C> {
-    /// The block that begins at `first`, with its candidates.
+    /// Goes through the blocks of the chunk.
     #[inline(always)]
-    fn block<L: Lanes>(&mut self, first: usize) -> Block {
-        let block = self.columns.block(first, self.range.end);
-        let around = (self.around.cells, self.around.planes);
-        self.candidates.collect::<L, C>(&self.columns, around, &block, self.selections);
-        block
+    fn visit<L: Lanes>(self, visit: &mut impl Visit<C>) {
+        let Self { columns, around, chunk, candidates, selections } = self;
+        for (lower, home) in around.cells.lower_halves(chunk) {
+            let mut halves = around.cells.halves(lower);
+            while !(halves[0].is_empty() && halves[1].is_empty()) {
+                let block = columns.block(&mut halves, home);
+                candidates.collect::<L, C>(&columns, (around.cells, around.planes), &block, selections);
+                visit.block::<L>(&columns, &block, candidates);
+            }
+        }
     }
 }
 
@@ -297,31 +328,45 @@ struct Densities<'a, S> {
     values: &'a mut [f32],
 }
 
+struct DensityLoop<'a, S> {
+    begin: usize,
+    scheme: PhantomData<S>,
+    values: &'a mut [f32],
+    pairs: u64,
+}
+
 impl<S: Scheme> Task for Densities<'_, S> {
     /// Pairs gone through.
     type Output = u64;
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self) -> u64 {
-        let mut pairs = 0;
-        let begin = self.sums.range.start;
-        let mut first = begin;
-        while first < self.sums.range.end {
-            let block = self.sums.block::<L>(first);
-            let [x, y, z] = self.sums.candidates.columns::<3>();
-            for k in block.particles.clone() {
-                let [at_x, at_y, at_z] = self.sums.columns.splat::<L>(k);
+    fn run<L: Lanes>(self) -> u64 {
+        let Self { sums, scheme, values } = self;
+        let mut visit = DensityLoop { begin: sums.chunk.particles.start, scheme, values, pairs: 0 };
+        sums.visit::<L>(&mut visit);
+        visit.pairs
+    }
+}
+
+impl<S: Scheme> Visit<3> for DensityLoop<'_, S> {
+    #[inline(always)]
+    fn block<L: Lanes>(&mut self, columns: &Sources<'_, 3>, block: &Block, candidates: &Candidates) {
+        for half in 0..2 {
+            let seen = candidates.seen_from::<3>(half);
+            for k in block.halves[half].clone() {
+                let [at_x, at_y, at_z] = columns.splat::<L>(k, block);
                 let mut sum = L::splat(0.0);
-                for ((x, y), z) in x.iter().zip(y).zip(z) {
-                    let (dx, dy, dz) = (at_x - L::load(x), at_y - L::load(y), at_z - L::load(z));
-                    sum = sum + S::shape(dx * dx + dy * dy + dz * dz);
+                for [x, y, z] in seen {
+                    for ((x, y), z) in x.iter().zip(y).zip(z) {
+                        let (dx, dy, dz) = (at_x - L::load(x), at_y - L::load(y), at_z - L::load(z));
+                        sum = sum + S::shape(dx * dx + dy * dy + dz * dz);
+                    }
                 }
-                self.values[k - begin] = sum.sum();
+                self.values[k - self.begin] = sum.sum();
             }
-            pairs += (block.particles.len() * LANES * x.len()) as u64;
-            first = block.particles.end;
+            let vectors = seen[0][0].len() + seen[1][0].len();
+            self.pairs += (block.halves[half].len() * LANES * vectors) as u64;
         }
-        pairs
     }
 }
 
@@ -331,29 +376,42 @@ struct Accelerations<'a, S> {
     values: &'a mut [Vec3],
 }
 
+struct ForceLoop<'a, S> {
+    begin: usize,
+    scheme: S,
+    values: &'a mut [Vec3],
+}
+
 impl<S: Scheme> Task for Accelerations<'_, S> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self) {
-        let begin = self.sums.range.start;
-        let mut first = begin;
-        while first < self.sums.range.end {
-            let block = self.sums.block::<L>(first);
-            let columns = self.sums.candidates.columns::<8>();
-            for k in block.particles.clone() {
-                let [x, y, z, pressure, volume, vx, vy, vz] = self.sums.columns.splat::<L>(k);
+    fn run<L: Lanes>(self) {
+        let Self { sums, scheme, values } = self;
+        let begin = sums.chunk.particles.start;
+        sums.visit::<L>(&mut ForceLoop { begin, scheme, values });
+    }
+}
+
+impl<S: Scheme> Visit<8> for ForceLoop<'_, S> {
+    #[inline(always)]
+    fn block<L: Lanes>(&mut self, columns: &Sources<'_, 8>, block: &Block, candidates: &Candidates) {
+        for half in 0..2 {
+            let seen = candidates.seen_from::<8>(half);
+            for k in block.halves[half].clone() {
+                let [x, y, z, pressure, volume, vx, vy, vz] = columns.splat::<L>(k, block);
                 let one = Carried { pressure, volume, velocity: [vx, vy, vz] };
                 let mut sum = [L::splat(0.0); 3];
-                for v in 0..columns[0].len() {
-                    let [cx, cy, cz, pressure, volume, vx, vy, vz] = chunk::<L, 8>(&columns, v);
-                    let other = Carried { pressure, volume, velocity: [vx, vy, vz] };
-                    let pull = self.scheme.pull([x - cx, y - cy, z - cz], &one, &other);
-                    sum = [sum[0] + pull[0], sum[1] + pull[1], sum[2] + pull[2]];
+                for columns in seen {
+                    for v in 0..columns[0].len() {
+                        let [cx, cy, cz, pressure, volume, vx, vy, vz] = chunk::<L, 8>(&columns, v);
+                        let other = Carried { pressure, volume, velocity: [vx, vy, vz] };
+                        let pull = self.scheme.pull([x - cx, y - cy, z - cz], &one, &other);
+                        sum = [sum[0] + pull[0], sum[1] + pull[1], sum[2] + pull[2]];
+                    }
                 }
-                self.values[k - begin] = Vec3::new(sum[0].sum(), sum[1].sum(), sum[2].sum());
+                self.values[k - self.begin] = Vec3::new(sum[0].sum(), sum[1].sum(), sum[2].sum());
             }
-            first = block.particles.end;
         }
     }
 }

@@ -89,6 +89,12 @@ impl Kernel {
         spacing.powi(3) / 6.0 * lattice(support_radius, spacing).map(term).sum::<f64>()
     }
 
+    /// `sum V r^2 W` [m^2] over a cubic lattice of `spacing` [m]; H^2/5 in the continuum with Wendland's kernel.
+    pub fn second_moment(&self, spacing: f64) -> f64 {
+        let term = |offset: DVec3| self.value(offset.length()) * offset.length_squared();
+        spacing.powi(3) * lattice(self.support_radius, spacing).map(term).sum::<f64>()
+    }
+
     /// Sums over a cubic lattice of `spacing` [m].
     pub fn lattice_sums(&self, spacing: f64) -> LatticeSums {
         let volume = spacing.powi(3);

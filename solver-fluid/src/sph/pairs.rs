@@ -33,6 +33,10 @@ pub(super) struct Laminar;
 #[derive(Clone, Copy)]
 pub(super) struct Artificial;
 
+/// Wendland's kernel, XSPH: t^3 (P_i + P_j) (x_i - x_j) - V_i V_j W (v_i - v_j).
+#[derive(Clone, Copy)]
+pub(super) struct Xsph;
+
 /// Poly6 for density, the spiky kernel for pressure, the Laplacian kernel for viscosity [Mueller2003].
 #[derive(Clone, Copy)]
 pub(super) struct Mueller {
@@ -98,6 +102,26 @@ impl Scheme for Artificial {
         let rate = approach.smaller(L::splat(0.0)) / (distance2 + L::splat(SOFTENING));
         let push = t3 * ((one.pressure + other.pressure) - (one.volume * other.volume) * rate);
         [push * offset[0], push * offset[1], push * offset[2]]
+    }
+}
+
+impl Scheme for Xsph {
+    #[inline(always)]
+    fn shape<L: Lanes>(squared: L) -> L {
+        wendland(squared)
+    }
+
+    #[inline(always)]
+    fn pull<L: Lanes>(self, offset: [L; 3], one: &Carried<L>, other: &Carried<L>) -> [L; 3] {
+        let t = depth(squared(offset));
+        let t3 = t * t * t;
+        let push = t3 * (one.pressure + other.pressure);
+        let drag = t3 * (t * (L::splat(5.0) - L::splat(4.0) * t)) * (one.volume * other.volume);
+        [
+            push * offset[0] - drag * (one.velocity[0] - other.velocity[0]),
+            push * offset[1] - drag * (one.velocity[1] - other.velocity[1]),
+            push * offset[2] - drag * (one.velocity[2] - other.velocity[2]),
+        ]
     }
 }
 

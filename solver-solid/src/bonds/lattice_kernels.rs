@@ -1,7 +1,9 @@
 //! The hot loops over blocks of sixteen lattice sites (`lattice.rs`).
 
+use amalgam_particles::lanes::{LANES, Lanes, Sixteen, Task};
+
 use super::stretch::{SERIES_MAX, elongation_share};
-use crate::wide::{self, Kernel, LANES, Lanes, Machine};
+use crate::vectors::sixteen;
 
 /// A step from a site to a neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +21,12 @@ pub(super) struct Stencil {
 }
 
 impl Stencil {
+    /// Vector to the neighbour, in quanta, for a difference of displacements.
+    #[inline(always)]
+    fn vector(&self, eta: [i32; 3]) -> [f32; 3] {
+        [self.offset[0] + eta[0] as f32, self.offset[1] + eta[1] as f32, self.offset[2] + eta[2] as f32]
+    }
+
     /// The excess l^2/L^2 - 1 for a difference of displacements.
     #[inline(always)]
     pub(super) fn excess(&self, eta: [i32; 3]) -> f32 {
@@ -38,36 +46,37 @@ pub(super) struct Geometry<'a> {
     pub(super) half_gain: &'a [f32],
 }
 
-/// Sixteen values from `at` on.
-#[inline(always)]
-fn lanes<T>(column: &[T], at: usize) -> &[T; LANES] {
-    match column[at..].first_chunk() {
-        Some(lanes) => lanes,
-        None => panic!("a block lies within the sites"),
-    }
-}
-
 /// Half of a gain of 1 in all lanes.
-const NO_GAIN: Lanes = [0.5; LANES];
+const NO_GAIN: Sixteen = [0.5; LANES];
 
 impl<'a> Geometry<'a> {
     #[inline(always)]
     fn at(columns: [&'a [i32]; 3], site: usize) -> [&'a [i32; LANES]; 3] {
-        [lanes(columns[0], site), lanes(columns[1], site), lanes(columns[2], site)]
+        [sixteen(columns[0], site), sixteen(columns[1], site), sixteen(columns[2], site)]
+    }
+
+    /// Displacements of sixteen sites, or the vector to multiply there, against those of others.
+    #[inline(always)]
+    fn differences(other: [&[i32; LANES]; 3], own: [&[i32; LANES]; 3], lane: usize) -> [i32; 3] {
+        [
+            other[0][lane].wrapping_sub(own[0][lane]),
+            other[1][lane].wrapping_sub(own[1][lane]),
+            other[2][lane].wrapping_sub(own[2][lane]),
+        ]
     }
 
     #[inline(always)]
-    fn gain<const GAIN: bool>(&self, site: usize) -> &'a Lanes {
-        if GAIN { lanes(self.half_gain, site) } else { &NO_GAIN }
+    fn gain<const GAIN: bool>(&self, site: usize) -> &'a Sixteen {
+        if GAIN { sixteen(self.half_gain, site) } else { &NO_GAIN }
     }
 }
 
 /// Forces on a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BlockForce {
-    pub(super) force: [Lanes; 3],
+    pub(super) force: [Sixteen; 3],
     /// Least excess of each particle's bonds, infinite without any.
-    pub(super) least: Lanes,
+    pub(super) least: Sixteen,
     /// Least and largest of all.
     pub(super) range: [f32; 2],
     pub(super) energy: f32,
@@ -85,11 +94,11 @@ pub(super) struct ForceKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) live: &'a [u16],
 }
 
-impl<const GAIN: bool, const FAR: bool> Kernel for ForceKernel<'_, GAIN, FAR> {
+impl<const GAIN: bool, const FAR: bool> Task for ForceKernel<'_, GAIN, FAR> {
     type Output = BlockForce;
 
     #[inline(always)]
-    fn run<M: Machine>(self) -> BlockForce {
+    fn run<L: Lanes>(self) -> BlockForce {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
         let own = Geometry::at(displacement, site);
         let own_gain = self.geometry.gain::<GAIN>(site);
@@ -105,27 +114,24 @@ impl<const GAIN: bool, const FAR: bool> Kernel for ForceKernel<'_, GAIN, FAR> {
             let gain = self.geometry.gain::<GAIN>(there);
             for lane in 0..LANES {
                 let on = live & (1 << lane) != 0;
-                let eta = [
-                    other[0][lane].wrapping_sub(own[0][lane]),
-                    other[1][lane].wrapping_sub(own[1][lane]),
-                    other[2][lane].wrapping_sub(own[2][lane]),
-                ];
+                let eta = Geometry::differences(other, own, lane);
                 let excess = stencil.excess(eta);
                 let share = elongation_share::<FAR>(excess);
                 let pull = stencil.stiffness * (own_gain[lane] + gain[lane]) * share;
                 let pull = if on { pull } else { 0.0 };
-                force[0][lane] = pull.mul_add(stencil.offset[0] + eta[0] as f32, force[0][lane]);
-                force[1][lane] = pull.mul_add(stencil.offset[1] + eta[1] as f32, force[1][lane]);
-                force[2][lane] = pull.mul_add(stencil.offset[2] + eta[2] as f32, force[2][lane]);
+                let d = stencil.vector(eta);
+                force[0][lane] = pull.mul_add(d[0], force[0][lane]);
+                force[1][lane] = pull.mul_add(d[1], force[1][lane]);
+                force[2][lane] = pull.mul_add(d[2], force[2][lane]);
                 let square = excess.mul_add(stencil.rest_square, stencil.rest_square);
                 energy[lane] = (pull * share).mul_add(square, energy[lane]);
                 least[lane] = if on & (excess < least[lane]) { excess } else { least[lane] };
                 largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let (bottom, top) = wide::range(&least, &largest);
+        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
         // Each bond is seen from both ends: a quarter of k e^2 from each.
-        BlockForce { force, least, range: [bottom, top], energy: 0.25 * wide::total(&energy) }
+        BlockForce { force, least, range: [bottom, top], energy: 0.25 * L::load(&energy).sum() }
     }
 }
 
@@ -134,11 +140,11 @@ pub(super) struct DiagonalKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) live: &'a [u16],
 }
 
-impl<const GAIN: bool, const FAR: bool> Kernel for DiagonalKernel<'_, GAIN, FAR> {
-    type Output = [Lanes; 6];
+impl<const GAIN: bool, const FAR: bool> Task for DiagonalKernel<'_, GAIN, FAR> {
+    type Output = [Sixteen; 6];
 
     #[inline(always)]
-    fn run<M: Machine>(self) -> [Lanes; 6] {
+    fn run<L: Lanes>(self) -> [Sixteen; 6] {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
         let own = Geometry::at(displacement, site);
         let own_gain = self.geometry.gain::<GAIN>(site);
@@ -151,19 +157,11 @@ impl<const GAIN: bool, const FAR: bool> Kernel for DiagonalKernel<'_, GAIN, FAR>
             let other = Geometry::at(displacement, there);
             let gain = self.geometry.gain::<GAIN>(there);
             for lane in 0..LANES {
-                let eta = [
-                    other[0][lane].wrapping_sub(own[0][lane]),
-                    other[1][lane].wrapping_sub(own[1][lane]),
-                    other[2][lane].wrapping_sub(own[2][lane]),
-                ];
+                let eta = Geometry::differences(other, own, lane);
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
                 let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
                 let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
-                let d = [
-                    stencil.offset[0] + eta[0] as f32,
-                    stencil.offset[1] + eta[1] as f32,
-                    stencil.offset[2] + eta[2] as f32,
-                ];
+                let d = stencil.vector(eta);
                 sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
                 sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
                 sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
@@ -189,17 +187,47 @@ impl Stencil {
     }
 }
 
+/// Part of a product that is summed by site.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Window {
+    /// Its first site.
+    pub(super) first: usize,
+    pub(super) axes: [Vec<f32>; 3],
+}
+
+impl Window {
+    /// Sixteen sums from `site` on.
+    #[inline(always)]
+    fn get(&self, site: usize) -> [Sixteen; 3] {
+        let at = site - self.first;
+        [*sixteen(&self.axes[0], at), *sixteen(&self.axes[1], at), *sixteen(&self.axes[2], at)]
+    }
+
+    /// Sets them.
+    #[inline(always)]
+    fn set(&mut self, site: usize, values: &[Sixteen; 3]) {
+        let at = site - self.first;
+        for axis in 0..3 {
+            self.axes[axis][at..at + LANES].copy_from_slice(&values[axis]);
+        }
+    }
+}
+
+/// A block's part of a product: its bonds by those of `stencils` that lead on. Each acts on both of its ends, so it is
+/// computed once.
 pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) operand: [&'a [i32]; 3],
+    /// Reaches from the block to the furthest site that a stencil leads to.
+    pub(super) window: &'a mut Window,
 }
 
-impl<const GAIN: bool, const FAR: bool> Kernel for ProductKernel<'_, GAIN, FAR> {
-    type Output = [Lanes; 3];
+impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
+    type Output = ();
 
     #[inline(always)]
-    fn run<M: Machine>(self) -> [Lanes; 3] {
+    fn run<L: Lanes>(self) {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
         let own = Geometry::at(displacement, site);
         let own_u = Geometry::at(self.operand, site);
@@ -213,31 +241,36 @@ impl<const GAIN: bool, const FAR: bool> Kernel for ProductKernel<'_, GAIN, FAR> 
             let other = Geometry::at(displacement, there);
             let other_u = Geometry::at(self.operand, there);
             let gain = self.geometry.gain::<GAIN>(there);
+            let mut reaction = self.window.get(there);
             for lane in 0..LANES {
-                let eta = [
-                    other[0][lane].wrapping_sub(own[0][lane]),
-                    other[1][lane].wrapping_sub(own[1][lane]),
-                    other[2][lane].wrapping_sub(own[2][lane]),
-                ];
-                let u = [
-                    own_u[0][lane].wrapping_sub(other_u[0][lane]) as f32,
-                    own_u[1][lane].wrapping_sub(other_u[1][lane]) as f32,
-                    own_u[2][lane].wrapping_sub(other_u[2][lane]) as f32,
-                ];
+                let eta = Geometry::differences(other, own, lane);
+                let u = Geometry::differences(own_u, other_u, lane);
+                let u = [u[0] as f32, u[1] as f32, u[2] as f32];
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
                 let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
                 let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
-                let d = [
-                    stencil.offset[0] + eta[0] as f32,
-                    stencil.offset[1] + eta[1] as f32,
-                    stencil.offset[2] + eta[2] as f32,
-                ];
+                let d = stencil.vector(eta);
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
-                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
-                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+                let pull = [
+                    along.mul_add(d[0], across * u[0]),
+                    along.mul_add(d[1], across * u[1]),
+                    along.mul_add(d[2], across * u[2]),
+                ];
+                image[0][lane] += pull[0];
+                image[1][lane] += pull[1];
+                image[2][lane] += pull[2];
+                reaction[0][lane] -= pull[0];
+                reaction[1][lane] -= pull[1];
+                reaction[2][lane] -= pull[2];
+            }
+            self.window.set(there, &reaction);
+        }
+        let mut sum = self.window.get(site);
+        for axis in 0..3 {
+            for lane in 0..LANES {
+                sum[axis][lane] += image[axis][lane];
             }
         }
-        image
+        self.window.set(site, &sum);
     }
 }

@@ -4,14 +4,18 @@
 //! of its rest length, 8 bytes, and a live bit; its stiffness follows from the length. What is read of a neighbour lies in one
 //! padded record.
 
+use amalgam_particles::lanes::{self, LANES};
 use amalgam_particles::{CellGrid, DVec3};
 use rayon::prelude::*;
 
 use super::law::Law;
-use super::stretch::{SERIES_MAX, elongation_share};
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA};
-use crate::fixed::{operand_scale, quantise, whole};
-use crate::wide::{self, Kernel, LANES, Machine};
+use super::row_kernels::{
+    DiagonalKernel, ForceKernel, ProductKernel, Row, RowForce, Share, difference, excess, square,
+};
+use super::stretch::elongation_share;
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
+use crate::fixed::{quantise, whole};
+use crate::vectors::Vector;
 
 /// Rows that one task works on.
 const CHUNK: usize = 256;
@@ -34,16 +38,6 @@ pub(crate) struct RowTable {
     force: Vec<RowForce>,
     diagonal: Vec<[f32; 6]>,
     image: Vec<[f32; 3]>,
-}
-
-/// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
-/// 1/L.
-#[derive(Clone, Copy, Debug)]
-struct Share {
-    /// a spacing [quanta]
-    inner: f32,
-    /// b spacing
-    slope: f32,
 }
 
 impl RowTable {
@@ -190,32 +184,26 @@ impl BondTable for RowTable {
             .with_min_len(CHUNK)
             .map(|i| {
                 let (groups, bonds) = self.row(i);
-                let row = Row {
-                    own: self.record[i],
-                    share: self.share,
-                    neighbour: &self.neighbour[bonds.clone()],
-                    inverse_rest: &self.inverse_rest[bonds],
-                    live: &self.live[groups],
-                };
+                let row = self.row_of(i, bonds, &self.live[groups]);
                 if self.force[i].is_far() {
-                    wide::run(DiagonalKernel::<true> { row, record: &self.record })
+                    lanes::run(DiagonalKernel::<true> { row, record: &self.record })
                 } else {
-                    wide::run(DiagonalKernel::<false> { row, record: &self.record })
+                    lanes::run(DiagonalKernel::<false> { row, record: &self.record })
                 }
             })
             .collect_into_vec(&mut diagonal);
         self.diagonal = diagonal;
     }
 
-    fn multiply(&mut self, u: &[DVec3]) -> f64 {
-        let largest = u.par_iter().with_min_len(4096).map(|u| u.abs().max_element()).reduce(|| 0.0, f64::max);
-        let scale = operand_scale(largest);
+    fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
+        let scale = scale_of(u, first, self.record.len());
         let mut pair = std::mem::take(&mut self.pair);
-        (&self.record, u)
-            .into_par_iter()
+        self.record
+            .par_iter()
+            .enumerate()
             .with_min_len(4096)
-            .map(|(&[x, y, z, gain], u)| {
-                let u = (*u * scale).to_array().map(whole);
+            .map(|(i, &[x, y, z, gain])| {
+                let u = (u.get(first + i) * scale).to_array().map(whole);
                 [x, y, z, gain, u[0], u[1], u[2], 0]
             })
             .collect_into_vec(&mut pair);
@@ -226,17 +214,11 @@ impl BondTable for RowTable {
             .with_min_len(CHUNK)
             .map(|i| {
                 let (groups, bonds) = self.row(i);
-                let row = Row {
-                    own: self.record[i],
-                    share: self.share,
-                    neighbour: &self.neighbour[bonds.clone()],
-                    inverse_rest: &self.inverse_rest[bonds],
-                    live: &self.live[groups],
-                };
+                let row = self.row_of(i, bonds, &self.live[groups]);
                 if self.force[i].is_far() {
-                    wide::run(ProductKernel::<true> { row, own: self.pair[i], pair: &self.pair })
+                    lanes::run(ProductKernel::<true> { row, own: self.pair[i], pair: &self.pair })
                 } else {
-                    wide::run(ProductKernel::<false> { row, own: self.pair[i], pair: &self.pair })
+                    lanes::run(ProductKernel::<false> { row, own: self.pair[i], pair: &self.pair })
                 }
             })
             .collect_into_vec(&mut image);
@@ -301,16 +283,20 @@ impl BondTable for RowTable {
 }
 
 impl RowTable {
-    fn row_force(&self, i: usize, bonds: std::ops::Range<usize>, live: &[u16]) -> RowForce {
-        let row = Row {
+    fn row_of<'a>(&'a self, i: usize, bonds: std::ops::Range<usize>, live: &'a [u16]) -> Row<'a> {
+        Row {
             own: self.record[i],
             share: self.share,
             neighbour: &self.neighbour[bonds.clone()],
             inverse_rest: &self.inverse_rest[bonds],
             live,
-        };
-        let near = wide::run(ForceKernel::<false> { row, record: &self.record });
-        if near.is_far() { wide::run(ForceKernel::<true> { row, record: &self.record }) } else { near }
+        }
+    }
+
+    fn row_force(&self, i: usize, bonds: std::ops::Range<usize>, live: &[u16]) -> RowForce {
+        let row = self.row_of(i, bonds, live);
+        let near = lanes::run(ForceKernel::<false> { row, record: &self.record });
+        if near.is_far() { lanes::run(ForceKernel::<true> { row, record: &self.record }) } else { near }
     }
 
     /// Breaks bonds of a row whose excess is above the threshold of either end; whether there was any.
@@ -335,222 +321,5 @@ impl RowTable {
             }
         }
         any
-    }
-}
-
-impl Share {
-    #[inline(always)]
-    fn stiffness(&self, inverse_rest: f32) -> f32 {
-        let (inner, edge) = (QUANTA as f32 * inverse_rest, self.inner.mul_add(inverse_rest, -self.slope));
-        if edge < inner { edge } else { inner }
-    }
-}
-
-#[inline(always)]
-fn difference(other: &[i32; 4], own: &[i32; 4]) -> [f32; 3] {
-    [
-        other[0].wrapping_sub(own[0]) as f32,
-        other[1].wrapping_sub(own[1]) as f32,
-        other[2].wrapping_sub(own[2]) as f32,
-    ]
-}
-
-#[inline(always)]
-fn square(d: [f32; 3]) -> f32 {
-    d[2].mul_add(d[2], d[1].mul_add(d[1], d[0] * d[0]))
-}
-
-/// l^2/L^2 - 1.
-#[inline(always)]
-fn excess(square: f32, inverse_rest: f32) -> f32 {
-    (square * inverse_rest).mul_add(inverse_rest, -1.0)
-}
-
-/// Force on a particle.
-#[derive(Clone, Copy, Debug, Default)]
-struct RowForce {
-    force: [f32; 3],
-    /// Least excess of the bonds, infinite without any, and largest.
-    least: f32,
-    largest: f32,
-    energy: f32,
-}
-
-impl RowForce {
-    /// Whether a bond is stretched or compressed so far that the series does not hold.
-    fn is_far(&self) -> bool {
-        self.least < -SERIES_MAX || self.largest > SERIES_MAX
-    }
-}
-
-/// A row of bonds.
-#[derive(Clone, Copy)]
-struct Row<'a> {
-    own: [i32; 4],
-    share: Share,
-    neighbour: &'a [u32],
-    inverse_rest: &'a [f32],
-    live: &'a [u16],
-}
-
-impl<'a> Row<'a> {
-    /// Other ends, inverse rest lengths and live bits of a group of sixteen.
-    #[inline(always)]
-    fn group(&self, group: usize) -> (&'a [u32; LANES], &'a [f32; LANES], u16) {
-        let at = group * LANES;
-        match (self.neighbour[at..].first_chunk(), self.inverse_rest[at..].first_chunk()) {
-            (Some(neighbour), Some(inverse_rest)) => (neighbour, inverse_rest, self.live[group]),
-            _ => panic!("a row has whole groups"),
-        }
-    }
-
-    /// Half of the particle's gain.
-    #[inline(always)]
-    fn half_gain(&self) -> f32 {
-        f32::from_bits(self.own[3] as u32)
-    }
-}
-
-struct ForceKernel<'a, const FAR: bool> {
-    row: Row<'a>,
-    record: &'a [[i32; 4]],
-}
-
-impl<const FAR: bool> Kernel for ForceKernel<'_, FAR> {
-    type Output = RowForce;
-
-    #[inline(always)]
-    fn run<M: Machine>(self) -> RowForce {
-        let Self { row, record } = self;
-        let mut force = [[0.0f32; LANES]; 3];
-        let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
-        let mut energy = [0.0f32; LANES];
-        let half_gain = row.half_gain();
-        for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group);
-            let other = M::gather(record, neighbour);
-            for lane in 0..LANES {
-                let on = live & (1 << lane) != 0;
-                let d = [
-                    other[0][lane].wrapping_sub(row.own[0]) as f32,
-                    other[1][lane].wrapping_sub(row.own[1]) as f32,
-                    other[2][lane].wrapping_sub(row.own[2]) as f32,
-                ];
-                let square = square(d);
-                let excess = excess(square, inverse_rest[lane]);
-                let share = elongation_share::<FAR>(excess);
-                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let pull = gain * row.share.stiffness(inverse_rest[lane]) * share;
-                let pull = if on { pull } else { 0.0 };
-                force[0][lane] = pull.mul_add(d[0], force[0][lane]);
-                force[1][lane] = pull.mul_add(d[1], force[1][lane]);
-                force[2][lane] = pull.mul_add(d[2], force[2][lane]);
-                energy[lane] = (pull * share).mul_add(square, energy[lane]);
-                least[lane] = if on & (excess < least[lane]) { excess } else { least[lane] };
-                largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
-            }
-        }
-        let (bottom, top) = wide::range(&least, &largest);
-        let force = [wide::total(&force[0]), wide::total(&force[1]), wide::total(&force[2])];
-        // Each bond is seen from both ends: a quarter of k e^2 from each.
-        RowForce { force, least: bottom, largest: top, energy: 0.25 * wide::total(&energy) }
-    }
-}
-
-/// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that, divided by the
-/// square of its length.
-#[inline(always)]
-fn linearised<const FAR: bool>(square: f32, inverse_rest: f32, stiffness: f32) -> (f32, f32) {
-    let share = elongation_share::<FAR>(excess(square, inverse_rest));
-    let across = stiffness * if share > 0.0 { share } else { 0.0 };
-    // 1/l = (1 - share) / L.
-    let inverse = (1.0 - share) * inverse_rest;
-    (across, (stiffness - across) * (inverse * inverse))
-}
-
-struct DiagonalKernel<'a, const FAR: bool> {
-    row: Row<'a>,
-    record: &'a [[i32; 4]],
-}
-
-impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
-    type Output = [f32; 6];
-
-    #[inline(always)]
-    fn run<M: Machine>(self) -> [f32; 6] {
-        let Self { row, record } = self;
-        let mut sum = [[0.0f32; LANES]; 6];
-        let half_gain = row.half_gain();
-        for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group);
-            let other = M::gather(record, neighbour);
-            for lane in 0..LANES {
-                let d = [
-                    other[0][lane].wrapping_sub(row.own[0]) as f32,
-                    other[1][lane].wrapping_sub(row.own[1]) as f32,
-                    other[2][lane].wrapping_sub(row.own[2]) as f32,
-                ];
-                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
-                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = linearised::<FAR>(square(d), inverse_rest[lane], stiffness);
-                sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
-                sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
-                sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
-                sum[3][lane] = (along * d[1]).mul_add(d[2], sum[3][lane]);
-                sum[4][lane] = (along * d[0]).mul_add(d[2], sum[4][lane]);
-                sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
-            }
-        }
-        [
-            wide::total(&sum[0]),
-            wide::total(&sum[1]),
-            wide::total(&sum[2]),
-            wide::total(&sum[3]),
-            wide::total(&sum[4]),
-            wide::total(&sum[5]),
-        ]
-    }
-}
-
-struct ProductKernel<'a, const FAR: bool> {
-    row: Row<'a>,
-    own: [i32; 8],
-    pair: &'a [[i32; 8]],
-}
-
-impl<const FAR: bool> Kernel for ProductKernel<'_, FAR> {
-    type Output = [f32; 3];
-
-    #[inline(always)]
-    fn run<M: Machine>(self) -> [f32; 3] {
-        let Self { row, own, pair } = self;
-        let mut image = [[0.0f32; LANES]; 3];
-        let half_gain = row.half_gain();
-        for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group);
-            let other = M::gather(pair, neighbour);
-            for lane in 0..LANES {
-                let d = [
-                    other[0][lane].wrapping_sub(own[0]) as f32,
-                    other[1][lane].wrapping_sub(own[1]) as f32,
-                    other[2][lane].wrapping_sub(own[2]) as f32,
-                ];
-                let u = [
-                    own[4].wrapping_sub(other[4][lane]) as f32,
-                    own[5].wrapping_sub(other[5][lane]) as f32,
-                    own[6].wrapping_sub(other[6][lane]) as f32,
-                ];
-                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
-                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = linearised::<FAR>(square(d), inverse_rest[lane], stiffness);
-                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
-                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
-                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
-            }
-        }
-        [wide::total(&image[0]), wide::total(&image[1]), wide::total(&image[2])]
     }
 }

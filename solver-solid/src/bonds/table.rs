@@ -1,6 +1,10 @@
 //! What the two layouts of bonds have in common.
 
 use amalgam_particles::DVec3;
+use rayon::prelude::*;
+
+use crate::fixed::operand_scale;
+use crate::vectors::Vector;
 
 /// Lengths are whole numbers of quanta in the hot loops: this many a spacing. The difference of two positions is exact
 /// then, wherever the body is, up to 128 spacings; and forces are the same to the bit if a body moves by whole quanta.
@@ -50,8 +54,9 @@ pub(crate) trait BondTable: Send + Sync {
     /// Diagonal blocks of the stiffness at the positions.
     fn find_blocks(&mut self);
 
-    /// Multiplies the stiffness at the positions with `u`; the unit of [`Self::product`] that comes out.
-    fn multiply(&mut self, u: &[DVec3]) -> f64;
+    /// Multiplies the stiffness at the positions with `u`, in which the body's particles begin at `first`; the unit of
+    /// [`Self::product`] that comes out.
+    fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64;
 
     /// Force on particle `i`, and the least excess of its bonds, infinite without any.
     fn force(&self, i: usize) -> ([f32; 3], f32);
@@ -79,4 +84,11 @@ pub(crate) trait BondTable: Send + Sync {
 
     /// Bytes held.
     fn bytes(&self) -> usize;
+}
+
+/// The factor that brings the components of `u`, over `count` particles from `first` on, into 30 bits.
+pub(super) fn scale_of(u: Vector<'_>, first: usize, count: usize) -> f64 {
+    let largest =
+        (first..first + count).into_par_iter().with_min_len(4096).map(|i| u.get(i).abs().max_element());
+    operand_scale(largest.reduce(|| 0.0, f64::max))
 }

@@ -7,7 +7,7 @@ use amalgam_particles::ParticleId;
 /// Every pair is kept with its lower id, as a row of sorted higher ones. Ids are replaced by their rank among the
 /// ids that occur, which halves the memory: brittle solids have some 50 pairs for each particle.
 #[derive(Clone, Debug, Default)]
-pub struct ExcludedPairs {
+pub(crate) struct ExcludedPairs {
     ids: Vec<ParticleId>,
     start: Vec<u32>,
     /// Pairs left in each row.
@@ -17,7 +17,7 @@ pub struct ExcludedPairs {
 
 impl ExcludedPairs {
     /// The given pairs, in any order and orientation, repeated or not.
-    pub fn new(pairs: &[(ParticleId, ParticleId)]) -> Self {
+    pub(crate) fn new(pairs: &[(ParticleId, ParticleId)]) -> Self {
         let mut ids: Vec<ParticleId> = pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -41,35 +41,18 @@ impl ExcludedPairs {
 
     /// Whether the pair is excluded, in either orientation.
     #[inline]
-    pub fn contains(&self, a: ParticleId, b: ParticleId) -> bool {
+    pub(crate) fn contains(&self, a: ParticleId, b: ParticleId) -> bool {
         self.ranks(a, b).is_some_and(|(low, high)| self.row(low).binary_search(&high).is_ok())
     }
 
     /// Takes the pair out: its bond is broken. Says whether it was in.
-    pub fn remove(&mut self, a: ParticleId, b: ParticleId) -> bool {
+    pub(crate) fn remove(&mut self, a: ParticleId, b: ParticleId) -> bool {
         let Some((low, high)) = self.ranks(a, b) else { return false };
         let Ok(place) = self.row(low).binary_search(&high) else { return false };
         let (start, count) = (self.start[low as usize] as usize, &mut self.count[low as usize]);
         self.higher[start + place..start + *count as usize].rotate_left(1);
         *count -= 1;
         true
-    }
-
-    /// Number of pairs.
-    pub fn len(&self) -> usize {
-        self.count.iter().map(|&count| count as usize).sum()
-    }
-
-    /// Whether no pair is excluded.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The pairs, lower id first, sorted.
-    pub fn iter(&self) -> impl Iterator<Item = (ParticleId, ParticleId)> + '_ {
-        (0..self.ids.len() as u32).flat_map(move |low| {
-            self.row(low).iter().map(move |&high| (self.ids[low as usize], self.ids[high as usize]))
-        })
     }
 
     #[inline]
@@ -122,8 +105,6 @@ mod tests {
                 let (a, b) = pair(broken);
                 prop_assert_eq!(excluded.remove(a, b), expected.remove(&ordered(broken)));
             }
-            prop_assert_eq!(excluded.len(), expected.len());
-            prop_assert!(excluded.iter().eq(expected.iter().copied()));
             for a in 0..30 {
                 for b in 0..30 {
                     prop_assert_eq!(excluded.contains(id(a), id(b)), expected.contains(&ordered(&(a, b))));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use amalgam_particles::DVec3;
+use glam::DVec3;
 use rayon::prelude::*;
 
 /// The blocks of space that lie within reach of some points, as a hashed set of bits: it may say "near" of a place

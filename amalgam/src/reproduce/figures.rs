@@ -1,0 +1,236 @@
+//! Figures as data: `scenes/paper/figures.toml`.
+
+use serde::Deserialize;
+
+use crate::cli::Scale;
+
+const FIGURES: &str = include_str!("../../../scenes/paper/figures.toml");
+
+/// All figures, in the order in which they are computed.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn all() -> Result<Vec<Figure>, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        figures: Vec<Figure>,
+    }
+    let file: File = toml::from_str(FIGURES).map_err(|error| format!("figures.toml: {error}"))?;
+    file.figures.iter().try_for_each(Figure::check)?;
+    Ok(file.figures)
+}
+
+/// A figure: one scene, computed for every case with every method.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Its name on the command line.
+    pub name: String,
+    /// What is to be seen.
+    pub title: String,
+    /// What is asked.
+    pub question: String,
+    /// What the paper says, in our words; or whoever else it is from.
+    pub claim: String,
+    /// What was found beyond what the rules say, and how it differs from the figure; may be absent.
+    #[serde(default)]
+    pub remark: String,
+    /// File of the scene, in `scenes/paper`.
+    pub scene: String,
+    /// Numbers of the pictures that are shown.
+    pub pictures: Vec<u32>,
+    /// Rows: what happens.
+    pub cases: Vec<Variant>,
+    /// Columns: how contacts are handled.
+    pub methods: Vec<Variant>,
+    /// What is read off each run.
+    pub measures: Vec<Measure>,
+    /// What makes a run a failure, beside an error that ends it.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+    /// What the verdict is made of.
+    pub rules: Vec<Rule>,
+    /// Changes of the scene at a scale.
+    #[serde(default)]
+    pub half: Vec<String>,
+    /// Changes of the scene at a scale.
+    #[serde(default)]
+    pub paper: Vec<String>,
+}
+
+/// Changes of a scene, as by `--set`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Its name in the report.
+    pub name: String,
+    /// At every scale.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// Besides, with half of the paper's resolution.
+    #[serde(default)]
+    pub half: Vec<String>,
+    /// Besides, with the paper's.
+    #[serde(default)]
+    pub paper: Vec<String>,
+}
+
+/// A number in `summary.json`, or the mean of a column of a probe's table over the second half of the run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measure {
+    /// Its name in the report.
+    pub name: String,
+    /// Keys that lead to it in the summary.
+    #[serde(default)]
+    pub path: Vec<String>,
+    /// Probe and column, in place of a path.
+    pub settled: Option<[String; 2]>,
+    /// It is multiplied by this.
+    #[serde(default = "one")]
+    pub times: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// A measure that is too large.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// Name of the measure.
+    pub measure: String,
+    /// A run fails if it is above this.
+    pub above: f64,
+    /// Only in this case; in all if absent.
+    pub case: Option<String>,
+}
+
+/// A part of a verdict.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// What is true if it is met.
+    pub says: String,
+    /// How it is decided.
+    #[serde(flatten)]
+    pub test: Test,
+}
+
+/// How a rule is decided. Methods are given by name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Test {
+    /// No run with any of these methods fails.
+    NoneFails(Vec<String>),
+    /// At least one run with one of these methods fails.
+    OneFails(Vec<String>),
+    /// In every case, a measure with one method over that with another is in a range.
+    Ratio(Ratio),
+    /// In every case, a measure with each of these methods is in a range.
+    Value(Range),
+}
+
+/// See [`Test::Ratio`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ratio {
+    /// Name of the measure.
+    pub measure: String,
+    /// Methods whose measures are divided.
+    pub of: Vec<String>,
+    /// Method by whose measure they are divided.
+    pub over: String,
+    /// Least ratio.
+    pub from: f64,
+    /// Largest ratio.
+    pub to: f64,
+}
+
+/// See [`Test::Value`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// Name of the measure.
+    pub measure: String,
+    /// Methods.
+    pub of: Vec<String>,
+    /// Least value.
+    pub from: f64,
+    /// Largest value.
+    pub to: f64,
+    /// Only in this case; in all if absent.
+    pub case: Option<String>,
+}
+
+impl Figure {
+    /// Every case with every method.
+    pub fn runs(&self) -> impl Iterator<Item = (&Variant, &Variant)> {
+        self.cases.iter().flat_map(|case| self.methods.iter().map(move |method| (case, method)))
+    }
+
+    /// Changes of the scene at a scale.
+    pub(super) fn at(&self, scale: Scale) -> Vec<String> {
+        at(scale, &[], &self.half, &self.paper)
+    }
+
+    /// The measure of that name.
+    pub(super) fn measure(&self, name: &str) -> Option<&Measure> {
+        self.measures.iter().find(|measure| measure.name == name)
+    }
+
+    /// Names that are referred to exist.
+    fn check(&self) -> Result<(), String> {
+        let measure = |name: &String| match self.measure(name) {
+            Some(_) => Ok(()),
+            None => Err(format!("figures.toml: {} has no measure `{name}`", self.name)),
+        };
+        let method = |name: &String| match self.methods.iter().any(|method| method.name == *name) {
+            true => Ok(()),
+            false => Err(format!("figures.toml: {} has no method `{name}`", self.name)),
+        };
+        let case = |name: &Option<String>| match name {
+            Some(name) if self.cases.iter().all(|case| case.name != *name) => {
+                Err(format!("figures.toml: {} has no case `{name}`", self.name))
+            }
+            _ => Ok(()),
+        };
+        for failure in &self.failures {
+            measure(&failure.measure)?;
+            case(&failure.case)?;
+        }
+        for rule in &self.rules {
+            match &rule.test {
+                Test::NoneFails(methods) | Test::OneFails(methods) => methods.iter().try_for_each(method)?,
+                Test::Ratio(ratio) => {
+                    measure(&ratio.measure)?;
+                    ratio.of.iter().chain([&ratio.over]).try_for_each(method)?;
+                }
+                Test::Value(range) => {
+                    measure(&range.measure)?;
+                    case(&range.case)?;
+                    range.of.iter().try_for_each(method)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Variant {
+    /// Changes of the scene at a scale.
+    pub(super) fn at(&self, scale: Scale) -> Vec<String> {
+        at(scale, &self.set, &self.half, &self.paper)
+    }
+}
+
+fn at(scale: Scale, set: &[String], half: &[String], paper: &[String]) -> Vec<String> {
+    let more = match scale {
+        Scale::Quick => &[],
+        Scale::Half => half,
+        Scale::Paper => paper,
+    };
+    [set, more].concat()
+}

@@ -1,0 +1,69 @@
+//! `amalgam reproduce`: every figure is a scene that can be read, whatever the case, the method and the scale.
+
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
+
+use amalgam::{
+    cli::Scale,
+    reproduce::{figures, read},
+};
+
+#[test]
+fn every_run_of_every_figure_is_a_scene() {
+    for figure in figures::all().expect("figures.toml") {
+        for scale in [Scale::Quick, Scale::Half, Scale::Paper] {
+            for (case, method) in figure.runs() {
+                let scene = read(&figure, case, method, scale);
+                let scene =
+                    scene.unwrap_or_else(|e| panic!("{} {} {}: {e}", figure.name, case.name, method.name));
+                assert!(scene.output.pictures.is_some(), "{} draws no pictures", figure.name);
+                let last = (scene.time.duration / scene.time.frame_interval).round() as u32;
+                for &picture in &figure.pictures {
+                    assert!(picture <= last, "{}: there is no picture {picture}", figure.name);
+                }
+                let probes: Vec<&str> = scene.probes.iter().map(|probe| probe.name.as_str()).collect();
+                for measure in &figure.measures {
+                    let probe = match (&measure.settled, measure.path.as_slice()) {
+                        (Some([probe, _]), _) => probe,
+                        (None, [first, probe, ..]) if first == "probes" => probe,
+                        (None, _) => continue,
+                    };
+                    assert!(probes.contains(&probe.as_str()), "{}: no probe {probe}", figure.name);
+                }
+            }
+        }
+    }
+}
+
+/// What a run of a small scene with the given settings ends with.
+fn state_hash(folder: &Path, settings: &[&str], arguments: &[&str]) -> String {
+    let scene = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes/small/drop.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+    command.current_dir(folder).arg("run").arg(scene).args(["--frames", "2", "--quiet"]).args(arguments);
+    command.args(settings.iter().flat_map(|set| ["--set", set]));
+    let output = command.output().expect("the command runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary = fs::read_to_string(folder.join("out/drop/summary.json")).expect("a summary");
+    let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
+    assert!(summary["contacts"]["active_mean"].as_f64().is_some_and(|mean| mean > 0.0), "nothing touches");
+    let error = summary["coupling"]["momentum_error_relative_max"].as_f64();
+    assert!(error.is_some_and(|error| error < 1e-12), "{error:?}");
+    summary["state_hash"].as_str().expect("a hash").to_string()
+}
+
+#[test]
+fn every_method_of_contact_gives_the_same_bits_on_any_threads_and_transport() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut hashes = BTreeSet::new();
+    for method in ["merge-split", "penalty", "sph-repulsion", "pairwise-impulse"] {
+        let set = format!("coupling.method={method}");
+        // Later than the first frames, so that the drop has reached the cloth.
+        let settings = [set.as_str(), "time.frame_interval=0.03"];
+        let one = state_hash(folder.path(), &settings, &["--threads", "1"]);
+        assert_eq!(
+            one,
+            state_hash(folder.path(), &settings, &["--threads", "3", "--transport", "in-process"]),
+            "{method}"
+        );
+        assert!(hashes.insert(one), "{method} does nothing");
+    }
+}

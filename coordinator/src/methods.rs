@@ -1,0 +1,315 @@
+//! Other methods of contact than merging and splitting, to compare it with (`docs/contact-methods.md`).
+//!
+//! They see the same contacts and act through the same calls: each particle that a method touches is a group of its
+//! own, with a velocity and an external impulse for the step. There is one stage; what the participants make of it is
+//! their own matter, as with any external force.
+
+use std::f64::consts::PI;
+
+use amalgam_particles::DVec3;
+use serde::{Deserialize, Serialize};
+
+use crate::contacts::{Candidates, Contacts, approaches};
+use crate::settings::{CouplingSettings, Fault};
+
+/// How particles in contact affect each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContactMethod {
+    /// Particle merging-and-splitting [Truong2021].
+    #[default]
+    MergeSplit,
+    /// A spring and a damper between particles that overlap [MooreWilhelms1988], [CundallStrack1979].
+    Penalty,
+    /// Pressure from the density that foreign particles add [Mueller2004], [Solenthaler2007].
+    SphRepulsion,
+    /// An impulse for each pair that approaches, one pair after the other [Guendelman2003].
+    PairwiseImpulse,
+}
+
+/// `[coupling.penalty]`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PenaltySettings {
+    /// Stiffness of the spring between two particles [N/m].
+    pub stiffness: f64,
+    /// Damping of the spring as a part of the pair's critical damping.
+    pub damping_ratio: f64,
+}
+
+impl Default for PenaltySettings {
+    fn default() -> Self {
+        Self { stiffness: 1e3, damping_ratio: 0.1 }
+    }
+}
+
+/// `[coupling.sph_repulsion]`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SphRepulsionSettings {
+    /// Pressure [Pa] where foreign particles fill as much of space as they can without overlap.
+    pub strength: f64,
+}
+
+impl Default for SphRepulsionSettings {
+    fn default() -> Self {
+        Self { strength: 1e4 }
+    }
+}
+
+/// `[coupling.pairwise_impulse]`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PairwiseImpulseSettings {
+    /// Coefficient of restitution: part of the normal velocity that a pair parts with, 0 to 1.
+    pub restitution: f64,
+    /// Times that all pairs are gone through in a step.
+    pub sweeps: u32,
+}
+
+impl Default for PairwiseImpulseSettings {
+    /// Five sweeps, as in [Guendelman2003].
+    fn default() -> Self {
+        Self { restitution: 1.0, sweeps: 5 }
+    }
+}
+
+impl PenaltySettings {
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        [
+            positive("penalty.stiffness", self.stiffness, "1e3 [N/m]"),
+            within("penalty.damping_ratio", self.damping_ratio, f64::INFINITY, "from 0, for example 0.1"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+impl SphRepulsionSettings {
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        positive("sph_repulsion.strength", self.strength, "1e4 [Pa]").into_iter().collect()
+    }
+}
+
+impl PairwiseImpulseSettings {
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        let sweeps = (self.sweeps == 0).then(|| Fault {
+            key: "pairwise_impulse.sweeps".to_string(),
+            message: "sweeps must be at least 1".to_string(),
+        });
+        within("pairwise_impulse.restitution", self.restitution, 1.0, "between 0 and 1")
+            .into_iter()
+            .chain(sweeps)
+            .collect()
+    }
+}
+
+fn positive(key: &str, value: f64, example: &str) -> Option<Fault> {
+    let right = value > 0.0 && value.is_finite();
+    let message = || format!("{key} is {value}, but must be above 0, for example {example}");
+    (!right).then(|| Fault { key: key.to_string(), message: message() })
+}
+
+fn within(key: &str, value: f64, most: f64, what: &str) -> Option<Fault> {
+    let right = (0.0..=most).contains(&value) && value.is_finite();
+    (!right).then(|| Fault { key: key.to_string(), message: format!("{key} is {value}, but must be {what}") })
+}
+
+/// What a method does to the particles it touches. Memory is kept between steps.
+#[derive(Clone, Debug, Default)]
+pub struct Response {
+    /// Particles that feel something: candidate indices, ascending. Never an immovable one.
+    pub members: Vec<u32>,
+    /// Velocity from which each starts the step [m/s].
+    pub velocity: Vec<DVec3>,
+    /// External impulse of each for the step [kg m/s].
+    pub impulse: Vec<DVec3>,
+    /// Kinetic energy that changing velocities took away [J].
+    pub dissipated: f64,
+    /// |sum of all momentum given| over the sum of its amounts: rounding, unless immovable particles take part.
+    pub momentum_error: f64,
+    /// One for each candidate: momentum given [kg m/s].
+    given: Vec<DVec3>,
+    /// One for each candidate.
+    working: Vec<DVec3>,
+    touched: Vec<bool>,
+}
+
+impl Response {
+    /// Lets the scene's method act on all pairs in contact, for a step of length `dt` [s].
+    ///
+    /// # Panics
+    /// For merging, which is no such method.
+    pub fn respond(
+        &mut self,
+        coupling: &CouplingSettings,
+        candidates: &Candidates,
+        contacts: &Contacts,
+        dt: f64,
+    ) {
+        match coupling.method {
+            ContactMethod::MergeSplit => panic!("merging is not a response of pairs"),
+            ContactMethod::Penalty => self.penalty(&coupling.penalty, candidates, contacts, dt),
+            ContactMethod::SphRepulsion => {
+                self.sph_repulsion(&coupling.sph_repulsion, candidates, contacts, dt)
+            }
+            ContactMethod::PairwiseImpulse => {
+                self.pairwise_impulse(&coupling.pairwise_impulse, candidates, contacts);
+            }
+        }
+    }
+
+    /// Spring and damper for each pair that overlaps: F = max(0, k depth - c u_n) along the line of centres, u_n the
+    /// relative velocity along it, c = 2 zeta sqrt(k m), m the reduced mass. It never pulls.
+    pub fn penalty(
+        &mut self,
+        settings: &PenaltySettings,
+        candidates: &Candidates,
+        contacts: &Contacts,
+        dt: f64,
+    ) {
+        self.start(candidates);
+        for (i, j) in contacts.pairs() {
+            let pair = Pair::new(candidates, i, j);
+            let damping = 2.0 * settings.damping_ratio * (settings.stiffness * pair.reduced_mass).sqrt();
+            let approach =
+                (candidates.velocity[j as usize] - candidates.velocity[i as usize]).dot(pair.normal);
+            let force = settings.stiffness * (pair.reach - pair.distance) - damping * approach;
+            self.give(i, j, pair.normal * (force.max(0.0) * dt));
+        }
+        self.finish(candidates, false);
+    }
+
+    /// Pressure between bodies as between the particles of a fluid. Foreign particles j in contact with i, of volume
+    /// V_j = 4/3 pi r_j^3, give it the filling s_i = sum V_j W(d, r_i + r_j), with the spiky kernel W(d, h) =
+    /// 15/(pi h^3) (1 - d/h)^3 [Mueller2003], and a pressure p_i = `strength` x s_i. The force of a pair is
+    /// V_i V_j (p_i + p_j)/2 |W'|, which conserves momentum.
+    pub fn sph_repulsion(
+        &mut self,
+        settings: &SphRepulsionSettings,
+        candidates: &Candidates,
+        contacts: &Contacts,
+        dt: f64,
+    ) {
+        self.start(candidates);
+        let volume = |i: u32| 4.0 / 3.0 * PI * candidates.radius[i as usize].powi(3);
+        // The filling is kept where velocities of other methods are: one number for each candidate.
+        for (i, j) in contacts.pairs() {
+            let pair = Pair::new(candidates, i, j);
+            let kernel = 15.0 / (PI * pair.reach.powi(3)) * (1.0 - pair.distance / pair.reach).powi(3);
+            self.working[i as usize].x += volume(j) * kernel;
+            self.working[j as usize].x += volume(i) * kernel;
+        }
+        for (i, j) in contacts.pairs() {
+            let pair = Pair::new(candidates, i, j);
+            let slope = 45.0 / (PI * pair.reach.powi(4)) * (1.0 - pair.distance / pair.reach).powi(2);
+            let filling = 0.5 * (self.working[i as usize].x + self.working[j as usize].x);
+            let force = volume(i) * volume(j) * settings.strength * filling * slope;
+            self.give(i, j, pair.normal * (force * dt));
+        }
+        self.finish(candidates, false);
+    }
+
+    /// One pair after the other, each as if it were alone: a pair that approaches with the velocities it has by then
+    /// gets the impulse (1 + e) m |u_n|, at once.
+    pub fn pairwise_impulse(
+        &mut self,
+        settings: &PairwiseImpulseSettings,
+        candidates: &Candidates,
+        contacts: &Contacts,
+    ) {
+        self.start(candidates);
+        self.working.clone_from(&candidates.velocity);
+        for _ in 0..settings.sweeps {
+            let mut quiet = true;
+            for (i, j) in contacts.pairs() {
+                let (a, b) = (i as usize, j as usize);
+                let u = self.working[b] - self.working[a];
+                if !approaches(candidates.position[b] - candidates.position[a], u) {
+                    continue;
+                }
+                let pair = Pair::new(candidates, i, j);
+                // Centres that coincide have no normal: the pair parts against its motion.
+                let normal = if pair.distance > 0.0 { pair.normal } else { -u.normalize() };
+                let impulse = normal * (-(1.0 + settings.restitution) * pair.reduced_mass * u.dot(normal));
+                self.working[a] -= impulse / candidates.mass[a];
+                self.working[b] += impulse / candidates.mass[b];
+                self.give(i, j, impulse);
+                quiet = false;
+            }
+            if quiet {
+                break;
+            }
+        }
+        self.finish(candidates, true);
+    }
+
+    fn start(&mut self, candidates: &Candidates) {
+        for column in [&mut self.given, &mut self.working] {
+            column.clear();
+            column.resize(candidates.len(), DVec3::ZERO);
+        }
+        self.touched.clear();
+        self.touched.resize(candidates.len(), false);
+    }
+
+    /// Gives an impulse to j and its opposite to i.
+    fn give(&mut self, i: u32, j: u32, impulse: DVec3) {
+        self.given[i as usize] -= impulse;
+        self.given[j as usize] += impulse;
+        (self.touched[i as usize], self.touched[j as usize]) = (true, true);
+    }
+
+    /// Lists who was given something, as velocity if `at_once`, else as external impulse.
+    fn finish(&mut self, candidates: &Candidates, at_once: bool) {
+        self.members.clear();
+        self.velocity.clear();
+        self.impulse.clear();
+        let (mut sum, mut amount) = (DVec3::ZERO, 0.0);
+        self.dissipated = 0.0;
+        for i in (0..candidates.len()).filter(|&i| self.touched[i]) {
+            sum += self.given[i];
+            amount += self.given[i].length();
+            if candidates.is_immovable(i as u32) {
+                continue;
+            }
+            let before = candidates.velocity[i];
+            let (velocity, impulse) =
+                if at_once { (self.working[i], DVec3::ZERO) } else { (before, self.given[i]) };
+            self.dissipated +=
+                0.5 * candidates.mass[i] * (before.length_squared() - velocity.length_squared());
+            self.members.push(i as u32);
+            self.velocity.push(velocity);
+            self.impulse.push(impulse);
+        }
+        self.momentum_error = if amount > 0.0 { sum.length() / amount } else { 0.0 };
+    }
+}
+
+/// Two particles in contact.
+struct Pair {
+    /// From the first to the second; a fixed axis if the centres coincide.
+    normal: DVec3,
+    /// Between the centres [m].
+    distance: f64,
+    /// Sum of the radii [m].
+    reach: f64,
+    /// m1 m2 / (m1 + m2) [kg].
+    reduced_mass: f64,
+}
+
+impl Pair {
+    fn new(candidates: &Candidates, i: u32, j: u32) -> Self {
+        let (i, j) = (i as usize, j as usize);
+        let n = candidates.position[j] - candidates.position[i];
+        let (light, heavy) =
+            (candidates.mass[i].min(candidates.mass[j]), candidates.mass[i].max(candidates.mass[j]));
+        Self {
+            normal: n.normalize_or(DVec3::X),
+            distance: n.length(),
+            reach: candidates.radius[i] + candidates.radius[j],
+            reduced_mass: light / (1.0 + light / heavy),
+        }
+    }
+}

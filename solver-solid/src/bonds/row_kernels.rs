@@ -1,0 +1,268 @@
+//! The hot loops over rows of bonds (`rows.rs`).
+
+use amalgam_particles::lanes::{LANES, Lanes, Task};
+
+use super::stretch::{SERIES_MAX, elongation_share};
+use super::table::QUANTA;
+
+/// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
+/// 1/L.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// a spacing [quanta]
+    pub(super) inner: f32,
+    /// b spacing
+    pub(super) slope: f32,
+}
+
+impl Share {
+    #[inline(always)]
+    pub(super) fn stiffness(&self, inverse_rest: f32) -> f32 {
+        let (inner, edge) = (QUANTA as f32 * inverse_rest, self.inner.mul_add(inverse_rest, -self.slope));
+        if edge < inner { edge } else { inner }
+    }
+}
+
+#[inline(always)]
+pub(super) fn difference(other: &[i32; 4], own: &[i32; 4]) -> [f32; 3] {
+    [
+        other[0].wrapping_sub(own[0]) as f32,
+        other[1].wrapping_sub(own[1]) as f32,
+        other[2].wrapping_sub(own[2]) as f32,
+    ]
+}
+
+#[inline(always)]
+pub(super) fn square(d: [f32; 3]) -> f32 {
+    d[2].mul_add(d[2], d[1].mul_add(d[1], d[0] * d[0]))
+}
+
+/// l^2/L^2 - 1.
+#[inline(always)]
+pub(super) fn excess(square: f32, inverse_rest: f32) -> f32 {
+    (square * inverse_rest).mul_add(inverse_rest, -1.0)
+}
+
+/// Force on a particle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RowForce {
+    pub(super) force: [f32; 3],
+    /// Least excess of the bonds, infinite without any, and largest.
+    pub(super) least: f32,
+    pub(super) largest: f32,
+    pub(super) energy: f32,
+}
+
+impl RowForce {
+    /// Whether a bond is stretched or compressed so far that the series does not hold.
+    pub(super) fn is_far(&self) -> bool {
+        self.least < -SERIES_MAX || self.largest > SERIES_MAX
+    }
+}
+
+/// A row of bonds.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) own: [i32; 4],
+    pub(super) share: Share,
+    pub(super) neighbour: &'a [u32],
+    pub(super) inverse_rest: &'a [f32],
+    pub(super) live: &'a [u16],
+}
+
+impl<'a> Row<'a> {
+    /// Other ends, inverse rest lengths and live bits of a group of sixteen.
+    #[inline(always)]
+    fn group(&self, group: usize) -> (&'a [u32; LANES], &'a [f32; LANES], u16) {
+        let at = group * LANES;
+        match (self.neighbour[at..].first_chunk(), self.inverse_rest[at..].first_chunk()) {
+            (Some(neighbour), Some(inverse_rest)) => (neighbour, inverse_rest, self.live[group]),
+            _ => panic!("a row has whole groups"),
+        }
+    }
+
+    /// Stiffness of a bond, 0 of one that is broken.
+    #[inline(always)]
+    fn stiffness(&self, gain: f32, inverse_rest: f32, live: bool) -> f32 {
+        let stiffness = gain * self.share.stiffness(inverse_rest);
+        if live { stiffness } else { 0.0 }
+    }
+
+    /// Half of the particle's gain.
+    #[inline(always)]
+    fn half_gain(&self) -> f32 {
+        f32::from_bits(self.own[3] as u32)
+    }
+}
+
+pub(super) struct ForceKernel<'a, const FAR: bool> {
+    pub(super) row: Row<'a>,
+    pub(super) record: &'a [[i32; 4]],
+}
+
+impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
+    type Output = RowForce;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> RowForce {
+        let Self { row, record } = self;
+        let mut force = [[0.0f32; LANES]; 3];
+        let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
+        let mut energy = [0.0f32; LANES];
+        let half_gain = row.half_gain();
+        for group in 0..row.live.len() {
+            let (neighbour, inverse_rest, live) = row.group(group);
+            let other = L::gather(record, neighbour);
+            for lane in 0..LANES {
+                let on = live & (1 << lane) != 0;
+                let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
+                let square = square(d);
+                let excess = excess(square, inverse_rest[lane]);
+                let share = elongation_share::<FAR>(excess);
+                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
+                let pull = gain * row.share.stiffness(inverse_rest[lane]) * share;
+                let pull = if on { pull } else { 0.0 };
+                force[0][lane] = pull.mul_add(d[0], force[0][lane]);
+                force[1][lane] = pull.mul_add(d[1], force[1][lane]);
+                force[2][lane] = pull.mul_add(d[2], force[2][lane]);
+                energy[lane] = (pull * share).mul_add(square, energy[lane]);
+                least[lane] = if on & (excess < least[lane]) { excess } else { least[lane] };
+                largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
+            }
+        }
+        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
+        let force = [L::load(&force[0]).sum(), L::load(&force[1]).sum(), L::load(&force[2]).sum()];
+        // Each bond is seen from both ends: a quarter of k e^2 from each.
+        RowForce { force, least: bottom, largest: top, energy: 0.25 * L::load(&energy).sum() }
+    }
+}
+
+/// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that, divided by the
+/// square of its length.
+#[inline(always)]
+fn linearised<const FAR: bool>(square: f32, inverse_rest: f32, stiffness: f32) -> (f32, f32) {
+    let share = elongation_share::<FAR>(excess(square, inverse_rest));
+    let across = stiffness * if share > 0.0 { share } else { 0.0 };
+    // 1/l = (1 - share) / L.
+    let inverse = (1.0 - share) * inverse_rest;
+    (across, (stiffness - across) * (inverse * inverse))
+}
+
+pub(super) struct DiagonalKernel<'a, const FAR: bool> {
+    pub(super) row: Row<'a>,
+    pub(super) record: &'a [[i32; 4]],
+}
+
+impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
+    type Output = [f32; 6];
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> [f32; 6] {
+        let Self { row, record } = self;
+        let mut sum = [[0.0f32; LANES]; 6];
+        let half_gain = row.half_gain();
+        for group in 0..row.live.len() {
+            let (neighbour, inverse_rest, live) = row.group(group);
+            let other = L::gather(record, neighbour);
+            for lane in 0..LANES {
+                let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
+                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
+                let stiffness = row.stiffness(gain, inverse_rest[lane], live & (1 << lane) != 0);
+                let (across, along) = linearised::<FAR>(square(d), inverse_rest[lane], stiffness);
+                sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
+                sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
+                sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
+                sum[3][lane] = (along * d[1]).mul_add(d[2], sum[3][lane]);
+                sum[4][lane] = (along * d[0]).mul_add(d[2], sum[4][lane]);
+                sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
+            }
+        }
+        [
+            L::load(&sum[0]).sum(),
+            L::load(&sum[1]).sum(),
+            L::load(&sum[2]).sum(),
+            L::load(&sum[3]).sum(),
+            L::load(&sum[4]).sum(),
+            L::load(&sum[5]).sum(),
+        ]
+    }
+}
+
+pub(super) struct ProductKernel<'a, const FAR: bool> {
+    pub(super) row: Row<'a>,
+    pub(super) own: [i32; 8],
+    pub(super) pair: &'a [[i32; 8]],
+}
+
+impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
+    type Output = [f32; 3];
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> [f32; 3] {
+        let Self { row, own: [.., x, y, z, _], pair } = self;
+        let own_u = [x, y, z, 0];
+        let mut image = [[0.0f32; LANES]; 3];
+        let half_gain = row.half_gain();
+        for group in 0..row.live.len() {
+            let (neighbour, inverse_rest, live) = row.group(group);
+            let other = L::gather(pair, neighbour);
+            for lane in 0..LANES {
+                let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
+                let u = difference(&own_u, &[other[4][lane], other[5][lane], other[6][lane], 0]);
+                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
+                let stiffness = row.stiffness(gain, inverse_rest[lane], live & (1 << lane) != 0);
+                let (across, along) = linearised::<FAR>(square(d), inverse_rest[lane], stiffness);
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
+                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
+                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+            }
+        }
+        [L::load(&image[0]).sum(), L::load(&image[1]).sum(), L::load(&image[2]).sum()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::lanes::Width;
+    use amalgam_particles::random::uniform_f64;
+
+    use super::*;
+
+    #[test]
+    fn every_width_gives_the_same_bits() {
+        let random = |i: usize, what: u64| uniform_f64(&[i as u64, what]);
+        let quanta = |i: usize, what: u64| (random(i, what) * 3.0 * QUANTA) as i32;
+        let pair: Vec<[i32; 8]> = (0..100)
+            .map(|i| {
+                let gain = (0.5 + 0.01 * random(i, 9)) as f32;
+                let [x, y, z, u, v, w] = [0, 1, 2, 3, 4, 5].map(|what| quanta(i, what));
+                [x, y, z, gain.to_bits() as i32, u, v, w, 0]
+            })
+            .collect();
+        let record: Vec<[i32; 4]> = pair.iter().map(|pair| [pair[0], pair[1], pair[2], pair[3]]).collect();
+        let share = Share { inner: 3.5 * QUANTA as f32, slope: 1.0 };
+        for i in 0..20 {
+            let neighbour: Vec<u32> = (0..3 * LANES).map(|k| (random(k, 10 + i) * 100.0) as u32).collect();
+            let inverse_rest: Vec<f32> =
+                (0..3 * LANES).map(|k| ((1.0 + random(k, 40 + i)) / (3.0 * QUANTA)) as f32).collect();
+            let live = [0xffff, 0x7ffe, 0x8001 << (i % 2)];
+            let (neighbour, inverse_rest) = (neighbour.as_slice(), inverse_rest.as_slice());
+            let row = Row { own: record[i as usize], share, neighbour, inverse_rest, live: &live };
+            let bits = |width: &Width| {
+                let force = width.run(ForceKernel::<true> { row, record: &record });
+                let diagonal = width.run(DiagonalKernel::<true> { row, record: &record });
+                let product = width.run(ProductKernel::<true> { row, own: pair[i as usize], pair: &pair });
+                let scalars = [force.least, force.largest, force.energy];
+                let all = force.force.into_iter().chain(scalars).chain(diagonal).chain(product);
+                all.map(f32::to_bits).collect::<Vec<_>>()
+            };
+            let widths = Width::supported();
+            let plain = bits(&widths[0]);
+            assert!(plain.iter().all(|&bits| f32::from_bits(bits).is_finite() && bits != 0));
+            for width in &widths[1..] {
+                assert_eq!(bits(width), plain, "{width:?}");
+            }
+        }
+    }
+}

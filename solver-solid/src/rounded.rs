@@ -1,0 +1,316 @@
+//! Conjugate gradients in f32, for most of the way (`conjugate_gradients.rs` has the rest).
+//!
+//! Residual and directions are f32, sixteen particles side by side; scalar products are summed in f64, and so is the
+//! solution. A direction that was rounded is as good as another, as long as the residual falls by the operator times the
+//! very direction that the solution advances by: so the rounded iteration comes to the answer of the system that is its
+//! operator, entries of which are off in the seventh digit.
+
+use amalgam_particles::DVec3;
+use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
+use rayon::prelude::*;
+
+use crate::CHUNK;
+use crate::block::RoundedFactor;
+use crate::conjugate_gradients::System;
+use crate::fixed::operand_scale;
+use crate::vectors::{Columns, Slice, Vector, sixteen};
+
+/// Slices of a chunk, whose sum is formed in order.
+const SLICES: usize = CHUNK / LANES;
+
+/// Chunks below which a loop is not split between threads: waking a thread costs more than they take.
+const CHUNKS_PER_TASK: usize = 8;
+
+/// The vectors of the iteration, kept between solves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RoundedIteration {
+    inertia: Vec<Sixteen>,
+    factor: Vec<RoundedFactor>,
+    solution: Vec<Slice<f64>>,
+    residual: Vec<Slice>,
+    preconditioned: Vec<Slice>,
+    image: Vec<Slice>,
+    direction: Columns,
+    partial: Vec<f64>,
+}
+
+/// How far the iteration came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Reached {
+    /// Iterations it took.
+    pub(crate) iterations: u32,
+    /// Squared norm of the residual; not finite if a number overflowed.
+    pub(crate) square: f64,
+}
+
+impl RoundedIteration {
+    /// Vectors for so many particles.
+    pub(crate) fn new(particles: usize) -> Self {
+        let slices = particles.div_ceil(LANES);
+        let zero = vec![Slice::default(); slices];
+        Self {
+            inertia: vec![[0.0; LANES]; slices],
+            factor: vec![RoundedFactor::default(); slices],
+            solution: vec![Slice::default(); slices],
+            residual: zero.clone(),
+            preconditioned: zero.clone(),
+            image: zero,
+            direction: Columns::new(particles),
+            partial: Vec::new(),
+        }
+    }
+
+    /// Reduces the residual of a system from `residual`, whose preconditioned values are `preconditioned`, until its
+    /// squared norm is at most `goal`, in at most `limit` iterations; adds to the solution what that takes.
+    pub(crate) fn reduce(
+        &mut self,
+        system: &mut System<'_>,
+        (residual, preconditioned): (&[DVec3], &[DVec3]),
+        (goal, limit): (f64, u32),
+        solution: &mut [DVec3],
+    ) -> Reached {
+        let largest = preconditioned
+            .par_iter()
+            .with_min_len(CHUNK * CHUNKS_PER_TASK)
+            .map(|z| z.abs().max_element())
+            .reduce(|| 0.0, f64::max);
+        let scale = operand_scale(largest);
+        self.load(system, residual, scale);
+        let mut reached = Reached { iterations: 0, square: self.start(system) };
+        let goal = goal * scale * scale;
+        while reached.square > goal && reached.iterations < limit {
+            let curvature = self.apply(system);
+            let length = (reached.square / curvature) as f32;
+            if !(curvature > 0.0 && length.is_finite()) {
+                reached.square = f64::NAN;
+                break;
+            }
+            let square = self.advance(length);
+            self.turn(system, (square / reached.square) as f32);
+            reached = Reached { iterations: reached.iterations + 1, square };
+        }
+        reached.square /= scale * scale;
+        if reached.square.is_finite() {
+            let unit = 1.0 / scale;
+            solution
+                .par_chunks_mut(LANES)
+                .zip(&self.solution)
+                .with_min_len(SLICES * CHUNKS_PER_TASK)
+                .for_each(|(solution, [x, y, z])| {
+                    for (lane, solution) in solution.iter_mut().enumerate() {
+                        *solution += DVec3::new(x[lane], y[lane], z[lane]) * unit;
+                    }
+                });
+        }
+        reached
+    }
+
+    /// Rounds the system's inertia and factors, and the residual times `scale`.
+    fn load(&mut self, system: &System<'_>, residual: &[DVec3], scale: f64) {
+        let slices = self.residual.par_iter_mut().zip(&mut self.inertia).zip(&mut self.factor);
+        let slices = slices.zip(residual.par_chunks(LANES));
+        let slices = slices.zip(system.inertia.par_chunks(LANES)).zip(system.factor.par_chunks(LANES));
+        slices.with_min_len(SLICES * CHUNKS_PER_TASK).for_each(
+            |(((((rounded, inertia), factor), residual), masses), factors)| {
+                for (lane, (r, &mass)) in residual.iter().zip(masses).enumerate() {
+                    let r = (*r * scale).to_array();
+                    (0..3).for_each(|axis| rounded[axis][lane] = r[axis] as f32);
+                    inertia[lane] = mass as f32;
+                    factor.set(lane, &factors[lane]);
+                }
+            },
+        );
+        self.solution.fill(Slice::default());
+    }
+
+    /// The first direction; the squared norm of the residual.
+    fn start(&mut self, system: &System<'_>) -> f64 {
+        self.image.fill(Slice::default());
+        self.direction.axes.iter_mut().for_each(|axis| axis.fill(0.0));
+        let square = self.advance(0.0);
+        self.turn(system, 0.0);
+        square
+    }
+
+    /// The operator times the direction; the product of both.
+    fn apply(&mut self, system: &mut System<'_>) -> f64 {
+        system.materials.iter_mut().for_each(|material| material.load(Vector::Rounded(&self.direction)));
+        let direction = &self.direction;
+        let chunks = self.image.par_chunks_mut(SLICES).zip(self.inertia.par_chunks(SLICES)).enumerate();
+        chunks
+            .with_min_len(CHUNKS_PER_TASK)
+            .map(|(chunk, (image, inertia))| {
+                let first = chunk * SLICES;
+                lanes::run(Inertial { first, inertia, direction, image });
+                for material in system.materials.iter() {
+                    material.add_rounded(first, direction, image);
+                }
+                lanes::run(Product { first, direction, image })
+            })
+            .collect_into_vec(&mut self.partial);
+        // S^T: the sum of a group's members at its leader, zero at the others.
+        for group in 0..system.groups.len() {
+            if let [leader, others @ ..] = system.groups.members(group) {
+                for axis in 0..3 {
+                    let mut sum = 0.0;
+                    for &i in others {
+                        sum += std::mem::take(&mut self.image[i as usize / LANES][axis][i as usize % LANES]);
+                    }
+                    self.image[*leader as usize / LANES][axis][*leader as usize % LANES] += sum;
+                }
+            }
+        }
+        self.partial.iter().sum()
+    }
+
+    /// A step of this length along the direction; the new squared norm of the residual.
+    fn advance(&mut self, length: f32) -> f64 {
+        let direction = &self.direction;
+        let chunks = self.residual.par_chunks_mut(SLICES).zip(self.solution.par_chunks_mut(SLICES));
+        let chunks =
+            chunks.zip(self.preconditioned.par_chunks_mut(SLICES)).zip(self.image.par_chunks(SLICES));
+        chunks
+            .zip(self.factor.par_chunks(SLICES))
+            .enumerate()
+            .with_min_len(CHUNKS_PER_TASK)
+            .map(|(chunk, ((((residual, solution), preconditioned), image), factor))| {
+                let first = chunk * SLICES;
+                lanes::run(Advance {
+                    first,
+                    length,
+                    direction,
+                    image,
+                    factor,
+                    residual,
+                    solution,
+                    preconditioned,
+                })
+            })
+            .collect_into_vec(&mut self.partial);
+        self.partial.iter().sum()
+    }
+
+    /// The next direction, conjugate to the last.
+    fn turn(&mut self, system: &System<'_>, beta: f32) {
+        let [x, y, z] = &mut self.direction.axes;
+        let chunks = x.par_chunks_mut(CHUNK).zip(y.par_chunks_mut(CHUNK)).zip(z.par_chunks_mut(CHUNK));
+        chunks.zip(self.preconditioned.par_chunks(SLICES)).with_min_len(CHUNKS_PER_TASK).for_each(
+            |(((x, y), z), preconditioned)| lanes::run(Turn { beta, direction: [x, y, z], preconditioned }),
+        );
+        for group in 0..system.groups.len() {
+            if let [leader, others @ ..] = system.groups.members(group) {
+                let value = self.direction.get(*leader as usize);
+                others.iter().for_each(|&i| self.direction.set(i as usize, value));
+            }
+        }
+    }
+}
+
+/// `image` = inertia x direction.
+struct Inertial<'a> {
+    first: usize,
+    inertia: &'a [Sixteen],
+    direction: &'a Columns,
+    image: &'a mut [Slice],
+}
+
+impl Task for Inertial<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        for (slice, (image, inertia)) in (self.first..).zip(self.image.iter_mut().zip(self.inertia)) {
+            for (image, axis) in image.iter_mut().zip(&self.direction.axes) {
+                (L::load(sixteen(axis, slice * LANES)) * L::load(inertia)).store(image);
+            }
+        }
+    }
+}
+
+/// The sum of image x direction.
+struct Product<'a> {
+    first: usize,
+    direction: &'a Columns,
+    image: &'a [Slice],
+}
+
+impl Task for Product<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let mut product = 0.0;
+        for (slice, [x, y, z]) in (self.first..).zip(self.image) {
+            let [u, v, w] = &self.direction.axes;
+            let own = L::load(sixteen(w, slice * LANES)) * L::load(z);
+            let own = L::load(sixteen(v, slice * LANES)).mul_add(L::load(y), own);
+            let own = L::load(sixteen(u, slice * LANES)).mul_add(L::load(x), own);
+            product += f64::from(own.sum());
+        }
+        product
+    }
+}
+
+/// Advances solution and residual, and multiplies the residual with the inverse of the diagonal blocks; the sum of residual
+/// x preconditioned.
+struct Advance<'a> {
+    first: usize,
+    length: f32,
+    direction: &'a Columns,
+    image: &'a [Slice],
+    factor: &'a [RoundedFactor],
+    residual: &'a mut [Slice],
+    solution: &'a mut [Slice<f64>],
+    preconditioned: &'a mut [Slice],
+}
+
+impl Task for Advance<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let (length, back) = (f64::from(self.length), L::splat(-self.length));
+        let mut square = 0.0;
+        for slice in 0..self.residual.len() {
+            let (solution, residual) = (&mut self.solution[slice], &mut self.residual[slice]);
+            let mut r = [L::splat(0.0); 3];
+            for axis in 0..3 {
+                let direction = sixteen(&self.direction.axes[axis], (self.first + slice) * LANES);
+                for lane in 0..LANES {
+                    solution[axis][lane] += f64::from(direction[lane]) * length;
+                }
+                r[axis] = back.mul_add(L::load(&self.image[slice][axis]), L::load(&residual[axis]));
+                r[axis].store(&mut residual[axis]);
+            }
+            let z = self.factor[slice].solve(r);
+            for axis in 0..3 {
+                z[axis].store(&mut self.preconditioned[slice][axis]);
+            }
+            let own = r[0].mul_add(z[0], r[1].mul_add(z[1], r[2] * z[2]));
+            square += f64::from(own.sum());
+        }
+        square
+    }
+}
+
+/// The direction times `beta`, plus the preconditioned residual.
+struct Turn<'a> {
+    beta: f32,
+    direction: [&'a mut [f32]; 3],
+    preconditioned: &'a [Slice],
+}
+
+impl Task for Turn<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let beta = L::splat(self.beta);
+        for (axis, direction) in self.direction.into_iter().enumerate() {
+            for (direction, preconditioned) in direction.as_chunks_mut().0.iter_mut().zip(self.preconditioned)
+            {
+                beta.mul_add(L::load(direction), L::load(&preconditioned[axis])).store(direction);
+            }
+        }
+    }
+}

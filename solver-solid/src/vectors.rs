@@ -1,0 +1,74 @@
+//! Vectors of one value a particle as the solve holds them: exact, and rounded to f32 in columns for hot loops.
+
+use amalgam_particles::DVec3;
+use amalgam_particles::lanes::LANES;
+
+/// Three components of sixteen consecutive particles.
+pub(crate) type Slice<T = f32> = [[T; LANES]; 3];
+
+/// A vector, rounded if T is f32: a column a component, each as long as whole slices take; what pads them is zero.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns<T = f32> {
+    pub(crate) axes: [Vec<T>; 3],
+}
+
+impl<T: Copy + Default> Columns<T> {
+    /// Zeros for so many particles.
+    pub(crate) fn new(particles: usize) -> Self {
+        let column = vec![T::default(); particles.next_multiple_of(LANES)];
+        Self { axes: [column.clone(), column.clone(), column] }
+    }
+
+    /// The value of particle `i`.
+    #[inline]
+    pub(crate) fn get(&self, i: usize) -> [T; 3] {
+        [self.axes[0][i], self.axes[1][i], self.axes[2][i]]
+    }
+
+    /// Sets the value of particle `i`.
+    #[inline]
+    pub(crate) fn set(&mut self, i: usize, value: [T; 3]) {
+        for (axis, value) in self.axes.iter_mut().zip(value) {
+            axis[i] = value;
+        }
+    }
+}
+
+/// Sixteen values of a column from `at` on.
+#[inline(always)]
+pub(crate) fn sixteen<T>(column: &[T], at: usize) -> &[T; LANES] {
+    match column[at..].first_chunk() {
+        Some(values) => values,
+        None => panic!("a slice lies within its column"),
+    }
+}
+
+/// The values of a column at these places.
+#[inline(always)]
+pub(crate) fn picked<T: Copy + Default>(column: &[T], index: &[u32; LANES]) -> [T; LANES] {
+    let mut values = [T::default(); LANES];
+    for lane in 0..LANES {
+        values[lane] = column[index[lane] as usize];
+    }
+    values
+}
+
+/// A vector to be multiplied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Vector<'a> {
+    /// As it is.
+    Exact(&'a [DVec3]),
+    /// Rounded.
+    Rounded(&'a Columns),
+}
+
+impl Vector<'_> {
+    /// The value of particle `i`.
+    #[inline]
+    pub(crate) fn get(&self, i: usize) -> DVec3 {
+        match self {
+            Self::Exact(values) => values[i],
+            Self::Rounded(columns) => DVec3::from_array(columns.get(i).map(f64::from)),
+        }
+    }
+}
