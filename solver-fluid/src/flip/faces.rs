@@ -249,11 +249,11 @@ impl Flow {
 
     /// For each face its velocity, and what a particle gets to which `flip_share` of its old velocity is added.
     pub(super) fn pair_up(&self, flip_share: f64, fours: &mut Fours) {
-        for axis in 0..3 {
+        for (axis, fours) in fours.iter_mut().enumerate() {
             let (velocity, change) = (&self.velocity[axis], &self.change[axis]);
-            fours[axis].resize(velocity.len(), Vec4::ZERO);
+            fours.resize(velocity.len(), Vec4::ZERO);
             let last = velocity.len() - 1;
-            fours[axis].par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(face, four)| {
+            fours.par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(face, four)| {
                 let pair = |face: usize| {
                     let given = flip_share * change[face] + (1.0 - flip_share) * velocity[face];
                     [velocity[face] as f32, given as f32]

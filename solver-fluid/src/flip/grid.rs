@@ -113,6 +113,7 @@ impl Grid {
     /// Where positions, a column a direction, are among the faces. What would lie beyond a wall counts as the nearest face inside, which keeps
     /// the sum of weights at one; faces that do not exist get a weight of zero.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "columns side by side")]
     pub(super) fn places<const N: usize>(&self, positions: &[[f64; N]; 3]) -> Places<N> {
         let mut places = Places { low: [[0; N]; 3], part: [[[0.0; N]; 2]; 3], cell: [0; N] };
         let mut low = [[[0i32; N]; 2]; 3];

@@ -164,7 +164,7 @@ impl Pressure {
     ) -> Result<u32, Unconverged> {
         self.multigrid.prepare();
         self.make_consistent(right_hand_side);
-        let scale = blocks(&*right_hand_side, |b| largest(b)).into_iter().fold(0.0, f64::max);
+        let scale = blocks(&*right_hand_side, largest).into_iter().fold(0.0, f64::max);
         self.find_residual(right_hand_side, pressure);
         let target = limits.tolerance * scale;
         let mut worst = self.largest_residual();
@@ -211,9 +211,10 @@ impl Pressure {
         }
         self.image.iter_mut().for_each(|image| image.fill(0.0));
         apply(&self.multigrid, pressure, &mut self.image);
-        for colour in 0..2 {
-            let entries = self.residual[colour].par_iter_mut().zip(&right_hand_side[colour]);
-            let entries = entries.zip(&self.image[colour]).with_min_len(BLOCK);
+        for ((residual, right_hand_side), image) in
+            self.residual.iter_mut().zip(right_hand_side).zip(&self.image)
+        {
+            let entries = residual.par_iter_mut().zip(right_hand_side).zip(image).with_min_len(BLOCK);
             entries.for_each(|((r, b), image)| *r = b - image);
         }
     }
@@ -253,10 +254,10 @@ impl Pressure {
         for colour in 0..2 {
             let columns = pressure[colour].par_chunks_mut(BLOCK).zip(residual[colour].par_chunks_mut(BLOCK));
             let others = direction[colour].par_chunks(BLOCK).zip(image[colour].par_chunks(BLOCK));
-            let block = |((x, r), (p, q)): ((&mut [f64], &mut [f64]), (&[f64], &[f64]))| {
-                width.run(Advance { length, x, r, p, q })
-            };
-            worst = columns.zip(others).map(block).reduce(|| worst, larger);
+            let blocks = columns.zip(others);
+            worst = blocks
+                .map(|((x, r), (p, q))| width.run(Advance { length, x, r, p, q }))
+                .reduce(|| worst, larger);
         }
         worst
     }
