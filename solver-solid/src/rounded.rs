@@ -276,15 +276,15 @@ impl Task for Advance<'_> {
             let mut r = [L::splat(0.0); 3];
             for axis in 0..3 {
                 let direction = sixteen(&self.direction.axes[axis], (self.first + slice) * LANES);
-                for lane in 0..LANES {
-                    solution[axis][lane] += f64::from(direction[lane]) * length;
+                for (solution, &direction) in solution[axis].iter_mut().zip(direction) {
+                    *solution += f64::from(direction) * length;
                 }
                 r[axis] = back.mul_add(L::load(&self.image[slice][axis]), L::load(&residual[axis]));
                 r[axis].store(&mut residual[axis]);
             }
             let z = self.factor[slice].solve(r);
-            for axis in 0..3 {
-                z[axis].store(&mut self.preconditioned[slice][axis]);
+            for (z, preconditioned) in z.into_iter().zip(&mut self.preconditioned[slice]) {
+                z.store(preconditioned);
             }
             let own = r[0].mul_add(z[0], r[1].mul_add(z[1], r[2] * z[2]));
             square += f64::from(own.sum());

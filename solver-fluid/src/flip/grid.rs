@@ -237,7 +237,7 @@ mod tests {
         for cells in [[4, 5, 3], [7, 2, 1], [64, 64, 64]] {
             let grid = Grid::new(DVec3::ZERO, 1.0, cells);
             assert!(grid.strides().iter().all(|stride| stride % 2 == 1));
-            assert!(grid.index(cells) + MARGIN <= grid.len() && grid.len() % 32 == 0);
+            assert!(grid.index(cells) + MARGIN <= grid.len() && grid.len().is_multiple_of(32));
         }
     }
 }

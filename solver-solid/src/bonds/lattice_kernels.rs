@@ -207,8 +207,8 @@ impl Window {
     #[inline(always)]
     fn set(&mut self, site: usize, values: &[Sixteen; 3]) {
         let at = site - self.first;
-        for axis in 0..3 {
-            self.axes[axis][at..at + LANES].copy_from_slice(&values[axis]);
+        for (column, values) in self.axes.iter_mut().zip(values) {
+            column[at..at + LANES].copy_from_slice(values);
         }
     }
 }
