@@ -127,7 +127,7 @@ pub struct Response {
     pub impulse: Vec<DVec3>,
     /// Kinetic energy that changing velocities took away [J].
     pub dissipated: f64,
-    /// |sum of all momentum given| over the sum of its amounts: rounding, unless immovable particles take part.
+    /// |sum of all momentum given| over the sum of its amounts: rounding.
     pub momentum_error: f64,
     /// One for each candidate: momentum given [kg m/s].
     given: Vec<DVec3>,

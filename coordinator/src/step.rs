@@ -437,6 +437,7 @@ impl Scratch {
         marked.clear();
         marked.extend(contacts.pairs());
         record.dissipated = response.dissipated;
+        record.note_errors(response.momentum_error, 0.0);
     }
 
     /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into the

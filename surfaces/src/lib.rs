@@ -69,16 +69,17 @@ pub fn reconstruct(positions: &[DVec3], settings: SurfaceSettings) -> Result<Sur
     parameters.iso_surface_threshold = threshold;
     // Instructions that not every machine has would change bits.
     parameters.enable_simd = false;
-    let found = reconstruct_surface::<i64, f64>(&points, &parameters);
-    let mesh =
-        found.map_err(|error| SurfaceError { particles: points.len(), reason: error.to_string() })?.mesh;
+    let fault = |reason: String| SurfaceError { particles: points.len(), reason };
+    // The library joins its parts in the order in which threads finish them.
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    let one = one.map_err(|error| fault(format!("cannot start a thread: {error}")))?;
+    let found = one.install(|| reconstruct_surface::<i64, f64>(&points, &parameters));
+    let mesh = found.map_err(|error| fault(error.to_string()))?.mesh;
     let number = |index: usize| u32::try_from(index);
     let triangles: Result<Vec<[u32; 3]>, _> =
         mesh.triangles.iter().map(|&[a, b, c]| Ok([number(a)?, number(b)?, number(c)?])).collect();
-    let triangles = triangles.map_err(|_: std::num::TryFromIntError| SurfaceError {
-        particles: points.len(),
-        reason: "it has more than 2^32 vertices".into(),
-    })?;
+    let triangles = triangles
+        .map_err(|_: std::num::TryFromIntError| fault("it has more than 2^32 vertices".to_string()))?;
     let vertices = mesh.vertices.iter().map(|v| DVec3::new(v.x, v.y, v.z)).collect();
     Ok(Surface { vertices, triangles })
 }
