@@ -12,9 +12,7 @@ use amalgam_particles::lanes::{self, LANES, Sixteen};
 use rayon::prelude::*;
 
 use super::cubic::Lattice;
-use super::lattice_kernels::{
-    BlockForce, DiagonalKernel, ForceKernel, Geometry, ProductKernel, Stencil, Window,
-};
+use super::lattice_kernels::{BlockForce, DiagonalKernel, ForceKernel, Geometry, ProductKernel, Stencil};
 use super::law::Law;
 use super::stretch::elongation_share;
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
@@ -39,7 +37,6 @@ pub(crate) struct LatticeTable {
     block_site: Vec<u32>,
     /// Particle at each site.
     particle: Vec<u32>,
-    /// Those that lead to higher sites come first, and are half of them.
     stencils: Vec<Stencil>,
     live: Vec<u16>,
     /// Half of each site's gain, if any is not 1.
@@ -48,10 +45,7 @@ pub(crate) struct LatticeTable {
     operand: [Vec<i32>; 3],
     force: Vec<BlockForce>,
     diagonal: Vec<[Sixteen; 6]>,
-    /// Parts of a product, of as many consecutive blocks each as [`Self::blocks_per_window`] says.
-    windows: Vec<Window>,
-    /// The product by site.
-    image: [Vec<f32>; 3],
+    image: Vec<[Sixteen; 3]>,
 }
 
 impl LatticeTable {
@@ -86,8 +80,7 @@ impl LatticeTable {
             live: vec![0; block_site.len() * stencils.len()],
             force: vec![BlockForce::default(); block_site.len()],
             diagonal: Vec::new(),
-            windows: Vec::new(),
-            image: [const { Vec::new() }; 3],
+            image: Vec::new(),
             block_site,
             particle,
             stencils,
@@ -149,10 +142,9 @@ fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3
     let reach = law.reach() / law.spacing;
     let [a, b, c] = margin.map(|m| m as isize);
     let mut stencils = Vec::new();
-    // The first axis last: what one stencil wrote is not read again by the next, but with the next step along the axis.
-    for i in -a..=a {
-        for k in -c..=c {
-            for j in -b..=b {
+    for k in -c..=c {
+        for j in -b..=b {
+            for i in -a..=a {
                 let length = ((i * i + j * j + k * k) as f64).sqrt();
                 if length == 0.0 || length > reach {
                     continue;
@@ -171,8 +163,6 @@ fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3
             }
         }
     }
-    // As stable as it is: within each half the order stays.
-    stencils.sort_by_key(|stencil| stencil.shift < 0);
     stencils
 }
 
@@ -241,12 +231,24 @@ impl BondTable for LatticeTable {
         let mut operand = std::mem::take(&mut self.operand);
         self.scatter(&mut operand, |i| (u.get(first + i) * scale).to_array().map(whole));
         self.operand = operand;
-        let mut windows = std::mem::take(&mut self.windows);
-        windows.resize_with(self.block_site.len().div_ceil(self.blocks_per_window()), Window::default);
-        windows.par_iter_mut().enumerate().for_each(|(part, window)| self.multiply_part(part, window));
-        let image = std::mem::take(&mut self.image);
-        self.image = self.add_up(&windows, image);
-        self.windows = windows;
+        let mut image = std::mem::take(&mut self.image);
+        let stencils = self.stencils.len();
+        (0..self.block_site.len())
+            .into_par_iter()
+            .with_min_len(CHUNK)
+            .map(|block| {
+                let live = &self.live[block * stencils..(block + 1) * stencils];
+                let geometry = self.geometry(self.block_site[block] as usize);
+                let operand = self.operand.each_ref().map(Vec::as_slice);
+                match (self.half_gain.is_empty(), self.force[block].is_far()) {
+                    (true, false) => lanes::run(ProductKernel::<false, false> { geometry, live, operand }),
+                    (true, true) => lanes::run(ProductKernel::<false, true> { geometry, live, operand }),
+                    (false, false) => lanes::run(ProductKernel::<true, false> { geometry, live, operand }),
+                    (false, true) => lanes::run(ProductKernel::<true, true> { geometry, live, operand }),
+                }
+            })
+            .collect_into_vec(&mut image);
+        self.image = image;
         1.0 / scale
     }
 
@@ -262,8 +264,8 @@ impl BondTable for LatticeTable {
     }
 
     fn product(&self, i: usize) -> [f32; 3] {
-        let site = self.site(i);
-        self.image.each_ref().map(|column| column[site])
+        let slot = self.slot[i] as usize;
+        self.image[slot / LANES].map(|lanes| lanes[slot % LANES])
     }
 
     fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond)) {
@@ -308,9 +310,8 @@ impl BondTable for LatticeTable {
     }
 
     fn bytes(&self) -> usize {
-        // Windows overlap by half.
-        let per_site = 6 * 4 + 4 + 2 * 3 * 4 + 6 + if self.half_gain.is_empty() { 0 } else { 4 };
-        let per_block = size_of::<BlockForce>() + size_of::<[Sixteen; 6]>() + 4;
+        let per_site = 6 * 4 + 4 + if self.half_gain.is_empty() { 0 } else { 4 };
+        let per_block = size_of::<BlockForce>() + size_of::<[Sixteen; 9]>() + 4;
         let per_particle = 24 + 4;
         self.live.len() * 2
             + self.particle.len() * per_site
@@ -332,69 +333,6 @@ impl LatticeTable {
                 }
             }
         });
-    }
-
-    /// The furthest that a stencil leads on.
-    fn shift_max(&self) -> usize {
-        self.stencils.iter().map(|stencil| stencil.shift).max().unwrap_or(0).unsigned_abs()
-    }
-
-    /// Blocks whose products are summed in one window: so many that two windows overlap by half at most.
-    fn blocks_per_window(&self) -> usize {
-        (2 * self.shift_max() / LANES).max(CHUNK)
-    }
-
-    /// The product of the blocks numbered `part` x [`Self::blocks_per_window`] and on with what leads on from them.
-    fn multiply_part(&self, part: usize, window: &mut Window) {
-        let (stencils, half) = (self.stencils.len(), self.stencils.len() / 2);
-        let first = part * self.blocks_per_window();
-        let blocks = first..self.block_site.len().min(first + self.blocks_per_window());
-        let sites = self.block_site[first] as usize..self.block_site[blocks.end - 1] as usize + LANES;
-        window.first = sites.start;
-        for axis in &mut window.axes {
-            axis.clear();
-            axis.resize(sites.len() + self.shift_max(), 0.0);
-        }
-        for block in blocks {
-            let live = &self.live[block * stencils..block * stencils + half];
-            let geometry = self.geometry(self.block_site[block] as usize);
-            let operand = self.operand.each_ref().map(Vec::as_slice);
-            match (self.half_gain.is_empty(), self.force[block].is_far()) {
-                (true, false) => {
-                    lanes::run(ProductKernel::<false, false> { geometry, live, operand, window })
-                }
-                (true, true) => lanes::run(ProductKernel::<false, true> { geometry, live, operand, window }),
-                (false, false) => {
-                    lanes::run(ProductKernel::<true, false> { geometry, live, operand, window })
-                }
-                (false, true) => lanes::run(ProductKernel::<true, true> { geometry, live, operand, window }),
-            }
-        }
-    }
-
-    /// The sum of windows by site, in their order.
-    fn add_up(&self, windows: &[Window], mut image: [Vec<f32>; 3]) -> [Vec<f32>; 3] {
-        const SITES: usize = 256 * LANES;
-        image.par_iter_mut().enumerate().for_each(|(axis, image)| {
-            image.resize(self.particle.len(), 0.0);
-            image.par_chunks_mut(SITES).enumerate().for_each(|(chunk, image)| {
-                image.fill(0.0);
-                let start = chunk * SITES;
-                for window in windows {
-                    let column = &window.axes[axis];
-                    let from = start.max(window.first);
-                    let to = (start + image.len()).min(window.first + column.len());
-                    if from < to {
-                        let part = &column[from - window.first..to - window.first];
-                        image[from - start..to - start]
-                            .iter_mut()
-                            .zip(part)
-                            .for_each(|(sum, part)| *sum += *part);
-                    }
-                }
-            });
-        });
-        image
     }
 
     fn block_force(&self, site: usize, live: &[u16]) -> BlockForce {
@@ -496,21 +434,16 @@ mod tests {
     /// Forces, diagonal and product of every block, as bits.
     fn bits(table: &LatticeTable, width: &Width) -> Vec<u32> {
         let mut bits = Vec::new();
-        let mut window = Window { first: 0, axes: [const { Vec::new() }; 3] };
-        window.axes.iter_mut().for_each(|axis| axis.resize(table.particle.len(), 0.0));
         for (block, &site) in table.block_site.iter().enumerate() {
             let geometry = table.geometry(site as usize);
             let live = &table.live[block * table.stencils.len()..(block + 1) * table.stencils.len()];
             let operand = table.operand.each_ref().map(Vec::as_slice);
             let force = width.run(ForceKernel::<true, true> { geometry, live });
             let diagonal = width.run(DiagonalKernel::<true, true> { geometry, live });
-            let half = &live[..live.len() / 2];
-            let window = &mut window;
-            width.run(ProductKernel::<true, true> { geometry, live: half, operand, window });
-            let all = force.force.iter().chain(&diagonal).flatten();
+            let product = width.run(ProductKernel::<true, true> { geometry, live, operand });
+            let all = force.force.iter().chain(&diagonal).chain(&product).flatten();
             bits.extend(all.chain([&force.energy]).map(|value| value.to_bits()));
         }
-        bits.extend(window.axes.iter().flatten().map(|value| value.to_bits()));
         bits
     }
 

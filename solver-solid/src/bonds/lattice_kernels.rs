@@ -21,12 +21,6 @@ pub(super) struct Stencil {
 }
 
 impl Stencil {
-    /// Vector to the neighbour, in quanta, for a difference of displacements.
-    #[inline(always)]
-    fn vector(&self, eta: [i32; 3]) -> [f32; 3] {
-        [self.offset[0] + eta[0] as f32, self.offset[1] + eta[1] as f32, self.offset[2] + eta[2] as f32]
-    }
-
     /// The excess l^2/L^2 - 1 for a difference of displacements.
     #[inline(always)]
     pub(super) fn excess(&self, eta: [i32; 3]) -> f32 {
@@ -53,16 +47,6 @@ impl<'a> Geometry<'a> {
     #[inline(always)]
     fn at(columns: [&'a [i32]; 3], site: usize) -> [&'a [i32; LANES]; 3] {
         [sixteen(columns[0], site), sixteen(columns[1], site), sixteen(columns[2], site)]
-    }
-
-    /// Displacements of sixteen sites, or the vector to multiply there, against those of others.
-    #[inline(always)]
-    fn differences(other: [&[i32; LANES]; 3], own: [&[i32; LANES]; 3], lane: usize) -> [i32; 3] {
-        [
-            other[0][lane].wrapping_sub(own[0][lane]),
-            other[1][lane].wrapping_sub(own[1][lane]),
-            other[2][lane].wrapping_sub(own[2][lane]),
-        ]
     }
 
     #[inline(always)]
@@ -114,15 +98,18 @@ impl<const GAIN: bool, const FAR: bool> Task for ForceKernel<'_, GAIN, FAR> {
             let gain = self.geometry.gain::<GAIN>(there);
             for lane in 0..LANES {
                 let on = live & (1 << lane) != 0;
-                let eta = Geometry::differences(other, own, lane);
+                let eta = [
+                    other[0][lane].wrapping_sub(own[0][lane]),
+                    other[1][lane].wrapping_sub(own[1][lane]),
+                    other[2][lane].wrapping_sub(own[2][lane]),
+                ];
                 let excess = stencil.excess(eta);
                 let share = elongation_share::<FAR>(excess);
                 let pull = stencil.stiffness * (own_gain[lane] + gain[lane]) * share;
                 let pull = if on { pull } else { 0.0 };
-                let d = stencil.vector(eta);
-                force[0][lane] = pull.mul_add(d[0], force[0][lane]);
-                force[1][lane] = pull.mul_add(d[1], force[1][lane]);
-                force[2][lane] = pull.mul_add(d[2], force[2][lane]);
+                force[0][lane] = pull.mul_add(stencil.offset[0] + eta[0] as f32, force[0][lane]);
+                force[1][lane] = pull.mul_add(stencil.offset[1] + eta[1] as f32, force[1][lane]);
+                force[2][lane] = pull.mul_add(stencil.offset[2] + eta[2] as f32, force[2][lane]);
                 let square = excess.mul_add(stencil.rest_square, stencil.rest_square);
                 energy[lane] = (pull * share).mul_add(square, energy[lane]);
                 least[lane] = if on & (excess < least[lane]) { excess } else { least[lane] };
@@ -157,11 +144,19 @@ impl<const GAIN: bool, const FAR: bool> Task for DiagonalKernel<'_, GAIN, FAR> {
             let other = Geometry::at(displacement, there);
             let gain = self.geometry.gain::<GAIN>(there);
             for lane in 0..LANES {
-                let eta = Geometry::differences(other, own, lane);
+                let eta = [
+                    other[0][lane].wrapping_sub(own[0][lane]),
+                    other[1][lane].wrapping_sub(own[1][lane]),
+                    other[2][lane].wrapping_sub(own[2][lane]),
+                ];
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
                 let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
                 let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
-                let d = stencil.vector(eta);
+                let d = [
+                    stencil.offset[0] + eta[0] as f32,
+                    stencil.offset[1] + eta[1] as f32,
+                    stencil.offset[2] + eta[2] as f32,
+                ];
                 sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
                 sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
                 sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
@@ -187,47 +182,17 @@ impl Stencil {
     }
 }
 
-/// Part of a product that is summed by site.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Window {
-    /// Its first site.
-    pub(super) first: usize,
-    pub(super) axes: [Vec<f32>; 3],
-}
-
-impl Window {
-    /// Sixteen sums from `site` on.
-    #[inline(always)]
-    fn get(&self, site: usize) -> [Sixteen; 3] {
-        let at = site - self.first;
-        [*sixteen(&self.axes[0], at), *sixteen(&self.axes[1], at), *sixteen(&self.axes[2], at)]
-    }
-
-    /// Sets them.
-    #[inline(always)]
-    fn set(&mut self, site: usize, values: &[Sixteen; 3]) {
-        let at = site - self.first;
-        for (column, values) in self.axes.iter_mut().zip(values) {
-            column[at..at + LANES].copy_from_slice(values);
-        }
-    }
-}
-
-/// A block's part of a product: its bonds by those of `stencils` that lead on. Each acts on both of its ends, so it is
-/// computed once.
 pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) operand: [&'a [i32]; 3],
-    /// Reaches from the block to the furthest site that a stencil leads to.
-    pub(super) window: &'a mut Window,
 }
 
 impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
-    type Output = ();
+    type Output = [Sixteen; 3];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) {
+    fn run<L: Lanes>(self) -> [Sixteen; 3] {
         let Geometry { site, stencils, displacement, .. } = self.geometry;
         let own = Geometry::at(displacement, site);
         let own_u = Geometry::at(self.operand, site);
@@ -241,36 +206,31 @@ impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
             let other = Geometry::at(displacement, there);
             let other_u = Geometry::at(self.operand, there);
             let gain = self.geometry.gain::<GAIN>(there);
-            let mut reaction = self.window.get(there);
             for lane in 0..LANES {
-                let eta = Geometry::differences(other, own, lane);
-                let u = Geometry::differences(own_u, other_u, lane);
-                let u = [u[0] as f32, u[1] as f32, u[2] as f32];
+                let eta = [
+                    other[0][lane].wrapping_sub(own[0][lane]),
+                    other[1][lane].wrapping_sub(own[1][lane]),
+                    other[2][lane].wrapping_sub(own[2][lane]),
+                ];
+                let u = [
+                    own_u[0][lane].wrapping_sub(other_u[0][lane]) as f32,
+                    own_u[1][lane].wrapping_sub(other_u[1][lane]) as f32,
+                    own_u[2][lane].wrapping_sub(other_u[2][lane]) as f32,
+                ];
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
                 let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
                 let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
-                let d = stencil.vector(eta);
-                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                let pull = [
-                    along.mul_add(d[0], across * u[0]),
-                    along.mul_add(d[1], across * u[1]),
-                    along.mul_add(d[2], across * u[2]),
+                let d = [
+                    stencil.offset[0] + eta[0] as f32,
+                    stencil.offset[1] + eta[1] as f32,
+                    stencil.offset[2] + eta[2] as f32,
                 ];
-                image[0][lane] += pull[0];
-                image[1][lane] += pull[1];
-                image[2][lane] += pull[2];
-                reaction[0][lane] -= pull[0];
-                reaction[1][lane] -= pull[1];
-                reaction[2][lane] -= pull[2];
-            }
-            self.window.set(there, &reaction);
-        }
-        let mut sum = self.window.get(site);
-        for axis in 0..3 {
-            for lane in 0..LANES {
-                sum[axis][lane] += image[axis][lane];
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
+                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
+                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
             }
         }
-        self.window.set(site, &sum);
+        image
     }
 }

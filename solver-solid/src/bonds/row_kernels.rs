@@ -81,13 +81,6 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Stiffness of a bond, 0 of one that is broken.
-    #[inline(always)]
-    fn stiffness(&self, gain: f32, inverse_rest: f32, live: bool) -> f32 {
-        let stiffness = gain * self.share.stiffness(inverse_rest);
-        if live { stiffness } else { 0.0 }
-    }
-
     /// Half of the particle's gain.
     #[inline(always)]
     fn half_gain(&self) -> f32 {
@@ -167,7 +160,8 @@ impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
             for lane in 0..LANES {
                 let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
                 let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let stiffness = row.stiffness(gain, inverse_rest[lane], live & (1 << lane) != 0);
+                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
+                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
                 let (across, along) = linearised::<FAR>(square(d), inverse_rest[lane], stiffness);
                 sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
                 sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
@@ -199,18 +193,26 @@ impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> [f32; 3] {
-        let Self { row, own: [.., x, y, z, _], pair } = self;
-        let own_u = [x, y, z, 0];
+        let Self { row, own, pair } = self;
         let mut image = [[0.0f32; LANES]; 3];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
             let (neighbour, inverse_rest, live) = row.group(group);
             let other = L::gather(pair, neighbour);
             for lane in 0..LANES {
-                let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
-                let u = difference(&own_u, &[other[4][lane], other[5][lane], other[6][lane], 0]);
+                let d = [
+                    other[0][lane].wrapping_sub(own[0]) as f32,
+                    other[1][lane].wrapping_sub(own[1]) as f32,
+                    other[2][lane].wrapping_sub(own[2]) as f32,
+                ];
+                let u = [
+                    own[4].wrapping_sub(other[4][lane]) as f32,
+                    own[5].wrapping_sub(other[5][lane]) as f32,
+                    own[6].wrapping_sub(other[6][lane]) as f32,
+                ];
                 let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let stiffness = row.stiffness(gain, inverse_rest[lane], live & (1 << lane) != 0);
+                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
+                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
                 let (across, along) = linearised::<FAR>(square(d), inverse_rest[lane], stiffness);
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
