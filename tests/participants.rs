@@ -141,7 +141,7 @@ fn immovable_particles_that_overlap_are_refused() {
     assert!(scene.connect().is_ok(), "they do not touch");
     let both = fixed(5.15).replace("pinned = [1]", "pinned = [0, 1]");
     let error = Scene::new(0.1, 1e-3).with("one", SolidProgram, both).connect().err().expect("refuses");
-    insta::assert_snapshot!(error.to_string(), @"");
+    insta::assert_snapshot!(error.to_string(), @"participant one cannot go on, in Initialize of step 0: 0 and 1 are immovable particles that overlap at the start; no velocity can part them: move one, make it smaller or make it movable");
 }
 
 /// A mass on a damped spring that says that it is a projection: implicit, and it tells nobody its slope.

@@ -205,6 +205,9 @@ fn false_answers_in_a_step_are_refused() {
     id twice: participant liar broke the contract in Begin of step 0: id: id 1 stands twice
     short velocity: participant liar broke the contract in Begin of step 0: column velocity holds 24 bytes, but 2 x 24 were announced
     endless position: participant liar broke the contract in Begin of step 0: position[0] is DVec3(inf, inf, inf), but must be finite
+    contact with nobody: participant liar broke the contract in Begin of step 0: contacts[0] is [0, 2], but must be two places in this answer, the lower first
+    contact with itself: participant liar broke the contract in Begin of step 0: contacts[0] is [1, 1], but must be two places in this answer, the lower first
+    contact twice: participant liar broke the contract in Begin of step 0: contacts must ascend, none twice
     momentum not a number: participant liar broke the contract in Integrate of step 0: momentum[0] is DVec3(NaN, NaN, NaN), but must be finite
     long momentum: participant liar broke the contract in Integrate of step 0: column momentum holds 48 bytes, but 1 x 24 were announced
     negative slope: participant liar broke the contract in Integrate of step 0: slope[0] is -1e-9, but must be not negative
