@@ -157,7 +157,7 @@ impl SolverProgram for CuriousProgram {
 #[test]
 fn more_grids_than_a_commit_can_ask_for_are_refused_at_the_start() {
     let scene =
-        (0..8).fold(Scene::new(1.0, 0.1), |scene, k| scene.with(&format!("c{k}"), CuriousProgram, ""));
+        (0..9).fold(Scene::new(1.0, 0.1), |scene, k| scene.with(&format!("c{k}"), CuriousProgram, ""));
     let error = scene.connect().err().expect("one too many").to_string();
-    assert_eq!(error, "8 participants want to know occupied cells, but at most 7 can");
+    assert_eq!(error, "9 participants want to know occupied cells, but at most 8 can");
 }

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_proto::contract::{
-    Batch, Begin, Call, Commit, Committed, Frame, Groups, Integrate, Integrated, Restore, Snapshot, Table,
+    Batch, Begin, Call, Commit, Committed, Frame, Groups, Integrate, Integrated, Restore, Snapshot, Survey,
+    Surveyed, Table, Wanted,
 };
 use amalgam_proto::{Columns, v1};
 use proptest::prelude::*;
@@ -50,19 +51,54 @@ fn bad_begins(client: &mut Client) -> String {
     let mut text = String::new();
     let lattice =
         |x, cell_size| Some(v1::Lattice { origin: Some(v1::Vec3 { x, y: 0.0, z: 0.0 }), cell_size });
-    let mut cells = |what: &str, interest, keys: &[u8]| {
+    let mut near = |what: &str, interest, keys: &[u8], margin| {
         let result = client.begin(|packets| {
-            packets[0].header.as_mut().expect("a header").interest = interest;
+            let header = packets[0].header.as_mut().expect("a header");
+            header.set_wanted(v1::Wanted::Near);
+            (header.interest, header.margin) = (interest, margin);
             put(&mut packets[0].columns, "interest", keys);
         });
         refused(&mut text, what, result);
     };
-    cells("lattice not finite", lattice(f64::NAN, 1.0), &[]);
-    cells("cells of no size", lattice(0.0, 0.0), &[]);
-    cells("tiny cells", lattice(0.0, 1e-12), &[1]);
-    cells("a cell cut off", lattice(0.0, 1.0), &[0x80]);
-    cells("a cell twice", lattice(0.0, 1.0), &[3, 0]);
-    cells("a cell too far", lattice(0.0, 1.0), &[0xff; 12]);
+    near("no lattice", None, &[], 0.0);
+    near("lattice not finite", lattice(f64::NAN, 1.0), &[], 0.0);
+    near("cells of no size", lattice(0.0, 0.0), &[], 0.0);
+    near("tiny cells", lattice(0.0, 1e-12), &[1], 0.0);
+    near("a margin without end", lattice(0.0, 1.0), &[1], f64::INFINITY);
+    near("no number as margin", lattice(0.0, 1.0), &[1], f64::NAN);
+    near("a cell cut off", lattice(0.0, 1.0), &[0x80], 0.0);
+    near("a cell twice", lattice(0.0, 1.0), &[3, 0], 0.0);
+    near("a cell too far", lattice(0.0, 1.0), &[0xff; 12], 0.0);
+    let mut list = |what: &str, count, ids: &[u64]| {
+        let result = client.begin(|packets| {
+            let header = packets[0].header.as_mut().expect("a header");
+            header.set_wanted(v1::Wanted::Listed);
+            header.listed = count;
+            put(&mut packets[0].columns, "listed", ids);
+        });
+        refused(&mut text, what, result);
+    };
+    list("an unknown particle listed", 1, &[77]);
+    list("a particle listed twice", 2, &[1, 1]);
+    list("a short list", 3, &[0, 1]);
+    list("a list without end", u64::MAX, &[]);
+    let wanted = |wanted: i32| {
+        move |packets: &mut Vec<v1::BeginRequest>| {
+            packets[0].header.as_mut().expect("a header").wanted = wanted;
+        }
+    };
+    refused(&mut text, "a list that was never given", client.begin(wanted(v1::Wanted::Again.into())));
+    refused(&mut text, "an unknown wish", client.begin(wanted(9)));
+    let mut survey = |what: &str, lattice, margin| {
+        refused(
+            &mut text,
+            what,
+            client.survey(|request| (request.lattice, request.margin) = (lattice, margin)),
+        );
+    };
+    survey("a survey of tiny cells", lattice(0.0, 1e-12), 0.0);
+    survey("a survey with a negative margin", lattice(0.0, 1.0), -0.5);
+    survey("a survey without cells", None, 0.0);
     let changes: [(&str, Change); 5] = [
         ("no messages", Vec::clear),
         ("no header", |packets| packets[0].header = None),
@@ -131,9 +167,8 @@ fn bad_commits(client: &mut Client) -> String {
     fn header(packet: &mut v1::CommitRequest) -> &mut v1::CommitHeader {
         packet.header.as_mut().expect("a header")
     }
-    fn grid(cell_size: f64) -> v1::GridRequest {
-        let origin = Some(v1::Vec3::default());
-        v1::GridRequest { lattice: Some(v1::Lattice { origin, cell_size }), spheres: true }
+    fn grid(cell_size: f64) -> v1::Lattice {
+        v1::Lattice { origin: Some(v1::Vec3::default()), cell_size }
     }
     let mut text = String::new();
     let changes: [(&str, Change); 12] = [
@@ -155,8 +190,10 @@ fn bad_commits(client: &mut Client) -> String {
             put(&mut packet.columns, "track", &[2u64, 2]);
         }),
         ("nine grids", |packet| header(packet).grids = vec![grid(1.0); 9]),
-        ("a grid without cells", |packet| header(packet).grids = vec![v1::GridRequest::default()]),
-        ("a grid of tiny cells", |packet| header(packet).grids = vec![grid(1e-12)]),
+        ("a grid of no place", |packet| {
+            header(packet).grids = vec![v1::Lattice { origin: None, cell_size: 1.0 }]
+        }),
+        ("a grid of cells of no size", |packet| header(packet).grids = vec![grid(0.0)]),
     ];
     for (what, change) in changes {
         refused(&mut text, what, client.commit(FIRST, &groups(), |packets| change(&mut packets[0])));
@@ -245,6 +282,43 @@ fn bad_messages_are_refused_and_change_nothing() {
 }
 
 #[test]
+fn listed_particles_are_sent_again_until_they_have_drifted() {
+    let mut client = Client::new(BallsProgram, BALLS);
+    let wish = |wanted: v1::Wanted| {
+        move |packets: &mut Vec<v1::BeginRequest>| {
+            packets[0].header.as_mut().expect("a header").set_wanted(wanted);
+        }
+    };
+    // Cells of 1 m about balls at x = 0, .15, .5 and 1, of radius .1 and counted as .15.
+    let cells = client.survey(|_| ()).expect("is surveyed");
+    let keys: Vec<[i32; 3]> = cells.iter().map(|cell| cell.to_array()).collect();
+    let expected = [-1, 0].map(|z| [-1, 0].map(|y| [-1, 0, 1].map(|x| [x, y, z])));
+    assert_eq!(keys, expected.as_flattened().as_flattened());
+    let batch = client
+        .begin(|packets| {
+            wish(v1::Wanted::Listed)(packets);
+            packets[0].header.as_mut().expect("a header").listed = 2;
+            put(&mut packets[0].columns, "listed", &[3u64, 1]);
+        })
+        .expect("begins");
+    assert_eq!(batch.id, Some(vec![ParticleId(3), ParticleId(1)]));
+    let mut drift = Vec::new();
+    for _ in 0..3 {
+        client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
+        drift.push(client.commit(FIRST, &groups(), |_| ()).expect("commits").drift);
+        client.context.step += 1;
+        let batch = client.begin(wish(v1::Wanted::Again)).expect("begins");
+        assert_eq!((batch.id, batch.position.len()), (None, 2));
+    }
+    // The fastest: .3 m/s and free fall, 1 ms a step.
+    for (n, drift) in (1..).map(f64::from).zip(drift) {
+        let fallen = 9.81 * 1e-6 * n * (n + 1.0) / 2.0;
+        let expected = fallen.hypot(0.3e-3 * n) / 0.1;
+        assert!((drift - expected).abs() < 1e-9 * expected, "step {n}: {drift}, but expected {expected}");
+    }
+}
+
+#[test]
 fn calls_out_of_order_are_refused_and_change_nothing() {
     let mut undisturbed = Client::new(BallsProgram, BALLS);
     let expected = [step(&mut undisturbed), step(&mut undisturbed)];
@@ -254,6 +328,9 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
     let mut refused = |what: &str, result: Result<(), Status>| refused(&mut text, what, result);
     let (all, none) = (groups(), |_: &mut Vec<_>| ());
 
+    client.context.step = 1;
+    refused("Survey of step 1", client.survey(|_| ()).map(drop));
+    client.context.step = 0;
     refused("Integrate first", client.integrate(FIRST, &all, |_| ()).map(drop));
     refused("Commit first", client.commit(FIRST, &all, |_| ()).map(drop));
     client.context.step = 5;
@@ -375,7 +452,7 @@ fn versions_health_and_reflection_are_told() {
     });
 }
 
-const COLUMNS: [&str; 27] = [
+const COLUMNS: [&str; 29] = [
     "id",
     "position",
     "velocity",
@@ -385,6 +462,8 @@ const COLUMNS: [&str; 27] = [
     "contacts",
     "triangles",
     "interest",
+    "listed",
+    "cells",
     "group_size",
     "member",
     "watch",
@@ -437,9 +516,17 @@ proptest! {
         if let Ok(table) = Table::decode(table, read()) {
             prop_assert!(table.particles.validate().is_ok());
         }
-        let begin = v1::BeginHeader { context: context(), interest: Some(lattice()), triangles: a % 2 == 0 };
-        let _ = Begin::decode(begin, read());
-        if let Ok(batch) = Batch::decode(v1::BeginAnswer { particles: a, contacts: b }, read()) {
+        let _ = Survey::from_wire(v1::SurveyRequest { context: context(), lattice: Some(lattice()), margin: x });
+        let _ = Surveyed::decode(v1::SurveyAnswer {}, read());
+        let begin = v1::BeginHeader {
+            context: context(), wanted: (c % 5) as i32, interest: Some(lattice()), margin: x, listed: a,
+            triangles: a % 2 == 0,
+        };
+        if let Ok(Begin { wanted: Wanted::Near { margin, .. }, .. }) = Begin::decode(begin, read()) {
+            prop_assert!((0.0..100.0).contains(&margin));
+        }
+        let answer = v1::BeginAnswer { particles: a, contacts: b, as_before: d % 2 == 0 };
+        if let Ok(batch) = Batch::decode(answer, read()) {
             prop_assert!(batch.position.iter().all(|position| position.is_finite()));
             prop_assert!(batch.contacts.as_flattened().iter().all(|&place| u64::from(place) < a));
         }

@@ -139,6 +139,15 @@ fn false_answers_in_a_step_are_refused() {
         put(&mut answer.columns, "contacts", contacts);
     }
     let text = told(&[
+        ("a cell cut off", Lie::Survey(|answer| put(&mut answer.columns, "cells", &[0x80u8]))),
+        (
+            "as before",
+            Lie::Begin(|answer| {
+                answer.header.as_mut().expect("a header").as_before = true;
+                put::<u64>(&mut answer.columns, "id", &[]);
+            }),
+        ),
+        ("drift not a number", Lie::Commit(|answer| done(answer).drift = f64::NAN)),
         ("unknown id", Lie::Begin(|answer| put(&mut answer.columns, "id", &[0u64, 9]))),
         ("id twice", Lie::Begin(|answer| put(&mut answer.columns, "id", &[1u64, 1]))),
         ("short velocity", Lie::Begin(|answer| put(&mut answer.columns, "velocity", &[0.0; 3]))),

@@ -23,6 +23,9 @@ pub struct Candidates {
     pub radius: Vec<f64>,
 }
 
+/// Ids are below 2^48.
+const ID_BITS: u32 = 48;
+
 impl Candidates {
     /// Number of candidates.
     pub fn len(&self) -> usize {
@@ -45,10 +48,16 @@ impl Candidates {
     }
 
     /// Adds a participant's particles, a batch of them in the given order.
-    pub(crate) fn extend(&mut self, participant: u16, batch: &Batch, order: &[u32], roster: &Roster) {
+    pub(crate) fn extend(
+        &mut self,
+        participant: u16,
+        (ids, batch): (&[ParticleId], &Batch),
+        order: &[u32],
+        roster: &Roster,
+    ) {
         let places = || order.iter().map(|&place| place as usize);
         self.participant.resize(self.len() + order.len(), participant);
-        self.id.extend(places().map(|i| batch.id[i]));
+        self.id.extend(places().map(|i| ids[i]));
         self.position.extend(places().map(|i| batch.position[i]));
         self.velocity.extend(places().map(|i| batch.velocity[i]));
         let ids = &self.id[self.mass.len()..];
@@ -65,7 +74,7 @@ impl Candidates {
     /// One number for (participant, id), in the same order.
     #[inline]
     pub fn global_id(&self, index: u32) -> u64 {
-        u64::from(self.participant[index as usize]) << 48 | self.id[index as usize].0
+        u64::from(self.participant[index as usize]) << ID_BITS | self.id[index as usize].0
     }
 }
 
@@ -91,6 +100,9 @@ impl Contacts {
     }
 }
 
+/// Pairs that one thread looks at before it pays to wake another.
+const PAIRS_IN_TASK: usize = 1 << 14;
+
 /// Rule 2 (Eq. 22 [Truong2021]): whether two particles approach, given the position and the velocity of one relative
 /// to the other. The rule says nothing when the centres coincide; any relative motion counts then, because the
 /// splitting gives such a pair a direction that separates it (`split`).
@@ -109,22 +121,33 @@ pub fn approaching(
     found: &mut Vec<(u32, u32)>,
 ) {
     found.clear();
-    found.par_extend(pairs.par_iter().with_min_len(2048).copied().filter(|&(i, j)| {
+    found.par_extend(pairs.par_iter().with_min_len(PAIRS_IN_TASK).copied().filter(|&(i, j)| {
         let n = candidates.position[j as usize] - candidates.position[i as usize];
         approaches(n, velocity(j) - velocity(i))
     }));
 }
 
-/// Finds contacts. It keeps only memory between steps, no state.
+/// Finds contacts: first the pairs that are near [Verlet1967], then, as long as nobody has moved far, those of them
+/// that touch.
 #[derive(Debug, Default)]
 pub struct ContactFinder {
     finder: PairFinder,
+    grown: Vec<f64>,
+    /// Global ids of the candidates in near pairs, ascending.
+    listed: Vec<u64>,
+    /// Near pairs, as places in `listed`, sorted.
+    near: Vec<(u32, u32)>,
+    /// Which candidate each listed particle is; [`GONE`] if it died.
+    place: Vec<u32>,
     pairs: Vec<(u32, u32)>,
     contacts: Contacts,
 }
 
+/// No candidate.
+const GONE: u32 = u32::MAX;
+
 impl ContactFinder {
-    /// A finder without memory yet.
+    /// A finder that knows no pairs yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -133,17 +156,72 @@ impl ContactFinder {
     /// `(i, j)`, `i < j`, that participants found among their own particles. Two immovable particles are no contact:
     /// it could never be resolved.
     pub fn detect(&mut self, candidates: &Candidates, own: &[(u32, u32)]) -> &Contacts {
-        let spheres = Spheres {
-            position: &candidates.position,
-            radius: &candidates.radius,
-            class: Some(&candidates.participant),
-        };
+        self.list(candidates, 0.0);
+        self.touching(candidates, own)
+    }
+
+    /// Finds the pairs of different participants that intersect if every sphere is larger by `margin` of its radius:
+    /// no others can touch before a particle has moved farther than that.
+    pub fn list(&mut self, candidates: &Candidates, margin: f64) {
+        let Self { finder, grown, listed, near, place, .. } = self;
+        grown.clear();
+        grown.extend(candidates.radius.iter().map(|radius| radius * (1.0 + margin)));
+        let spheres =
+            Spheres { position: &candidates.position, radius: grown, class: Some(&candidates.participant) };
         let movable = |i, j| !(candidates.is_immovable(i) && candidates.is_immovable(j));
-        self.pairs.clear();
-        self.pairs.extend_from_slice(self.finder.find(spheres, movable));
+        let found = finder.find(spheres, movable);
+        // `place` is for each candidate its place among the listed ones, for now.
+        place.clear();
+        place.resize(candidates.len(), GONE);
+        for &(i, j) in found {
+            (place[i as usize], place[j as usize]) = (0, 0);
+        }
+        listed.clear();
+        for (i, place) in (0..).zip(&mut *place).filter(|(_, place)| **place != GONE) {
+            *place = listed.len() as u32;
+            listed.push(candidates.global_id(i));
+        }
+        near.clear();
+        near.extend(found.iter().map(|&(i, j)| (place[i as usize], place[j as usize])));
+    }
+
+    /// The particles of a participant that were listed, ascending.
+    pub(crate) fn listed(&self, participant: u16) -> Vec<ParticleId> {
+        let start = |participant: u64| self.listed.partition_point(|&id| id < participant << ID_BITS);
+        let participant = u64::from(participant);
+        let ids = self.listed[start(participant)..start(participant + 1)].iter();
+        ids.map(|id| ParticleId(id & ((1 << ID_BITS) - 1))).collect()
+    }
+
+    /// The contacts among listed particles, as far as they are candidates, and `own` ones, as in [`Self::detect`].
+    pub fn touching(&mut self, candidates: &Candidates, own: &[(u32, u32)]) -> &Contacts {
+        let Self { listed, near, place, pairs, .. } = self;
+        place.clear();
+        let mut next = 0;
+        for &id in &*listed {
+            while (next as usize) < candidates.len() && candidates.global_id(next) < id {
+                next += 1;
+            }
+            let found = (next as usize) < candidates.len() && candidates.global_id(next) == id;
+            place.push(if found { next } else { GONE });
+        }
+        let Candidates { position, radius, .. } = candidates;
+        let touch = |&(i, j): &(u32, u32)| {
+            let (i, j) = (place[i as usize], place[j as usize]);
+            if i == GONE || j == GONE {
+                return None;
+            }
+            let (a, b) = (i as usize, j as usize);
+            let reach = radius[a] + radius[b];
+            (position[a].distance_squared(position[b]) < reach * reach).then_some((i, j))
+        };
+        pairs.clear();
+        pairs.par_extend(near.par_iter().with_min_len(PAIRS_IN_TASK).filter_map(touch));
         if !own.is_empty() {
-            self.pairs.extend(own.iter().filter(|&&(i, j)| movable(i, j)));
-            self.pairs.par_sort_unstable();
+            let movable =
+                |&&(i, j): &&(u32, u32)| !(candidates.is_immovable(i) && candidates.is_immovable(j));
+            pairs.extend(own.iter().filter(movable));
+            pairs.par_sort_unstable();
         }
         let Contacts { active, marked } = &mut self.contacts;
         approaching(candidates, &self.pairs, |i| candidates.velocity[i as usize], active);

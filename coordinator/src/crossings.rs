@@ -1,6 +1,7 @@
 //! Counts particles that went through a sheet: the measure by which contact methods are judged in [Truong2021].
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_proto::contract::Table;
@@ -10,7 +11,8 @@ use crate::contacts::{Candidates, Contacts};
 /// Watches particles near a sheet. A particle's home side is the one it first touches the sheet from; it has crossed
 /// while it is on the other one. Going around the edge is no crossing, and a particle that leaves the sheet's
 /// neighbourhood without having crossed is forgotten: no particle can cross a sheet without touching it, since
-/// none travels more than its radius in a step.
+/// none travels more than its radius in a step. A particle that was found at some distance from the sheet is on the
+/// same side until both together have moved that far.
 #[derive(Debug)]
 pub(crate) struct Crossings {
     sheet: usize,
@@ -21,18 +23,38 @@ pub(crate) struct Crossings {
     rim_vertex: Vec<bool>,
     vertex_ids: Vec<ParticleId>,
     vertices: Vec<DVec3>,
+    /// Step in which each vertex was last among the candidates.
+    vertex_seen: Vec<u64>,
     /// Triangles around each vertex.
     around: Vec<u32>,
     around_start: Vec<u32>,
-    watched: HashMap<ParticleId, Watched>,
+    /// Ascending by id.
+    watched: Vec<Watched>,
+    /// How far the vertices have moved at most, all steps together [m].
+    moved: f64,
     step: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Watched {
+    id: ParticleId,
     home: bool,
     crossed: bool,
-    seen: u64,
+    /// Whether it touches the sheet in this step.
+    touches: bool,
+    /// Where it was when its side was found [m].
+    position: DVec3,
+    /// It cannot change sides before `moved` and its own displacement since are this much together [m].
+    until: f64,
+}
+
+/// A particle that touches the sheet, and the side it is on; none at the rim.
+struct Sighting {
+    id: ParticleId,
+    side: Option<bool>,
+    position: DVec3,
+    /// From the sheet [m].
+    distance: f64,
 }
 
 impl Crossings {
@@ -75,8 +97,10 @@ impl Crossings {
             rim_edge,
             rim_vertex,
             vertices: vec![DVec3::ZERO; vertex_ids.len()],
+            vertex_seen: vec![0; vertex_ids.len()],
             vertex_ids,
-            watched: HashMap::new(),
+            watched: Vec::new(),
+            moved: 0.0,
             step: 0,
         }
     }
@@ -89,60 +113,89 @@ impl Crossings {
     /// Looks at a step's candidates and contacts and returns how many particles are on the wrong side.
     pub(crate) fn update(&mut self, candidates: &Candidates, contacts: &Contacts) -> u64 {
         self.step += 1;
-        let sides = self.sides(candidates, contacts);
-        self.note(&sides);
-        self.watched.retain(|_, watched| watched.seen == self.step || watched.crossed);
-        self.watched.values().filter(|watched| watched.crossed).count() as u64
+        self.move_vertices(candidates);
+        let sightings = self.sightings(candidates, contacts);
+        self.note(&sightings);
+        self.watched.retain(|watched| watched.touches || watched.crossed);
+        self.watched.iter().filter(|watched| watched.crossed).count() as u64
     }
 
-    /// For each particle that touches the sheet, the side it is on; `None` at the rim. The sheet near a particle is
-    /// made of the triangles around the sheet's particles that it touches.
-    fn sides(&mut self, candidates: &Candidates, contacts: &Contacts) -> Vec<(ParticleId, Option<bool>)> {
-        let participant = |i: u32| usize::from(candidates.participant[i as usize]);
-        let mut touching: Vec<(u32, u32)> = Vec::new();
-        for &(i, j) in contacts.active.iter().chain(&contacts.marked) {
-            if (participant(i), participant(j)) == (self.of, self.sheet) {
-                touching.push((i, j));
-            } else if (participant(j), participant(i)) == (self.of, self.sheet) {
-                touching.push((j, i));
-            }
-        }
-        if touching.is_empty() {
-            return Vec::new();
-        }
-        touching.sort_unstable();
+    /// The sheet's vertices where they are now, those that are among the candidates.
+    fn move_vertices(&mut self, candidates: &Candidates) {
         // Candidates and vertices are both in the order of ids.
-        let sheet = self.sheet as u16;
-        let end = |after: u16| candidates.participant.partition_point(|&k| k < after);
-        let own = end(sheet)..end(sheet + 1);
+        let own = range(candidates, self.sheet);
         let mut next = candidates.id[own.clone()].iter().zip(&candidates.position[own]).peekable();
-        for (id, vertex) in self.vertex_ids.iter().zip(&mut self.vertices) {
+        let mut moved: f64 = 0.0;
+        for ((id, vertex), seen) in self.vertex_ids.iter().zip(&mut self.vertices).zip(&mut self.vertex_seen)
+        {
             while next.next_if(|entry| entry.0 < id).is_some() {}
-            if let Some(entry) = next.peek().filter(|entry| entry.0 == id) {
-                *vertex = *entry.1;
+            let Some((_, &position)) = next.next_if(|entry| entry.0 == id) else { continue };
+            // One that was not among them was far from everyone, however it moved.
+            if *seen + 1 == self.step {
+                moved = moved.max((position - *vertex).length_squared());
+            }
+            (*vertex, *seen) = (position, self.step);
+        }
+        self.moved += moved.sqrt();
+    }
+
+    /// The particles that touch the sheet and may have changed sides. Marks all those that touch it.
+    fn sightings(&mut self, candidates: &Candidates, contacts: &Contacts) -> Vec<Sighting> {
+        let (own, of) = (range(candidates, self.sheet), range(candidates, self.of));
+        let pairs = contacts.active.iter().chain(&contacts.marked).filter_map(|&(i, j)| {
+            let (a, b) = (i as usize, j as usize);
+            match (of.contains(&a) && own.contains(&b), of.contains(&b) && own.contains(&a)) {
+                (true, _) => Some((i, j)),
+                (_, true) => Some((j, i)),
+                _ => None,
+            }
+        });
+        let mut touching: Vec<(u32, u32)> = pairs.collect();
+        // What there is to do about each particle: nothing, unless it touches and its side is not known.
+        let mut look = vec![false; of.len()];
+        touching.iter().for_each(|&(i, _)| look[i as usize - of.start] = true);
+        let mut next =
+            candidates.id[of.clone()].iter().zip(&candidates.position[of.clone()]).zip(&mut look).peekable();
+        for watched in &mut self.watched {
+            while next.next_if(|entry| *entry.0.0 < watched.id).is_some() {}
+            let here = next.next_if(|entry| *entry.0.0 == watched.id);
+            watched.touches = here.as_ref().is_some_and(|entry| *entry.1);
+            if let Some(((_, &position), look)) = here {
+                *look &= position.distance(watched.position) + self.moved >= watched.until;
             }
         }
-        let mut sides = Vec::new();
-        // Triangles around the touched vertices, each looked at once.
-        let mut near: Vec<u32> = Vec::new();
-        for pairs in touching.chunk_by(|a, b| a.0 == b.0) {
-            near.clear();
-            for &(_, j) in pairs {
-                if let Ok(vertex) = self.vertex_ids.binary_search(&candidates.id[j as usize]) {
-                    let around = self.around_start[vertex] as usize..self.around_start[vertex + 1] as usize;
-                    near.extend_from_slice(&self.around[around]);
-                }
-            }
-            near.sort_unstable();
-            near.dedup();
-            let i = pairs[0].0 as usize;
-            let mut best = Nearest { distance: f64::INFINITY, height: 0.0, rim: false };
-            near.iter().for_each(|&t| self.consider(t, candidates.position[i], &mut best));
-            if best.distance.is_finite() {
-                sides.push((candidates.id[i], (!best.rim).then_some(best.height > 0.0)));
+        touching.retain(|&(i, _)| look[i as usize - of.start]);
+        touching.sort_unstable();
+        let mut near = Vec::new();
+        let sighting = |pairs: &[(u32, u32)]| self.sighting(candidates, pairs, &mut near);
+        touching.chunk_by(|a, b| a.0 == b.0).filter_map(sighting).collect()
+    }
+
+    /// On which side of the sheet a particle is. The sheet near it is made of the triangles around the sheet's particles
+    /// that it touches.
+    fn sighting(
+        &self,
+        candidates: &Candidates,
+        pairs: &[(u32, u32)],
+        near: &mut Vec<u32>,
+    ) -> Option<Sighting> {
+        near.clear();
+        for &(_, j) in pairs {
+            if let Ok(vertex) = self.vertex_ids.binary_search(&candidates.id[j as usize]) {
+                let around = self.around_start[vertex] as usize..self.around_start[vertex + 1] as usize;
+                near.extend_from_slice(&self.around[around]);
             }
         }
-        sides
+        // Each triangle once.
+        near.sort_unstable();
+        near.dedup();
+        let i = pairs[0].0 as usize;
+        let (id, position) = (candidates.id[i], candidates.position[i]);
+        let mut best = Nearest { distance: f64::INFINITY, height: 0.0, rim: false };
+        near.iter().for_each(|&t| self.consider(t, position, &mut best));
+        let Nearest { distance, height, rim } = best;
+        let side = (!rim).then_some(height > 0.0);
+        distance.is_finite().then_some(Sighting { id, side, position, distance })
     }
 
     fn consider(&self, t: u32, x: DVec3, best: &mut Nearest) {
@@ -168,18 +221,39 @@ impl Crossings {
         }
     }
 
-    fn note(&mut self, sides: &[(ParticleId, Option<bool>)]) {
-        for &(id, side) in sides {
-            let Some(side) = side else {
-                self.watched.remove(&id);
+    /// Takes over what was seen, ascending by id.
+    fn note(&mut self, sightings: &[Sighting]) {
+        let mut new = Vec::new();
+        for sighting in sightings {
+            let known = self.watched.binary_search_by_key(&sighting.id, |watched| watched.id);
+            let Some(side) = sighting.side else {
+                // At the rim it may change sides without crossing.
+                if let Ok(at) = known {
+                    (self.watched[at].touches, self.watched[at].crossed) = (false, false);
+                }
                 continue;
             };
-            let new = Watched { home: side, crossed: false, seen: self.step };
-            let watched = self.watched.entry(id).or_insert(new);
-            watched.crossed = side != watched.home;
-            watched.seen = self.step;
+            let home = known.map_or(side, |at| self.watched[at].home);
+            // A little less than the distance, since it is rounded.
+            let until = self.moved + (1.0 - 1e-9) * sighting.distance;
+            let Sighting { id, position, .. } = *sighting;
+            let watched = Watched { id, home, crossed: side != home, touches: true, position, until };
+            match known {
+                Ok(at) => self.watched[at] = watched,
+                Err(_) => new.push(watched),
+            }
+        }
+        if !new.is_empty() {
+            self.watched.append(&mut new);
+            self.watched.sort_by_key(|watched| watched.id);
         }
     }
+}
+
+/// The candidates of a participant.
+fn range(candidates: &Candidates, participant: usize) -> Range<usize> {
+    let end = |after: usize| candidates.participant.partition_point(|&k| usize::from(k) < after);
+    end(participant)..end(participant + 1)
 }
 
 struct Nearest {

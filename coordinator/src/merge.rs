@@ -293,7 +293,7 @@ impl Forest {
         };
         // Not a number is the worst error of all, so it must not get lost in a maximum.
         let worst = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
-        let groups = (0..self.len()).into_par_iter().with_min_len(1024).map(errors);
+        let groups = (0..self.len()).into_par_iter().with_min_len(4096).map(errors);
         let [momentum, energy] = groups
             .map(|(momentum, energy)| [worst(momentum), worst(energy)])
             .reduce(|| [0.0; 2], |a, b| [a[0].max(b[0]), a[1].max(b[1])]);
@@ -480,8 +480,8 @@ pub(crate) fn for_each_group<M: Send, B: Send>(
     per_bond: &mut [B],
     visit: &(impl Fn(usize, &mut [M], &mut [B]) + Sync),
 ) {
-    /// Groups in a task: some tens of microseconds.
-    const TASK: usize = 256;
+    /// Groups in a task: some hundred microseconds, since to wake another thread for less does not pay.
+    const TASK: usize = 2048;
     let groups = offsets.len() - 1;
     if groups <= TASK {
         let (mut members, mut bonds) = (per_member, per_bond);

@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use amalgam_particles::{CellSet, ParticleId};
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
-    Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Frame, Integrate, Integrated, Table,
-    vec3_to_wire,
+    Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Frame, Integrate, Integrated, Survey,
+    Surveyed, Table, vec3_to_wire,
 };
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{Columns, PROTOCOL_VERSION, TransportLimits, gather, message_limit, v1};
 use hyper_util::rt::TokioIo;
+use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Response, Status, Streaming};
 use tonic_types::StatusExt as _;
@@ -94,6 +96,8 @@ pub(crate) struct Participant {
     client: SolverClient<Channel>,
     context: Context,
     deadline: Duration,
+    /// Ids of the last answer to Begin.
+    told: Vec<ParticleId>,
 }
 
 /// Time to wait for a connection and for the handshake, or `coupling.step_deadline` if that is shorter.
@@ -159,6 +163,7 @@ impl Participant {
             client,
             context,
             deadline,
+            told: Vec::new(),
         })
     }
 
@@ -189,11 +194,29 @@ impl Participant {
         self.context.clone()
     }
 
-    pub(crate) async fn begin(&mut self, call: Begin) -> Result<Batch, CoordinatorError> {
+    pub(crate) async fn survey(&mut self, call: &Survey) -> Result<CellSet, CoordinatorError> {
+        let request = call.to_wire();
+        let mut client = self.client.clone();
+        let answer = self.call("Survey", async move { collect(client.survey(request).await?).await }).await;
+        self.read("Survey", answer, Surveyed::decode).map(|Surveyed(cells)| cells)
+    }
+
+    /// The particles that are wanted, with their ids in any case.
+    pub(crate) async fn begin(&mut self, call: Begin) -> Result<(Vec<ParticleId>, Batch), CoordinatorError> {
         let packets = self.packets(call.into_packets());
         let mut client = self.client.clone();
         let answer = self.call("Begin", async move { collect(client.begin(packets).await?).await }).await;
-        self.read("Begin", answer, Batch::decode)
+        let mut batch = self.read("Begin", answer, Batch::decode)?;
+        if let Some(ids) = batch.id.take() {
+            self.told = ids;
+        }
+        let (count, known) = (batch.position.len(), self.told.len());
+        if count != known {
+            return Err(
+                self.broken("Begin", format!("{count} particles as before, but before there were {known}"))
+            );
+        }
+        Ok((self.told.clone(), batch))
     }
 
     pub(crate) async fn integrate(
@@ -253,16 +276,20 @@ impl Participant {
         tokio_stream::iter(packets)
     }
 
-    async fn call<T>(
+    /// Makes a call on the runtime's own thread, where the connection is: whoever waits is woken once.
+    async fn call<T: Send + 'static>(
         &self,
         phase: &'static str,
-        call: impl Future<Output = Result<T, Status>>,
+        call: impl Future<Output = Result<T, Status>> + Send + 'static,
     ) -> Result<T, CoordinatorError> {
         let (participant, step) = (self.name.clone(), self.context.step);
-        match tokio::time::timeout(self.deadline, call).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(status)) => Err(self.failure(phase, &status)),
-            Err(_) => Err(CoordinatorError::Deadline {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(tokio::time::timeout(self.deadline, call));
+        // Dropped before its end, the set ends the call.
+        match tasks.join_all().await.pop() {
+            Some(Ok(Ok(answer))) => Ok(answer),
+            Some(Ok(Err(status))) => Err(self.failure(phase, &status)),
+            Some(Err(_)) | None => Err(CoordinatorError::Deadline {
                 participant,
                 step,
                 phase,
@@ -304,8 +331,7 @@ impl Participant {
     ) -> Result<T, CoordinatorError> {
         let (header, columns) = answer?;
         self.wire.received += columns.bytes();
-        // The first grid is the coordinator's own.
-        self.wire.occupancy += CELL_COLUMNS[1..].iter().map(|name| columns.bytes_of(name)).sum::<u64>();
+        self.wire.occupancy += CELL_COLUMNS.iter().map(|name| columns.bytes_of(name)).sum::<u64>();
         decode(header, columns).map_err(|error| self.broken(phase, error.to_string()))
     }
 }
@@ -323,6 +349,7 @@ async fn dial(address: &Address) -> Result<Channel, tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(format!("http://{host}"))?
         .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
         .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
+        .max_frame_size(TransportLimits::FRAME_BYTES)
         .http2_keep_alive_interval(TransportLimits::KEEPALIVE)
         .keep_alive_timeout(TransportLimits::KEEPALIVE)
         .tcp_nodelay(true);

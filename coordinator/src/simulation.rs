@@ -68,11 +68,11 @@ pub struct Simulation {
     pub(crate) kinds: Vec<Kind>,
     pub(crate) rosters: Vec<Roster>,
     triangles: Vec<Vec<[ParticleId; 3]>>,
-    /// The grid on which participants say where they are.
+    /// The grid of surveys.
     pub(crate) lattice: Lattice,
     /// The grid on which each participant wants to know what anyone occupies.
     pub(crate) occupancy: Vec<Option<Lattice>>,
-    /// For each participant, the cells it occupies: on `lattice`, then on each grid of `occupancy`.
+    /// For each participant, the cells it occupies on each grid of `occupancy`.
     pub(crate) cells: Vec<Vec<CellSet>>,
     pub(crate) committed: Vec<Committed>,
     /// For each participant, the wall time in which its solver computed [s].
@@ -184,19 +184,16 @@ impl Simulation {
             tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
         let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii.clone()) };
         let occupancy: Vec<Option<Lattice>> = tables.iter().map(|table| table.occupancy).collect();
-        let grids = 1 + occupancy.iter().flatten().count();
+        let grids = occupancy.iter().flatten().count();
         if grids > GRIDS_MAX {
             return Err(CoordinatorError::Scene(format!(
-                "{} participants want to know occupied cells, but at most {} can",
-                grids - 1,
-                GRIDS_MAX - 1
+                "{grids} participants want to know occupied cells, but at most {GRIDS_MAX} can"
             )));
         }
         let cells = tables.iter().map(|table| {
             let Particles { position, radius, .. } = &table.particles;
-            let spheres = lattice.occupied(position, radius, Reach::Sphere);
-            let grids = occupancy.iter().flatten().map(|grid| grid.occupied(position, radius, Reach::Centre));
-            std::iter::once(spheres).chain(grids).collect()
+            let grids = occupancy.iter().flatten();
+            grids.map(|grid| grid.occupied(position, radius, Reach::Centre)).collect()
         });
         let cells = cells.collect();
         let integrations = participants.iter().zip(&tables).map(|(participant, table)| {
@@ -224,9 +221,11 @@ impl Simulation {
             .iter()
             .map(|settings| Probe::new(settings, &names, &tables, &mut tracked))
             .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
-        let committed = tables
-            .iter()
-            .map(|table| Committed { particles: table.particles.len() as u64, ..Committed::default() });
+        let committed = tables.iter().map(|table| table.particles.len() as u64).map(|particles| Committed {
+            particles,
+            drift: f64::INFINITY,
+            ..Committed::default()
+        });
         Ok(Self {
             clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
             kinds,

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use amalgam_particles::{CellSet, DVec3, ParticleId, reduce};
-use amalgam_proto::contract::{Begin, Commit, Committed, Context, Groups, Integrate, Integrated};
+use amalgam_proto::contract::{
+    Begin, Commit, Committed, Context, Groups, Integrate, Integrated, Survey, Wanted,
+};
 use futures_util::future::join_all;
 
 use crate::contacts::{Candidates, ContactFinder, Contacts, approaching};
@@ -59,9 +61,11 @@ pub struct StepRecord {
     pub frame_due: bool,
 }
 
-/// What a step works with. Nothing here outlives the step but memory, and the last impulses of projections.
+/// What a step works with. Nothing here outlives the step but memory, the list of near pairs and the last impulses of
+/// projections.
 #[derive(Default)]
 pub(crate) struct Scratch {
+    near: Near,
     pub(crate) candidates: Candidates,
     /// Order of a batch by id.
     order: Vec<u32>,
@@ -98,6 +102,22 @@ struct Part {
     asked: u32,
     travel: f64,
 }
+
+/// What is known of pairs that may touch soon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Near {
+    /// Nothing: this step searches for them.
+    #[default]
+    Unknown,
+    /// The last step has found them: the participants are told.
+    Found,
+    /// The participants know which particles they send.
+    Told,
+}
+
+/// Near pairs are found with spheres larger by this part of their radius: the list then serves until a particle has
+/// moved as far. A longer list costs more in each step, a shorter one serves for fewer.
+const NEAR_MARGIN: f64 = 0.5;
 
 /// A step is not started again more often than this for particles that would travel too far.
 const RETRIES_MAX: u32 = 8;
@@ -144,38 +164,29 @@ impl Simulation {
         Ok(())
     }
 
-    /// Asks every participant for its particles in the others' neighbourhood.
+    /// Asks every participant for its particles that may touch others'.
     fn begin(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
-        let interests: Vec<Option<CellSet>> = (0..self.participants.len())
-            .map(|k| {
-                let others =
-                    self.cells.iter().enumerate().filter(|&(j, _)| j != k).map(|(_, cells)| &cells[0]);
-                self.plan.coupling.interest_mask.then(|| CellSet::union(others))
-            })
-            .collect();
-        let lattice = self.lattice;
+        let wanted = self.wanted()?;
         let probes = &self.probes;
-        let calls =
-            self.participants.iter_mut().zip(interests).enumerate().map(|(k, (participant, interest))| {
-                let context = participant.context();
-                let interest = interest.map(|cells| (lattice, cells));
-                // Crossings are counted with whole triangles.
-                let triangles = probes.iter().any(|probe| probe.sheet() == Some(k));
-                participant.begin(Begin { context, interest, triangles })
-            });
+        let calls = self.participants.iter_mut().zip(wanted).enumerate().map(|(k, (participant, wanted))| {
+            let context = participant.context();
+            // Crossings are counted with whole triangles.
+            let triangles = probes.iter().any(|probe| probe.sheet() == Some(k));
+            participant.begin(Begin { context, wanted, triangles })
+        });
         let batches = first_error(self.io.block_on(join_all(calls)))?;
 
         let Scratch { candidates, own, order, .. } = &mut self.scratch;
         candidates.clear();
         own.clear();
-        for (k, batch) in batches.into_iter().enumerate() {
+        for (k, (ids, batch)) in batches.into_iter().enumerate() {
             let (first, roster) = (candidates.len() as u32, &self.rosters[k]);
-            if let Err(id) = roster.sort(&batch.id, order) {
+            if let Err(id) = roster.sort(&ids, order) {
                 let reason = format!("id {id} is not in its particle table");
                 return Err(self.participants[k].broken("Begin", reason));
             }
-            candidates.extend(k as u16, &batch, order, roster);
+            candidates.extend(k as u16, (&ids, &batch), order, roster);
             if !batch.contacts.is_empty() {
                 let mut rank = vec![0; order.len()];
                 (first..).zip(&*order).for_each(|(candidate, &place)| rank[place as usize] = candidate);
@@ -189,10 +200,47 @@ impl Simulation {
         Ok(())
     }
 
+    /// Which particles to ask for: those found near others' in an earlier step, as long as nobody has moved far since.
+    fn wanted(&mut self) -> Result<Vec<Wanted>, CoordinatorError> {
+        let drift = self.committed.iter().map(|committed| committed.drift).fold(0.0, f64::max);
+        let scratch = &mut self.scratch;
+        let masked = self.plan.coupling.interest_mask;
+        scratch.near = match scratch.near {
+            // A little less than the margin, since displacements and distances are rounded.
+            _ if !masked || drift > 0.999 * NEAR_MARGIN => Near::Unknown,
+            Near::Unknown => Near::Found,
+            Near::Found | Near::Told => Near::Told,
+        };
+        let count = self.participants.len();
+        Ok(match scratch.near {
+            Near::Unknown if masked => self.survey()?,
+            Near::Unknown => vec![Wanted::All; count],
+            Near::Found => (0..count as u16).map(|k| Wanted::Listed(scratch.finder.listed(k))).collect(),
+            Near::Told => vec![Wanted::Again; count],
+        })
+    }
+
+    /// Learns where everyone is: wanted is then who is near others.
+    fn survey(&mut self) -> Result<Vec<Wanted>, CoordinatorError> {
+        let (lattice, margin) = (self.lattice, NEAR_MARGIN);
+        let calls = self.participants.iter_mut().map(|participant| async move {
+            participant.survey(&Survey { context: participant.context(), lattice, margin }).await
+        });
+        let cells = first_error(self.io.block_on(join_all(calls)))?;
+        let others =
+            |k: usize| cells.iter().enumerate().filter(move |&(j, _)| j != k).map(|(_, cells)| cells);
+        let near = |k| Wanted::Near { lattice, cells: CellSet::union(others(k)), margin };
+        Ok((0..cells.len()).map(near).collect())
+    }
+
     fn detect(&mut self) {
         let start = Instant::now();
-        let Scratch { finder, candidates, own, contacts, pairs, marked, record, .. } = &mut self.scratch;
-        contacts.clone_from(finder.detect(candidates, own));
+        let Scratch { near, finder, candidates, own, contacts, pairs, marked, record, .. } =
+            &mut self.scratch;
+        if *near == Near::Unknown {
+            finder.list(candidates, if self.plan.coupling.interest_mask { NEAR_MARGIN } else { 0.0 });
+        }
+        contacts.clone_from(finder.touching(candidates, own));
         pairs.clone_from(&contacts.active);
         marked.clone_from(&contacts.marked);
         (record.active, record.marked) = (pairs.len() as u64, marked.len() as u64);
@@ -330,9 +378,7 @@ impl Simulation {
         let start = Instant::now();
         self.clock.advance(self.scratch.dt);
         let want_state_hash = self.clock.frame_due();
-        let grids: Vec<_> = std::iter::once((self.lattice, true))
-            .chain(self.occupancy.iter().flatten().map(|&lattice| (lattice, false)))
-            .collect();
+        let grids: Vec<_> = self.occupancy.iter().flatten().copied().collect();
         for (tracked, roster) in self.tracked.iter_mut().zip(&self.rosters) {
             // Who died can be tracked no longer.
             tracked.retain(|&id| roster.contains(id));
@@ -409,12 +455,10 @@ impl Simulation {
 
     /// The cells that anyone occupies, for each participant that wants to know.
     fn occupied(&self) -> Vec<Option<CellSet>> {
-        let mut grid = 0;
+        let mut grids = 0..;
         let union_of_grid = |lattice: &Option<_>| {
-            lattice.as_ref().map(|_| {
-                grid += 1;
-                CellSet::union(self.cells.iter().map(|cells| &cells[grid]))
-            })
+            let grid = lattice.as_ref().and_then(|_| grids.next())?;
+            Some(CellSet::union(self.cells.iter().map(|cells| &cells[grid])))
         };
         self.occupancy.iter().map(union_of_grid).collect()
     }

@@ -332,6 +332,34 @@ fn brute_force(candidates: &Candidates, own: &[(u32, u32)]) -> Contacts {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::default() })]
 
+    /// A crowd of spheres of all sizes: each moves by less than the margin of its own radius, some die, and some
+    /// that are near nobody come and go among the candidates.
+    #[test]
+    fn a_list_of_near_pairs_serves_until_someone_has_moved_too_far(
+        seed: u64,
+        count in 0usize..300,
+        spread in prop::sample::select(vec![1.0, 3.0, 100.0]),
+        margin in 0.0f64..2.0,
+    ) {
+        let start = crowd(seed, count, spread);
+        let mut finder = ContactFinder::new();
+        finder.list(&start, margin);
+        for step in 0..4 {
+            let mut now = Candidates::default();
+            for i in (0..count).filter(|&i| random::uniform_f64(&[seed, i as u64, step, 40]) > 0.1) {
+                let away = 0.57 * margin * start.radius[i] * noise3(seed, i, 50 + step);
+                now.participant.push(start.participant[i]);
+                now.id.push(start.id[i]);
+                now.position.push(start.position[i] + away);
+                now.velocity.push(start.velocity[i]);
+                now.mass.push(start.mass[i]);
+                now.radius.push(start.radius[i]);
+            }
+            let own = intersecting(&now, true);
+            prop_assert_eq!(finder.touching(&now, &own), &brute_force(&now, &own));
+        }
+    }
+
     #[test]
     fn detection_equals_brute_force(
         seed: u64,

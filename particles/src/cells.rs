@@ -17,12 +17,24 @@ pub struct Lattice {
 }
 
 /// Which cells a particle occupies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reach {
     /// The cell that holds its centre.
     Centre,
-    /// Every cell that the bounding box of its collision sphere touches.
-    Sphere,
+    /// Every cell that the bounding box of its collision sphere touches, if the sphere is larger by this part of its
+    /// radius.
+    Sphere(f64),
+}
+
+impl Reach {
+    /// How far from its centre a particle of a radius occupies cells, in the unit of the radius.
+    #[inline]
+    fn extent(self, radius: f64) -> f64 {
+        match self {
+            Self::Centre => 0.0,
+            Self::Sphere(margin) => radius * (1.0 + margin),
+        }
+    }
 }
 
 /// A set of cells of one lattice, sorted.
@@ -45,11 +57,11 @@ impl Lattice {
     /// The cells that particles occupy.
     pub fn occupied(&self, positions: &[DVec3], radii: &[f64], reach: Reach) -> CellSet {
         let extent = |i: usize| {
-            let r = DVec3::splat(if reach == Reach::Sphere { radii[i] } else { 0.0 });
+            let r = DVec3::splat(reach.extent(radii[i]));
             (self.cell(positions[i] - r), self.cell(positions[i] + r))
         };
         let count = positions.len();
-        if let Some(block) = self.block(positions, radii) {
+        if let Some(block) = self.block(positions, radii, reach) {
             // Marking bits commutes, so the set does not depend on the order of threads.
             let bits: Vec<AtomicU64> = (0..block.words()).map(|_| AtomicU64::new(0)).collect();
             (0..count).into_par_iter().with_min_len(4096).for_each(|i| {
@@ -71,9 +83,9 @@ impl Lattice {
         CellSet::from_keys(keys)
     }
 
-    /// A block that holds all cells of the particles' spheres, if it is small enough.
-    fn block(&self, positions: &[DVec3], radii: &[f64]) -> Option<Block> {
-        let largest = DVec3::splat(reduce::max(radii.len(), 0.0, |i| radii[i]));
+    /// A block that holds all cells that particles occupy, if it is small enough.
+    fn block(&self, positions: &[DVec3], radii: &[f64], reach: Reach) -> Option<Block> {
+        let largest = DVec3::splat(reduce::max(radii.len(), 0.0, |i| reach.extent(radii[i])));
         let union = |a: (DVec3, DVec3), b: (DVec3, DVec3)| (a.0.min(b.0), a.1.max(b.1));
         let points = positions.par_iter().with_min_len(reduce::CHUNK).map(|&x| (x, x));
         let (low, high) = points.reduce(|| (DVec3::INFINITY, DVec3::NEG_INFINITY), union);
@@ -320,12 +332,12 @@ mod tests {
             .map(|i| DVec3::from_array([0, 1, 2].map(|axis| 40.0 * crate::random::uniform_f64(&[i, axis]))))
             .collect();
         let radii = vec![1.3; positions.len()];
-        let dense = lattice.occupied(&positions, &radii, Reach::Sphere);
+        let dense = lattice.occupied(&positions, &radii, Reach::Sphere(0.0));
         // One point far away makes the block too large.
         let (mut far, mut far_radii) = (positions.clone(), radii.clone());
         far.push(DVec3::splat(9000.5));
         far_radii.push(0.1);
-        let sparse = lattice.occupied(&far, &far_radii, Reach::Sphere);
+        let sparse = lattice.occupied(&far, &far_radii, Reach::Sphere(0.0));
         assert_eq!(sparse.len(), dense.len() + 1);
         assert!(dense.iter().all(|cell| sparse.contains(cell)));
         let (dense, sparse) = (CellMask::new(lattice, dense), CellMask::new(lattice, sparse));
@@ -339,7 +351,7 @@ mod tests {
     fn overlapping_spheres_share_a_cell() {
         let lattice = Lattice { origin: DVec3::splat(0.3), cell_size: 0.7 };
         let (a, b) = (DVec3::new(0.1, 5.0, -3.0), DVec3::new(4.0, 5.2, -2.5));
-        let mask = CellMask::new(lattice, lattice.occupied(&[a], &[0.1], Reach::Sphere));
+        let mask = CellMask::new(lattice, lattice.occupied(&[a], &[0.1], Reach::Sphere(0.0)));
         assert!(mask.touches(b, 3.9));
         assert!(!mask.touches(b, 0.2));
     }

@@ -27,7 +27,7 @@ pub fn max<F>(count: usize, least: f64, term: F) -> f64
 where
     F: Fn(usize) -> f64 + Sync + Send,
 {
-    (0..count).into_par_iter().with_min_len(CHUNK).map(term).reduce(|| least, f64::max)
+    (0..count).into_par_iter().with_min_len(4 * CHUNK).map(term).reduce(|| least, f64::max)
 }
 
 #[cfg(test)]

@@ -79,6 +79,7 @@ macro_rules! packets {
 
 packets!(
     InitializeResponse(InitializeHeader),
+    SurveyResponse(SurveyAnswer),
     BeginRequest(BeginHeader),
     BeginResponse(BeginAnswer),
     IntegrateRequest(IntegrateHeader),

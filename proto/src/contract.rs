@@ -52,22 +52,57 @@ pub struct Table {
     pub integration: Option<v1::Integration>,
 }
 
+/// Asks where a participant's particles are; the answer is the set of cells.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// Which step.
+    pub context: Context,
+    /// The cells.
+    pub lattice: Lattice,
+    /// By which part of its radius a collision sphere counts as larger.
+    pub margin: f64,
+}
+
+/// Cells that collision spheres touch: the answer to [`Survey`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surveyed(pub CellSet);
+
+/// Which particles are wanted at the start of a step.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// All.
+    All,
+    /// Those whose collision spheres may touch some cells.
+    Near {
+        /// The lattice of the cells.
+        lattice: Lattice,
+        /// The cells.
+        cells: CellSet,
+        /// By which part of its radius a sphere counts as larger.
+        margin: f64,
+    },
+    /// These, none twice.
+    Listed(Vec<ParticleId>),
+    /// Those of the last list again, less any that died.
+    Again,
+}
+
 /// Starts a step.
 #[derive(Clone, Debug)]
 pub struct Begin {
     /// Which step.
     pub context: Context,
-    /// Cells near which particles are wanted; all particles if absent.
-    pub interest: Option<(Lattice, CellSet)>,
+    /// Which particles are wanted.
+    pub wanted: Wanted,
     /// Whether all corners of triangles with a wanted corner are wanted.
     pub triangles: bool,
 }
 
-/// Particles near others or in contact with their own kind, committed state.
+/// The particles wanted and those in contact with their own kind, committed state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// Ids, none twice.
-    pub id: Vec<ParticleId>,
+    /// Ids, none twice; absent if they are those of the last batch, in its order.
+    pub id: Option<Vec<ParticleId>>,
     /// Positions [m].
     pub position: Vec<DVec3>,
     /// Velocities [m/s].
@@ -134,8 +169,8 @@ pub struct Commit {
     pub repetition: u32,
     /// Whether the answer holds a hash of the state.
     pub want_state_hash: bool,
-    /// Grids on which occupied cells are wanted, and whether collision spheres count.
-    pub grids: Vec<(Lattice, bool)>,
+    /// Grids of which the cells that hold centres of particles are wanted.
+    pub grids: Vec<Lattice>,
     /// Synchronised velocity of each group [m/s].
     pub group_velocity: Vec<DVec3>,
     /// Number of each group in the coordinator's step, for frames.
@@ -192,6 +227,9 @@ pub struct Committed {
     pub track_velocity: Vec<DVec3>,
     /// Wall time that the solver itself computed since the last commit [s].
     pub solver_seconds: f64,
+    /// Largest displacement of a particle since the last [`Survey`], relative to its radius; infinite if a particle
+    /// was born since or if there was none.
+    pub drift: f64,
 }
 
 /// Everything about a participant's particles that people look at.
@@ -296,27 +334,85 @@ impl Call for Table {
     }
 }
 
+impl Survey {
+    /// For the wire.
+    pub fn to_wire(&self) -> v1::SurveyRequest {
+        let lattice = Some(lattice_to_wire(self.lattice));
+        v1::SurveyRequest { context: Some(self.context.to_wire()), lattice, margin: self.margin }
+    }
+
+    /// From the wire.
+    ///
+    /// # Errors
+    /// The first rule of the contract that the message breaks.
+    pub fn from_wire(request: v1::SurveyRequest) -> Result<Self, WireError> {
+        Ok(Self {
+            context: Context::from_wire(request.context)?,
+            lattice: lattice_from_wire(request.lattice.ok_or(WireError::Missing("lattice"))?)?,
+            margin: margin_from_wire(request.margin)?,
+        })
+    }
+}
+
+impl Call for Surveyed {
+    type Packet = v1::SurveyResponse;
+
+    fn encode(self) -> (v1::SurveyAnswer, Columns) {
+        let mut columns = Columns::default();
+        columns.put("cells", self.0.to_bytes());
+        (v1::SurveyAnswer {}, columns)
+    }
+
+    fn decode(_: v1::SurveyAnswer, mut columns: Columns) -> Result<Self, WireError> {
+        let cells = columns.take_cells("cells")?;
+        columns.finish()?;
+        Ok(Self(cells))
+    }
+}
+
 impl Call for Begin {
     type Packet = v1::BeginRequest;
 
     fn encode(self) -> (v1::BeginHeader, Columns) {
         let mut columns = Columns::default();
-        let interest = self.interest.map(|(lattice, cells)| {
-            columns.put("interest", cells.to_bytes());
-            lattice_to_wire(lattice)
-        });
-        let context = Some(self.context.to_wire());
-        (v1::BeginHeader { context, interest, triangles: self.triangles }, columns)
+        let mut header = v1::BeginHeader {
+            context: Some(self.context.to_wire()),
+            triangles: self.triangles,
+            ..Default::default()
+        };
+        match self.wanted {
+            Wanted::All => header.set_wanted(v1::Wanted::All),
+            Wanted::Near { lattice, cells, margin } => {
+                header.set_wanted(v1::Wanted::Near);
+                (header.interest, header.margin) = (Some(lattice_to_wire(lattice)), margin);
+                columns.put("interest", cells.to_bytes());
+            }
+            Wanted::Listed(ids) => {
+                header.set_wanted(v1::Wanted::Listed);
+                header.listed = ids.len() as u64;
+                columns.put_ids("listed", &ids);
+            }
+            Wanted::Again => header.set_wanted(v1::Wanted::Again),
+        }
+        (header, columns)
     }
 
     fn decode(header: v1::BeginHeader, mut columns: Columns) -> Result<Self, WireError> {
-        let cells = columns.take_cells("interest")?;
-        let interest = match header.interest {
-            Some(lattice) => Some((lattice_from_wire(lattice)?, cells)),
-            None => None,
+        let unknown = |_| WireError::Rule(format!("wanted {} is unknown", header.wanted));
+        let wanted = match v1::Wanted::try_from(header.wanted).map_err(unknown)? {
+            v1::Wanted::All => Wanted::All,
+            v1::Wanted::Near => Wanted::Near {
+                lattice: lattice_from_wire(header.interest.ok_or(WireError::Missing("interest"))?)?,
+                cells: columns.take_cells("interest")?,
+                margin: margin_from_wire(header.margin)?,
+            },
+            v1::Wanted::Listed => {
+                Wanted::Listed(columns.take_ids("listed", check_count("listed", header.listed)?)?)
+            }
+            v1::Wanted::Again => Wanted::Again,
         };
         columns.finish()?;
-        Ok(Self { context: Context::from_wire(header.context)?, interest, triangles: header.triangles })
+        Ok(Self { context: Context::from_wire(header.context)?, wanted, triangles: header.triangles })
     }
 }
 
@@ -324,10 +420,13 @@ impl Call for Batch {
     type Packet = v1::BeginResponse;
 
     fn encode(self) -> (v1::BeginAnswer, Columns) {
-        let header =
-            v1::BeginAnswer { particles: self.id.len() as u64, contacts: self.contacts.len() as u64 };
+        let header = v1::BeginAnswer {
+            particles: self.position.len() as u64,
+            contacts: self.contacts.len() as u64,
+            as_before: self.id.is_none(),
+        };
         let mut columns = Columns::default();
-        columns.put_ids("id", &self.id);
+        columns.put_ids("id", &self.id.unwrap_or_default());
         columns.put("position", self.position);
         columns.put("velocity", self.velocity);
         columns.put("contacts", self.contacts);
@@ -336,8 +435,11 @@ impl Call for Batch {
 
     fn decode(header: v1::BeginAnswer, mut columns: Columns) -> Result<Self, WireError> {
         let count = check_count("particles", header.particles)?;
-        let id = columns.take_ids("id", count)?;
-        check_unique("id", &id)?;
+        let id = match header.as_before {
+            true => None,
+            false => Some(columns.take_ids("id", count)?),
+        };
+        check_unique("id", id.as_deref().unwrap_or_default())?;
         let batch = Self {
             position: columns.take_vec3("position", count)?,
             velocity: columns.take_vec3("velocity", count)?,
@@ -479,14 +581,7 @@ impl Commit {
             stage: self.stage,
             repetition: self.repetition,
             want_state_hash: self.want_state_hash,
-            grids: self
-                .grids
-                .into_iter()
-                .map(|(lattice, spheres)| v1::GridRequest {
-                    lattice: Some(lattice_to_wire(lattice)),
-                    spheres,
-                })
-                .collect(),
+            grids: self.grids.into_iter().map(lattice_to_wire).collect(),
             tracked: self.track.len() as u64,
         };
         let mut columns = Columns::default();
@@ -510,16 +605,12 @@ impl Commit {
         if header.grids.len() > GRIDS_MAX {
             return Err(WireError::Rule(format!("more than {GRIDS_MAX} grids in one commit")));
         }
-        let grid = |grid: v1::GridRequest| {
-            let lattice = lattice_from_wire(grid.lattice.ok_or(WireError::Missing("lattice"))?)?;
-            Ok((lattice, grid.spheres))
-        };
         let commit = Self {
             context: Context::from_wire(header.context)?,
             stage: header.stage,
             repetition: header.repetition,
             want_state_hash: header.want_state_hash,
-            grids: header.grids.into_iter().map(grid).collect::<Result<_, WireError>>()?,
+            grids: header.grids.into_iter().map(lattice_from_wire).collect::<Result<_, WireError>>()?,
             group_velocity: columns.take_vec3("group_velocity", groups)?,
             group_number: columns.take("group_number", groups)?,
             member_velocity: columns.take_vec3("member_velocity", members)?,
@@ -561,6 +652,7 @@ impl Committed {
             born: self.born.len() as u64,
             dead: self.dead.len() as u64,
             solver_seconds: self.solver_seconds,
+            drift: self.drift,
         };
         let mut columns = Columns::default();
         columns.put_ids("born_id", &self.born.iter().map(|b| b.0).collect::<Vec<_>>());
@@ -640,6 +732,7 @@ impl Committed {
             track_position: columns.take_vec3("track_position", tracked)?,
             track_velocity: columns.take_vec3("track_velocity", tracked)?,
             solver_seconds,
+            drift: not_negative("drift", header.drift)?,
         };
         columns.finish()?;
         Ok(committed)
@@ -761,6 +854,25 @@ fn lattice_from_wire(lattice: v1::Lattice) -> Result<Lattice, WireError> {
         return Err(WireError::Rule(format!("cell_size is {cell_size}, but must be positive and finite")));
     }
     Ok(Lattice { origin: vec3_from_wire("origin", lattice.origin)?, cell_size })
+}
+
+/// Spheres count as larger by this part of their radius at most, so that none fills space.
+const MARGIN_MAX: f64 = 4.0;
+
+fn margin_from_wire(margin: f64) -> Result<f64, WireError> {
+    if (0.0..=MARGIN_MAX).contains(&margin) {
+        Ok(margin)
+    } else {
+        Err(WireError::Rule(format!("margin is {margin}, but must be from 0 to {MARGIN_MAX}")))
+    }
+}
+
+fn not_negative(name: &str, value: f64) -> Result<f64, WireError> {
+    if value >= 0.0 {
+        Ok(value)
+    } else {
+        Err(WireError::Rule(format!("{name} is {value}, but must not be negative")))
+    }
 }
 
 fn positive_time(name: &str, value: f64) -> Result<f64, WireError> {

@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use amalgam_proto::contract::{Begin, Context, Integrate, Restore};
+use amalgam_proto::contract::{Begin, Context, Integrate, Restore, Survey};
 use amalgam_proto::{Call, Columns, PROTOCOL_VERSION, Packet, WireError, gather, v1};
 use futures_util::{Stream, stream};
 use tokio::sync::{mpsc, oneshot};
@@ -20,6 +20,7 @@ type Answers<P> = Pin<Box<dyn Stream<Item = Result<P, Status>> + Send>>;
 /// What the I/O side asks of the solver's thread.
 enum Order {
     Initialize(Box<v1::InitializeRequest>, Reply<v1::InitializeResponse>),
+    Survey(Survey, Reply<v1::SurveyResponse>),
     Begin(Begin, Reply<v1::BeginResponse>),
     Integrate(Box<Integrate>, Reply<v1::IntegrateResponse>),
     Commit(Box<v1::CommitHeader>, Columns, Reply<v1::CommitResponse>),
@@ -100,6 +101,9 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Ord
         Order::Initialize(request, reply) => {
             let _ = reply.send(packets(session.initialize(program, *request)));
         }
+        Order::Survey(call, reply) => {
+            let _ = reply.send(packets(session.survey(&call)));
+        }
         Order::Begin(call, reply) => {
             let answer = session.begin(call);
             let begun = answer.is_ok();
@@ -175,6 +179,7 @@ where
 #[tonic::async_trait]
 impl v1::solver_server::Solver for Service {
     type InitializeStream = Answers<v1::InitializeResponse>;
+    type SurveyStream = Answers<v1::SurveyResponse>;
     type BeginStream = Answers<v1::BeginResponse>;
     type IntegrateStream = Answers<v1::IntegrateResponse>;
     type CommitStream = Answers<v1::CommitResponse>;
@@ -210,6 +215,14 @@ impl v1::solver_server::Solver for Service {
     ) -> Result<Response<Self::InitializeStream>, Status> {
         let request = Box::new(request.into_inner());
         self.stream(|reply| Order::Initialize(request, reply)).await
+    }
+
+    async fn survey(
+        &self,
+        request: Request<v1::SurveyRequest>,
+    ) -> Result<Response<Self::SurveyStream>, Status> {
+        let call = Survey::from_wire(request.into_inner()).map_err(invalid)?;
+        self.stream(|reply| Order::Survey(call, reply)).await
     }
 
     async fn begin(

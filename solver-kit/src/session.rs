@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use amalgam_particles::{CellMask, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
+use amalgam_particles::{
+    CellMask, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles, Reach, StepEnd, reduce,
+};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
-    Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Restore, Snapshot, Table,
+    Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Restore, Snapshot,
+    Survey, Surveyed, Table, Wanted,
 };
 use amalgam_proto::v1;
 use rayon::prelude::*;
@@ -48,6 +51,12 @@ struct Run {
     /// Absent if own particles do not collide with each other.
     own_contacts: Option<OwnContacts>,
     triangles: Vec<[ParticleId; 3]>,
+    /// Where the particles were at the last survey [m]; not a number for one born since. Empty if there was none.
+    surveyed: Vec<DVec3>,
+    /// The last list of wanted particles.
+    listed: Option<Vec<ParticleId>>,
+    /// The particles of the last answer to Begin.
+    told: Vec<ParticleId>,
     groups: GroupMap,
     offsets: Vec<u32>,
     members: Vec<u32>,
@@ -136,14 +145,16 @@ impl Session {
         Ok(run)
     }
 
+    pub(crate) fn survey(&mut self, call: &Survey) -> Result<Surveyed, Refusal> {
+        let run = self.run("Survey", &call.context)?;
+        run.expect(run.phase == Phase::Ready, "Survey", call.context.step)?;
+        run.survey(call)
+    }
+
     pub(crate) fn begin(&mut self, call: Begin) -> Result<Batch, Refusal> {
         let run = self.run("Begin", &call.context)?;
         run.expect(run.phase == Phase::Ready, "Begin", call.context.step)?;
-        if let Some((lattice, _)) = &call.interest {
-            run.check_cells(lattice)?;
-        }
-        let mask = call.interest.map(|(lattice, cells)| CellMask::new(lattice, cells));
-        let batch = run.near(mask, call.triangles);
+        let batch = run.begin(call)?;
         run.phase = Phase::Begun;
         Ok(batch)
     }
@@ -214,6 +225,9 @@ impl Session {
         run.solver.restore(&call.bytes)?;
         run.context.step = call.context.step;
         run.last_commit = None;
+        run.surveyed.clear();
+        run.listed = None;
+        run.told.clear();
         run.group_number = vec![u32::MAX; run.solver.particles().len()];
         Ok(state_hash(run.solver.particles()))
     }
@@ -229,6 +243,9 @@ impl Run {
             ids: IdIndex::default(),
             own_contacts,
             triangles,
+            surveyed: Vec::new(),
+            listed: None,
+            told: Vec::new(),
             groups: GroupMap::none(count),
             offsets: Vec::new(),
             members: Vec::new(),
@@ -261,9 +278,9 @@ impl Run {
     }
 
     /// Refuses cells so small that a particle would fill millions of them.
-    fn check_cells(&self, lattice: &Lattice) -> Result<(), WireError> {
+    fn check_cells(&self, lattice: &Lattice, margin: f64) -> Result<(), WireError> {
         let radius = &self.solver.particles().radius;
-        let smallest = reduce::max(radius.len(), 0.0, |i| radius[i]) / CELLS_PER_RADIUS_MAX;
+        let smallest = reduce::max(radius.len(), 0.0, |i| radius[i]) * (1.0 + margin) / CELLS_PER_RADIUS_MAX;
         if lattice.cell_size >= smallest {
             return Ok(());
         }
@@ -273,39 +290,94 @@ impl Run {
         )))
     }
 
-    /// The particles that touch the mask or one of their own kind, and perhaps the corners of their triangles.
-    fn near(&mut self, mask: Option<CellMask>, triangles: bool) -> Batch {
+    fn survey(&mut self, call: &Survey) -> Result<Surveyed, Refusal> {
+        self.check_cells(&call.lattice, call.margin)?;
+        let particles = self.solver.particles();
+        self.surveyed.clone_from(&particles.position);
+        let reach = Reach::Sphere(call.margin);
+        Ok(Surveyed(call.lattice.occupied(&particles.position, &particles.radius, reach)))
+    }
+
+    /// The largest displacement since the last survey, relative to the particle's radius.
+    fn drift(&self) -> f64 {
+        let (Particles { position, radius, .. }, surveyed) = (self.solver.particles(), &self.surveyed);
+        if surveyed.len() != position.len() {
+            return f64::INFINITY;
+        }
+        reduce::max(position.len(), 0.0, |i| {
+            let drift = (position[i] - surveyed[i]).length() / radius[i];
+            if drift.is_nan() { f64::INFINITY } else { drift }
+        })
+    }
+
+    /// The particles that are wanted and those in contact with one of their own.
+    fn begin(&mut self, call: Begin) -> Result<Batch, Refusal> {
         let particles = self.solver.particles();
         self.ids.update(&particles.id);
-        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(particles));
-        let mut wanted: Vec<u32> = match mask {
-            None => (0..particles.len() as u32).collect(),
-            Some(mask) => (0..particles.len() as u32)
-                .into_par_iter()
-                .with_min_len(4096)
-                .filter(|&i| mask.touches(particles.position[i as usize], particles.radius[i as usize]))
-                .collect(),
-        };
-        let corners = if triangles && wanted.len() < particles.len() { &self.triangles[..] } else { &[] };
-        if !(own.is_empty() && corners.is_empty()) {
-            let mut is_wanted = vec![false; particles.len()];
-            wanted.iter().for_each(|&i| is_wanted[i as usize] = true);
-            for corners in corners.iter().map(|ids| ids.map(|id| self.ids.find(id))) {
-                if corners.iter().flatten().any(|&i| is_wanted[i as usize]) {
-                    wanted.extend(corners.iter().flatten());
-                }
+        let (count, mut corners, mut is_list) = (particles.len() as u32, call.triangles, false);
+        let mut wanted: Vec<u32> = match call.wanted {
+            Wanted::All => {
+                corners = false;
+                (0..count).collect()
             }
+            Wanted::Near { lattice, cells, margin } => {
+                self.check_cells(&lattice, margin)?;
+                let (mask, grown) = (CellMask::new(lattice, cells), 1.0 + margin);
+                let near = |&i: &u32| {
+                    mask.touches(particles.position[i as usize], particles.radius[i as usize] * grown)
+                };
+                (0..count).into_par_iter().with_min_len(4096).filter(near).collect()
+            }
+            Wanted::Listed(ids) => {
+                is_list = true;
+                let mut places = Vec::new();
+                self.ids.resolve("listed", &ids, &mut places)?;
+                places
+            }
+            Wanted::Again => {
+                // The list holds them already.
+                corners = false;
+                let none =
+                    || WireError::Rule("no particles were listed yet that could be wanted again".into());
+                let listed = self.listed.as_ref().ok_or_else(none)?;
+                listed.iter().filter_map(|&id| self.ids.find(id)).collect()
+            }
+        };
+        if corners {
+            self.add_corners(&mut wanted);
+        }
+        if is_list {
+            self.listed = Some(wanted.iter().map(|&i| particles.id[i as usize]).collect());
+        }
+        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(particles));
+        if !own.is_empty() {
             wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]));
             wanted.par_sort_unstable();
             wanted.dedup();
         }
         let place = |i: u32| wanted.partition_point(|&other| other < i) as u32;
-        Batch {
+        let ids: Vec<ParticleId> = wanted.iter().map(|&i| particles.id[i as usize]).collect();
+        let as_before = ids == self.told;
+        self.told = ids;
+        Ok(Batch {
             contacts: own.par_iter().with_min_len(1024).map(|&(i, j)| [place(i), place(j)]).collect(),
-            id: wanted.iter().map(|&i| particles.id[i as usize]).collect(),
+            id: (!as_before).then(|| self.told.clone()),
             position: wanted.iter().map(|&i| particles.position[i as usize]).collect(),
             velocity: wanted.iter().map(|&i| particles.velocity[i as usize]).collect(),
+        })
+    }
+
+    /// Adds all corners of triangles with a wanted corner.
+    fn add_corners(&self, wanted: &mut Vec<u32>) {
+        let mut is_wanted = vec![false; self.solver.particles().len()];
+        wanted.iter().for_each(|&i| is_wanted[i as usize] = true);
+        for corners in self.triangles.iter().map(|ids| ids.map(|id| self.ids.find(id))) {
+            if corners.iter().flatten().any(|&i| is_wanted[i as usize]) {
+                wanted.extend(corners.iter().flatten());
+            }
         }
+        wanted.par_sort_unstable();
+        wanted.dedup();
     }
 
     fn integrate(&mut self, call: Integrate) -> Result<Integrated, Refusal> {
@@ -434,9 +506,6 @@ impl Run {
         let particles = self.solver.particles();
         let tracked = |&i: &u32| (particles.position[i as usize], particles.velocity[i as usize]);
         let before: Vec<(DVec3, DVec3)> = track.iter().map(tracked).collect();
-        for (lattice, _) in call.grids.iter().filter(|(_, spheres)| *spheres) {
-            self.check_cells(lattice)?;
-        }
         self.velocity_before.clear();
         self.velocity_before.extend_from_slice(&self.solver.particles().velocity);
         let end = StepEnd {
@@ -457,6 +526,11 @@ impl Run {
             let (ids, before) = (&self.ids, &self.velocity_before);
             let before = |id| ids.find(id).map_or(DVec3::NAN, |i| before[i as usize]);
             self.velocity_before = particles.id.par_iter().with_min_len(4096).map(|&id| before(id)).collect();
+            if !self.surveyed.is_empty() {
+                let surveyed = &self.surveyed;
+                let surveyed = |&id| ids.find(id).map_or(DVec3::NAN, |i| surveyed[i as usize]);
+                self.surveyed = particles.id.par_iter().with_min_len(4096).map(surveyed).collect();
+            }
             self.ids.update(&particles.id);
         }
         let totals = totals(particles, &self.velocity_before, self.dt);
@@ -477,11 +551,9 @@ impl Run {
             cells: call
                 .grids
                 .iter()
-                .map(|&(lattice, spheres)| {
-                    let reach = if spheres { Reach::Sphere } else { Reach::Centre };
-                    lattice.occupied(&particles.position, &particles.radius, reach)
-                })
+                .map(|grid| grid.occupied(&particles.position, &particles.radius, Reach::Centre))
                 .collect(),
+            drift: self.drift(),
             ..self.report(&report, &call.track, before)?
         };
         self.context.step += 1;

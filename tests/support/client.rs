@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use amalgam_particles::{CellSet, DVec3, Lattice};
 use amalgam_proto::contract::{
-    Batch, Begin, Call, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Table,
+    Batch, Begin, Call, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Survey, Surveyed,
+    Table, Wanted,
 };
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::v1::solver_server::{Solver, SolverServer};
@@ -86,10 +88,22 @@ impl Client {
         })
     }
 
+    /// Survey of cells of 1 m, with its message changed.
+    pub(crate) fn survey(&mut self, change: impl FnOnce(&mut v1::SurveyRequest)) -> Result<CellSet, Status> {
+        let lattice = Lattice { origin: DVec3::ZERO, cell_size: 1.0 };
+        let mut request = Survey { context: self.context.clone(), lattice, margin: 0.5 }.to_wire();
+        change(&mut request);
+        let solver = &mut self.solver;
+        self.runtime.block_on(async {
+            let (header, columns) = gather(solver.survey(request).await?.into_inner()).await?;
+            Ok(Surveyed::decode(header, columns).expect("the service keeps the contract").0)
+        })
+    }
+
     /// Begin for all particles, with its messages changed.
     pub(crate) fn begin(&mut self, change: impl FnOnce(&mut Vec<v1::BeginRequest>)) -> Result<Batch, Status> {
         let mut packets =
-            Begin { context: self.context.clone(), interest: None, triangles: false }.into_packets();
+            Begin { context: self.context.clone(), wanted: Wanted::All, triangles: false }.into_packets();
         change(&mut packets);
         let solver = &mut self.solver;
         self.runtime.block_on(async {
@@ -170,6 +184,7 @@ impl Client {
 pub(crate) enum Lie {
     Describe(fn(&mut v1::DescribeResponse)),
     Initialize(fn(&mut v1::InitializeResponse)),
+    Survey(fn(&mut v1::SurveyResponse)),
     Begin(fn(&mut v1::BeginResponse)),
     Integrate(fn(&mut v1::IntegrateResponse)),
     Commit(fn(&mut v1::CommitResponse)),
@@ -220,6 +235,7 @@ where
 #[tonic::async_trait]
 impl Solver for Liar {
     type InitializeStream = Answers<v1::InitializeResponse>;
+    type SurveyStream = Answers<v1::SurveyResponse>;
     type BeginStream = Answers<v1::BeginResponse>;
     type IntegrateStream = Answers<v1::IntegrateResponse>;
     type CommitStream = Answers<v1::CommitResponse>;
@@ -243,6 +259,14 @@ impl Solver for Liar {
     ) -> Result<Response<Self::InitializeStream>, Status> {
         let change = if let Lie::Initialize(change) = self.lie { Some(change) } else { None };
         falsified(self.honest.clone().initialize(request.into_inner()).await?, change).await
+    }
+
+    async fn survey(
+        &self,
+        request: Request<v1::SurveyRequest>,
+    ) -> Result<Response<Self::SurveyStream>, Status> {
+        let change = if let Lie::Survey(change) = self.lie { Some(change) } else { None };
+        falsified(self.honest.clone().survey(request.into_inner()).await?, change).await
     }
 
     async fn begin(
