@@ -217,12 +217,24 @@ fn bad_messages_are_refused_and_change_nothing() {
 
     let mut client = Client::new(BallsProgram, BALLS);
     insta::assert_snapshot!(bad_begins(&mut client), @r"
+    no lattice: InvalidArgument: field interest is missing
     lattice not finite: InvalidArgument: origin is [NaN, 0, 0], but must be finite
     cells of no size: InvalidArgument: cell_size is 0, but must be positive and finite
     tiny cells: InvalidArgument: cells of 0.000000000001 m are too small for these particles: use 0.00625 m or more
+    a margin without end: InvalidArgument: margin is inf, but must be from 0 to 4
+    no number as margin: InvalidArgument: margin is NaN, but must be from 0 to 4
     a cell cut off: InvalidArgument: column interest: the last cell key is cut off
     a cell twice: InvalidArgument: column interest: a cell stands twice at byte 1
     a cell too far: InvalidArgument: column interest: a cell key at byte 9 does not fit 63 bits
+    an unknown particle listed: InvalidArgument: listed: id 77 is unknown to this solver
+    a particle listed twice: InvalidArgument: listed: id 1 stands twice
+    a short list: InvalidArgument: column listed holds 16 bytes, but 3 x 8 were announced
+    a list without end: InvalidArgument: listed is 18446744073709551615, more than 4294967296
+    a list that was never given: InvalidArgument: no particles were listed yet that could be wanted again
+    an unknown wish: InvalidArgument: wanted 9 is unknown
+    a survey of tiny cells: InvalidArgument: cells of 0.000000000001 m are too small for these particles: use 0.00625 m or more
+    a survey with a negative margin: InvalidArgument: margin is -0.5, but must be from 0 to 4
+    a survey without cells: InvalidArgument: field lattice is missing
     no messages: InvalidArgument: the stream ended without a header
     no header: InvalidArgument: the stream ended without a header
     two headers: InvalidArgument: a second header in one stream
@@ -271,8 +283,8 @@ fn bad_messages_are_refused_and_change_nothing() {
     unknown tracked: InvalidArgument: track: id 8 is unknown to this solver
     tracked twice: InvalidArgument: track: id 2 stands twice
     nine grids: InvalidArgument: more than 8 grids in one commit
-    a grid without cells: InvalidArgument: field lattice is missing
-    a grid of tiny cells: InvalidArgument: cells of 0.000000000001 m are too small for these particles: use 0.00625 m or more
+    a grid of no place: InvalidArgument: field origin is missing
+    a grid of cells of no size: InvalidArgument: cell_size is 0, but must be positive and finite
     ");
     let committed = client.commit(FIRST, &groups(), |_| ()).expect("commits");
     client.context.step += 1;
@@ -370,6 +382,7 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
     refused("Integrate after Commit", client.integrate(FIRST, &all, |_| ()).map(drop));
     assert_eq!([committed.state_hash, step(&mut client)], expected);
     insta::assert_snapshot!(text, @r#"
+    Survey of step 1: FailedPrecondition: Survey of step 1 is out of order: expected Begin of step 0
     Integrate first: FailedPrecondition: Integrate of stage 1, repetition 0, of step 0 is out of order: expected Begin of step 0
     Commit first: FailedPrecondition: Commit of stage 1, repetition 0, of step 0 is out of order: expected Begin of step 0
     Begin of step 5: FailedPrecondition: Begin of step 5 is out of order: expected Begin of step 0

@@ -144,7 +144,7 @@ fn false_answers_in_a_step_are_refused() {
             "as before",
             Lie::Begin(|answer| {
                 answer.header.as_mut().expect("a header").as_before = true;
-                put::<u64>(&mut answer.columns, "id", &[]);
+                answer.columns.retain(|column| column.name != "id");
             }),
         ),
         ("drift not a number", Lie::Commit(|answer| done(answer).drift = f64::NAN)),
@@ -175,7 +175,7 @@ fn false_answers_in_a_step_are_refused() {
         ("no time spent", Lie::Commit(|answer| done(answer).solver_seconds = f64::NAN)),
         ("endless energy", Lie::Commit(|answer| done(answer).kinetic_energy = f64::INFINITY)),
         ("momentum missing", Lie::Commit(|answer| done(answer).momentum = None)),
-        ("cells twice", Lie::Commit(|answer| put(&mut answer.columns, "cells_0", &[1u8, 0]))),
+        ("cells twice", Lie::Survey(|answer| put(&mut answer.columns, "cells", &[1u8, 0]))),
         (
             "born known",
             Lie::Commit(|answer| {
@@ -210,6 +210,9 @@ fn false_answers_in_a_step_are_refused() {
         ),
     ]);
     insta::assert_snapshot!(text, @r#"
+    a cell cut off: participant liar broke the contract in Survey of step 0: column cells: the last cell key is cut off
+    as before: participant liar broke the contract in Begin of step 0: 2 particles as before, but before there were 0
+    drift not a number: participant liar broke the contract in Commit of step 0: drift is NaN, but must not be negative
     unknown id: participant liar broke the contract in Begin of step 0: id 9 is not in its particle table
     id twice: participant liar broke the contract in Begin of step 0: id: id 1 stands twice
     short velocity: participant liar broke the contract in Begin of step 0: column velocity holds 24 bytes, but 2 x 24 were announced
@@ -229,7 +232,7 @@ fn false_answers_in_a_step_are_refused() {
     no time spent: participant liar broke the contract in Commit of step 0: solver_seconds is NaN, but must be finite and not negative
     endless energy: participant liar broke the contract in Commit of step 0: energy, speeds and acceleration are [inf, 0.10143327018291386, 1.0143327018291386, 200.48002280646375], but must be finite
     momentum missing: participant liar broke the contract in Commit of step 0: field momentum is missing
-    cells twice: participant liar broke the contract in Commit of step 0: column cells_0: a cell stands twice at byte 1
+    cells twice: participant liar broke the contract in Survey of step 0: column cells: a cell stands twice at byte 1
     born known: participant liar broke the contract in Commit of step 0: particle 2 was born, but is known already
     born without mass: participant liar broke the contract in Commit of step 0: column born_mass holds 0 bytes, but 1 x 8 were announced
     died unknown: participant liar broke the contract in Commit of step 0: particle 8 died, but was not alive

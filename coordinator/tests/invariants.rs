@@ -346,7 +346,7 @@ proptest! {
         finder.list(&start, margin);
         for step in 0..4 {
             let mut now = Candidates::default();
-            for i in (0..count).filter(|&i| random::uniform_f64(&[seed, i as u64, step, 40]) > 0.1) {
+            for i in (0..start.len()).filter(|&i| random::uniform_f64(&[seed, i as u64, step, 40]) > 0.1) {
                 let away = 0.57 * margin * start.radius[i] * noise3(seed, i, 50 + step);
                 now.participant.push(start.participant[i]);
                 now.id.push(start.id[i]);
