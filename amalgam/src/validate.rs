@@ -34,7 +34,7 @@ use amalgam_coordinator::CoordinatorError;
 use sketch::Sketch;
 
 /// All cases, in the order in which they are computed.
-static CASES: [Case; 20] = [
+static CASES: [Case; 21] = [
     implicit_euler::CASE,
     free_body::ROTATION,
     free_body::FREE,
@@ -55,6 +55,7 @@ static CASES: [Case; 20] = [
     fluids::VORTEX,
     fluids::DROPPED_BALL,
     fluids::CLOSED_BOX,
+    fluids::COLUMN,
 ];
 
 /// A validation case.

@@ -1,6 +1,7 @@
 //! Cases of fluids, for either method: what they have in common.
 
 mod closed_box;
+mod column;
 mod dam_break;
 mod dropped_ball;
 mod hydrostatic;
@@ -15,6 +16,7 @@ use super::CaseError;
 use crate::scene::Scene;
 
 pub(super) use closed_box::CASE as CLOSED_BOX;
+pub(super) use column::CASE as COLUMN;
 pub(super) use dam_break::CASE as DAM_BREAK;
 pub(super) use dropped_ball::CASE as DROPPED_BALL;
 pub(super) use hydrostatic::CASE as HYDROSTATIC;
@@ -22,23 +24,17 @@ pub(super) use vortex::CASE as VORTEX;
 
 /// How a fluid is simulated.
 #[derive(Clone, Copy, Debug)]
-enum Method {
-    /// SPH: what tables call it, and keys of the participant's section beside the scene's: `"viscosity=100.0"`.
-    Sph(&'static str, &'static [&'static str]),
+struct Method {
+    /// What tables call it.
+    name: &'static str,
+    /// Keys of the participant's section beside the scene's: `"method=\"flip\""`.
+    keys: &'static [&'static str],
 }
 
 impl Method {
-    /// For the name of a quantity.
-    fn name(self) -> &'static str {
-        let Self::Sph(name, _) = self;
-        name
-    }
-
     /// What `--set` would be given for it.
     fn set(self) -> Vec<String> {
-        let Self::Sph(_, keys) = self;
-        let keys = ["method=\"sph\""].iter().chain(keys);
-        keys.map(|key| format!("participants.water.settings.{key}")).collect()
+        self.keys.iter().map(|key| format!("participants.water.settings.{key}")).collect()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Velocities at faces, from what particles bring to what they take: forces, walls, the pressure's push, and the velocity
 //! of faces in the air.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use amalgam_particles::DVec3;
 use glam::Vec4;
 use rayon::prelude::*;
@@ -18,28 +20,42 @@ const DENSITY_MIN: f64 = 1e-3;
 /// Times that velocities are carried on to faces which have none.
 const EXTRAPOLATIONS: usize = 2;
 
+/// Visiting a part of the faces one by one costs this many times what it costs in a pass over all.
+const SPARSE: usize = 4;
+
 /// Columns of faces, one for each axis.
 pub(super) type Faces<T> = [Vec<T>; 3];
+
+/// A field of velocities.
+#[derive(Clone, Debug)]
+struct Field {
+    /// Velocity [m/s].
+    velocity: Faces<f64>,
+    /// Its change in the sub-step [m/s].
+    change: Faces<f64>,
+    /// Whether it is known.
+    known: Faces<bool>,
+}
 
 /// The fluid's velocity on the grid in a sub-step.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
-    /// Velocity at the end of the sub-step [m/s].
-    pub(super) velocity: Faces<f64>,
-    /// Its change in the sub-step [m/s].
-    pub(super) change: Faces<f64>,
+    /// Before the projection. Kept, so that a later stage computes anew only what groups touch.
+    gathered: Field,
     /// dt / (density cell_size^2) [m s/kg].
     conductance: Faces<f32>,
-    /// Whether the velocity is known.
-    known: Faces<bool>,
+    /// Faces without particles beside cells that others occupy.
+    incomplete: Faces<usize>,
+    /// After it.
+    projected: Field,
 }
 
 /// What [`Flow::gather`] starts from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Forces<'a> {
     pub(super) deposit: &'a Deposit,
-    /// What members of groups add, if there are any.
-    pub(super) extras: Option<&'a Extras>,
+    /// What members of groups add.
+    pub(super) extras: &'a Extras,
     pub(super) cell: &'a [Cell],
     /// Mass of a particle [kg].
     pub(super) mass: f64,
@@ -55,73 +71,61 @@ fn is_inside(cell: &[Cell], face: usize, stride: usize) -> bool {
     cell[face] != Cell::Wall && cell[face - stride] != Cell::Wall
 }
 
-impl Flow {
-    pub(super) fn new(grid: &Grid) -> Self {
-        let zero = || [0, 1, 2].map(|_| vec![0.0; grid.len()]);
-        Self {
-            velocity: zero(),
-            change: zero(),
-            conductance: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
-            known: [0, 1, 2].map(|_| vec![false; grid.len()]),
-        }
-    }
-
-    /// Velocities before the projection: those of the particles, changed by gravity and by what others give groups.
-    /// Nothing flows through walls.
-    pub(super) fn gather(&mut self, grid: &Grid, parameters: &Parameters, forces: &Forces<'_>) {
-        let Forces { deposit, extras, cell, mass, dt } = *forces;
-        let (rest, h) = (parameters.rest_density, grid.cell_size);
-        let (scale, volume) = (dt / (h * h), h.powi(3));
-        for axis in 0..3 {
-            let (stride, fall) = (grid.strides()[axis], parameters.gravity[axis] * dt);
-            let extras = extras.map(|extras| &extras.of[axis]);
-            let columns = self.velocity[axis].par_iter_mut().zip(&mut self.change[axis]);
-            let columns = columns.zip(&mut self.conductance[axis]).zip(&mut self.known[axis]);
-            columns.enumerate().with_min_len(BLOCK).for_each(
-                |(face, (((velocity, change), conductance), known))| {
-                    (*velocity, *change, *conductance, *known) = (0.0, 0.0, 0.0, false);
-                    let [weight, moved] = deposit.at(axis, face).map(|sum| mass * f64::from(sum));
-                    let extra = extras.map_or(Default::default(), |extras| extras[face]);
-                    let total = weight + extra.mass;
-                    let pair = [cell[face], face.checked_sub(stride).map_or(Cell::Wall, |lower| cell[lower])];
-                    let inside = pair == [Cell::Fluid; 2] && !extra.touched;
-                    if total > 0.0 {
-                        let old = (moved + extra.momentum) / total;
-                        *known = true;
-                        *change = fall + extra.impulse / total;
-                        *velocity = old + *change;
-                        if pair.contains(&Cell::Wall) {
-                            (*velocity, *change) = (0.0, -old);
-                        }
-                    }
-                    let density = if inside { rest } else { (total / volume).max(DENSITY_MIN * rest) };
-                    *conductance = (scale / density) as f32;
-                },
-            );
-            self.complete(grid, axis, cell);
-        }
-    }
-
-    /// A face without particles beside a cell that is no air (others occupy it) moves like those around it.
-    fn complete(&mut self, grid: &Grid, axis: usize, cell: &[Cell]) {
-        let stride = grid.strides()[axis];
-        let unknown = |&face: &usize| !self.known[axis][face] && is_inside(cell, face, stride);
-        let open = |&at: &usize| is_open(cell[at]);
-        let faces: Vec<usize> = (grid.first()..cell.len() - grid.first())
-            .into_par_iter()
-            .with_min_len(BLOCK)
-            .filter(open)
-            .flat_map_iter(|at| [at, at + stride])
-            .filter(unknown)
-            .collect();
-        let mut found = Vec::new();
-        for face in faces {
-            if let Some(values) = self.mean_around(grid, axis, face) {
-                found.push((face, values));
+impl Forces<'_> {
+    /// Velocity before the projection, its change, whether they are known, and the conductance of a face.
+    #[inline(always)]
+    fn at(&self, grid: &Grid, parameters: &Parameters, axis: usize, face: usize) -> (f64, f64, bool, f32) {
+        let Self { deposit, extras, cell, mass, dt } = *self;
+        let (rest, h, stride) = (parameters.rest_density, grid.cell_size, grid.strides()[axis]);
+        let [weight, moved] = deposit.at(axis, face).map(|sum| mass * f64::from(sum));
+        let extra = extras.at(axis, face);
+        let total = weight + extra.mass;
+        let pair = [cell[face], face.checked_sub(stride).map_or(Cell::Wall, |lower| cell[lower])];
+        let inside = pair == [Cell::Fluid; 2] && !extra.touched;
+        let (mut velocity, mut change) = (0.0, 0.0);
+        if total > 0.0 {
+            let old = (moved + extra.momentum) / total;
+            change = parameters.gravity[axis] * dt;
+            if extra.touched {
+                change += extra.impulse / total;
+            }
+            velocity = old + change;
+            if pair.contains(&Cell::Wall) {
+                (velocity, change) = (0.0, -old);
             }
         }
-        for (face, values) in found {
-            self.set(axis, face, values);
+        let scale = dt / (h * h);
+        let conductance =
+            if inside { scale / rest } else { scale / (total / h.powi(3)).max(DENSITY_MIN * rest) };
+        (velocity, change, total > 0.0, conductance as f32)
+    }
+}
+
+impl Field {
+    fn new(grid: &Grid) -> Self {
+        let zero = || [0, 1, 2].map(|_| vec![0.0; grid.len()]);
+        Self { velocity: zero(), change: zero(), known: [0, 1, 2].map(|_| vec![false; grid.len()]) }
+    }
+
+    /// Faces without particles beside a cell that is no air: others occupy it.
+    fn incomplete(&self, grid: &Grid, axis: usize, cell: &[Cell]) -> Vec<usize> {
+        let (stride, known) = (grid.strides()[axis], &self.known[axis]);
+        let beside = |face: usize| is_open(cell[face]) || is_open(cell[face - stride]);
+        let faces = (grid.first() + stride..cell.len()).into_par_iter().with_min_len(BLOCK);
+        faces.filter(|&face| !known[face] && is_inside(cell, face, stride) && beside(face)).collect()
+    }
+
+    /// Lets these faces move like those around them.
+    fn complete(&mut self, grid: &Grid, axis: usize, faces: &[usize]) {
+        // They see only what particles brought, not each other.
+        for &face in faces {
+            self.known[axis][face] = false;
+        }
+        let found: Vec<_> = faces.iter().map(|&face| self.mean_around(grid, axis, face)).collect();
+        for (&face, found) in faces.iter().zip(found) {
+            if let Some(values) = found {
+                self.set(axis, face, values);
+            }
         }
     }
 
@@ -144,6 +148,94 @@ impl Flow {
             }
         }
         (count > 0.0).then(|| sum.map(|sum| sum / count))
+    }
+
+    /// Gives faces whose velocity is not known the mean of the known ones around them.
+    fn extrapolate(&mut self, grid: &Grid, axis: usize, cell: &[Cell]) {
+        let ([_, row, layer], known) = (grid.strides(), &self.known[axis]);
+        let inside = |&face: &usize| is_inside(cell, face, grid.strides()[axis]);
+        let first = grid.index([0, 0, 0]);
+        let last = grid.index(grid.cells.map(|n| n - 1)) + 1;
+        let found: Vec<(usize, [f64; 2])> = (first..last)
+            .into_par_iter()
+            .step_by(BLOCK)
+            .flat_map_iter(|begin| {
+                let block = begin..(begin + BLOCK).min(last);
+                let of = |shift: isize| {
+                    &known[block.start.wrapping_add_signed(shift)..block.end.wrapping_add_signed(shift)]
+                };
+                let (row, layer) = (row as isize, layer as isize);
+                let near = [-1, 1, -row, row, -layer, layer].map(of);
+                let own = of(0);
+                let mut wanted = [false; BLOCK];
+                for (n, wanted) in wanted[..block.len()].iter_mut().enumerate() {
+                    *wanted = !own[n]
+                        & (near[0][n] | near[1][n] | near[2][n] | near[3][n] | near[4][n] | near[5][n]);
+                }
+                (0..block.len()).filter(move |&n| wanted[n]).map(move |n| begin + n).collect::<Vec<_>>()
+            })
+            .filter(inside)
+            .filter_map(|face| self.mean_around(grid, axis, face).map(|values| (face, values)))
+            .collect();
+        for (face, values) in found {
+            self.set(axis, face, values);
+        }
+    }
+}
+
+impl Flow {
+    pub(super) fn new(grid: &Grid) -> Self {
+        Self {
+            gathered: Field::new(grid),
+            conductance: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
+            incomplete: [0, 1, 2].map(|_| Vec::new()),
+            projected: Field::new(grid),
+        }
+    }
+
+    /// Velocities before the projection: those of the particles, changed by gravity and by what others give groups.
+    /// Nothing flows through walls. Unless particles, cells or the length of the sub-step are `new`, only those faces
+    /// are visited that members touch, or touched the last time. Whether the conductance of a face has changed.
+    pub(super) fn gather(
+        &mut self,
+        grid: &Grid,
+        parameters: &Parameters,
+        forces: &Forces<'_>,
+        new: bool,
+    ) -> bool {
+        let Self { gathered, conductance, incomplete, .. } = self;
+        let Field { velocity, change, known } = gathered;
+        let changed = AtomicBool::new(new);
+        let fields = velocity.par_iter_mut().zip(change).zip(known).zip(conductance).enumerate();
+        fields.for_each(|(axis, (((velocity, change), known), conductance))| {
+            let renew = |face: usize, values: (&mut f64, &mut f64, &mut bool, &mut f32)| {
+                let (velocity, change, known, conductance) = values;
+                let before = *conductance;
+                (*velocity, *change, *known, *conductance) = forces.at(grid, parameters, axis, face);
+                if *conductance != before {
+                    changed.store(true, Ordering::Relaxed);
+                }
+            };
+            let faces = forces.extras.renewed(axis);
+            if new || faces.clone().count() > velocity.len() / SPARSE {
+                let columns = velocity.par_iter_mut().zip(change).zip(known).zip(conductance).enumerate();
+                columns.with_min_len(BLOCK).for_each(|(face, (((velocity, change), known), conductance))| {
+                    renew(face, (velocity, change, known, conductance));
+                });
+            } else {
+                for face in faces {
+                    let values = (&mut velocity[face], &mut change[face], &mut known[face]);
+                    renew(face, (values.0, values.1, values.2, &mut conductance[face]));
+                }
+            }
+        });
+        if new {
+            *incomplete = [0, 1, 2].map(|axis| gathered.incomplete(grid, axis, forces.cell));
+        }
+        for (axis, faces) in incomplete.iter().enumerate() {
+            gathered.complete(grid, axis, faces);
+        }
+        changed.into_inner()
     }
 
     /// Sets the coefficients of the pressure's system from the faces.
@@ -181,7 +273,7 @@ impl Flow {
                 *result = 0.0;
                 if is_open(cell[at]) {
                     let flow = |axis: usize| {
-                        let velocity = &self.velocity[axis];
+                        let velocity = &self.gathered.velocity[axis];
                         velocity[at + strides[axis]] - velocity[at]
                     };
                     *result = -(flow(0) + flow(1) + flow(2)) / grid.cell_size;
@@ -192,65 +284,36 @@ impl Flow {
 
     /// Subtracts the gradient of the pressure, and carries velocities on to the faces between cells of air.
     pub(super) fn push(&mut self, grid: &Grid, cell: &[Cell], pressure: &Split<f64>) {
+        let Self { gathered, conductance, projected, .. } = self;
         for axis in 0..3 {
-            let (stride, conductance) = (grid.strides()[axis], &self.conductance[axis]);
-            let columns = self.velocity[axis].par_iter_mut().zip(&mut self.change[axis]);
-            let columns = columns.zip(&mut self.known[axis]);
-            columns.enumerate().with_min_len(BLOCK).for_each(|(face, ((velocity, change), known))| {
+            let (stride, conductance) = (grid.strides()[axis], &conductance[axis]);
+            let before = gathered.velocity[axis].par_iter().zip(&gathered.change[axis]);
+            let after = projected.velocity[axis].par_iter_mut().zip(&mut projected.change[axis]);
+            let columns = after.zip(&mut projected.known[axis]).zip(before).enumerate();
+            columns.with_min_len(BLOCK).for_each(|(face, (((velocity, change), known), before))| {
+                (*velocity, *change) = (*before.0, *before.1);
                 let Some(lower) = face.checked_sub(stride) else { return };
-                let wall = [face, lower].iter().filter(|&&at| cell[at] == Cell::Wall).count();
-                // A face at a wall, of whatever cell, is known.
-                *known = wall == 1;
-                if wall == 0 && (is_open(cell[face]) || is_open(cell[lower])) {
+                let pair = [cell[face], cell[lower]];
+                // Between air and a wall there is nothing that others could be carried on from: it would slow down
+                // what flies past the wall.
+                *known = pair.into_iter().any(is_open);
+                if *known && !pair.contains(&Cell::Wall) {
                     let at = |n: usize| pressure[n % 2][n / 2];
                     let push = f64::from(conductance[face]) * grid.cell_size * (at(face) - at(lower));
                     *velocity -= push;
                     *change -= push;
-                    *known = true;
                 }
             });
             for _ in 0..EXTRAPOLATIONS {
-                self.extrapolate(grid, axis, cell);
+                projected.extrapolate(grid, axis, cell);
             }
-        }
-    }
-
-    /// Gives faces whose velocity is not known the mean of the known ones around them.
-    fn extrapolate(&mut self, grid: &Grid, axis: usize, cell: &[Cell]) {
-        let ([_, row, layer], known) = (grid.strides(), &self.known[axis]);
-        let inside = |&face: &usize| is_inside(cell, face, grid.strides()[axis]);
-        let first = grid.index([0, 0, 0]);
-        let last = grid.index(grid.cells.map(|n| n - 1)) + 1;
-        let found: Vec<(usize, [f64; 2])> = (first..last)
-            .into_par_iter()
-            .step_by(BLOCK)
-            .flat_map_iter(|begin| {
-                let block = begin..(begin + BLOCK).min(last);
-                let of = |shift: isize| {
-                    &known[block.start.wrapping_add_signed(shift)..block.end.wrapping_add_signed(shift)]
-                };
-                let (row, layer) = (row as isize, layer as isize);
-                let near = [-1, 1, -row, row, -layer, layer].map(of);
-                let own = of(0);
-                let mut wanted = [false; BLOCK];
-                for (n, wanted) in wanted[..block.len()].iter_mut().enumerate() {
-                    *wanted = !own[n]
-                        & (near[0][n] | near[1][n] | near[2][n] | near[3][n] | near[4][n] | near[5][n]);
-                }
-                (0..block.len()).filter(move |&n| wanted[n]).map(move |n| begin + n).collect::<Vec<_>>()
-            })
-            .filter(inside)
-            .filter_map(|face| self.mean_around(grid, axis, face).map(|values| (face, values)))
-            .collect();
-        for (face, values) in found {
-            self.set(axis, face, values);
         }
     }
 
     /// For each face its velocity, and what a particle gets to which `flip_share` of its old velocity is added.
     pub(super) fn pair_up(&self, flip_share: f64, fours: &mut Fours) {
         for (axis, fours) in fours.iter_mut().enumerate() {
-            let (velocity, change) = (&self.velocity[axis], &self.change[axis]);
+            let (velocity, change) = (&self.projected.velocity[axis], &self.projected.change[axis]);
             fours.resize(velocity.len(), Vec4::ZERO);
             let last = velocity.len() - 1;
             fours.par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(face, four)| {
@@ -267,6 +330,6 @@ impl Flow {
     /// Velocity and its change at a position [m/s], in f64.
     pub(super) fn at(&self, grid: &Grid, position: DVec3) -> [DVec3; 2] {
         let place = grid.place(position);
-        [&self.velocity, &self.change].map(|faces| place.interpolate_all(grid, faces))
+        [&self.projected.velocity, &self.projected.change].map(|faces| place.interpolate_all(grid, faces))
     }
 }

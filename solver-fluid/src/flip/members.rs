@@ -40,8 +40,10 @@ pub(super) struct Moving<'a> {
 /// What members add to the faces of each axis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extras {
-    pub(super) of: [Vec<Extra>; 3],
+    of: [Vec<Extra>; 3],
     touched: [Vec<usize>; 3],
+    /// What was touched the last time, and is no longer.
+    left: [Vec<usize>; 3],
 }
 
 /// Mass of each group's members [kg].
@@ -57,6 +59,17 @@ pub(super) fn inertias(stage: &Stage<'_>, own: &[f64]) -> Vec<f64> {
 }
 
 impl Extras {
+    /// What members add to a face.
+    #[inline(always)]
+    pub(super) fn at(&self, axis: usize, face: usize) -> Extra {
+        self.of[axis].get(face).copied().unwrap_or_default()
+    }
+
+    /// Faces that members touch, or touched before the last [`Self::renew`].
+    pub(super) fn renewed(&self, axis: usize) -> impl Iterator<Item = usize> + Clone {
+        self.touched[axis].iter().chain(&self.left[axis]).copied()
+    }
+
     /// Sums up what members add: their share of their group's inertia and its velocity in place of their own mass and
     /// velocity. The grid's gravity acts on a group's whole inertia, its true weight is that of its members alone: the
     /// impulse makes up for the difference; `fall` is the velocity that gravity gives in the sub-step [m/s].
@@ -70,12 +83,17 @@ impl Extras {
         fall: DVec3,
     ) {
         let (position, particles) = particles;
-        let axes = self.of.par_iter_mut().zip(&mut self.touched).enumerate();
-        axes.for_each(|(axis, (extras, touched))| {
-            extras.resize(grid.len(), Extra::default());
-            for face in touched.drain(..) {
+        let axes = self.of.par_iter_mut().zip(&mut self.touched).zip(&mut self.left).enumerate();
+        axes.for_each(|(axis, ((extras, touched), left))| {
+            std::mem::swap(touched, left);
+            touched.clear();
+            for &face in &*left {
                 extras[face] = Extra::default();
             }
+            if moving.groups.is_empty() {
+                return;
+            }
+            extras.resize(grid.len(), Extra::default());
             for (group, &velocity) in moving.velocity.iter().enumerate() {
                 for &member in moving.groups.members(group) {
                     let member = member as usize;
@@ -98,6 +116,7 @@ impl Extras {
                     }
                 }
             }
+            left.retain(|&face| !extras[face].touched);
         });
     }
 }

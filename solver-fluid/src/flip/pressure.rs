@@ -148,10 +148,12 @@ impl Pressure {
         }
     }
 
-    /// The coefficients to set before [`Self::solve`]: of each axis's lower faces, and to air.
-    pub(super) fn coefficients(&mut self) -> (&mut [Vec<f32>; 3], &mut Vec<f32>) {
+    /// Lets `set` set the coefficients for [`Self::solve`], of each axis's lower faces and to air, and prepares the
+    /// preconditioner.
+    pub(super) fn set_coefficients(&mut self, set: impl FnOnce(&mut [Vec<f32>; 3], &mut [f32])) {
         let system = self.multigrid.finest_mut();
-        (&mut system.face, &mut system.ground)
+        set(&mut system.face, &mut system.ground);
+        self.multigrid.prepare();
     }
 
     /// Solves for `pressure`, which goes in as the starting point; the number of iterations. `right_hand_side` must be
@@ -162,7 +164,6 @@ impl Pressure {
         pressure: &mut Split<f64>,
         limits: &Limits,
     ) -> Result<u32, Unconverged> {
-        self.multigrid.prepare();
         self.make_consistent(right_hand_side);
         let scale = blocks(&*right_hand_side, largest).into_iter().fold(0.0, f64::max);
         self.find_residual(right_hand_side, pressure);

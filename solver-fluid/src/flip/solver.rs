@@ -37,6 +37,8 @@ pub struct Flip {
     /// What each cell holds, that of others included.
     cell: Vec<Cell>,
     flow: Flow,
+    /// Length of the sub-step [s] for which `flow` was gathered from `start`; none if it was not.
+    gathered: Option<f64>,
     /// What particles take: see [`Flow::pair_up`].
     fours: Fours,
     right_hand_side: Split<f64>,
@@ -71,6 +73,7 @@ impl Flip {
             extras: Extras::default(),
             cell: Vec::new(),
             flow: Flow::new(&grid),
+            gathered: None,
             fours: Fours::default(),
             right_hand_side: split_zeros(&grid),
             solver: Pressure::new(grid, width),
@@ -108,9 +111,10 @@ impl Flip {
         if speed + root > 0.0 { 2.0 * reach / (speed + root) } else { f64::INFINITY }
     }
 
-    /// Sets which cells are no air.
-    fn mark_cells(&mut self, first: bool, occupied: Option<&CellSet>) {
-        self.cell.clone_from(if first { &self.start.cell } else { &self.later.cell });
+    /// Sets which cells are no air; whether any is another than before.
+    fn mark_cells(&mut self, first: bool, occupied: Option<&CellSet>) -> bool {
+        let own = if first { &self.start.cell } else { &self.later.cell };
+        let before = std::mem::replace(&mut self.cell, own.clone());
         for cell in occupied.into_iter().flat_map(CellSet::iter) {
             let inside = cell.to_array().map(|c| usize::try_from(c).unwrap_or(usize::MAX));
             if self.grid.is_cell(inside) {
@@ -120,22 +124,29 @@ impl Flip {
                 }
             }
         }
+        self.cell != before
     }
 
     /// One sub-step on the grid, to velocities that are divergence-free in all cells that are no air.
-    fn advance_grid(&mut self, first: bool, moving: &Moving<'_>, dt: f64) -> Result<(), SolverError> {
+    fn advance_grid(
+        &mut self,
+        first: bool,
+        moving: &Moving<'_>,
+        occupied: Option<&CellSet>,
+    ) -> Result<(), SolverError> {
+        let dt = self.substep;
+        let new_cells = self.mark_cells(first, occupied);
+        let before = std::mem::replace(&mut self.gathered, first.then_some(dt));
+        let new = new_cells || before != Some(dt) || !first;
         let Self { grid, parameters, particles, extras, cell, flow, .. } = self;
         let (deposit, position) =
             if first { (&self.start, &particles.position) } else { (&self.later, &self.position) };
-        let any = !moving.groups.is_empty();
-        if any {
-            extras.renew(grid, (position, particles), moving, parameters.gravity * dt);
-        }
+        extras.renew(grid, (position, particles), moving, parameters.gravity * dt);
         let mass = parameters.particle_mass;
-        let forces = Forces { deposit, extras: any.then_some(&*extras), cell, mass, dt };
-        flow.gather(grid, parameters, &forces);
-        let (face, ground) = self.solver.coefficients();
-        flow.conduct(grid, cell, face, ground);
+        let forces = Forces { deposit, extras, cell, mass, dt };
+        if flow.gather(grid, parameters, &forces, new) {
+            self.solver.set_coefficients(|face, ground| flow.conduct(grid, cell, face, ground));
+        }
         flow.convergence(grid, cell, &mut self.right_hand_side);
         let limits = Limits { tolerance: parameters.tolerance, max_iterations: parameters.max_iterations };
         let solved = self.solver.solve(&mut self.right_hand_side, &mut self.pressure, &limits);
@@ -275,6 +286,7 @@ impl Solver for Flip {
     /// What particles bring to the grid, as if all were free: groups only add to that.
     fn begin(&mut self) -> Result<(), SolverError> {
         self.start.renew(&self.grid, self.width, &self.particles.position, &self.particles.velocity);
+        self.gathered = None;
         Ok(())
     }
 
@@ -299,8 +311,7 @@ impl Solver for Flip {
                 inertia: &inertia,
                 own: &own,
             };
-            self.mark_cells(first, stage.occupied);
-            self.advance_grid(first, &moving, self.substep)?;
+            self.advance_grid(first, &moving, stage.occupied)?;
             self.collect(first, &moving, &mut answer.velocity);
             let given = give(&moving, &self.particles, &answer.velocity);
             if k + 1 < substeps {
