@@ -49,6 +49,12 @@ struct Outcome {
 /// A figure that is unknown or wrong, or a report that cannot be written. A run that fails is a result.
 pub fn reproduce(args: &ReproduceArgs) -> Result<Ending, CommandError> {
     let chosen = chosen(&args.figures)?;
+    let timed = chosen.iter().any(|figure| is_part(&figure.name, table1::NAME));
+    if timed && !args.list && args.scale != Scale::Paper {
+        return Err(CommandError::Usage(
+            "Table 1 is about the paper's numbers of particles: write --scale paper".into(),
+        ));
+    }
     if args.list {
         for figure in &chosen {
             println!("{:<12} {:>3} runs  {}", figure.name, figure.runs().count(), figure.title);
