@@ -1,6 +1,6 @@
 //! `amalgam reproduce`: the figures of the paper, every method of contact beside merging, in one report.
 //!
-//! A figure is a scene and an entry in `scenes/paper/figures.toml`: what is varied, what is measured,
+//! A figure is a scene in `scenes/paper` and an entry in `scenes/paper/figures.toml`: what is varied, what is measured,
 //! and the rules by which a verdict follows from the numbers. Both are part of the program, so that the command works
 //! anywhere. A new figure is a scene, an entry, and a line in `SCENES`.
 
@@ -196,7 +196,7 @@ static SCENES: [(&str, &str); 18] = [
     ("resting-water.toml", include_str!("../../scenes/paper/resting-water.toml")),
     ("floating-block.toml", include_str!("../../scenes/paper/floating-block.toml")),
     ("clamped-plate.toml", include_str!("../../scenes/paper/clamped-plate.toml")),
-    ("planet-of-discs.toml", include_str!("../../scenes/planet-of-discs.toml")),
+    ("planet.toml", include_str!("../../scenes/paper/planet.toml")),
     ("comet.toml", include_str!("../../scenes/paper/comet.toml")),
     ("cradle.toml", include_str!("../../scenes/paper/cradle.toml")),
     ("grain-pile.toml", include_str!("../../scenes/paper/grain-pile.toml")),

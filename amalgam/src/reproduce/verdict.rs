@@ -46,7 +46,7 @@ pub(super) fn read(measure: &Measure, run: &Outcome) -> f64 {
 /// Mean wall time of a phase in a step [s]; of all phases but the writing of frames if none is named.
 fn per_step(summary: &Value, phase: &[String]) -> Option<f64> {
     let phases = summary.get("phases_s")?;
-    let entry = |value: &'_ Value, key: &String| match key.parse::<usize>() {
+    let entry = |value: &Value, key: &String| match key.parse::<usize>() {
         // A stage that no step had took no time.
         Ok(stage) => Some(value.get(stage).cloned().unwrap_or_else(|| 0.0.into())),
         Err(_) => value.get(key).cloned(),
