@@ -6,6 +6,7 @@
 
 pub mod figures;
 mod report;
+mod table1;
 mod verdict;
 
 use std::{
@@ -48,6 +49,12 @@ struct Outcome {
 /// A figure that is unknown or wrong, or a report that cannot be written. A run that fails is a result.
 pub fn reproduce(args: &ReproduceArgs) -> Result<Ending, CommandError> {
     let chosen = chosen(&args.figures)?;
+    let timed = chosen.iter().any(|figure| is_part(&figure.name, table1::NAME));
+    if timed && !args.list && args.scale != Scale::Paper {
+        return Err(CommandError::Usage(
+            "Table 1 is about the paper's numbers of particles: write --scale paper".into(),
+        ));
+    }
     if args.list {
         for figure in &chosen {
             println!("{:<12} {:>3} runs  {}", figure.name, figure.runs().count(), figure.title);
@@ -154,8 +161,12 @@ fn chosen(names: &[String]) -> Result<Vec<Figure>, CommandError> {
         let help = suggest(unknown, &known, "figures");
         return Err(CommandError::Usage(format!("there is no figure `{unknown}`; {help}")));
     }
-    let wanted = |figure: &Figure| names.iter().any(|name| is_part(&figure.name, name));
-    Ok(all.into_iter().filter(|figure| names.is_empty() || wanted(figure)).collect())
+    // Table 1 is about the paper's numbers of particles: only who asks for it gets it.
+    let wanted = |figure: &Figure| match names {
+        [] => !is_part(&figure.name, table1::NAME),
+        names => names.iter().any(|name| is_part(&figure.name, name)),
+    };
+    Ok(all.into_iter().filter(wanted).collect())
 }
 
 /// Whether a figure goes by this name: its own, or, of `fig8-top`, `fig8`.
@@ -170,7 +181,7 @@ fn slug(name: &str) -> String {
 }
 
 /// The scenes of all figures, by file.
-static SCENES: [(&str, &str); 14] = [
+static SCENES: [(&str, &str); 18] = [
     ("fig3.toml", include_str!("../../scenes/paper/fig3.toml")),
     ("fig4.toml", include_str!("../../scenes/paper/fig4.toml")),
     ("fig5.toml", include_str!("../../scenes/paper/fig5.toml")),
@@ -184,5 +195,9 @@ static SCENES: [(&str, &str); 14] = [
     ("fig11.toml", include_str!("../../scenes/paper/fig11.toml")),
     ("resting-water.toml", include_str!("../../scenes/paper/resting-water.toml")),
     ("floating-block.toml", include_str!("../../scenes/paper/floating-block.toml")),
+    ("clamped-plate.toml", include_str!("../../scenes/paper/clamped-plate.toml")),
     ("planet.toml", include_str!("../../scenes/paper/planet.toml")),
+    ("comet.toml", include_str!("../../scenes/paper/comet.toml")),
+    ("cradle.toml", include_str!("../../scenes/paper/cradle.toml")),
+    ("grain-pile.toml", include_str!("../../scenes/paper/grain-pile.toml")),
 ];

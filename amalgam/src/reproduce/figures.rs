@@ -2,11 +2,12 @@
 
 use serde::Deserialize;
 
+use super::table1::{self, Column};
 use crate::cli::Scale;
 
 const FIGURES: &str = include_str!("../../../scenes/paper/figures.toml");
 
-/// All figures, in the order in which they are computed.
+/// All figures, in the order in which they are computed; after them the columns of Table 1.
 ///
 /// # Errors
 /// What is wrong with the file.
@@ -16,7 +17,11 @@ pub fn all() -> Result<Vec<Figure>, String> {
     struct File {
         figures: Vec<Figure>,
     }
-    let file: File = toml::from_str(FIGURES).map_err(|error| format!("figures.toml: {error}"))?;
+    let mut file: File = toml::from_str(FIGURES).map_err(|error| format!("figures.toml: {error}"))?;
+    let columns =
+        file.figures.iter().filter_map(|figure| Some(table1::figure(figure, figure.times.as_ref()?)));
+    let columns: Vec<Figure> = columns.collect();
+    file.figures.extend(columns);
     file.figures.iter().try_for_each(Figure::check)?;
     Ok(file.figures)
 }
@@ -51,6 +56,8 @@ pub struct Figure {
     pub failures: Vec<Failure>,
     /// What the verdict is made of.
     pub rules: Vec<Rule>,
+    /// The column of Table 1 that times this scene.
+    pub times: Option<Column>,
     /// Changes of the scene at a scale.
     #[serde(default)]
     pub half: Vec<String>,
@@ -60,7 +67,7 @@ pub struct Figure {
 }
 
 /// Changes of a scene, as by `--set`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
     /// Its name in the report.
@@ -76,7 +83,8 @@ pub struct Variant {
     pub paper: Vec<String>,
 }
 
-/// A number in `summary.json`, or the mean of a column of a probe's table over the second half of the run.
+/// A number in `summary.json`, or the mean of a column of a probe's table over the second half of the run, or the mean
+/// time that a phase took in a step.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
@@ -87,9 +95,19 @@ pub struct Measure {
     pub path: Vec<String>,
     /// Probe and column, in place of a path.
     pub settled: Option<[String; 2]>,
+    /// Keys below `phases_s`, in place of a path; all phases but `frames` if there is no key.
+    pub phase: Option<Vec<String>>,
     /// It is multiplied by this.
     #[serde(default = "one")]
     pub times: f64,
+    /// What the paper has, to compare.
+    pub paper: Option<f64>,
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Self { name: String::new(), path: Vec::new(), settled: None, phase: None, times: one(), paper: None }
+    }
 }
 
 fn one() -> f64 {
@@ -127,9 +145,9 @@ pub enum Test {
     NoneFails(Vec<String>),
     /// At least one run with one of these methods fails.
     OneFails(Vec<String>),
-    /// In every case, a measure with one method over that with another is in a range.
+    /// A measure with one method over that with another is in a range.
     Ratio(Ratio),
-    /// In every case, a measure with each of these methods is in a range.
+    /// A measure with each of these methods is in a range.
     Value(Range),
 }
 
@@ -147,6 +165,8 @@ pub struct Ratio {
     pub from: f64,
     /// Largest ratio.
     pub to: f64,
+    /// Only in this case; in all if absent.
+    pub case: Option<String>,
 }
 
 /// See [`Test::Value`].
@@ -206,6 +226,7 @@ impl Figure {
                 Test::NoneFails(methods) | Test::OneFails(methods) => methods.iter().try_for_each(method)?,
                 Test::Ratio(ratio) => {
                     measure(&ratio.measure)?;
+                    case(&ratio.case)?;
                     ratio.of.iter().chain([&ratio.over]).try_for_each(method)?;
                 }
                 Test::Value(range) => {

@@ -103,18 +103,18 @@ impl<'a> Report<'a> {
 /// What makes a run a failure, and how rules are decided.
 fn limits(figure: &Figure) -> String {
     let failures = figure.failures.iter().map(|failure| {
-        let case = failure.case.as_ref().map(|case| format!(" ({case})")).unwrap_or_default();
-        format!("{} above {}{case}", failure.measure, short(failure.above))
+        format!("{} above {}{}", failure.measure, short(failure.above), of_case(&failure.case))
     });
     let failures: Vec<String> = failures.collect();
     let rules = figure.rules.iter().map(|rule| match &rule.test {
         Test::NoneFails(methods) => format!("no run with {} fails", methods.join(", ")),
         Test::OneFails(methods) => format!("a run with {} fails", methods.join(" or ")),
         Test::Ratio(ratio) => format!(
-            "{} of {} over {} from {} to {}",
+            "{} of {} over {}{} from {} to {}",
             ratio.measure,
             ratio.of.join(", "),
             ratio.over,
+            of_case(&ratio.case),
             short(ratio.from),
             short(ratio.to)
         ),
@@ -122,7 +122,7 @@ fn limits(figure: &Figure) -> String {
             "{} of {}{} from {} to {}",
             range.measure,
             range.of.join(", "),
-            range.case.as_ref().map(|case| format!(" ({case})")).unwrap_or_default(),
+            of_case(&range.case),
             short(range.from),
             short(range.to)
         ),
@@ -130,6 +130,11 @@ fn limits(figure: &Figure) -> String {
     let rules: Vec<String> = rules.collect();
     let failures = if failures.is_empty() { "an early end".to_string() } else { failures.join("; ") };
     format!("Failure: {failures}. Rules: {}.", rules.join("; "))
+}
+
+/// The case that something holds for, if not for all.
+fn of_case(case: &Option<String>) -> String {
+    case.as_ref().map(|case| format!(" ({case})")).unwrap_or_default()
 }
 
 /// A row for each case and time, a column for each method.
@@ -165,20 +170,27 @@ fn picture(run: &Outcome, number: u32) -> String {
 fn numbers(html: &mut String, figure: &Figure, outcomes: &[Outcome]) {
     html.push_str("<table><tr><th>case</th><th class=\"left\">method</th>");
     for measure in &figure.measures {
-        let _ = write!(html, "<th>{}</th>", text(&measure.name));
+        let paper = measure.paper.map(|paper| format!("<br><small>paper: {}</small>", short(paper)));
+        let _ = write!(html, "<th>{}{}</th>", text(&measure.name), paper.unwrap_or_default());
     }
-    html.push_str("<th>steps</th><th>s of wall time</th><th class=\"left\">failure</th></tr>");
+    html.push_str(
+        "<th>particles</th><th>steps</th><th>s of wall time</th><th class=\"left\">failure</th></tr>",
+    );
     for outcome in outcomes {
         let Outcome { case, method, summary, wall_s, .. } = outcome;
         let _ = write!(html, "<tr><td>{}</td><td class=\"left\">{}</td>", text(case), text(method));
         for measure in &figure.measures {
-            let _ = write!(html, "<td>{}</td>", short(read(measure, outcome)));
+            let value = read(measure, outcome);
+            let ratio = measure.paper.map(|paper| format!("<br><small>x {}</small>", short(value / paper)));
+            let _ = write!(html, "<td>{}{}</td>", short(value), ratio.unwrap_or_default());
         }
         let steps = summary["steps"].as_u64().unwrap_or(0);
+        let particles = summary["participants"].as_array().into_iter().flatten();
+        let particles: u64 = particles.filter_map(|participant| participant["particles"].as_u64()).sum();
         let why = failures(figure, outcome).join("; ");
         let _ = write!(
             html,
-            "<td>{steps}</td><td>{wall_s:.1}</td><td class=\"left bad\">{}</td></tr>",
+            "<td>{particles}</td><td>{steps}</td><td>{wall_s:.1}</td><td class=\"left bad\">{}</td></tr>",
             text(&why)
         );
     }

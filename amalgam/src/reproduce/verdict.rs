@@ -33,13 +33,31 @@ impl std::fmt::Display for Verdict {
 
 /// A measure of a run; not a number if the run does not have it.
 pub(super) fn read(measure: &Measure, run: &Outcome) -> f64 {
-    let value = match &measure.settled {
-        Some([probe, column]) => settled(run, probe, column),
-        None => {
+    let value = match (&measure.settled, &measure.phase) {
+        (Some([probe, column]), _) => settled(run, probe, column),
+        (None, Some(phase)) => per_step(&run.summary, phase),
+        (None, None) => {
             measure.path.iter().try_fold(&run.summary, |value, key| value.get(key)).and_then(Value::as_f64)
         }
     };
     value.map_or(f64::NAN, |value| value * measure.times)
+}
+
+/// Mean wall time of a phase in a step [s]; of all phases but the writing of frames if none is named.
+fn per_step(summary: &Value, phase: &[String]) -> Option<f64> {
+    let phases = summary.get("phases_s")?;
+    let entry = |value: &Value, key: &String| match key.parse::<usize>() {
+        // A stage that no step had took no time.
+        Ok(stage) => Some(value.get(stage).cloned().unwrap_or_else(|| 0.0.into())),
+        Err(_) => value.get(key).cloned(),
+    };
+    let seconds = if phase.is_empty() {
+        let all = phases.as_object()?.iter().filter(|(name, _)| *name != "frames");
+        all.filter_map(|(_, value)| value.as_f64()).sum()
+    } else {
+        phase.iter().try_fold(phases.clone(), |value, key| entry(&value, key))?.as_f64()?
+    };
+    Some(seconds / summary.get("steps")?.as_f64()?)
 }
 
 /// Mean of a column of a probe's table over the second half of the time that it covers.
@@ -61,14 +79,20 @@ fn settled(run: &Outcome, probe: &str, column: &str) -> Option<f64> {
 /// Why a run counts as failed.
 pub(super) fn failures(figure: &Figure, outcome: &Outcome) -> Vec<String> {
     let error = outcome.error.iter().map(|error| format!("ended early: {error}"));
-    let here = |case: &Option<String>| case.as_ref().is_none_or(|case| *case == outcome.case);
-    let limits = figure.failures.iter().filter(|failure| here(&failure.case)).filter_map(|failure| {
-        let value = read(figure.measure(&failure.measure)?, outcome);
-        // Written so that what is not a number fails.
-        let within = value <= failure.above;
-        (!within).then(|| format!("{} {} is above {}", failure.measure, short(value), short(failure.above)))
-    });
+    let limits =
+        figure.failures.iter().filter(|failure| applies(&failure.case, outcome)).filter_map(|failure| {
+            let value = read(figure.measure(&failure.measure)?, outcome);
+            // Written so that what is not a number fails.
+            let within = value <= failure.above;
+            (!within)
+                .then(|| format!("{} {} is above {}", failure.measure, short(value), short(failure.above)))
+        });
     error.chain(limits).collect()
+}
+
+/// Whether something said of a case, or of all, is said of this run's.
+fn applies(case: &Option<String>, outcome: &Outcome) -> bool {
+    case.as_ref().is_none_or(|case| *case == outcome.case)
 }
 
 /// Decides a rule.
@@ -94,13 +118,14 @@ pub(super) fn decide(figure: &Figure, rule: &Rule, outcomes: &[Outcome]) -> Verd
                 values(figure, &ratio.measure, &ratio.over, case, outcomes).next().map_or(f64::NAN, |b| b.1)
             };
             let ratios = of(figure, &ratio.of, &ratio.measure, outcomes)
+                .filter(|(outcome, _)| applies(&ratio.case, outcome))
                 .map(|(outcome, value)| (outcome, value / below(&outcome.case)));
             let (met, because) = in_range(ratios, ratio.from, ratio.to);
             (complete(&methods), met, because)
         }
         Test::Value(range) => {
             let values = of(figure, &range.of, &range.measure, outcomes)
-                .filter(|(outcome, _)| range.case.as_ref().is_none_or(|case| *case == outcome.case));
+                .filter(|(outcome, _)| applies(&range.case, outcome));
             let (met, because) = in_range(values, range.from, range.to);
             (complete(&range.of), met, because)
         }
@@ -196,6 +221,20 @@ mod tests {
     fn met(rule: &str, outcomes: &[Outcome]) -> Option<bool> {
         let figure = figure(&format!("[[rules]]\nsays = \"\"\n{rule}"));
         decide(&figure, &figure.rules[0], outcomes).met
+    }
+
+    #[test]
+    fn the_time_of_a_step_is_that_of_its_phases() {
+        let phases = serde_json::json!({ "detect": 1.0, "split": 0.5, "frames": 9.0, "integrate": 3.0,
+            "integrate_stages": [2.0, 1.0] });
+        let summary = serde_json::json!({ "steps": 10, "phases_s": phases });
+        let time =
+            |keys: &[&str]| per_step(&summary, &keys.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(time(&["detect"]), Some(0.1));
+        assert_eq!(time(&["integrate_stages", "1"]), Some(0.1));
+        assert_eq!(time(&["integrate_stages", "2"]), Some(0.0));
+        assert_eq!(time(&[]), Some(0.45));
+        assert_eq!(time(&["splits"]), None);
     }
 
     #[test]
