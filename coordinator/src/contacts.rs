@@ -137,10 +137,61 @@ pub struct ContactFinder {
     listed: Vec<u64>,
     /// Near pairs, as places in `listed`, sorted.
     near: Vec<(u32, u32)>,
-    /// Which candidate each listed particle is; [`GONE`] if it died.
+    /// Which candidate each listed particle was the last time; [`GONE`] if it is none.
     place: Vec<u32>,
+    bits: Ranked,
     pairs: Vec<(u32, u32)>,
     contacts: Contacts,
+}
+
+/// A set of indices that knows how many are below each.
+#[derive(Debug, Default)]
+struct Ranked {
+    words: Vec<u64>,
+    /// Number of indices in all words before each.
+    before: Vec<u32>,
+}
+
+impl Ranked {
+    /// Forgets all and makes room for indices below `end`.
+    fn clear(&mut self, end: usize) {
+        self.words.clear();
+        self.words.resize(end.div_ceil(64), 0);
+    }
+
+    #[inline]
+    fn insert(&mut self, index: u32) {
+        self.words[index as usize / 64] |= 1 << (index % 64);
+    }
+
+    /// Counts what was inserted, for [`Self::rank`].
+    fn count(&mut self) {
+        let mut sum = 0;
+        self.before.clear();
+        self.before.extend(self.words.iter().map(|word| {
+            sum += word.count_ones();
+            sum - word.count_ones()
+        }));
+    }
+
+    /// How many indices are below this one.
+    #[inline]
+    fn rank(&self, index: u32) -> u32 {
+        let word = index as usize / 64;
+        self.before[word] + (self.words[word] & ((1 << (index % 64)) - 1)).count_ones()
+    }
+
+    /// All indices, ascending.
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.words).flat_map(|(at, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some(64 * at + bit)
+            })
+        })
+    }
 }
 
 /// No candidate.
@@ -163,26 +214,30 @@ impl ContactFinder {
     /// Finds the pairs of different participants that intersect if every sphere is larger by `margin` of its radius:
     /// no others can touch before a particle has moved farther than that.
     pub fn list(&mut self, candidates: &Candidates, margin: f64) {
-        let Self { finder, grown, listed, near, place, .. } = self;
+        let Self { finder, grown, listed, near, place, bits, .. } = self;
         grown.clear();
-        grown.extend(candidates.radius.iter().map(|radius| radius * (1.0 + margin)));
-        let spheres =
-            Spheres { position: &candidates.position, radius: grown, class: Some(&candidates.participant) };
+        if margin > 0.0 {
+            grown.extend(candidates.radius.iter().map(|radius| radius * (1.0 + margin)));
+        }
+        let spheres = Spheres {
+            position: &candidates.position,
+            radius: if margin > 0.0 { grown } else { &candidates.radius },
+            class: Some(&candidates.participant),
+        };
         let movable = |i, j| !(candidates.is_immovable(i) && candidates.is_immovable(j));
         let found = finder.find(spheres, movable);
-        // `place` is for each candidate its place among the listed ones, for now.
+        bits.clear(candidates.len());
+        found.iter().for_each(|&(i, j)| {
+            bits.insert(i);
+            bits.insert(j);
+        });
+        bits.count();
         place.clear();
-        place.resize(candidates.len(), GONE);
-        for &(i, j) in found {
-            (place[i as usize], place[j as usize]) = (0, 0);
-        }
+        place.extend(bits.iter());
         listed.clear();
-        for (i, place) in (0..).zip(&mut *place).filter(|(_, place)| **place != GONE) {
-            *place = listed.len() as u32;
-            listed.push(candidates.global_id(i));
-        }
+        listed.extend(place.iter().map(|&i| candidates.global_id(i)));
         near.clear();
-        near.extend(found.iter().map(|&(i, j)| (place[i as usize], place[j as usize])));
+        near.extend(found.iter().map(|&(i, j)| (bits.rank(i), bits.rank(j))));
     }
 
     /// The particles of a participant that were listed, ascending.
@@ -196,14 +251,17 @@ impl ContactFinder {
     /// The contacts among listed particles, as far as they are candidates, and `own` ones, as in [`Self::detect`].
     pub fn touching(&mut self, candidates: &Candidates, own: &[(u32, u32)]) -> &Contacts {
         let Self { listed, near, place, pairs, .. } = self;
-        place.clear();
         let mut next = 0;
-        for &id in &*listed {
-            while (next as usize) < candidates.len() && candidates.global_id(next) < id {
-                next += 1;
+        for (&id, place) in listed.iter().zip(&mut *place) {
+            let is_at = |i: u32| (i as usize) < candidates.len() && candidates.global_id(i) == id;
+            // Most are where they were the last time.
+            if !is_at(*place) {
+                while (next as usize) < candidates.len() && candidates.global_id(next) < id {
+                    next += 1;
+                }
+                *place = if is_at(next) { next } else { GONE };
             }
-            let found = (next as usize) < candidates.len() && candidates.global_id(next) == id;
-            place.push(if found { next } else { GONE });
+            next = if *place == GONE { next } else { *place + 1 };
         }
         let Candidates { position, radius, .. } = candidates;
         let touch = |&(i, j): &(u32, u32)| {
