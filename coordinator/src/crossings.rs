@@ -160,6 +160,10 @@ impl Crossings {
             while next.next_if(|entry| *entry.0.0 < watched.id).is_some() {}
             let here = next.next_if(|entry| *entry.0.0 == watched.id);
             watched.touches = here.as_ref().is_some_and(|entry| *entry.1);
+            if !watched.touches {
+                // Out of touch, it is not known any longer how the sheet moves near it.
+                watched.until = 0.0;
+            }
             if let Some(((_, &position), look)) = here {
                 *look &= position.distance(watched.position) + self.moved >= watched.until;
             }
@@ -359,6 +363,30 @@ mod tests {
         let path = [(1.5, 0.3), (2.3, 0.3), (2.5, 0.0), (2.3, -0.3), (1.5, -0.3)]
             .map(|(x, z)| DVec3::new(x, 1.0, z));
         assert_eq!(crossed(&path), [0; 5]);
+    }
+
+    #[test]
+    fn a_particle_that_crossed_is_looked_at_again_when_it_is_back() {
+        // It goes through, away, and back to near where it was last seen; meanwhile the sheet has moved below it.
+        let mut crossings = Crossings::new(0, 1, &sheet());
+        let mut at = |z: f64, sheet_z: f64| {
+            let mut candidates = Candidates::default();
+            let away = (z - sheet_z).abs() > 1.0;
+            for (i, id) in (0..9u64).enumerate().filter(|_| !away) {
+                candidates.participant.push(0);
+                candidates.id.push(ParticleId(id));
+                candidates.position.push(DVec3::new((i % 3) as f64, (i / 3) as f64, sheet_z));
+            }
+            candidates.participant.push(1);
+            candidates.id.push(ParticleId(7));
+            candidates.position.push(DVec3::new(1.3, 1.2, z));
+            let mut contacts = Contacts::default();
+            if !away {
+                contacts.marked.extend((0..9).map(|i| (i, 9)));
+            }
+            crossings.update(&candidates, &contacts)
+        };
+        assert_eq!([at(0.4, 0.0), at(-0.4, 0.0), at(-5.0, 0.0), at(-0.3, -0.6)], [0, 1, 1, 0]);
     }
 
     #[test]
