@@ -47,22 +47,42 @@ impl Candidates {
         self.radius.clear();
     }
 
-    /// Adds a participant's particles, a batch of them in the given order.
-    pub(crate) fn extend(
-        &mut self,
-        participant: u16,
-        (ids, batch): (&[ParticleId], &Batch),
-        order: &[u32],
-        roster: &Roster,
-    ) {
-        let places = || order.iter().map(|&place| place as usize);
-        self.participant.resize(self.len() + order.len(), participant);
-        self.id.extend(places().map(|i| ids[i]));
-        self.position.extend(places().map(|i| batch.position[i]));
-        self.velocity.extend(places().map(|i| batch.velocity[i]));
-        let ids = &self.id[self.mass.len()..];
-        roster.masses(ids, &mut self.mass);
-        roster.radii(ids, &mut self.radius);
+    /// Takes over what the participants sent: of each a batch, with the order of its particles by id.
+    pub(crate) fn update(&mut self, batches: &[Batch], order: &[Vec<u32>], rosters: &[Roster]) {
+        if batches.iter().any(|batch| batch.id.is_some()) {
+            self.name(batches, order, rosters);
+        }
+        self.position.clear();
+        self.velocity.clear();
+        for (batch, order) in batches.iter().zip(order) {
+            let places = || order.iter().map(|&place| place as usize);
+            self.position.extend(places().map(|i| batch.position[i]));
+            self.velocity.extend(places().map(|i| batch.velocity[i]));
+        }
+    }
+
+    /// Columns that stay as they are while the participants send the same particles.
+    fn name(&mut self, batches: &[Batch], order: &[Vec<u32>], rosters: &[Roster]) {
+        let before = std::mem::take(&mut self.id);
+        let firsts: Vec<usize> = (0..=batches.len()).map(|k| self.first(k as u16)).collect();
+        self.participant.clear();
+        self.mass.clear();
+        self.radius.clear();
+        for (k, (batch, order)) in batches.iter().zip(order).enumerate() {
+            match &batch.id {
+                Some(ids) => self.id.extend(order.iter().map(|&place| ids[place as usize])),
+                None => self.id.extend(&before[firsts[k]..firsts[k + 1]]),
+            }
+            let ids = &self.id[self.mass.len()..];
+            rosters[k].masses(ids, &mut self.mass);
+            rosters[k].radii(ids, &mut self.radius);
+            self.participant.resize(self.id.len(), k as u16);
+        }
+    }
+
+    /// The first candidate of a participant.
+    pub(crate) fn first(&self, participant: u16) -> usize {
+        self.participant.partition_point(|&other| other < participant)
     }
 
     /// Whether no contact changes the candidate's velocity.

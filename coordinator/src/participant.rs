@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use amalgam_particles::{CellSet, ParticleId};
+use amalgam_particles::CellSet;
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
     Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Frame, Integrate, Integrated, Survey,
@@ -12,7 +12,6 @@ use amalgam_proto::contract::{
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{Columns, PROTOCOL_VERSION, TransportLimits, gather, message_limit, v1};
 use hyper_util::rt::TokioIo;
-use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Response, Status, Streaming};
 use tonic_types::StatusExt as _;
@@ -96,8 +95,8 @@ pub(crate) struct Participant {
     client: SolverClient<Channel>,
     context: Context,
     deadline: Duration,
-    /// Ids of the last answer to Begin.
-    told: Vec<ParticleId>,
+    /// Number of particles in the last batch.
+    told: usize,
 }
 
 /// Time to wait for a connection and for the handshake, or `coupling.step_deadline` if that is shorter.
@@ -163,7 +162,7 @@ impl Participant {
             client,
             context,
             deadline,
-            told: Vec::new(),
+            told: 0,
         })
     }
 
@@ -201,22 +200,24 @@ impl Participant {
         self.read("Survey", answer, Surveyed::decode).map(|Surveyed(cells)| cells)
     }
 
-    /// The particles that are wanted, with their ids in any case.
-    pub(crate) async fn begin(&mut self, call: Begin) -> Result<(Vec<ParticleId>, Batch), CoordinatorError> {
+    /// The particles that are wanted.
+    pub(crate) async fn begin(&mut self, call: Begin) -> Result<Batch, CoordinatorError> {
         let packets = self.packets(call.into_packets());
         let mut client = self.client.clone();
         let answer = self.call("Begin", async move { collect(client.begin(packets).await?).await }).await;
-        let mut batch = self.read("Begin", answer, Batch::decode)?;
-        if let Some(ids) = batch.id.take() {
-            self.told = ids;
+        let batch = self.read("Begin", answer, Batch::decode)?;
+        self.note_told("Begin", &batch)?;
+        Ok(batch)
+    }
+
+    fn note_told(&mut self, phase: &'static str, batch: &Batch) -> Result<(), CoordinatorError> {
+        let (count, known) = (batch.position.len(), self.told);
+        if batch.id.is_none() && count != known {
+            let reason = format!("{count} particles as before, but before there were {known}");
+            return Err(self.broken(phase, reason));
         }
-        let (count, known) = (batch.position.len(), self.told.len());
-        if count != known {
-            return Err(
-                self.broken("Begin", format!("{count} particles as before, but before there were {known}"))
-            );
-        }
-        Ok((self.told.clone(), batch))
+        self.told = count;
+        Ok(())
     }
 
     pub(crate) async fn integrate(
@@ -240,6 +241,9 @@ impl Participant {
         let answer = self.call("Commit", async move { collect(client.commit(packets).await?).await }).await;
         let committed = self
             .read("Commit", answer, |header, columns| Committed::decode(header, columns, grids, tracked))?;
+        if let Some(batch) = &committed.next {
+            self.note_told("Commit", batch)?;
+        }
         self.context.step += 1;
         Ok(committed)
     }
@@ -276,22 +280,17 @@ impl Participant {
         tokio_stream::iter(packets)
     }
 
-    /// Makes a call on the runtime's own thread, where the connection is: whoever waits is woken once.
-    async fn call<T: Send + 'static>(
+    async fn call<T>(
         &self,
         phase: &'static str,
-        call: impl Future<Output = Result<T, Status>> + Send + 'static,
+        call: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, CoordinatorError> {
-        let (participant, step) = (self.name.clone(), self.context.step);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(tokio::time::timeout(self.deadline, call));
-        // Dropped before its end, the set ends the call.
-        match tasks.join_all().await.pop() {
-            Some(Ok(Ok(answer))) => Ok(answer),
-            Some(Ok(Err(status))) => Err(self.failure(phase, &status)),
-            Some(Err(_)) | None => Err(CoordinatorError::Deadline {
-                participant,
-                step,
+        match tokio::time::timeout(self.deadline, call).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(status)) => Err(self.failure(phase, &status)),
+            Err(_) => Err(CoordinatorError::Deadline {
+                participant: self.name.clone(),
+                step: self.context.step,
                 phase,
                 seconds: self.deadline.as_secs_f64(),
             }),
@@ -350,8 +349,7 @@ async fn dial(address: &Address) -> Result<Channel, tonic::transport::Error> {
         .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
         .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
         .max_frame_size(TransportLimits::FRAME_BYTES)
-        .http2_keep_alive_interval(TransportLimits::KEEPALIVE)
-        .keep_alive_timeout(TransportLimits::KEEPALIVE)
+        .tcp_keepalive(Some(TransportLimits::KEEPALIVE))
         .tcp_nodelay(true);
     match address.clone() {
         Address::Tcp(_) => endpoint.connect().await,

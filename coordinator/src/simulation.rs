@@ -136,10 +136,8 @@ impl Simulation {
                 "a scene has 1 to {PARTICIPANTS_MAX} participants, this one {count}"
             )));
         }
-        // One thread for I/O, so that pings are answered while physics computes here.
-        let io = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("coordinator-io")
+        // I/O is done where its end is waited for: a hand-over between threads costs more than the message.
+        let io = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(CoordinatorError::Runtime)?;
@@ -223,7 +221,6 @@ impl Simulation {
             .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
         let committed = tables.iter().map(|table| table.particles.len() as u64).map(|particles| Committed {
             particles,
-            drift: f64::INFINITY,
             ..Committed::default()
         });
         Ok(Self {

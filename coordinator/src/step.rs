@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use amalgam_particles::{CellSet, DVec3, ParticleId, reduce};
 use amalgam_proto::contract::{
-    Begin, Commit, Committed, Context, Groups, Integrate, Integrated, Survey, Wanted,
+    Batch, Begin, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Survey, Wanted,
 };
 use futures_util::future::join_all;
 
@@ -61,14 +61,15 @@ pub struct StepRecord {
     pub frame_due: bool,
 }
 
-/// What a step works with. Nothing here outlives the step but memory, the list of near pairs and the last impulses of
-/// projections.
+/// What a step works with. Nothing here outlives the step but memory, the list of near pairs, the candidates' ids and
+/// the last impulses of projections.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    near: Near,
+    /// Whether near pairs were listed in this step.
+    listed: bool,
     pub(crate) candidates: Candidates,
-    /// Order of a batch by id.
-    order: Vec<u32>,
+    /// For each participant, the order by id of the particles that it sends.
+    order: Vec<Vec<u32>>,
     /// Contacts of participants with themselves.
     own: Vec<(u32, u32)>,
     finder: ContactFinder,
@@ -101,18 +102,6 @@ struct Part {
     watch: Vec<u32>,
     asked: u32,
     travel: f64,
-}
-
-/// What is known of pairs that may touch soon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Near {
-    /// Nothing: this step searches for them.
-    #[default]
-    Unknown,
-    /// The last step has found them: the participants are told.
-    Found,
-    /// The participants know which particles they send.
-    Told,
 }
 
 /// Near pairs are found with spheres larger by this part of their radius: the list then serves until a particle has
@@ -164,81 +153,100 @@ impl Simulation {
         Ok(())
     }
 
-    /// Asks every participant for its particles that may touch others'.
+    /// Takes what the participants said of their particles that may touch others'.
     fn begin(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
-        let wanted = self.wanted()?;
-        let probes = &self.probes;
-        let calls = self.participants.iter_mut().zip(wanted).enumerate().map(|(k, (participant, wanted))| {
-            let context = participant.context();
-            // Crossings are counted with whole triangles.
-            let triangles = probes.iter().any(|probe| probe.sheet() == Some(k));
-            participant.begin(Begin { context, wanted, triangles })
-        });
-        let batches = first_error(self.io.block_on(join_all(calls)))?;
-
+        let begun = self.committed.iter_mut().map(|committed| committed.next.take());
+        let batches = match begun.collect() {
+            Some(batches) => {
+                self.scratch.listed = false;
+                batches
+            }
+            // Someone has moved too far for the list.
+            None => {
+                self.scratch.listed = true;
+                self.survey()?
+            }
+        };
         let Scratch { candidates, own, order, .. } = &mut self.scratch;
-        candidates.clear();
-        own.clear();
-        for (k, (ids, batch)) in batches.into_iter().enumerate() {
-            let (first, roster) = (candidates.len() as u32, &self.rosters[k]);
-            if let Err(id) = roster.sort(&ids, order) {
+        order.resize_with(batches.len(), Vec::new);
+        for (k, batch) in batches.iter().enumerate() {
+            if let Some(ids) = &batch.id
+                && let Err(id) = self.rosters[k].sort(ids, &mut order[k])
+            {
                 let reason = format!("id {id} is not in its particle table");
                 return Err(self.participants[k].broken("Begin", reason));
             }
-            candidates.extend(k as u16, (&ids, &batch), order, roster);
-            if !batch.contacts.is_empty() {
-                let mut rank = vec![0; order.len()];
-                (first..).zip(&*order).for_each(|(candidate, &place)| rank[place as usize] = candidate);
-                own.extend(batch.contacts.iter().map(|pair| {
-                    let [i, j] = pair.map(|place| rank[place as usize]);
-                    (i.min(j), i.max(j))
-                }));
-            }
+        }
+        candidates.update(&batches, order, &self.rosters);
+        own.clear();
+        for (k, batch) in batches.iter().enumerate().filter(|(_, batch)| !batch.contacts.is_empty()) {
+            let first = candidates.first(k as u16) as u32;
+            let mut rank = vec![0; order[k].len()];
+            (first..).zip(&order[k]).for_each(|(candidate, &place)| rank[place as usize] = candidate);
+            own.extend(batch.contacts.iter().map(|pair| {
+                let [i, j] = pair.map(|place| rank[place as usize]);
+                (i.min(j), i.max(j))
+            }));
         }
         self.profile.begin += start.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// Which particles to ask for: those found near others' in an earlier step, as long as nobody has moved far since.
-    fn wanted(&mut self) -> Result<Vec<Wanted>, CoordinatorError> {
-        let drift = self.committed.iter().map(|committed| committed.drift).fold(0.0, f64::max);
-        let scratch = &mut self.scratch;
-        let masked = self.plan.coupling.interest_mask;
-        scratch.near = match scratch.near {
-            // A little less than the margin, since displacements and distances are rounded.
-            _ if !masked || drift > 0.999 * NEAR_MARGIN => Near::Unknown,
-            Near::Unknown => Near::Found,
-            Near::Found | Near::Told => Near::Told,
+    /// Asks every participant for its particles that are near others'.
+    fn survey(&mut self) -> Result<Vec<Batch>, CoordinatorError> {
+        let wanted = if self.plan.coupling.interest_mask {
+            let (lattice, margin) = (self.lattice, NEAR_MARGIN);
+            let calls = self.participants.iter_mut().map(|participant| async move {
+                participant.survey(&Survey { context: participant.context(), lattice, margin }).await
+            });
+            let cells = first_error(self.io.block_on(join_all(calls)))?;
+            let others = |k: usize| {
+                let others = cells.iter().enumerate().filter(move |&(j, _)| j != k);
+                CellSet::union(others.map(|(_, cells)| cells))
+            };
+            (0..cells.len()).map(|k| Wanted::Near { lattice, cells: others(k), margin }).collect()
+        } else {
+            vec![Wanted::All; self.participants.len()]
         };
-        let count = self.participants.len();
-        Ok(match scratch.near {
-            Near::Unknown if masked => self.survey()?,
-            Near::Unknown => vec![Wanted::All; count],
-            Near::Found => (0..count as u16).map(|k| Wanted::Listed(scratch.finder.listed(k))).collect(),
-            Near::Told => vec![Wanted::Again; count],
-        })
+        let interests: Vec<Interest> =
+            wanted.into_iter().enumerate().map(|(k, wanted)| self.interest(k, wanted)).collect();
+        let calls = self.participants.iter_mut().zip(interests).map(|(participant, interest)| {
+            let context = participant.context();
+            participant.begin(Begin { context, interest })
+        });
+        first_error(self.io.block_on(join_all(calls)))
     }
 
-    /// Learns where everyone is: wanted is then who is near others.
-    fn survey(&mut self) -> Result<Vec<Wanted>, CoordinatorError> {
-        let (lattice, margin) = (self.lattice, NEAR_MARGIN);
-        let calls = self.participants.iter_mut().map(|participant| async move {
-            participant.survey(&Survey { context: participant.context(), lattice, margin }).await
-        });
-        let cells = first_error(self.io.block_on(join_all(calls)))?;
-        let others =
-            |k: usize| cells.iter().enumerate().filter(move |&(j, _)| j != k).map(|(_, cells)| cells);
-        let near = |k| Wanted::Near { lattice, cells: CellSet::union(others(k)), margin };
-        Ok((0..cells.len()).map(near).collect())
+    /// Crossings are counted with whole triangles.
+    fn interest(&self, participant: usize, wanted: Wanted) -> Interest {
+        let triangles = self.probes.iter().any(|probe| probe.sheet() == Some(participant));
+        Interest { wanted, triangles }
+    }
+
+    /// What to ask for with Commit: the particles in near pairs, as long as nobody has moved far.
+    fn next(&self, participant: usize) -> Option<Next> {
+        if self.clock.is_finished() {
+            return None;
+        }
+        let Scratch { finder, listed, .. } = &self.scratch;
+        let (wanted, within) = match listed {
+            _ if !self.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
+            // A little less than the margin, since displacements and distances are rounded.
+            true => (Wanted::Listed(finder.listed(participant as u16)), 0.999 * NEAR_MARGIN),
+            false => (Wanted::Again, 0.999 * NEAR_MARGIN),
+        };
+        Some(Next { interest: self.interest(participant, wanted), within })
     }
 
     fn detect(&mut self) {
         let start = Instant::now();
-        let Scratch { near, finder, candidates, own, contacts, pairs, marked, record, .. } =
+        let Scratch { listed, finder, candidates, own, contacts, pairs, marked, record, .. } =
             &mut self.scratch;
-        if *near == Near::Unknown {
-            finder.list(candidates, if self.plan.coupling.interest_mask { NEAR_MARGIN } else { 0.0 });
+        if !self.plan.coupling.interest_mask {
+            finder.list(candidates, 0.0);
+        } else if *listed {
+            finder.list(candidates, NEAR_MARGIN);
         }
         contacts.clone_from(finder.touching(candidates, own));
         pairs.clone_from(&contacts.active);
@@ -373,7 +381,7 @@ impl Simulation {
         self.profile.split += start.elapsed().as_secs_f64();
     }
 
-    /// Ends the step in every participant, and learns from them what limits the next one.
+    /// Ends the step in every participant, learns from them what limits the next one, and lets them begin it.
     fn commit(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
         self.clock.advance(self.scratch.dt);
@@ -383,8 +391,9 @@ impl Simulation {
             // Who died can be tracked no longer.
             tracked.retain(|&id| roster.contains(id));
         }
+        let nexts: Vec<Option<Next>> = (0..self.participants.len()).map(|k| self.next(k)).collect();
         let scratch = &self.scratch;
-        let calls = self.participants.iter_mut().enumerate().map(|(k, participant)| {
+        let calls = self.participants.iter_mut().zip(nexts).enumerate().map(|(k, (participant, next))| {
             let (share, part) = (&scratch.shares[k], &scratch.parts[k]);
             let own = |&place: &u32| scratch.member_velocity[place as usize];
             participant.commit(Commit {
@@ -401,6 +410,7 @@ impl Simulation {
                 group_number: share.groups.clone(),
                 member_velocity: part.place.iter().map(own).collect(),
                 track: self.tracked[k].clone(),
+                next,
             })
         });
         let done = first_error(self.io.block_on(join_all(calls)))?;

@@ -22,7 +22,7 @@ impl TransportLimits {
     pub const CONNECTIONS_MAX: usize = 16;
     /// Bytes of HTTP/2 headers in a call.
     pub const HEADER_LIST_BYTES: u32 = 64 << 10;
-    /// Time between keepalive pings, and time to wait for the answer.
+    /// Time after which the kernel asks whether the other end of a quiet TCP connection is still there.
     pub const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(20);
 }
 

@@ -4,6 +4,7 @@
 
 mod excluded;
 mod ids;
+mod near;
 mod own_contacts;
 mod section;
 mod serve;

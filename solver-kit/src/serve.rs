@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use futures_util::{Stream, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream};
 use tokio::sync::mpsc;
-use tonic::transport::server::Connected;
+use tonic::transport::server::{Connected, TcpIncoming};
 
 use crate::service::Service;
 use crate::solver::SolverProgram;
@@ -125,13 +125,9 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
                     .await
                     .with_context(|| format!("cannot listen on {address}"))?;
                 announce(&Listen::Tcp(listener.local_addr()?));
-                let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener).map(|stream| {
-                    stream.inspect(|stream| {
-                        if let Err(error) = stream.set_nodelay(true) {
-                            tracing::warn!(%error, "TCP_NODELAY");
-                        }
-                    })
-                });
+                let incoming = TcpIncoming::from(listener)
+                    .with_nodelay(Some(true))
+                    .with_keepalive(Some(TransportLimits::KEEPALIVE));
                 run(service, incoming, end).await
             }
         }
@@ -189,8 +185,6 @@ where
         .max_frame_size(TransportLimits::FRAME_BYTES)
         .max_concurrent_streams(TransportLimits::STREAMS_MAX)
         .http2_max_header_list_size(TransportLimits::HEADER_LIST_BYTES)
-        .http2_keepalive_interval(Some(TransportLimits::KEEPALIVE))
-        .http2_keepalive_timeout(Some(TransportLimits::KEEPALIVE))
         .add_service(solver)
         .add_service(health_service)
         .add_service(reflection)

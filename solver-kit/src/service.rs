@@ -50,10 +50,13 @@ impl Service {
             .map_err(std::io::Error::other)?;
         let own = Arc::clone(&program);
         std::thread::Builder::new().name("solver".into()).spawn(move || {
-            let mut session = Session::default();
-            while let Some(order) = inbox.blocking_recv() {
-                pool.install(|| carry_out(&mut session, &own, order));
-            }
+            // Inside the pool of workers: each parallel loop then starts where it is, not with a hand-over.
+            pool.install(|| {
+                let mut session = Session::default();
+                while let Some(order) = inbox.blocking_recv() {
+                    carry_out(&mut session, &own, order);
+                }
+            });
         })?;
         Ok(Self { program, orders })
     }
@@ -105,13 +108,8 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Ord
             let _ = reply.send(packets(session.survey(&call)));
         }
         Order::Begin(call, reply) => {
-            let answer = session.begin(call);
-            let begun = answer.is_ok();
-            let _ = reply.send(packets(answer));
-            // Merge-independent work overlaps with detection. Its fault is the next call's answer.
-            if begun && let Err(error) = session.prepare() {
-                session.fail(error);
-            }
+            let _ = reply.send(packets(session.begin(call)));
+            prepare(session);
         }
         Order::Integrate(call, reply) => {
             let _ = reply.send(session.integrate(*call).map_err(status).map(|answer| {
@@ -124,6 +122,7 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Ord
                 let (header, columns) = answer.encode();
                 columns.into_packets(header)
             }));
+            prepare(session);
         }
         Order::Frame(context, reply) => {
             let _ = reply.send(packets(session.frame(&context)));
@@ -139,6 +138,13 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Ord
             session.shutdown();
             let _ = reply.send(Ok(vec![v1::ShutdownResponse {}]));
         }
+    }
+}
+
+/// Merge-independent work overlaps with detection. Its fault is the next call's answer.
+fn prepare(session: &mut Session) {
+    if let Err(error) = session.prepare() {
+        session.fail(error);
     }
 }
 

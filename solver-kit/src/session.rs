@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use amalgam_particles::{
-    CellMask, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles, Reach, StepEnd, reduce,
-};
+use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
-    Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Restore, Snapshot,
-    Survey, Surveyed, Table, Wanted,
+    Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next,
+    Restore, Snapshot, Survey, Surveyed, Table,
 };
 use amalgam_proto::v1;
 use rayon::prelude::*;
 
 use crate::ids::IdIndex;
-use crate::own_contacts::OwnContacts;
+use crate::near::NearParticles;
 use crate::solver::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, World};
 use crate::sums::{check_finite, state_hash, totals};
 use crate::{SectionError, SolverError};
@@ -48,15 +46,9 @@ struct Run {
     solver: Box<dyn Solver>,
     phase: Phase,
     ids: IdIndex,
-    /// Absent if own particles do not collide with each other.
-    own_contacts: Option<OwnContacts>,
-    triangles: Vec<[ParticleId; 3]>,
-    /// Where the particles were at the last survey [m]; not a number for one born since. Empty if there was none.
-    surveyed: Vec<DVec3>,
-    /// The last list of wanted particles.
-    listed: Option<Vec<ParticleId>>,
-    /// The particles of the last answer to Begin.
-    told: Vec<ParticleId>,
+    near: NearParticles,
+    /// Whether the solver has begun the step.
+    prepared: bool,
     groups: GroupMap,
     offsets: Vec<u32>,
     members: Vec<u32>,
@@ -70,11 +62,9 @@ struct Run {
     velocity_before: Vec<DVec3>,
     /// Wall time in the solver since the last commit [s].
     solver_seconds: f64,
-    last_commit: Option<Committed>,
+    /// The last answer to Commit, and what more was asked for with it.
+    last_commit: Option<(Committed, Option<Next>)>,
 }
-
-/// Cells along the radius of the largest particle, at most.
-const CELLS_PER_RADIUS_MAX: f64 = 16.0;
 
 /// What came last in the current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,9 +108,9 @@ impl Session {
             integration: solver.integration().map(v1::Integration::from),
         };
         table.particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())))?;
-        let own_contacts = solver.self_colliding().then(|| OwnContacts::new(&*solver)).transpose()?;
+        let near = NearParticles::new(&*solver)?;
         let context = Context { run_id: request.run_id, epoch: request.epoch, step: 0 };
-        self.run = Some(Run::new(context, solver, own_contacts));
+        self.run = Some(Run::new(context, solver, near));
         self.fault = None;
         Ok(table)
     }
@@ -147,16 +137,16 @@ impl Session {
 
     pub(crate) fn survey(&mut self, call: &Survey) -> Result<Surveyed, Refusal> {
         let run = self.run("Survey", &call.context)?;
-        run.expect(run.phase == Phase::Ready, "Survey", call.context.step)?;
-        run.survey(call)
+        run.expect(run.is_between_steps(), "Survey", call.context.step)?;
+        Ok(run.near.survey(run.solver.particles(), call)?)
     }
 
     pub(crate) fn begin(&mut self, call: Begin) -> Result<Batch, Refusal> {
         let run = self.run("Begin", &call.context)?;
-        run.expect(run.phase == Phase::Ready, "Begin", call.context.step)?;
-        let batch = run.begin(call)?;
-        run.phase = Phase::Begun;
-        Ok(batch)
+        run.expect(run.is_between_steps(), "Begin", call.context.step)?;
+        run.ids.update(&run.solver.particles().id);
+        run.near.check(run.solver.particles(), &run.ids, &call.interest)?;
+        Ok(run.begin(call.interest))
     }
 
     /// Keeps a fault for the next call.
@@ -164,12 +154,16 @@ impl Session {
         self.fault = Some(fault);
     }
 
-    /// The part of Begin that the coordinator need not wait for.
+    /// The part of beginning a step that the coordinator need not wait for. Nothing, if no step was begun.
     pub(crate) fn prepare(&mut self) -> Result<(), Refusal> {
-        if let Some(run) = &mut self.run {
+        if let Some(run) = &mut self.run
+            && run.phase == Phase::Begun
+            && !run.prepared
+        {
             let start = Instant::now();
             run.solver.begin()?;
             run.solver_seconds += start.elapsed().as_secs_f64();
+            run.prepared = true;
         }
         Ok(())
     }
@@ -186,66 +180,74 @@ impl Session {
     ) -> Result<Committed, Refusal> {
         let context = Context::from_wire(header.context.clone())?;
         let run = self.run("Commit", &context)?;
-        if run.phase == Phase::Ready
+        if run.is_between_steps()
             && context.step + 1 == run.context.step
-            && let Some(done) = &run.last_commit
+            && let Some((done, next)) = run.last_commit.clone()
         {
-            return Ok(done.clone());
+            // Its answer was lost, and with it what was said of particles.
+            run.near.say_all();
+            return Ok(run.start_next(done, next));
         }
         let (stage, repetition) = (header.stage, header.repetition);
         let expected = run.phase == Phase::Integrated { stage, repetition };
         run.expect(expected, &format!("Commit of stage {stage}, repetition {repetition},"), context.step)?;
         let (groups, members) = (run.groups.len() as u64, run.groups.all_members().len() as u64);
-        let call = Commit::decode(header, columns, groups, members)?;
-        let done = run.commit(call);
-        if matches!(done, Err(Refusal::Solver(_))) {
-            // Half a step was taken: no state is left that anyone could go on from.
-            self.run = None;
+        let mut call = Commit::decode(header, columns, groups, members)?;
+        let next = call.next.take();
+        if let Some(next) = &next {
+            run.near.check(run.solver.particles(), &run.ids, &next.interest)?;
         }
-        done
+        match run.commit(call) {
+            Ok(done) => {
+                run.last_commit = Some((done.clone(), next.clone()));
+                Ok(run.start_next(done, next))
+            }
+            Err(fault) => {
+                if matches!(fault, Refusal::Solver(_)) {
+                    // Half a step was taken: no state is left that anyone could go on from.
+                    self.run = None;
+                }
+                Err(fault)
+            }
+        }
     }
 
     pub(crate) fn frame(&mut self, context: &Context) -> Result<Frame, Refusal> {
         let run = self.run("Frame", context)?;
-        run.expect(run.phase == Phase::Ready, "Frame", context.step)?;
+        run.expect(run.is_between_steps(), "Frame", context.step)?;
         Ok(run.frame())
     }
 
     pub(crate) fn save(&mut self, context: &Context) -> Result<Snapshot, Refusal> {
         let run = self.run("Save", context)?;
-        run.expect(run.phase == Phase::Ready, "Save", context.step)?;
+        run.expect(run.is_between_steps(), "Save", context.step)?;
         Ok(Snapshot { state_hash: state_hash(run.solver.particles()), bytes: run.solver.save()? })
     }
 
     pub(crate) fn restore(&mut self, call: Restore) -> Result<u64, Refusal> {
         let run = self.run("Restore", &call.context)?;
-        if run.phase != Phase::Ready {
+        if !run.is_between_steps() {
             return run.expect(false, "Restore", call.context.step).map(|()| 0);
         }
         run.solver.restore(&call.bytes)?;
         run.context.step = call.context.step;
-        run.last_commit = None;
-        run.surveyed.clear();
-        run.listed = None;
-        run.told.clear();
+        (run.phase, run.prepared, run.last_commit) = (Phase::Ready, false, None);
+        run.near.forget();
         run.group_number = vec![u32::MAX; run.solver.particles().len()];
         Ok(state_hash(run.solver.particles()))
     }
 }
 
 impl Run {
-    fn new(context: Context, solver: Box<dyn Solver>, own_contacts: Option<OwnContacts>) -> Self {
-        let (count, triangles) = (solver.particles().len(), solver.triangles());
+    fn new(context: Context, solver: Box<dyn Solver>, near: NearParticles) -> Self {
+        let count = solver.particles().len();
         Self {
             context,
             solver,
             phase: Phase::Ready,
             ids: IdIndex::default(),
-            own_contacts,
-            triangles,
-            surveyed: Vec::new(),
-            listed: None,
-            told: Vec::new(),
+            near,
+            prepared: false,
             groups: GroupMap::none(count),
             offsets: Vec::new(),
             members: Vec::new(),
@@ -260,6 +262,11 @@ impl Run {
             solver_seconds: 0.0,
             last_commit: None,
         }
+    }
+
+    /// Whether the particles are as they were committed, even if the next step has begun.
+    fn is_between_steps(&self) -> bool {
+        !matches!(self.phase, Phase::Integrated { .. })
     }
 
     fn expect(&self, in_order: bool, call: &str, step: u64) -> Result<(), Refusal> {
@@ -277,107 +284,16 @@ impl Run {
         Err(Refusal::OutOfOrder { got: format!("{call} of step {step}"), expected })
     }
 
-    /// Refuses cells so small that a particle would fill millions of them.
-    fn check_cells(&self, lattice: &Lattice, margin: f64) -> Result<(), WireError> {
-        let radius = &self.solver.particles().radius;
-        let smallest = reduce::max(radius.len(), 0.0, |i| radius[i]) * (1.0 + margin) / CELLS_PER_RADIUS_MAX;
-        if lattice.cell_size >= smallest {
-            return Ok(());
-        }
-        let size = lattice.cell_size;
-        Err(WireError::Rule(format!(
-            "cells of {size} m are too small for these particles: use {smallest} m or more"
-        )))
+    fn begin(&mut self, interest: Interest) -> Batch {
+        self.phase = Phase::Begun;
+        self.near.begin(self.solver.particles(), &self.ids, interest)
     }
 
-    fn survey(&mut self, call: &Survey) -> Result<Surveyed, Refusal> {
-        self.check_cells(&call.lattice, call.margin)?;
-        let particles = self.solver.particles();
-        self.surveyed.clone_from(&particles.position);
-        let reach = Reach::Sphere(call.margin);
-        Ok(Surveyed(call.lattice.occupied(&particles.position, &particles.radius, reach)))
-    }
-
-    /// The largest displacement since the last survey, relative to the particle's radius.
-    fn drift(&self) -> f64 {
-        let (Particles { position, radius, .. }, surveyed) = (self.solver.particles(), &self.surveyed);
-        if surveyed.len() != position.len() {
-            return f64::INFINITY;
-        }
-        reduce::max(position.len(), 0.0, |i| {
-            let drift = (position[i] - surveyed[i]).length() / radius[i];
-            if drift.is_nan() { f64::INFINITY } else { drift }
-        })
-    }
-
-    /// The particles that are wanted and those in contact with one of their own.
-    fn begin(&mut self, call: Begin) -> Result<Batch, Refusal> {
-        let particles = self.solver.particles();
-        self.ids.update(&particles.id);
-        let (count, mut corners, mut is_list) = (particles.len() as u32, call.triangles, false);
-        let mut wanted: Vec<u32> = match call.wanted {
-            Wanted::All => {
-                corners = false;
-                (0..count).collect()
-            }
-            Wanted::Near { lattice, cells, margin } => {
-                self.check_cells(&lattice, margin)?;
-                let (mask, grown) = (CellMask::new(lattice, cells), 1.0 + margin);
-                let near = |&i: &u32| {
-                    mask.touches(particles.position[i as usize], particles.radius[i as usize] * grown)
-                };
-                (0..count).into_par_iter().with_min_len(4096).filter(near).collect()
-            }
-            Wanted::Listed(ids) => {
-                is_list = true;
-                let mut places = Vec::new();
-                self.ids.resolve("listed", &ids, &mut places)?;
-                places
-            }
-            Wanted::Again => {
-                // The list holds them already.
-                corners = false;
-                let none =
-                    || WireError::Rule("no particles were listed yet that could be wanted again".into());
-                let listed = self.listed.as_ref().ok_or_else(none)?;
-                listed.iter().filter_map(|&id| self.ids.find(id)).collect()
-            }
-        };
-        if corners {
-            self.add_corners(&mut wanted);
-        }
-        if is_list {
-            self.listed = Some(wanted.iter().map(|&i| particles.id[i as usize]).collect());
-        }
-        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(particles));
-        if !own.is_empty() {
-            wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]));
-            wanted.par_sort_unstable();
-            wanted.dedup();
-        }
-        let place = |i: u32| wanted.partition_point(|&other| other < i) as u32;
-        let ids: Vec<ParticleId> = wanted.iter().map(|&i| particles.id[i as usize]).collect();
-        let as_before = ids == self.told;
-        self.told = ids;
-        Ok(Batch {
-            contacts: own.par_iter().with_min_len(1024).map(|&(i, j)| [place(i), place(j)]).collect(),
-            id: (!as_before).then(|| self.told.clone()),
-            position: wanted.iter().map(|&i| particles.position[i as usize]).collect(),
-            velocity: wanted.iter().map(|&i| particles.velocity[i as usize]).collect(),
-        })
-    }
-
-    /// Adds all corners of triangles with a wanted corner.
-    fn add_corners(&self, wanted: &mut Vec<u32>) {
-        let mut is_wanted = vec![false; self.solver.particles().len()];
-        wanted.iter().for_each(|&i| is_wanted[i as usize] = true);
-        for corners in self.triangles.iter().map(|ids| ids.map(|id| self.ids.find(id))) {
-            if corners.iter().flatten().any(|&i| is_wanted[i as usize]) {
-                wanted.extend(corners.iter().flatten());
-            }
-        }
-        wanted.par_sort_unstable();
-        wanted.dedup();
+    /// Begins the next step with the end of this one, if that was asked for.
+    fn start_next(&mut self, done: Committed, next: Option<Next>) -> Committed {
+        let drift = self.near.drift(self.solver.particles());
+        let next = next.filter(|next| drift <= next.within);
+        Committed { next: next.map(|next| self.begin(next.interest)), ..done }
     }
 
     fn integrate(&mut self, call: Integrate) -> Result<Integrated, Refusal> {
@@ -517,20 +433,14 @@ impl Run {
         let start = Instant::now();
         let report = self.solver.commit(&end, &self.answer.velocity)?;
         self.solver_seconds += start.elapsed().as_secs_f64();
-        if let Some(own) = &mut self.own_contacts {
-            own.allow(&report.broken, &self.ids)?;
-        }
+        self.near.allow(&report.broken, &self.ids)?;
         let particles = self.solver.particles();
         // A solver may store its particles in another order after a step, or others: all are known by id.
         if self.ids.ids != particles.id {
             let (ids, before) = (&self.ids, &self.velocity_before);
             let before = |id| ids.find(id).map_or(DVec3::NAN, |i| before[i as usize]);
             self.velocity_before = particles.id.par_iter().with_min_len(4096).map(|&id| before(id)).collect();
-            if !self.surveyed.is_empty() {
-                let surveyed = &self.surveyed;
-                let surveyed = |&id| ids.find(id).map_or(DVec3::NAN, |i| surveyed[i as usize]);
-                self.surveyed = particles.id.par_iter().with_min_len(4096).map(surveyed).collect();
-            }
+            self.near.reorder(ids, particles);
             self.ids.update(&particles.id);
         }
         let totals = totals(particles, &self.velocity_before, self.dt);
@@ -553,12 +463,10 @@ impl Run {
                 .iter()
                 .map(|grid| grid.occupied(&particles.position, &particles.radius, Reach::Centre))
                 .collect(),
-            drift: self.drift(),
             ..self.report(&report, &call.track, before)?
         };
         self.context.step += 1;
-        self.phase = Phase::Ready;
-        self.last_commit = Some(done.clone());
+        (self.phase, self.prepared) = (Phase::Ready, false);
         Ok(done)
     }
 

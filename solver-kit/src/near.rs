@@ -1,0 +1,195 @@
+//! What a coordinator is told of a solver's particles before a step: which of them may touch others' (`docs/protocol.md`,
+//! "Before a step").
+
+use amalgam_particles::{CellMask, DVec3, Lattice, ParticleId, Particles, Reach, reduce};
+use amalgam_proto::columns::WireError;
+use amalgam_proto::contract::{Batch, Interest, Survey, Surveyed, Wanted};
+use rayon::prelude::*;
+
+use crate::SolverError;
+use crate::ids::IdIndex;
+use crate::own_contacts::OwnContacts;
+use crate::solver::Solver;
+
+/// The particles that a coordinator hears of, and those it has heard of.
+pub(crate) struct NearParticles {
+    /// Absent if own particles do not collide with each other.
+    own_contacts: Option<OwnContacts>,
+    triangles: Vec<[ParticleId; 3]>,
+    /// Where the particles were at the last survey [m]; not a number for one born since. Empty if there was none.
+    surveyed: Vec<DVec3>,
+    /// The last list of wanted particles.
+    listed: Option<Vec<ParticleId>>,
+    /// The particles of the last batch.
+    told: Vec<ParticleId>,
+}
+
+/// Cells along the radius of the largest particle, at most.
+const CELLS_PER_RADIUS_MAX: f64 = 16.0;
+
+impl NearParticles {
+    /// # Errors
+    /// Contacts among the solver's own particles that could never be resolved.
+    pub(crate) fn new(solver: &dyn Solver) -> Result<Self, SolverError> {
+        Ok(Self {
+            own_contacts: solver.self_colliding().then(|| OwnContacts::new(solver)).transpose()?,
+            triangles: solver.triangles(),
+            surveyed: Vec::new(),
+            listed: None,
+            told: Vec::new(),
+        })
+    }
+
+    /// The cells that particles touch.
+    ///
+    /// # Errors
+    /// Cells that are too small.
+    pub(crate) fn survey(&mut self, particles: &Particles, call: &Survey) -> Result<Surveyed, WireError> {
+        check_cells(particles, &call.lattice, call.margin)?;
+        self.surveyed.clone_from(&particles.position);
+        let reach = Reach::Sphere(call.margin);
+        Ok(Surveyed(call.lattice.occupied(&particles.position, &particles.radius, reach)))
+    }
+
+    /// The largest displacement since the last survey, relative to the particle's radius; infinite without one.
+    pub(crate) fn drift(&self, particles: &Particles) -> f64 {
+        let (Particles { position, radius, .. }, surveyed) = (particles, &self.surveyed);
+        if surveyed.len() != position.len() {
+            return f64::INFINITY;
+        }
+        reduce::max(position.len(), 0.0, |i| {
+            let drift = (position[i] - surveyed[i]).length() / radius[i];
+            if drift.is_nan() { f64::INFINITY } else { drift }
+        })
+    }
+
+    /// # Errors
+    /// Whatever is wrong with a coordinator's interest.
+    pub(crate) fn check(
+        &self,
+        particles: &Particles,
+        ids: &IdIndex,
+        interest: &Interest,
+    ) -> Result<(), WireError> {
+        match &interest.wanted {
+            Wanted::All => Ok(()),
+            Wanted::Near { lattice, margin, .. } => check_cells(particles, lattice, *margin),
+            Wanted::Listed(listed) => ids.resolve("listed", listed, &mut Vec::new()),
+            Wanted::Again if self.listed.is_some() => Ok(()),
+            Wanted::Again => {
+                Err(WireError::Rule("no particles were listed yet that could be wanted again".into()))
+            }
+        }
+    }
+
+    /// The particles that are wanted, as far as they are alive, and those in contact with one of their own. The
+    /// interest was checked.
+    pub(crate) fn begin(&mut self, particles: &Particles, ids: &IdIndex, interest: Interest) -> Batch {
+        let (count, mut corners, mut is_list) = (particles.len() as u32, interest.triangles, false);
+        let places =
+            |listed: &[ParticleId]| -> Vec<u32> { listed.iter().filter_map(|&id| ids.find(id)).collect() };
+        let mut wanted: Vec<u32> = match interest.wanted {
+            Wanted::All => {
+                corners = false;
+                (0..count).collect()
+            }
+            Wanted::Near { lattice, cells, margin } => {
+                let (mask, grown) = (CellMask::new(lattice, cells), 1.0 + margin);
+                let near = |&i: &u32| {
+                    mask.touches(particles.position[i as usize], particles.radius[i as usize] * grown)
+                };
+                (0..count).into_par_iter().with_min_len(4096).filter(near).collect()
+            }
+            Wanted::Listed(listed) => {
+                is_list = true;
+                places(&listed)
+            }
+            Wanted::Again => {
+                // The list holds them already.
+                corners = false;
+                places(self.listed.as_deref().unwrap_or_default())
+            }
+        };
+        if corners {
+            self.add_corners(particles.len(), ids, &mut wanted);
+        }
+        if is_list {
+            self.listed = Some(wanted.iter().map(|&i| particles.id[i as usize]).collect());
+        }
+        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(particles));
+        if !own.is_empty() {
+            wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]));
+            wanted.par_sort_unstable();
+            wanted.dedup();
+        }
+        let place = |i: u32| wanted.partition_point(|&other| other < i) as u32;
+        let ids: Vec<ParticleId> = wanted.iter().map(|&i| particles.id[i as usize]).collect();
+        let as_before = ids == self.told;
+        self.told = ids;
+        Batch {
+            contacts: own.par_iter().with_min_len(1024).map(|&(i, j)| [place(i), place(j)]).collect(),
+            id: (!as_before).then(|| self.told.clone()),
+            position: wanted.iter().map(|&i| particles.position[i as usize]).collect(),
+            velocity: wanted.iter().map(|&i| particles.velocity[i as usize]).collect(),
+        }
+    }
+
+    /// Adds all corners of triangles with a wanted corner.
+    fn add_corners(&self, count: usize, ids: &IdIndex, wanted: &mut Vec<u32>) {
+        let mut is_wanted = vec![false; count];
+        wanted.iter().for_each(|&i| is_wanted[i as usize] = true);
+        for corners in self.triangles.iter().map(|corners| corners.map(|id| ids.find(id))) {
+            if corners.iter().flatten().any(|&i| is_wanted[i as usize]) {
+                wanted.extend(corners.iter().flatten());
+            }
+        }
+        wanted.par_sort_unstable();
+        wanted.dedup();
+    }
+
+    /// Lets particles collide whose bond has broken.
+    ///
+    /// # Errors
+    /// A bond of unknown particles.
+    pub(crate) fn allow(
+        &mut self,
+        broken: &[(ParticleId, ParticleId)],
+        ids: &IdIndex,
+    ) -> Result<(), SolverError> {
+        self.own_contacts.as_mut().map_or(Ok(()), |own| own.allow(broken, ids))
+    }
+
+    /// Follows the solver, which stores its particles in another order than `before`, or others.
+    pub(crate) fn reorder(&mut self, before: &IdIndex, particles: &Particles) {
+        if !self.surveyed.is_empty() {
+            let surveyed = &self.surveyed;
+            let surveyed = |&id| before.find(id).map_or(DVec3::NAN, |i| surveyed[i as usize]);
+            self.surveyed = particles.id.par_iter().with_min_len(4096).map(surveyed).collect();
+        }
+    }
+
+    /// Lets the next batch say all ids.
+    pub(crate) fn say_all(&mut self) {
+        self.told.clear();
+    }
+
+    /// Forgets all, for particles that are somewhere else.
+    pub(crate) fn forget(&mut self) {
+        self.surveyed.clear();
+        self.listed = None;
+        self.told.clear();
+    }
+}
+
+/// Refuses cells so small that a particle would fill millions of them.
+fn check_cells(particles: &Particles, lattice: &Lattice, margin: f64) -> Result<(), WireError> {
+    let radius = &particles.radius;
+    let smallest = reduce::max(radius.len(), 0.0, |i| radius[i]) * (1.0 + margin) / CELLS_PER_RADIUS_MAX;
+    if lattice.cell_size >= smallest {
+        return Ok(());
+    }
+    let size = lattice.cell_size;
+    Err(WireError::Rule(format!(
+        "cells of {size} m are too small for these particles: use {smallest} m or more"
+    )))
+}
