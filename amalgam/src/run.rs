@@ -88,7 +88,8 @@ pub(crate) fn compute(scene: &Scene, args: &RunArgs, interrupt: &Interrupt) -> R
         interrupt: interrupt.clone(),
         simulation,
     };
-    let result = run.advance();
+    // Inside the pool of workers: steps then start where they are, not with a hand-over between threads.
+    let result = rayon::scope(|_| run.advance());
     console.clear();
     run.conclude(result, &folder, &locals, args, started)
 }

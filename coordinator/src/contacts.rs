@@ -156,6 +156,8 @@ pub struct ContactFinder {
     /// Global ids of the candidates in near pairs, ascending.
     listed: Vec<u64>,
     /// Near pairs, as places in `listed`, sorted.
+    listed_pairs: Vec<(u32, u32)>,
+    /// Near pairs, as candidates, sorted.
     near: Vec<(u32, u32)>,
     /// Which candidate each listed particle was the last time; [`GONE`] if it is none.
     place: Vec<u32>,
@@ -234,7 +236,7 @@ impl ContactFinder {
     /// Finds the pairs of different participants that intersect if every sphere is larger by `margin` of its radius:
     /// no others can touch before a particle has moved farther than that.
     pub fn list(&mut self, candidates: &Candidates, margin: f64) {
-        let Self { finder, grown, listed, near, place, bits, .. } = self;
+        let Self { finder, grown, listed, listed_pairs, near, place, bits, .. } = self;
         grown.clear();
         if margin > 0.0 {
             grown.extend(candidates.radius.iter().map(|radius| radius * (1.0 + margin)));
@@ -257,7 +259,9 @@ impl ContactFinder {
         listed.clear();
         listed.extend(place.iter().map(|&i| candidates.global_id(i)));
         near.clear();
-        near.extend(found.iter().map(|&(i, j)| (bits.rank(i), bits.rank(j))));
+        near.extend_from_slice(found);
+        listed_pairs.clear();
+        listed_pairs.extend(found.iter().map(|&(i, j)| (bits.rank(i), bits.rank(j))));
     }
 
     /// The particles of a participant that were listed, ascending.
@@ -270,31 +274,16 @@ impl ContactFinder {
 
     /// The contacts among listed particles, as far as they are candidates, and `own` ones, as in [`Self::detect`].
     pub fn touching(&mut self, candidates: &Candidates, own: &[(u32, u32)]) -> &Contacts {
-        let Self { listed, near, place, pairs, .. } = self;
-        let mut next = 0;
-        for (&id, place) in listed.iter().zip(&mut *place) {
-            let is_at = |i: u32| (i as usize) < candidates.len() && candidates.global_id(i) == id;
-            // Most are where they were the last time.
-            if !is_at(*place) {
-                while (next as usize) < candidates.len() && candidates.global_id(next) < id {
-                    next += 1;
-                }
-                *place = if is_at(next) { next } else { GONE };
-            }
-            next = if *place == GONE { next } else { *place + 1 };
-        }
+        self.find_listed(candidates);
         let Candidates { position, radius, .. } = candidates;
-        let touch = |&(i, j): &(u32, u32)| {
-            let (i, j) = (place[i as usize], place[j as usize]);
-            if i == GONE || j == GONE {
-                return None;
-            }
+        let touch = |&&(i, j): &&(u32, u32)| {
             let (a, b) = (i as usize, j as usize);
             let reach = radius[a] + radius[b];
-            (position[a].distance_squared(position[b]) < reach * reach).then_some((i, j))
+            position[a].distance_squared(position[b]) < reach * reach
         };
+        let Self { near, pairs, .. } = self;
         pairs.clear();
-        pairs.par_extend(near.par_iter().with_min_len(PAIRS_IN_TASK).filter_map(touch));
+        pairs.par_extend(near.par_iter().with_min_len(PAIRS_IN_TASK).filter(touch));
         if !own.is_empty() {
             let movable =
                 |&&(i, j): &&(u32, u32)| !(candidates.is_immovable(i) && candidates.is_immovable(j));
@@ -308,6 +297,30 @@ impl ContactFinder {
         marked.clear();
         marked.extend(self.pairs.iter().filter(|pair| next.next_if_eq(pair).is_none()));
         &self.contacts
+    }
+
+    /// Lets the near pairs name candidates, as far as all of a pair's particles are among them.
+    fn find_listed(&mut self, candidates: &Candidates) {
+        let Self { listed, listed_pairs, near, place, .. } = self;
+        let (mut next, mut moved) = (0, false);
+        for (&id, place) in listed.iter().zip(&mut *place) {
+            let is_at = |i: u32| (i as usize) < candidates.len() && candidates.global_id(i) == id;
+            // Most are where they were the last time.
+            if !is_at(*place) {
+                while (next as usize) < candidates.len() && candidates.global_id(next) < id {
+                    next += 1;
+                }
+                let found = if is_at(next) { next } else { GONE };
+                moved |= found != *place;
+                *place = found;
+            }
+            next = if *place == GONE { next } else { *place + 1 };
+        }
+        if moved {
+            near.clear();
+            let placed = listed_pairs.iter().map(|&(i, j)| (place[i as usize], place[j as usize]));
+            near.extend(placed.filter(|&(i, j)| i != GONE && j != GONE));
+        }
     }
 
     /// Distances computed in the last search: what it cost, the same on every machine.

@@ -347,7 +347,9 @@ impl Simulation {
         };
         let another = !found.is_empty() && *stage < stages_max;
         if another {
-            marked.retain(|pair| found.binary_search(pair).is_err());
+            // Both are sorted.
+            let mut next = found.iter().peekable();
+            marked.retain(|pair| next.next_if_eq(&pair).is_none());
             pairs.append(found);
             pairs.sort_unstable();
             *stage += 1;
