@@ -121,7 +121,7 @@ impl Contacts {
 }
 
 /// Pairs that one thread looks at before it pays to wake another.
-const PAIRS_IN_TASK: usize = 1 << 14;
+const PAIRS_IN_TASK: usize = 1 << 16;
 
 /// Rule 2 (Eq. 22 [Truong2021]): whether two particles approach, given the position and the velocity of one relative
 /// to the other. The rule says nothing when the centres coincide; any relative motion counts then, because the
@@ -168,7 +168,7 @@ pub struct ContactFinder {
 
 /// A set of indices that knows how many are below each.
 #[derive(Debug, Default)]
-struct Ranked {
+pub(crate) struct Ranked {
     words: Vec<u64>,
     /// Number of indices in all words before each.
     before: Vec<u32>,
@@ -176,13 +176,13 @@ struct Ranked {
 
 impl Ranked {
     /// Forgets all and makes room for indices below `end`.
-    fn clear(&mut self, end: usize) {
+    pub(crate) fn clear(&mut self, end: usize) {
         self.words.clear();
         self.words.resize(end.div_ceil(64), 0);
     }
 
     #[inline]
-    fn insert(&mut self, index: u32) {
+    pub(crate) fn insert(&mut self, index: u32) {
         self.words[index as usize / 64] |= 1 << (index % 64);
     }
 
@@ -204,7 +204,7 @@ impl Ranked {
     }
 
     /// All indices, ascending.
-    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         (0..).zip(&self.words).flat_map(|(at, &word)| {
             let mut rest = word;
             std::iter::from_fn(move || {

@@ -8,7 +8,7 @@ use amalgam_proto::contract::{
 };
 use futures_util::future::join_all;
 
-use crate::contacts::{Candidates, ContactFinder, Contacts, approaching};
+use crate::contacts::{Candidates, ContactFinder, Contacts, Ranked, approaching};
 use crate::error::CoordinatorError;
 use crate::merge::{Forest, GroupLimit};
 use crate::methods::{ContactMethod, Response};
@@ -81,6 +81,7 @@ pub(crate) struct Scratch {
     response: Response,
     shares: Vec<Share>,
     parts: Vec<Part>,
+    watched: Ranked,
     synchronised: Synchronised,
     velocity: Vec<DVec3>,
     member_velocity: Vec<DVec3>,
@@ -539,18 +540,14 @@ impl Scratch {
                 place += 1;
             }
         }
-        for &(i, j) in &self.marked {
-            for candidate in [i, j] {
-                if self.forest.group_of(candidate).is_none() && !self.candidates.is_immovable(candidate) {
-                    self.parts[usize::from(self.candidates.participant[candidate as usize])]
-                        .watch
-                        .push(candidate);
-                }
+        self.watched.clear(self.candidates.len());
+        for candidate in self.marked.iter().flat_map(|&(i, j)| [i, j]) {
+            if self.forest.group_of(candidate).is_none() && !self.candidates.is_immovable(candidate) {
+                self.watched.insert(candidate);
             }
         }
-        for part in &mut self.parts {
-            part.watch.sort_unstable();
-            part.watch.dedup();
+        for candidate in self.watched.iter() {
+            self.parts[usize::from(self.candidates.participant[candidate as usize])].watch.push(candidate);
         }
     }
 
