@@ -46,6 +46,10 @@ fn refused<T>(text: &mut String, what: &str, result: Result<T, Status>) {
     }
 }
 
+fn interest_of(packets: &mut [v1::BeginRequest]) -> &mut v1::Interest {
+    packets[0].header.as_mut().expect("a header").interest.as_mut().expect("an interest")
+}
+
 fn bad_begins(client: &mut Client) -> String {
     type Change = fn(&mut Vec<v1::BeginRequest>);
     let mut text = String::new();
@@ -53,9 +57,9 @@ fn bad_begins(client: &mut Client) -> String {
         |x, cell_size| Some(v1::Lattice { origin: Some(v1::Vec3 { x, y: 0.0, z: 0.0 }), cell_size });
     let mut near = |what: &str, interest, keys: &[u8], margin| {
         let result = client.begin(|packets| {
-            let header = packets[0].header.as_mut().expect("a header");
+            let header = interest_of(packets);
             header.set_wanted(v1::Wanted::Near);
-            (header.interest, header.margin) = (interest, margin);
+            (header.lattice, header.margin) = (interest, margin);
             put(&mut packets[0].columns, "interest", keys);
         });
         refused(&mut text, what, result);
@@ -71,7 +75,7 @@ fn bad_begins(client: &mut Client) -> String {
     near("a cell too far", lattice(0.0, 1.0), &[0xff; 12], 0.0);
     let mut list = |what: &str, count, ids: &[u64]| {
         let result = client.begin(|packets| {
-            let header = packets[0].header.as_mut().expect("a header");
+            let header = interest_of(packets);
             header.set_wanted(v1::Wanted::Listed);
             header.listed = count;
             put(&mut packets[0].columns, "listed", ids);
@@ -82,11 +86,8 @@ fn bad_begins(client: &mut Client) -> String {
     list("a particle listed twice", 2, &[1, 1]);
     list("a short list", 3, &[0, 1]);
     list("a list without end", u64::MAX, &[]);
-    let wanted = |wanted: i32| {
-        move |packets: &mut Vec<v1::BeginRequest>| {
-            packets[0].header.as_mut().expect("a header").wanted = wanted;
-        }
-    };
+    let wanted =
+        |wanted: i32| move |packets: &mut Vec<v1::BeginRequest>| interest_of(packets).wanted = wanted;
     refused(&mut text, "a list that was never given", client.begin(wanted(v1::Wanted::Again.into())));
     refused(&mut text, "an unknown wish", client.begin(wanted(9)));
     let mut survey = |what: &str, lattice, margin| {
@@ -99,8 +100,9 @@ fn bad_begins(client: &mut Client) -> String {
     survey("a survey of tiny cells", lattice(0.0, 1e-12), 0.0);
     survey("a survey with a negative margin", lattice(0.0, 1.0), -0.5);
     survey("a survey without cells", None, 0.0);
-    let changes: [(&str, Change); 5] = [
+    let changes: [(&str, Change); 6] = [
         ("no messages", Vec::clear),
+        ("no interest", |packets| packets[0].header.as_mut().expect("a header").interest = None),
         ("no header", |packets| packets[0].header = None),
         ("two headers", |packets| packets.push(packets[0].clone())),
         ("no context", |packets| packets[0].header.as_mut().expect("a header").context = None),
@@ -171,7 +173,13 @@ fn bad_commits(client: &mut Client) -> String {
         v1::Lattice { origin: Some(v1::Vec3::default()), cell_size }
     }
     let mut text = String::new();
-    let changes: [(&str, Change); 12] = [
+    fn next(packet: &mut v1::CommitRequest, wanted: v1::Wanted, within: f64) -> &mut v1::Interest {
+        header(packet).next_within = within;
+        let next = header(packet).next.get_or_insert_default();
+        next.set_wanted(wanted);
+        next
+    }
+    let changes: [(&str, Change); 17] = [
         ("group velocity not a number", |packet| put(&mut packet.columns, "group_velocity", &[f64::NAN; 3])),
         ("short group velocity", |packet| put(&mut packet.columns, "group_velocity", &[0.0; 2])),
         ("no group number", |packet| put::<u32>(&mut packet.columns, "group_number", &[])),
@@ -194,6 +202,20 @@ fn bad_commits(client: &mut Client) -> String {
             header(packet).grids = vec![v1::Lattice { origin: None, cell_size: 1.0 }]
         }),
         ("a grid of cells of no size", |packet| header(packet).grids = vec![grid(0.0)]),
+        ("a next step for a list that was never given", |packet| {
+            next(packet, v1::Wanted::Again, 1.0);
+        }),
+        ("a next step with an unknown particle", |packet| {
+            next(packet, v1::Wanted::Listed, 1.0).listed = 1;
+            put(&mut packet.columns, "listed", &[77u64]);
+        }),
+        ("a next step near tiny cells", |packet| {
+            next(packet, v1::Wanted::Near, 1.0).lattice = Some(grid(1e-12));
+        }),
+        ("a next step for no number", |packet| {
+            next(packet, v1::Wanted::All, f64::NAN);
+        }),
+        ("a list for no next step", |packet| put(&mut packet.columns, "listed", &[1u64])),
     ];
     for (what, change) in changes {
         refused(&mut text, what, client.commit(FIRST, &groups(), |packets| change(&mut packets[0])));
@@ -217,7 +239,7 @@ fn bad_messages_are_refused_and_change_nothing() {
 
     let mut client = Client::new(BallsProgram, BALLS);
     insta::assert_snapshot!(bad_begins(&mut client), @r"
-    no lattice: InvalidArgument: field interest is missing
+    no lattice: InvalidArgument: field lattice is missing
     lattice not finite: InvalidArgument: origin is [NaN, 0, 0], but must be finite
     cells of no size: InvalidArgument: cell_size is 0, but must be positive and finite
     tiny cells: InvalidArgument: cells of 0.000000000001 m are too small for these particles: use 0.00625 m or more
@@ -236,6 +258,7 @@ fn bad_messages_are_refused_and_change_nothing() {
     a survey with a negative margin: InvalidArgument: margin is -0.5, but must be from 0 to 4
     a survey without cells: InvalidArgument: field lattice is missing
     no messages: InvalidArgument: the stream ended without a header
+    no interest: InvalidArgument: field interest is missing
     no header: InvalidArgument: the stream ended without a header
     two headers: InvalidArgument: a second header in one stream
     no context: InvalidArgument: field context is missing
@@ -285,6 +308,11 @@ fn bad_messages_are_refused_and_change_nothing() {
     nine grids: InvalidArgument: more than 8 grids in one commit
     a grid of no place: InvalidArgument: field origin is missing
     a grid of cells of no size: InvalidArgument: cell_size is 0, but must be positive and finite
+    a next step for a list that was never given: InvalidArgument: no particles were listed yet that could be wanted again
+    a next step with an unknown particle: InvalidArgument: listed: id 77 is unknown to this solver
+    a next step near tiny cells: InvalidArgument: cells of 0.000000000001 m are too small for these particles: use 0.00625 m or more
+    a next step for no number: InvalidArgument: next_within is NaN, but must not be negative
+    a list for no next step: InvalidArgument: column listed is unknown in this call
     ");
     let committed = client.commit(FIRST, &groups(), |_| ()).expect("commits");
     client.context.step += 1;
@@ -293,14 +321,18 @@ fn bad_messages_are_refused_and_change_nothing() {
     assert!(peak < HEAP_MAX, "{peak} MB were taken");
 }
 
+/// A commit that begins the next step, if no ball has drifted farther than `within`.
+fn and_begin(wanted: v1::Wanted, within: f64) -> impl Fn(&mut Vec<v1::CommitRequest>) {
+    move |packets| {
+        let header = packets[0].header.as_mut().expect("a header");
+        header.next_within = within;
+        header.next.get_or_insert_default().set_wanted(wanted);
+    }
+}
+
 #[test]
 fn listed_particles_are_sent_again_until_they_have_drifted() {
     let mut client = Client::new(BallsProgram, BALLS);
-    let wish = |wanted: v1::Wanted| {
-        move |packets: &mut Vec<v1::BeginRequest>| {
-            packets[0].header.as_mut().expect("a header").set_wanted(wanted);
-        }
-    };
     // Cells of 1 m about balls at x = 0, .15, .5 and 1, of radius .1 and counted as .15.
     let cells = client.survey(|_| ()).expect("is surveyed");
     let keys: Vec<[i32; 3]> = cells.iter().map(|cell| cell.to_array()).collect();
@@ -308,26 +340,59 @@ fn listed_particles_are_sent_again_until_they_have_drifted() {
     assert_eq!(keys, expected.as_flattened().as_flattened());
     let batch = client
         .begin(|packets| {
-            wish(v1::Wanted::Listed)(packets);
-            packets[0].header.as_mut().expect("a header").listed = 2;
+            let interest = interest_of(packets);
+            interest.set_wanted(v1::Wanted::Listed);
+            interest.listed = 2;
             put(&mut packets[0].columns, "listed", &[3u64, 1]);
         })
         .expect("begins");
     assert_eq!(batch.id, Some(vec![ParticleId(3), ParticleId(1)]));
-    let mut drift = Vec::new();
-    for _ in 0..3 {
-        client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
-        drift.push(client.commit(FIRST, &groups(), |_| ()).expect("commits").drift);
-        client.context.step += 1;
-        let batch = client.begin(wish(v1::Wanted::Again)).expect("begins");
-        assert_eq!((batch.id, batch.position.len()), (None, 2));
-    }
-    // The fastest: .3 m/s and free fall, 1 ms a step.
-    for (n, drift) in (1..).map(f64::from).zip(drift) {
+    for n in [1.0, 2.0, 3.0] {
+        // The fastest: .3 m/s and free fall, 1 ms a step.
         let fallen = 9.81 * 1e-6 * n * (n + 1.0) / 2.0;
-        let expected = fallen.hypot(0.3e-3 * n) / 0.1;
-        assert!((drift - expected).abs() < 1e-9 * expected, "step {n}: {drift}, but expected {expected}");
+        let drift = f64::hypot(fallen, 0.3e-3 * n) / 0.1;
+        let enough = [(1.0 - 1e-9, false), (1.0 + 1e-9, true)][usize::from(n < 3.0)];
+        client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
+        let change = and_begin(v1::Wanted::Again, drift * enough.0);
+        let next = client.commit(FIRST, &groups(), change).expect("commits").next;
+        let told = next.map(|batch| (batch.id, batch.position.len()));
+        assert_eq!(told, enough.1.then_some((None, 2)), "step {n}");
+        client.context.step += 1;
     }
+    let again = client.begin(|packets| interest_of(packets).set_wanted(v1::Wanted::Again)).expect("begins");
+    assert_eq!((again.id, again.position.len()), (None, 2));
+}
+
+#[test]
+fn a_commit_begins_the_next_step() {
+    let mut apart = Client::new(BallsProgram, BALLS);
+    let first = step(&mut apart);
+    let begun = apart.begin(|_| ()).expect("begins");
+
+    let mut client = Client::new(BallsProgram, BALLS);
+    client.begin(|_| ()).expect("begins");
+    client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
+    // Nobody was surveyed.
+    let all = || and_begin(v1::Wanted::All, f64::INFINITY);
+    let done = client.commit(FIRST, &groups(), all()).expect("commits");
+    assert_eq!((done.state_hash, done.next.as_ref()), (first, Some(&begun)));
+    let repeated = client.commit(FIRST, &groups(), all()).expect("answers").next.expect("has begun");
+    let ids = (0..4).map(ParticleId).collect();
+    assert_eq!(repeated, Batch { id: Some(ids), ..begun.clone() });
+
+    // The state that was committed can be looked at, and surveyed for another beginning.
+    client.context.step = 1;
+    assert_eq!(client.frame().expect("a frame").position, begun.position);
+    client.survey(|_| ()).expect("is surveyed");
+    assert_eq!(client.begin(|_| ()).expect("begins again"), begun);
+    for client in [&mut apart, &mut client] {
+        client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
+    }
+    let finite = client.commit(FIRST, &groups(), and_begin(v1::Wanted::All, 1e9)).expect("commits");
+    assert_eq!(
+        finite,
+        apart.commit(FIRST, &groups(), and_begin(v1::Wanted::All, f64::INFINITY)).expect("commits")
+    );
 }
 
 #[test]
@@ -358,14 +423,14 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
     refused("the same epoch again", client.initialize("run", 1, BALLS).map(drop));
 
     client.begin(none).expect("begins");
-    refused("Begin again", client.begin(none).map(drop));
-    refused("Frame inside a step", client.frame().map(drop));
     refused("Commit before Integrate", client.commit(FIRST, &all, |_| ()).map(drop));
     refused("stage 2 first", client.integrate((2, 0), &all, |_| ()).map(drop));
     refused("repetition 1 first", client.integrate((1, 1), &all, |_| ()).map(drop));
 
     client.integrate(FIRST, &all, |_| ()).expect("integrates");
     refused("Begin inside a step", client.begin(none).map(drop));
+    refused("Survey inside a step", client.survey(|_| ()).map(drop));
+    refused("Frame inside a step", client.frame().map(drop));
     refused("Commit of stage 2", client.commit((2, 0), &all, |_| ()).map(drop));
     refused("Commit of repetition 1", client.commit((1, 1), &all, |_| ()).map(drop));
     refused("stage 3 after 1", client.integrate((3, 0), &all, |_| ()).map(drop));
@@ -390,12 +455,12 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
     Begin of another run: FailedPrecondition: the call is for run "other", epoch 1, but this solver serves "run", epoch 1
     Begin of an older epoch: FailedPrecondition: the call is for run "run", epoch 0, but this solver serves "run", epoch 1
     the same epoch again: FailedPrecondition: Initialize of run run, epoch 1 is out of order: expected an epoch above 1
-    Begin again: FailedPrecondition: Begin of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
-    Frame inside a step: FailedPrecondition: Frame of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
     Commit before Integrate: FailedPrecondition: Commit of stage 1, repetition 0, of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
     stage 2 first: FailedPrecondition: Integrate of stage 2, repetition 0, of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
     repetition 1 first: FailedPrecondition: Integrate of stage 1, repetition 1, of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
     Begin inside a step: FailedPrecondition: Begin of step 0 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
+    Survey inside a step: FailedPrecondition: Survey of step 0 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
+    Frame inside a step: FailedPrecondition: Frame of step 0 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
     Commit of stage 2: FailedPrecondition: Commit of stage 2, repetition 0, of step 0 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
     Commit of repetition 1: FailedPrecondition: Commit of stage 1, repetition 1, of step 0 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
     stage 3 after 1: FailedPrecondition: Integrate of stage 3, repetition 0, of step 0 is out of order: expected Integrate or Commit of step 0 after stage 1, repetition 0
@@ -531,15 +596,17 @@ proptest! {
         }
         let _ = Survey::from_wire(v1::SurveyRequest { context: context(), lattice: Some(lattice()), margin: x });
         let _ = Surveyed::decode(v1::SurveyAnswer {}, read());
-        let begin = v1::BeginHeader {
-            context: context(), wanted: (c % 5) as i32, interest: Some(lattice()), margin: x, listed: a,
-            triangles: a % 2 == 0,
+        let interest = v1::Interest {
+            wanted: (c % 5) as i32, lattice: Some(lattice()), margin: x, listed: a, triangles: a % 2 == 0,
         };
-        if let Ok(Begin { wanted: Wanted::Near { margin, .. }, .. }) = Begin::decode(begin, read()) {
+        let begin = v1::BeginHeader { context: context(), interest: Some(interest.clone()) };
+        if let Ok(Begin { interest, .. }) = Begin::decode(begin, read())
+            && let Wanted::Near { margin, .. } = interest.wanted
+        {
             prop_assert!((0.0..100.0).contains(&margin));
         }
-        let answer = v1::BeginAnswer { particles: a, contacts: b, as_before: d % 2 == 0 };
-        if let Ok(batch) = Batch::decode(answer, read()) {
+        let begun = v1::BeginAnswer { particles: a, contacts: b, as_before: d % 2 == 0 };
+        if let Ok(batch) = Batch::decode(begun, read()) {
             prop_assert!(batch.position.iter().all(|position| position.is_finite()));
             prop_assert!(batch.contacts.as_flattened().iter().all(|&place| u64::from(place) < a));
         }
@@ -551,11 +618,14 @@ proptest! {
             prop_assert_eq!(groups.size.iter().sum::<u32>() as usize, groups.member.len());
         }
         let _ = Integrated::decode(v1::IntegrateAnswer { travel_max: x }, read(), a, b);
-        let commit = v1::CommitHeader { context: context(), tracked: c, ..Default::default() };
+        let commit = v1::CommitHeader {
+            context: context(), tracked: c, next: (d % 2 == 0).then_some(interest), next_within: x,
+            ..Default::default()
+        };
         let _ = Commit::decode(commit, read(), a, b);
         let answer = v1::CommitAnswer {
             particles: a, stable_dt: x, momentum: vec3(), angular_momentum: vec3(), mass_moment: vec3(),
-            broken: b, born: c, dead: d, ..Default::default()
+            broken: b, born: c, dead: d, next: (e % 2 == 0).then_some(begun), ..Default::default()
         };
         let _ = Committed::decode(answer, read(), (e % 9) as usize, a);
         let fields = vec![v1::FieldInfo { name: "density".into(), components: 1 + (b % 3) as u32 }];

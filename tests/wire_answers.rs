@@ -134,6 +134,9 @@ fn false_answers_in_a_step_are_refused() {
     fn done(answer: &mut v1::CommitResponse) -> &mut v1::CommitAnswer {
         answer.header.as_mut().expect("a header")
     }
+    fn next(answer: &mut v1::CommitResponse) -> &mut v1::BeginAnswer {
+        done(answer).next.as_mut().expect("the next step has begun")
+    }
     fn lie_of_contacts(answer: &mut v1::BeginResponse, contacts: &[[u32; 2]]) {
         answer.header.as_mut().expect("a header").contacts = contacts.len() as u64;
         put(&mut answer.columns, "contacts", contacts);
@@ -147,7 +150,15 @@ fn false_answers_in_a_step_are_refused() {
                 answer.columns.retain(|column| column.name != "id");
             }),
         ),
-        ("drift not a number", Lie::Commit(|answer| done(answer).drift = f64::NAN)),
+        (
+            "more than before",
+            Lie::Commit(|answer| {
+                next(answer).particles = 2;
+                put(&mut answer.columns, "position", &[0.0; 6]);
+                put(&mut answer.columns, "velocity", &[0.0; 6]);
+            }),
+        ),
+        ("nobody told", Lie::Commit(|answer| next(answer).particles = 1 << 31)),
         ("unknown id", Lie::Begin(|answer| put(&mut answer.columns, "id", &[0u64, 9]))),
         ("id twice", Lie::Begin(|answer| put(&mut answer.columns, "id", &[1u64, 1]))),
         ("short velocity", Lie::Begin(|answer| put(&mut answer.columns, "velocity", &[0.0; 3]))),
@@ -212,7 +223,8 @@ fn false_answers_in_a_step_are_refused() {
     insta::assert_snapshot!(text, @r#"
     a cell cut off: participant liar broke the contract in Survey of step 0: column cells: the last cell key is cut off
     as before: participant liar broke the contract in Begin of step 0: 2 particles as before, but before there were 0
-    drift not a number: participant liar broke the contract in Commit of step 0: drift is NaN, but must not be negative
+    more than before: 
+    nobody told: 
     unknown id: participant liar broke the contract in Begin of step 0: id 9 is not in its particle table
     id twice: participant liar broke the contract in Begin of step 0: id: id 1 stands twice
     short velocity: participant liar broke the contract in Begin of step 0: column velocity holds 24 bytes, but 2 x 24 were announced

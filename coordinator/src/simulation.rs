@@ -219,10 +219,10 @@ impl Simulation {
             .iter()
             .map(|settings| Probe::new(settings, &names, &tables, &mut tracked))
             .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
-        let committed = tables.iter().map(|table| table.particles.len() as u64).map(|particles| Committed {
-            particles,
-            ..Committed::default()
-        });
+        let committed = tables
+            .iter()
+            .map(|table| table.particles.len() as u64)
+            .map(|particles| Committed { particles, ..Committed::default() });
         Ok(Self {
             clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
             kinds,

@@ -288,4 +288,3 @@ pub struct Restore {
     /// The solver's own bytes.
     pub bytes: Vec<u8>,
 }
-

@@ -6,8 +6,8 @@ use std::time::Instant;
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
-    Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next,
-    Restore, Snapshot, Survey, Surveyed, Table,
+    Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next, Restore,
+    Snapshot, Survey, Surveyed, Table,
 };
 use amalgam_proto::v1;
 use rayon::prelude::*;

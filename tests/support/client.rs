@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use amalgam_particles::{CellSet, DVec3, Lattice};
 use amalgam_proto::contract::{
-    Batch, Begin, Call, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Survey, Surveyed,
-    Table, Wanted,
+    Batch, Begin, Call, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Survey,
+    Surveyed, Table, Wanted,
 };
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::v1::solver_server::{Solver, SolverServer};
@@ -42,6 +42,9 @@ pub(crate) fn put<T: NoUninit>(columns: &mut Vec<v1::Column>, name: &str, values
     let data = bytes::Bytes::copy_from_slice(bytemuck::cast_slice(values));
     columns.push(v1::Column { name: name.into(), data });
 }
+
+/// All particles.
+pub(crate) const EVERYONE: Interest = Interest { wanted: Wanted::All, triangles: false };
 
 /// One caller of one service.
 pub(crate) struct Client {
@@ -102,8 +105,7 @@ impl Client {
 
     /// Begin for all particles, with its messages changed.
     pub(crate) fn begin(&mut self, change: impl FnOnce(&mut Vec<v1::BeginRequest>)) -> Result<Batch, Status> {
-        let mut packets =
-            Begin { context: self.context.clone(), wanted: Wanted::All, triangles: false }.into_packets();
+        let mut packets = Begin { context: self.context.clone(), interest: EVERYONE }.into_packets();
         change(&mut packets);
         let solver = &mut self.solver;
         self.runtime.block_on(async {
@@ -158,6 +160,7 @@ impl Client {
             group_number: (0..groups.size.len() as u32).collect(),
             member_velocity: vec![groups.velocity[0]; groups.member.len()],
             track: Vec::new(),
+            next: None,
         };
         let (header, columns) = call.encode();
         let mut packets = columns.into_packets(header);
