@@ -293,7 +293,8 @@ impl Flow {
         let Self { gathered, conductance, projected, .. } = self;
         for axis in 0..3 {
             let (stride, conductance) = (grid.strides()[axis], &conductance[axis]);
-            let before = gathered.velocity[axis].par_iter().zip(&gathered.change[axis]).zip(&gathered.known[axis]);
+            let before =
+                gathered.velocity[axis].par_iter().zip(&gathered.change[axis]).zip(&gathered.known[axis]);
             let after = projected.velocity[axis].par_iter_mut().zip(&mut projected.change[axis]);
             let columns = after.zip(&mut projected.known[axis]).zip(before).enumerate();
             columns.with_min_len(BLOCK).for_each(|(face, (((velocity, change), known), before))| {
@@ -340,9 +341,11 @@ impl Flow {
             let (stride, conductance) = (grid.strides()[axis], &self.conductance[axis]);
             let speed = |face: usize| {
                 let pair = [face, face - stride].map(|n| cell[n]);
-                if pair.contains(&Cell::Fluid) && pair.into_iter().all(own) && !extras.at(axis, face).touched {
+                if pair.contains(&Cell::Fluid) && pair.into_iter().all(own) && !extras.at(axis, face).touched
+                {
                     let slope = at(face - stride) - at(face);
-                    (f64::from(conductance[face]) * grid.cell_size * slope).clamp(-speed_max, speed_max) as f32
+                    (f64::from(conductance[face]) * grid.cell_size * slope).clamp(-speed_max, speed_max)
+                        as f32
                 } else {
                     0.0
                 }

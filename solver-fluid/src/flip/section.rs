@@ -7,7 +7,7 @@
 //! | `cell_size` | m | 2 x `spacing` | edge of a cell; the domain must be whole cells long |
 //! | `rest_density` | kg/m^3 | 1000 | a particle's mass is `rest_density * spacing^3` |
 //! | `radius` | m | `spacing / 2` | collision radius of a particle |
-//! | `jitter` | | 0.25 | how far particles begin from their lattice along each axis, at most, in spacings: 0 to 0.5 |
+//! | `jitter` | | 0.5 | how far particles begin from their lattice along each axis, at most, in spacings: 0 to 0.5 |
 //! | `flip_share` | | 0.97 | part of FLIP in the new velocity; the rest is PIC, which damps |
 //! | `tolerance` | | 1e-6 | residual of the pressure solve, relative to the largest divergence before it |
 //! | `max_iterations` | | 200 | iterations after which the solve is an error |
@@ -64,7 +64,7 @@ struct Section {
 }
 
 fn default_jitter() -> f64 {
-    0.25
+    0.5
 }
 
 fn default_flip_share() -> f64 {
@@ -165,7 +165,7 @@ impl Section {
         );
         check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
         let jitter_ok = (0.0..=0.5).contains(&self.jitter);
-        check(jitter_ok, "jitter", "must be from 0 to 0.5: write e.g. jitter = 0.25");
+        check(jitter_ok, "jitter", "must be from 0 to 0.5: write e.g. jitter = 0.5");
         let share_ok = (0.0..=1.0).contains(&self.flip_share);
         check(share_ok, "flip_share", "must be from 0 to 1: write e.g. flip_share = 0.97");
         let tolerance_ok = self.tolerance > 0.0 && self.tolerance < 1.0;
@@ -234,7 +234,9 @@ mod tests {
         assert_eq!(with("cell_size = 0.3"), ["cell_size"]);
         assert_eq!(with("cell_size = 1e-9"), ["cell_size"]);
         assert_eq!(
-            with("jitter = 0.6\nflip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0\nmax_substeps = 0"),
+            with(
+                "jitter = 0.6\nflip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0\nmax_substeps = 0"
+            ),
             ["jitter", "flip_share", "tolerance", "max_iterations", "cfl", "max_substeps"]
         );
         assert_eq!(with("sound_speed = 3.0"), ["sound_speed"]);

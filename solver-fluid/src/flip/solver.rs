@@ -365,7 +365,12 @@ impl Solver for Flip {
         for k in 0..substeps {
             let first = k == 0;
             if !first {
-                self.later.renew(&self.grid, self.width, self.parameters.full(), (&self.position, &answer.velocity));
+                self.later.renew(
+                    &self.grid,
+                    self.width,
+                    self.parameters.full(),
+                    (&self.position, &answer.velocity),
+                );
                 self.unpressed = unpressed(&self.grid, &self.later.cell, &self.pressure);
             }
             let moving = Moving {

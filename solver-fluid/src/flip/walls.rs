@@ -31,7 +31,8 @@ pub(super) fn unpressed(grid: &Grid, cell: &[Cell], pressure: &Split<f64>) -> Ve
                 (at[one], at[other]) = (n % grid.cells[one], n / grid.cells[one]);
                 let own = grid.index(at);
                 if matches!(cell[own], Cell::Fluid | Cell::Spray) && pressure[own % 2][own / 2] <= 0.0 {
-                    let (face, wall) = if away > 0.0 { (own, own - stride) } else { (own + stride, own + stride) };
+                    let (face, wall) =
+                        if away > 0.0 { (own, own - stride) } else { (own + stride, own + stride) };
                     faces.push(WallFace { axis, face, wall, away });
                 }
             }
