@@ -3,7 +3,8 @@
 //! A step carries the particles' velocities to a staggered grid (`flip/transfer.rs`, `flip/grid.rs`), adds gravity
 //! (`flip/faces.rs`), makes the grid's velocities divergence-free in every cell that holds a particle of anyone
 //! (`flip/pressure.rs`, `flip/multigrid.rs`), and gives the change back to the particles, which then move with the grid's
-//! velocities (`flip/solver.rs`). What depends on groups is added to what all particles bring (`flip/members.rs`).
+//! velocities (`flip/solver.rs`), and to where their density asks them to (`flip/density.rs`). Walls push and never pull
+//! (`flip/walls.rs`). What depends on groups is added to what all particles bring (`flip/members.rs`).
 //!
 //! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity. What others
 //! give the group is a force on the grid, added after the old grid velocity has been saved. Face densities are hybrid

@@ -3,7 +3,7 @@
 //! *Spray*: where particles are few, they do not fill their cells, and nothing makes them incompressible: they fly on
 //! their own until they are near enough to others.
 //!
-//! *Density projection* [Kugelstadt2019]: the projection of velocities keeps the volume of what is full, but does not
+//! *Density projection* [Kugelstadt2021]: the projection of velocities keeps the volume of what is full, but does not
 //! know how many particles a cell holds: errors of advection add up, and what has been torn apart stays so. Therefore
 //! free particles travel, beside the grid's velocity, with `-grad psi`, where `div (-grad psi)` is what takes the density
 //! to the rest density within the relaxation time. They are moved, not accelerated: their velocities stay as they are.
@@ -19,7 +19,7 @@ use super::transfer::{Cell, Deposit};
 /// full sheet, one cell thick, has .67.
 const SPRAY: f32 = 0.5;
 
-/// The largest deviation from the rest density that counts, relative to it, as in [Kugelstadt2019].
+/// The largest deviation from the rest density that counts, relative to it, as in [Kugelstadt2021].
 const DEVIATION_MAX: f64 = 0.5;
 
 /// A cell's neighbours: the face towards each, along which axis, and its number.
