@@ -18,7 +18,7 @@ fn on_a_bed(occupancy: bool) -> (f64, f64) {
                shape = { type = 'box', min = [0.025, 0.025, 0.025], max = [0.375, 0.175, 0.175] }\n\
                spacing = 0.05\ndensity = 2000.0\nstiffness = 1e5\nradius = 0.005\npinned = 'all'\n";
     let water = format!(
-        "method = 'flip'\nspacing = 0.025\noccupancy = {occupancy}\n[[shapes]]\ntype = 'box'\nmin = [0, 0, {}]\n\
+        "method = 'flip'\njitter = 0.0\nspacing = 0.025\noccupancy = {occupancy}\n[[shapes]]\ntype = 'box'\nmin = [0, 0, {}]\n\
          max = [0.4, 0.2, {}]\n",
         WATER.0, WATER.1
     );

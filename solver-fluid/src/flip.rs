@@ -3,12 +3,14 @@
 //! A step carries the particles' velocities to a staggered grid (`flip/transfer.rs`, `flip/grid.rs`), adds gravity
 //! (`flip/faces.rs`), makes the grid's velocities divergence-free in every cell that holds a particle of anyone
 //! (`flip/pressure.rs`, `flip/multigrid.rs`), and gives the change back to the particles, which then move with the grid's
-//! velocities (`flip/solver.rs`). What depends on groups is added to what all particles bring (`flip/members.rs`).
+//! velocities (`flip/solver.rs`), and to where their density asks them to (`flip/density.rs`). Walls push and never pull
+//! (`flip/walls.rs`). What depends on groups is added to what all particles bring (`flip/members.rs`).
 //!
 //! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity. What others
 //! give the group is a force on the grid, added after the old grid velocity has been saved. Face densities are hybrid
 //! (`docs/method.md`, section 4).
 
+mod density;
 mod faces;
 mod grid;
 mod members;
@@ -18,8 +20,9 @@ pub mod section;
 mod snapshot;
 mod solver;
 mod transfer;
+mod walls;
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DVec3, ParticleId, random};
 use amalgam_solver_kit::SolverError;
 
 use crate::section::SUBSTEPS_MAX;
@@ -42,6 +45,11 @@ pub struct Parameters {
     pub radius: f64,
     /// Emitters and sinks, as they are at the start.
     pub sources: Sources,
+    /// How far particles begin from their places in a lattice along each axis, at most, in spacings: in a lattice that
+    /// is stretched, particles stay in its sheets.
+    pub jitter: f64,
+    /// Of the jitter.
+    pub seed: u64,
     /// Part of the new velocity that is the old one and the grid's change (FLIP); the rest is the grid's velocity (PIC).
     pub flip_share: f64,
     /// Residual of the pressure at which the solve ends, relative to the largest divergence.
@@ -71,6 +79,19 @@ impl Parameters {
     /// Cells along each axis.
     pub fn cells(&self) -> [usize; 3] {
         ((self.domain.1 - self.domain.0) / self.cell_size).round().to_array().map(|n| n as usize)
+    }
+
+    /// Particles in a cell at rest density.
+    fn full(&self) -> f64 {
+        (self.cell_size / self.spacing).powi(3)
+    }
+
+    /// Where a particle begins whose place in the lattice is `place` [m].
+    fn jittered(&self, id: ParticleId, place: DVec3) -> DVec3 {
+        let noise = |axis| 2.0 * random::uniform_f64(&[self.seed, id.0, axis]) - 1.0;
+        let (low, high) = self.inner_domain();
+        let moved = place + self.jitter * self.spacing * DVec3::from_array([0, 1, 2].map(noise));
+        moved.max(low).min(high)
     }
 
     /// Sub-steps in a step of `dt` [s] if the longest stable one is `stable` [s].

@@ -12,6 +12,7 @@ use super::grid::Grid;
 use super::members::Extras;
 use super::multigrid::{BLOCK, Split};
 use super::transfer::{Cell, Deposit, Fours};
+use super::walls::WallFace;
 
 /// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
 /// (`docs/method.md`, "Integrating a meta-particle inside a participant").
@@ -64,6 +65,11 @@ pub(super) struct Forces<'a> {
 
 fn is_open(cell: Cell) -> bool {
     matches!(cell, Cell::Fluid | Cell::Foreign)
+}
+
+/// Whether the pressure in a cell is zero.
+fn is_free(cell: Cell) -> bool {
+    matches!(cell, Cell::Air | Cell::Spray)
 }
 
 /// Whether a face lies between two cells, not at or in a wall.
@@ -253,10 +259,10 @@ impl Flow {
             *ground = 0.0;
             if is_open(cell[at]) {
                 for (conductance, stride) in conductance.iter().zip(strides) {
-                    if cell[at - stride] == Cell::Air {
+                    if is_free(cell[at - stride]) {
                         *ground += conductance[at];
                     }
-                    if cell[at + stride] == Cell::Air {
+                    if is_free(cell[at + stride]) {
                         *ground += conductance[at + stride];
                     }
                 }
@@ -287,17 +293,20 @@ impl Flow {
         let Self { gathered, conductance, projected, .. } = self;
         for axis in 0..3 {
             let (stride, conductance) = (grid.strides()[axis], &conductance[axis]);
-            let before = gathered.velocity[axis].par_iter().zip(&gathered.change[axis]);
+            let before =
+                gathered.velocity[axis].par_iter().zip(&gathered.change[axis]).zip(&gathered.known[axis]);
             let after = projected.velocity[axis].par_iter_mut().zip(&mut projected.change[axis]);
             let columns = after.zip(&mut projected.known[axis]).zip(before).enumerate();
             columns.with_min_len(BLOCK).for_each(|(face, (((velocity, change), known), before))| {
-                (*velocity, *change) = (*before.0, *before.1);
+                let ((&old, &gained), &brought) = before;
+                (*velocity, *change) = (old, gained);
                 let Some(lower) = face.checked_sub(stride) else { return };
                 let pair = [cell[face], cell[lower]];
                 // Between air and a wall there is nothing that others could be carried on from: it would slow down
                 // what flies past the wall.
-                *known = pair.into_iter().any(is_open);
-                if *known && !pair.contains(&Cell::Wall) {
+                let open = pair.into_iter().any(is_open);
+                *known = open || brought && pair.contains(&Cell::Spray);
+                if open && !pair.contains(&Cell::Wall) {
                     let at = |n: usize| pressure[n % 2][n / 2];
                     let push = f64::from(conductance[face]) * grid.cell_size * (at(face) - at(lower));
                     *velocity -= push;
@@ -307,6 +316,50 @@ impl Flow {
             for _ in 0..EXTRAPOLATIONS {
                 projected.extrapolate(grid, axis, cell);
             }
+        }
+    }
+
+    /// Stops what flows into walls that let go.
+    pub(super) fn hold(&mut self, walls: &[WallFace]) {
+        let Field { velocity, change, .. } = &mut self.projected;
+        walls.iter().for_each(|wall| wall.hold(velocity, change));
+    }
+
+    /// Adds -grad `potential` to the velocity at faces, at most `speed_max` [m/s]. Faces that members touch or that are
+    /// beside cells of others stay as they are.
+    pub(super) fn spread(
+        &self,
+        grid: &Grid,
+        (cell, extras): (&[Cell], &Extras),
+        potential: &Split<f64>,
+        speed_max: f64,
+        fours: &mut Fours,
+    ) {
+        let at = |n: usize| potential[n % 2][n / 2];
+        let own = |cell: Cell| is_free(cell) || cell == Cell::Fluid;
+        for (axis, fours) in fours.iter_mut().enumerate() {
+            let (stride, conductance) = (grid.strides()[axis], &self.conductance[axis]);
+            let speed = |face: usize| {
+                let pair = [face, face - stride].map(|n| cell[n]);
+                if pair.contains(&Cell::Fluid) && pair.into_iter().all(own) && !extras.at(axis, face).touched
+                {
+                    let slope = at(face - stride) - at(face);
+                    (f64::from(conductance[face]) * grid.cell_size * slope).clamp(-speed_max, speed_max)
+                        as f32
+                } else {
+                    0.0
+                }
+            };
+            let first = grid.index([0, 0, 0]);
+            let last = grid.index(grid.cells);
+            fours[first..last].par_chunks_mut(BLOCK).enumerate().for_each(|(block, fours)| {
+                let mut next = speed(first + block * BLOCK);
+                for (n, four) in fours.iter_mut().enumerate() {
+                    four.x += next;
+                    next = speed(first + block * BLOCK + n + 1);
+                    four.z += next;
+                }
+            });
         }
     }
 

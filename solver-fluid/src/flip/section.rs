@@ -7,6 +7,7 @@
 //! | `cell_size` | m | 2 x `spacing` | edge of a cell; the domain must be whole cells long |
 //! | `rest_density` | kg/m^3 | 1000 | a particle's mass is `rest_density * spacing^3` |
 //! | `radius` | m | `spacing / 2` | collision radius of a particle |
+//! | `jitter` | | 0.5 | how far particles begin from their lattice along each axis, at most, in spacings: 0 to 0.5 |
 //! | `flip_share` | | 0.97 | part of FLIP in the new velocity; the rest is PIC, which damps |
 //! | `tolerance` | | 1e-6 | residual of the pressure solve, relative to the largest divergence before it |
 //! | `max_iterations` | | 200 | iterations after which the solve is an error |
@@ -17,7 +18,8 @@
 //! | `emitters` | | none | discs that emit, a list: `center` [m], `axis`, `radius` [m], `speed` [m/s], `until` [s] |
 //! | `sinks` | | none | boxes that swallow particles, a list: `min`, `max` [m] |
 
-use amalgam_particles::{ParticleId, Particles, shapes::Body};
+use amalgam_particles::shapes::{Body, Shape};
+use amalgam_particles::{ParticleId, Particles};
 use amalgam_solver_kit::{SectionError, World, parse_section};
 use serde::Deserialize;
 
@@ -40,6 +42,8 @@ struct Section {
     #[serde(default = "default_rest_density")]
     rest_density: f64,
     radius: Option<f64>,
+    #[serde(default = "default_jitter")]
+    jitter: f64,
     #[serde(default = "default_flip_share")]
     flip_share: f64,
     #[serde(default = "default_tolerance")]
@@ -57,6 +61,10 @@ struct Section {
     emitters: Vec<EmitterSection>,
     #[serde(default)]
     sinks: Vec<SinkSection>,
+}
+
+fn default_jitter() -> f64 {
+    0.5
 }
 
 fn default_flip_share() -> f64 {
@@ -104,6 +112,8 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
             &section.sinks,
             bodies.iter().map(Vec::len).sum::<usize>() as u64,
         ),
+        jitter: section.jitter,
+        seed: world.seed,
         flip_share: section.flip_share,
         tolerance: section.tolerance,
         max_iterations: section.max_iterations,
@@ -123,8 +133,10 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     }
     let mut particles = Particles::default();
     for (points, body) in bodies.iter().zip(&section.shapes) {
+        let as_given = matches!(body.shape, Shape::Points { .. });
         for &point in points {
             let id = ParticleId(particles.len() as u64);
+            let point = if as_given { point } else { parameters.jittered(id, point) };
             particles.push(id, point, body.velocity_at(point), mass, parameters.radius, false);
         }
     }
@@ -152,6 +164,8 @@ impl Section {
             "must be positive: write e.g. rest_density = 1000.0",
         );
         check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
+        let jitter_ok = (0.0..=0.5).contains(&self.jitter);
+        check(jitter_ok, "jitter", "must be from 0 to 0.5: write e.g. jitter = 0.5");
         let share_ok = (0.0..=1.0).contains(&self.flip_share);
         check(share_ok, "flip_share", "must be from 0 to 1: write e.g. flip_share = 0.97");
         let tolerance_ok = self.tolerance > 0.0 && self.tolerance < 1.0;
@@ -220,8 +234,10 @@ mod tests {
         assert_eq!(with("cell_size = 0.3"), ["cell_size"]);
         assert_eq!(with("cell_size = 1e-9"), ["cell_size"]);
         assert_eq!(
-            with("flip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0\nmax_substeps = 0"),
-            ["flip_share", "tolerance", "max_iterations", "cfl", "max_substeps"]
+            with(
+                "jitter = 0.6\nflip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0\nmax_substeps = 0"
+            ),
+            ["jitter", "flip_share", "tolerance", "max_iterations", "cfl", "max_substeps"]
         );
         assert_eq!(with("sound_speed = 3.0"), ["sound_speed"]);
         assert_eq!(keys(&good.replace("0.5]", "2.5]")), ["shapes[0]"]);

@@ -8,6 +8,7 @@ use amalgam_solver_kit::{Answer, Field, FieldValues, Integration, Report, Solver
 use rayon::prelude::*;
 
 use super::Parameters;
+use super::density::{Crowd, around};
 use super::faces::{Flow, Forces};
 use super::grid::Grid;
 use super::members::{Extras, Moving, group_masses, inertias};
@@ -15,11 +16,22 @@ use super::multigrid::{Split, split_zeros};
 use super::pressure::{Limits, Pressure};
 use super::snapshot::{self, Progress};
 use super::transfer::{CHUNK, Cell, Deposit, Found, Fours, Gather};
+use super::walls::{WallFace, unpressed};
 use crate::sources::Sources;
 
 /// Steps after which particles are stored anew in the order of their cells, so that what is near in space is near in
 /// memory. In between, a particle moves by a few cells at most.
 const STORAGE_PERIOD: u64 = 16;
+
+/// Deviation from the rest density, relative to it, up to which particles are not moved for it.
+const DEVIATION_MIN: f64 = 0.05;
+
+/// Residual of the density projection relative to the largest deviation: what is left is there in the next step again.
+const DENSITY_TOLERANCE: f64 = 0.1;
+
+/// How far the density projection may move a particle in a sub-step, in radii: contacts are looked for at the start of
+/// a step only.
+const SPREAD_MAX: f64 = 0.25;
 
 /// Particles that find what is on the grid at once.
 const BLOCK: usize = 256;
@@ -34,6 +46,8 @@ pub struct Flip {
     /// At later sub-steps; unused while steps have one.
     later: Deposit,
     extras: Extras,
+    /// Where the walls may let go.
+    unpressed: Vec<WallFace>,
     /// What each cell holds, that of others included.
     cell: Vec<Cell>,
     flow: Flow,
@@ -45,10 +59,14 @@ pub struct Flip {
     solver: Pressure,
     /// Pressure in cells [Pa]: the last answer, where the next solve starts.
     pressure: Split<f64>,
+    /// psi of the density projection (`flip/density.rs`), as a pressure [Pa].
+    potential: Split<f64>,
     /// Velocity of the grid where particles are before the last sub-step [m/s].
     drift: Vec<[f32; 3]>,
     /// Positions before the last sub-step [m]; empty if there is one, for then they are the committed ones.
     position: Vec<DVec3>,
+    /// Time in which the fastest particle crosses about a cell [s]: the relaxation time of the density.
+    crossing: f64,
     /// Length of a sub-step of the last integration [s].
     substep: f64,
     sources: Sources,
@@ -71,6 +89,7 @@ impl Flip {
             start: Deposit::default(),
             later: Deposit::default(),
             extras: Extras::default(),
+            unpressed: Vec::new(),
             cell: Vec::new(),
             flow: Flow::new(&grid),
             gathered: None,
@@ -78,8 +97,10 @@ impl Flip {
             right_hand_side: split_zeros(&grid),
             solver: Pressure::new(grid, width),
             pressure: split_zeros(&grid),
+            potential: split_zeros(&grid),
             drift: Vec::new(),
             position: Vec::new(),
+            crossing: 0.0,
             substep: 0.0,
             steps: 0,
             iterations: 0,
@@ -113,14 +134,24 @@ impl Flip {
 
     /// Sets which cells are no air; whether any is another than before.
     fn mark_cells(&mut self, first: bool, occupied: Option<&CellSet>) -> bool {
-        let own = if first { &self.start.cell } else { &self.later.cell };
-        let before = std::mem::replace(&mut self.cell, own.clone());
+        let deposit = if first { &self.start } else { &self.later };
+        let before = std::mem::replace(&mut self.cell, deposit.cell.clone());
+        let fall = (self.parameters.gravity * self.substep).to_array();
+        for face in &self.unpressed {
+            face.release(deposit, fall, &mut self.cell);
+        }
         for cell in occupied.into_iter().flat_map(CellSet::iter) {
             let inside = cell.to_array().map(|c| usize::try_from(c).unwrap_or(usize::MAX));
             if self.grid.is_cell(inside) {
-                let cell = &mut self.cell[self.grid.index(inside)];
-                if *cell == Cell::Air {
-                    *cell = Cell::Foreign;
+                let at = self.grid.index(inside);
+                if self.cell[at] == Cell::Air {
+                    self.cell[at] = Cell::Foreign;
+                    // What is beside others fills its cell together with them.
+                    for (_, _, next) in around(&self.grid, at) {
+                        if self.cell[next] == Cell::Spray {
+                            self.cell[next] = Cell::Fluid;
+                        }
+                    }
                 }
             }
         }
@@ -158,6 +189,7 @@ impl Flip {
             ))
         })?;
         flow.push(grid, cell, &self.pressure);
+        flow.hold(&self.unpressed);
         flow.pair_up(parameters.flip_share, &mut self.fours);
         Ok(())
     }
@@ -220,6 +252,33 @@ impl Flip {
                 }
             }
         }
+    }
+
+    /// Adds to the velocity with which free particles travel what brings the density nearer to the rest density.
+    fn even_out(&mut self, first: bool) -> Result<(), SolverError> {
+        let Self { grid, parameters, extras, cell, right_hand_side, potential, .. } = self;
+        let deposit = if first { &self.start } else { &self.later };
+        let crowd = Crowd { grid, deposit, extras, cell, full: parameters.full() };
+        if crowd.deviations(right_hand_side) < DEVIATION_MIN {
+            return Ok(());
+        }
+        let relaxation = self.crossing.max(self.substep);
+        for column in &mut *right_hand_side {
+            column.par_iter_mut().with_min_len(CHUNK).for_each(|deviation| *deviation /= relaxation);
+        }
+        potential.iter_mut().for_each(|column| column.fill(0.0));
+        let limits = Limits { tolerance: DENSITY_TOLERANCE, max_iterations: parameters.max_iterations };
+        let solved = self.solver.solve(right_hand_side, potential, &limits);
+        solved.map_err(|unconverged| {
+            SolverError(format!(
+                "the density projection reached a residual of {:.1e} in {} iterations, not {DENSITY_TOLERANCE}: write a \
+                 larger max_iterations",
+                unconverged.0, limits.max_iterations
+            ))
+        })?;
+        let speed_max = SPREAD_MAX * parameters.radius / self.substep;
+        self.flow.spread(grid, (cell, extras), potential, speed_max, &mut self.fours);
+        Ok(())
     }
 
     /// Ends a sub-step that is not the last: free particles move, members with their group.
@@ -285,13 +344,17 @@ impl Solver for Flip {
 
     /// What particles bring to the grid, as if all were free: groups only add to that.
     fn begin(&mut self) -> Result<(), SolverError> {
-        self.start.renew(&self.grid, self.width, &self.particles.position, &self.particles.velocity);
+        let Self { start, grid, width, parameters, particles, .. } = self;
+        start.renew(grid, *width, parameters.full(), (&particles.position, &particles.velocity));
+        self.unpressed = unpressed(&self.grid, &self.start.cell, &self.pressure);
         self.gathered = None;
         Ok(())
     }
 
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        let substeps = self.parameters.substeps(stage.dt, self.stable_substep())?;
+        let stable = self.stable_substep();
+        let substeps = self.parameters.substeps(stage.dt, stable)?;
+        self.crossing = stable / self.parameters.cfl;
         self.substep = stage.dt / f64::from(substeps);
         self.position.clear();
         let own = group_masses(stage.groups, &self.particles);
@@ -302,7 +365,13 @@ impl Solver for Flip {
         for k in 0..substeps {
             let first = k == 0;
             if !first {
-                self.later.renew(&self.grid, self.width, &self.position, &answer.velocity);
+                self.later.renew(
+                    &self.grid,
+                    self.width,
+                    self.parameters.full(),
+                    (&self.position, &answer.velocity),
+                );
+                self.unpressed = unpressed(&self.grid, &self.later.cell, &self.pressure);
             }
             let moving = Moving {
                 groups: stage.groups,
@@ -315,6 +384,7 @@ impl Solver for Flip {
             self.collect(first, &moving, &mut answer.velocity);
             let given = give(&moving, &self.particles, &answer.velocity);
             if k + 1 < substeps {
+                self.even_out(first)?;
                 self.pass_substep(&moving);
             }
             for (group, given) in given.into_iter().enumerate() {
@@ -326,6 +396,7 @@ impl Solver for Flip {
     }
 
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
+        self.even_out(self.position.is_empty())?;
         let group_of = end.groups.group_of();
         let mut position = std::mem::take(&mut self.particles.position);
         let mut velocity = std::mem::take(&mut self.particles.velocity);
@@ -351,6 +422,11 @@ impl Solver for Flip {
         self.steps += 1;
         let Parameters { spacing, particle_mass, radius, .. } = self.parameters;
         let (born, dead) = self.sources.pass(end.dt, spacing, (particle_mass, radius), &mut self.particles);
+        let Particles { id, position, .. } = &mut self.particles;
+        let first_born = id.len() - born.len();
+        for (&id, position) in id[first_born..].iter().zip(&mut position[first_born..]) {
+            *position = self.parameters.jittered(id, *position);
+        }
         Ok(Report { stable_dt: self.stable_dt(), born, dead, ..Report::default() })
     }
 

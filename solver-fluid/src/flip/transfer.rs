@@ -9,6 +9,7 @@ use amalgam_particles::{DVec3, counting_sort};
 use glam::Vec4;
 use rayon::prelude::*;
 
+use super::density;
 use super::grid::{Grid, Places};
 
 /// Particles of one task.
@@ -19,6 +20,8 @@ pub(super) const CHUNK: usize = 4096;
 #[repr(u8)]
 pub(super) enum Cell {
     Air,
+    /// Holds particles of this fluid, too few to fill it: see `flip/density.rs`.
+    Spray,
     /// Holds particles of other participants only.
     Foreign,
     /// Holds particles of this fluid.
@@ -44,6 +47,8 @@ pub(super) struct Deposit {
     sums: Fours,
     /// What each cell holds.
     pub(super) cell: Vec<Cell>,
+    /// Density in each cell, relative to the rest density.
+    pub(super) density: Vec<f32>,
     layer_of: Vec<u32>,
     /// Where each layer of cells begins in `order`.
     start: Vec<u32>,
@@ -56,7 +61,14 @@ impl Deposit {
     ///
     /// Particles of one layer of cells reach three layers of faces: every third layer is done at once, each by one
     /// thread, in the order of its particles. No sum depends on threads.
-    pub(super) fn renew(&mut self, grid: &Grid, width: Width, position: &[DVec3], velocity: &[DVec3]) {
+    /// `full` is the number of particles in a cell at rest density.
+    pub(super) fn renew(
+        &mut self,
+        grid: &Grid,
+        width: Width,
+        full: f64,
+        (position, velocity): (&[DVec3], &[DVec3]),
+    ) {
         self.sort_by_layer(grid, position);
         for sums in &mut self.sums {
             sums.resize(grid.len(), Vec4::ZERO);
@@ -84,6 +96,12 @@ impl Deposit {
                 });
             });
         }
+        let mut density = std::mem::take(&mut self.density);
+        density::measure(grid, self, full, &mut density);
+        for at in density::spray(grid, &self.cell, &density) {
+            self.cell[at] = Cell::Spray;
+        }
+        self.density = density;
     }
 
     /// A face's sums: weight, and weight times velocity [m/s]. Zero before the first [`Self::renew`].

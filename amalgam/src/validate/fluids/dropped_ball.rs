@@ -14,10 +14,10 @@ pub(in crate::validate) const CASE: Case = Case {
     compute,
 };
 
-/// And whether the volume is compared: FLIP does not keep it (see the case's README).
-const METHODS: [(Method, bool); 2] = [
-    (Method { name: "SPH", keys: &["viscosity=5.0"] }, true),
-    (Method { name: "FLIP", keys: &["method=\"flip\""] }, false),
+/// With more jitter some of FLIP's particles come within a cell of the walls, which take a little of their momentum.
+const METHODS: [Method; 2] = [
+    Method { name: "SPH", keys: &["viscosity=5.0"] },
+    Method { name: "FLIP", keys: &["method=\"flip\"", "jitter=0.25"] },
 ];
 
 /// As in the scene: radius of the ball and the square tank's edge [m], spacing [m], velocity at the start [m/s].
@@ -33,7 +33,7 @@ const LAST: f64 = 0.4;
 fn compute() -> Result<Outcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     let depth = 4.0 / 3.0 * std::f64::consts::PI * RADIUS.powi(3) / (EDGE * EDGE);
-    for (k, (method, keeps_volume)) in METHODS.into_iter().enumerate() {
+    for (k, method) in METHODS.into_iter().enumerate() {
         let mut ball = Fluid::start(CASE.name, SCENE, &method.set())?;
         let (mass, gravity) = (ball.mass(), ball.world.gravity);
         let volume = mass / 1000.0;
@@ -62,11 +62,9 @@ fn compute() -> Result<Outcome, CaseError> {
         let name = method.name;
         checks.push(Check::within(format!("{name}: momentum lost in flight / momentum"), 0.0, lost, 1e-6));
         checks.push(Check::relative(format!("{name}: radius in flight [m]"), start, radius, 0.01));
-        if keeps_volume {
-            let at_rest = 2.0 * height / samples * EDGE * EDGE;
-            let quantity = format!("{name}: volume at rest, by the mean height [m^3]");
-            checks.push(Check::relative(quantity, volume, at_rest, 0.03));
-        }
+        let at_rest = 2.0 * height / samples * EDGE * EDGE;
+        let quantity = format!("{name}: volume at rest, by the mean height [m^3]");
+        checks.push(Check::relative(quantity, volume, at_rest, 0.03));
         if hit <= 0.0 {
             return Err(CaseError::Failed("the ball does not splash".into()));
         }
