@@ -398,6 +398,49 @@ mod x86 {
                 Self(_mm256_fmadd_ps(self.0, factor.0, term.0), _mm256_fmadd_ps(self.1, factor.1, term.1))
             }
         }
+        #[inline(always)]
+        fn gather<const N: usize>(record: &[[i32; N]], index: &[u32; LANES]) -> [[i32; LANES]; N] {
+            let largest = index.iter().fold(0, |largest, &index| largest.max(index));
+            assert!((largest as usize) < record.len(), "an index is out of range");
+            let mut columns = [[0; LANES]; N];
+            for half in [0, 8] {
+                let mut quarter = 0;
+                while quarter + 4 <= N {
+                    // Four numbers of eight records: register r holds those of lanes r and 4 + r.
+                    // SAFETY: all indices are below the number of records, as was seen above, and a record holds N numbers,
+                    // of which `quarter..quarter + 4` are read; a register and eight i32 are the same 32 bytes; and this
+                    // runs inside `run_avx2` alone, so that the machine has these instructions.
+                    let transposed: [[i32; 8]; 4] = unsafe {
+                        let first: *const i32 = record.as_ptr().cast::<i32>().add(quarter);
+                        let mut rows = [_mm256_setzero_si256(); 4];
+                        for r in 0..4 {
+                            let low = _mm_loadu_si128(first.add(N * index[half + r] as usize).cast());
+                            let high = _mm_loadu_si128(first.add(N * index[half + 4 + r] as usize).cast());
+                            rows[r] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
+                        }
+                        let [a, b, c, d] = rows;
+                        let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+                        let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+                        std::mem::transmute::<[__m256i; 4], [[i32; 8]; 4]>([
+                            _mm256_unpacklo_epi64(ab, cd),
+                            _mm256_unpackhi_epi64(ab, cd),
+                            _mm256_unpacklo_epi64(ab_high, cd_high),
+                            _mm256_unpackhi_epi64(ab_high, cd_high),
+                        ])
+                    };
+                    for (column, transposed) in columns[quarter..].iter_mut().zip(transposed) {
+                        column[half..half + 8].copy_from_slice(&transposed);
+                    }
+                    quarter += 4;
+                }
+                for lane in half..half + 8 {
+                    for column in quarter..N {
+                        columns[column][lane] = record[index[lane] as usize][column];
+                    }
+                }
+            }
+            columns
+        }
     }
 
     /// Halves added until one lane is left.

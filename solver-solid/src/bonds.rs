@@ -15,6 +15,8 @@ mod rows;
 mod stretch;
 mod table;
 
+use std::ops::Range;
+
 use amalgam_particles::lanes::LANES;
 use amalgam_particles::random::uniform_f64;
 use amalgam_particles::{DVec3, ParticleId, Particles};
@@ -155,7 +157,7 @@ impl Bonds {
     }
 
     /// The bodies that have rows in `first..first + count`, with the part of that each has.
-    fn parts(&self, first: usize, count: usize) -> impl Iterator<Item = (&Body, std::ops::Range<usize>)> {
+    fn parts(&self, first: usize, count: usize) -> impl Iterator<Item = (&Body, Range<usize>)> {
         self.bodies.iter().filter_map(move |body| {
             let start = first.max(body.first);
             let end = (first + count).min(body.first + body.count);
@@ -163,13 +165,9 @@ impl Bonds {
         })
     }
 
-    /// Visits the rows `first..first + count` of the last product [kg m/s], counted from `first`.
-    fn visit_products(&self, first: usize, count: usize, mut visit: impl FnMut(usize, DVec3)) {
-        for (body, rows) in self.parts(first, count).filter(|(body, _)| body.product_unit != 0.0) {
-            for i in rows {
-                visit(i - first, vector(body.table.product(i - body.first)) * body.product_unit);
-            }
-        }
+    /// [`Self::parts`] of those that the last product is not nothing for.
+    fn products(&self, first: usize, count: usize) -> impl Iterator<Item = (&Body, Range<usize>)> {
+        self.parts(first, count).filter(|(body, _)| body.product_unit != 0.0)
     }
 
     /// dt C + square K = this times K.
@@ -393,14 +391,19 @@ impl Material for Bonds {
     }
 
     fn add_rows(&self, first: usize, _u: &[DVec3], image: &mut [DVec3]) {
-        self.visit_products(first, image.len(), |i, product| image[i] += product);
+        for (body, rows) in self.products(first, image.len()) {
+            for i in rows {
+                image[i - first] += vector(body.table.product(i - body.first)) * body.product_unit;
+            }
+        }
     }
 
     fn add_rounded(&self, first: usize, _u: &Columns, image: &mut [Slice]) {
-        self.visit_products(first * LANES, image.len() * LANES, |i, product| {
-            let product = product.to_array();
-            (0..3).for_each(|axis| image[i / LANES][axis][i % LANES] += product[axis] as f32);
-        });
+        let first = first * LANES;
+        for (body, rows) in self.products(first, image.len() * LANES) {
+            let (unit, at) = (body.product_unit as f32, rows.start - first);
+            body.table.add_products(rows.start - body.first..rows.end - body.first, unit, image, at);
+        }
     }
 
     fn update(&mut self, particles: &Particles, implicit: bool) -> Result<Vec<[u32; 2]>, SolverError> {

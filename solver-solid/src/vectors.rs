@@ -61,14 +61,3 @@ pub(crate) enum Vector<'a> {
     /// Rounded.
     Rounded(&'a Columns),
 }
-
-impl Vector<'_> {
-    /// The value of particle `i`.
-    #[inline]
-    pub(crate) fn get(&self, i: usize) -> DVec3 {
-        match self {
-            Self::Exact(values) => values[i],
-            Self::Rounded(columns) => DVec3::from_array(columns.get(i).map(f64::from)),
-        }
-    }
-}

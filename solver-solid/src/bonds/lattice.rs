@@ -7,17 +7,21 @@
 //! displacements is exact, and the excess follows from it without cancellation, `l^2 - L^2 = eta·(2 xi + eta)` with the
 //! lattice's vector xi and the difference eta of displacements.
 
+use std::ops::Range;
+
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Sixteen};
 use rayon::prelude::*;
 
 use super::cubic::Lattice;
-use super::lattice_kernels::{BlockForce, DiagonalKernel, ForceKernel, Geometry, ProductKernel, Stencil};
+use super::lattice_kernels::{
+    BlockForce, DiagonalKernel, ForceKernel, Geometry, ProductKernel, RoundedKernel, Stencil,
+};
 use super::law::Law;
 use super::stretch::elongation_share;
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
 use crate::fixed::{quantise, whole};
-use crate::vectors::Vector;
+use crate::vectors::{Slice, Vector};
 
 /// Blocks that one task works on.
 const CHUNK: usize = 32;
@@ -152,13 +156,15 @@ fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3
                 let vector =
                     lattice.steps[0] * i as f64 + lattice.steps[1] * j as f64 + lattice.steps[2] * k as f64;
                 let rest = length * law.spacing;
+                let stiffness = law.volume_share(rest) / length;
                 stencils.push(Stencil {
                     shift: i * strides[0] + j * strides[1] + k * strides[2],
                     offset: (vector * (QUANTA / law.spacing)).to_array().map(|x| x as f32),
                     twice: (vector * (2.0 * QUANTA / law.spacing)).to_array().map(|x| x as f32),
                     rest_square: (length * QUANTA).powi(2) as f32,
                     inverse_square: (length * QUANTA).powi(-2) as f32,
-                    stiffness: (law.volume_share(rest) / length) as f32,
+                    stiffness: stiffness as f32,
+                    stiffness_by_square: (stiffness * (length * QUANTA).powi(-2)) as f32,
                 });
             }
         }
@@ -227,9 +233,19 @@ impl BondTable for LatticeTable {
     }
 
     fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
-        let scale = scale_of(u, first, self.slot.len());
         let mut operand = std::mem::take(&mut self.operand);
-        self.scatter(&mut operand, |i| (u.get(first + i) * scale).to_array().map(whole));
+        let (scale, rounded) = match u {
+            Vector::Exact(u) => {
+                let own = &u[first..first + self.slot.len()];
+                let scale = scale_of(own);
+                self.scatter(&mut operand, |i| (own[i] * scale).to_array().map(whole));
+                (scale, false)
+            }
+            Vector::Rounded(u) => {
+                self.scatter(&mut operand, |i| u.get(first + i).map(|u| u.to_bits() as i32));
+                (1.0, true)
+            }
+        };
         self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
         let stencils = self.stencils.len();
@@ -240,11 +256,20 @@ impl BondTable for LatticeTable {
                 let live = &self.live[block * stencils..(block + 1) * stencils];
                 let geometry = self.geometry(self.block_site[block] as usize);
                 let operand = self.operand.each_ref().map(Vec::as_slice);
-                match (self.half_gain.is_empty(), self.force[block].is_far()) {
-                    (true, false) => lanes::run(ProductKernel::<false, false> { geometry, live, operand }),
-                    (true, true) => lanes::run(ProductKernel::<false, true> { geometry, live, operand }),
-                    (false, false) => lanes::run(ProductKernel::<true, false> { geometry, live, operand }),
-                    (false, true) => lanes::run(ProductKernel::<true, true> { geometry, live, operand }),
+                let (gain, force) = (!self.half_gain.is_empty(), &self.force[block]);
+                if rounded {
+                    return match (gain, force.is_far_for_rounded()) {
+                        (false, false) => lanes::run(RoundedKernel::<false, false> { geometry, live, operand }),
+                        (false, true) => lanes::run(RoundedKernel::<false, true> { geometry, live, operand }),
+                        (true, false) => lanes::run(RoundedKernel::<true, false> { geometry, live, operand }),
+                        (true, true) => lanes::run(RoundedKernel::<true, true> { geometry, live, operand }),
+                    };
+                }
+                match (gain, force.is_far()) {
+                    (false, false) => lanes::run(ProductKernel::<false, false> { geometry, live, operand }),
+                    (false, true) => lanes::run(ProductKernel::<false, true> { geometry, live, operand }),
+                    (true, false) => lanes::run(ProductKernel::<true, false> { geometry, live, operand }),
+                    (true, true) => lanes::run(ProductKernel::<true, true> { geometry, live, operand }),
                 }
             })
             .collect_into_vec(&mut image);
@@ -266,6 +291,16 @@ impl BondTable for LatticeTable {
     fn product(&self, i: usize) -> [f32; 3] {
         let slot = self.slot[i] as usize;
         self.image[slot / LANES].map(|lanes| lanes[slot % LANES])
+    }
+
+    fn add_products(&self, rows: Range<usize>, unit: f32, image: &mut [Slice], at: usize) {
+        for (i, at) in rows.zip(at..) {
+            let slot = self.slot[i] as usize;
+            let product = &self.image[slot / LANES];
+            for axis in 0..3 {
+                image[at / LANES][axis][at % LANES] += product[axis][slot % LANES] * unit;
+            }
+        }
     }
 
     fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond)) {
@@ -441,7 +476,9 @@ mod tests {
             let force = width.run(ForceKernel::<true, true> { geometry, live });
             let diagonal = width.run(DiagonalKernel::<true, true> { geometry, live });
             let product = width.run(ProductKernel::<true, true> { geometry, live, operand });
-            let all = force.force.iter().chain(&diagonal).chain(&product).flatten();
+            // Not what a vector rounds to, but as good as any.
+            let rounded = width.run(RoundedKernel::<true, true> { geometry, live, operand });
+            let all = force.force.iter().chain(&diagonal).chain(&product).chain(&rounded).flatten();
             bits.extend(all.chain([&force.energy]).map(|value| value.to_bits()));
         }
         bits

@@ -2,7 +2,7 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Sixteen, Task};
 
-use super::stretch::{SERIES_MAX, elongation_share};
+use super::stretch::{SERIES_MAX, SHORT_SERIES_MAX, elongation_share, length_ratio};
 use crate::vectors::sixteen;
 
 /// A step from a site to a neighbour.
@@ -18,6 +18,8 @@ pub(super) struct Stencil {
     pub(super) inverse_square: f32,
     /// Stiffness, of the body's unit.
     pub(super) stiffness: f32,
+    /// Stiffness by the square of the rest length, in quanta.
+    pub(super) stiffness_by_square: f32,
 }
 
 impl Stencil {
@@ -69,7 +71,16 @@ pub(super) struct BlockForce {
 impl BlockForce {
     /// Whether a bond is stretched or compressed so far that the series does not hold.
     pub(super) fn is_far(&self) -> bool {
-        self.range[0] < -SERIES_MAX || self.range[1] > SERIES_MAX
+        self.exceeds(SERIES_MAX)
+    }
+
+    /// The same of the short series.
+    pub(super) fn is_far_for_rounded(&self) -> bool {
+        self.exceeds(SHORT_SERIES_MAX)
+    }
+
+    fn exceeds(&self, limit: f32) -> bool {
+        self.range[0] < -limit || self.range[1] > limit
     }
 }
 
@@ -225,6 +236,75 @@ impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
                     stencil.offset[1] + eta[1] as f32,
                     stencil.offset[2] + eta[2] as f32,
                 ];
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
+                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
+                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+            }
+        }
+        image
+    }
+}
+
+/// The product of f32 operands, as the iteration wants it: with fewer operations, and entries that are off in the sixth
+/// digit.
+pub(super) struct RoundedKernel<'a, const GAIN: bool, const FAR: bool> {
+    pub(super) geometry: Geometry<'a>,
+    pub(super) live: &'a [u16],
+    /// Columns of f32, as bits.
+    pub(super) operand: [&'a [i32]; 3],
+}
+
+impl<const GAIN: bool, const FAR: bool> Task for RoundedKernel<'_, GAIN, FAR> {
+    type Output = [Sixteen; 3];
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> [Sixteen; 3] {
+        let Geometry { site, stencils, displacement, .. } = self.geometry;
+        // Columns of one known length: whether a site is inside is asked once for all.
+        let sites = displacement[0].len();
+        let displacement = displacement.map(|column| &column[..sites]);
+        let operand = self.operand.map(|column| &column[..sites]);
+        let own = Geometry::at(displacement, site);
+        let own_u = Geometry::at(operand, site);
+        let own_gain = self.geometry.gain::<GAIN>(site);
+        let mut image = [[0.0f32; LANES]; 3];
+        for (stencil, &live) in stencils.iter().zip(self.live) {
+            if live == 0 {
+                continue;
+            }
+            let there = site.wrapping_add_signed(stencil.shift);
+            let other = Geometry::at(displacement, there);
+            let other_u = Geometry::at(operand, there);
+            let gain = self.geometry.gain::<GAIN>(there);
+            let Stencil { offset, inverse_square, stiffness, stiffness_by_square, .. } = *stencil;
+            for lane in 0..LANES {
+                let on = live & (1 << lane) != 0;
+                let d = [
+                    offset[0] + other[0][lane].wrapping_sub(own[0][lane]) as f32,
+                    offset[1] + other[1][lane].wrapping_sub(own[1][lane]) as f32,
+                    offset[2] + other[2][lane].wrapping_sub(own[2][lane]) as f32,
+                ];
+                let u = [
+                    f32::from_bits(own_u[0][lane] as u32) - f32::from_bits(other_u[0][lane] as u32),
+                    f32::from_bits(own_u[1][lane] as u32) - f32::from_bits(other_u[1][lane] as u32),
+                    f32::from_bits(own_u[2][lane] as u32) - f32::from_bits(other_u[2][lane] as u32),
+                ];
+                let square = d[2].mul_add(d[2], d[1].mul_add(d[1], d[0] * d[0]));
+                let ratio = length_ratio::<FAR>(square.mul_add(inverse_square, -1.0));
+                let least = if ratio < 1.0 { ratio } else { 1.0 };
+                // As `linearised` has them: k (1 - L/l) or nothing, and the rest of k by the square of the length.
+                let across = (-stiffness).mul_add(least, stiffness);
+                let along = stiffness_by_square * least * (ratio * ratio);
+                let (across, along) = if GAIN {
+                    let gain = own_gain[lane] + gain[lane];
+                    (across * gain, along * gain)
+                } else {
+                    (across, along)
+                };
+                // What is not there may be infinite.
+                let across = if on { across } else { 0.0 };
+                let along = if on { along } else { 0.0 };
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
                 image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));

@@ -2,7 +2,7 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 
-use super::stretch::{SERIES_MAX, elongation_share};
+use super::stretch::{SERIES_MAX, SHORT_SERIES_MAX, elongation_share, length_ratio};
 use super::table::QUANTA;
 
 /// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
@@ -56,7 +56,16 @@ pub(super) struct RowForce {
 impl RowForce {
     /// Whether a bond is stretched or compressed so far that the series does not hold.
     pub(super) fn is_far(&self) -> bool {
-        self.least < -SERIES_MAX || self.largest > SERIES_MAX
+        self.exceeds(SERIES_MAX)
+    }
+
+    /// The same of the short series.
+    pub(super) fn is_far_for_rounded(&self) -> bool {
+        self.exceeds(SHORT_SERIES_MAX)
+    }
+
+    fn exceeds(&self, limit: f32) -> bool {
+        self.least < -limit || self.largest > limit
     }
 }
 
@@ -224,6 +233,58 @@ impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
     }
 }
 
+/// The product of f32 operands, as the iteration wants it: with fewer operations, and entries that are off in the sixth
+/// digit.
+pub(super) struct RoundedKernel<'a, const FAR: bool> {
+    pub(super) row: Row<'a>,
+    pub(super) own: [i32; 8],
+    /// With an operand of f32, as bits.
+    pub(super) pair: &'a [[i32; 8]],
+}
+
+impl<const FAR: bool> Task for RoundedKernel<'_, FAR> {
+    type Output = [f32; 3];
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> [f32; 3] {
+        let Self { row, own, pair } = self;
+        let mut image = [[0.0f32; LANES]; 3];
+        let half_gain = row.half_gain();
+        let own_u = [4, 5, 6].map(|column| f32::from_bits(own[column] as u32));
+        for group in 0..row.live.len() {
+            let (neighbour, inverse_rest, live) = row.group(group);
+            let other = L::gather(pair, neighbour);
+            for lane in 0..LANES {
+                let on = live & (1 << lane) != 0;
+                let d = [
+                    other[0][lane].wrapping_sub(own[0]) as f32,
+                    other[1][lane].wrapping_sub(own[1]) as f32,
+                    other[2][lane].wrapping_sub(own[2]) as f32,
+                ];
+                let u = [
+                    own_u[0] - f32::from_bits(other[4][lane] as u32),
+                    own_u[1] - f32::from_bits(other[5][lane] as u32),
+                    own_u[2] - f32::from_bits(other[6][lane] as u32),
+                ];
+                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
+                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
+                // What is not there may be infinite.
+                let ratio = length_ratio::<FAR>(excess(square(d), inverse_rest[lane]));
+                let (ratio, stiffness) = if on { (ratio, stiffness) } else { (0.0, 0.0) };
+                let inner = stiffness * if ratio < 1.0 { ratio } else { 1.0 };
+                // As `linearised` has them.
+                let inverse = ratio * inverse_rest[lane];
+                let (across, along) = (stiffness - inner, inner * (inverse * inverse));
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
+                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
+                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+            }
+        }
+        [L::load(&image[0]).sum(), L::load(&image[1]).sum(), L::load(&image[2]).sum()]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use amalgam_particles::lanes::Width;
@@ -254,9 +315,11 @@ mod tests {
             let bits = |width: &Width| {
                 let force = width.run(ForceKernel::<true> { row, record: &record });
                 let diagonal = width.run(DiagonalKernel::<true> { row, record: &record });
-                let product = width.run(ProductKernel::<true> { row, own: pair[i as usize], pair: &pair });
+                let own = pair[i as usize];
+                let product = width.run(ProductKernel::<true> { row, own, pair: &pair });
+                let rounded = width.run(RoundedKernel::<true> { row, own, pair: &pair });
                 let scalars = [force.least, force.largest, force.energy];
-                let all = force.force.into_iter().chain(scalars).chain(diagonal).chain(product);
+                let all = force.force.into_iter().chain(scalars).chain(diagonal).chain(product).chain(rounded);
                 all.map(f32::to_bits).collect::<Vec<_>>()
             };
             let widths = Width::supported();
