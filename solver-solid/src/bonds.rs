@@ -13,6 +13,7 @@ mod law;
 mod row_kernels;
 mod rows;
 mod stretch;
+mod strips;
 mod table;
 
 use std::ops::Range;

@@ -37,6 +37,12 @@ impl<T: Copy + Default> Columns<T> {
 /// Sixteen values of a column from `at` on.
 #[inline(always)]
 pub(crate) fn sixteen<T>(column: &[T], at: usize) -> &[T; LANES] {
+    window(column, at)
+}
+
+/// W values of a column from `at` on.
+#[inline(always)]
+pub(crate) fn window<T, const W: usize>(column: &[T], at: usize) -> &[T; W] {
     match column[at..].first_chunk() {
         Some(values) => values,
         None => panic!("a slice lies within its column"),

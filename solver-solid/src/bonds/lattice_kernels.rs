@@ -1,9 +1,10 @@
 //! The hot loops over blocks of sixteen lattice sites (`lattice.rs`).
 
-use amalgam_particles::lanes::{LANES, Lanes, Sixteen, Task};
+use amalgam_particles::lanes::{Lanes, Sixteen, Task};
 
 use super::stretch::{SERIES_MAX, SHORT_SERIES_MAX, elongation_share, length_ratio};
-use crate::vectors::sixteen;
+use super::strips::{Strips, in_strips};
+use crate::vectors::window;
 
 /// A step from a site to a neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -42,19 +43,27 @@ pub(super) struct Geometry<'a> {
     pub(super) half_gain: &'a [f32],
 }
 
-/// Half of a gain of 1 in all lanes.
-const NO_GAIN: Sixteen = [0.5; LANES];
-
 impl<'a> Geometry<'a> {
+    /// The displacements' columns, and as long ones of an operand, so that it is asked once for all of them whether a site is
+    /// inside.
     #[inline(always)]
-    fn at(columns: [&'a [i32]; 3], site: usize) -> [&'a [i32; LANES]; 3] {
-        [sixteen(columns[0], site), sixteen(columns[1], site), sixteen(columns[2], site)]
+    fn columns(&self, operand: [&'a [i32]; 3]) -> [[&'a [i32]; 3]; 2] {
+        let sites = self.displacement[0].len();
+        let [x, y, z] = self.displacement;
+        let [u, v, w] = operand;
+        [[x, &y[..sites], &z[..sites]], [&u[..sites], &v[..sites], &w[..sites]]]
     }
 
+    /// Half of the gains from a site on.
     #[inline(always)]
-    fn gain<const GAIN: bool>(&self, site: usize) -> &'a Sixteen {
-        if GAIN { sixteen(self.half_gain, site) } else { &NO_GAIN }
+    fn gain<const GAIN: bool, const W: usize>(&self, site: usize) -> &'a [f32; W] {
+        if GAIN { window(self.half_gain, site) } else { &[0.5; W] }
     }
+}
+
+#[inline(always)]
+fn at<'a, const W: usize>([x, y, z]: [&'a [i32]; 3], site: usize) -> [&'a [i32; W]; 3] {
+    [window(x, site), window(y, site), window(z, site)]
 }
 
 /// Forces on a block.
@@ -94,20 +103,32 @@ impl<const GAIN: bool, const FAR: bool> Task for ForceKernel<'_, GAIN, FAR> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> BlockForce {
-        let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = Geometry::at(displacement, site);
-        let own_gain = self.geometry.gain::<GAIN>(site);
-        let mut force = [[0.0f32; LANES]; 3];
-        let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
-        let mut energy = [0.0f32; LANES];
-        for (stencil, &live) in stencils.iter().zip(self.live) {
+        let [x, y, z, least, largest, energy] = in_strips::<L, 6>(&self);
+        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
+        // Each bond is seen from both ends: a quarter of k e^2 from each.
+        BlockForce { force: [x, y, z], least, range: [bottom, top], energy: 0.25 * L::load(&energy).sum() }
+    }
+}
+
+impl<const GAIN: bool, const FAR: bool> Strips<6> for ForceKernel<'_, GAIN, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 6] {
+        let [displacement, _] = self.geometry.columns(self.geometry.displacement);
+        let site = self.geometry.site + first;
+        let own = at::<W>(displacement, site);
+        let own_gain = self.geometry.gain::<GAIN, W>(site);
+        let mut force = [[0.0f32; W]; 3];
+        let (mut least, mut largest) = ([f32::INFINITY; W], [0.0f32; W]);
+        let mut energy = [0.0f32; W];
+        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
+            let live = live >> first;
             if live == 0 {
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other = Geometry::at(displacement, there);
-            let gain = self.geometry.gain::<GAIN>(there);
-            for lane in 0..LANES {
+            let other = at::<W>(displacement, there);
+            let gain = self.geometry.gain::<GAIN, W>(there);
+            for lane in 0..W {
                 let on = live & (1 << lane) != 0;
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
@@ -127,9 +148,8 @@ impl<const GAIN: bool, const FAR: bool> Task for ForceKernel<'_, GAIN, FAR> {
                 largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
-        // Each bond is seen from both ends: a quarter of k e^2 from each.
-        BlockForce { force, least, range: [bottom, top], energy: 0.25 * L::load(&energy).sum() }
+        let [x, y, z] = force;
+        [x, y, z, least, largest, energy]
     }
 }
 
@@ -143,18 +163,27 @@ impl<const GAIN: bool, const FAR: bool> Task for DiagonalKernel<'_, GAIN, FAR> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> [Sixteen; 6] {
-        let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = Geometry::at(displacement, site);
-        let own_gain = self.geometry.gain::<GAIN>(site);
-        let mut sum = [[0.0f32; LANES]; 6];
-        for (stencil, &live) in stencils.iter().zip(self.live) {
+        in_strips::<L, 6>(&self)
+    }
+}
+
+impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 6] {
+        let [displacement, _] = self.geometry.columns(self.geometry.displacement);
+        let site = self.geometry.site + first;
+        let own = at::<W>(displacement, site);
+        let own_gain = self.geometry.gain::<GAIN, W>(site);
+        let mut sum = [[0.0f32; W]; 6];
+        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
+            let live = live >> first;
             if live == 0 {
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other = Geometry::at(displacement, there);
-            let gain = self.geometry.gain::<GAIN>(there);
-            for lane in 0..LANES {
+            let other = at::<W>(displacement, there);
+            let gain = self.geometry.gain::<GAIN, W>(there);
+            for lane in 0..W {
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
                     other[1][lane].wrapping_sub(own[1][lane]),
@@ -204,20 +233,27 @@ impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> [Sixteen; 3] {
-        let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = Geometry::at(displacement, site);
-        let own_u = Geometry::at(self.operand, site);
-        let own_gain = self.geometry.gain::<GAIN>(site);
-        let mut image = [[0.0f32; LANES]; 3];
-        for (stencil, &live) in stencils.iter().zip(self.live) {
+        in_strips::<L, 3>(&self)
+    }
+}
+
+impl<const GAIN: bool, const FAR: bool> Strips<3> for ProductKernel<'_, GAIN, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 3] {
+        let [displacement, operand] = self.geometry.columns(self.operand);
+        let site = self.geometry.site + first;
+        let (own, own_u) = (at::<W>(displacement, site), at::<W>(operand, site));
+        let own_gain = self.geometry.gain::<GAIN, W>(site);
+        let mut image = [[0.0f32; W]; 3];
+        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
+            let live = live >> first;
             if live == 0 {
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other = Geometry::at(displacement, there);
-            let other_u = Geometry::at(self.operand, there);
-            let gain = self.geometry.gain::<GAIN>(there);
-            for lane in 0..LANES {
+            let (other, other_u) = (at::<W>(displacement, there), at::<W>(operand, there));
+            let gain = self.geometry.gain::<GAIN, W>(there);
+            for lane in 0..W {
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
                     other[1][lane].wrapping_sub(own[1][lane]),
@@ -260,25 +296,28 @@ impl<const GAIN: bool, const FAR: bool> Task for RoundedKernel<'_, GAIN, FAR> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> [Sixteen; 3] {
-        let Geometry { site, stencils, displacement, .. } = self.geometry;
-        // Columns of one known length: whether a site is inside is asked once for all.
-        let sites = displacement[0].len();
-        let displacement = displacement.map(|column| &column[..sites]);
-        let operand = self.operand.map(|column| &column[..sites]);
-        let own = Geometry::at(displacement, site);
-        let own_u = Geometry::at(operand, site);
-        let own_gain = self.geometry.gain::<GAIN>(site);
-        let mut image = [[0.0f32; LANES]; 3];
-        for (stencil, &live) in stencils.iter().zip(self.live) {
+        in_strips::<L, 3>(&self)
+    }
+}
+
+impl<const GAIN: bool, const FAR: bool> Strips<3> for RoundedKernel<'_, GAIN, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 3] {
+        let [displacement, operand] = self.geometry.columns(self.operand);
+        let site = self.geometry.site + first;
+        let (own, own_u) = (at::<W>(displacement, site), at::<W>(operand, site));
+        let own_gain = self.geometry.gain::<GAIN, W>(site);
+        let mut image = [[0.0f32; W]; 3];
+        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
+            let live = live >> first;
             if live == 0 {
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other = Geometry::at(displacement, there);
-            let other_u = Geometry::at(operand, there);
-            let gain = self.geometry.gain::<GAIN>(there);
+            let (other, other_u) = (at::<W>(displacement, there), at::<W>(operand, there));
+            let gain = self.geometry.gain::<GAIN, W>(there);
             let Stencil { offset, inverse_square, stiffness, stiffness_by_square, .. } = *stencil;
-            for lane in 0..LANES {
+            for lane in 0..W {
                 let on = live & (1 << lane) != 0;
                 let d = [
                     offset[0] + other[0][lane].wrapping_sub(own[0][lane]) as f32,

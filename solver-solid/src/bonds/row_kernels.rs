@@ -3,7 +3,9 @@
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 
 use super::stretch::{SERIES_MAX, SHORT_SERIES_MAX, elongation_share, length_ratio};
+use super::strips::{Strips, in_strips};
 use super::table::QUANTA;
+use crate::vectors::window;
 
 /// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
 /// 1/L.
@@ -80,14 +82,11 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Other ends, inverse rest lengths and live bits of a group of sixteen.
+    /// Other ends, inverse rest lengths and live bits of a group of sixteen, from the lane `first` on.
     #[inline(always)]
-    fn group(&self, group: usize) -> (&'a [u32; LANES], &'a [f32; LANES], u16) {
-        let at = group * LANES;
-        match (self.neighbour[at..].first_chunk(), self.inverse_rest[at..].first_chunk()) {
-            (Some(neighbour), Some(inverse_rest)) => (neighbour, inverse_rest, self.live[group]),
-            _ => panic!("a row has whole groups"),
-        }
+    fn group<const W: usize>(&self, group: usize, first: usize) -> (&'a [u32; W], &'a [f32; W], u16) {
+        let at = group * LANES + first;
+        (window(self.neighbour, at), window(self.inverse_rest, at), self.live[group] >> first)
     }
 
     /// Half of the particle's gain.
@@ -107,15 +106,26 @@ impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> RowForce {
+        let [x, y, z, least, largest, energy] = in_strips::<L, 6>(&self);
+        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
+        let force = [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()];
+        // Each bond is seen from both ends: a quarter of k e^2 from each.
+        RowForce { force, least: bottom, largest: top, energy: 0.25 * L::load(&energy).sum() }
+    }
+}
+
+impl<const FAR: bool> Strips<6> for ForceKernel<'_, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 6] {
         let Self { row, record } = self;
-        let mut force = [[0.0f32; LANES]; 3];
-        let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
-        let mut energy = [0.0f32; LANES];
+        let mut force = [[0.0f32; W]; 3];
+        let (mut least, mut largest) = ([f32::INFINITY; W], [0.0f32; W]);
+        let mut energy = [0.0f32; W];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group);
-            let other = L::gather(record, neighbour);
-            for lane in 0..LANES {
+            let (neighbour, inverse_rest, live) = row.group(group, first);
+            let other = L::gather::<4, W>(record, neighbour);
+            for lane in 0..W {
                 let on = live & (1 << lane) != 0;
                 let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
                 let square = square(d);
@@ -132,10 +142,8 @@ impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
                 largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
-        let force = [L::load(&force[0]).sum(), L::load(&force[1]).sum(), L::load(&force[2]).sum()];
-        // Each bond is seen from both ends: a quarter of k e^2 from each.
-        RowForce { force, least: bottom, largest: top, energy: 0.25 * L::load(&energy).sum() }
+        let [x, y, z] = force;
+        [x, y, z, least, largest, energy]
     }
 }
 
@@ -160,13 +168,24 @@ impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> [f32; 6] {
+        let mut entries = [0.0; 6];
+        for (entry, column) in entries.iter_mut().zip(&in_strips::<L, 6>(&self)) {
+            *entry = L::load(column).sum();
+        }
+        entries
+    }
+}
+
+impl<const FAR: bool> Strips<6> for DiagonalKernel<'_, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 6] {
         let Self { row, record } = self;
-        let mut sum = [[0.0f32; LANES]; 6];
+        let mut sum = [[0.0f32; W]; 6];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group);
-            let other = L::gather(record, neighbour);
-            for lane in 0..LANES {
+            let (neighbour, inverse_rest, live) = row.group(group, first);
+            let other = L::gather::<4, W>(record, neighbour);
+            for lane in 0..W {
                 let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
                 let gain = half_gain + f32::from_bits(other[3][lane] as u32);
                 let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
@@ -180,14 +199,7 @@ impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
                 sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
             }
         }
-        [
-            L::load(&sum[0]).sum(),
-            L::load(&sum[1]).sum(),
-            L::load(&sum[2]).sum(),
-            L::load(&sum[3]).sum(),
-            L::load(&sum[4]).sum(),
-            L::load(&sum[5]).sum(),
-        ]
+        sum
     }
 }
 
@@ -202,13 +214,21 @@ impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> [f32; 3] {
+        let [x, y, z] = in_strips::<L, 3>(&self);
+        [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()]
+    }
+}
+
+impl<const FAR: bool> Strips<3> for ProductKernel<'_, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 3] {
         let Self { row, own, pair } = self;
-        let mut image = [[0.0f32; LANES]; 3];
+        let mut image = [[0.0f32; W]; 3];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group);
-            let other = L::gather(pair, neighbour);
-            for lane in 0..LANES {
+            let (neighbour, inverse_rest, live) = row.group(group, first);
+            let other = L::gather::<8, W>(pair, neighbour);
+            for lane in 0..W {
                 let d = [
                     other[0][lane].wrapping_sub(own[0]) as f32,
                     other[1][lane].wrapping_sub(own[1]) as f32,
@@ -229,7 +249,7 @@ impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
                 image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
             }
         }
-        [L::load(&image[0]).sum(), L::load(&image[1]).sum(), L::load(&image[2]).sum()]
+        image
     }
 }
 
@@ -247,14 +267,22 @@ impl<const FAR: bool> Task for RoundedKernel<'_, FAR> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> [f32; 3] {
+        let [x, y, z] = in_strips::<L, 3>(&self);
+        [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()]
+    }
+}
+
+impl<const FAR: bool> Strips<3> for RoundedKernel<'_, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 3] {
         let Self { row, own, pair } = self;
-        let mut image = [[0.0f32; LANES]; 3];
+        let mut image = [[0.0f32; W]; 3];
         let half_gain = row.half_gain();
         let own_u = [4, 5, 6].map(|column| f32::from_bits(own[column] as u32));
         for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group);
-            let other = L::gather(pair, neighbour);
-            for lane in 0..LANES {
+            let (neighbour, inverse_rest, live) = row.group(group, first);
+            let other = L::gather::<8, W>(pair, neighbour);
+            for lane in 0..W {
                 let on = live & (1 << lane) != 0;
                 let d = [
                     other[0][lane].wrapping_sub(own[0]) as f32,
@@ -281,7 +309,7 @@ impl<const FAR: bool> Task for RoundedKernel<'_, FAR> {
                 image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
             }
         }
-        [L::load(&image[0]).sum(), L::load(&image[1]).sum(), L::load(&image[2]).sum()]
+        image
     }
 }
 
