@@ -49,6 +49,15 @@ pub(crate) fn window<T, const W: usize>(column: &[T], at: usize) -> &[T; W] {
     }
 }
 
+/// The same, to be written.
+#[inline(always)]
+pub(crate) fn window_mut<T, const W: usize>(column: &mut [T], at: usize) -> &mut [T; W] {
+    match column[at..].first_chunk_mut() {
+        Some(values) => values,
+        None => panic!("a slice lies within its column"),
+    }
+}
+
 /// The values of a column at these places.
 #[inline(always)]
 pub(crate) fn picked<T: Copy + Default>(column: &[T], index: &[u32; LANES]) -> [T; LANES] {

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::cubic::Lattice;
 use super::lattice_kernels::{
-    BlockForce, DiagonalKernel, ForceKernel, Geometry, ProductKernel, RoundedKernel, Stencil,
+    BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, PARTS, ProductKernel, RoundedKernel, Stencil,
 };
 use super::law::Law;
 use super::stretch::elongation_share;
@@ -49,6 +49,8 @@ pub(crate) struct LatticeTable {
     operand: [Vec<i32>; 3],
     force: Vec<BlockForce>,
     diagonal: Vec<[Sixteen; 6]>,
+    /// Beside each live word, once the operator is wanted.
+    coefficient: Vec<[Coefficient; LANES]>,
     image: Vec<[Sixteen; 3]>,
 }
 
@@ -84,6 +86,7 @@ impl LatticeTable {
             live: vec![0; block_site.len() * stencils.len()],
             force: vec![BlockForce::default(); block_site.len()],
             diagonal: Vec::new(),
+            coefficient: Vec::new(),
             image: Vec::new(),
             block_site,
             particle,
@@ -134,6 +137,22 @@ impl LatticeTable {
     }
 }
 
+fn rounded_product<'a>(
+    geometry: Geometry<'a>,
+    (live, coefficient): (&'a [u16], &'a [[Coefficient; LANES]]),
+    operand: [&'a [i32]; 3],
+    (gain, far): (bool, bool),
+) -> [Sixteen; 3] {
+    match (gain, far) {
+        (false, false) => {
+            lanes::run(RoundedKernel::<false, false> { geometry, live, coefficient, operand })
+        }
+        (false, true) => lanes::run(RoundedKernel::<false, true> { geometry, live, coefficient, operand }),
+        (true, false) => lanes::run(RoundedKernel::<true, false> { geometry, live, coefficient, operand }),
+        (true, true) => lanes::run(RoundedKernel::<true, true> { geometry, live, coefficient, operand }),
+    }
+}
+
 /// Positions of the lattice's points [m].
 fn ideal(lattice: &Lattice) -> Vec<DVec3> {
     let cells = lattice.cells.par_iter().with_min_len(4096);
@@ -164,7 +183,8 @@ fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3
                     rest_square: (length * QUANTA).powi(2) as f32,
                     inverse_square: (length * QUANTA).powi(-2) as f32,
                     stiffness: stiffness as f32,
-                    stiffness_by_square: (stiffness * (length * QUANTA).powi(-2)) as f32,
+                    units: [stiffness * (length * QUANTA).powi(-2), stiffness]
+                        .map(|unit| unit as f32 / PARTS),
                 });
             }
         }
@@ -214,22 +234,29 @@ impl BondTable for LatticeTable {
 
     fn find_blocks(&mut self) {
         let mut diagonal = std::mem::take(&mut self.diagonal);
-        let stencils = self.stencils.len();
-        (0..self.block_site.len())
-            .into_par_iter()
-            .with_min_len(CHUNK)
-            .map(|block| {
-                let live = &self.live[block * stencils..(block + 1) * stencils];
-                let geometry = self.geometry(self.block_site[block] as usize);
-                match (self.half_gain.is_empty(), self.force[block].is_far()) {
-                    (true, false) => lanes::run(DiagonalKernel::<false, false> { geometry, live }),
-                    (true, true) => lanes::run(DiagonalKernel::<false, true> { geometry, live }),
-                    (false, false) => lanes::run(DiagonalKernel::<true, false> { geometry, live }),
-                    (false, true) => lanes::run(DiagonalKernel::<true, true> { geometry, live }),
+        let mut all = std::mem::take(&mut self.coefficient);
+        all.resize(self.live.len(), [0; LANES]);
+        let stencils = self.stencils.len().max(1);
+        let blocks = all.par_chunks_mut(stencils).zip(self.live.par_chunks(stencils));
+        let blocks = blocks.zip(&self.block_site).zip(&self.force).with_min_len(CHUNK);
+        blocks
+            .map(|(((coefficient, live), &site), force)| {
+                let geometry = self.geometry(site as usize);
+                match (!self.half_gain.is_empty(), force.is_far()) {
+                    (false, false) => {
+                        lanes::run(DiagonalKernel::<false, false> { geometry, live, coefficient })
+                    }
+                    (false, true) => {
+                        lanes::run(DiagonalKernel::<false, true> { geometry, live, coefficient })
+                    }
+                    (true, false) => {
+                        lanes::run(DiagonalKernel::<true, false> { geometry, live, coefficient })
+                    }
+                    (true, true) => lanes::run(DiagonalKernel::<true, true> { geometry, live, coefficient }),
                 }
             })
             .collect_into_vec(&mut diagonal);
-        self.diagonal = diagonal;
+        (self.diagonal, self.coefficient) = (diagonal, all);
     }
 
     fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
@@ -256,16 +283,12 @@ impl BondTable for LatticeTable {
                 let live = &self.live[block * stencils..(block + 1) * stencils];
                 let geometry = self.geometry(self.block_site[block] as usize);
                 let operand = self.operand.each_ref().map(Vec::as_slice);
-                let (gain, force) = (!self.half_gain.is_empty(), &self.force[block]);
+                let (gain, far) = (!self.half_gain.is_empty(), self.force[block].is_far());
                 if rounded {
-                    return match (gain, force.is_far_for_rounded()) {
-                        (false, false) => lanes::run(RoundedKernel::<false, false> { geometry, live, operand }),
-                        (false, true) => lanes::run(RoundedKernel::<false, true> { geometry, live, operand }),
-                        (true, false) => lanes::run(RoundedKernel::<true, false> { geometry, live, operand }),
-                        (true, true) => lanes::run(RoundedKernel::<true, true> { geometry, live, operand }),
-                    };
+                    let coefficient = &self.coefficient[block * stencils..(block + 1) * stencils];
+                    return rounded_product(geometry, (live, coefficient), operand, (gain, far));
                 }
-                match (gain, force.is_far()) {
+                match (gain, far) {
                     (false, false) => lanes::run(ProductKernel::<false, false> { geometry, live, operand }),
                     (false, true) => lanes::run(ProductKernel::<false, true> { geometry, live, operand }),
                     (true, false) => lanes::run(ProductKernel::<true, false> { geometry, live, operand }),
@@ -349,6 +372,7 @@ impl BondTable for LatticeTable {
         let per_block = size_of::<BlockForce>() + size_of::<[Sixteen; 9]>() + 4;
         let per_particle = 24 + 4;
         self.live.len() * 2
+            + self.coefficient.len() * size_of::<[Coefficient; LANES]>()
             + self.particle.len() * per_site
             + self.block_site.len() * per_block
             + self.slot.len() * per_particle
@@ -474,11 +498,19 @@ mod tests {
             let live = &table.live[block * table.stencils.len()..(block + 1) * table.stencils.len()];
             let operand = table.operand.each_ref().map(Vec::as_slice);
             let force = width.run(ForceKernel::<true, true> { geometry, live });
-            let diagonal = width.run(DiagonalKernel::<true, true> { geometry, live });
+            let mut coefficient = vec![[0; LANES]; live.len()];
+            let diagonal =
+                width.run(DiagonalKernel::<true, true> { geometry, live, coefficient: &mut coefficient });
             let product = width.run(ProductKernel::<true, true> { geometry, live, operand });
-            // Not what a vector rounds to, but as good as any.
-            let rounded = width.run(RoundedKernel::<true, true> { geometry, live, operand });
-            let all = force.force.iter().chain(&diagonal).chain(&product).chain(&rounded).flatten();
+            // Exponents and mantissas as they come, but no NaN.
+            let operand = operand.map(|u| u.iter().map(|u| u & 0x4fff_ffff).collect::<Vec<_>>());
+            let operand = operand.each_ref().map(Vec::as_slice);
+            let coefficient = coefficient.as_slice();
+            let rounded = width.run(RoundedKernel::<true, true> { geometry, live, coefficient, operand });
+            let near = width.run(RoundedKernel::<true, false> { geometry, live, coefficient, operand });
+            let all = force.force.iter().chain(&diagonal).chain(&product).chain(&rounded).chain(&near);
+            let all = all.flatten();
+            bits.extend(coefficient.iter().flatten());
             bits.extend(all.chain([&force.energy]).map(|value| value.to_bits()));
         }
         bits

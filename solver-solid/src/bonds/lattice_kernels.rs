@@ -1,10 +1,10 @@
 //! The hot loops over blocks of sixteen lattice sites (`lattice.rs`).
 
-use amalgam_particles::lanes::{Lanes, Sixteen, Task};
+use amalgam_particles::lanes::{LANES, Lanes, Sixteen, Task};
 
-use super::stretch::{SERIES_MAX, SHORT_SERIES_MAX, elongation_share, length_ratio};
+use super::stretch::{SERIES_MAX, elongation_share};
 use super::strips::{Strips, in_strips};
-use crate::vectors::window;
+use crate::vectors::{window, window_mut};
 
 /// A step from a site to a neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,9 @@ pub(super) struct Stencil {
     pub(super) inverse_square: f32,
     /// Stiffness, of the body's unit.
     pub(super) stiffness: f32,
-    /// Stiffness by the square of the rest length, in quanta.
-    pub(super) stiffness_by_square: f32,
+    /// What is to be multiplied with the parts of a [`Coefficient`]: stiffness by the square of the rest length, in quanta, and
+    /// stiffness, both by [`PARTS`].
+    pub(super) units: [f32; 2],
 }
 
 impl Stencil {
@@ -80,16 +81,7 @@ pub(super) struct BlockForce {
 impl BlockForce {
     /// Whether a bond is stretched or compressed so far that the series does not hold.
     pub(super) fn is_far(&self) -> bool {
-        self.exceeds(SERIES_MAX)
-    }
-
-    /// The same of the short series.
-    pub(super) fn is_far_for_rounded(&self) -> bool {
-        self.exceeds(SHORT_SERIES_MAX)
-    }
-
-    fn exceeds(&self, limit: f32) -> bool {
-        self.range[0] < -limit || self.range[1] > limit
+        self.range[0] < -SERIES_MAX || self.range[1] > SERIES_MAX
     }
 }
 
@@ -102,8 +94,8 @@ impl<const GAIN: bool, const FAR: bool> Task for ForceKernel<'_, GAIN, FAR> {
     type Output = BlockForce;
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> BlockForce {
-        let [x, y, z, least, largest, energy] = in_strips::<L, 6>(&self);
+    fn run<L: Lanes>(mut self) -> BlockForce {
+        let [x, y, z, least, largest, energy] = in_strips::<L, 6>(&mut self);
         let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
         // Each bond is seen from both ends: a quarter of k e^2 from each.
         BlockForce { force: [x, y, z], least, range: [bottom, top], energy: 0.25 * L::load(&energy).sum() }
@@ -112,7 +104,7 @@ impl<const GAIN: bool, const FAR: bool> Task for ForceKernel<'_, GAIN, FAR> {
 
 impl<const GAIN: bool, const FAR: bool> Strips<6> for ForceKernel<'_, GAIN, FAR> {
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 6] {
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
         let [displacement, _] = self.geometry.columns(self.geometry.displacement);
         let site = self.geometry.site + first;
         let own = at::<W>(displacement, site);
@@ -153,31 +145,36 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for ForceKernel<'_, GAIN, FAR>
     }
 }
 
+/// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use if not `FAR`.
 pub(super) struct DiagonalKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
+    pub(super) coefficient: &'a mut [[Coefficient; LANES]],
 }
 
 impl<const GAIN: bool, const FAR: bool> Task for DiagonalKernel<'_, GAIN, FAR> {
     type Output = [Sixteen; 6];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [Sixteen; 6] {
-        in_strips::<L, 6>(&self)
+    fn run<L: Lanes>(mut self) -> [Sixteen; 6] {
+        in_strips::<L, 6>(&mut self)
     }
 }
 
 impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, FAR> {
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 6] {
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
         let [displacement, _] = self.geometry.columns(self.geometry.displacement);
         let site = self.geometry.site + first;
         let own = at::<W>(displacement, site);
         let own_gain = self.geometry.gain::<GAIN, W>(site);
         let mut sum = [[0.0f32; W]; 6];
-        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
+        let rows = self.live.iter().zip(self.coefficient.iter_mut());
+        for (stencil, (&live, coefficient)) in self.geometry.stencils.iter().zip(rows) {
             let live = live >> first;
+            let coefficient: &mut [Coefficient; W] = window_mut(coefficient, first);
             if live == 0 {
+                *coefficient = [0; W];
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
@@ -189,9 +186,12 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, F
                     other[1][lane].wrapping_sub(own[1][lane]),
                     other[2][lane].wrapping_sub(own[2][lane]),
                 ];
+                let on = live & (1 << lane) != 0;
+                let (across, along) = stencil.linearised::<FAR>(eta);
+                let (across, along) = if on { (across, along) } else { (0.0, 0.0) };
+                coefficient[lane] = (parts(along) << ACROSS_BITS | parts(across)) as Coefficient;
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
-                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
+                let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
                 let d = [
                     stencil.offset[0] + eta[0] as f32,
                     stencil.offset[1] + eta[1] as f32,
@@ -210,16 +210,34 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, F
 }
 
 impl Stencil {
-    /// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that, divided by
-    /// the square of its length.
+    /// The stiffness of a bond across it, 1 - L/l and not negative, and what it has along it above that times L^2/l^2, both by
+    /// its stiffness.
     #[inline(always)]
-    fn linearised<const FAR: bool>(&self, eta: [i32; 3], stiffness: f32) -> (f32, f32) {
+    fn linearised<const FAR: bool>(&self, eta: [i32; 3]) -> (f32, f32) {
         let share = elongation_share::<FAR>(self.excess(eta));
-        let across = stiffness * if share > 0.0 { share } else { 0.0 };
+        let across = if share > 0.0 { share } else { 0.0 };
         // L^2/l^2 = (1 - share)^2.
         let ratio = 1.0 - share;
-        (across, (stiffness - across) * (ratio * ratio * self.inverse_square))
+        (across, (1.0 - across) * (ratio * ratio))
     }
+}
+
+/// What [`Stencil::linearised`] comes to for a bond near its rest length, as whole [`PARTS`], the one along in the upper
+/// bits and the one across in the lowest [`ACROSS_BITS`]; 0 of a bond that is not there.
+///
+/// It serves all iterations of a step, and is half as long as two f32: reading it takes a third of the time of computing it.
+pub(super) type Coefficient = u32;
+
+/// Parts in 1.
+pub(super) const PARTS: f32 = (1 << 17) as f32;
+
+/// Enough for 1 - L/l where the series holds.
+const ACROSS_BITS: u32 = 14;
+
+/// The nearest whole number of parts of a positive number.
+#[inline(always)]
+fn parts(number: f32) -> i32 {
+    number.mul_add(PARTS, 0.5) as i32
 }
 
 pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
@@ -232,14 +250,14 @@ impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
     type Output = [Sixteen; 3];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [Sixteen; 3] {
-        in_strips::<L, 3>(&self)
+    fn run<L: Lanes>(mut self) -> [Sixteen; 3] {
+        in_strips::<L, 3>(&mut self)
     }
 }
 
 impl<const GAIN: bool, const FAR: bool> Strips<3> for ProductKernel<'_, GAIN, FAR> {
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 3] {
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
         let [displacement, operand] = self.geometry.columns(self.operand);
         let site = self.geometry.site + first;
         let (own, own_u) = (at::<W>(displacement, site), at::<W>(operand, site));
@@ -266,7 +284,8 @@ impl<const GAIN: bool, const FAR: bool> Strips<3> for ProductKernel<'_, GAIN, FA
                 ];
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
                 let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
+                let (across, along) = stencil.linearised::<FAR>(eta);
+                let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
                 let d = [
                     stencil.offset[0] + eta[0] as f32,
                     stencil.offset[1] + eta[1] as f32,
@@ -282,11 +301,12 @@ impl<const GAIN: bool, const FAR: bool> Strips<3> for ProductKernel<'_, GAIN, FA
     }
 }
 
-/// The product of f32 operands, as the iteration wants it: with fewer operations, and entries that are off in the sixth
-/// digit.
+/// The product of f32 operands, as the iteration wants it, with the coefficients that [`DiagonalKernel`] left: entries are off in
+/// the sixth digit. If `FAR`, they are computed, and rounded alike.
 pub(super) struct RoundedKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
+    pub(super) coefficient: &'a [[Coefficient; LANES]],
     /// Columns of f32, as bits.
     pub(super) operand: [&'a [i32]; 3],
 }
@@ -295,20 +315,21 @@ impl<const GAIN: bool, const FAR: bool> Task for RoundedKernel<'_, GAIN, FAR> {
     type Output = [Sixteen; 3];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [Sixteen; 3] {
-        in_strips::<L, 3>(&self)
+    fn run<L: Lanes>(mut self) -> [Sixteen; 3] {
+        in_strips::<L, 3>(&mut self)
     }
 }
 
 impl<const GAIN: bool, const FAR: bool> Strips<3> for RoundedKernel<'_, GAIN, FAR> {
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 3] {
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
         let [displacement, operand] = self.geometry.columns(self.operand);
         let site = self.geometry.site + first;
         let (own, own_u) = (at::<W>(displacement, site), at::<W>(operand, site));
         let own_gain = self.geometry.gain::<GAIN, W>(site);
         let mut image = [[0.0f32; W]; 3];
-        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
+        let rows = self.live.iter().zip(self.coefficient);
+        for (stencil, (&live, coefficient)) in self.geometry.stencils.iter().zip(rows) {
             let live = live >> first;
             if live == 0 {
                 continue;
@@ -316,34 +337,38 @@ impl<const GAIN: bool, const FAR: bool> Strips<3> for RoundedKernel<'_, GAIN, FA
             let there = site.wrapping_add_signed(stencil.shift);
             let (other, other_u) = (at::<W>(displacement, there), at::<W>(operand, there));
             let gain = self.geometry.gain::<GAIN, W>(there);
-            let Stencil { offset, inverse_square, stiffness, stiffness_by_square, .. } = *stencil;
+            let coefficient: &[Coefficient; W] = window(coefficient, first);
             for lane in 0..W {
-                let on = live & (1 << lane) != 0;
+                let eta = [
+                    other[0][lane].wrapping_sub(own[0][lane]),
+                    other[1][lane].wrapping_sub(own[1][lane]),
+                    other[2][lane].wrapping_sub(own[2][lane]),
+                ];
+                let (along, across) = if FAR {
+                    let (across, along) = stencil.linearised::<FAR>(eta);
+                    let on = live & (1 << lane) != 0;
+                    if on { (parts(along), parts(across)) } else { (0, 0) }
+                } else {
+                    let word = coefficient[lane];
+                    ((word >> ACROSS_BITS) as i32, (word & ((1 << ACROSS_BITS) - 1)) as i32)
+                };
+                let (along, across) = (along as f32 * stencil.units[0], across as f32 * stencil.units[1]);
+                let (along, across) = if GAIN {
+                    let gain = own_gain[lane] + gain[lane];
+                    (along * gain, across * gain)
+                } else {
+                    (along, across)
+                };
                 let d = [
-                    offset[0] + other[0][lane].wrapping_sub(own[0][lane]) as f32,
-                    offset[1] + other[1][lane].wrapping_sub(own[1][lane]) as f32,
-                    offset[2] + other[2][lane].wrapping_sub(own[2][lane]) as f32,
+                    stencil.offset[0] + eta[0] as f32,
+                    stencil.offset[1] + eta[1] as f32,
+                    stencil.offset[2] + eta[2] as f32,
                 ];
                 let u = [
                     f32::from_bits(own_u[0][lane] as u32) - f32::from_bits(other_u[0][lane] as u32),
                     f32::from_bits(own_u[1][lane] as u32) - f32::from_bits(other_u[1][lane] as u32),
                     f32::from_bits(own_u[2][lane] as u32) - f32::from_bits(other_u[2][lane] as u32),
                 ];
-                let square = d[2].mul_add(d[2], d[1].mul_add(d[1], d[0] * d[0]));
-                let ratio = length_ratio::<FAR>(square.mul_add(inverse_square, -1.0));
-                let least = if ratio < 1.0 { ratio } else { 1.0 };
-                // As `linearised` has them: k (1 - L/l) or nothing, and the rest of k by the square of the length.
-                let across = (-stiffness).mul_add(least, stiffness);
-                let along = stiffness_by_square * least * (ratio * ratio);
-                let (across, along) = if GAIN {
-                    let gain = own_gain[lane] + gain[lane];
-                    (across * gain, along * gain)
-                } else {
-                    (across, along)
-                };
-                // What is not there may be infinite.
-                let across = if on { across } else { 0.0 };
-                let along = if on { along } else { 0.0 };
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
                 image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));

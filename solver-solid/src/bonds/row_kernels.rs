@@ -105,8 +105,8 @@ impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
     type Output = RowForce;
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> RowForce {
-        let [x, y, z, least, largest, energy] = in_strips::<L, 6>(&self);
+    fn run<L: Lanes>(mut self) -> RowForce {
+        let [x, y, z, least, largest, energy] = in_strips::<L, 6>(&mut self);
         let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
         let force = [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()];
         // Each bond is seen from both ends: a quarter of k e^2 from each.
@@ -116,8 +116,8 @@ impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
 
 impl<const FAR: bool> Strips<6> for ForceKernel<'_, FAR> {
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 6] {
-        let Self { row, record } = self;
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
+        let Self { row, record } = *self;
         let mut force = [[0.0f32; W]; 3];
         let (mut least, mut largest) = ([f32::INFINITY; W], [0.0f32; W]);
         let mut energy = [0.0f32; W];
@@ -167,9 +167,9 @@ impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
     type Output = [f32; 6];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [f32; 6] {
+    fn run<L: Lanes>(mut self) -> [f32; 6] {
         let mut entries = [0.0; 6];
-        for (entry, column) in entries.iter_mut().zip(&in_strips::<L, 6>(&self)) {
+        for (entry, column) in entries.iter_mut().zip(&in_strips::<L, 6>(&mut self)) {
             *entry = L::load(column).sum();
         }
         entries
@@ -178,8 +178,8 @@ impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
 
 impl<const FAR: bool> Strips<6> for DiagonalKernel<'_, FAR> {
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 6] {
-        let Self { row, record } = self;
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
+        let Self { row, record } = *self;
         let mut sum = [[0.0f32; W]; 6];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
@@ -213,16 +213,16 @@ impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
     type Output = [f32; 3];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [f32; 3] {
-        let [x, y, z] = in_strips::<L, 3>(&self);
+    fn run<L: Lanes>(mut self) -> [f32; 3] {
+        let [x, y, z] = in_strips::<L, 3>(&mut self);
         [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()]
     }
 }
 
 impl<const FAR: bool> Strips<3> for ProductKernel<'_, FAR> {
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 3] {
-        let Self { row, own, pair } = self;
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
+        let Self { row, own, pair } = *self;
         let mut image = [[0.0f32; W]; 3];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
@@ -266,16 +266,16 @@ impl<const FAR: bool> Task for RoundedKernel<'_, FAR> {
     type Output = [f32; 3];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [f32; 3] {
-        let [x, y, z] = in_strips::<L, 3>(&self);
+    fn run<L: Lanes>(mut self) -> [f32; 3] {
+        let [x, y, z] = in_strips::<L, 3>(&mut self);
         [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()]
     }
 }
 
 impl<const FAR: bool> Strips<3> for RoundedKernel<'_, FAR> {
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&self, first: usize) -> [[f32; W]; 3] {
-        let Self { row, own, pair } = self;
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
+        let Self { row, own, pair } = *self;
         let mut image = [[0.0f32; W]; 3];
         let half_gain = row.half_gain();
         let own_u = [4, 5, 6].map(|column| f32::from_bits(own[column] as u32));

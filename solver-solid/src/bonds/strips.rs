@@ -8,12 +8,12 @@ use amalgam_particles::lanes::{LANES, Lanes, Sixteen};
 /// for each bond, which takes longer than the arithmetic.
 pub(super) trait Strips<const K: usize> {
     /// The lanes `at..at + W`.
-    fn strip<L: Lanes, const W: usize>(&self, at: usize) -> [[f32; W]; K];
+    fn strip<L: Lanes, const W: usize>(&mut self, at: usize) -> [[f32; W]; K];
 }
 
 /// All sixteen lanes, in strips as wide as suits the instructions.
 #[inline(always)]
-pub(super) fn in_strips<L: Lanes, const K: usize>(of: &impl Strips<K>) -> [Sixteen; K] {
+pub(super) fn in_strips<L: Lanes, const K: usize>(of: &mut impl Strips<K>) -> [Sixteen; K] {
     if L::STRIP == LANES {
         return of.strip::<L, LANES>(0);
     }
