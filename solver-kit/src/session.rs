@@ -349,7 +349,7 @@ impl Run {
         if is_list {
             self.listed = Some(wanted.iter().map(|&i| particles.id[i as usize]).collect());
         }
-        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(particles));
+        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(&*self.solver));
         if !own.is_empty() {
             wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]));
             wanted.par_sort_unstable();
@@ -518,7 +518,7 @@ impl Run {
         let report = self.solver.commit(&end, &self.answer.velocity)?;
         self.solver_seconds += start.elapsed().as_secs_f64();
         if let Some(own) = &mut self.own_contacts {
-            own.allow(&report.broken, &self.ids)?;
+            own.allow(&report.broken, &self.ids);
         }
         let particles = self.solver.particles();
         // A solver may store its particles in another order after a step, or others: all are known by id.

@@ -326,6 +326,14 @@ impl BondTable for LatticeTable {
         }
     }
 
+    fn joined(&self, i: usize, j: usize) -> bool {
+        let (slot, shift) = (self.slot[i] as usize, self.site(j) as isize - self.site(i) as isize);
+        // Stencils are in the order of their shifts; margins keep two sites apart that are no step from each other.
+        let step = self.stencils.binary_search_by_key(&shift, |stencil| stencil.shift);
+        let live = |step: usize| self.live[slot / LANES * self.stencils.len() + step];
+        step.is_ok_and(|step| live(step) >> (slot % LANES) & 1 != 0)
+    }
+
     fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond)) {
         let (slot, site) = (self.slot[i] as usize, self.site(i));
         let first = slot / LANES * self.stencils.len();
@@ -541,6 +549,11 @@ mod tests {
                 });
                 assert_eq!(back, 1);
             });
+            for j in 0..table.slot.len() {
+                let mut joined = false;
+                table.visit(i, &mut |bond| joined |= bond.neighbour as usize == j);
+                assert_eq!(table.joined(i, j), joined, "{i} {j}");
+            }
         }
         // What is left of the sum of all forces is the rounding of each particle's own sum.
         let total = (0..table.slot.len()).fold([0.0; 3], |total: [f64; 3], i| {

@@ -250,6 +250,12 @@ impl BondTable for RowTable {
         }
     }
 
+    fn joined(&self, i: usize, j: usize) -> bool {
+        let (groups, bonds) = self.row(i);
+        let other = |&k: &usize| self.live[groups.start + k / LANES] >> (k % LANES) & 1 != 0;
+        (0..bonds.len()).filter(|k| self.neighbour[bonds.start + k] as usize == j).any(|k| other(&k))
+    }
+
     fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond)) {
         let (groups, bonds) = self.row(i);
         for k in bonds.clone() {
