@@ -37,7 +37,7 @@ fn main() {
             each(passes.exact_seconds),
         );
         if dt > 0.0 {
-            let step = pool.install(|| implicit_step(particles, layout, dt, 10));
+            let step = pool.install(|| implicit_step(particles, layout, dt, 10, || ()));
             println!(
                 "  step of {dt} s: begin {:.1} ms, stages {:.1} and {:.1} ms ({:.1} and {:.1} iterations), commit {:.1} ms, \
                  {} broken",

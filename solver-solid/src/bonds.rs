@@ -346,9 +346,8 @@ impl Material for Bonds {
 
     fn joined(&self, a: u32, b: u32) -> bool {
         let body = self.parts(a as usize, 1).next().map(|(body, _)| body);
-        body.filter(|body| (body.first..body.first + body.count).contains(&(b as usize))).is_some_and(
-            |body| body.table.joined(a as usize - body.first, b as usize - body.first),
-        )
+        body.filter(|body| (body.first..body.first + body.count).contains(&(b as usize)))
+            .is_some_and(|body| body.table.joined(a as usize - body.first, b as usize - body.first))
     }
 
     fn linearise(&mut self, position: &[DVec3], implicit: bool) {

@@ -2,8 +2,8 @@
 
 mod support;
 
-use amalgam_particles::DVec3;
 use amalgam_particles::random::uniform_f64;
+use amalgam_particles::{DVec3, ParticleId};
 use amalgam_solver_kit::{FieldValues, Solver};
 use amalgam_solver_solid::SolidSolver;
 use support::{Groups, angular_momentum, bits, faults, integrate, momentum, set_state, solid, step};

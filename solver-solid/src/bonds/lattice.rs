@@ -15,7 +15,8 @@ use rayon::prelude::*;
 
 use super::cubic::Lattice;
 use super::lattice_kernels::{
-    BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, PARTS, ProductKernel, RoundedKernel, Stencil,
+    BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, PARTS, ProductKernel, RoundedKernel,
+    Stencil,
 };
 use super::law::Law;
 use super::stretch::elongation_share;
@@ -144,9 +145,7 @@ fn rounded_product<'a>(
     (gain, far): (bool, bool),
 ) -> [Sixteen; 3] {
     match (gain, far) {
-        (false, false) => {
-            lanes::run(RoundedKernel::<false, false> { geometry, live, coefficient, operand })
-        }
+        (false, false) => lanes::run(RoundedKernel::<false, false> { geometry, live, coefficient, operand }),
         (false, true) => lanes::run(RoundedKernel::<false, true> { geometry, live, coefficient, operand }),
         (true, false) => lanes::run(RoundedKernel::<true, false> { geometry, live, coefficient, operand }),
         (true, true) => lanes::run(RoundedKernel::<true, true> { geometry, live, coefficient, operand }),

@@ -63,7 +63,7 @@ impl<'a> Geometry<'a> {
 }
 
 #[inline(always)]
-fn at<'a, const W: usize>([x, y, z]: [&'a [i32]; 3], site: usize) -> [&'a [i32; W]; 3] {
+fn at<const W: usize>([x, y, z]: [&[i32]; 3], site: usize) -> [&[i32; W]; 3] {
     [window(x, site), window(y, site), window(z, site)]
 }
 

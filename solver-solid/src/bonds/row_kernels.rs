@@ -347,7 +347,8 @@ mod tests {
                 let product = width.run(ProductKernel::<true> { row, own, pair: &pair });
                 let rounded = width.run(RoundedKernel::<true> { row, own, pair: &pair });
                 let scalars = [force.least, force.largest, force.energy];
-                let all = force.force.into_iter().chain(scalars).chain(diagonal).chain(product).chain(rounded);
+                let all =
+                    force.force.into_iter().chain(scalars).chain(diagonal).chain(product).chain(rounded);
                 all.map(f32::to_bits).collect::<Vec<_>>()
             };
             let widths = Width::supported();

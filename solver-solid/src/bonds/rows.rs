@@ -12,7 +12,8 @@ use rayon::prelude::*;
 
 use super::law::Law;
 use super::row_kernels::{
-    DiagonalKernel, ForceKernel, ProductKernel, RoundedKernel, Row, RowForce, Share, difference, excess, square,
+    DiagonalKernel, ForceKernel, ProductKernel, RoundedKernel, Row, RowForce, Share, difference, excess,
+    square,
 };
 use super::stretch::elongation_share;
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
