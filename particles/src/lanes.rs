@@ -26,6 +26,9 @@ pub type Sixteen = [f32; LANES];
 pub trait Lanes:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
+    /// Lanes that a loop with many values at hand should work on at once, 8 or 16: one register's.
+    const STRIP: usize;
+
     /// The same value in every lane.
     fn splat(value: f32) -> Self;
     /// From memory.
@@ -76,18 +79,23 @@ pub trait Lanes:
         lanes[0]
     }
 
-    /// The columns of sixteen records, `column[c][lane] = record[index[lane]][c]`. Panics if an index is out of range.
+    /// The columns of W records, `column[c][lane] = record[index[lane]][c]`. Panics if an index is out of range.
     #[inline(always)]
-    fn gather<const N: usize>(record: &[[i32; N]], index: &[u32; LANES]) -> [[i32; LANES]; N] {
-        let mut columns = [[0; LANES]; N];
-        for lane in 0..LANES {
-            let record = &record[index[lane] as usize];
-            for column in 0..N {
-                columns[column][lane] = record[column];
-            }
-        }
-        columns
+    fn gather<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {
+        gather_plainly(record, index)
     }
+}
+
+#[inline(always)]
+fn gather_plainly<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {
+    let mut columns = [[0; W]; N];
+    for lane in 0..W {
+        let record = &record[index[lane] as usize];
+        for column in 0..N {
+            columns[column][lane] = record[column];
+        }
+    }
+    columns
 }
 
 /// A loop to be compiled for each width. `run` must be `#[inline(always)]`, and so must what it calls in its loops:
@@ -213,6 +221,8 @@ operators! { Plain,
 }
 
 impl Lanes for Plain {
+    const STRIP: usize = 8;
+
     #[inline(always)]
     fn splat(value: f32) -> Self {
         Self([value; LANES])
@@ -279,7 +289,7 @@ mod x86 {
     use std::arch::x86_64::*;
     use std::ops::{Add, Div, Mul, Sub};
 
-    use super::{LANES, Lanes, Task};
+    use super::{LANES, Lanes, Task, gather_plainly};
 
     #[target_feature(enable = "avx2,fma,popcnt")]
     pub(super) fn run_avx2<T: Task>(task: T) -> T::Output {
@@ -330,6 +340,8 @@ mod x86 {
     }
 
     impl Lanes for Avx2 {
+        const STRIP: usize = 8;
+
         #[inline(always)]
         fn splat(value: f32) -> Self {
             unsafe { Self(_mm256_set1_ps(value), _mm256_set1_ps(value)) }
@@ -398,6 +410,52 @@ mod x86 {
                 Self(_mm256_fmadd_ps(self.0, factor.0, term.0), _mm256_fmadd_ps(self.1, factor.1, term.1))
             }
         }
+        #[inline(always)]
+        fn gather<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {
+            if !W.is_multiple_of(8) {
+                return gather_plainly(record, index);
+            }
+            let largest = index.iter().fold(0, |largest, &index| largest.max(index));
+            assert!((largest as usize) < record.len(), "an index is out of range");
+            let mut columns = [[0; W]; N];
+            for half in (0..W).step_by(8) {
+                let mut quarter = 0;
+                while quarter + 4 <= N {
+                    // Four numbers of eight records: register r holds those of lanes r and 4 + r.
+                    // SAFETY: all indices are below the number of records, as was seen above, and a record holds N numbers,
+                    // of which `quarter..quarter + 4` are read; a register and eight i32 are the same 32 bytes; and this
+                    // runs inside `run_avx2` alone, so that the machine has these instructions.
+                    let transposed: [[i32; 8]; 4] = unsafe {
+                        let first: *const i32 = record.as_ptr().cast::<i32>().add(quarter);
+                        let mut rows = [_mm256_setzero_si256(); 4];
+                        for r in 0..4 {
+                            let low = _mm_loadu_si128(first.add(N * index[half + r] as usize).cast());
+                            let high = _mm_loadu_si128(first.add(N * index[half + 4 + r] as usize).cast());
+                            rows[r] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
+                        }
+                        let [a, b, c, d] = rows;
+                        let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+                        let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+                        std::mem::transmute::<[__m256i; 4], [[i32; 8]; 4]>([
+                            _mm256_unpacklo_epi64(ab, cd),
+                            _mm256_unpackhi_epi64(ab, cd),
+                            _mm256_unpacklo_epi64(ab_high, cd_high),
+                            _mm256_unpackhi_epi64(ab_high, cd_high),
+                        ])
+                    };
+                    for (column, transposed) in columns[quarter..].iter_mut().zip(transposed) {
+                        column[half..half + 8].copy_from_slice(&transposed);
+                    }
+                    quarter += 4;
+                }
+                for lane in half..half + 8 {
+                    for column in quarter..N {
+                        columns[column][lane] = record[index[lane] as usize][column];
+                    }
+                }
+            }
+            columns
+        }
     }
 
     /// Halves added until one lane is left.
@@ -418,6 +476,8 @@ mod x86 {
     }
 
     impl Lanes for Avx512 {
+        const STRIP: usize = LANES;
+
         #[inline(always)]
         fn splat(value: f32) -> Self {
             unsafe { Self(_mm512_set1_ps(value)) }
@@ -470,7 +530,10 @@ mod x86 {
             unsafe { Self(_mm512_fmadd_ps(self.0, factor.0, term.0)) }
         }
         #[inline(always)]
-        fn gather<const N: usize>(record: &[[i32; N]], index: &[u32; LANES]) -> [[i32; LANES]; N] {
+        fn gather<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {
+            if W != LANES {
+                return gather_plainly(record, index);
+            }
             let count = record.len().min(u32::MAX as usize) as u32;
             // SAFETY: sixteen indices are 64 bytes; and this runs inside `run_avx512` alone, so that the machine has these
             // instructions.
@@ -479,7 +542,7 @@ mod x86 {
                 _mm512_cmplt_epu32_mask(index, _mm512_set1_epi32(count as i32))
             };
             assert!(inside == u16::MAX, "an index is out of range");
-            let mut columns = [[0; LANES]; N];
+            let mut columns = [[0; W]; N];
             let mut quarter = 0;
             while quarter + 4 <= N {
                 // Four numbers of sixteen records: register r holds those of lanes r, 4 + r, 8 + r and 12 + r.
@@ -510,10 +573,12 @@ mod x86 {
                         _mm512_unpackhi_epi64(ab_high, cd_high),
                     ])
                 };
-                columns[quarter..quarter + 4].copy_from_slice(&transposed);
+                for (column, transposed) in columns[quarter..].iter_mut().zip(transposed) {
+                    column.copy_from_slice(&transposed);
+                }
                 quarter += 4;
             }
-            for lane in 0..LANES {
+            for lane in 0..W {
                 for column in quarter..N {
                     columns[column][lane] = record[index[lane] as usize][column];
                 }
@@ -610,7 +675,19 @@ mod tests {
 
         #[inline(always)]
         fn run<L: Lanes>(self) -> [[i32; LANES]; N] {
-            L::gather(self.0, self.1)
+            let columns = L::gather(self.0, self.1);
+            if L::STRIP == 8 {
+                let mut halves = columns;
+                for at in [0, 8] {
+                    let index = std::array::from_fn::<u32, 8, _>(|lane| self.1[at + lane]);
+                    let half = L::gather(self.0, &index);
+                    for (column, half) in halves.iter_mut().zip(half) {
+                        column[at..at + 8].copy_from_slice(&half);
+                    }
+                }
+                assert_eq!(halves, columns);
+            }
+            columns
         }
     }
 

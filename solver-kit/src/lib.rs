@@ -2,7 +2,6 @@
 //!
 //! `examples/balls.rs` is a whole participant on one page.
 
-mod excluded;
 mod ids;
 mod near;
 mod own_contacts;

@@ -84,7 +84,8 @@ impl NearParticles {
 
     /// The particles that are wanted, as far as they are alive, and those in contact with one of their own. The
     /// interest was checked.
-    pub(crate) fn begin(&mut self, particles: &Particles, ids: &IdIndex, interest: Interest) -> Batch {
+    pub(crate) fn begin(&mut self, solver: &dyn Solver, ids: &IdIndex, interest: Interest) -> Batch {
+        let particles = solver.particles();
         let (count, mut corners, mut is_list) = (particles.len() as u32, interest.triangles, false);
         let places =
             |listed: &[ParticleId]| -> Vec<u32> { listed.iter().filter_map(|&id| ids.find(id)).collect() };
@@ -116,7 +117,7 @@ impl NearParticles {
         if is_list {
             self.listed = Some(wanted.iter().map(|&i| particles.id[i as usize]).collect());
         }
-        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(particles));
+        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(solver));
         if !own.is_empty() {
             wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]));
             wanted.par_sort_unstable();
@@ -148,15 +149,10 @@ impl NearParticles {
     }
 
     /// Lets particles collide whose bond has broken.
-    ///
-    /// # Errors
-    /// A bond of unknown particles.
-    pub(crate) fn allow(
-        &mut self,
-        broken: &[(ParticleId, ParticleId)],
-        ids: &IdIndex,
-    ) -> Result<(), SolverError> {
-        self.own_contacts.as_mut().map_or(Ok(()), |own| own.allow(broken, ids))
+    pub(crate) fn allow(&mut self, broken: &[(ParticleId, ParticleId)], ids: &IdIndex) {
+        if let Some(own) = &mut self.own_contacts {
+            own.allow(broken, ids);
+        }
     }
 
     /// Follows the solver, which stores its particles in another order than `before`, or others.

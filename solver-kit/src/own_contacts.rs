@@ -3,7 +3,6 @@
 use amalgam_particles::{DVec3, PairFinder, ParticleId, Particles, Spheres, reduce};
 use rayon::prelude::*;
 
-use crate::excluded::ExcludedPairs;
 use crate::ids::IdIndex;
 use crate::solver::{Solver, SolverError};
 
@@ -14,7 +13,6 @@ use crate::solver::{Solver, SolverError};
 /// a cloth or a solid that is not folded the list is almost empty.
 pub(crate) struct OwnContacts {
     finder: PairFinder,
-    joined: ExcludedPairs,
     /// How much farther than contact the list reaches [m].
     skin: f64,
     near: Vec<(u32, u32)>,
@@ -32,7 +30,6 @@ impl OwnContacts {
         let Particles { id, position, radius, immovable, .. } = solver.particles();
         let mut this = Self {
             finder: PairFinder::new(),
-            joined: ExcludedPairs::new(&solver.never_collide()),
             // Shorter lists for more searches: a pair within a radius of touching is on it.
             skin: radius.iter().copied().fold(f64::INFINITY, f64::min),
             near: Vec::new(),
@@ -45,13 +42,10 @@ impl OwnContacts {
             radius: &fixed.iter().map(|&i| radius[i]).collect::<Vec<_>>(),
             class: None,
         };
-        let ids = |i, j| (id[fixed[i as usize]], id[fixed[j as usize]]);
-        let free_to_touch = |i, j| {
-            let (a, b) = ids(i, j);
-            !this.joined.contains(a, b)
-        };
+        let free_to_touch =
+            |i: u32, j: u32| !solver.joined(fixed[i as usize] as u32, fixed[j as usize] as u32);
         if let Some(&(i, j)) = this.finder.find(spheres, free_to_touch).first() {
-            let (a, b) = ids(i, j);
+            let (a, b) = (id[fixed[i as usize]], id[fixed[j as usize]]);
             return Err(SolverError(format!(
                 "{a} and {b} are immovable particles that overlap at the start; no velocity can part them: move one, \
                  make it smaller or make it movable"
@@ -61,10 +55,11 @@ impl OwnContacts {
     }
 
     /// The pairs of places `(i, j)`, `i < j`, that intersect, sorted.
-    pub(crate) fn update(&mut self, particles: &Particles) -> &[(u32, u32)] {
+    pub(crate) fn update(&mut self, solver: &dyn Solver) -> &[(u32, u32)] {
+        let particles = solver.particles();
         let Particles { position, radius, immovable, .. } = particles;
         if !self.still_holds(particles) {
-            self.list(particles);
+            self.list(solver);
         }
         self.touching.clear();
         self.touching.par_extend(self.near.par_iter().with_min_len(4096).copied().filter(|&(i, j)| {
@@ -75,29 +70,17 @@ impl OwnContacts {
         &self.touching
     }
 
-    /// Lets pairs collide whose bonds broke.
-    ///
-    /// # Errors
-    /// If a pair was not joined.
-    pub(crate) fn allow(
-        &mut self,
-        broken: &[(ParticleId, ParticleId)],
-        ids: &IdIndex,
-    ) -> Result<(), SolverError> {
+    /// Lets pairs collide whose bonds broke, before their particles are stored in another order.
+    pub(crate) fn allow(&mut self, broken: &[(ParticleId, ParticleId)], ids: &IdIndex) {
         for &(a, b) in broken {
-            if !self.joined.remove(a, b) {
-                return Err(SolverError(format!(
-                    "bond {a}-{b} broke, but was not among the pairs that never collide"
-                )));
-            }
             if let (Some(i), Some(j)) = (ids.find(a), ids.find(b)) {
                 self.near.push((i.min(j), i.max(j)));
             }
         }
         if !broken.is_empty() {
             self.near.par_sort_unstable();
+            self.near.dedup();
         }
-        Ok(())
     }
 
     /// Whether every pair that can intersect now is on the list. Two particles come closer by no more than the sum
@@ -114,14 +97,13 @@ impl OwnContacts {
         reduce::max(count, 0.0, |i| (moved(i) - mean).length()) < 0.499 * self.skin
     }
 
-    fn list(&mut self, Particles { id, position, radius, .. }: &Particles) {
+    fn list(&mut self, solver: &dyn Solver) {
+        let Particles { id, position, radius, .. } = solver.particles();
         let wide: Vec<f64> = radius.iter().map(|r| r + 0.5 * self.skin).collect();
-        let Self { finder, joined, near, .. } = self;
-        let found = finder.find(Spheres { position, radius: &wide, class: None }, |i, j| {
-            !joined.contains(id[i as usize], id[j as usize])
-        });
-        near.clear();
-        near.extend_from_slice(found);
+        let spheres = Spheres { position, radius: &wide, class: None };
+        let found = self.finder.find(spheres, |i, j| !solver.joined(i, j));
+        self.near.clear();
+        self.near.extend_from_slice(found);
         self.listed.0.clone_from(id);
         self.listed.1.clone_from(position);
     }
@@ -142,8 +124,9 @@ mod tests {
             &self.0
         }
 
-        fn never_collide(&self) -> Vec<(ParticleId, ParticleId)> {
-            self.1.clone()
+        fn joined(&self, a: u32, b: u32) -> bool {
+            let (a, b) = (self.0.id[a as usize], self.0.id[b as usize]);
+            self.1.contains(&(a.max(b), a.min(b)))
         }
 
         fn integrate(&mut self, _: &Stage<'_>, _: &mut Answer) -> Result<(), SolverError> {
@@ -174,7 +157,7 @@ mod tests {
         }
         // So that nothing immovable overlaps at the start.
         let immovable = std::mem::replace(&mut particles.immovable, vec![false; 400]);
-        let mut body = Body(particles, pairs.clone());
+        let mut body = Body(particles, pairs);
         let mut own = OwnContacts::new(&body).expect("nothing is immovable");
         body.0.immovable = immovable;
         let (mut searches, mut total) = (0, 0);
@@ -184,7 +167,7 @@ mod tests {
                 body.0.position.swap(5, 17);
             }
             let before = own.listed.1.clone();
-            let found = own.update(&body.0).to_vec();
+            let found = own.update(&body).to_vec();
             let Particles { id, position, radius, immovable, .. } = &body.0;
             let mut expected = Vec::new();
             for i in 0..400usize {
@@ -192,7 +175,7 @@ mod tests {
                     let (a, b) = (id[i].max(id[j]), id[i].min(id[j]));
                     if position[i].distance(position[j]) < radius[i] + radius[j]
                         && !(immovable[i] && immovable[j])
-                        && !pairs.contains(&(a, b))
+                        && !body.1.contains(&(a, b))
                     {
                         expected.push((i as u32, j as u32));
                     }
@@ -203,9 +186,9 @@ mod tests {
             total += found.len();
             let mut ids = IdIndex::default();
             ids.update(&body.0.id);
-            let broken: Vec<_> = pairs.drain(pairs.len() * 49 / 50..).collect();
-            own.allow(&broken, &ids).expect("they were joined");
-            assert!(own.allow(&broken[..1], &ids).is_err(), "they are no more");
+            let left = body.1.len() * 49 / 50;
+            let broken: Vec<_> = body.1.drain(left..).collect();
+            own.allow(&broken, &ids);
             let gust = DVec3::new(0.3, -0.2, 0.05);
             body.0.position.iter_mut().zip(0..).for_each(|(x, i)| *x += gust + 0.02 * noise(i, step + 1));
         }

@@ -286,7 +286,7 @@ impl Run {
 
     fn begin(&mut self, interest: Interest) -> Batch {
         self.phase = Phase::Begun;
-        self.near.begin(self.solver.particles(), &self.ids, interest)
+        self.near.begin(&*self.solver, &self.ids, interest)
     }
 
     /// Begins the next step with the end of this one, if that was asked for.
@@ -433,7 +433,7 @@ impl Run {
         let start = Instant::now();
         let report = self.solver.commit(&end, &self.answer.velocity)?;
         self.solver_seconds += start.elapsed().as_secs_f64();
-        self.near.allow(&report.broken, &self.ids)?;
+        self.near.allow(&report.broken, &self.ids);
         let particles = self.solver.particles();
         // A solver may store its particles in another order after a step, or others: all are known by id.
         if self.ids.ids != particles.id {

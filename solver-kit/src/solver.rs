@@ -115,13 +115,14 @@ pub enum FieldValues {
 ///
 /// A step is one [`Self::begin`], any number of [`Self::integrate`] and one [`Self::commit`]. No method may depend
 /// on how often `integrate` was called before, except through the starting point of an iteration.
-pub trait Solver: Send + 'static {
+pub trait Solver: Send + Sync + 'static {
     /// The committed state, in any order that suits the solver, the same until the next commit.
     fn particles(&self) -> &Particles;
 
-    /// Pairs of own particles that are never contacts, such as those joined by a spring. Asked once.
-    fn never_collide(&self) -> Vec<(ParticleId, ParticleId)> {
-        Vec::new()
+    /// Whether the particles at these places of [`Self::particles`] are no contact wherever they are, such as two joined by a
+    /// spring or an unbroken bond. Bonds that break are reported by [`Self::commit`]; no others may form.
+    fn joined(&self, _a: u32, _b: u32) -> bool {
+        false
     }
 
     /// Whether own particles collide with each other.

@@ -24,7 +24,7 @@ fn main() {
         let each = |seconds: f64| seconds * 1e9 / passes.directed_bonds as f64;
         println!(
             "{layout:?}: {} particles, {:.1} bonds each, {:.1} bytes a bond ({:.0} MB), built in {:.2} s; \
-             forces {:.3} ns a bond ({:.2} ms), product {:.3} ns ({:.2} ms)",
+             forces {:.3} ns a bond ({:.2} ms), product {:.3} ns ({:.2} ms), exact {:.3} ns",
             passes.particles,
             passes.directed_bonds as f64 / passes.particles as f64,
             passes.bytes as f64 / passes.directed_bonds as f64,
@@ -34,9 +34,10 @@ fn main() {
             passes.force_seconds * 1e3,
             each(passes.product_seconds),
             passes.product_seconds * 1e3,
+            each(passes.exact_seconds),
         );
         if dt > 0.0 {
-            let step = pool.install(|| implicit_step(particles, layout, dt, 10));
+            let step = pool.install(|| implicit_step(particles, layout, dt, 10, || ()));
             println!(
                 "  step of {dt} s: begin {:.1} ms, stages {:.1} and {:.1} ms ({:.1} and {:.1} iterations), commit {:.1} ms, \
                  {} broken",

@@ -13,7 +13,10 @@ mod law;
 mod row_kernels;
 mod rows;
 mod stretch;
+mod strips;
 mod table;
+
+use std::ops::Range;
 
 use amalgam_particles::lanes::LANES;
 use amalgam_particles::random::uniform_f64;
@@ -155,7 +158,7 @@ impl Bonds {
     }
 
     /// The bodies that have rows in `first..first + count`, with the part of that each has.
-    fn parts(&self, first: usize, count: usize) -> impl Iterator<Item = (&Body, std::ops::Range<usize>)> {
+    fn parts(&self, first: usize, count: usize) -> impl Iterator<Item = (&Body, Range<usize>)> {
         self.bodies.iter().filter_map(move |body| {
             let start = first.max(body.first);
             let end = (first + count).min(body.first + body.count);
@@ -163,13 +166,9 @@ impl Bonds {
         })
     }
 
-    /// Visits the rows `first..first + count` of the last product [kg m/s], counted from `first`.
-    fn visit_products(&self, first: usize, count: usize, mut visit: impl FnMut(usize, DVec3)) {
-        for (body, rows) in self.parts(first, count).filter(|(body, _)| body.product_unit != 0.0) {
-            for i in rows {
-                visit(i - first, vector(body.table.product(i - body.first)) * body.product_unit);
-            }
-        }
+    /// [`Self::parts`] of those that the last product is not nothing for.
+    fn products(&self, first: usize, count: usize) -> impl Iterator<Item = (&Body, Range<usize>)> {
+        self.parts(first, count).filter(|(body, _)| body.product_unit != 0.0)
     }
 
     /// dt C + square K = this times K.
@@ -345,6 +344,12 @@ impl Material for Bonds {
         }
     }
 
+    fn joined(&self, a: u32, b: u32) -> bool {
+        let body = self.parts(a as usize, 1).next().map(|(body, _)| body);
+        body.filter(|body| (body.first..body.first + body.count).contains(&(b as usize)))
+            .is_some_and(|body| body.table.joined(a as usize - body.first, b as usize - body.first))
+    }
+
     fn linearise(&mut self, position: &[DVec3], implicit: bool) {
         if !std::mem::take(&mut self.current) {
             self.find_forces(position, false);
@@ -393,14 +398,19 @@ impl Material for Bonds {
     }
 
     fn add_rows(&self, first: usize, _u: &[DVec3], image: &mut [DVec3]) {
-        self.visit_products(first, image.len(), |i, product| image[i] += product);
+        for (body, rows) in self.products(first, image.len()) {
+            for i in rows {
+                image[i - first] += vector(body.table.product(i - body.first)) * body.product_unit;
+            }
+        }
     }
 
     fn add_rounded(&self, first: usize, _u: &Columns, image: &mut [Slice]) {
-        self.visit_products(first * LANES, image.len() * LANES, |i, product| {
-            let product = product.to_array();
-            (0..3).for_each(|axis| image[i / LANES][axis][i % LANES] += product[axis] as f32);
-        });
+        let first = first * LANES;
+        for (body, rows) in self.products(first, image.len() * LANES) {
+            let (unit, at) = (body.product_unit as f32, rows.start - first);
+            body.table.add_products(rows.start - body.first..rows.end - body.first, unit, image, at);
+        }
     }
 
     fn update(&mut self, particles: &Particles, implicit: bool) -> Result<Vec<[u32; 2]>, SolverError> {

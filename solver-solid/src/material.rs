@@ -15,6 +15,9 @@ pub(crate) trait Material: Send + Sync {
     /// the other.
     fn visit_pairs(&self, visit: &mut dyn FnMut([u32; 2]));
 
+    /// Whether two particles are joined, by index.
+    fn joined(&self, a: u32, b: u32) -> bool;
+
     /// Forces at these positions and, for an implicit step, everything of the operator that does not depend on its
     /// length.
     fn linearise(&mut self, position: &[DVec3], implicit: bool);

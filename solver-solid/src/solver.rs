@@ -96,6 +96,16 @@ impl SolidSolver {
         count
     }
 
+    /// The pairs that springs and unbroken bonds join, the lower id first.
+    pub fn joined_pairs(&self) -> Vec<(ParticleId, ParticleId)> {
+        let id = &self.particles.id;
+        let mut pairs = Vec::new();
+        let mut push = |[a, b]: [u32; 2]| pairs.push((id[a as usize], id[b as usize]));
+        self.materials.iter().for_each(|material| material.visit_pairs(&mut push));
+        pairs.dedup();
+        pairs
+    }
+
     /// Sets velocities [m/s] by position [m], at the start of a case.
     pub(crate) fn set_velocities(&mut self, velocity: impl Fn(DVec3) -> DVec3) {
         for (v, &x) in self.particles.velocity.iter_mut().zip(&self.particles.position) {
@@ -247,14 +257,8 @@ impl Solver for SolidSolver {
         &self.particles
     }
 
-    fn never_collide(&self) -> Vec<(ParticleId, ParticleId)> {
-        let id = &self.particles.id;
-        // Of the right size at once: a brittle body has some 60 pairs a particle.
-        let mut pairs = Vec::with_capacity(self.pair_count());
-        let mut push = |[a, b]: [u32; 2]| pairs.push((id[a as usize], id[b as usize]));
-        self.materials.iter().for_each(|material| material.visit_pairs(&mut push));
-        pairs.dedup();
-        pairs
+    fn joined(&self, a: u32, b: u32) -> bool {
+        self.materials.iter().any(|material| material.joined(a, b))
     }
 
     fn self_colliding(&self) -> bool {

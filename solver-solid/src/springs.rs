@@ -167,6 +167,10 @@ impl Springs {
 }
 
 impl Material for Springs {
+    fn joined(&self, a: u32, b: u32) -> bool {
+        self.row(a as usize).iter().any(|end| end.neighbour == b)
+    }
+
     fn visit_pairs(&self, visit: &mut dyn FnMut([u32; 2])) {
         self.springs.iter().for_each(|spring| visit(spring.ends));
     }

@@ -37,7 +37,22 @@ impl<T: Copy + Default> Columns<T> {
 /// Sixteen values of a column from `at` on.
 #[inline(always)]
 pub(crate) fn sixteen<T>(column: &[T], at: usize) -> &[T; LANES] {
+    window(column, at)
+}
+
+/// W values of a column from `at` on.
+#[inline(always)]
+pub(crate) fn window<T, const W: usize>(column: &[T], at: usize) -> &[T; W] {
     match column[at..].first_chunk() {
+        Some(values) => values,
+        None => panic!("a slice lies within its column"),
+    }
+}
+
+/// The same, to be written.
+#[inline(always)]
+pub(crate) fn window_mut<T, const W: usize>(column: &mut [T], at: usize) -> &mut [T; W] {
+    match column[at..].first_chunk_mut() {
         Some(values) => values,
         None => panic!("a slice lies within its column"),
     }
@@ -60,15 +75,4 @@ pub(crate) enum Vector<'a> {
     Exact(&'a [DVec3]),
     /// Rounded.
     Rounded(&'a Columns),
-}
-
-impl Vector<'_> {
-    /// The value of particle `i`.
-    #[inline]
-    pub(crate) fn get(&self, i: usize) -> DVec3 {
-        match self {
-            Self::Exact(values) => values[i],
-            Self::Rounded(columns) => DVec3::from_array(columns.get(i).map(f64::from)),
-        }
-    }
 }

@@ -2,8 +2,8 @@
 
 mod support;
 
-use amalgam_particles::DVec3;
 use amalgam_particles::random::uniform_f64;
+use amalgam_particles::{DVec3, ParticleId};
 use amalgam_solver_kit::{FieldValues, Solver};
 use amalgam_solver_solid::SolidSolver;
 use support::{Groups, angular_momentum, bits, faults, integrate, momentum, set_state, solid, step};
@@ -204,7 +204,7 @@ fn both_layouts_move_alike() {
 fn bonds_break_once_and_for_good() {
     let mut solid = block("critical_stretch = 0.02\nstrength_scatter = 0.2");
     let rest = solid.particles().position.clone();
-    let all = solid.never_collide();
+    let all = solid.joined_pairs();
     let count = rest.len();
     let pulled = rest.iter().map(|&x| DVec3::new(x.x * 1.02, x.y, x.z)).collect();
     set_state(&mut solid, pulled, vec![DVec3::ZERO; count]);
@@ -213,9 +213,11 @@ fn bonds_break_once_and_for_good() {
     // Back at rest nothing heals, and nothing breaks again.
     set_state(&mut solid, rest, vec![DVec3::ZERO; count]);
     assert!(step(&mut solid, 1e-9).broken.is_empty());
-    let left = solid.never_collide();
+    let left = solid.joined_pairs();
     assert_eq!(left.len() + broken.len(), all.len());
     assert!(broken.iter().all(|pair| all.contains(pair) && !left.contains(pair)));
+    let joined = |&(a, b): &(ParticleId, ParticleId)| solid.joined(a.0 as u32, b.0 as u32);
+    assert!(left.iter().all(joined) && !broken.iter().any(joined));
     broken.sort_unstable();
     broken.dedup();
     assert_eq!(left.len() + broken.len(), all.len());

@@ -23,8 +23,8 @@ fn a_sheet_is_a_lattice_of_its_mass() {
     assert!(sheet.self_colliding());
     assert_eq!(sheet.triangles().len(), 2 * 4 * 2);
     // 4 x 3 + 5 x 2 structural, 2 x 8 shear, 3 x 3 + 5 x 1 bending.
-    assert_eq!(sheet.never_collide().len(), 22 + 16 + 14);
-    assert!(sheet.never_collide().contains(&(ParticleId(0), ParticleId(6))));
+    assert_eq!(sheet.joined_pairs().len(), 22 + 16 + 14);
+    assert!(sheet.joined_pairs().contains(&(ParticleId(0), ParticleId(6))));
     assert!(sheet.triangles().contains(&[ParticleId(0), ParticleId(1), ParticleId(6)]));
 }
 
@@ -53,7 +53,7 @@ fn bodies_follow_one_another() {
     );
     let solid = solid(&two, DVec3::ZERO);
     assert_eq!(solid.particles().mass[15..], [1.0, 2.0]);
-    assert!(solid.never_collide().contains(&(ParticleId(15), ParticleId(16))));
+    assert!(solid.joined_pairs().contains(&(ParticleId(15), ParticleId(16))));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn grains_fill_a_shape_and_fall() {
     assert_eq!(solid.particles().len(), 6);
     assert!((solid.particles().mass.iter().sum::<f64>() - 1500.0 * 0.2 * 0.1 * 0.3).abs() < 1e-12);
     assert_eq!(solid.particles().radius[0], 0.05);
-    assert!(solid.never_collide().is_empty());
+    assert!(solid.joined_pairs().is_empty());
     support::step(&mut solid, 0.01);
     assert!(solid.particles().velocity.iter().all(|v| (*v - DVec3::new(0.0, 1.0, -0.1)).length() < 1e-14));
 
@@ -189,7 +189,7 @@ fn a_volume_is_a_lattice_of_its_mass() {
     // Edges along x, y and z, and the diagonals of faces across z, y and x.
     let edges = 3 * 3 * 2 + 4 * 2 * 2 + 4 * 3;
     let diagonals = 2 * (3 * 2 * 2 + 3 * 3 + 4 * 2);
-    assert_eq!(block.never_collide().len(), edges + diagonals);
+    assert_eq!(block.joined_pairs().len(), edges + diagonals);
     // Two triangles for each outer face.
     assert_eq!(block.triangles().len(), 2 * 2 * (6 + 3 + 2));
     let volume: f64 = block

@@ -2,6 +2,7 @@
 
 use amalgam_solver_solid::measure::{Layout, bond_passes, implicit_step};
 
+use super::fluids::resident_bytes;
 use super::{Figure, Peer};
 
 /// What LAMMPS takes for a directed bond on its own 2-core machine (AVX-512), everything of a step included.
@@ -27,9 +28,11 @@ pub fn measure(quick: bool) -> Vec<Figure> {
         for (layout, name) in layouts {
             let passes = bond_passes(size, layout, REPETITIONS);
             let (n, bonds) = (passes.particles, passes.directed_bonds as f64);
-            for (what, seconds) in
-                [("force, breaking", passes.force_seconds), ("operator", passes.product_seconds)]
-            {
+            for (what, seconds) in [
+                ("force, breaking", passes.force_seconds),
+                ("operator", passes.product_seconds),
+                ("operator, f64", passes.exact_seconds),
+            ] {
                 let mut figure = Figure::new(format!("bonds, {name}, {what}"), n, vec![seconds]);
                 figure.ns_per_bond = Some(seconds * 1e9 / bonds);
                 figure.bytes_per_particle = Some(passes.bytes as f64 / n as f64);
@@ -39,11 +42,17 @@ pub fn measure(quick: bool) -> Vec<Figure> {
     }
     if !quick {
         for (layout, name) in layouts {
-            let step = implicit_step(sizes[sizes.len() - 1], layout, DT, STEPS);
+            let before = resident_bytes();
+            let mut resident = None;
+            let size = sizes[sizes.len() - 1];
+            let step = implicit_step(size, layout, DT, STEPS, || resident = resident_bytes());
+            let held = resident.zip(before).map(|(now, before)| now.saturating_sub(before) as f64);
             for (stage, peer) in STAGES.into_iter().enumerate() {
                 let label = format!("implicit step, {name}, stage {}", stage + 1);
                 let seconds = step.stage_seconds[stage];
-                figures.push(Figure::new(label, step.particles, vec![seconds]).beside(peer));
+                let mut figure = Figure::new(label, step.particles, vec![seconds]);
+                figure.bytes_per_particle = held.map(|bytes| bytes / step.particles as f64);
+                figures.push(figure.beside(peer));
             }
         }
     }

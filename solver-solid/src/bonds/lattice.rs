@@ -7,17 +7,22 @@
 //! displacements is exact, and the excess follows from it without cancellation, `l^2 - L^2 = eta·(2 xi + eta)` with the
 //! lattice's vector xi and the difference eta of displacements.
 
+use std::ops::Range;
+
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Sixteen};
 use rayon::prelude::*;
 
 use super::cubic::Lattice;
-use super::lattice_kernels::{BlockForce, DiagonalKernel, ForceKernel, Geometry, ProductKernel, Stencil};
+use super::lattice_kernels::{
+    BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, PARTS, ProductKernel, RoundedKernel,
+    Stencil,
+};
 use super::law::Law;
 use super::stretch::elongation_share;
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
 use crate::fixed::{quantise, whole};
-use crate::vectors::Vector;
+use crate::vectors::{Slice, Vector};
 
 /// Blocks that one task works on.
 const CHUNK: usize = 32;
@@ -45,6 +50,8 @@ pub(crate) struct LatticeTable {
     operand: [Vec<i32>; 3],
     force: Vec<BlockForce>,
     diagonal: Vec<[Sixteen; 6]>,
+    /// Beside each live word, once the operator is wanted.
+    coefficient: Vec<[Coefficient; LANES]>,
     image: Vec<[Sixteen; 3]>,
 }
 
@@ -80,6 +87,7 @@ impl LatticeTable {
             live: vec![0; block_site.len() * stencils.len()],
             force: vec![BlockForce::default(); block_site.len()],
             diagonal: Vec::new(),
+            coefficient: Vec::new(),
             image: Vec::new(),
             block_site,
             particle,
@@ -130,6 +138,20 @@ impl LatticeTable {
     }
 }
 
+fn rounded_product<'a>(
+    geometry: Geometry<'a>,
+    (live, coefficient): (&'a [u16], &'a [[Coefficient; LANES]]),
+    operand: [&'a [i32]; 3],
+    (gain, far): (bool, bool),
+) -> [Sixteen; 3] {
+    match (gain, far) {
+        (false, false) => lanes::run(RoundedKernel::<false, false> { geometry, live, coefficient, operand }),
+        (false, true) => lanes::run(RoundedKernel::<false, true> { geometry, live, coefficient, operand }),
+        (true, false) => lanes::run(RoundedKernel::<true, false> { geometry, live, coefficient, operand }),
+        (true, true) => lanes::run(RoundedKernel::<true, true> { geometry, live, coefficient, operand }),
+    }
+}
+
 /// Positions of the lattice's points [m].
 fn ideal(lattice: &Lattice) -> Vec<DVec3> {
     let cells = lattice.cells.par_iter().with_min_len(4096);
@@ -152,13 +174,16 @@ fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3
                 let vector =
                     lattice.steps[0] * i as f64 + lattice.steps[1] * j as f64 + lattice.steps[2] * k as f64;
                 let rest = length * law.spacing;
+                let stiffness = law.volume_share(rest) / length;
                 stencils.push(Stencil {
                     shift: i * strides[0] + j * strides[1] + k * strides[2],
                     offset: (vector * (QUANTA / law.spacing)).to_array().map(|x| x as f32),
                     twice: (vector * (2.0 * QUANTA / law.spacing)).to_array().map(|x| x as f32),
                     rest_square: (length * QUANTA).powi(2) as f32,
                     inverse_square: (length * QUANTA).powi(-2) as f32,
-                    stiffness: (law.volume_share(rest) / length) as f32,
+                    stiffness: stiffness as f32,
+                    units: [stiffness * (length * QUANTA).powi(-2), stiffness]
+                        .map(|unit| unit as f32 / PARTS),
                 });
             }
         }
@@ -208,28 +233,45 @@ impl BondTable for LatticeTable {
 
     fn find_blocks(&mut self) {
         let mut diagonal = std::mem::take(&mut self.diagonal);
-        let stencils = self.stencils.len();
-        (0..self.block_site.len())
-            .into_par_iter()
-            .with_min_len(CHUNK)
-            .map(|block| {
-                let live = &self.live[block * stencils..(block + 1) * stencils];
-                let geometry = self.geometry(self.block_site[block] as usize);
-                match (self.half_gain.is_empty(), self.force[block].is_far()) {
-                    (true, false) => lanes::run(DiagonalKernel::<false, false> { geometry, live }),
-                    (true, true) => lanes::run(DiagonalKernel::<false, true> { geometry, live }),
-                    (false, false) => lanes::run(DiagonalKernel::<true, false> { geometry, live }),
-                    (false, true) => lanes::run(DiagonalKernel::<true, true> { geometry, live }),
+        let mut all = std::mem::take(&mut self.coefficient);
+        all.resize(self.live.len(), [0; LANES]);
+        let stencils = self.stencils.len().max(1);
+        let blocks = all.par_chunks_mut(stencils).zip(self.live.par_chunks(stencils));
+        let blocks = blocks.zip(&self.block_site).zip(&self.force).with_min_len(CHUNK);
+        blocks
+            .map(|(((coefficient, live), &site), force)| {
+                let geometry = self.geometry(site as usize);
+                match (!self.half_gain.is_empty(), force.is_far()) {
+                    (false, false) => {
+                        lanes::run(DiagonalKernel::<false, false> { geometry, live, coefficient })
+                    }
+                    (false, true) => {
+                        lanes::run(DiagonalKernel::<false, true> { geometry, live, coefficient })
+                    }
+                    (true, false) => {
+                        lanes::run(DiagonalKernel::<true, false> { geometry, live, coefficient })
+                    }
+                    (true, true) => lanes::run(DiagonalKernel::<true, true> { geometry, live, coefficient }),
                 }
             })
             .collect_into_vec(&mut diagonal);
-        self.diagonal = diagonal;
+        (self.diagonal, self.coefficient) = (diagonal, all);
     }
 
     fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
-        let scale = scale_of(u, first, self.slot.len());
         let mut operand = std::mem::take(&mut self.operand);
-        self.scatter(&mut operand, |i| (u.get(first + i) * scale).to_array().map(whole));
+        let (scale, rounded) = match u {
+            Vector::Exact(u) => {
+                let own = &u[first..first + self.slot.len()];
+                let scale = scale_of(own);
+                self.scatter(&mut operand, |i| (own[i] * scale).to_array().map(whole));
+                (scale, false)
+            }
+            Vector::Rounded(u) => {
+                self.scatter(&mut operand, |i| u.get(first + i).map(|u| u.to_bits() as i32));
+                (1.0, true)
+            }
+        };
         self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
         let stencils = self.stencils.len();
@@ -240,11 +282,16 @@ impl BondTable for LatticeTable {
                 let live = &self.live[block * stencils..(block + 1) * stencils];
                 let geometry = self.geometry(self.block_site[block] as usize);
                 let operand = self.operand.each_ref().map(Vec::as_slice);
-                match (self.half_gain.is_empty(), self.force[block].is_far()) {
-                    (true, false) => lanes::run(ProductKernel::<false, false> { geometry, live, operand }),
-                    (true, true) => lanes::run(ProductKernel::<false, true> { geometry, live, operand }),
-                    (false, false) => lanes::run(ProductKernel::<true, false> { geometry, live, operand }),
-                    (false, true) => lanes::run(ProductKernel::<true, true> { geometry, live, operand }),
+                let (gain, far) = (!self.half_gain.is_empty(), self.force[block].is_far());
+                if rounded {
+                    let coefficient = &self.coefficient[block * stencils..(block + 1) * stencils];
+                    return rounded_product(geometry, (live, coefficient), operand, (gain, far));
+                }
+                match (gain, far) {
+                    (false, false) => lanes::run(ProductKernel::<false, false> { geometry, live, operand }),
+                    (false, true) => lanes::run(ProductKernel::<false, true> { geometry, live, operand }),
+                    (true, false) => lanes::run(ProductKernel::<true, false> { geometry, live, operand }),
+                    (true, true) => lanes::run(ProductKernel::<true, true> { geometry, live, operand }),
                 }
             })
             .collect_into_vec(&mut image);
@@ -266,6 +313,24 @@ impl BondTable for LatticeTable {
     fn product(&self, i: usize) -> [f32; 3] {
         let slot = self.slot[i] as usize;
         self.image[slot / LANES].map(|lanes| lanes[slot % LANES])
+    }
+
+    fn add_products(&self, rows: Range<usize>, unit: f32, image: &mut [Slice], at: usize) {
+        for (i, at) in rows.zip(at..) {
+            let slot = self.slot[i] as usize;
+            let product = &self.image[slot / LANES];
+            for axis in 0..3 {
+                image[at / LANES][axis][at % LANES] += product[axis][slot % LANES] * unit;
+            }
+        }
+    }
+
+    fn joined(&self, i: usize, j: usize) -> bool {
+        let (slot, shift) = (self.slot[i] as usize, self.site(j) as isize - self.site(i) as isize);
+        // Stencils are in the order of their shifts; margins keep two sites apart that are no step from each other.
+        let step = self.stencils.binary_search_by_key(&shift, |stencil| stencil.shift);
+        let live = |step: usize| self.live[slot / LANES * self.stencils.len() + step];
+        step.is_ok_and(|step| live(step) >> (slot % LANES) & 1 != 0)
     }
 
     fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond)) {
@@ -314,6 +379,7 @@ impl BondTable for LatticeTable {
         let per_block = size_of::<BlockForce>() + size_of::<[Sixteen; 9]>() + 4;
         let per_particle = 24 + 4;
         self.live.len() * 2
+            + self.coefficient.len() * size_of::<[Coefficient; LANES]>()
             + self.particle.len() * per_site
             + self.block_site.len() * per_block
             + self.slot.len() * per_particle
@@ -439,9 +505,19 @@ mod tests {
             let live = &table.live[block * table.stencils.len()..(block + 1) * table.stencils.len()];
             let operand = table.operand.each_ref().map(Vec::as_slice);
             let force = width.run(ForceKernel::<true, true> { geometry, live });
-            let diagonal = width.run(DiagonalKernel::<true, true> { geometry, live });
+            let mut coefficient = vec![[0; LANES]; live.len()];
+            let diagonal =
+                width.run(DiagonalKernel::<true, true> { geometry, live, coefficient: &mut coefficient });
             let product = width.run(ProductKernel::<true, true> { geometry, live, operand });
-            let all = force.force.iter().chain(&diagonal).chain(&product).flatten();
+            // Exponents and mantissas as they come, but no NaN.
+            let operand = operand.map(|u| u.iter().map(|u| u & 0x4fff_ffff).collect::<Vec<_>>());
+            let operand = operand.each_ref().map(Vec::as_slice);
+            let coefficient = coefficient.as_slice();
+            let rounded = width.run(RoundedKernel::<true, true> { geometry, live, coefficient, operand });
+            let near = width.run(RoundedKernel::<true, false> { geometry, live, coefficient, operand });
+            let all = force.force.iter().chain(&diagonal).chain(&product).chain(&rounded).chain(&near);
+            let all = all.flatten();
+            bits.extend(coefficient.iter().flatten());
             bits.extend(all.chain([&force.energy]).map(|value| value.to_bits()));
         }
         bits
@@ -472,6 +548,11 @@ mod tests {
                 });
                 assert_eq!(back, 1);
             });
+            for j in 0..table.slot.len() {
+                let mut joined = false;
+                table.visit(i, &mut |bond| joined |= bond.neighbour as usize == j);
+                assert_eq!(table.joined(i, j), joined, "{i} {j}");
+            }
         }
         // What is left of the sum of all forces is the rounding of each particle's own sum.
         let total = (0..table.slot.len()).fold([0.0; 3], |total: [f64; 3], i| {

@@ -3,7 +3,8 @@
 use amalgam_particles::lanes::{LANES, Lanes, Sixteen, Task};
 
 use super::stretch::{SERIES_MAX, elongation_share};
-use crate::vectors::sixteen;
+use super::strips::{Strips, in_strips};
+use crate::vectors::{window, window_mut};
 
 /// A step from a site to a neighbour.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,9 @@ pub(super) struct Stencil {
     pub(super) inverse_square: f32,
     /// Stiffness, of the body's unit.
     pub(super) stiffness: f32,
+    /// What is to be multiplied with the parts of a [`Coefficient`]: stiffness by the square of the rest length, in quanta, and
+    /// stiffness, both by [`PARTS`].
+    pub(super) units: [f32; 2],
 }
 
 impl Stencil {
@@ -40,19 +44,27 @@ pub(super) struct Geometry<'a> {
     pub(super) half_gain: &'a [f32],
 }
 
-/// Half of a gain of 1 in all lanes.
-const NO_GAIN: Sixteen = [0.5; LANES];
-
 impl<'a> Geometry<'a> {
+    /// The displacements' columns, and as long ones of an operand, so that it is asked once for all of them whether a site is
+    /// inside.
     #[inline(always)]
-    fn at(columns: [&'a [i32]; 3], site: usize) -> [&'a [i32; LANES]; 3] {
-        [sixteen(columns[0], site), sixteen(columns[1], site), sixteen(columns[2], site)]
+    fn columns(&self, operand: [&'a [i32]; 3]) -> [[&'a [i32]; 3]; 2] {
+        let sites = self.displacement[0].len();
+        let [x, y, z] = self.displacement;
+        let [u, v, w] = operand;
+        [[x, &y[..sites], &z[..sites]], [&u[..sites], &v[..sites], &w[..sites]]]
     }
 
+    /// Half of the gains from a site on.
     #[inline(always)]
-    fn gain<const GAIN: bool>(&self, site: usize) -> &'a Sixteen {
-        if GAIN { sixteen(self.half_gain, site) } else { &NO_GAIN }
+    fn gain<const GAIN: bool, const W: usize>(&self, site: usize) -> &'a [f32; W] {
+        if GAIN { window(self.half_gain, site) } else { &[0.5; W] }
     }
+}
+
+#[inline(always)]
+fn at<const W: usize>([x, y, z]: [&[i32]; 3], site: usize) -> [&[i32; W]; 3] {
+    [window(x, site), window(y, site), window(z, site)]
 }
 
 /// Forces on a block.
@@ -82,21 +94,33 @@ impl<const GAIN: bool, const FAR: bool> Task for ForceKernel<'_, GAIN, FAR> {
     type Output = BlockForce;
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> BlockForce {
-        let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = Geometry::at(displacement, site);
-        let own_gain = self.geometry.gain::<GAIN>(site);
-        let mut force = [[0.0f32; LANES]; 3];
-        let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
-        let mut energy = [0.0f32; LANES];
-        for (stencil, &live) in stencils.iter().zip(self.live) {
+    fn run<L: Lanes>(mut self) -> BlockForce {
+        let [x, y, z, least, largest, energy] = in_strips::<L, 6>(&mut self);
+        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
+        // Each bond is seen from both ends: a quarter of k e^2 from each.
+        BlockForce { force: [x, y, z], least, range: [bottom, top], energy: 0.25 * L::load(&energy).sum() }
+    }
+}
+
+impl<const GAIN: bool, const FAR: bool> Strips<6> for ForceKernel<'_, GAIN, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
+        let [displacement, _] = self.geometry.columns(self.geometry.displacement);
+        let site = self.geometry.site + first;
+        let own = at::<W>(displacement, site);
+        let own_gain = self.geometry.gain::<GAIN, W>(site);
+        let mut force = [[0.0f32; W]; 3];
+        let (mut least, mut largest) = ([f32::INFINITY; W], [0.0f32; W]);
+        let mut energy = [0.0f32; W];
+        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
+            let live = live >> first;
             if live == 0 {
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other = Geometry::at(displacement, there);
-            let gain = self.geometry.gain::<GAIN>(there);
-            for lane in 0..LANES {
+            let other = at::<W>(displacement, there);
+            let gain = self.geometry.gain::<GAIN, W>(there);
+            for lane in 0..W {
                 let on = live & (1 << lane) != 0;
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
@@ -116,42 +140,58 @@ impl<const GAIN: bool, const FAR: bool> Task for ForceKernel<'_, GAIN, FAR> {
                 largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
-        // Each bond is seen from both ends: a quarter of k e^2 from each.
-        BlockForce { force, least, range: [bottom, top], energy: 0.25 * L::load(&energy).sum() }
+        let [x, y, z] = force;
+        [x, y, z, least, largest, energy]
     }
 }
 
+/// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use if not `FAR`.
 pub(super) struct DiagonalKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
+    pub(super) coefficient: &'a mut [[Coefficient; LANES]],
 }
 
 impl<const GAIN: bool, const FAR: bool> Task for DiagonalKernel<'_, GAIN, FAR> {
     type Output = [Sixteen; 6];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [Sixteen; 6] {
-        let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = Geometry::at(displacement, site);
-        let own_gain = self.geometry.gain::<GAIN>(site);
-        let mut sum = [[0.0f32; LANES]; 6];
-        for (stencil, &live) in stencils.iter().zip(self.live) {
+    fn run<L: Lanes>(mut self) -> [Sixteen; 6] {
+        in_strips::<L, 6>(&mut self)
+    }
+}
+
+impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
+        let [displacement, _] = self.geometry.columns(self.geometry.displacement);
+        let site = self.geometry.site + first;
+        let own = at::<W>(displacement, site);
+        let own_gain = self.geometry.gain::<GAIN, W>(site);
+        let mut sum = [[0.0f32; W]; 6];
+        let rows = self.live.iter().zip(self.coefficient.iter_mut());
+        for (stencil, (&live, coefficient)) in self.geometry.stencils.iter().zip(rows) {
+            let live = live >> first;
+            let coefficient: &mut [Coefficient; W] = window_mut(coefficient, first);
             if live == 0 {
+                *coefficient = [0; W];
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other = Geometry::at(displacement, there);
-            let gain = self.geometry.gain::<GAIN>(there);
-            for lane in 0..LANES {
+            let other = at::<W>(displacement, there);
+            let gain = self.geometry.gain::<GAIN, W>(there);
+            for lane in 0..W {
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
                     other[1][lane].wrapping_sub(own[1][lane]),
                     other[2][lane].wrapping_sub(own[2][lane]),
                 ];
+                let on = live & (1 << lane) != 0;
+                let (across, along) = stencil.linearised::<FAR>(eta);
+                let (across, along) = if on { (across, along) } else { (0.0, 0.0) };
+                coefficient[lane] = (parts(along) << ACROSS_BITS | parts(across)) as Coefficient;
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
-                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
+                let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
                 let d = [
                     stencil.offset[0] + eta[0] as f32,
                     stencil.offset[1] + eta[1] as f32,
@@ -170,16 +210,34 @@ impl<const GAIN: bool, const FAR: bool> Task for DiagonalKernel<'_, GAIN, FAR> {
 }
 
 impl Stencil {
-    /// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that, divided by
-    /// the square of its length.
+    /// The stiffness of a bond across it, 1 - L/l and not negative, and what it has along it above that times L^2/l^2, both by
+    /// its stiffness.
     #[inline(always)]
-    fn linearised<const FAR: bool>(&self, eta: [i32; 3], stiffness: f32) -> (f32, f32) {
+    fn linearised<const FAR: bool>(&self, eta: [i32; 3]) -> (f32, f32) {
         let share = elongation_share::<FAR>(self.excess(eta));
-        let across = stiffness * if share > 0.0 { share } else { 0.0 };
+        let across = if share > 0.0 { share } else { 0.0 };
         // L^2/l^2 = (1 - share)^2.
         let ratio = 1.0 - share;
-        (across, (stiffness - across) * (ratio * ratio * self.inverse_square))
+        (across, (1.0 - across) * (ratio * ratio))
     }
+}
+
+/// What [`Stencil::linearised`] comes to for a bond near its rest length, as whole [`PARTS`], the one along in the upper
+/// bits and the one across in the lowest [`ACROSS_BITS`]; 0 of a bond that is not there.
+///
+/// It serves all iterations of a step, and is half as long as two f32: reading it takes a third of the time of computing it.
+pub(super) type Coefficient = u32;
+
+/// Parts in 1.
+pub(super) const PARTS: f32 = (1 << 17) as f32;
+
+/// Enough for 1 - L/l where the series holds.
+const ACROSS_BITS: u32 = 14;
+
+/// The nearest whole number of parts of a positive number.
+#[inline(always)]
+fn parts(number: f32) -> i32 {
+    number.mul_add(PARTS, 0.5) as i32
 }
 
 pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
@@ -192,21 +250,28 @@ impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
     type Output = [Sixteen; 3];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [Sixteen; 3] {
-        let Geometry { site, stencils, displacement, .. } = self.geometry;
-        let own = Geometry::at(displacement, site);
-        let own_u = Geometry::at(self.operand, site);
-        let own_gain = self.geometry.gain::<GAIN>(site);
-        let mut image = [[0.0f32; LANES]; 3];
-        for (stencil, &live) in stencils.iter().zip(self.live) {
+    fn run<L: Lanes>(mut self) -> [Sixteen; 3] {
+        in_strips::<L, 3>(&mut self)
+    }
+}
+
+impl<const GAIN: bool, const FAR: bool> Strips<3> for ProductKernel<'_, GAIN, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
+        let [displacement, operand] = self.geometry.columns(self.operand);
+        let site = self.geometry.site + first;
+        let (own, own_u) = (at::<W>(displacement, site), at::<W>(operand, site));
+        let own_gain = self.geometry.gain::<GAIN, W>(site);
+        let mut image = [[0.0f32; W]; 3];
+        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
+            let live = live >> first;
             if live == 0 {
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other = Geometry::at(displacement, there);
-            let other_u = Geometry::at(self.operand, there);
-            let gain = self.geometry.gain::<GAIN>(there);
-            for lane in 0..LANES {
+            let (other, other_u) = (at::<W>(displacement, there), at::<W>(operand, there));
+            let gain = self.geometry.gain::<GAIN, W>(there);
+            for lane in 0..W {
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
                     other[1][lane].wrapping_sub(own[1][lane]),
@@ -219,11 +284,90 @@ impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
                 ];
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
                 let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = stencil.linearised::<FAR>(eta, stiffness);
+                let (across, along) = stencil.linearised::<FAR>(eta);
+                let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
                 let d = [
                     stencil.offset[0] + eta[0] as f32,
                     stencil.offset[1] + eta[1] as f32,
                     stencil.offset[2] + eta[2] as f32,
+                ];
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
+                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
+                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+            }
+        }
+        image
+    }
+}
+
+/// The product of f32 operands, as the iteration wants it, with the coefficients that [`DiagonalKernel`] left: entries are off in
+/// the sixth digit. If `FAR`, they are computed, and rounded alike.
+pub(super) struct RoundedKernel<'a, const GAIN: bool, const FAR: bool> {
+    pub(super) geometry: Geometry<'a>,
+    pub(super) live: &'a [u16],
+    pub(super) coefficient: &'a [[Coefficient; LANES]],
+    /// Columns of f32, as bits.
+    pub(super) operand: [&'a [i32]; 3],
+}
+
+impl<const GAIN: bool, const FAR: bool> Task for RoundedKernel<'_, GAIN, FAR> {
+    type Output = [Sixteen; 3];
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self) -> [Sixteen; 3] {
+        in_strips::<L, 3>(&mut self)
+    }
+}
+
+impl<const GAIN: bool, const FAR: bool> Strips<3> for RoundedKernel<'_, GAIN, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
+        let [displacement, operand] = self.geometry.columns(self.operand);
+        let site = self.geometry.site + first;
+        let (own, own_u) = (at::<W>(displacement, site), at::<W>(operand, site));
+        let own_gain = self.geometry.gain::<GAIN, W>(site);
+        let mut image = [[0.0f32; W]; 3];
+        let rows = self.live.iter().zip(self.coefficient);
+        for (stencil, (&live, coefficient)) in self.geometry.stencils.iter().zip(rows) {
+            let live = live >> first;
+            if live == 0 {
+                continue;
+            }
+            let there = site.wrapping_add_signed(stencil.shift);
+            let (other, other_u) = (at::<W>(displacement, there), at::<W>(operand, there));
+            let gain = self.geometry.gain::<GAIN, W>(there);
+            let coefficient: &[Coefficient; W] = window(coefficient, first);
+            for lane in 0..W {
+                let eta = [
+                    other[0][lane].wrapping_sub(own[0][lane]),
+                    other[1][lane].wrapping_sub(own[1][lane]),
+                    other[2][lane].wrapping_sub(own[2][lane]),
+                ];
+                let (along, across) = if FAR {
+                    let (across, along) = stencil.linearised::<FAR>(eta);
+                    let on = live & (1 << lane) != 0;
+                    if on { (parts(along), parts(across)) } else { (0, 0) }
+                } else {
+                    let word = coefficient[lane];
+                    ((word >> ACROSS_BITS) as i32, (word & ((1 << ACROSS_BITS) - 1)) as i32)
+                };
+                let (along, across) = (along as f32 * stencil.units[0], across as f32 * stencil.units[1]);
+                let (along, across) = if GAIN {
+                    let gain = own_gain[lane] + gain[lane];
+                    (along * gain, across * gain)
+                } else {
+                    (along, across)
+                };
+                let d = [
+                    stencil.offset[0] + eta[0] as f32,
+                    stencil.offset[1] + eta[1] as f32,
+                    stencil.offset[2] + eta[2] as f32,
+                ];
+                let u = [
+                    f32::from_bits(own_u[0][lane] as u32) - f32::from_bits(other_u[0][lane] as u32),
+                    f32::from_bits(own_u[1][lane] as u32) - f32::from_bits(other_u[1][lane] as u32),
+                    f32::from_bits(own_u[2][lane] as u32) - f32::from_bits(other_u[2][lane] as u32),
                 ];
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));

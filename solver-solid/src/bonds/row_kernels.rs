@@ -2,8 +2,10 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 
-use super::stretch::{SERIES_MAX, elongation_share};
+use super::stretch::{SERIES_MAX, SHORT_SERIES_MAX, elongation_share, length_ratio};
+use super::strips::{Strips, in_strips};
 use super::table::QUANTA;
+use crate::vectors::window;
 
 /// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
 /// 1/L.
@@ -56,7 +58,16 @@ pub(super) struct RowForce {
 impl RowForce {
     /// Whether a bond is stretched or compressed so far that the series does not hold.
     pub(super) fn is_far(&self) -> bool {
-        self.least < -SERIES_MAX || self.largest > SERIES_MAX
+        self.exceeds(SERIES_MAX)
+    }
+
+    /// The same of the short series.
+    pub(super) fn is_far_for_rounded(&self) -> bool {
+        self.exceeds(SHORT_SERIES_MAX)
+    }
+
+    fn exceeds(&self, limit: f32) -> bool {
+        self.least < -limit || self.largest > limit
     }
 }
 
@@ -71,14 +82,11 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Other ends, inverse rest lengths and live bits of a group of sixteen.
+    /// Other ends, inverse rest lengths and live bits of a group of sixteen, from the lane `first` on.
     #[inline(always)]
-    fn group(&self, group: usize) -> (&'a [u32; LANES], &'a [f32; LANES], u16) {
-        let at = group * LANES;
-        match (self.neighbour[at..].first_chunk(), self.inverse_rest[at..].first_chunk()) {
-            (Some(neighbour), Some(inverse_rest)) => (neighbour, inverse_rest, self.live[group]),
-            _ => panic!("a row has whole groups"),
-        }
+    fn group<const W: usize>(&self, group: usize, first: usize) -> (&'a [u32; W], &'a [f32; W], u16) {
+        let at = group * LANES + first;
+        (window(self.neighbour, at), window(self.inverse_rest, at), self.live[group] >> first)
     }
 
     /// Half of the particle's gain.
@@ -97,16 +105,27 @@ impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
     type Output = RowForce;
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> RowForce {
-        let Self { row, record } = self;
-        let mut force = [[0.0f32; LANES]; 3];
-        let (mut least, mut largest) = ([f32::INFINITY; LANES], [0.0f32; LANES]);
-        let mut energy = [0.0f32; LANES];
+    fn run<L: Lanes>(mut self) -> RowForce {
+        let [x, y, z, least, largest, energy] = in_strips::<L, 6>(&mut self);
+        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
+        let force = [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()];
+        // Each bond is seen from both ends: a quarter of k e^2 from each.
+        RowForce { force, least: bottom, largest: top, energy: 0.25 * L::load(&energy).sum() }
+    }
+}
+
+impl<const FAR: bool> Strips<6> for ForceKernel<'_, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
+        let Self { row, record } = *self;
+        let mut force = [[0.0f32; W]; 3];
+        let (mut least, mut largest) = ([f32::INFINITY; W], [0.0f32; W]);
+        let mut energy = [0.0f32; W];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group);
-            let other = L::gather(record, neighbour);
-            for lane in 0..LANES {
+            let (neighbour, inverse_rest, live) = row.group(group, first);
+            let other = L::gather::<4, W>(record, neighbour);
+            for lane in 0..W {
                 let on = live & (1 << lane) != 0;
                 let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
                 let square = square(d);
@@ -123,10 +142,8 @@ impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
                 largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
             }
         }
-        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
-        let force = [L::load(&force[0]).sum(), L::load(&force[1]).sum(), L::load(&force[2]).sum()];
-        // Each bond is seen from both ends: a quarter of k e^2 from each.
-        RowForce { force, least: bottom, largest: top, energy: 0.25 * L::load(&energy).sum() }
+        let [x, y, z] = force;
+        [x, y, z, least, largest, energy]
     }
 }
 
@@ -150,14 +167,25 @@ impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
     type Output = [f32; 6];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [f32; 6] {
-        let Self { row, record } = self;
-        let mut sum = [[0.0f32; LANES]; 6];
+    fn run<L: Lanes>(mut self) -> [f32; 6] {
+        let mut entries = [0.0; 6];
+        for (entry, column) in entries.iter_mut().zip(&in_strips::<L, 6>(&mut self)) {
+            *entry = L::load(column).sum();
+        }
+        entries
+    }
+}
+
+impl<const FAR: bool> Strips<6> for DiagonalKernel<'_, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
+        let Self { row, record } = *self;
+        let mut sum = [[0.0f32; W]; 6];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group);
-            let other = L::gather(record, neighbour);
-            for lane in 0..LANES {
+            let (neighbour, inverse_rest, live) = row.group(group, first);
+            let other = L::gather::<4, W>(record, neighbour);
+            for lane in 0..W {
                 let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
                 let gain = half_gain + f32::from_bits(other[3][lane] as u32);
                 let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
@@ -171,14 +199,7 @@ impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
                 sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
             }
         }
-        [
-            L::load(&sum[0]).sum(),
-            L::load(&sum[1]).sum(),
-            L::load(&sum[2]).sum(),
-            L::load(&sum[3]).sum(),
-            L::load(&sum[4]).sum(),
-            L::load(&sum[5]).sum(),
-        ]
+        sum
     }
 }
 
@@ -192,14 +213,22 @@ impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
     type Output = [f32; 3];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [f32; 3] {
-        let Self { row, own, pair } = self;
-        let mut image = [[0.0f32; LANES]; 3];
+    fn run<L: Lanes>(mut self) -> [f32; 3] {
+        let [x, y, z] = in_strips::<L, 3>(&mut self);
+        [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()]
+    }
+}
+
+impl<const FAR: bool> Strips<3> for ProductKernel<'_, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
+        let Self { row, own, pair } = *self;
+        let mut image = [[0.0f32; W]; 3];
         let half_gain = row.half_gain();
         for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group);
-            let other = L::gather(pair, neighbour);
-            for lane in 0..LANES {
+            let (neighbour, inverse_rest, live) = row.group(group, first);
+            let other = L::gather::<8, W>(pair, neighbour);
+            for lane in 0..W {
                 let d = [
                     other[0][lane].wrapping_sub(own[0]) as f32,
                     other[1][lane].wrapping_sub(own[1]) as f32,
@@ -220,7 +249,67 @@ impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
                 image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
             }
         }
-        [L::load(&image[0]).sum(), L::load(&image[1]).sum(), L::load(&image[2]).sum()]
+        image
+    }
+}
+
+/// The product of f32 operands, as the iteration wants it: with fewer operations, and entries that are off in the sixth
+/// digit.
+pub(super) struct RoundedKernel<'a, const FAR: bool> {
+    pub(super) row: Row<'a>,
+    pub(super) own: [i32; 8],
+    /// With an operand of f32, as bits.
+    pub(super) pair: &'a [[i32; 8]],
+}
+
+impl<const FAR: bool> Task for RoundedKernel<'_, FAR> {
+    type Output = [f32; 3];
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self) -> [f32; 3] {
+        let [x, y, z] = in_strips::<L, 3>(&mut self);
+        [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()]
+    }
+}
+
+impl<const FAR: bool> Strips<3> for RoundedKernel<'_, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
+        let Self { row, own, pair } = *self;
+        let mut image = [[0.0f32; W]; 3];
+        let half_gain = row.half_gain();
+        let own_u = [4, 5, 6].map(|column| f32::from_bits(own[column] as u32));
+        for group in 0..row.live.len() {
+            let (neighbour, inverse_rest, live) = row.group(group, first);
+            let other = L::gather::<8, W>(pair, neighbour);
+            for lane in 0..W {
+                let on = live & (1 << lane) != 0;
+                let d = [
+                    other[0][lane].wrapping_sub(own[0]) as f32,
+                    other[1][lane].wrapping_sub(own[1]) as f32,
+                    other[2][lane].wrapping_sub(own[2]) as f32,
+                ];
+                let u = [
+                    own_u[0] - f32::from_bits(other[4][lane] as u32),
+                    own_u[1] - f32::from_bits(other[5][lane] as u32),
+                    own_u[2] - f32::from_bits(other[6][lane] as u32),
+                ];
+                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
+                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
+                // What is not there may be infinite.
+                let ratio = length_ratio::<FAR>(excess(square(d), inverse_rest[lane]));
+                let (ratio, stiffness) = if on { (ratio, stiffness) } else { (0.0, 0.0) };
+                let inner = stiffness * if ratio < 1.0 { ratio } else { 1.0 };
+                // As `linearised` has them.
+                let inverse = ratio * inverse_rest[lane];
+                let (across, along) = (stiffness - inner, inner * (inverse * inverse));
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
+                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
+                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+            }
+        }
+        image
     }
 }
 
@@ -254,9 +343,12 @@ mod tests {
             let bits = |width: &Width| {
                 let force = width.run(ForceKernel::<true> { row, record: &record });
                 let diagonal = width.run(DiagonalKernel::<true> { row, record: &record });
-                let product = width.run(ProductKernel::<true> { row, own: pair[i as usize], pair: &pair });
+                let own = pair[i as usize];
+                let product = width.run(ProductKernel::<true> { row, own, pair: &pair });
+                let rounded = width.run(RoundedKernel::<true> { row, own, pair: &pair });
                 let scalars = [force.least, force.largest, force.energy];
-                let all = force.force.into_iter().chain(scalars).chain(diagonal).chain(product);
+                let all =
+                    force.force.into_iter().chain(scalars).chain(diagonal).chain(product).chain(rounded);
                 all.map(f32::to_bits).collect::<Vec<_>>()
             };
             let widths = Width::supported();

@@ -4,18 +4,21 @@
 //! of its rest length, 8 bytes, and a live bit; its stiffness follows from the length. What is read of a neighbour lies in one
 //! padded record.
 
+use std::ops::Range;
+
 use amalgam_particles::lanes::{self, LANES};
 use amalgam_particles::{CellGrid, DVec3};
 use rayon::prelude::*;
 
 use super::law::Law;
 use super::row_kernels::{
-    DiagonalKernel, ForceKernel, ProductKernel, Row, RowForce, Share, difference, excess, square,
+    DiagonalKernel, ForceKernel, ProductKernel, RoundedKernel, Row, RowForce, Share, difference, excess,
+    square,
 };
 use super::stretch::elongation_share;
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
 use crate::fixed::{quantise, whole};
-use crate::vectors::Vector;
+use crate::vectors::{Slice, Vector};
 
 /// Rows that one task works on.
 const CHUNK: usize = 256;
@@ -103,7 +106,7 @@ impl RowTable {
         this
     }
 
-    fn row(&self, i: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    fn row(&self, i: usize) -> (Range<usize>, Range<usize>) {
         let groups = self.start[i] as usize..self.start[i + 1] as usize;
         (groups.clone(), groups.start * LANES..groups.end * LANES)
     }
@@ -196,18 +199,18 @@ impl BondTable for RowTable {
     }
 
     fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
-        let scale = scale_of(u, first, self.record.len());
-        let mut pair = std::mem::take(&mut self.pair);
-        self.record
-            .par_iter()
-            .enumerate()
-            .with_min_len(4096)
-            .map(|(i, &[x, y, z, gain])| {
-                let u = (u.get(first + i) * scale).to_array().map(whole);
-                [x, y, z, gain, u[0], u[1], u[2], 0]
-            })
-            .collect_into_vec(&mut pair);
-        self.pair = pair;
+        let (scale, rounded) = match u {
+            Vector::Exact(u) => {
+                let own = &u[first..first + self.record.len()];
+                let scale = scale_of(own);
+                self.pair_up(|i| (own[i] * scale).to_array().map(whole));
+                (scale, false)
+            }
+            Vector::Rounded(u) => {
+                self.pair_up(|i| u.get(first + i).map(|u| u.to_bits() as i32));
+                (1.0, true)
+            }
+        };
         let mut image = std::mem::take(&mut self.image);
         (0..self.record.len())
             .into_par_iter()
@@ -215,10 +218,12 @@ impl BondTable for RowTable {
             .map(|i| {
                 let (groups, bonds) = self.row(i);
                 let row = self.row_of(i, bonds, &self.live[groups]);
-                if self.force[i].is_far() {
-                    lanes::run(ProductKernel::<true> { row, own: self.pair[i], pair: &self.pair })
-                } else {
-                    lanes::run(ProductKernel::<false> { row, own: self.pair[i], pair: &self.pair })
+                let (own, pair, force) = (self.pair[i], self.pair.as_slice(), &self.force[i]);
+                match (rounded, if rounded { force.is_far_for_rounded() } else { force.is_far() }) {
+                    (false, false) => lanes::run(ProductKernel::<false> { row, own, pair }),
+                    (false, true) => lanes::run(ProductKernel::<true> { row, own, pair }),
+                    (true, false) => lanes::run(RoundedKernel::<false> { row, own, pair }),
+                    (true, true) => lanes::run(RoundedKernel::<true> { row, own, pair }),
                 }
             })
             .collect_into_vec(&mut image);
@@ -236,6 +241,20 @@ impl BondTable for RowTable {
 
     fn product(&self, i: usize) -> [f32; 3] {
         self.image[i]
+    }
+
+    fn add_products(&self, rows: Range<usize>, unit: f32, image: &mut [Slice], at: usize) {
+        for (product, at) in self.image[rows].iter().zip(at..) {
+            for axis in 0..3 {
+                image[at / LANES][axis][at % LANES] += product[axis] * unit;
+            }
+        }
+    }
+
+    fn joined(&self, i: usize, j: usize) -> bool {
+        let (groups, bonds) = self.row(i);
+        let other = |&k: &usize| self.live[groups.start + k / LANES] >> (k % LANES) & 1 != 0;
+        (0..bonds.len()).filter(|k| self.neighbour[bonds.start + k] as usize == j).any(|k| other(&k))
     }
 
     fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond)) {
@@ -283,7 +302,19 @@ impl BondTable for RowTable {
 }
 
 impl RowTable {
-    fn row_of<'a>(&'a self, i: usize, bonds: std::ops::Range<usize>, live: &'a [u16]) -> Row<'a> {
+    /// Puts a vector beside the positions.
+    fn pair_up(&mut self, u: impl Fn(usize) -> [i32; 3] + Sync) {
+        let Self { record, pair, .. } = self;
+        let records = record.par_iter().enumerate().with_min_len(4096);
+        records
+            .map(|(i, &[x, y, z, gain])| {
+                let u = u(i);
+                [x, y, z, gain, u[0], u[1], u[2], 0]
+            })
+            .collect_into_vec(pair);
+    }
+
+    fn row_of<'a>(&'a self, i: usize, bonds: Range<usize>, live: &'a [u16]) -> Row<'a> {
         Row {
             own: self.record[i],
             share: self.share,
@@ -293,7 +324,7 @@ impl RowTable {
         }
     }
 
-    fn row_force(&self, i: usize, bonds: std::ops::Range<usize>, live: &[u16]) -> RowForce {
+    fn row_force(&self, i: usize, bonds: Range<usize>, live: &[u16]) -> RowForce {
         let row = self.row_of(i, bonds, live);
         let near = lanes::run(ForceKernel::<false> { row, record: &self.record });
         if near.is_far() { lanes::run(ForceKernel::<true> { row, record: &self.record }) } else { near }

@@ -1,10 +1,12 @@
 //! What the two layouts of bonds have in common.
 
+use std::ops::Range;
+
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
 use crate::fixed::operand_scale;
-use crate::vectors::Vector;
+use crate::vectors::{Slice, Vector};
 
 /// Lengths are whole numbers of quanta in the hot loops: this many a spacing. The difference of two positions is exact
 /// then, wherever the body is, up to 128 spacings; and forces are the same to the bit if a body moves by whole quanta.
@@ -55,7 +57,7 @@ pub(crate) trait BondTable: Send + Sync {
     fn find_blocks(&mut self);
 
     /// Multiplies the stiffness at the positions with `u`, in which the body's particles begin at `first`; the unit of
-    /// [`Self::product`] that comes out.
+    /// [`Self::product`] that comes out. With a rounded `u` the stiffness is rounded too, to the sixth digit.
     fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64;
 
     /// Force on particle `i`, and the least excess of its bonds, infinite without any.
@@ -66,6 +68,12 @@ pub(crate) trait BondTable: Send + Sync {
 
     /// Row `i` of the last product, in the unit it came with.
     fn product(&self, i: usize) -> [f32; 3];
+
+    /// Adds these rows of the last product times `unit` to `image`, where they begin at particle `at`.
+    fn add_products(&self, rows: Range<usize>, unit: f32, image: &mut [Slice], at: usize);
+
+    /// Whether a live bond joins two particles.
+    fn joined(&self, i: usize, j: usize) -> bool;
 
     /// Visits the live bonds of particle `i`.
     fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond));
@@ -86,9 +94,8 @@ pub(crate) trait BondTable: Send + Sync {
     fn bytes(&self) -> usize;
 }
 
-/// The factor that brings the components of `u`, over `count` particles from `first` on, into 30 bits.
-pub(super) fn scale_of(u: Vector<'_>, first: usize, count: usize) -> f64 {
-    let largest =
-        (first..first + count).into_par_iter().with_min_len(4096).map(|i| u.get(i).abs().max_element());
+/// The factor that brings the components of `u` into 30 bits.
+pub(super) fn scale_of(u: &[DVec3]) -> f64 {
+    let largest = u.par_iter().with_min_len(4096).map(|u| u.abs().max_element());
     operand_scale(largest.reduce(|| 0.0, f64::max))
 }
