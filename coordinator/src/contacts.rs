@@ -229,23 +229,21 @@ impl ContactFinder {
     /// `(i, j)`, `i < j`, that participants found among their own particles. Two immovable particles are no contact:
     /// it could never be resolved.
     pub fn detect(&mut self, candidates: &Candidates, own: &[(u32, u32)]) -> &Contacts {
-        self.list(candidates, 0.0);
+        self.list(candidates, &[]);
         self.touching(candidates, own)
     }
 
-    /// Finds the pairs of different participants that intersect if every sphere is larger by `margin` of its radius:
-    /// no others can touch before a particle has moved farther than that.
-    pub fn list(&mut self, candidates: &Candidates, margin: f64) {
+    /// Finds the pairs of different participants that intersect if every sphere is larger by the part of its radius that
+    /// `margin` says for its participant, nothing if it says none: no others can touch before a particle has moved
+    /// farther than that.
+    pub fn list(&mut self, candidates: &Candidates, margin: &[f64]) {
         let Self { finder, grown, listed, listed_pairs, near, place, bits, .. } = self;
         grown.clear();
-        if margin > 0.0 {
-            grown.extend(candidates.radius.iter().map(|radius| radius * (1.0 + margin)));
-        }
-        let spheres = Spheres {
-            position: &candidates.position,
-            radius: if margin > 0.0 { grown } else { &candidates.radius },
-            class: Some(&candidates.participant),
-        };
+        let margin = |&k: &u16| margin.get(usize::from(k)).copied().unwrap_or(0.0);
+        let radii = candidates.radius.iter().zip(&candidates.participant);
+        grown.extend(radii.map(|(radius, k)| radius * (1.0 + margin(k))));
+        let spheres =
+            Spheres { position: &candidates.position, radius: grown, class: Some(&candidates.participant) };
         let movable = |i, j| !(candidates.is_immovable(i) && candidates.is_immovable(j));
         let found = finder.find(spheres, movable);
         bits.clear(candidates.len());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use amalgam_particles::{CellSet, DVec3, Lattice, PairFinder, ParticleId, Particles, Reach, Spheres, random};
-use amalgam_proto::contract::{Committed, GRIDS_MAX, Table};
+use amalgam_proto::contract::{Committed, GRIDS_MAX, Table, Totals};
 use amalgam_proto::v1;
 use futures_util::future::join_all;
 
@@ -204,13 +204,19 @@ impl Simulation {
                 v1::Integration::Explicit | v1::Integration::Unspecified => Kind::Explicit,
             })
             .collect();
-        let rates = tables.iter().flat_map(|table| {
+        let rate = |table: &Table| {
             let Particles { velocity, radius, .. } = &table.particles;
-            velocity.iter().zip(radius).map(|(v, r)| v.length() / r)
-        });
+            velocity.iter().zip(radius).map(|(v, r)| v.length() / r).fold(0.0, f64::max)
+        };
+        let at_start = |table: &Table| Committed {
+            particles: table.particles.len() as u64,
+            totals: Totals { radius_rate_max: rate(table), ..Totals::default() },
+            ..Committed::default()
+        };
+        let committed: Vec<Committed> = tables.iter().map(at_start).collect();
         let limits = Limits {
             stable_dt: tables.iter().map(|table| table.stable_dt).fold(f64::INFINITY, f64::min),
-            radius_rate: rates.fold(0.0, f64::max),
+            radius_rate: committed.iter().map(|c| c.totals.radius_rate_max).fold(0.0, f64::max),
         };
         let radius_min = radii.into_iter().fold(f64::INFINITY, f64::min).min(f64::MAX);
         let mut tracked = vec![Vec::new(); participants.len()];
@@ -219,14 +225,10 @@ impl Simulation {
             .iter()
             .map(|settings| Probe::new(settings, &names, &tables, &mut tracked))
             .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
-        let committed = tables
-            .iter()
-            .map(|table| table.particles.len() as u64)
-            .map(|particles| Committed { particles, ..Committed::default() });
         Ok(Self {
             clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
             kinds,
-            committed: committed.collect(),
+            committed,
             solver_s: vec![0.0; participants.len()],
             triangles: tables.into_iter().map(|table| table.triangles).collect(),
             io,

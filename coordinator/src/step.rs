@@ -67,6 +67,8 @@ pub struct StepRecord {
 pub(crate) struct Scratch {
     /// Whether near pairs were listed in this step.
     listed: bool,
+    /// By how much of their radius each participant's spheres counted as larger when near pairs were last listed.
+    margin: Vec<f64>,
     pub(crate) candidates: Candidates,
     /// For each participant, the order by id of the particles that it sends.
     order: Vec<Vec<u32>>,
@@ -105,9 +107,12 @@ struct Part {
     travel: f64,
 }
 
-/// Near pairs are found with spheres larger by this part of their radius: the list then serves until a particle has
-/// moved as far. A longer list costs more in each step, a shorter one serves for fewer.
+/// Near pairs are found with spheres larger by this part of their radius, on average over the two that move fastest: the
+/// list then serves until they have moved as far. A longer list costs more in each step, a shorter one serves for fewer.
 const NEAR_MARGIN: f64 = 0.5;
+
+/// No participant's spheres count as larger by less than this part of their radius: even what rests is soon pushed.
+const NEAR_MARGIN_MIN: f64 = 0.05;
 
 /// A step is not started again more often than this for particles that would travel too far.
 const RETRIES_MAX: u32 = 8;
@@ -197,8 +202,10 @@ impl Simulation {
     /// Asks every participant for its particles that are near others'.
     fn survey(&mut self) -> Result<Vec<Batch>, CoordinatorError> {
         let wanted = if self.plan.coupling.interest_mask {
-            let (lattice, margin) = (self.lattice, NEAR_MARGIN);
-            let calls = self.participants.iter_mut().map(|participant| async move {
+            let rates: Vec<f64> = self.committed.iter().map(|c| c.totals.radius_rate_max).collect();
+            self.scratch.margin = margins(&rates);
+            let (lattice, margins) = (self.lattice, &self.scratch.margin);
+            let calls = self.participants.iter_mut().zip(margins).map(|(participant, &margin)| async move {
                 participant.survey(&Survey { context: participant.context(), lattice, margin }).await
             });
             let cells = first_error(self.io.block_on(join_all(calls)))?;
@@ -206,7 +213,8 @@ impl Simulation {
                 let others = cells.iter().enumerate().filter(move |&(j, _)| j != k);
                 CellSet::union(others.map(|(_, cells)| cells))
             };
-            (0..cells.len()).map(|k| Wanted::Near { lattice, cells: others(k), margin }).collect()
+            let near = |(k, &margin)| Wanted::Near { lattice, cells: others(k), margin };
+            margins.iter().enumerate().map(near).collect()
         } else {
             vec![Wanted::All; self.participants.len()]
         };
@@ -230,24 +238,25 @@ impl Simulation {
         if self.clock.is_finished() {
             return None;
         }
-        let Scratch { finder, listed, .. } = &self.scratch;
+        let Scratch { finder, listed, margin, .. } = &self.scratch;
+        // A little less than the margin, since displacements and distances are rounded.
+        let within = || 0.999 * margin[participant];
         let (wanted, within) = match listed {
             _ if !self.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
-            // A little less than the margin, since displacements and distances are rounded.
-            true => (Wanted::Listed(finder.listed(participant as u16)), 0.999 * NEAR_MARGIN),
-            false => (Wanted::Again, 0.999 * NEAR_MARGIN),
+            true => (Wanted::Listed(finder.listed(participant as u16)), within()),
+            false => (Wanted::Again, within()),
         };
         Some(Next { interest: self.interest(participant, wanted), within })
     }
 
     fn detect(&mut self) {
         let start = Instant::now();
-        let Scratch { listed, finder, candidates, own, contacts, pairs, marked, record, .. } =
+        let Scratch { listed, margin, finder, candidates, own, contacts, pairs, marked, record, .. } =
             &mut self.scratch;
         if !self.plan.coupling.interest_mask {
-            finder.list(candidates, 0.0);
+            finder.list(candidates, &[]);
         } else if *listed {
-            finder.list(candidates, NEAR_MARGIN);
+            finder.list(candidates, margin);
         }
         contacts.clone_from(finder.touching(candidates, own));
         pairs.clone_from(&contacts.active);
@@ -586,6 +595,18 @@ impl Scratch {
             memory.sort_unstable_by_key(|entry| entry.0);
         }
     }
+}
+
+/// By how much of their radius the spheres of each participant count as larger when near pairs are listed, from the
+/// largest |v| / radius of each [1/s]: so that all use up their margins in the same time.
+fn margins(rates: &[f64]) -> Vec<f64> {
+    let (mut first, mut second) = (0.0, 0.0f64);
+    for &rate in rates {
+        (first, second) = if rate > first { (rate, first) } else { (first, second.max(rate)) };
+    }
+    let time = 2.0 * NEAR_MARGIN / (first + second);
+    // Nobody moves: 0 times infinity is not a number.
+    rates.iter().map(|rate| (rate * time).max(NEAR_MARGIN_MIN)).collect()
 }
 
 /// The participants' services during one stage.

@@ -339,15 +339,16 @@ proptest! {
         seed: u64,
         count in 0usize..300,
         spread in prop::sample::select(vec![1.0, 3.0, 100.0]),
-        margin in 0.0f64..2.0,
+        margins in prop::array::uniform3(0.0f64..2.0),
     ) {
         let start = crowd(seed, count, spread);
         let mut finder = ContactFinder::new();
-        finder.list(&start, margin);
+        let margin = |i: usize| margins[usize::from(start.participant[i])];
+        finder.list(&start, &margins);
         for step in 0..4 {
             let mut now = Candidates::default();
             for i in (0..start.len()).filter(|&i| random::uniform_f64(&[seed, i as u64, step, 40]) > 0.1) {
-                let away = 0.57 * margin * start.radius[i] * noise3(seed, i, 50 + step);
+                let away = 0.57 * margin(i) * start.radius[i] * noise3(seed, i, 50 + step);
                 now.participant.push(start.participant[i]);
                 now.id.push(start.id[i]);
                 now.position.push(start.position[i] + away);
