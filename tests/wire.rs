@@ -600,7 +600,7 @@ proptest! {
         let interest = v1::Interest {
             wanted: (c % 5) as i32, lattice: Some(lattice()), margin: x, listed: a, triangles: a % 2 == 0,
         };
-        let begin = v1::BeginHeader { context: context(), interest: Some(interest.clone()) };
+        let begin = v1::BeginHeader { context: context(), interest: Some(interest) };
         if let Ok(Begin { interest, .. }) = Begin::decode(begin, read())
             && let Wanted::Near { margin, .. } = interest.wanted
         {
