@@ -1,11 +1,12 @@
 //! The coupled step (`docs/method.md`, "One coupled step"): one call a phase.
 
+mod near;
+mod stage;
+
 use std::time::Instant;
 
-use amalgam_particles::{CellSet, DVec3, ParticleId, reduce};
-use amalgam_proto::contract::{
-    Batch, Begin, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Survey, Wanted,
-};
+use amalgam_particles::{CellSet, DVec3, ParticleId};
+use amalgam_proto::contract::{Commit, Committed, Next};
 use futures_util::future::join_all;
 
 use crate::contacts::{Candidates, ContactFinder, Contacts, Ranked, approaching};
@@ -16,7 +17,8 @@ use crate::participant::Participant;
 use crate::settings::{CouplingSettings, MaxStages};
 use crate::simulation::Simulation;
 use crate::split::SplitSettings;
-use crate::synchronise::{Ask, Kind, Share, Stage, Synchronised, Turn};
+use crate::synchronise::{Share, Stage, Synchronised};
+use stage::{Connections, Part, dissipated};
 
 /// What happened in a step.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,26 +95,6 @@ pub(crate) struct Scratch {
     dt: f64,
     record: StepRecord,
 }
-
-/// A participant's part of a stage.
-#[derive(Clone, Debug, Default)]
-struct Part {
-    size: Vec<u32>,
-    member: Vec<ParticleId>,
-    /// Place of each member in the forest's list.
-    place: Vec<u32>,
-    /// Free candidates in marked pairs.
-    watch: Vec<u32>,
-    asked: u32,
-    travel: f64,
-}
-
-/// Near pairs are found with spheres larger by this part of their radius, on average over the two that move fastest: the
-/// list then serves until they have moved as far. A longer list costs more in each step, a shorter one serves for fewer.
-const NEAR_MARGIN: f64 = 0.5;
-
-/// No participant's spheres count as larger by less than this part of their radius: even what rests is soon pushed.
-const NEAR_MARGIN_MIN: f64 = 0.05;
 
 /// A step is not started again more often than this for particles that would travel too far.
 const RETRIES_MAX: u32 = 8;
@@ -197,56 +179,6 @@ impl Simulation {
         }
         self.profile.begin += start.elapsed().as_secs_f64();
         Ok(())
-    }
-
-    /// Asks every participant for its particles that are near others'.
-    fn survey(&mut self) -> Result<Vec<Batch>, CoordinatorError> {
-        let wanted = if self.plan.coupling.interest_mask {
-            let rates: Vec<f64> = self.committed.iter().map(|c| c.totals.radius_rate_max).collect();
-            self.scratch.margin = margins(&rates);
-            let (lattice, margins) = (self.lattice, &self.scratch.margin);
-            let calls = self.participants.iter_mut().zip(margins).map(|(participant, &margin)| async move {
-                participant.survey(&Survey { context: participant.context(), lattice, margin }).await
-            });
-            let cells = first_error(self.io.block_on(join_all(calls)))?;
-            let others = |k: usize| {
-                let others = cells.iter().enumerate().filter(move |&(j, _)| j != k);
-                CellSet::union(others.map(|(_, cells)| cells))
-            };
-            let near = |(k, &margin)| Wanted::Near { lattice, cells: others(k), margin };
-            margins.iter().enumerate().map(near).collect()
-        } else {
-            vec![Wanted::All; self.participants.len()]
-        };
-        let interests: Vec<Interest> =
-            wanted.into_iter().enumerate().map(|(k, wanted)| self.interest(k, wanted)).collect();
-        let calls = self.participants.iter_mut().zip(interests).map(|(participant, interest)| {
-            let context = participant.context();
-            participant.begin(Begin { context, interest })
-        });
-        first_error(self.io.block_on(join_all(calls)))
-    }
-
-    /// Crossings are counted with whole triangles.
-    fn interest(&self, participant: usize, wanted: Wanted) -> Interest {
-        let triangles = self.probes.iter().any(|probe| probe.sheet() == Some(participant));
-        Interest { wanted, triangles }
-    }
-
-    /// What to ask for with Commit: the particles in near pairs, as long as nobody has moved far.
-    fn next(&self, participant: usize) -> Option<Next> {
-        if self.clock.is_finished() {
-            return None;
-        }
-        let Scratch { finder, listed, margin, .. } = &self.scratch;
-        // A little less than the margin, since displacements and distances are rounded.
-        let within = || 0.999 * margin[participant];
-        let (wanted, within) = match listed {
-            _ if !self.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
-            true => (Wanted::Listed(finder.listed(participant as u16)), within()),
-            false => (Wanted::Again, within()),
-        };
-        Some(Next { interest: self.interest(participant, wanted), within })
     }
 
     fn detect(&mut self) {
@@ -505,204 +437,6 @@ impl Scratch {
         record.dissipated = response.dissipated;
         record.note_errors(response.momentum_error, 0.0);
     }
-
-    /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into the
-    /// watch lists.
-    fn deal(&mut self, kinds: &[Kind]) {
-        let count = kinds.len();
-        self.shares.resize_with(count, Share::default);
-        self.parts.resize_with(count, Part::default);
-        self.last_impulse.resize_with(count, Vec::new);
-        for (share, part) in self.shares.iter_mut().zip(&mut self.parts) {
-            share.groups.clear();
-            share.mass.clear();
-            share.guess.clear();
-            part.size.clear();
-            part.member.clear();
-            part.place.clear();
-            part.watch.clear();
-            (part.asked, part.travel) = (0, 0.0);
-        }
-        let mut place = 0;
-        for group in 0..self.forest.len() {
-            for &candidate in self.forest.members(group) {
-                let i = candidate as usize;
-                let k = usize::from(self.candidates.participant[i]);
-                let (share, part) = (&mut self.shares[k], &mut self.parts[k]);
-                if share.groups.last() != Some(&(group as u32)) {
-                    share.groups.push(group as u32);
-                    share.mass.push(0.0);
-                    share.guess.push(DVec3::ZERO);
-                    part.size.push(0);
-                }
-                let local = share.groups.len() - 1;
-                share.mass[local] += self.candidates.mass[i];
-                part.size[local] += 1;
-                let id = self.candidates.id[i];
-                if kinds[k] == Kind::Projection
-                    && let Ok(at) = self.last_impulse[k].binary_search_by_key(&id, |entry| entry.0)
-                {
-                    share.guess[local] += self.last_impulse[k][at].1;
-                }
-                part.member.push(id);
-                part.place.push(place);
-                place += 1;
-            }
-        }
-        self.watched.clear(self.candidates.len());
-        for candidate in self.marked.iter().flat_map(|&(i, j)| [i, j]) {
-            if self.forest.group_of(candidate).is_none() && !self.candidates.is_immovable(candidate) {
-                self.watched.insert(candidate);
-            }
-        }
-        for candidate in self.watched.iter() {
-            self.parts[usize::from(self.candidates.participant[candidate as usize])].watch.push(candidate);
-        }
-    }
-
-    /// The farthest that any particle travels, relative to its radius.
-    fn travel(&self) -> f64 {
-        let free = self.parts.iter().map(|part| part.travel).fold(0.0, f64::max);
-        let members = self.forest.all_members();
-        let member = |place: usize| {
-            let i = members[place];
-            if self.candidates.is_immovable(i) {
-                return 0.0;
-            }
-            self.velocity[i as usize].length() * self.dt / self.candidates.radius[i as usize]
-        };
-        free.max(reduce::max(members.len(), 0.0, member))
-    }
-
-    /// Keeps what projections gave their particles: the first guess of their impulse in the next step.
-    fn remember_impulses(&mut self, kinds: &[Kind]) {
-        for (k, memory) in
-            self.last_impulse.iter_mut().enumerate().filter(|&(k, _)| kinds[k] == Kind::Projection)
-        {
-            memory.clear();
-            let (share, part) = (&self.shares[k], &self.parts[k]);
-            let mut at = 0;
-            for (local, &size) in part.size.iter().enumerate() {
-                for _ in 0..size {
-                    let candidate = self.forest.all_members()[part.place[at] as usize] as usize;
-                    let part_of_mass = self.candidates.mass[candidate] / share.mass[local];
-                    if part_of_mass.is_finite() {
-                        memory.push((part.member[at], self.synchronised.momentum[k][local] * part_of_mass));
-                    }
-                    at += 1;
-                }
-            }
-            memory.sort_unstable_by_key(|entry| entry.0);
-        }
-    }
-}
-
-/// By how much of their radius the spheres of each participant count as larger when near pairs are listed, from the
-/// largest |v| / radius of each [1/s]: so that all use up their margins in the same time.
-fn margins(rates: &[f64]) -> Vec<f64> {
-    let (mut first, mut second) = (0.0, 0.0f64);
-    for &rate in rates {
-        (first, second) = if rate > first { (rate, first) } else { (first, second.max(rate)) };
-    }
-    let time = 2.0 * NEAR_MARGIN / (first + second);
-    // Nobody moves: 0 times infinity is not a number.
-    rates.iter().map(|rate| (rate * time).max(NEAR_MARGIN_MIN)).collect()
-}
-
-/// The participants' services during one stage.
-struct Connections<'a> {
-    io: &'a tokio::runtime::Runtime,
-    participants: &'a mut [Participant],
-    candidates: &'a Candidates,
-    forest: &'a Forest,
-    shares: &'a [Share],
-    parts: &'a mut [Part],
-    /// Velocities that move positions, of watched candidates.
-    velocity: &'a mut Vec<DVec3>,
-    occupied: Vec<Option<CellSet>>,
-    stage: u32,
-    dt: f64,
-    /// Wall time spent waiting [s].
-    waited: f64,
-}
-
-impl Connections<'_> {
-    /// The call for a participant's turn; the first of a stage carries the groups.
-    fn call(&self, turn: Turn, context: Context) -> Integrate {
-        let (share, part) = (&self.shares[turn.participant], &self.parts[turn.participant]);
-        let groups = (part.asked == 0).then(|| Groups {
-            size: part.size.clone(),
-            member: part.member.clone(),
-            velocity: share.groups.iter().map(|&group| self.forest.velocity()[group as usize]).collect(),
-            watch: part.watch.iter().map(|&i| self.candidates.id[i as usize]).collect(),
-            occupied: self.occupied[turn.participant].clone(),
-        });
-        let Turn { inertia, impulse, .. } = turn;
-        Integrate {
-            context,
-            stage: self.stage,
-            repetition: part.asked,
-            dt: self.dt,
-            groups,
-            inertia,
-            impulse,
-        }
-    }
-}
-
-impl Ask for Connections<'_> {
-    fn ask(&mut self, turns: Vec<Turn>) -> Result<Vec<Integrated>, CoordinatorError> {
-        let start = Instant::now();
-        let asked: Vec<usize> = turns.iter().map(|turn| turn.participant).collect();
-        assert!(asked.is_sorted_by(|a, b| a < b), "each participant has one turn at a time, in order");
-        let calls: Vec<(Integrate, u64)> = turns
-            .into_iter()
-            .map(|turn| {
-                let k = turn.participant;
-                (self.call(turn, self.participants[k].context()), self.parts[k].watch.len() as u64)
-            })
-            .collect();
-        let turn_of =
-            self.participants.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
-        let waiting = turn_of
-            .zip(calls)
-            .map(|((_, participant), (call, watched))| participant.integrate(call, watched));
-        let answers = first_error(self.io.block_on(join_all(waiting)))?;
-        for (&k, answer) in asked.iter().zip(&answers) {
-            let part = &mut self.parts[k];
-            part.asked += 1;
-            part.travel = answer.travel_max;
-            for (&candidate, &velocity) in part.watch.iter().zip(&answer.watch_velocity) {
-                self.velocity[candidate as usize] = velocity;
-            }
-        }
-        self.waited += start.elapsed().as_secs_f64();
-        Ok(answers)
-    }
-}
-
-/// Energy [J] that a step's merging, synchronising and splitting took away for good: what merging took (relative to
-/// v12), and synchronising, less what the members have relative to v' after splitting.
-fn dissipated(
-    forest: &Forest,
-    candidates: &Candidates,
-    synchronised: &Synchronised,
-    member_velocity: &[DVec3],
-) -> f64 {
-    reduce::sum(forest.len(), 0.0, |group| {
-        let first = forest.offsets()[group] as usize;
-        let (before, after) = (forest.velocity()[group], synchronised.velocity[group]);
-        let members = forest.members(group).iter().enumerate().map(|(at, &i)| {
-            let (mass, velocity) = (candidates.mass[i as usize], candidates.velocity[i as usize]);
-            if mass.is_infinite() {
-                return 0.0;
-            }
-            let lost =
-                (velocity - before).length_squared() - (member_velocity[first + at] - after).length_squared();
-            0.5 * mass * lost
-        });
-        members.sum::<f64>() + synchronised.energy[group]
-    })
 }
 
 /// All answers, or the error of the first participant that has one.
