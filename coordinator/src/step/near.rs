@@ -75,6 +75,21 @@ fn margins(rates: &[f64]) -> Vec<f64> {
         (first, second) = if rate > first { (rate, first) } else { (first, second.max(rate)) };
     }
     let time = 2.0 * NEAR_MARGIN / (first + second);
-    // Nobody moves: 0 times infinity is not a number.
-    rates.iter().map(|rate| (rate * time).max(NEAR_MARGIN_MIN)).collect()
+    // Nobody moves, or next to nothing: time is infinite, and 0 times that is not a number.
+    rates.iter().map(|rate| (rate * time).max(NEAR_MARGIN_MIN).min(2.0 * NEAR_MARGIN)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::margins;
+
+    #[test]
+    fn margins_are_used_up_in_the_same_time() {
+        assert_eq!(margins(&[3.0, 1.0]), [0.75, 0.25]);
+        assert_eq!(margins(&[1.0, 3.0, 1.0]), [0.25, 0.75, 0.25]);
+        assert_eq!(margins(&[0.0, 7.0]), [0.05, 1.0]);
+        assert_eq!(margins(&[0.0, 0.0]), [0.05; 2]);
+        assert_eq!(margins(&[5e-324, 0.0]), [1.0, 0.05]);
+        assert_eq!(margins(&[f64::MAX; 2]), [0.05; 2]);
+    }
 }
