@@ -74,9 +74,9 @@ fn margins(rates: &[f64]) -> Vec<f64> {
     for &rate in rates {
         (first, second) = if rate > first { (rate, first) } else { (first, second.max(rate)) };
     }
-    let time = 2.0 * NEAR_MARGIN / (first + second);
-    // Nobody moves, or next to nothing: time is infinite, and 0 times that is not a number.
-    rates.iter().map(|rate| (rate * time).max(NEAR_MARGIN_MIN).min(2.0 * NEAR_MARGIN)).collect()
+    // Finite, if nobody moves, or next to nothing.
+    let time = (2.0 * NEAR_MARGIN / (first + second)).min(f64::MAX);
+    rates.iter().map(|rate| (rate * time).max(NEAR_MARGIN_MIN)).collect()
 }
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(margins(&[1.0, 3.0, 1.0]), [0.25, 0.75, 0.25]);
         assert_eq!(margins(&[0.0, 7.0]), [0.05, 1.0]);
         assert_eq!(margins(&[0.0, 0.0]), [0.05; 2]);
-        assert_eq!(margins(&[5e-324, 0.0]), [1.0, 0.05]);
+        assert_eq!(margins(&[5e-324, 0.0]), [0.05; 2]);
         assert_eq!(margins(&[f64::MAX; 2]), [0.05; 2]);
     }
 }
