@@ -153,9 +153,9 @@ fn false_answers_in_a_step_are_refused() {
         (
             "more than before",
             Lie::Commit(|answer| {
-                next(answer).particles = 2;
-                put(&mut answer.columns, "position", &[0.0; 6]);
-                put(&mut answer.columns, "velocity", &[0.0; 6]);
+                next(answer).particles = 3;
+                put(&mut answer.columns, "position", &[0.0; 9]);
+                put(&mut answer.columns, "velocity", &[0.0; 9]);
             }),
         ),
         ("nobody told", Lie::Commit(|answer| next(answer).particles = 1 << 31)),
@@ -223,8 +223,8 @@ fn false_answers_in_a_step_are_refused() {
     insta::assert_snapshot!(text, @r#"
     a cell cut off: participant liar broke the contract in Survey of step 0: column cells: the last cell key is cut off
     as before: participant liar broke the contract in Begin of step 0: 2 particles as before, but before there were 0
-    more than before: 
-    nobody told: 
+    more than before: participant liar broke the contract in Commit of step 0: 3 particles as before, but before there were 2
+    nobody told: participant liar broke the contract in Commit of step 0: column position holds 48 bytes, but 2147483648 x 24 were announced
     unknown id: participant liar broke the contract in Begin of step 0: id 9 is not in its particle table
     id twice: participant liar broke the contract in Begin of step 0: id: id 1 stands twice
     short velocity: participant liar broke the contract in Begin of step 0: column velocity holds 24 bytes, but 2 x 24 were announced
