@@ -121,7 +121,7 @@ impl Contacts {
 }
 
 /// Pairs that one thread looks at before it pays to wake another.
-const PAIRS_IN_TASK: usize = 1 << 16;
+const PAIRS_IN_TASK: usize = 1 << 15;
 
 /// Rule 2 (Eq. 22 [Truong2021]): whether two particles approach, given the position and the velocity of one relative
 /// to the other. The rule says nothing when the centres coincide; any relative motion counts then, because the
