@@ -128,23 +128,63 @@ const PAIRS_IN_TASK: usize = 1 << 15;
 /// splitting gives such a pair a direction that separates it (`split`).
 #[inline]
 pub fn approaches(relative_position: DVec3, relative_velocity: DVec3) -> bool {
-    relative_position.dot(relative_velocity) < 0.0
-        || (relative_position == DVec3::ZERO && relative_velocity != DVec3::ZERO)
+    let nowhere = (relative_position == DVec3::ZERO) & (relative_velocity != DVec3::ZERO);
+    (relative_position.dot(relative_velocity) < 0.0) | nowhere
 }
 
-/// Puts into `found` those of `pairs` that approach when each candidate has the velocity that `velocity` says
-/// [m/s], in the same order: step 5 of `docs/method.md`, "One coupled step".
+/// Parts `pairs` into those that approach when each candidate has the velocity that `velocity` says [m/s], and the rest,
+/// both in the same order: step 5 of `docs/method.md`, "One coupled step".
 pub fn approaching(
     candidates: &Candidates,
     pairs: &[(u32, u32)],
     velocity: impl Fn(u32) -> DVec3 + Sync,
     found: &mut Vec<(u32, u32)>,
+    rest: &mut Vec<(u32, u32)>,
 ) {
-    found.clear();
-    found.par_extend(pairs.par_iter().with_min_len(PAIRS_IN_TASK).copied().filter(|&(i, j)| {
+    let approach = |i, j| {
         let n = candidates.position[j as usize] - candidates.position[i as usize];
         approaches(n, velocity(j) - velocity(i))
-    }));
+    };
+    partition(pairs, approach, found, rest);
+}
+
+/// Parts `pairs` into those for which `holds` is true, and the rest, both in the same order.
+fn partition(
+    pairs: &[(u32, u32)],
+    holds: impl Fn(u32, u32) -> bool + Sync,
+    found: &mut Vec<(u32, u32)>,
+    rest: &mut Vec<(u32, u32)>,
+) {
+    // Who touches or approaches follows no pattern that a processor could guess: each pair is written to both lists, and
+    // what must not stay is overwritten by the next.
+    let part = |((pairs, found), rest): ((&[_], &mut [_]), &mut [_])| {
+        let mut count = 0;
+        for (at, &(i, j)) in pairs.iter().enumerate() {
+            (found[count], rest[at - count]) = ((i, j), (i, j));
+            count += usize::from(holds(i, j));
+        }
+        count
+    };
+    found.resize(pairs.len(), (0, 0));
+    rest.resize(pairs.len(), (0, 0));
+    if pairs.len() <= PAIRS_IN_TASK {
+        let count = part(((pairs, found), rest));
+        found.truncate(count);
+        rest.truncate(pairs.len() - count);
+        return;
+    }
+    let tasks = pairs.par_chunks(PAIRS_IN_TASK).zip(found.par_chunks_mut(PAIRS_IN_TASK));
+    let counts: Vec<usize> = tasks.zip(rest.par_chunks_mut(PAIRS_IN_TASK)).map(part).collect();
+    let (mut found_end, mut rest_end) = (0, 0);
+    for (task, count) in counts.into_iter().enumerate() {
+        let start = task * PAIRS_IN_TASK;
+        let others = PAIRS_IN_TASK.min(pairs.len() - start) - count;
+        found.copy_within(start..start + count, found_end);
+        rest.copy_within(start..start + others, rest_end);
+        (found_end, rest_end) = (found_end + count, rest_end + others);
+    }
+    found.truncate(found_end);
+    rest.truncate(rest_end);
 }
 
 /// Finds contacts: first the pairs that are near [Verlet1967], then, as long as nobody has moved far, those of them
@@ -162,7 +202,9 @@ pub struct ContactFinder {
     /// Which candidate each listed particle was the last time; [`GONE`] if it is none.
     place: Vec<u32>,
     bits: Ranked,
+    /// Near pairs that touch, and those that do not.
     pairs: Vec<(u32, u32)>,
+    apart: Vec<(u32, u32)>,
     contacts: Contacts,
 }
 
@@ -274,26 +316,21 @@ impl ContactFinder {
     pub fn touching(&mut self, candidates: &Candidates, own: &[(u32, u32)]) -> &Contacts {
         self.find_listed(candidates);
         let Candidates { position, radius, .. } = candidates;
-        let touch = |&&(i, j): &&(u32, u32)| {
+        let touch = |i: u32, j: u32| {
             let (a, b) = (i as usize, j as usize);
             let reach = radius[a] + radius[b];
             position[a].distance_squared(position[b]) < reach * reach
         };
-        let Self { near, pairs, .. } = self;
-        pairs.clear();
-        pairs.par_extend(near.par_iter().with_min_len(PAIRS_IN_TASK).filter(touch));
+        let Self { near, pairs, apart, contacts, .. } = self;
+        partition(near, touch, pairs, apart);
         if !own.is_empty() {
             let movable =
                 |&&(i, j): &&(u32, u32)| !(candidates.is_immovable(i) && candidates.is_immovable(j));
             pairs.extend(own.iter().filter(movable));
             pairs.par_sort_unstable();
         }
-        let Contacts { active, marked } = &mut self.contacts;
-        approaching(candidates, &self.pairs, |i| candidates.velocity[i as usize], active);
-        // Both are sorted: what is not active is marked.
-        let mut next = active.iter().peekable();
-        marked.clear();
-        marked.extend(self.pairs.iter().filter(|pair| next.next_if_eq(pair).is_none()));
+        let velocity = |i| candidates.velocity[i as usize];
+        approaching(candidates, pairs, velocity, &mut contacts.active, &mut contacts.marked);
         &self.contacts
     }
 

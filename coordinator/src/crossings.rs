@@ -142,18 +142,17 @@ impl Crossings {
     /// The particles that touch the sheet and may have changed sides. Marks all those that touch it.
     fn sightings(&mut self, candidates: &Candidates, contacts: &Contacts) -> Vec<Sighting> {
         let (own, of) = (range(candidates, self.sheet), range(candidates, self.of));
-        let pairs = contacts.active.iter().chain(&contacts.marked).filter_map(|&(i, j)| {
-            let (a, b) = (i as usize, j as usize);
-            match (of.contains(&a) && own.contains(&b), of.contains(&b) && own.contains(&a)) {
-                (true, _) => Some((i, j)),
-                (_, true) => Some((j, i)),
-                _ => None,
-            }
-        });
-        let mut touching: Vec<(u32, u32)> = pairs.collect();
+        // The lower index first: that of the participant that comes first.
+        let sheet_first = self.sheet < self.of;
+        let (low, high) = if sheet_first { (&own, &of) } else { (&of, &own) };
+        let touching = || {
+            let pairs = contacts.active.iter().chain(&contacts.marked);
+            let both = pairs.filter(|(i, j)| low.contains(&(*i as usize)) && high.contains(&(*j as usize)));
+            both.map(|&(i, j)| if sheet_first { (j, i) } else { (i, j) })
+        };
         // What there is to do about each particle: nothing, unless it touches and its side is not known.
         let mut look = vec![false; of.len()];
-        touching.iter().for_each(|&(i, _)| look[i as usize - of.start] = true);
+        touching().for_each(|(i, _)| look[i as usize - of.start] = true);
         let mut next =
             candidates.id[of.clone()].iter().zip(&candidates.position[of.clone()]).zip(&mut look).peekable();
         for watched in &mut self.watched {
@@ -168,11 +167,11 @@ impl Crossings {
                 *look &= position.distance(watched.position) + self.moved >= watched.until;
             }
         }
-        touching.retain(|&(i, _)| look[i as usize - of.start]);
-        touching.sort_unstable();
+        let mut unsure: Vec<(u32, u32)> = touching().filter(|&(i, _)| look[i as usize - of.start]).collect();
+        unsure.sort_unstable();
         let mut near = Vec::new();
         let sighting = |pairs: &[(u32, u32)]| self.sighting(candidates, pairs, &mut near);
-        touching.chunk_by(|a, b| a.0 == b.0).filter_map(sighting).collect()
+        unsure.chunk_by(|a, b| a.0 == b.0).filter_map(sighting).collect()
     }
 
     /// On which side of the sheet a particle is. The sheet near it is made of the triangles around the sheet's particles

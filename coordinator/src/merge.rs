@@ -305,7 +305,7 @@ impl Forest {
     fn unite(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], limit: &GroupLimit) {
         assert!(candidates.len() < ANCHORED as usize, "more than 2^31 candidates");
         self.sets.clear();
-        self.sets.par_extend(candidates.mass.par_iter().enumerate().with_min_len(1 << 14).map(
+        self.sets.par_extend(candidates.mass.par_iter().enumerate().with_min_len(1 << 16).map(
             |(i, mass)| Set { parent: i as u32, size: if mass.is_infinite() { 1 | ANCHORED } else { 1 } },
         ));
         self.anchor.resize(candidates.len(), 0);
@@ -481,7 +481,7 @@ pub(crate) fn for_each_group<M: Send, B: Send>(
     visit: &(impl Fn(usize, &mut [M], &mut [B]) + Sync),
 ) {
     /// Groups in a task: some hundred microseconds, since to wake another thread for less does not pay.
-    const TASK: usize = 2048;
+    const TASK: usize = 8192;
     let groups = offsets.len() - 1;
     if groups <= TASK {
         let (mut members, mut bonds) = (per_member, per_bond);

@@ -81,6 +81,7 @@ pub(crate) struct Scratch {
     pairs: Vec<(u32, u32)>,
     marked: Vec<(u32, u32)>,
     approaching: Vec<(u32, u32)>,
+    receding: Vec<(u32, u32)>,
     forest: Forest,
     response: Response,
     shares: Vec<Share>,
@@ -279,9 +280,19 @@ impl Simulation {
     fn activate_marked(&mut self) -> bool {
         let start = Instant::now();
         let Scratch {
-            candidates, pairs, marked, approaching: found, velocity, forest, stage, record, ..
+            candidates,
+            pairs,
+            marked,
+            approaching: found,
+            receding,
+            velocity,
+            forest,
+            stage,
+            record,
+            ..
         } = &mut self.scratch;
-        approaching(candidates, marked, |i| velocity[i as usize], found);
+        let velocity = |i| velocity[i as usize];
+        approaching(candidates, marked, velocity, found, receding);
         let stages_max = match self.plan.coupling.max_stages {
             _ if self.plan.coupling.method != ContactMethod::MergeSplit => 1,
             MaxStages::Count(count) => count,
@@ -289,17 +300,16 @@ impl Simulation {
         };
         let another = !found.is_empty() && *stage < stages_max;
         if another {
-            // Both are sorted.
-            let mut next = found.iter().peekable();
-            marked.retain(|pair| next.next_if_eq(&pair).is_none());
+            std::mem::swap(marked, receding);
             pairs.append(found);
-            pairs.sort_unstable();
+            // Two sorted lists: what a stable sort joins at once.
+            pairs.sort();
             *stage += 1;
         } else {
-            let mut still = Vec::new();
-            approaching(candidates, forest.refused(), |i| velocity[i as usize], &mut still);
             record.ignored = forest.refused().len() as u64;
-            record.unresolved = (found.len() + still.len()) as u64;
+            record.unresolved = found.len() as u64;
+            approaching(candidates, forest.refused(), velocity, found, receding);
+            record.unresolved += found.len() as u64;
         }
         self.profile.synchronise += start.elapsed().as_secs_f64();
         another

@@ -381,11 +381,11 @@ proptest! {
         prop_assert_eq!(&found.active, &expected.active);
         prop_assert_eq!(&found.marked, &expected.marked);
 
-        let mut active = Vec::new();
+        let (mut active, mut marked) = (Vec::new(), Vec::new());
         let mut all = [expected.active.clone(), expected.marked.clone()].concat();
         all.sort_unstable();
-        approaching(&candidates, &all, |i| candidates.velocity[i as usize], &mut active);
-        prop_assert_eq!(active, expected.active);
+        approaching(&candidates, &all, |i| candidates.velocity[i as usize], &mut active, &mut marked);
+        prop_assert_eq!((active, marked), (expected.active, expected.marked));
     }
 
     #[test]

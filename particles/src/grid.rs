@@ -43,7 +43,7 @@ impl CellGrid {
         let (inverse, mask) = (self.inverse_cell_size, self.mask);
         self.slot_of.clear();
         self.slot_of
-            .par_extend(positions.par_iter().with_min_len(4096).map(|&x| slot(cell(x, inverse), mask)));
+            .par_extend(positions.par_iter().with_min_len(1 << 14).map(|&x| slot(cell(x, inverse), mask)));
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
     }
 

@@ -305,12 +305,13 @@ impl Sorted {
     fn build(&mut self, spheres: Spheres<'_>, members: &[u32], cell_size: f64) {
         let Self { grid, position, sphere, index } = self;
         position.clear();
-        position.par_extend(members.par_iter().with_min_len(CHUNK).map(|&i| spheres.position[i as usize]));
+        position
+            .par_extend(members.par_iter().with_min_len(4 * CHUNK).map(|&i| spheres.position[i as usize]));
         grid.rebuild(position, cell_size);
         index.clear();
-        index.par_extend(grid.order().par_iter().with_min_len(CHUNK).map(|&k| members[k as usize]));
+        index.par_extend(grid.order().par_iter().with_min_len(4 * CHUNK).map(|&k| members[k as usize]));
         sphere.clear();
-        sphere.par_extend(grid.order().par_iter().zip(&*index).with_min_len(CHUNK).map(|(&k, &i)| {
+        sphere.par_extend(grid.order().par_iter().zip(&*index).with_min_len(4 * CHUNK).map(|(&k, &i)| {
             let x = position[k as usize];
             [x.x, x.y, x.z, spheres.radius[i as usize]]
         }));

@@ -18,7 +18,7 @@ where
     if chunks <= 1 {
         return chunk(0);
     }
-    let partial: Vec<T> = (0..chunks).into_par_iter().map(chunk).collect();
+    let partial: Vec<T> = (0..chunks).into_par_iter().with_min_len(4).map(chunk).collect();
     partial.into_iter().fold(zero, |total, part| total + part)
 }
 

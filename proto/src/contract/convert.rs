@@ -243,7 +243,7 @@ impl Call for Integrate {
             columns.put("occupied", groups.occupied.map(|cells| cells.to_bytes()).unwrap_or_default());
         }
         columns.put("inertia", self.inertia);
-        columns.put("impulse", self.impulse);
+        columns.put_uniform("impulse", self.impulse);
         (header, columns)
     }
 
@@ -266,7 +266,7 @@ impl Call for Integrate {
             dt: header.dt,
             groups,
             inertia,
-            impulse: columns.take_vec3("impulse", count)?,
+            impulse: columns.take_uniform_vec3("impulse", count)?,
         };
         columns.finish()?;
         Ok(call)
@@ -301,7 +301,7 @@ impl Integrated {
     pub fn encode(self) -> (v1::IntegrateAnswer, Columns) {
         let mut columns = Columns::default();
         columns.put("momentum", self.momentum);
-        columns.put("slope", self.slope);
+        columns.put_uniform("slope", self.slope);
         columns.put("watch_velocity", self.watch_velocity);
         (v1::IntegrateAnswer { travel_max: self.travel_max }, columns)
     }
@@ -316,8 +316,8 @@ impl Integrated {
         groups: u64,
         watched: u64,
     ) -> Result<Self, WireError> {
-        let slope = columns.take_finite("slope", groups)?;
-        check("slope", &slope, None, "not negative", |&z| z >= 0.0)?;
+        let slope: Vec<f64> = columns.take_uniform("slope", groups)?;
+        check("slope", &slope, None, "finite and not negative", |&z| z >= 0.0 && z.is_finite())?;
         let answer = Self {
             momentum: columns.take_vec3("momentum", groups)?,
             slope,
