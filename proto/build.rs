@@ -8,6 +8,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile([file], ["proto"])?;
     let path = std::path::Path::new(&std::env::var("OUT_DIR")?).join("descriptors.bin");
     std::fs::write(path, descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    let builder = tonic_prost_build::configure().bytes(".").codec_path("crate::codec::Codec");
+    builder.compile_fds(descriptors)?;
     Ok(())
 }

@@ -193,6 +193,9 @@ impl Columns {
         if count.checked_mul(stride as u64) != Some(got) {
             return Err(WireError::Length { column: name, got, count, stride });
         }
+        if let [piece] = &pieces[..] {
+            return Ok(piece.chunks_exact(stride).map(bytemuck::pod_read_unaligned).collect());
+        }
         let mut values: Vec<T> = vec![T::zeroed(); count as usize];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
         let mut at = 0;

@@ -3,6 +3,7 @@
 //! [`v1`] holds the generated messages and the gRPC client and server. [`contract`] holds the calls as plain Rust
 //! values; [`Call`] turns them into streams of messages and back, with every check on the way.
 
+pub mod codec;
 pub mod columns;
 pub mod contract;
 mod transport;

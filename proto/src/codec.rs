@@ -1,0 +1,59 @@
+//! How messages become bytes: as prost does it, in buffers large enough for columns.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use tonic::Status;
+use tonic::codec::{BufferSettings, EncodeBuf, Encoder};
+use tonic_prost::{ProstCodec, ProstDecoder};
+
+use crate::columns::CHUNK_BYTES;
+
+/// Room for the header and the names of columns in a message.
+const HEADER_BYTES: usize = 64 << 10;
+
+/// The codec of all calls. tonic's own lets its buffers grow from a few kilobytes and copies a large message each time.
+#[derive(Clone, Debug)]
+pub struct Codec<T, U>(PhantomData<(T, U)>);
+
+impl<T, U> Default for Codec<T, U> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T, U> tonic::codec::Codec for Codec<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = WithRoom<T>;
+    type Decoder = ProstDecoder<U>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        WithRoom(PhantomData)
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        // When tonic has read a message's length, it asks for that much room behind what has come of it so far. The
+        // threshold is for senders.
+        let room = 2 * (CHUNK_BYTES + HEADER_BYTES);
+        ProstCodec::<T, U>::raw_decoder(BufferSettings::new(room, 0))
+    }
+}
+
+/// Encodes as prost does, with room for the whole message made at once.
+#[derive(Clone, Debug)]
+pub struct WithRoom<T>(PhantomData<T>);
+
+impl<T: Message> Encoder for WithRoom<T> {
+    type Item = T;
+    type Error = Status;
+
+    fn encode(&mut self, message: T, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.reserve(message.encoded_len());
+        message.encode(buffer).map_err(|error| Status::internal(error.to_string()))
+    }
+}
