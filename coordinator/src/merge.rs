@@ -100,8 +100,8 @@ pub(crate) struct Bond {
 /// Largest relative errors over all groups of what must be conserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConservationErrors {
-    /// Change of momentum, relative to the sum of the members' |m v|. In a group with an immovable member, whose
-    /// momentum has no meaning: deviation from the immovable's velocity, relative to the fastest member.
+    /// Change of momentum, relative to the momentum of as much mass with as much energy as the members have together. In
+    /// a group with an immovable member, whose momentum has no meaning: deviation from the immovable's velocity, relative to the fastest member.
     pub momentum: f64,
     /// Change of energy that is not prescribed, relative to the kinetic energy of the members. In a group with an
     /// immovable member, energies are those in its frame.
@@ -262,28 +262,29 @@ impl Forest {
         let errors = |group: usize| {
             let (mass, velocity) = (self.mass[group], group_velocity[group]);
             let frame = if mass.is_infinite() { velocity } else { DVec3::ZERO };
-            let (mut momentum, mut momentum_scale, mut deviation) = (DVec3::ZERO, 0.0, 0.0f64);
-            let (mut energy, mut energy_scale, mut fastest) = (0.0, 0.0, velocity.length());
+            let (mut momentum, mut sum_of_masses, mut deviation) = (DVec3::ZERO, 0.0, 0.0f64);
+            let (mut energy, mut energy_scale, mut fastest) = (0.0, 0.0, velocity.length_squared());
             for (k, &i) in self.members(group).iter().enumerate() {
                 let (m, v) =
                     (candidates.mass[i as usize], member_velocity(self.offsets[group] as usize + k, i));
-                fastest = fastest.max(v.length());
+                fastest = fastest.max(v.length_squared());
                 if m.is_infinite() {
                     deviation = deviation.max((v - velocity).length());
                 } else {
                     momentum += m * v;
-                    momentum_scale += m * v.length();
+                    sum_of_masses += m;
                     energy += 0.5 * m * (v - frame).length_squared();
                     energy_scale += 0.5 * m * v.length_squared();
                 }
             }
             let mut expected = bond_energy(group);
+            let momentum_scale;
             if mass.is_finite() {
                 expected += 0.5 * mass * velocity.length_squared();
                 deviation = (momentum - mass * velocity).length();
-                momentum_scale = momentum_scale.max(mass * velocity.length());
+                momentum_scale = (2.0 * sum_of_masses * energy_scale).sqrt().max(mass * velocity.length());
             } else {
-                momentum_scale = fastest;
+                momentum_scale = fastest.sqrt();
             }
             let relative = |error: f64, scale: f64| if error == 0.0 { 0.0 } else { error / scale };
             (

@@ -1,6 +1,6 @@
 //! Splitting meta-particles after a step (`docs/method.md`, "Splitting").
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DVec3, reduce};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -88,6 +88,20 @@ impl Forest {
                 extra = 0.0;
             }
         });
+    }
+
+    /// Energy [J] that merging, synchronising and splitting took away for good: what the bonds hold and splitting does
+    /// not give back. The arguments are those of [`Self::split`].
+    pub fn dissipated(&self, synchronisation_energy: &[f64], settings: &SplitSettings) -> f64 {
+        let kept = |at: usize| {
+            let bond = &self.bonds()[at];
+            bond.energy(bond.relative_velocity.length_squared()) - bond.prescribed_energy(0.0, settings)
+        };
+        let lost = |group: usize| {
+            let energy = synchronisation_energy[group];
+            energy - settings.beta * energy.max(0.0)
+        };
+        reduce::sum(self.bonds().len(), 0.0, kept) + reduce::sum(self.len(), 0.0, lost)
     }
 
     /// What splitting failed to conserve: rounding, if all is well. The arguments are those of [`Self::split`] and

@@ -18,7 +18,7 @@ use crate::settings::{CouplingSettings, MaxStages};
 use crate::simulation::Simulation;
 use crate::split::SplitSettings;
 use crate::synchronise::{Share, Stage, Synchronised};
-use stage::{Connections, Part, dissipated};
+use stage::{Connections, Part};
 
 /// What happened in a step.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,6 +89,8 @@ pub(crate) struct Scratch {
     watched: Ranked,
     synchronised: Synchronised,
     velocity: Vec<DVec3>,
+    /// How far any particle travels at most, relative to its radius.
+    travel: f64,
     member_velocity: Vec<DVec3>,
     /// For each projection, the impulse it gave its particles in the last step, ascending by id.
     last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
@@ -240,15 +242,11 @@ impl Simulation {
         let waited = connections.waited;
 
         let scratch = &mut self.scratch;
-        for (group, &velocity) in result.velocity.iter().enumerate() {
-            for &candidate in scratch.forest.members(group) {
-                scratch.velocity[candidate as usize] = velocity;
-            }
-        }
         scratch.record.repetitions += result.repetitions;
         scratch.record.disagreement = scratch.record.disagreement.max(result.disagreement);
         scratch.record.note_errors(result.momentum_error, 0.0);
         scratch.synchronised = result;
+        scratch.move_groups();
         self.profile.integrate(self.scratch.stage, waited);
         self.profile.synchronise += start.elapsed().as_secs_f64() - waited;
         Ok(())
@@ -256,13 +254,13 @@ impl Simulation {
 
     /// Whether a particle would travel more than its own radius, so that contacts could be missed.
     fn travels_too_far(&self) -> bool {
-        self.scratch.travel() > 1.0
+        self.scratch.travel > 1.0
     }
 
     /// Starts the stages again with a step short enough for the velocities that came out.
     fn shorten_step(&mut self) -> Result<(), CoordinatorError> {
         let scratch = &mut self.scratch;
-        let travel = scratch.travel();
+        let travel = scratch.travel;
         if scratch.record.retries == RETRIES_MAX {
             let (step, dt) = (self.steps, scratch.dt);
             return Err(CoordinatorError::Runaway { step, dt, travel });
@@ -330,7 +328,7 @@ impl Simulation {
         let errors = forest.split_errors(candidates, velocity, energy, &settings, member_velocity);
         record.note_errors(errors.momentum, errors.energy);
         if coupling.method == ContactMethod::MergeSplit {
-            record.dissipated = dissipated(forest, candidates, synchronised, member_velocity);
+            record.dissipated = forest.dissipated(energy, &settings);
         }
         self.profile.split += start.elapsed().as_secs_f64();
     }

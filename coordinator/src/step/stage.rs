@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{CellSet, DVec3, ParticleId, reduce};
+use amalgam_particles::{CellSet, DVec3, ParticleId};
 use amalgam_proto::contract::{Context, Groups, Integrate, Integrated};
 use futures_util::future::join_all;
 
@@ -11,7 +11,7 @@ use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
 use crate::merge::Forest;
 use crate::participant::Participant;
-use crate::synchronise::{Ask, Kind, Share, Synchronised, Turn};
+use crate::synchronise::{Ask, Kind, Share, Turn};
 
 /// A participant's part of a stage.
 #[derive(Clone, Debug, Default)]
@@ -44,55 +44,57 @@ impl Scratch {
             part.watch.clear();
             (part.asked, part.travel) = (0, 0.0);
         }
+        let Self { forest, candidates, shares, parts, last_impulse, marked, watched, .. } = self;
+        // Members ascend, and so do the candidates' participants.
+        let ends: Vec<u32> = (1..=count).map(|k| candidates.first(k as u16) as u32).collect();
         let mut place = 0;
-        for group in 0..self.forest.len() {
-            for &candidate in self.forest.members(group) {
-                let i = candidate as usize;
-                let k = usize::from(self.candidates.participant[i]);
-                let (share, part) = (&mut self.shares[k], &mut self.parts[k]);
-                if share.groups.last() != Some(&(group as u32)) {
-                    share.groups.push(group as u32);
-                    share.mass.push(0.0);
-                    share.guess.push(DVec3::ZERO);
-                    part.size.push(0);
+        for group in 0..forest.len() {
+            let mut rest = forest.members(group);
+            for (k, &end) in ends.iter().enumerate() {
+                let (own, others) = rest.split_at(rest.iter().take_while(|&&i| i < end).count());
+                rest = others;
+                if own.is_empty() {
+                    continue;
                 }
-                let local = share.groups.len() - 1;
-                share.mass[local] += self.candidates.mass[i];
-                part.size[local] += 1;
-                let id = self.candidates.id[i];
-                if kinds[k] == Kind::Projection
-                    && let Ok(at) = self.last_impulse[k].binary_search_by_key(&id, |entry| entry.0)
-                {
-                    share.guess[local] += self.last_impulse[k][at].1;
-                }
-                part.member.push(id);
-                part.place.push(place);
-                place += 1;
+                let (share, part) = (&mut shares[k], &mut parts[k]);
+                let ids = own.iter().map(|&i| candidates.id[i as usize]);
+                let last = |id| match kinds[k] {
+                    Kind::Projection => last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok(),
+                    _ => None,
+                };
+                let guess = ids.clone().filter_map(last).map(|at| last_impulse[k][at].1);
+                share.groups.push(group as u32);
+                share.mass.push(own.iter().map(|&i| candidates.mass[i as usize]).sum());
+                share.guess.push(guess.fold(DVec3::ZERO, |sum, impulse| sum + impulse));
+                part.size.push(own.len() as u32);
+                part.member.extend(ids);
+                part.place.extend(place..place + own.len() as u32);
+                place += own.len() as u32;
             }
         }
-        self.watched.clear(self.candidates.len());
-        for candidate in self.marked.iter().flat_map(|&(i, j)| [i, j]) {
-            if self.forest.group_of(candidate).is_none() && !self.candidates.is_immovable(candidate) {
-                self.watched.insert(candidate);
+        watched.clear(candidates.len());
+        marked.iter().flat_map(|&(i, j)| [i, j]).for_each(|candidate| watched.insert(candidate));
+        for candidate in watched.iter() {
+            if forest.group_of(candidate).is_none() && !candidates.is_immovable(candidate) {
+                parts[usize::from(candidates.participant[candidate as usize])].watch.push(candidate);
             }
-        }
-        for candidate in self.watched.iter() {
-            self.parts[usize::from(self.candidates.participant[candidate as usize])].watch.push(candidate);
         }
     }
 
-    /// The farthest that any particle travels, relative to its radius.
-    pub(super) fn travel(&self) -> f64 {
-        let free = self.parts.iter().map(|part| part.travel).fold(0.0, f64::max);
-        let members = self.forest.all_members();
-        let member = |place: usize| {
-            let i = members[place];
-            if self.candidates.is_immovable(i) {
-                return 0.0;
+    /// Lets every group's members move as one, and finds how far any particle travels, relative to its radius.
+    pub(super) fn move_groups(&mut self) {
+        let Self { forest, candidates, synchronised, velocity, parts, dt, .. } = self;
+        let mut travel = parts.iter().map(|part| part.travel).fold(0.0, f64::max);
+        for (group, &together) in synchronised.velocity.iter().enumerate() {
+            let distance = together.length() * *dt;
+            for &i in forest.members(group) {
+                velocity[i as usize] = together;
+                if !candidates.is_immovable(i) {
+                    travel = f64::max(travel, distance / candidates.radius[i as usize]);
+                }
             }
-            self.velocity[i as usize].length() * self.dt / self.candidates.radius[i as usize]
-        };
-        free.max(reduce::max(members.len(), 0.0, member))
+        }
+        self.travel = travel;
     }
 
     /// Keeps what projections gave their particles: the first guess of their impulse in the next step.
@@ -188,28 +190,4 @@ impl Ask for Connections<'_> {
         self.waited += start.elapsed().as_secs_f64();
         Ok(answers)
     }
-}
-
-/// Energy [J] that a step's merging, synchronising and splitting took away for good: what merging took (relative to
-/// v12), and synchronising, less what the members have relative to v' after splitting.
-pub(super) fn dissipated(
-    forest: &Forest,
-    candidates: &Candidates,
-    synchronised: &Synchronised,
-    member_velocity: &[DVec3],
-) -> f64 {
-    reduce::sum(forest.len(), 0.0, |group| {
-        let first = forest.offsets()[group] as usize;
-        let (before, after) = (forest.velocity()[group], synchronised.velocity[group]);
-        let members = forest.members(group).iter().enumerate().map(|(at, &i)| {
-            let (mass, velocity) = (candidates.mass[i as usize], candidates.velocity[i as usize]);
-            if mass.is_infinite() {
-                return 0.0;
-            }
-            let lost =
-                (velocity - before).length_squared() - (member_velocity[first + at] - after).length_squared();
-            0.5 * mass * lost
-        });
-        members.sum::<f64>() + synchronised.energy[group]
-    })
 }
