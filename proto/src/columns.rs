@@ -368,3 +368,45 @@ pub fn check_unique(column: &'static str, ids: &[ParticleId]) -> Result<(), Wire
 pub fn check_count(what: &'static str, count: u64) -> Result<u64, WireError> {
     if count < COUNT_MAX { Ok(count) } else { Err(WireError::Count { what, count }) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(values: &[f64]) -> (u64, Vec<f64>) {
+        let mut columns = Columns::default();
+        columns.put_uniform("values", values.to_vec());
+        let bytes = columns.bytes();
+        (bytes, columns.take_uniform("values", values.len() as u64).expect("as many values"))
+    }
+
+    #[test]
+    fn equal_values_travel_once_and_arrive_to_the_bit() {
+        for (values, bytes) in [
+            (&[][..], 0),
+            (&[2.5], 8),
+            (&[2.5; 5], 8),
+            (&[2.5, 2.5, 1.0], 24),
+            // Equal, but not the same.
+            (&[0.0, -0.0], 16),
+        ] {
+            let (sent_bytes, back) = sent(values);
+            assert_eq!(sent_bytes, bytes, "{values:?}");
+            assert!(back.iter().map(|v| v.to_bits()).eq(values.iter().map(|v| v.to_bits())), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_column_in_pieces_is_the_column_in_one() {
+        let values: Vec<f64> = (0..9).map(f64::from).collect();
+        let bytes: &[u8] = bytemuck::cast_slice(&values);
+        for cut in 0..=bytes.len() {
+            let mut columns = Columns::default();
+            for piece in [&bytes[..cut], &bytes[cut..]] {
+                let data = Bytes::copy_from_slice(piece);
+                columns.append(vec![v1::Column { name: "values".into(), data }]).expect("small enough");
+            }
+            assert_eq!(columns.take::<f64>("values", 9), Ok(values.clone()), "cut at {cut}");
+        }
+    }
+}
