@@ -316,10 +316,12 @@ impl Integrated {
         groups: u64,
         watched: u64,
     ) -> Result<Self, WireError> {
+        // What may be one value for all comes after what must hold one for each: nobody makes room for more than was sent.
+        let momentum = columns.take_vec3("momentum", groups)?;
         let slope: Vec<f64> = columns.take_uniform("slope", groups)?;
         check("slope", &slope, None, "finite and not negative", |&z| z >= 0.0 && z.is_finite())?;
         let answer = Self {
-            momentum: columns.take_vec3("momentum", groups)?,
+            momentum,
             slope,
             watch_velocity: columns.take_vec3("watch_velocity", watched)?,
             travel_max: header.travel_max,
