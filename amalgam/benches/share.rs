@@ -111,8 +111,10 @@ fn main() {
         return;
     }
     assert!(Path::new("/proc/self/schedstat").exists(), "this benchmark needs Linux's /proc/PID/schedstat");
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes/water-on-cloth.toml");
-    let scene = arguments.iter().find(|argument| !argument.starts_with("--")).map_or(default, PathBuf::from);
+    // A benchmark runs in its crate's folder; paths are meant from the workspace's.
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let scene = arguments.iter().find(|argument| !argument.starts_with("--"));
+    let scene = workspace.join(scene.map_or("scenes/water-on-cloth.toml", String::as_str));
     let out = tempfile::tempdir().expect("a folder for the run");
     let mut run = Command::new(env!("CARGO_BIN_EXE_amalgam"))
         .args(["run", "--quiet", "--set", "output.vtk=false", "--set", "output.pictures.every=1000000"])
