@@ -1,7 +1,11 @@
 //! The checked conversion of each call to and from headers and columns: the only place where wire types become ours.
 
-use amalgam_particles::{DVec3, Lattice, ParticleId, Particles};
+use amalgam_particles::{ParticleId, Particles};
 
+use super::values::{
+    flags, lattice_from_wire, lattice_to_wire, margin_from_wire, not_negative, positive_time, tuples,
+    vec3_from_wire, vec3_to_wire,
+};
 use super::{
     Batch, Begin, Call, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next,
     Restore, Snapshot, Survey, Surveyed, Table, Totals, Wanted,
@@ -600,73 +604,4 @@ impl Call for Restore {
         columns.finish()?;
         Ok(Self { context: Context::from_wire(header.context)?, bytes })
     }
-}
-
-/// A vector for a header.
-pub fn vec3_to_wire(v: DVec3) -> v1::Vec3 {
-    v1::Vec3 { x: v.x, y: v.y, z: v.z }
-}
-
-/// A finite vector from a header.
-///
-/// # Errors
-/// If it is absent or not finite.
-pub fn vec3_from_wire(name: &'static str, v: Option<v1::Vec3>) -> Result<DVec3, WireError> {
-    let v1::Vec3 { x, y, z } = v.ok_or(WireError::Missing(name))?;
-    let v = DVec3::new(x, y, z);
-    if v.is_finite() { Ok(v) } else { Err(WireError::Rule(format!("{name} is {v}, but must be finite"))) }
-}
-
-fn lattice_to_wire(lattice: Lattice) -> v1::Lattice {
-    v1::Lattice { origin: Some(vec3_to_wire(lattice.origin)), cell_size: lattice.cell_size }
-}
-
-fn lattice_from_wire(lattice: v1::Lattice) -> Result<Lattice, WireError> {
-    let cell_size = lattice.cell_size;
-    if !(cell_size > 0.0 && cell_size.is_finite()) {
-        return Err(WireError::Rule(format!("cell_size is {cell_size}, but must be positive and finite")));
-    }
-    Ok(Lattice { origin: vec3_from_wire("origin", lattice.origin)?, cell_size })
-}
-
-/// Spheres count as larger by this part of their radius at most, so that none fills space.
-const MARGIN_MAX: f64 = 4.0;
-
-fn margin_from_wire(margin: f64) -> Result<f64, WireError> {
-    if (0.0..=MARGIN_MAX).contains(&margin) {
-        Ok(margin)
-    } else {
-        Err(WireError::Rule(format!("margin is {margin}, but must be from 0 to {MARGIN_MAX}")))
-    }
-}
-
-fn not_negative(name: &str, value: f64) -> Result<f64, WireError> {
-    if value >= 0.0 {
-        Ok(value)
-    } else {
-        Err(WireError::Rule(format!("{name} is {value}, but must not be negative")))
-    }
-}
-
-fn positive_time(name: &str, value: f64) -> Result<f64, WireError> {
-    if value > 0.0 {
-        Ok(value)
-    } else {
-        Err(WireError::Rule(format!("{name} is {value}, but must be positive")))
-    }
-}
-
-fn flags(values: Vec<u8>) -> Result<Vec<bool>, WireError> {
-    check("immovable", &values, None, "0 or 1", |&flag| flag <= 1)?;
-    Ok(values.into_iter().map(|flag| flag == 1).collect())
-}
-
-fn tuples<const N: usize>(
-    name: &'static str,
-    columns: &mut Columns,
-) -> Result<Vec<[ParticleId; N]>, WireError> {
-    let stride = 8 * N as u64;
-    let bytes = columns.length(name);
-    let ids = columns.take_ids(name, bytes / stride * N as u64)?;
-    Ok(ids.chunks_exact(N).map(|chunk| std::array::from_fn(|k| chunk[k])).collect())
 }

@@ -1,0 +1,300 @@
+//! Lanes in AVX2 and AVX-512.
+
+use std::arch::x86_64::*;
+use std::ops::{Add, Div, Mul, Sub};
+
+use super::{LANES, Lanes, Task, gather_plainly};
+
+#[target_feature(enable = "avx2,fma,popcnt")]
+pub(super) fn run_avx2<T: Task>(task: T) -> T::Output {
+    task.run::<Avx2>()
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,popcnt")]
+pub(super) fn run_avx512<T: Task>(task: T) -> T::Output {
+    task.run::<Avx512>()
+}
+
+/// Two times eight lanes. Private, and only made inside `run_avx2`: that is why the intrinsics below are sound.
+#[derive(Clone, Copy)]
+struct Avx2(__m256, __m256);
+
+/// Sixteen lanes. Private, and only made inside `run_avx512`.
+#[derive(Clone, Copy)]
+struct Avx512(__m512);
+
+/// For each set of eight lanes, which come first so that the selected ones do.
+const SELECTED_FIRST: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut set = 0;
+    while set < 256 {
+        let (mut lane, mut next) = (0, 0);
+        while lane < 8 {
+            if set >> lane & 1 == 1 {
+                table[set] |= (lane as u64) << (8 * next);
+                next += 1;
+            }
+            lane += 1;
+        }
+        set += 1;
+    }
+    table
+};
+
+#[inline(always)]
+unsafe fn selected_first(set: u8) -> __m256i {
+    unsafe { _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(SELECTED_FIRST[usize::from(set)] as i64)) }
+}
+
+operators! { Avx2,
+    Add add(a, b) unsafe { Avx2(_mm256_add_ps(a.0, b.0), _mm256_add_ps(a.1, b.1)) };
+    Sub sub(a, b) unsafe { Avx2(_mm256_sub_ps(a.0, b.0), _mm256_sub_ps(a.1, b.1)) };
+    Mul mul(a, b) unsafe { Avx2(_mm256_mul_ps(a.0, b.0), _mm256_mul_ps(a.1, b.1)) };
+    Div div(a, b) unsafe { Avx2(_mm256_div_ps(a.0, b.0), _mm256_div_ps(a.1, b.1)) };
+}
+
+impl Lanes for Avx2 {
+    const STRIP: usize = 8;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        unsafe { Self(_mm256_set1_ps(value), _mm256_set1_ps(value)) }
+    }
+    #[inline(always)]
+    fn load(from: &[f32; LANES]) -> Self {
+        unsafe { Self(_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))) }
+    }
+    #[inline(always)]
+    fn load_differences(from: &[i32; LANES], origin: i32) -> Self {
+        unsafe {
+            let origin = _mm256_set1_epi32(origin);
+            let low = _mm256_loadu_si256(from.as_ptr().cast());
+            let high = _mm256_loadu_si256(from.as_ptr().add(8).cast());
+            Self(
+                _mm256_cvtepi32_ps(_mm256_sub_epi32(low, origin)),
+                _mm256_cvtepi32_ps(_mm256_sub_epi32(high, origin)),
+            )
+        }
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f32; LANES]) {
+        unsafe {
+            _mm256_storeu_ps(to.as_mut_ptr(), self.0);
+            _mm256_storeu_ps(to.as_mut_ptr().add(8), self.1);
+        }
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        unsafe { Self(_mm256_sqrt_ps(self.0), _mm256_sqrt_ps(self.1)) }
+    }
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        unsafe { Self(_mm256_max_ps(self.0, other.0), _mm256_max_ps(self.1, other.1)) }
+    }
+    #[inline(always)]
+    fn smaller(self, other: Self) -> Self {
+        unsafe { Self(_mm256_min_ps(self.0, other.0), _mm256_min_ps(self.1, other.1)) }
+    }
+    #[inline(always)]
+    fn less(self, other: Self) -> u16 {
+        unsafe {
+            let low = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(self.0, other.0));
+            let high = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(self.1, other.1));
+            low as u16 | (high as u16) << 8
+        }
+    }
+    #[inline(always)]
+    fn store_selected(self, selected: u16, to: &mut [f32; LANES]) {
+        let [low, high] = selected.to_le_bytes();
+        // At most 8, so that both stores stay inside of `to`.
+        let begin = low.count_ones() as usize;
+        unsafe {
+            let (low, high) = (selected_first(low), selected_first(high));
+            _mm256_storeu_ps(to.as_mut_ptr(), _mm256_permutevar8x32_ps(self.0, low));
+            _mm256_storeu_ps(to.as_mut_ptr().add(begin), _mm256_permutevar8x32_ps(self.1, high));
+        }
+    }
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        unsafe { sum8(_mm256_add_ps(self.0, self.1)) }
+    }
+    #[inline(always)]
+    fn mul_add(self, factor: Self, term: Self) -> Self {
+        unsafe { Self(_mm256_fmadd_ps(self.0, factor.0, term.0), _mm256_fmadd_ps(self.1, factor.1, term.1)) }
+    }
+    #[inline(always)]
+    fn gather<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {
+        if !W.is_multiple_of(8) {
+            return gather_plainly(record, index);
+        }
+        let largest = index.iter().fold(0, |largest, &index| largest.max(index));
+        assert!((largest as usize) < record.len(), "an index is out of range");
+        let mut columns = [[0; W]; N];
+        for half in (0..W).step_by(8) {
+            let mut quarter = 0;
+            while quarter + 4 <= N {
+                // Four numbers of eight records: register r holds those of lanes r and 4 + r.
+                // SAFETY: all indices are below the number of records, as was seen above, and a record holds N numbers,
+                // of which `quarter..quarter + 4` are read; a register and eight i32 are the same 32 bytes; and this
+                // runs inside `run_avx2` alone, so that the machine has these instructions.
+                let transposed: [[i32; 8]; 4] = unsafe {
+                    let first: *const i32 = record.as_ptr().cast::<i32>().add(quarter);
+                    let mut rows = [_mm256_setzero_si256(); 4];
+                    for r in 0..4 {
+                        let low = _mm_loadu_si128(first.add(N * index[half + r] as usize).cast());
+                        let high = _mm_loadu_si128(first.add(N * index[half + 4 + r] as usize).cast());
+                        rows[r] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
+                    }
+                    let [a, b, c, d] = rows;
+                    let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+                    let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+                    std::mem::transmute::<[__m256i; 4], [[i32; 8]; 4]>([
+                        _mm256_unpacklo_epi64(ab, cd),
+                        _mm256_unpackhi_epi64(ab, cd),
+                        _mm256_unpacklo_epi64(ab_high, cd_high),
+                        _mm256_unpackhi_epi64(ab_high, cd_high),
+                    ])
+                };
+                for (column, transposed) in columns[quarter..].iter_mut().zip(transposed) {
+                    column[half..half + 8].copy_from_slice(&transposed);
+                }
+                quarter += 4;
+            }
+            for lane in half..half + 8 {
+                for column in quarter..N {
+                    columns[column][lane] = record[index[lane] as usize][column];
+                }
+            }
+        }
+        columns
+    }
+}
+
+/// Halves added until one lane is left.
+#[inline(always)]
+unsafe fn sum8(lanes: __m256) -> f32 {
+    unsafe {
+        let four = _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps::<1>(lanes));
+        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+    }
+}
+
+operators! { Avx512,
+    Add add(a, b) unsafe { Avx512(_mm512_add_ps(a.0, b.0)) };
+    Sub sub(a, b) unsafe { Avx512(_mm512_sub_ps(a.0, b.0)) };
+    Mul mul(a, b) unsafe { Avx512(_mm512_mul_ps(a.0, b.0)) };
+    Div div(a, b) unsafe { Avx512(_mm512_div_ps(a.0, b.0)) };
+}
+
+impl Lanes for Avx512 {
+    const STRIP: usize = LANES;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        unsafe { Self(_mm512_set1_ps(value)) }
+    }
+    #[inline(always)]
+    fn load(from: &[f32; LANES]) -> Self {
+        unsafe { Self(_mm512_loadu_ps(from.as_ptr())) }
+    }
+    #[inline(always)]
+    fn load_differences(from: &[i32; LANES], origin: i32) -> Self {
+        unsafe {
+            let value = _mm512_loadu_si512(from.as_ptr().cast());
+            Self(_mm512_cvtepi32_ps(_mm512_sub_epi32(value, _mm512_set1_epi32(origin))))
+        }
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f32; LANES]) {
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), self.0) }
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        unsafe { Self(_mm512_sqrt_ps(self.0)) }
+    }
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        unsafe { Self(_mm512_max_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    fn smaller(self, other: Self) -> Self {
+        unsafe { Self(_mm512_min_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    fn less(self, other: Self) -> u16 {
+        unsafe { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, other.0) }
+    }
+    #[inline(always)]
+    fn store_selected(self, selected: u16, to: &mut [f32; LANES]) {
+        // Into a register and then whole: stores of single lanes under a mask are slow on some processors.
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), _mm512_maskz_compress_ps(selected, self.0)) }
+    }
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        unsafe {
+            let low = _mm512_castps512_ps256(self.0);
+            sum8(_mm256_add_ps(low, _mm512_extractf32x8_ps::<1>(self.0)))
+        }
+    }
+    #[inline(always)]
+    fn mul_add(self, factor: Self, term: Self) -> Self {
+        unsafe { Self(_mm512_fmadd_ps(self.0, factor.0, term.0)) }
+    }
+    #[inline(always)]
+    fn gather<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {
+        if W != LANES {
+            return gather_plainly(record, index);
+        }
+        let count = record.len().min(u32::MAX as usize) as u32;
+        // SAFETY: sixteen indices are 64 bytes; and this runs inside `run_avx512` alone, so that the machine has these
+        // instructions.
+        let inside = unsafe {
+            let index = _mm512_loadu_si512(index.as_ptr().cast());
+            _mm512_cmplt_epu32_mask(index, _mm512_set1_epi32(count as i32))
+        };
+        assert!(inside == u16::MAX, "an index is out of range");
+        let mut columns = [[0; W]; N];
+        let mut quarter = 0;
+        while quarter + 4 <= N {
+            // Four numbers of sixteen records: register r holds those of lanes r, 4 + r, 8 + r and 12 + r.
+            let mut rows = [[0; LANES]; 4];
+            for r in 0..4 {
+                // SAFETY: all indices are below the number of records, as was seen above, and a record holds N numbers,
+                // of which `quarter..quarter + 4` are read.
+                rows[r] = unsafe {
+                    let first: *const i32 = record.as_ptr().cast::<i32>().add(quarter);
+                    let a = _mm_loadu_si128(first.add(N * index[r] as usize).cast());
+                    let b = _mm_loadu_si128(first.add(N * index[4 + r] as usize).cast());
+                    let c = _mm_loadu_si128(first.add(N * index[8 + r] as usize).cast());
+                    let d = _mm_loadu_si128(first.add(N * index[12 + r] as usize).cast());
+                    let row = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(a), b);
+                    let row = _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(row, c), d);
+                    std::mem::transmute::<__m512i, [i32; LANES]>(row)
+                };
+            }
+            // SAFETY: as above; a register and sixteen i32 are the same 64 bytes.
+            let transposed: [[i32; LANES]; 4] = unsafe {
+                let [a, b, c, d] = std::mem::transmute::<[[i32; LANES]; 4], [__m512i; 4]>(rows);
+                let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
+                let (ab_high, cd_high) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
+                std::mem::transmute::<[__m512i; 4], [[i32; LANES]; 4]>([
+                    _mm512_unpacklo_epi64(ab, cd),
+                    _mm512_unpackhi_epi64(ab, cd),
+                    _mm512_unpacklo_epi64(ab_high, cd_high),
+                    _mm512_unpackhi_epi64(ab_high, cd_high),
+                ])
+            };
+            for (column, transposed) in columns[quarter..].iter_mut().zip(transposed) {
+                column.copy_from_slice(&transposed);
+            }
+            quarter += 4;
+        }
+        for lane in 0..W {
+            for column in quarter..N {
+                columns[column][lane] = record[index[lane] as usize][column];
+            }
+        }
+        columns
+    }
+}
