@@ -75,6 +75,9 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<Ending, CommandError> {
     let (started, mut done, mut interrupted) = (Instant::now(), 0, false);
     let compute = |run: usize| {
         let (at, (case, method)) = runs[run];
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
         Ok(one_run(&chosen[at], case, method, args, workers.threads, &interrupt)?
             .map(|outcome| (at, outcome)))
     };
@@ -134,10 +137,17 @@ impl Workers {
             for pool in &self.pools {
                 let (sender, compute, next) = (sender.clone(), &compute, &next);
                 let work = move || {
-                    while let run = next.fetch_add(1, Relaxed)
-                        && run < runs
-                        && sender.send(compute(run)).is_ok()
-                    {}
+                    let left =
+                        std::iter::repeat_with(|| next.fetch_add(1, Relaxed)).take_while(|&run| run < runs);
+                    for run in left {
+                        let outcome = compute(run);
+                        if outcome.is_err() {
+                            next.store(runs, Relaxed);
+                        }
+                        if sender.send(outcome).is_err() {
+                            break;
+                        }
+                    }
                 };
                 scope.spawn(|| pool.install(work));
             }
@@ -265,3 +275,45 @@ static SCENES: [(&str, &str); 18] = [
     ("cradle.toml", include_str!("../../scenes/paper/cradle.toml")),
     ("grain-pile.toml", include_str!("../../scenes/paper/grain-pile.toml")),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workers(pools: usize) -> Workers {
+        let pool = || rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("threads");
+        Workers { pools: (0..pools).map(|_| pool()).collect(), threads: 1 }
+    }
+
+    #[test]
+    fn every_run_is_computed_once_side_by_side() {
+        // Two runs that wait for each other: they end only if they are computed at the same time.
+        let meeting = std::sync::Barrier::new(2);
+        let compute = |run| {
+            meeting.wait();
+            Ok(run)
+        };
+        let mut done = Vec::new();
+        let taken = workers(2).each(8, compute, |run| {
+            done.push(run);
+            Ok(())
+        });
+        assert!(taken.is_ok());
+        done.sort_unstable();
+        assert_eq!(done, (0..8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_run_begins_after_an_error() {
+        let begun = AtomicUsize::new(0);
+        let compute = |run| {
+            begun.fetch_add(1, Relaxed);
+            match run {
+                0 => Err(CommandError::Failed("lost".into())),
+                run => Ok(run),
+            }
+        };
+        assert!(workers(1).each(1000, compute, |_| Ok(())).is_err());
+        assert_eq!(begun.load(Relaxed), 1);
+    }
+}
