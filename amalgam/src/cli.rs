@@ -240,6 +240,10 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
+    pub(crate) fn of(threads: usize) -> Self {
+        Self { threads: u32::try_from(threads).ok() }
+    }
+
     pub(crate) fn count(self) -> Option<usize> {
         self.threads.map(|threads| threads as usize)
     }

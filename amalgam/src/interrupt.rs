@@ -24,7 +24,7 @@ pub struct Interrupt(Arc<Inner>);
 struct Inner {
     requested: OnceLock<Instant>,
     cancel: Cancel,
-    at_end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    at_end: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Interrupt {
@@ -38,7 +38,7 @@ impl Interrupt {
     }
 
     fn install() -> io::Result<Self> {
-        let inner = Inner { requested: OnceLock::new(), cancel: Cancel::new(), at_end: Mutex::new(None) };
+        let inner = Inner { requested: OnceLock::new(), cancel: Cancel::new(), at_end: Mutex::default() };
         let this = Self(Arc::new(inner));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (mut interrupt, mut terminate) = {
@@ -64,18 +64,18 @@ impl Interrupt {
         let first = *self.0.requested.get_or_init(Instant::now);
         if first.elapsed() > SAME_SIGNAL {
             // Somebody does not want to wait, or waits in vain for a step to end.
-            if let Some(at_end) = self.0.at_end.lock().ok().and_then(|mut at_end| at_end.take()) {
-                at_end();
+            if let Ok(mut at_end) = self.0.at_end.lock() {
+                at_end.drain(..).for_each(|action| action());
             }
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
         self.0.cancel.cancel();
     }
 
-    /// What to do if the process must end at once.
+    /// What to do, too, if the process must end at once.
     pub fn at_end(&self, action: impl FnOnce() + Send + 'static) {
         if let Ok(mut at_end) = self.0.at_end.lock() {
-            *at_end = Some(Box::new(action));
+            at_end.push(Box::new(action));
         }
     }
 

@@ -12,13 +12,17 @@ mod verdict;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::{
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc,
+    },
     time::Instant,
 };
 
 use serde_json::Value;
 
 use crate::{
-    cli::{ReproduceArgs, RunArgs, Scale},
+    cli::{ReproduceArgs, RunArgs, Scale, Threads},
     command::CommandError,
     console,
     interrupt::Interrupt,
@@ -61,31 +65,100 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<Ending, CommandError> {
         }
         return Ok(Ending::Finished);
     }
-    args.threads.apply()?;
     let interrupt = Interrupt::listen()?;
     let failed = |error| CommandError::Failed(format!("cannot create {}: {error}", args.out.display()));
     fs::create_dir_all(&args.out).map_err(failed)?;
-    let total: usize = chosen.iter().map(|figure| figure.runs().count()).sum();
+    let runs = chosen.iter().enumerate().flat_map(|(at, figure)| figure.runs().map(move |run| (at, run)));
+    let runs: Vec<_> = runs.collect();
+    let (total, workers) = (runs.len(), Workers::new(args, runs.len())?);
     let mut report = Report::new(args.scale, &chosen);
-    let (started, mut done) = (Instant::now(), 0);
-    for (at, figure) in chosen.iter().enumerate() {
-        for (case, method) in figure.runs() {
-            let outcome = one_run(figure, case, method, args, &interrupt)?;
-            let Some(outcome) = outcome else {
-                report.write(&args.out, Some("interrupted"))?;
-                eprintln!("interrupted; what was computed is in {}", report_path(&args.out).display());
-                return Ok(Ending::Interrupted);
-            };
-            done += 1;
-            let left = started.elapsed().as_secs_f64() / done as f64 * (total - done) as f64;
-            eprintln!("{}", progress(figure, &outcome, (done, total), left));
-            report.add(at, outcome);
-            report.write(&args.out, (done < total).then_some("not finished"))?;
+    let (started, mut done, mut interrupted) = (Instant::now(), 0, false);
+    let compute = |run: usize| {
+        let (at, (case, method)) = runs[run];
+        if interrupt.is_requested() {
+            return Ok(None);
         }
-        report.verdicts(at).for_each(|verdict| println!("{}: {verdict}", figure.name));
+        Ok(one_run(&chosen[at], case, method, args, workers.threads, &interrupt)?
+            .map(|outcome| (at, outcome)))
+    };
+    workers.each(total, compute, |outcome| {
+        let Some((at, outcome)) = outcome else {
+            interrupted = true;
+            return Ok(());
+        };
+        done += 1;
+        let left = started.elapsed().as_secs_f64() / done as f64 * (total - done) as f64;
+        eprintln!("{}", progress(&chosen[at], &outcome, (done, total), left));
+        if report.add(at, outcome) {
+            report.verdicts(at).for_each(|verdict| println!("{}: {verdict}", chosen[at].name));
+        }
+        report.write(&args.out, (done < total).then_some("not finished"))
+    })?;
+    if interrupted {
+        report.write(&args.out, Some("interrupted"))?;
+        eprintln!("interrupted; what was computed is in {}", report_path(&args.out).display());
+        return Ok(Ending::Interrupted);
     }
     println!("report in {}", report_path(&args.out).display());
     Ok(Ending::Finished)
+}
+
+/// Pools of threads that compute runs side by side.
+struct Workers {
+    pools: Vec<rayon::ThreadPool>,
+    /// Threads of each solver and of the coordinator.
+    threads: usize,
+}
+
+impl Workers {
+    /// For that many runs. Coarse scenes do not fill several cores each: as many runs at a time as there are cores. Fine
+    /// ones do, and need the memory, and Table 1 is about their time: one after the other.
+    fn new(args: &ReproduceArgs, runs: usize) -> Result<Self, CommandError> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let side_by_side = cores / args.threads.count().unwrap_or(1);
+        let at_a_time = if args.scale == Scale::Quick { side_by_side.clamp(1, runs.max(1)) } else { 1 };
+        let threads = args.threads.count().unwrap_or(cores / at_a_time);
+        let failed = |error| CommandError::Failed(format!("cannot start {threads} threads: {error}"));
+        let pool = || rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(failed);
+        Ok(Self { pools: (0..at_a_time).map(|_| pool()).collect::<Result<_, _>>()?, threads })
+    }
+
+    /// Computes the runs 0 to `runs` and hands over what came of them, in the order in which they end. After an error
+    /// no further run begins.
+    fn each<T: Send>(
+        &self,
+        runs: usize,
+        compute: impl Fn(usize) -> Result<T, CommandError> + Sync,
+        mut take: impl FnMut(T) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
+        let next = AtomicUsize::new(0);
+        let (sender, receiver) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for pool in &self.pools {
+                let (sender, compute, next) = (sender.clone(), &compute, &next);
+                let work = move || {
+                    let left =
+                        std::iter::repeat_with(|| next.fetch_add(1, Relaxed)).take_while(|&run| run < runs);
+                    for run in left {
+                        let outcome = compute(run);
+                        if outcome.is_err() {
+                            next.store(runs, Relaxed);
+                        }
+                        if sender.send(outcome).is_err() {
+                            break;
+                        }
+                    }
+                };
+                scope.spawn(|| pool.install(work));
+            }
+            drop(sender);
+            let result = receiver.iter().try_for_each(|outcome| take(outcome?));
+            if result.is_err() {
+                next.store(runs, Relaxed);
+            }
+            result
+        })
+    }
 }
 
 fn report_path(out: &Path) -> PathBuf {
@@ -109,6 +182,7 @@ fn one_run(
     case: &Variant,
     method: &Variant,
     args: &ReproduceArgs,
+    threads: usize,
     interrupt: &Interrupt,
 ) -> Result<Option<Outcome>, CommandError> {
     let folder = args.out.join(&figure.name).join(slug(&case.name)).join(slug(&method.name));
@@ -117,7 +191,7 @@ fn one_run(
         scene: PathBuf::from(scene.file()),
         set: Vec::new(),
         transport: Transport::Unix,
-        threads: args.threads,
+        threads: Threads::of(threads),
         out: Some(folder.clone()),
         frames: None,
         quiet: true,
@@ -201,3 +275,45 @@ static SCENES: [(&str, &str); 18] = [
     ("cradle.toml", include_str!("../../scenes/paper/cradle.toml")),
     ("grain-pile.toml", include_str!("../../scenes/paper/grain-pile.toml")),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workers(pools: usize) -> Workers {
+        let pool = || rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("threads");
+        Workers { pools: (0..pools).map(|_| pool()).collect(), threads: 1 }
+    }
+
+    #[test]
+    fn every_run_is_computed_once_side_by_side() {
+        // Two runs that wait for each other: they end only if they are computed at the same time.
+        let meeting = std::sync::Barrier::new(2);
+        let compute = |run| {
+            meeting.wait();
+            Ok(run)
+        };
+        let mut done = Vec::new();
+        let taken = workers(2).each(8, compute, |run| {
+            done.push(run);
+            Ok(())
+        });
+        assert!(taken.is_ok());
+        done.sort_unstable();
+        assert_eq!(done, (0..8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_run_begins_after_an_error() {
+        let begun = AtomicUsize::new(0);
+        let compute = |run| {
+            begun.fetch_add(1, Relaxed);
+            match run {
+                0 => Err(CommandError::Failed("lost".into())),
+                run => Ok(run),
+            }
+        };
+        assert!(workers(1).each(1000, compute, |_| Ok(())).is_err());
+        assert_eq!(begun.load(Relaxed), 1);
+    }
+}

@@ -191,9 +191,10 @@ impl Figure {
         self.cases.iter().flat_map(|case| self.methods.iter().map(move |method| (case, method)))
     }
 
-    /// Changes of the scene at a scale.
+    /// Changes of the scene at a scale, and no more pictures than it takes to have those that are shown.
     pub(super) fn at(&self, scale: Scale) -> Vec<String> {
-        at(scale, &[], &self.half, &self.paper)
+        let every = self.pictures.iter().fold(0, |every, &number| greatest_common_divisor(every, number));
+        at(scale, &[format!("output.pictures.every={}", every.max(1))], &self.half, &self.paper)
     }
 
     /// The measure of that name.
@@ -245,6 +246,10 @@ impl Variant {
     pub(super) fn at(&self, scale: Scale) -> Vec<String> {
         at(scale, &self.set, &self.half, &self.paper)
     }
+}
+
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 fn at(scale: Scale, set: &[String], half: &[String], paper: &[String]) -> Vec<String> {

@@ -23,24 +23,46 @@ const STYLE: &str = "body { font: 15px/1.45 system-ui, sans-serif; margin: 2em a
 /// What was computed so far.
 pub(super) struct Report<'a> {
     scale: Scale,
-    parts: Vec<(&'a Figure, Vec<Outcome>)>,
+    parts: Vec<Part<'a>>,
+}
+
+/// One figure.
+struct Part<'a> {
+    figure: &'a Figure,
+    /// In the order of the figure's runs.
+    outcomes: Vec<Outcome>,
+    /// What the report says of it.
+    html: String,
 }
 
 impl<'a> Report<'a> {
     /// Of these figures, nothing computed yet.
     pub(super) fn new(scale: Scale, figures: &'a [Figure]) -> Self {
-        Self { scale, parts: figures.iter().map(|figure| (figure, Vec::new())).collect() }
+        let parts = figures.iter().map(|figure| {
+            let mut part = Part { figure, outcomes: Vec::new(), html: String::new() };
+            part.html = part.written();
+            part
+        });
+        Self { scale, parts: parts.collect() }
     }
 
-    /// Adds a run to the figure at this place.
-    pub(super) fn add(&mut self, at: usize, outcome: Outcome) {
-        self.parts[at].1.push(outcome);
+    /// Adds a run to the figure at this place, and says whether it was the last one of it.
+    pub(super) fn add(&mut self, at: usize, outcome: Outcome) -> bool {
+        let part = &mut self.parts[at];
+        part.outcomes.push(outcome);
+        let place = |run: &Outcome| {
+            part.figure
+                .runs()
+                .position(|(case, method)| (&case.name, &method.name) == (&run.case, &run.method))
+        };
+        part.outcomes.sort_by_key(place);
+        part.html = part.written();
+        part.outcomes.len() == part.figure.runs().count()
     }
 
     /// The verdicts of the figure at this place.
     pub(super) fn verdicts(&self, at: usize) -> impl Iterator<Item = Verdict> {
-        let (figure, outcomes) = &self.parts[at];
-        figure.rules.iter().map(move |rule| decide(figure, rule, outcomes))
+        self.parts[at].verdicts()
     }
 
     /// Writes the file, whole or not at all.
@@ -64,38 +86,47 @@ impl<'a> Report<'a> {
             format!("{:?}", self.scale).to_lowercase(),
             unfinished.map(|why| format!(", <b class=\"bad\">{why}</b>")).unwrap_or_default(),
         );
-        for (at, (figure, outcomes)) in self.parts.iter().enumerate() {
-            let Figure { name, title, question, claim, remark, scene, .. } = figure;
+        html.extend(self.parts.iter().map(|part| part.html.as_str()));
+        html.push_str("</html>\n");
+        html
+    }
+}
+
+impl Part<'_> {
+    fn verdicts(&self) -> impl Iterator<Item = Verdict> {
+        self.figure.rules.iter().map(|rule| decide(self.figure, rule, &self.outcomes))
+    }
+
+    fn written(&self) -> String {
+        let Self { figure, outcomes, .. } = self;
+        let Figure { name, title, question, claim, remark, scene, .. } = figure;
+        let mut html = format!(
+            "<h2 id=\"{name}\">{name}: {}</h2><p><b>Question.</b> {}</p><p><b>Claim.</b> {}</p>\
+             <p><b>Verdict.</b></p><ul>",
+            text(title),
+            text(question),
+            text(claim)
+        );
+        for Verdict { says, met, because } in self.verdicts() {
+            let (class, word) = match met {
+                Some(true) => ("yes", "yes"),
+                Some(false) => ("no", "no"),
+                None => ("", "not decided yet"),
+            };
             let _ = write!(
                 html,
-                "<h2 id=\"{name}\">{name}: {}</h2><p><b>Question.</b> {}</p><p><b>Claim.</b> {}</p>",
-                text(title),
-                text(question),
-                text(claim)
+                "<li><b class=\"{class}\">{word}</b>: {} <small>({})</small></li>",
+                text(&says),
+                text(&because)
             );
-            html.push_str("<p><b>Verdict.</b></p><ul>");
-            for Verdict { says, met, because } in self.verdicts(at) {
-                let (class, word) = match met {
-                    Some(true) => ("yes", "yes"),
-                    Some(false) => ("no", "no"),
-                    None => ("", "not decided yet"),
-                };
-                let _ = write!(
-                    html,
-                    "<li><b class=\"{class}\">{word}</b>: {} <small>({})</small></li>",
-                    text(&says),
-                    text(&because)
-                );
-            }
-            html.push_str("</ul>");
-            if !remark.is_empty() {
-                let _ = write!(html, "<p><b>Remark.</b> {}</p>", text(remark));
-            }
-            pictures(&mut html, figure, outcomes);
-            numbers(&mut html, figure, outcomes);
-            let _ = write!(html, "<p><small>Scene: {scene}. {}</small></p>", text(&limits(figure)));
         }
-        html.push_str("</html>\n");
+        html.push_str("</ul>");
+        if !remark.is_empty() {
+            let _ = write!(html, "<p><b>Remark.</b> {}</p>", text(remark));
+        }
+        pictures(&mut html, figure, outcomes);
+        numbers(&mut html, figure, outcomes);
+        let _ = write!(html, "<p><small>Scene: {scene}. {}</small></p>", text(&limits(figure)));
         html
     }
 }
