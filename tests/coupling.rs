@@ -243,6 +243,45 @@ fn implicit_participants_with_stiff_links_between_shared_groups_agree() {
     assert!(repeated > 1, "no group was shared");
 }
 
+/// A rigid mass M strikes the end of a long bar at speed V (Saint-Venant's problem [Goldsmith1960]): until the wave
+/// comes back the end moves at V exp(-Z t/M), Z being the bar's impedance, here sqrt(k m) of a chain of springs. With
+/// alpha 0 that is the speed that its particles report; with alpha 1 the particle that is struck moves as it must, too,
+/// but keeps the speed at which it would rebound, V beyond the mass's, as long as it is held.
+#[test]
+fn a_struck_bar_moves_as_saint_venant_says() {
+    const COUNT: usize = 60;
+    let (mass, stiffness, striker, speed) = (1.0, 1e4, 60.0, 0.2f64);
+    let (time, dt) = (0.5, 0.005);
+    let positions: Vec<String> = (0..COUNT).map(|i| format!("[{}, 0, 0]", 0.1 * i as f64)).collect();
+    let springs: Vec<String> =
+        (1..COUNT).map(|b| format!("{{ a = {}, b = {b}, stiffness = {stiffness} }}", b - 1)).collect();
+    let points = |positions: &str, mass: f64| {
+        format!(
+            "method = 'mass-spring'\n[[bodies]]\ntype = 'points'\npositions = [{positions}]\nmass = {mass}\n\
+             radius = 0.05\n"
+        )
+    };
+    let bar = format!("{}springs = [{}]\n", points(&positions.join(", "), mass), springs.join(", "));
+    let ball = format!("{}velocities = [[{speed}, 0, 0]]\n", points("[-0.0999, 0, 0]", striker));
+    for alpha in [0.0, 1.0] {
+        let mut scene = Scene::new(time, dt)
+            .with("bar", SolidProgram, bar.as_str())
+            .with("ball", SolidProgram, ball.as_str())
+            .probe("end", Quantity::Displacement { participant: "bar".into(), point: DVec3::ZERO })
+            .probe("speed", Quantity::Speed { participant: Some("bar".into()) })
+            .coupling(|coupling| coupling.alpha = alpha);
+        scene.plan.domain.gravity = DVec3::ZERO;
+        let mut fastest = 0.0f64;
+        let simulation = scene.run_with(|simulation, _| fastest = fastest.max(last(simulation, "speed", 0)));
+        let rate = (stiffness * mass).sqrt() / striker;
+        let way = speed / rate * (1.0 - (-rate * time).exp());
+        let moved = last(&simulation, "end", 0);
+        assert!((moved / way - 1.0).abs() < 0.02, "alpha {alpha}: {moved} m in place of {way} m");
+        let expected = if alpha == 0.0 { speed } else { 2.0 * speed };
+        assert!((fastest / expected - 1.0).abs() < 0.05, "alpha {alpha}: reports {fastest} m/s");
+    }
+}
+
 /// A FLIP column of 8 x 4 x 10 cells on a floor of grounded springs, of which each carries what stands above it.
 struct Column {
     /// Of the spring under each particle of the floor [N/m].
