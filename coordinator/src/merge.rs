@@ -100,8 +100,9 @@ pub(crate) struct Bond {
 /// Largest relative errors over all groups of what must be conserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConservationErrors {
-    /// Change of momentum, relative to the momentum of as much mass with as much energy as the members have together. In
-    /// a group with an immovable member, whose momentum has no meaning: deviation from the immovable's velocity, relative to the fastest member.
+    /// Change of momentum, relative to the momentum of as much mass with as much energy as the members have together.
+    /// In a group with an immovable member, whose momentum has no meaning: deviation from the immovable's velocity,
+    /// relative to the fastest member.
     pub momentum: f64,
     /// Change of energy that is not prescribed, relative to the kinetic energy of the members. In a group with an
     /// immovable member, energies are those in its frame.

@@ -50,12 +50,10 @@ impl Scratch {
         let mut place = 0;
         for group in 0..forest.len() {
             let mut rest = forest.members(group);
-            for (k, &end) in ends.iter().enumerate() {
-                let (own, others) = rest.split_at(rest.iter().take_while(|&&i| i < end).count());
+            while let Some(&first) = rest.first() {
+                let k = usize::from(candidates.participant[first as usize]);
+                let (own, others) = rest.split_at(rest.iter().take_while(|&&i| i < ends[k]).count());
                 rest = others;
-                if own.is_empty() {
-                    continue;
-                }
                 let (share, part) = (&mut shares[k], &mut parts[k]);
                 let ids = own.iter().map(|&i| candidates.id[i as usize]);
                 let last = |id| match kinds[k] {
