@@ -28,26 +28,15 @@ pub trait Lanes:
 {
     /// Lanes that a loop with many values at hand should work on at once, 8 or 16: one register's.
     const STRIP: usize;
+    /// One register of lanes.
+    type Register: Register;
 
     /// The same value in every lane.
     fn splat(value: f32) -> Self;
     /// From memory.
     fn load(from: &[f32; LANES]) -> Self;
-    /// `from - origin`, wrapping, as f32: exact up to 2^24.
-    fn load_differences(from: &[i32; LANES], origin: i32) -> Self;
     /// To memory.
     fn store(self, to: &mut [f32; LANES]);
-    /// Square root, correctly rounded.
-    fn sqrt(self) -> Self;
-    /// `self` where it is greater than `other`, else `other` (also where one is NaN).
-    fn larger(self, other: Self) -> Self;
-    /// `self` where it is less than `other`, else `other` (also where one is NaN).
-    fn smaller(self, other: Self) -> Self;
-    /// Bit l is set where lane l of `self` is less than that of `other`.
-    fn less(self, other: Self) -> u16;
-    /// Writes the lanes whose bit is set to the first places of `to`, in order. The places behind hold anything
-    /// finite that was in the other lanes, or what they held.
-    fn store_selected(self, selected: u16, to: &mut [f32; LANES]);
     /// Sum over the lanes: halves are added until one lane is left.
     fn sum(self) -> f32;
     /// `self * factor + term`, rounded once.
@@ -222,6 +211,7 @@ operators! { Plain,
 
 impl Lanes for Plain {
     const STRIP: usize = 8;
+    type Register = register::Plain;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -232,37 +222,8 @@ impl Lanes for Plain {
         Self(*from)
     }
     #[inline(always)]
-    fn load_differences(from: &[i32; LANES], origin: i32) -> Self {
-        Self(from.map(|value| value.wrapping_sub(origin) as f32))
-    }
-    #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
         *to = self.0;
-    }
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        Self(self.0.map(f32::sqrt))
-    }
-    #[inline(always)]
-    fn larger(self, other: Self) -> Self {
-        self.each(other, |a, b| if a > b { a } else { b })
-    }
-    #[inline(always)]
-    fn smaller(self, other: Self) -> Self {
-        self.each(other, |a, b| if a < b { a } else { b })
-    }
-    #[inline(always)]
-    fn less(self, other: Self) -> u16 {
-        (0..LANES).fold(0, |bits, l| bits | u16::from(self.0[l] < other.0[l]) << l)
-    }
-    #[inline(always)]
-    fn store_selected(self, selected: u16, to: &mut [f32; LANES]) {
-        let mut next = 0;
-        for (l, &value) in self.0.iter().enumerate() {
-            // Written whether selected or not: a branch here would be mispredicted often.
-            to[next] = value;
-            next += usize::from(selected >> l & 1);
-        }
     }
     #[inline(always)]
     fn sum(self) -> f32 {
@@ -284,8 +245,11 @@ impl Lanes for Plain {
     }
 }
 
+mod register;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+
+pub use register::Register;
 
 #[cfg(test)]
 mod tests {
@@ -296,7 +260,6 @@ mod tests {
     struct Everything<'a> {
         a: &'a [f32; LANES],
         b: &'a [f32; LANES],
-        cells: &'a [i32; LANES],
     }
 
     impl Task for Everything<'_> {
@@ -306,29 +269,12 @@ mod tests {
         fn run<L: Lanes>(self) -> Vec<u32> {
             let (a, b) = (L::load(self.a), L::load(self.b));
             let mut bits = Vec::new();
-            let cells = L::load_differences(self.cells, i32::MAX - 1);
-            for lanes in [
-                a + b,
-                a - b,
-                a * b,
-                a / b,
-                a.sqrt(),
-                a.larger(b),
-                a.smaller(b),
-                a.mul_add(b, a),
-                L::splat(0.1),
-                cells,
-            ] {
+            for lanes in [a + b, a - b, a * b, a / b, a.mul_add(b, a), L::splat(0.1)] {
                 let mut values = [0.0; LANES];
                 lanes.store(&mut values);
                 bits.extend(values.map(f32::to_bits));
             }
             bits.extend([(a + b).sum(), b.least(), b.greatest()].map(f32::to_bits));
-            let selected = a.less(b);
-            bits.push(u32::from(selected));
-            let mut values = [0.0; LANES];
-            a.store_selected(selected, &mut values);
-            bits.extend(values[..selected.count_ones() as usize].iter().map(|value| value.to_bits()));
             bits
         }
     }
@@ -339,8 +285,7 @@ mod tests {
             let random = |lane: usize, what| random::uniform_f64(&[case, lane as u64, what]) as f32;
             let a = std::array::from_fn(|l| if case % 7 == 0 { f32::NAN } else { random(l, 0) });
             let b = std::array::from_fn(|l| if case % 5 == 0 { random(0, 1) } else { random(l, 1) });
-            let cells = std::array::from_fn(|l| (random(l, 2) * 10.0) as i32 - 5 + i32::MIN);
-            let run = |width: Width| width.run(Everything { a: &a, b: &b, cells: &cells });
+            let run = |width: Width| width.run(Everything { a: &a, b: &b });
             let expected = run(Width(Kind::Plain));
             for width in Width::supported() {
                 // Which NaN comes out of an operation on two is not laid down.
@@ -356,13 +301,7 @@ mod tests {
     #[test]
     fn plain_lanes_do_what_they_say() {
         let a = Plain(std::array::from_fn(|l| l as f32));
-        let mut kept = [-1.0; LANES];
-        a.store_selected(0b1000_0000_0010_0101, &mut kept);
-        assert_eq!(kept[..4], [0.0, 2.0, 5.0, 15.0]);
         assert_eq!(a.sum(), 120.0);
-        assert_eq!(a.less(Plain::splat(2.5)), 0b111);
-        assert_eq!(Plain([f32::NAN; LANES]).larger(Plain::splat(0.0)).0, [0.0; LANES]);
-        assert_eq!(Plain::load_differences(&[i32::MIN; LANES], i32::MAX).0, [1.0; LANES]);
         assert_eq!(a.mul_add(a, Plain::splat(0.5)).0[3], 9.5);
         assert_eq!((a.least(), a.greatest()), (0.0, 15.0));
     }

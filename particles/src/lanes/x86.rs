@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::{Add, Div, Mul, Sub};
 
-use super::{LANES, Lanes, Task, gather_plainly};
+use super::{LANES, Lanes, Register, Task, gather_plainly, register::SELECTED_FIRST};
 
 #[target_feature(enable = "avx2,fma,popcnt")]
 pub(super) fn run_avx2<T: Task>(task: T) -> T::Output {
@@ -19,32 +19,13 @@ pub(super) fn run_avx512<T: Task>(task: T) -> T::Output {
 #[derive(Clone, Copy)]
 struct Avx2(__m256, __m256);
 
+/// Eight lanes. Private, and only made inside `run_avx2`.
+#[derive(Clone, Copy)]
+struct Eight(__m256);
+
 /// Sixteen lanes. Private, and only made inside `run_avx512`.
 #[derive(Clone, Copy)]
 struct Avx512(__m512);
-
-/// For each set of eight lanes, which come first so that the selected ones do.
-const SELECTED_FIRST: [u64; 256] = {
-    let mut table = [0; 256];
-    let mut set = 0;
-    while set < 256 {
-        let (mut lane, mut next) = (0, 0);
-        while lane < 8 {
-            if set >> lane & 1 == 1 {
-                table[set] |= (lane as u64) << (8 * next);
-                next += 1;
-            }
-            lane += 1;
-        }
-        set += 1;
-    }
-    table
-};
-
-#[inline(always)]
-unsafe fn selected_first(set: u8) -> __m256i {
-    unsafe { _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(SELECTED_FIRST[usize::from(set)] as i64)) }
-}
 
 operators! { Avx2,
     Add add(a, b) unsafe { Avx2(_mm256_add_ps(a.0, b.0), _mm256_add_ps(a.1, b.1)) };
@@ -55,6 +36,7 @@ operators! { Avx2,
 
 impl Lanes for Avx2 {
     const STRIP: usize = 8;
+    type Register = Eight;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -65,53 +47,10 @@ impl Lanes for Avx2 {
         unsafe { Self(_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))) }
     }
     #[inline(always)]
-    fn load_differences(from: &[i32; LANES], origin: i32) -> Self {
-        unsafe {
-            let origin = _mm256_set1_epi32(origin);
-            let low = _mm256_loadu_si256(from.as_ptr().cast());
-            let high = _mm256_loadu_si256(from.as_ptr().add(8).cast());
-            Self(
-                _mm256_cvtepi32_ps(_mm256_sub_epi32(low, origin)),
-                _mm256_cvtepi32_ps(_mm256_sub_epi32(high, origin)),
-            )
-        }
-    }
-    #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
         unsafe {
             _mm256_storeu_ps(to.as_mut_ptr(), self.0);
             _mm256_storeu_ps(to.as_mut_ptr().add(8), self.1);
-        }
-    }
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        unsafe { Self(_mm256_sqrt_ps(self.0), _mm256_sqrt_ps(self.1)) }
-    }
-    #[inline(always)]
-    fn larger(self, other: Self) -> Self {
-        unsafe { Self(_mm256_max_ps(self.0, other.0), _mm256_max_ps(self.1, other.1)) }
-    }
-    #[inline(always)]
-    fn smaller(self, other: Self) -> Self {
-        unsafe { Self(_mm256_min_ps(self.0, other.0), _mm256_min_ps(self.1, other.1)) }
-    }
-    #[inline(always)]
-    fn less(self, other: Self) -> u16 {
-        unsafe {
-            let low = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(self.0, other.0));
-            let high = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(self.1, other.1));
-            low as u16 | (high as u16) << 8
-        }
-    }
-    #[inline(always)]
-    fn store_selected(self, selected: u16, to: &mut [f32; LANES]) {
-        let [low, high] = selected.to_le_bytes();
-        // At most 8, so that both stores stay inside of `to`.
-        let begin = low.count_ones() as usize;
-        unsafe {
-            let (low, high) = (selected_first(low), selected_first(high));
-            _mm256_storeu_ps(to.as_mut_ptr(), _mm256_permutevar8x32_ps(self.0, low));
-            _mm256_storeu_ps(to.as_mut_ptr().add(begin), _mm256_permutevar8x32_ps(self.1, high));
         }
     }
     #[inline(always)]
@@ -170,6 +109,77 @@ impl Lanes for Avx2 {
     }
 }
 
+operators! { Eight,
+    Add add(a, b) unsafe { Eight(_mm256_add_ps(a.0, b.0)) };
+    Sub sub(a, b) unsafe { Eight(_mm256_sub_ps(a.0, b.0)) };
+    Mul mul(a, b) unsafe { Eight(_mm256_mul_ps(a.0, b.0)) };
+    Div div(a, b) unsafe { Eight(_mm256_div_ps(a.0, b.0)) };
+}
+
+impl Register for Eight {
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        unsafe { Self(_mm256_set1_ps(value)) }
+    }
+    #[inline(always)]
+    fn load(from: &[f32]) -> Self {
+        unsafe { Self(_mm256_loadu_ps(from[..8].as_ptr())) }
+    }
+    #[inline(always)]
+    fn load_differences(from: &[i32], origin: i32) -> Self {
+        unsafe {
+            let from = _mm256_loadu_si256(from[..8].as_ptr().cast());
+            Self(_mm256_cvtepi32_ps(_mm256_sub_epi32(from, _mm256_set1_epi32(origin))))
+        }
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f32]) {
+        unsafe { _mm256_storeu_ps(to[..8].as_mut_ptr(), self.0) }
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        unsafe { Self(_mm256_sqrt_ps(self.0)) }
+    }
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        unsafe { Self(_mm256_max_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    fn smaller(self, other: Self) -> Self {
+        unsafe { Self(_mm256_min_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    fn less(self, other: Self) -> u16 {
+        unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(self.0, other.0)) as u16 }
+    }
+    #[inline(always)]
+    fn mul_add(self, factor: Self, term: Self) -> Self {
+        unsafe { Self(_mm256_fmadd_ps(self.0, factor.0, term.0)) }
+    }
+    #[inline(always)]
+    fn store_selected(self, selected: u16, to: &mut [f32]) {
+        unsafe {
+            let lanes = _mm256_permutevar8x32_ps(self.0, selected_first(selected));
+            _mm256_storeu_ps(to[..8].as_mut_ptr(), lanes);
+        }
+    }
+    #[inline(always)]
+    fn store_indices(selected: u16, first: u32, to: &mut [u32]) {
+        unsafe {
+            let lanes = _mm256_add_epi32(selected_first(selected), _mm256_set1_epi32(first as i32));
+            _mm256_storeu_si256(to[..8].as_mut_ptr().cast(), lanes);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn selected_first(selected: u16) -> __m256i {
+    let lanes = u64::from_le_bytes(SELECTED_FIRST[usize::from(selected & 0xff)]);
+    unsafe { _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(lanes as i64)) }
+}
+
 /// Halves added until one lane is left.
 #[inline(always)]
 unsafe fn sum8(lanes: __m256) -> f32 {
@@ -189,6 +199,7 @@ operators! { Avx512,
 
 impl Lanes for Avx512 {
     const STRIP: usize = LANES;
+    type Register = Self;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -199,36 +210,8 @@ impl Lanes for Avx512 {
         unsafe { Self(_mm512_loadu_ps(from.as_ptr())) }
     }
     #[inline(always)]
-    fn load_differences(from: &[i32; LANES], origin: i32) -> Self {
-        unsafe {
-            let value = _mm512_loadu_si512(from.as_ptr().cast());
-            Self(_mm512_cvtepi32_ps(_mm512_sub_epi32(value, _mm512_set1_epi32(origin))))
-        }
-    }
-    #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
         unsafe { _mm512_storeu_ps(to.as_mut_ptr(), self.0) }
-    }
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        unsafe { Self(_mm512_sqrt_ps(self.0)) }
-    }
-    #[inline(always)]
-    fn larger(self, other: Self) -> Self {
-        unsafe { Self(_mm512_max_ps(self.0, other.0)) }
-    }
-    #[inline(always)]
-    fn smaller(self, other: Self) -> Self {
-        unsafe { Self(_mm512_min_ps(self.0, other.0)) }
-    }
-    #[inline(always)]
-    fn less(self, other: Self) -> u16 {
-        unsafe { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, other.0) }
-    }
-    #[inline(always)]
-    fn store_selected(self, selected: u16, to: &mut [f32; LANES]) {
-        // Into a register and then whole: stores of single lanes under a mask are slow on some processors.
-        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), _mm512_maskz_compress_ps(selected, self.0)) }
     }
     #[inline(always)]
     fn sum(self) -> f32 {
@@ -296,5 +279,63 @@ impl Lanes for Avx512 {
             }
         }
         columns
+    }
+}
+
+impl Register for Avx512 {
+    const LANES: usize = LANES;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        <Self as Lanes>::splat(value)
+    }
+    #[inline(always)]
+    fn load(from: &[f32]) -> Self {
+        unsafe { Self(_mm512_loadu_ps(from[..LANES].as_ptr())) }
+    }
+    #[inline(always)]
+    fn load_differences(from: &[i32], origin: i32) -> Self {
+        unsafe {
+            let from = _mm512_loadu_si512(from[..LANES].as_ptr().cast());
+            Self(_mm512_cvtepi32_ps(_mm512_sub_epi32(from, _mm512_set1_epi32(origin))))
+        }
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [f32]) {
+        unsafe { _mm512_storeu_ps(to[..LANES].as_mut_ptr(), self.0) }
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        unsafe { Self(_mm512_sqrt_ps(self.0)) }
+    }
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        unsafe { Self(_mm512_max_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    fn smaller(self, other: Self) -> Self {
+        unsafe { Self(_mm512_min_ps(self.0, other.0)) }
+    }
+    #[inline(always)]
+    fn less(self, other: Self) -> u16 {
+        unsafe { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, other.0) }
+    }
+    #[inline(always)]
+    fn mul_add(self, factor: Self, term: Self) -> Self {
+        <Self as Lanes>::mul_add(self, factor, term)
+    }
+    #[inline(always)]
+    fn store_selected(self, selected: u16, to: &mut [f32]) {
+        // Into a register and then whole: stores of single lanes under a mask are slow on some processors.
+        unsafe { _mm512_storeu_ps(to[..LANES].as_mut_ptr(), _mm512_maskz_compress_ps(selected, self.0)) }
+    }
+    #[inline(always)]
+    fn store_indices(selected: u16, first: u32, to: &mut [u32]) {
+        unsafe {
+            let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let lanes = _mm512_add_epi32(lanes, _mm512_set1_epi32(first as i32));
+            let lanes = _mm512_maskz_compress_epi32(selected, lanes);
+            _mm512_storeu_si512(to[..LANES].as_mut_ptr().cast(), lanes);
+        }
     }
 }

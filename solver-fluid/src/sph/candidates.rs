@@ -1,5 +1,5 @@
-//! The candidates of a block: copies, next to each other, of every particle and mirror image that any particle of the
-//! block may see.
+//! The candidates of a group of particles: copies, next to each other, of every particle and mirror image that any of
+//! the group may see.
 
 #![allow(
     clippy::needless_range_loop,
@@ -13,72 +13,97 @@ use std::{
 
 use amalgam_particles::{
     DVec3,
-    lanes::{LANES, Lanes},
+    lanes::{LANES, Register},
 };
 use glam::IVec3;
 use rayon::prelude::*;
 
-use super::cells::{CellOrder, FRACTION, LAYERS, LAYERS_SEEN, Place, Raster};
+use super::cells::{BINS, CellOrder, FRACTION, Place, Raster, Row};
 
-/// Where unused lanes are put: out of everyone's reach [support radii].
-const FAR: f32 = 1e3;
-/// Squared distance from a block's bounding box within which particles are candidates, a little more than 1 for
+/// Squared distance from a group's bounding box within which particles are candidates, a little more than 1 for
 /// rounding.
 const REACH: f32 = 1.000_01;
+/// Bins that a group reaches over at most. Offsets from their middle are then exact in f32, of images too.
+const GROUP_BINS: i32 = 7;
 /// Particles of one task in loops that copy.
 const COPY_CHUNK: usize = 4096;
 
-/// What the loops over pairs read of particles, sorted by cell. Columns end with [`LANES`] values more, so that
-/// sixteen can be read from wherever a run begins.
+/// Walls: their axis, and whether they are the higher ones along it. Wall after wall, so that edges and corners get
+/// their images, too.
+const SIDES: [(usize, usize); 6] = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)];
+
+/// Where pressure, volume and velocity begin in [`Stored`] and [`Candidate`].
+pub(super) const PRESSURE: usize = 3;
+pub(super) const VOLUME: usize = 4;
+pub(super) const VELOCITY: usize = 5;
+
+/// A particle as stored: x, y, z [fractions of a cell, modulo 1024 cells], and the bits of f32: pressure, volume,
+/// velocity x, y, z [m/s].
+pub(super) type Stored = [i32; 8];
+/// A particle or image as a candidate: place from the group's origin on [support radii], the rest as stored.
+pub(super) type Candidate = [f32; 8];
+
+/// What the loops over pairs read of particles, in their order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns {
-    /// x, y, z [fractions of a cell], modulo 1024 cells.
+    /// x, y, z of [`Stored`], and [`LANES`] values more, so that a register can be read from wherever a run begins.
     places: [Vec<i32>; 3],
-    /// Pressure, volume; velocity x, y, z.
-    carried: [Vec<f32>; 5],
+    stored: Vec<Stored>,
     /// Cells, where slots can hold particles of more than one.
     cells: Vec<IVec3>,
 }
 
-/// Three or all eight columns.
+/// What a group's candidates are looked for in.
 #[derive(Clone, Copy)]
-pub(super) struct Sources<'a, const C: usize> {
-    places: [&'a [i32]; 3],
-    carried: [&'a [f32]; 5],
-    cells: &'a [IVec3],
+pub(super) struct Surroundings<'a> {
+    pub(super) order: &'a CellOrder,
+    pub(super) places: [&'a [i32]; 3],
+    pub(super) cells: &'a [IVec3],
+    /// Lowest and highest planes of the walls [cells].
+    pub(super) planes: Option<[DVec3; 2]>,
 }
 
-/// Particles of one cell.
-pub(super) struct Block {
-    /// Those in its lower half and those in its upper one, in the sorted order.
-    pub(super) halves: [Range<usize>; 2],
-    home: IVec3,
-    /// The cell's corner as places are counted.
-    corner: [i32; 3],
-    low: [f32; 3],
-    high: [f32; 3],
+/// Particles in a row that are as many as a register has lanes, or fewer.
+pub(super) struct Group {
+    pub(super) particles: Range<usize>,
+    row: [i32; 2],
+    /// Its first bin.
+    bin: i32,
+    /// From where its places count: in the middle of the bins it may reach over, at the row's corner.
+    origin: [i32; 3],
 }
 
-/// The candidates of one block; memory is kept from one to the next.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Candidates {
-    /// Columns one after the other, `stride` values each, from `origin` on: then vectors lie in single cache lines.
-    values: Vec<f32>,
-    origin: usize,
-    stride: usize,
-    end: usize,
-    /// Where each layer of half cells begins, and where the highest ends.
-    layers: [usize; LAYERS + 1],
-    /// Where mirror images begin.
-    images: usize,
-}
-
-/// Which of sixteen particles or images in a row were candidates, for all blocks of a chunk one after the other: found
-/// with densities, used again for forces.
+/// What was found about candidates with densities and is used again for forces, for all groups of a chunk one after the
+/// other: first which walls are in reach, then which lanes of each register looked at hold candidates, particles and
+/// images of wall after wall.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selections {
     bits: Vec<u16>,
     next: usize,
+}
+
+/// Places of the candidates of one group, a column a coordinate; memory is kept from one to the next.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    spans: Spans,
+    columns: [Vec<f32>; 3],
+    count: usize,
+}
+
+/// The candidates of one group; memory is kept from one to the next.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Candidates {
+    spans: Spans,
+    index: Vec<u32>,
+    candidates: Vec<Candidate>,
+    count: usize,
+}
+
+/// Runs of the order cut into registers: where each begins and its run ends.
+#[derive(Clone, Debug, Default)]
+struct Spans {
+    spans: Vec<[u32; 2]>,
+    count: usize,
 }
 
 impl Selections {
@@ -92,31 +117,19 @@ impl Selections {
         self.next = 0;
     }
 
+    /// Room for some more.
     #[inline(always)]
-    fn find(&mut self, selected: u16) -> u16 {
-        self.bits.push(selected);
-        selected
+    fn find(&mut self, count: usize) -> &mut [u16] {
+        let begin = self.bits.len();
+        self.bits.resize(begin + count, 0);
+        &mut self.bits[begin..]
     }
 
+    /// The next ones.
     #[inline(always)]
-    fn recall(&mut self) -> u16 {
-        self.next += 1;
-        self.bits[self.next - 1]
-    }
-}
-
-impl Block {
-    /// Which of the first `count` places are within reach of the block's bounding box.
-    #[inline(always)]
-    fn reaches<L: Lanes>(&self, places: [L; 3], count: usize) -> u16 {
-        let mut gap2 = L::splat(0.0);
-        for axis in 0..3 {
-            let below = L::splat(self.low[axis]) - places[axis];
-            let gap = below.larger(places[axis] - L::splat(self.high[axis])).larger(L::splat(0.0));
-            gap2 = gap2 + gap * gap;
-        }
-        let present = u16::MAX >> (LANES - count.min(LANES));
-        gap2.less(L::splat(REACH)) & present
+    fn recall(&mut self, count: usize) -> &[u16] {
+        self.next += count;
+        &self.bits[self.next - count..self.next]
     }
 }
 
@@ -125,322 +138,331 @@ impl Columns {
     pub(super) fn set(
         &mut self,
         raster: &Raster,
-        cells: &CellOrder,
+        order: &CellOrder,
         positions: &[DVec3],
         velocities: &[DVec3],
         rank: &[AtomicU32],
     ) {
-        let order = cells.order();
-        let count = order.len();
+        let particles = order.order();
+        let count = particles.len();
         self.places.iter_mut().for_each(|column| column.resize(count + LANES, 0));
-        self.carried.iter_mut().for_each(|column| column.resize(count + LANES, 0.0));
+        self.stored.resize(count, [0; 8]);
         let [x, y, z] = self.places.each_mut().map(|column| column[..count].par_chunks_mut(COPY_CHUNK));
-        let [_, _, vx, vy, vz] =
-            self.carried.each_mut().map(|column| column[..count].par_chunks_mut(COPY_CHUNK));
-        let tasks = (order.par_chunks(COPY_CHUNK), x, y, z, vx, vy, vz);
-        tasks.into_par_iter().enumerate().for_each(|(c, (order, x, y, z, vx, vy, vz))| {
-            for (k, &i) in order.iter().enumerate() {
-                [x[k], y[k], z[k]] = raster.locate(positions[i as usize]).wrapped();
-                [vx[k], vy[k], vz[k]] = velocities[i as usize].to_array().map(|v| v as f32);
+        let tasks = (particles.par_chunks(COPY_CHUNK), self.stored.par_chunks_mut(COPY_CHUNK), x, y, z);
+        tasks.into_par_iter().enumerate().for_each(|(c, (particles, stored, x, y, z))| {
+            for (k, &i) in particles.iter().enumerate() {
+                let [px, py, pz] = raster.locate(positions[i as usize]).wrapped();
+                let [vx, vy, vz] = velocities[i as usize].to_array().map(|v| (v as f32).to_bits() as i32);
+                [x[k], y[k], z[k]] = [px, py, pz];
+                stored[k] = [px, py, pz, 0, 0, vx, vy, vz];
                 rank[i as usize].store((c * COPY_CHUNK + k) as u32, Relaxed);
             }
         });
         self.cells.clear();
-        if cells.wraps() {
+        if order.wraps() {
             let cell = |&i: &u32| raster.locate(positions[i as usize]).cell();
-            self.cells.par_extend(order.par_iter().map(cell));
+            self.cells.par_extend(particles.par_iter().map(cell));
         }
     }
 
-    /// The columns of places, and those of pressure and volume to be written.
-    pub(super) fn places_and_states(&mut self) -> (Sources<'_, 3>, [&mut Vec<f32>; 2]) {
-        let Self { places, carried: [pressure, volume, ..], cells } = self;
+    /// Where candidates are looked for, and the particles as stored.
+    pub(super) fn parts<'a>(
+        &'a mut self,
+        order: &'a CellOrder,
+        planes: Option<[DVec3; 2]>,
+    ) -> (Surroundings<'a>, &'a mut [Stored]) {
+        let Self { places, stored, cells } = self;
         let places = places.each_ref().map(Vec::as_slice);
-        (Sources { places, carried: [&[]; 5], cells }, [pressure, volume])
-    }
-
-    /// All columns.
-    pub(super) fn all(&self) -> Sources<'_, 8> {
-        let (places, carried) =
-            (self.places.each_ref().map(Vec::as_slice), self.carried.each_ref().map(Vec::as_slice));
-        Sources { places, carried, cells: &self.cells }
+        (Surroundings { order, places, cells, planes }, stored)
     }
 }
 
-impl<const C: usize> Sources<'_, C> {
-    /// Particles of one cell, `home` if cells do not wrap: the first of `halves`, which are cut by as many.
+impl Surroundings<'_> {
+    /// The particles of a row from `first` on, `lanes` of them unless they reach too far or are of distant cells.
     #[inline(always)]
-    pub(super) fn block(&self, halves: &mut [Range<usize>; 2], mut home: IVec3) -> Block {
-        let mut own = halves.clone();
-        if self.cells.is_empty() {
-            halves.iter_mut().for_each(|half| half.start = half.end);
+    pub(super) fn group(&self, row: &Row, first: usize, lanes: usize) -> Group {
+        let longest = (first + lanes).min(row.particles.end);
+        let (row, bin, end) = if self.cells.is_empty() {
+            let (bin, end) = self.order.bins_from(row, first, GROUP_BINS);
+            (row.at, bin, end.min(longest))
         } else {
-            let half = usize::from(halves[0].is_empty());
-            let Range { start, end } = halves[half].clone();
-            home = self.cells[start];
-            let count = self.cells[start..end].iter().take_while(|cell| **cell == home).count();
-            (own[half].end, own[1 - half].end) = (start + count, own[1 - half].start);
-            halves[half].start += count;
-        }
-        let mut block = Block {
-            halves: own,
-            home,
-            corner: Place::corner(home),
-            low: [f32::INFINITY; 3],
-            high: [f32::NEG_INFINITY; 3],
+            let bin_of = |k: usize| Place::bin_in(self.cells[k], self.places[0][k]);
+            let (home, bin) = (self.cells[first], bin_of(first));
+            let near = |&k: &usize| {
+                let IVec3 { y, z, .. } = self.cells[k];
+                (y, z) == (home.y, home.z) && (bin..bin + GROUP_BINS).contains(&bin_of(k))
+            };
+            let end = (first..longest).take_while(near).last().map_or(first + 1, |last| last + 1);
+            ([home.y, home.z], bin, end)
         };
-        for half in block.halves.clone() {
-            for k in half {
-                for axis in 0..3 {
-                    let x = self.relative(axis, k, &block);
-                    block.low[axis] = block.low[axis].min(x);
-                    block.high[axis] = block.high[axis].max(x);
-                }
+        let origin = Place::wrapped_point([2 * bin + GROUP_BINS, row[0], row[1]]);
+        Group { particles: first..end, row, bin, origin }
+    }
+
+    /// The runs of the order that hold all that is within a support radius of a group.
+    #[inline(always)]
+    fn cut<R: Register>(&self, group: &Group, spans: &mut Spans) {
+        let runs = self.order.runs(group.row, group.bin - BINS, group.bin + GROUP_BINS - 1 + BINS);
+        spans.count = 0;
+        for index in 0..runs.count() {
+            spans.add::<R>(runs.get(index));
+        }
+    }
+
+    /// Which of the particles from `at` on are in cells near enough for places to be compared.
+    #[inline(never)]
+    fn same_space(&self, at: usize, count: usize, group: &Group) -> u16 {
+        let near = |&lane: &usize| {
+            let cell = self.cells[at + lane];
+            let bin = Place::bin_in(cell, self.places[0][at + lane]);
+            (cell.y - group.row[0]).abs() <= 1
+                && (cell.z - group.row[1]).abs() <= 1
+                && (group.bin - BINS..group.bin + GROUP_BINS + BINS).contains(&bin)
+        };
+        (0..count).filter(near).fold(0, |bits, lane| bits | 1 << lane)
+    }
+
+    /// The plane of one of [`SIDES`] from a group's origin on [support radii], if there are walls.
+    #[inline(always)]
+    fn plane(&self, (axis, side): (usize, usize), group: &Group) -> Option<f32> {
+        let origin = match axis {
+            0 => f64::from(2 * group.bin + GROUP_BINS) / f64::from(2 * BINS),
+            _ => f64::from(group.row[axis - 1]),
+        };
+        self.planes.map(|planes| (planes[side][axis] - origin) as f32)
+    }
+
+    /// Axis and plane of those walls of [`SIDES`] whose bit is set.
+    #[inline(always)]
+    fn walls(&self, bits: u16, group: &Group) -> impl Iterator<Item = (usize, f32)> {
+        let selected = SIDES.iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1);
+        selected.filter_map(|(_, &side)| Some((side.0, self.plane(side, group)?)))
+    }
+
+    /// Coordinates of the group's particles, and of as many more as there are lanes.
+    #[inline(always)]
+    pub(super) fn places<R: Register>(&self, group: &Group) -> [R; 3] {
+        places_from(self.places, group.particles.start, group.origin)
+    }
+}
+
+/// Places from `at` on, from an origin on [support radii].
+#[inline(always)]
+fn places_from<R: Register>(places: [&[i32]; 3], at: usize, origin: [i32; 3]) -> [R; 3] {
+    let mut values = [R::splat(0.0); 3];
+    for axis in 0..3 {
+        let differences = R::load_differences(&places[axis][at..], origin[axis]);
+        values[axis] = differences * R::splat(FRACTION);
+    }
+    values
+}
+
+impl Spans {
+    #[inline(always)]
+    fn add<R: Register>(&mut self, run: Range<u32>) {
+        let mut at = run.start;
+        // Four at a time whether there are as many or not: how many there are is hard to predict.
+        while at < run.end {
+            if self.spans.len() < self.count + 4 {
+                self.spans.resize(2 * (self.count + 4), [0; 2]);
             }
+            for (k, span) in self.spans[self.count..][..4].iter_mut().enumerate() {
+                *span = [at + (k * R::LANES) as u32, run.end];
+            }
+            self.count += (run.end - at).div_ceil(R::LANES as u32).min(4) as usize;
+            at += 4 * R::LANES as u32;
         }
-        block
     }
 
-    /// A coordinate of a particle from the corner of a block's cell on [support radii], exact.
     #[inline(always)]
-    fn relative(&self, axis: usize, particle: usize, block: &Block) -> f32 {
-        self.places[axis][particle].wrapping_sub(block.corner[axis]) as f32 * FRACTION
+    fn all(&self) -> &[[u32; 2]] {
+        &self.spans[..self.count]
     }
+}
 
-    /// The values of one particle of a block, each in all lanes.
-    #[inline(always)]
-    pub(super) fn splat<L: Lanes>(&self, particle: usize, block: &Block) -> [L; C] {
-        let mut lanes = [L::splat(0.0); C];
-        for c in 0..C {
-            lanes[c] = L::splat(if c < 3 {
-                self.relative(c, particle, block)
-            } else {
-                self.carried[c - 3][particle]
-            });
-        }
-        lanes
-    }
+/// A box, and what is in reach of it.
+struct Reach<R> {
+    low: [R; 3],
+    high: [R; 3],
+}
 
-    /// The places of sixteen particles, from the corner of a block's cell on.
+impl<R: Register> Reach<R> {
+    /// Which of the first `count` places are in reach.
     #[inline(always)]
-    fn places<L: Lanes>(&self, at: usize, block: &Block) -> [L; 3] {
-        let mut values = [L::splat(0.0); 3];
+    fn selects(&self, places: [R; 3], count: usize) -> u16 {
+        let mut gap2 = R::splat(0.0);
         for axis in 0..3 {
-            let differences = L::load_differences(lanes(self.places[axis], at), block.corner[axis]);
-            values[axis] = differences * L::splat(FRACTION);
+            let below = self.low[axis] - places[axis];
+            let gap = below.larger(places[axis] - self.high[axis]).larger(R::splat(0.0));
+            gap2 = gap.mul_add(gap, gap2);
         }
-        values
+        let present = u16::MAX >> (16 - count.min(R::LANES));
+        gap2.less(R::splat(REACH)) & present
+    }
+}
+
+impl Places {
+    /// Copies the places of a group's candidates, and notes which they are.
+    #[inline(always)]
+    pub(super) fn collect<R: Register>(
+        &mut self,
+        around: &Surroundings<'_>,
+        group: &Group,
+        selections: &mut Selections,
+    ) {
+        let Self { spans, columns, count } = self;
+        let mut reach = Reach { low: [R::splat(0.0); 3], high: [R::splat(0.0); 3] };
+        let (mut low, mut high) = ([0.0; 3], [0.0; 3]);
+        let own = around.places::<R>(group);
+        for axis in 0..3 {
+            (low[axis], high[axis]) = own[axis].extremes(group.particles.len());
+            (reach.low[axis], reach.high[axis]) = (R::splat(low[axis]), R::splat(high[axis]));
+        }
+        let mut walls = 0;
+        for (bit, &side) in SIDES.iter().enumerate() {
+            let near = |plane: f32| low[side.0] - plane < 1.0 && plane - high[side.0] < 1.0;
+            walls |= u16::from(around.plane(side, group).is_some_and(near)) << bit;
+        }
+        selections.find(1)[0] = walls;
+        around.cut::<R>(group, spans);
+        reserve::<R>(columns, spans.count * R::LANES);
+        let (mut end, places) = (0, around.places);
+        let [x, y, z] = columns.each_mut().map(Vec::as_mut_slice);
+        for (&[at, run_end], bits) in spans.all().iter().zip(selections.find(spans.count)) {
+            let (at, present) = (at as usize, (run_end - at) as usize);
+            let values = places_from::<R>(places, at, group.origin);
+            let mut selected = reach.selects(values, present);
+            if !around.cells.is_empty() {
+                selected &= around.same_space(at, present.min(R::LANES), group);
+            }
+            *bits = selected;
+            values[0].store_selected(selected, &mut x[end..]);
+            values[1].store_selected(selected, &mut y[end..]);
+            values[2].store_selected(selected, &mut z[end..]);
+            end += selected.count_ones() as usize;
+        }
+        *count = end;
+        for (axis, plane) in around.walls(walls, group) {
+            self.mirror(&reach, axis, plane, selections);
+        }
+    }
+
+    /// Appends the images of all that there is behind a wall. An image is never nearer than its original, so every
+    /// image in reach is one of a candidate.
+    #[inline(always)]
+    fn mirror<R: Register>(
+        &mut self,
+        reach: &Reach<R>,
+        axis: usize,
+        plane: f32,
+        selections: &mut Selections,
+    ) {
+        let originals = self.count;
+        reserve::<R>(&mut self.columns, 2 * originals);
+        let mut end = originals;
+        for (register, bits) in selections.find(originals.div_ceil(R::LANES)).iter_mut().enumerate() {
+            let at = register * R::LANES;
+            let mut values = [R::splat(0.0); 3];
+            for axis in 0..3 {
+                values[axis] = R::load(&self.columns[axis][at..]);
+            }
+            values[axis] = R::splat(2.0 * plane) - values[axis];
+            let selected = reach.selects(values, originals - at);
+            *bits = selected;
+            for axis in 0..3 {
+                values[axis].store_selected(selected, &mut self.columns[axis][end..]);
+            }
+            end += selected.count_ones() as usize;
+        }
+        self.count = end;
+    }
+
+    /// x, y and z of the candidates.
+    #[inline(always)]
+    pub(super) fn columns(&self) -> [&[f32]; 3] {
+        let [x, y, z] = &self.columns;
+        [&x[..self.count], &y[..self.count], &z[..self.count]]
     }
 }
 
 impl Candidates {
-    /// Copies the candidates of a block, and finds which they are if only places are copied.
+    /// Copies the candidates of a group, which were found before.
     #[inline(always)]
-    pub(super) fn collect<L: Lanes, const C: usize>(
+    pub(super) fn collect<R: Register>(
         &mut self,
-        sources: &Sources<'_, C>,
-        (cells, planes): (&CellOrder, Option<[DVec3; 2]>),
-        block: &Block,
+        around: &Surroundings<'_>,
+        stored: &[Stored],
+        group: &Group,
         selections: &mut Selections,
     ) {
-        self.end = 0;
-        let runs = cells.runs(block.home);
-        for layer in 0..LAYERS {
-            self.layers[layer] = self.end;
-            for index in 0..runs.count() {
-                let run = runs.get(layer, index);
-                if sources.cells.is_empty() {
-                    self.append_near::<L, C>(sources, run, block, selections);
-                } else {
-                    self.append_own_cells::<L, C>(sources, run, layer, block, selections);
-                }
+        let Self { spans, index, candidates, count } = self;
+        let walls = selections.recall(1)[0];
+        around.cut::<R>(group, spans);
+        let firsts = spans.all().iter().map(|span| span[0]);
+        let found = expand::<R>(index, firsts.zip(selections.recall(spans.count)));
+        make_room(candidates, found.len());
+        for (candidate, &k) in candidates.iter_mut().zip(found) {
+            *candidate = relative(&stored[k as usize], group.origin);
+        }
+        *count = found.len();
+        for (axis, plane) in around.walls(walls, group) {
+            let firsts = (0..count.div_ceil(R::LANES)).map(|register| (register * R::LANES) as u32);
+            let selected = selections.recall(firsts.len());
+            let found = expand::<R>(index, firsts.zip(selected));
+            make_room(candidates, *count + found.len());
+            let (originals, images) = candidates.split_at_mut(*count);
+            for (image, &k) in images.iter_mut().zip(found) {
+                *image = originals[k as usize];
+                image[axis] = 2.0 * plane - image[axis];
+                image[VELOCITY + axis] = 0.0 - image[VELOCITY + axis];
             }
-        }
-        self.layers[LAYERS] = self.end;
-        self.images = self.end;
-        self.fill_lanes::<C>();
-        if let Some([min, max]) = planes {
-            // What is read beyond the highest layer must be nothing, not images.
-            self.end += LANES;
-            self.images = self.end;
-            self.append_images::<L, C>([min, max], block, selections);
-            self.fill_lanes::<C>();
+            *count += found.len();
         }
     }
 
-    /// Columns of the candidates that particles in a half of the block may see: those in layers around it, and images.
-    /// In the last lanes of the former may be candidates of layers that are out of reach.
+    /// All of them.
     #[inline(always)]
-    pub(super) fn seen_from<const C: usize>(&self, half: usize) -> [[&[[f32; LANES]]; C]; 2] {
-        [
-            self.columns(self.layers[half]..self.layers[half + LAYERS_SEEN]),
-            self.columns(self.images..self.end.max(self.images)),
-        ]
-    }
-
-    #[inline(always)]
-    fn columns<const C: usize>(&self, range: Range<usize>) -> [&[[f32; LANES]]; C] {
-        let vectors = range.len().div_ceil(LANES);
-        let mut columns = [&[] as &[[f32; LANES]]; C];
-        for c in 0..C {
-            columns[c] =
-                &self.values[self.origin + c * self.stride + range.start..].as_chunks::<LANES>().0[..vectors];
-        }
-        columns
-    }
-
-    /// Makes room for `more` candidates and the rest of the last lanes.
-    #[inline(always)]
-    fn reserve<const C: usize>(&mut self, more: usize) {
-        if self.stride < self.end + more + 2 * LANES {
-            self.grow(C, self.end + more + 2 * LANES);
-        }
-    }
-
-    #[cold]
-    fn grow(&mut self, columns: usize, needed: usize) {
-        let stride = needed.next_power_of_two().max(1 << 10);
-        let mut values = vec![0.0; columns * stride + LANES];
-        let origin = values.as_ptr().align_offset(LANES * size_of::<f32>()).min(LANES);
-        for c in 0..columns {
-            let (from, to) = (self.origin + c * self.stride, origin + c * stride);
-            values[to..to + self.end].copy_from_slice(&self.values[from..from + self.end]);
-        }
-        (self.values, self.origin, self.stride) = (values, origin, stride);
-    }
-
-    /// Where slots can hold particles of distant cells: those of a run that are in the cells it stands for.
-    #[inline(always)]
-    fn append_own_cells<L: Lanes, const C: usize>(
-        &mut self,
-        sources: &Sources<'_, C>,
-        run: Range<usize>,
-        layer: usize,
-        block: &Block,
-        selections: &mut Selections,
-    ) {
-        let near = |k: usize| {
-            let step = sources.cells[k] - block.home;
-            step.z == layer as i32 / 2 - 1 && step.abs().max_element() <= 1
-        };
-        let mut begin = run.start;
-        while begin < run.end {
-            let mut end = begin;
-            while end < run.end && near(end) {
-                end += 1;
-            }
-            self.append_near::<L, C>(sources, begin..end, block, selections);
-            begin = end + 1;
-        }
-    }
-
-    /// Appends the particles of a run that are within reach of the block's bounding box.
-    #[inline(always)]
-    fn append_near<L: Lanes, const C: usize>(
-        &mut self,
-        sources: &Sources<'_, C>,
-        run: Range<usize>,
-        block: &Block,
-        selections: &mut Selections,
-    ) {
-        self.reserve::<C>(run.len());
-        let mut at = run.start;
-        while at < run.end {
-            let mut values = [L::splat(0.0); C];
-            let selected = if C == 3 {
-                values[..3].copy_from_slice(&sources.places::<L>(at, block));
-                selections.find(block.reaches::<L>([values[0], values[1], values[2]], run.end - at))
-            } else {
-                selections.recall()
-            };
-            if selected != 0 {
-                if C == 8 {
-                    values[..3].copy_from_slice(&sources.places::<L>(at, block));
-                    for c in 3..C {
-                        values[c] = L::load(lanes(sources.carried[c - 3], at));
-                    }
-                }
-                self.append::<L, C>(values, selected);
-            }
-            at += LANES;
-        }
-    }
-
-    /// Appends mirror images of the candidates, wall after wall so that edges and corners get theirs. An image is
-    /// never nearer than its original, so every image in reach is an image of a candidate.
-    #[inline(always)]
-    fn append_images<L: Lanes, const C: usize>(
-        &mut self,
-        planes: [DVec3; 2],
-        block: &Block,
-        selections: &mut Selections,
-    ) {
-        for axis in 0..3 {
-            for plane in planes {
-                let plane = (plane[axis] - f64::from(block.home[axis])) as f32;
-                if block.low[axis] - plane >= 1.0 || plane - block.high[axis] >= 1.0 {
-                    continue;
-                }
-                let originals = self.end;
-                self.reserve::<C>(originals);
-                let mut at = 0;
-                while at < originals {
-                    let mut values = [L::splat(0.0); C];
-                    for c in 0..C {
-                        values[c] = L::load(lanes(&self.values, self.origin + c * self.stride + at));
-                    }
-                    values[axis] = L::splat(2.0 * plane) - values[axis];
-                    if C == 8 {
-                        values[5 + axis] = L::splat(0.0) - values[5 + axis];
-                    }
-                    let selected = if C == 3 {
-                        selections.find(block.reaches::<L>([values[0], values[1], values[2]], originals - at))
-                    } else {
-                        selections.recall()
-                    };
-                    if selected != 0 {
-                        self.append::<L, C>(values, selected);
-                    }
-                    at += LANES;
-                }
-            }
-        }
-    }
-
-    /// Appends the selected lanes.
-    #[inline(always)]
-    fn append<L: Lanes, const C: usize>(&mut self, values: [L; C], selected: u16) {
-        for c in 0..C {
-            let to = self.origin + c * self.stride + self.end;
-            let to = self.values[to..].first_chunk_mut().expect("room was made");
-            values[c].store_selected(selected, to);
-        }
-        self.end += selected.count_ones() as usize;
-    }
-
-    /// Fills the last lanes up with nothing.
-    #[inline(always)]
-    fn fill_lanes<const C: usize>(&mut self) {
-        self.reserve::<C>(0);
-        for c in 0..C {
-            let at = self.origin + c * self.stride + self.end;
-            self.values[at..at + LANES].fill(if c < 3 { FAR } else { 0.0 });
-        }
+    pub(super) fn all(&self) -> &[Candidate] {
+        &self.candidates[..self.count]
     }
 }
 
-/// Sixteen candidates.
+/// The indices of selected lanes, from the index of each register's first lane on.
 #[inline(always)]
-pub(super) fn chunk<L: Lanes, const C: usize>(columns: &[&[[f32; LANES]]; C], vector: usize) -> [L; C] {
-    let mut lanes = [L::splat(0.0); C];
-    for c in 0..C {
-        lanes[c] = L::load(&columns[c][vector]);
+fn expand<'a, 's, R: Register>(
+    index: &'a mut Vec<u32>,
+    registers: impl ExactSizeIterator<Item = (u32, &'s u16)>,
+) -> &'a [u32] {
+    make_room(index, (registers.len() + 1) * R::LANES);
+    let mut count = 0;
+    for (first, &selected) in registers {
+        R::store_indices(selected, first, &mut index[count..]);
+        count += selected.count_ones() as usize;
     }
-    lanes
+    &index[..count]
 }
 
-/// Sixteen values from wherever.
+/// A particle as a candidate.
 #[inline(always)]
-fn lanes<T>(column: &[T], at: usize) -> &[T; LANES] {
-    column[at..].first_chunk().expect("columns end with sixteen values more")
+fn relative(stored: &Stored, [x, y, z]: [i32; 3]) -> Candidate {
+    let mut place = [0.0; 4];
+    for (axis, origin) in [x, y, z, 0].into_iter().enumerate() {
+        place[axis] = stored[axis].wrapping_sub(origin) as f32 * FRACTION;
+    }
+    let mut candidate = stored.map(|bits| f32::from_bits(bits as u32));
+    candidate[..3].copy_from_slice(&place[..3]);
+    candidate
+}
+
+#[inline(always)]
+fn make_room<T: Copy + Default>(column: &mut Vec<T>, count: usize) {
+    if column.len() < count {
+        column.resize(2 * count, T::default());
+    }
+}
+
+/// Makes room for `count` values in each column, and the rest of a register.
+#[inline(always)]
+fn reserve<R: Register>(columns: &mut [Vec<f32>; 3], count: usize) {
+    columns.iter_mut().for_each(|column| make_room(column, count + R::LANES));
 }

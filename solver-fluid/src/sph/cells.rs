@@ -1,31 +1,35 @@
-//! Particles in the order of their cells: what makes a cell's neighbours contiguous in memory.
+//! Particles in the order of their places: what makes those around a few of them contiguous in memory.
 //!
-//! Cells are cut into a lower and an upper **half** (along z). They are numbered over the fluid's bounding box, with an
-//! empty layer around it: a **row** of cells along x is its lower halves, then its upper ones; rows go along y, then z.
-//! So a half and its neighbours along x are one run of the order, and what is around a cell are six **layers** of
-//! halves of three runs each, from low to high; a particle in the lower half sees nothing in the highest layer, one in
-//! the upper half nothing in the lowest.
+//! Space is cut into **rows** along x, one support radius wide and high, and rows into **bins** of a quarter of a
+//! support radius. Rows are numbered along y, then z, over the fluid's bounding box with an empty layer around it. So
+//! eight particles in a row are near each other, and all that they may see is a run of the order in each of the nine
+//! rows around them.
 //!
-//! If the box is too large for the number of particles (a drop that flies away), cells are counted modulo a smaller
+//! If the box is too large for the number of particles (a drop that flies away), bins are counted modulo a smaller
 //! box: then a slot can hold particles of distant cells, and [`CellOrder::wraps`] says that cells must be compared.
 
 use std::ops::Range;
 
 use amalgam_particles::{DVec3, counting_sort};
-use glam::IVec3;
+use glam::{I64Vec3, IVec3};
 use rayon::prelude::*;
 
 use super::walls::Walls;
 
-/// Slots per particle, at most; what a box of fluid needs is about a fifth.
-const SLOTS_PER_PARTICLE_MAX: i64 = 4;
+/// Slots per particle, at most; what a box of fluid needs is about a half.
+const SLOTS_PER_PARTICLE_MAX: i64 = 8;
+/// Bins along the edge of a cell.
+pub(super) const BINS: i32 = 1 << BIN_BITS;
+const BIN_BITS: u32 = 2;
 /// Fractions of a cell that positions are rounded to.
 const FRACTIONS: f64 = (1u64 << FRACTION_BITS) as f64;
 const FRACTION_BITS: u32 = 22;
 /// A fraction [cells].
 pub(super) const FRACTION: f32 = (1.0 / FRACTIONS) as f32;
+/// Cells along an axis, at least, when they are counted modulo the box: more than what a group sees.
+const SIZE_MIN: i64 = 6;
 /// Cells are numbered up to here [cells from the origin]; what is farther counts as there, alone.
-const CELL_MAX: f64 = (1u64 << 28) as f64;
+const CELL_MAX: f64 = (1u64 << 27) as f64;
 
 /// Where cells are, and where particles are in them.
 #[derive(Clone, Copy, Debug)]
@@ -82,10 +86,10 @@ impl Place {
         IVec3::from_array(self.0.map(|x| (x >> FRACTION_BITS) as i32))
     }
 
-    /// 0 in the lower half of the cell, 1 in the upper one.
+    /// The bin along x.
     #[inline(always)]
-    fn half(self) -> i32 {
-        (self.0[2] >> (FRACTION_BITS - 1)) as i32 & 1
+    fn bin(self) -> i32 {
+        (self.0[0] >> (FRACTION_BITS - BIN_BITS)) as i32
     }
 
     /// The coordinates modulo 1024 cells, of which differences between near places are exact.
@@ -94,17 +98,29 @@ impl Place {
         self.0.map(|x| x as i32)
     }
 
-    /// The same of a cell's corner.
+    /// The same of a point [half bins along x; cells along y and z].
     #[inline(always)]
-    pub(super) fn corner(cell: IVec3) -> [i32; 3] {
-        cell.to_array().map(|x| x.wrapping_shl(FRACTION_BITS))
+    pub(super) fn wrapped_point([x, y, z]: [i32; 3]) -> [i32; 3] {
+        [
+            x.wrapping_shl(FRACTION_BITS - BIN_BITS - 1),
+            y.wrapping_shl(FRACTION_BITS),
+            z.wrapping_shl(FRACTION_BITS),
+        ]
+    }
+
+    /// The bin of a particle in a given cell from its wrapped place.
+    #[inline(always)]
+    pub(super) fn bin_in(cell: IVec3, wrapped_x: i32) -> i32 {
+        cell.x * BINS + (wrapped_x >> (FRACTION_BITS - BIN_BITS) & (BINS - 1))
     }
 }
 
-/// The order of cells.
+/// The order of particles.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CellOrder {
+    /// Where rows and bins begin to count [cells].
     low: IVec3,
+    /// Bins of a row, rows along y and along z.
     size: IVec3,
     wraps: bool,
     slot_of: Vec<u32>,
@@ -112,17 +128,23 @@ pub(super) struct CellOrder {
     order: Vec<u32>,
 }
 
-/// Layers of half cells around a cell.
-pub(super) const LAYERS: usize = 6;
-/// Layers that a particle sees, from that of its half on.
-pub(super) const LAYERS_SEEN: usize = 5;
+/// A row of cells along x that holds particles.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// Its cell along y and z, as counted without wrapping.
+    pub(super) at: [i32; 2],
+    /// The slot of its first bin.
+    slot: usize,
+    pub(super) particles: Range<usize>,
+}
 
-/// Runs of the order around a cell.
-#[derive(Clone, Copy, Debug)]
+/// The runs of the order that hold all particles in a range of bins of the nine rows around a row.
+#[derive(Clone, Debug)]
 pub(super) struct Runs<'a> {
     cells: &'a CellOrder,
-    at: IVec3,
-    cells_at_once: usize,
+    at: [i32; 2],
+    /// Bins of the row; the second part where the range wraps.
+    parts: [Range<usize>; 2],
 }
 
 /// Whole rows of cells, in a row.
@@ -133,7 +155,7 @@ pub(super) struct Chunk {
 }
 
 impl CellOrder {
-    /// Sorts particles by cell; in a cell they stay in the order they came in.
+    /// Sorts particles by row and bin; in a bin they stay in the order they came in.
     pub(super) fn rebuild(&mut self, raster: &Raster, positions: &[DVec3]) {
         self.fit(raster, positions);
         let mut slot_of = std::mem::take(&mut self.slot_of);
@@ -141,11 +163,11 @@ impl CellOrder {
         slot_of
             .par_extend(positions.par_iter().with_min_len(4096).map(|&x| self.slot(raster.locate(x)) as u32));
         self.slot_of = slot_of;
-        let slots = 2 * self.size.as_i64vec3().element_product() as usize;
+        let slots = self.size.as_i64vec3().element_product() as usize;
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
     }
 
-    /// Indices of the particles, sorted by cell.
+    /// Indices of the particles, sorted by row and bin.
     pub(super) fn order(&self) -> &[u32] {
         &self.order
     }
@@ -159,7 +181,7 @@ impl CellOrder {
     pub(super) fn chunks(&self, least: usize, chunks: &mut Vec<Chunk>) {
         chunks.clear();
         let rows = (self.size.y * self.size.z) as usize;
-        let start = |row: usize| self.start[row * 2 * self.size.x as usize] as usize;
+        let start = |row: usize| self.start[row * self.size.x as usize] as usize;
         let mut first = 0;
         for row in 1..=rows {
             let particles = start(first)..start(row);
@@ -170,29 +192,44 @@ impl CellOrder {
         }
     }
 
-    /// The slots of the lower halves of a chunk's cells, each with its cell as it is counted without wrapping.
+    /// The rows of a chunk, empty ones included.
     #[inline(always)]
-    pub(super) fn lower_halves(&self, chunk: &Chunk) -> impl Iterator<Item = (usize, IVec3)> + use<'_> {
-        let size = self.size;
-        chunk.rows.clone().flat_map(move |row| {
-            let (y, z) = (row as i32 % size.y, row as i32 / size.y);
-            (0..size.x).map(move |x| (row * 2 * size.x as usize + x as usize, self.low + IVec3::new(x, y, z)))
+    pub(super) fn rows(&self, chunk: &Chunk) -> impl Iterator<Item = Row> + use<'_> {
+        let Self { low, size, start, .. } = self;
+        chunk.rows.clone().map(move |row| {
+            let slot = row * size.x as usize;
+            Row {
+                at: [low.y + row as i32 % size.y, low.z + row as i32 / size.y],
+                slot,
+                particles: start[slot] as usize..start[slot + size.x as usize] as usize,
+            }
         })
     }
 
-    /// Where the particles of a lower half and of the upper one above it stand in the order.
+    /// The bin of a particle of a row, and where the particles end that are in it and the next `bins - 1`; not if
+    /// cells wrap.
     #[inline(always)]
-    pub(super) fn halves(&self, lower: usize) -> [Range<usize>; 2] {
-        [lower, lower + self.size.x as usize]
-            .map(|slot| self.start[slot] as usize..self.start[slot + 1] as usize)
+    pub(super) fn bins_from(&self, row: &Row, particle: usize, bins: i32) -> (i32, usize) {
+        let slot = self.slot_of[self.order[particle] as usize] as usize;
+        let end = (slot + bins as usize).min(row.slot + self.size.x as usize);
+        (self.low.x * BINS + (slot - row.slot) as i32, self.start[end] as usize)
     }
 
-    /// The runs of [`Self::order`] that hold all particles of the 27 cells around `home`.
+    /// The runs of [`Self::order`] that hold all particles in the bins `first..=last` of the nine rows around a row.
     #[inline(always)]
-    pub(super) fn runs(&self, home: IVec3) -> Runs<'_> {
-        let at = self.wrapped(home);
-        let whole_rows = at.x > 0 && at.x + 1 < self.size.x;
-        Runs { cells: self, at, cells_at_once: if whole_rows { 3 } else { 1 } }
+    pub(super) fn runs(&self, row: [i32; 2], first: i32, last: i32) -> Runs<'_> {
+        let Self { low, size, .. } = *self;
+        let [first, last] = [first - low.x * BINS, last - low.x * BINS];
+        let at = [row[0] - low.y, row[1] - low.z];
+        if !self.wraps {
+            let bins = first.max(0) as usize..(last + 1).min(size.x) as usize;
+            return Runs { cells: self, at, parts: [bins, 0..0] };
+        }
+        let at = [at[0].rem_euclid(size.y), at[1].rem_euclid(size.z)];
+        let begin = first.rem_euclid(size.x);
+        let end = begin + last + 1 - first;
+        let parts = [begin as usize..end.min(size.x) as usize, 0..(end - size.x).max(0) as usize];
+        Runs { cells: self, at, parts }
     }
 
     /// Lays the box of cells around the particles.
@@ -211,47 +248,44 @@ impl CellOrder {
         // Inside once more is where it was: a fold moves nothing that is inside.
         let (low, high) = (raster.locate(low).cell(), raster.locate(high).cell());
         self.low = low - 1;
-        let mut size = (high - low + 3).as_i64vec3();
-        let cells_max = (SLOTS_PER_PARTICLE_MAX * positions.len() as i64 / 2).max(1 << 12);
+        let mut size = (high - low + 3).as_i64vec3().max(I64Vec3::new(SIZE_MIN, 3, 3));
+        let cells_max = (SLOTS_PER_PARTICLE_MAX * positions.len() as i64 / i64::from(BINS)).max(1 << 12);
         self.wraps = false;
         while size.x.saturating_mul(size.y).saturating_mul(size.z) > cells_max {
             self.wraps = true;
             let longest = size.max_position();
-            size[longest] = (size[longest] / 2).max(3);
+            size[longest] = (size[longest] / 2).max(SIZE_MIN);
         }
-        self.size = size.as_ivec3();
-    }
-
-    #[inline(always)]
-    fn wrapped(&self, cell: IVec3) -> IVec3 {
-        let at = cell - self.low;
-        if self.wraps { at.rem_euclid(self.size) } else { at }
+        self.size = size.as_ivec3() * IVec3::new(BINS, 1, 1);
     }
 
     #[inline(always)]
     fn slot(&self, place: Place) -> i32 {
-        let at = self.wrapped(place.cell());
-        ((at.z * self.size.y + at.y) * 2 + place.half()) * self.size.x + at.x
+        let Self { low, size, .. } = *self;
+        let cell = place.cell();
+        let mut at = IVec3::new(place.bin() - low.x * BINS, cell.y - low.y, cell.z - low.z);
+        if self.wraps {
+            at = at.rem_euclid(size);
+        }
+        (at.z * size.y + at.y) * size.x + at.x
     }
 }
 
 impl Runs<'_> {
-    /// How many there are in a layer, empty ones included.
+    /// How many there are, empty ones included.
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
-        9 / self.cells_at_once
+        if self.parts[1].is_empty() { 9 } else { 18 }
     }
 
-    /// The run of this index in a layer, row after row.
+    /// The run of this index.
     #[inline(always)]
-    pub(super) fn get(&self, layer: usize, index: usize) -> Range<usize> {
-        let Self { cells, at, cells_at_once } = *self;
-        let (row, dx) = if cells_at_once == 3 { (index, -1) } else { (index / 3, index as i32 % 3 - 1) };
-        let y = neighbour(at.y + row as i32 - 1, cells.size.y) as usize;
-        let z = neighbour(at.z + layer as i32 / 2 - 1, cells.size.z) as usize;
-        let x = neighbour(at.x + dx, cells.size.x) as usize;
-        let slot = ((z * cells.size.y as usize + y) * 2 + layer % 2) * cells.size.x as usize + x;
-        cells.start[slot] as usize..cells.start[slot + cells_at_once] as usize
+    pub(super) fn get(&self, index: usize) -> Range<u32> {
+        let Self { cells: CellOrder { size, start, .. }, at: [y, z], parts } = self;
+        let (bins, row) = (&parts[index / 9], index as i32 % 9);
+        let (y, z) = (neighbour(y + row % 3 - 1, size.y), neighbour(z + row / 3 - 1, size.z));
+        let slot = (z * size.y + y) as usize * size.x as usize;
+        start[slot + bins.start]..start[slot + bins.end]
     }
 }
 
@@ -291,9 +325,12 @@ mod tests {
             cells.rebuild(&raster, &positions);
             assert_eq!(cells.wraps(), wraps);
             for &x in positions.iter().step_by(7) {
-                let runs = cells.runs(raster.locate(x).cell());
-                let mut near: Vec<u32> = (0..LAYERS * runs.count())
-                    .flat_map(|r| cells.order()[runs.get(r % LAYERS, r / LAYERS)].to_vec())
+                let place = raster.locate(x);
+                let runs =
+                    cells.runs([place.cell().y, place.cell().z], place.bin() - BINS, place.bin() + BINS);
+                let mut near: Vec<u32> = (0..runs.count())
+                    .flat_map(|r| runs.get(r))
+                    .map(|rank| cells.order()[rank as usize])
                     .collect();
                 near.sort_unstable();
                 assert!(near.is_sorted_by(|a, b| a < b), "a particle stands twice");

@@ -1,13 +1,13 @@
 //! Densities and accelerations of a fluid at one instant.
 //!
-//! Particles are sorted into cells of one support radius (`cells.rs`) and handled in chunks of whole rows of cells.
-//! Particles of one cell form a **block**; its **candidates** are copied next to each other, relative to the block's
-//! cell: all particles of the 27 cells around it and their mirror images that lie within reach of the block's bounding
-//! box (`candidates.rs`), layer after layer, so that particles in each half of the cell can pass over a sixth of them.
-//! Candidates outside of a particle's support contribute exactly zero, so that the inner loops have no branch. Loops are compiled for several vector widths and give the same bits with
-//! each ([`amalgam_particles::lanes`]).
+//! Particles are sorted by place (`cells.rs`) and handled in chunks of whole rows. As many particles of a row as a
+//! register has lanes form a **group**, a particle a lane. Its **candidates** are copied next to each other, relative to the
+//! group's origin: all particles of the nine rows around it and their mirror images that lie within reach of the
+//! group's bounding box (`candidates.rs`). Each is then met with all lanes at once. Candidates outside of a particle's
+//! support contribute exactly zero, so that the inner loops have no branch, and a particle meets its neighbours in the
+//! same order whatever else there is: results do not depend on the number of lanes.
 //!
-//! Positions are in support radii, rounded to 2^-22: relative to any cell nearby they are exact in f32, and so are
+//! Positions are in support radii, rounded to 2^-22: relative to a group's origin they are exact in f32, and so are
 //! their differences. Hence both particles of a pair, or a particle and an image, see exactly opposite offsets.
 
 #![allow(
@@ -22,14 +22,16 @@ use std::{
 
 use amalgam_particles::{
     DVec3,
-    lanes::{LANES, Lanes, Task, Width},
+    lanes::{LANES, Lanes, Register, Task, Width},
 };
 use glam::Vec3;
 use rayon::prelude::*;
 
 use super::{
     Formulation, Parameters,
-    candidates::{Block, Candidates, Columns, Selections, Sources, chunk},
+    candidates::{
+        Candidates, Columns, Group, PRESSURE, Places, Selections, Stored, Surroundings, VELOCITY, VOLUME,
+    },
     cells::{CellOrder, Chunk, Raster},
     kernel::Kernel,
     pairs::{Artificial, Carried, Laminar, Mueller, Scheme, Xsph},
@@ -99,34 +101,23 @@ impl Evaluation {
         columns.set(&raster, cells, positions, velocities, rank);
         compression.resize(count, 0.0);
         let coefficients = Coefficients::new(parameters);
-        let (places, [pressure, volume]) = columns.places_and_states();
-        let around = Surroundings { cells, planes: raster.planes() };
+        let (around, stored) = columns.parts(cells, raster.planes());
         selections.resize_with(chunks.len(), Selections::default);
-        let tasks = (
-            chunks.par_iter(),
-            selections.par_iter_mut(),
-            split(compression, chunks),
-            split(&mut pressure[..count], chunks),
-            split(&mut volume[..count], chunks),
-        );
+        let tasks =
+            (chunks.par_iter(), selections.par_iter_mut(), split(compression, chunks), split(stored, chunks));
         tasks
             .into_par_iter()
-            .map_init(
-                Candidates::default,
-                |candidates, (chunk, selections, compression, pressure, volume)| {
-                    selections.clear();
-                    let sums = Sums { columns: places, around, chunk, candidates, selections };
-                    let pairs = match parameters.formulation {
-                        Formulation::Mueller { .. } => {
-                            width.run(Densities { sums, scheme: PhantomData::<Mueller>, values: compression })
-                        }
-                        _ => {
-                            width.run(Densities { sums, scheme: PhantomData::<Laminar>, values: compression })
-                        }
-                    };
-                    Totals { pairs, ..coefficients.apply(&parameters.state, compression, pressure, volume) }
-                },
-            )
+            .map_init(Places::default, |places, (chunk, selections, compression, stored)| {
+                selections.clear();
+                let sums = Sums { around, chunk, selections, values: &mut *compression };
+                let pairs = match parameters.formulation {
+                    Formulation::Mueller { .. } => {
+                        width.run(Densities { sums, places, scheme: PhantomData::<Mueller> })
+                    }
+                    _ => width.run(Densities { sums, places, scheme: PhantomData::<Laminar> }),
+                };
+                Totals { pairs, ..coefficients.apply(&parameters.state, compression, stored) }
+            })
             .collect_into_vec(totals);
     }
 
@@ -146,16 +137,16 @@ impl Evaluation {
     fn sum_accelerations<S: Scheme>(&mut self, parameters: &Parameters, scheme: S) {
         let Self { width, cells, chunks, columns, acceleration, selections, .. } = self;
         let raster = Raster::new(parameters.support_radius, parameters.walls);
-        let around = Surroundings { cells, planes: raster.planes() };
         acceleration.resize(cells.order().len(), Vec3::ZERO);
-        let columns = &*columns;
+        let (around, stored) = columns.parts(cells, raster.planes());
+        let stored = &*stored;
         let tasks = (chunks.par_iter(), selections.par_iter_mut(), split(acceleration, chunks));
         tasks.into_par_iter().for_each_init(
             Candidates::default,
             |candidates, (chunk, selections, acceleration)| {
                 selections.rewind();
-                let sums = Sums { columns: columns.all(), around, chunk, candidates, selections };
-                width.run(Accelerations { sums, scheme, values: acceleration });
+                let sums = Sums { around, chunk, selections, values: acceleration };
+                width.run(Accelerations { sums, stored, candidates, scheme });
             },
         );
     }
@@ -245,20 +236,16 @@ impl Coefficients {
     }
 
     /// Turns sums over kernels into compressions, and finds what pairs carry.
-    fn apply(
-        &self,
-        state: &EquationOfState,
-        compression: &mut [f32],
-        pressure: &mut [f32],
-        volume: &mut [f32],
-    ) -> Totals {
+    fn apply(&self, state: &EquationOfState, compression: &mut [f32], stored: &mut [Stored]) -> Totals {
         let mut totals = Totals { compression_max: 1.0, ..Totals::default() };
-        for ((value, pressure), volume) in compression.iter_mut().zip(pressure).zip(volume) {
+        for (value, stored) in compression.iter_mut().zip(stored) {
             let x = self.base + self.scale * f64::from(*value);
             let specific_volume = 1.0 / (x * state.rest_density);
             let weight = if self.over_squared_density { specific_volume * specific_volume } else { 1.0 };
-            *pressure = (self.pressure * state.pressure(x) * weight) as f32;
-            *volume = (self.volume * specific_volume) as f32;
+            let (pressure, volume) =
+                (self.pressure * state.pressure(x) * weight, self.volume * specific_volume);
+            stored[PRESSURE] = (pressure as f32).to_bits() as i32;
+            stored[VOLUME] = (volume as f32).to_bits() as i32;
             *value = x as f32;
             totals.compression_max = totals.compression_max.max(x);
             totals.energy += state.energy(x);
@@ -285,54 +272,35 @@ fn split<'a, T>(column: &'a mut [T], chunks: &[Chunk]) -> Vec<&'a mut [T]> {
         .collect()
 }
 
-/// What a chunk needs to find candidates.
-#[derive(Clone, Copy)]
-struct Surroundings<'a> {
-    cells: &'a CellOrder,
-    planes: Option<[DVec3; 2]>,
-}
-
-/// Sums over neighbours of the particles of a chunk, from `C` columns.
-struct Sums<'a, const C: usize> {
-    columns: Sources<'a, C>,
+/// Sums over neighbours of the particles of a chunk.
+struct Sums<'a, T> {
     around: Surroundings<'a>,
     chunk: &'a Chunk,
-    candidates: &'a mut Candidates,
     selections: &'a mut Selections,
+    values: &'a mut [T],
 }
 
-/// What is done with a block and its candidates.
-trait Visit<const C: usize> {
-    fn block<L: Lanes>(&mut self, columns: &Sources<'_, C>, block: &Block, candidates: &Candidates);
-}
-
-impl<const C: usize> Sums<'_, C> {
-    /// Goes through the blocks of the chunk.
+impl<T> Sums<'_, T> {
+    /// Goes through the groups of the chunk: `sum` fills in the values of one.
     #[inline(always)]
-    fn visit<L: Lanes>(self, visit: &mut impl Visit<C>) {
-        let Self { columns, around, chunk, candidates, selections } = self;
-        for (lower, home) in around.cells.lower_halves(chunk) {
-            let mut halves = around.cells.halves(lower);
-            while !(halves[0].is_empty() && halves[1].is_empty()) {
-                let block = columns.block(&mut halves, home);
-                candidates.collect::<L, C>(&columns, (around.cells, around.planes), &block, selections);
-                visit.block::<L>(&columns, &block, candidates);
+    fn visit(self, lanes: usize, mut sum: impl FnMut(&Group, &Surroundings<'_>, &mut Selections, &mut [T])) {
+        let Self { around, chunk, selections, values } = self;
+        let begin = chunk.particles.start;
+        for row in around.order.rows(chunk) {
+            let mut first = row.particles.start;
+            while first < row.particles.end {
+                let group = around.group(&row, first, lanes);
+                first = group.particles.end;
+                sum(&group, &around, selections, &mut values[group.particles.start - begin..first - begin]);
             }
         }
     }
 }
 
 struct Densities<'a, S> {
-    sums: Sums<'a, 3>,
+    sums: Sums<'a, f32>,
+    places: &'a mut Places,
     scheme: PhantomData<S>,
-    values: &'a mut [f32],
-}
-
-struct DensityLoop<'a, S> {
-    begin: usize,
-    scheme: PhantomData<S>,
-    values: &'a mut [f32],
-    pairs: u64,
 }
 
 impl<S: Scheme> Task for Densities<'_, S> {
@@ -341,45 +309,45 @@ impl<S: Scheme> Task for Densities<'_, S> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> u64 {
-        let Self { sums, scheme, values } = self;
-        let mut visit = DensityLoop { begin: sums.chunk.particles.start, scheme, values, pairs: 0 };
-        sums.visit::<L>(&mut visit);
-        visit.pairs
+        let Self { sums, places, .. } = self;
+        let mut pairs = 0;
+        sums.visit(
+            L::Register::LANES,
+            #[inline(always)]
+            |group, around, selections, values| {
+                pairs += densities::<S, L::Register>(group, around, places, selections, values);
+            },
+        );
+        pairs
     }
 }
 
-impl<S: Scheme> Visit<3> for DensityLoop<'_, S> {
-    #[inline(always)]
-    fn block<L: Lanes>(&mut self, columns: &Sources<'_, 3>, block: &Block, candidates: &Candidates) {
-        for half in 0..2 {
-            let seen = candidates.seen_from::<3>(half);
-            for k in block.halves[half].clone() {
-                let [at_x, at_y, at_z] = columns.splat::<L>(k, block);
-                let mut sum = L::splat(0.0);
-                for [x, y, z] in seen {
-                    for ((x, y), z) in x.iter().zip(y).zip(z) {
-                        let (dx, dy, dz) = (at_x - L::load(x), at_y - L::load(y), at_z - L::load(z));
-                        sum = sum + S::shape(dx * dx + dy * dy + dz * dz);
-                    }
-                }
-                self.values[k - self.begin] = sum.sum();
-            }
-            let vectors = seen[0][0].len() + seen[1][0].len();
-            self.pairs += (block.halves[half].len() * LANES * vectors) as u64;
-        }
+#[inline(always)]
+fn densities<S: Scheme, R: Register>(
+    group: &Group,
+    around: &Surroundings<'_>,
+    places: &mut Places,
+    selections: &mut Selections,
+    values: &mut [f32],
+) -> u64 {
+    places.collect::<R>(around, group, selections);
+    let [at_x, at_y, at_z] = around.places::<R>(group);
+    let [x, y, z] = places.columns();
+    let mut sum = R::splat(0.0);
+    for ((&x, &y), &z) in x.iter().zip(y).zip(z) {
+        sum = sum + S::shape([at_x - R::splat(x), at_y - R::splat(y), at_z - R::splat(z)]);
     }
+    let mut lanes = [0.0; LANES];
+    sum.store(&mut lanes);
+    values.copy_from_slice(&lanes[..values.len()]);
+    (x.len() * R::LANES) as u64
 }
 
 struct Accelerations<'a, S> {
-    sums: Sums<'a, 8>,
+    sums: Sums<'a, Vec3>,
+    stored: &'a [Stored],
+    candidates: &'a mut Candidates,
     scheme: S,
-    values: &'a mut [Vec3],
-}
-
-struct ForceLoop<'a, S> {
-    begin: usize,
-    scheme: S,
-    values: &'a mut [Vec3],
 }
 
 impl<S: Scheme> Task for Accelerations<'_, S> {
@@ -387,31 +355,49 @@ impl<S: Scheme> Task for Accelerations<'_, S> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { sums, scheme, values } = self;
-        let begin = sums.chunk.particles.start;
-        sums.visit::<L>(&mut ForceLoop { begin, scheme, values });
+        let Self { sums, stored, candidates, scheme } = self;
+        sums.visit(
+            L::Register::LANES,
+            #[inline(always)]
+            |group, around, selections, values| {
+                candidates.collect::<L::Register>(around, stored, group, selections);
+                accelerations::<S, L::Register>(scheme, group, &around, (stored, candidates), values);
+            },
+        );
     }
 }
 
-impl<S: Scheme> Visit<8> for ForceLoop<'_, S> {
-    #[inline(always)]
-    fn block<L: Lanes>(&mut self, columns: &Sources<'_, 8>, block: &Block, candidates: &Candidates) {
-        for half in 0..2 {
-            let seen = candidates.seen_from::<8>(half);
-            for k in block.halves[half].clone() {
-                let [x, y, z, pressure, volume, vx, vy, vz] = columns.splat::<L>(k, block);
-                let one = Carried { pressure, volume, velocity: [vx, vy, vz] };
-                let mut sum = [L::splat(0.0); 3];
-                for columns in seen {
-                    for v in 0..columns[0].len() {
-                        let [cx, cy, cz, pressure, volume, vx, vy, vz] = chunk::<L, 8>(&columns, v);
-                        let other = Carried { pressure, volume, velocity: [vx, vy, vz] };
-                        let pull = self.scheme.pull([x - cx, y - cy, z - cz], &one, &other);
-                        sum = [sum[0] + pull[0], sum[1] + pull[1], sum[2] + pull[2]];
-                    }
-                }
-                self.values[k - self.begin] = Vec3::new(sum[0].sum(), sum[1].sum(), sum[2].sum());
-            }
+#[inline(always)]
+fn accelerations<S: Scheme, R: Register>(
+    scheme: S,
+    group: &Group,
+    around: &Surroundings<'_>,
+    (stored, candidates): (&[Stored], &Candidates),
+    values: &mut [Vec3],
+) {
+    let [x, y, z] = around.places::<R>(group);
+    let mut own = [[0.0; LANES]; 8];
+    for (lane, stored) in stored[group.particles.clone()].iter().enumerate() {
+        for column in PRESSURE..8 {
+            own[column][lane] = f32::from_bits(stored[column] as u32);
         }
+    }
+    let mut velocity = [R::splat(0.0); 3];
+    for axis in 0..3 {
+        velocity[axis] = R::load(&own[VELOCITY + axis]);
+    }
+    let one = Carried { pressure: R::load(&own[PRESSURE]), volume: R::load(&own[VOLUME]), velocity };
+    let mut sum = [R::splat(0.0); 3];
+    for &[cx, cy, cz, pressure, volume, vx, vy, vz] in candidates.all() {
+        let velocity = [R::splat(vx), R::splat(vy), R::splat(vz)];
+        let other = Carried { pressure: R::splat(pressure), volume: R::splat(volume), velocity };
+        sum = scheme.pull(sum, [x - R::splat(cx), y - R::splat(cy), z - R::splat(cz)], &one, &other);
+    }
+    let mut lanes = [[0.0; LANES]; 3];
+    for axis in 0..3 {
+        sum[axis].store(&mut lanes[axis]);
+    }
+    for (lane, value) in values.iter_mut().enumerate() {
+        *value = Vec3::new(lanes[0][lane], lanes[1][lane], lanes[2][lane]);
     }
 }

@@ -1,28 +1,34 @@
-//! What two particles do to each other: the arithmetic of the innermost loops, sixteen candidates at a time.
+//! What two particles do to each other: the arithmetic of the innermost loops, as many particles at a time as a register
+//! has lanes.
 //!
 //! Offsets are in support radii. Every product and sum of two particles' values is symmetric in them, or changes sign
-//! with their order, so that both particles of a pair find exactly opposite forces.
+//! with their order, so that both particles of a pair find exactly opposite forces, up to the rounding of their sums.
 
-use amalgam_particles::lanes::Lanes;
+#![allow(
+    clippy::needless_range_loop,
+    reason = "iterators with closures are not compiled for the vector width"
+)]
+
+use amalgam_particles::lanes::Register;
 
 /// What a particle brings into a pair's force beside its position; constants are folded in by [`super::evaluation`].
 #[derive(Clone, Copy)]
-pub(super) struct Carried<L> {
+pub(super) struct Carried<R> {
     /// Of its pressure.
-    pub(super) pressure: L,
+    pub(super) pressure: R,
     /// Of its volume.
-    pub(super) volume: L,
+    pub(super) volume: R,
     /// Velocity [m/s].
-    pub(super) velocity: [L; 3],
+    pub(super) velocity: [R; 3],
 }
 
 /// A pair's terms in density and acceleration.
 pub(super) trait Scheme: Copy + Send + Sync {
-    /// The kernel over its value at 0, at a squared distance.
-    fn shape<L: Lanes>(squared: L) -> L;
+    /// The kernel over its value at 0, at an offset.
+    fn shape<R: Register>(offset: [R; 3]) -> R;
 
-    /// Acceleration of one particle by another at `offset` from it to itself.
-    fn pull<L: Lanes>(self, offset: [L; 3], one: &Carried<L>, other: &Carried<L>) -> [L; 3];
+    /// `sum` with the acceleration of one particle by another, at `offset` from that one to the first.
+    fn pull<R: Register>(self, sum: [R; 3], offset: [R; 3], one: &Carried<R>, other: &Carried<R>) -> [R; 3];
 }
 
 /// Wendland's kernel, viscosity after Morris: t^3 ((P_i + P_j) (x_i - x_j) - V_i V_j (v_i - v_j)).
@@ -48,102 +54,111 @@ pub(super) struct Mueller {
 const SOFTENING: f32 = 0.0025;
 
 #[inline(always)]
-fn squared<L: Lanes>([x, y, z]: [L; 3]) -> L {
-    x * x + y * y + z * z
+fn squared<R: Register>([x, y, z]: [R; 3]) -> R {
+    z.mul_add(z, y.mul_add(y, x * x))
 }
 
 /// 1 - s where positive.
 #[inline(always)]
-fn depth<L: Lanes>(squared: L) -> L {
-    (L::splat(1.0) - squared.sqrt()).larger(L::splat(0.0))
+fn depth<R: Register>(squared: R) -> R {
+    (R::splat(1.0) - squared.sqrt()).larger(R::splat(0.0))
 }
 
 #[inline(always)]
-fn wendland<L: Lanes>(squared: L) -> L {
-    let t = depth(squared);
+fn wendland<R: Register>(offset: [R; 3]) -> R {
+    let t = depth(squared(offset));
     let t2 = t * t;
-    t2 * t2 * (L::splat(5.0) - L::splat(4.0) * t)
+    t2 * t2 * t.mul_add(R::splat(-4.0), R::splat(5.0))
+}
+
+/// `sum + push offset + drag (v_j - v_i)`.
+#[inline(always)]
+fn push_and_drag<R: Register>(
+    sum: [R; 3],
+    (push, offset): (R, [R; 3]),
+    (drag, one, other): (R, &Carried<R>, &Carried<R>),
+) -> [R; 3] {
+    let mut result = sum;
+    for axis in 0..3 {
+        let difference = other.velocity[axis] - one.velocity[axis];
+        result[axis] = drag.mul_add(difference, push.mul_add(offset[axis], sum[axis]));
+    }
+    result
 }
 
 impl Scheme for Laminar {
     #[inline(always)]
-    fn shape<L: Lanes>(squared: L) -> L {
-        wendland(squared)
+    fn shape<R: Register>(offset: [R; 3]) -> R {
+        wendland(offset)
     }
 
     #[inline(always)]
-    fn pull<L: Lanes>(self, offset: [L; 3], one: &Carried<L>, other: &Carried<L>) -> [L; 3] {
+    fn pull<R: Register>(self, sum: [R; 3], offset: [R; 3], one: &Carried<R>, other: &Carried<R>) -> [R; 3] {
         let t = depth(squared(offset));
         let t3 = t * t * t;
         let push = t3 * (one.pressure + other.pressure);
         let drag = t3 * (one.volume * other.volume);
-        [
-            push * offset[0] - drag * (one.velocity[0] - other.velocity[0]),
-            push * offset[1] - drag * (one.velocity[1] - other.velocity[1]),
-            push * offset[2] - drag * (one.velocity[2] - other.velocity[2]),
-        ]
+        push_and_drag(sum, (push, offset), (drag, one, other))
     }
 }
 
 impl Scheme for Artificial {
     #[inline(always)]
-    fn shape<L: Lanes>(squared: L) -> L {
-        wendland(squared)
+    fn shape<R: Register>(offset: [R; 3]) -> R {
+        wendland(offset)
     }
 
     #[inline(always)]
-    fn pull<L: Lanes>(self, offset: [L; 3], one: &Carried<L>, other: &Carried<L>) -> [L; 3] {
+    fn pull<R: Register>(self, sum: [R; 3], offset: [R; 3], one: &Carried<R>, other: &Carried<R>) -> [R; 3] {
         let distance2 = squared(offset);
         let t = depth(distance2);
         let t3 = t * t * t;
-        let approach = (one.velocity[0] - other.velocity[0]) * offset[0]
-            + (one.velocity[1] - other.velocity[1]) * offset[1]
-            + (one.velocity[2] - other.velocity[2]) * offset[2];
-        let rate = approach.smaller(L::splat(0.0)) / (distance2 + L::splat(SOFTENING));
+        let mut approach = R::splat(0.0);
+        for axis in 0..3 {
+            approach = (one.velocity[axis] - other.velocity[axis]).mul_add(offset[axis], approach);
+        }
+        let rate = approach.smaller(R::splat(0.0)) / (distance2 + R::splat(SOFTENING));
         let push = t3 * ((one.pressure + other.pressure) - (one.volume * other.volume) * rate);
-        [push * offset[0], push * offset[1], push * offset[2]]
+        let mut result = sum;
+        for axis in 0..3 {
+            result[axis] = push.mul_add(offset[axis], sum[axis]);
+        }
+        result
     }
 }
 
 impl Scheme for Xsph {
     #[inline(always)]
-    fn shape<L: Lanes>(squared: L) -> L {
-        wendland(squared)
+    fn shape<R: Register>(offset: [R; 3]) -> R {
+        wendland(offset)
     }
 
     #[inline(always)]
-    fn pull<L: Lanes>(self, offset: [L; 3], one: &Carried<L>, other: &Carried<L>) -> [L; 3] {
+    fn pull<R: Register>(self, sum: [R; 3], offset: [R; 3], one: &Carried<R>, other: &Carried<R>) -> [R; 3] {
         let t = depth(squared(offset));
         let t3 = t * t * t;
         let push = t3 * (one.pressure + other.pressure);
-        let drag = t3 * (t * (L::splat(5.0) - L::splat(4.0) * t)) * (one.volume * other.volume);
-        [
-            push * offset[0] - drag * (one.velocity[0] - other.velocity[0]),
-            push * offset[1] - drag * (one.velocity[1] - other.velocity[1]),
-            push * offset[2] - drag * (one.velocity[2] - other.velocity[2]),
-        ]
+        let shape = t * t.mul_add(R::splat(-4.0), R::splat(5.0));
+        let drag = t3 * shape * (one.volume * other.volume);
+        push_and_drag(sum, (push, offset), (drag, one, other))
     }
 }
 
 impl Scheme for Mueller {
     #[inline(always)]
-    fn shape<L: Lanes>(squared: L) -> L {
-        let u = (L::splat(1.0) - squared).larger(L::splat(0.0));
+    fn shape<R: Register>(offset: [R; 3]) -> R {
+        let u = (R::splat(1.0) - squared(offset)).larger(R::splat(0.0));
         u * u * u
     }
 
     #[inline(always)]
-    fn pull<L: Lanes>(self, offset: [L; 3], one: &Carried<L>, other: &Carried<L>) -> [L; 3] {
+    fn pull<R: Register>(self, sum: [R; 3], offset: [R; 3], one: &Carried<R>, other: &Carried<R>) -> [R; 3] {
         let s = squared(offset).sqrt();
-        let t = (L::splat(1.0) - s).larger(L::splat(0.0));
+        let t = (R::splat(1.0) - s).larger(R::splat(0.0));
         let weight = t * (one.volume * other.volume);
         // At the particle itself the offset is zero and s only must not be.
-        let push = weight * (one.pressure + other.pressure) * (t / s.larger(L::splat(1e-9)));
-        let drag = weight * L::splat(self.viscosity);
-        [
-            push * offset[0] - drag * (one.velocity[0] - other.velocity[0]),
-            push * offset[1] - drag * (one.velocity[1] - other.velocity[1]),
-            push * offset[2] - drag * (one.velocity[2] - other.velocity[2]),
-        ]
+        let push = weight * (one.pressure + other.pressure) * (t / s.larger(R::splat(1e-9)));
+        let drag = weight * R::splat(self.viscosity);
+        push_and_drag(sum, (push, offset), (drag, one, other))
     }
 }
