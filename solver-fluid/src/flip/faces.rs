@@ -8,7 +8,7 @@ use glam::Vec4;
 use rayon::prelude::*;
 
 use super::Parameters;
-use super::grid::Grid;
+use super::grid::{Grid, Places};
 use super::members::Extras;
 use super::multigrid::{BLOCK, Split};
 use super::transfer::{Cell, Deposit, Fours};
@@ -380,9 +380,10 @@ impl Flow {
         }
     }
 
-    /// Velocity and its change at a position [m/s], in f64.
-    pub(super) fn at(&self, grid: &Grid, position: DVec3) -> [DVec3; 2] {
-        let place = grid.place(position);
-        [&self.projected.velocity, &self.projected.change].map(|faces| place.interpolate_all(grid, faces))
+    /// Velocity and its change at a place [m/s], in f64.
+    pub(super) fn at(&self, grid: &Grid, place: &Places<1>) -> [DVec3; 2] {
+        let Field { velocity, change, .. } = &self.projected;
+        let found = [0, 1, 2].map(|axis| place.interpolate(grid, axis, [&velocity[axis], &change[axis]]));
+        [0, 1].map(|column| DVec3::from_array(found.map(|both| both[column])))
     }
 }

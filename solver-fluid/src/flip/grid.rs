@@ -6,6 +6,9 @@ use amalgam_particles::{DVec3, Lattice};
 /// place, stays inside.
 const MARGIN: usize = 32;
 
+/// The last bit of a sum with this number stands for 1, and the sum's lowest 32 count up from 0.
+const UNIT: f64 = 1.5 * (1u64 << 52) as f64;
+
 /// Cubic cells over a box, with one layer of walls around them.
 ///
 /// Columns of cells and of faces share one numbering. The face of axis d with the number of a cell is the cell's lower
@@ -124,8 +127,12 @@ impl Grid {
                 let scaled = (positions[d][l] - origin[d]) * inverse;
                 let scaled = if scaled > 0.0 { scaled } else { 0.0 };
                 let scaled = if scaled < end { scaled } else { end };
-                let cell = (scaled as i32).min(last);
-                let part = (scaled - f64::from(cell)) as f32;
+                // Rounded down without conversions, which vectors are slow at: what is half way goes to an even number.
+                let cell = (scaled - 0.5 + UNIT) - UNIT;
+                let cell = if scaled - cell < 1.0 { cell } else { cell + 1.0 };
+                let cell = if cell < end { cell } else { end - 1.0 };
+                let part = (scaled - cell) as f32;
+                let cell = (cell + UNIT).to_bits() as i32;
                 (low[d][ON_WALLS][l], places.part[d][ON_WALLS][l]) = (cell, part);
                 let below = part < 0.5;
                 let middle = cell - i32::from(below);
@@ -184,14 +191,15 @@ impl Places<1> {
         ]
     }
 
-    /// The value of a column of faces of `axis`.
-    pub(super) fn interpolate(&self, grid: &Grid, axis: usize, column: &[f64]) -> f64 {
-        self.faces(grid, axis).into_iter().fold(0.0, |sum, (face, weight)| sum + weight * column[face])
-    }
-
-    /// The value of three columns of faces.
-    pub(super) fn interpolate_all(&self, grid: &Grid, columns: &[Vec<f64>; 3]) -> DVec3 {
-        DVec3::from_array([0, 1, 2].map(|axis| self.interpolate(grid, axis, &columns[axis])))
+    /// The values of two columns of faces of `axis`.
+    pub(super) fn interpolate(&self, grid: &Grid, axis: usize, columns: [&[f64]; 2]) -> [f64; 2] {
+        let mut sums = [0.0; 2];
+        for (face, weight) in self.faces(grid, axis) {
+            for (sum, column) in sums.iter_mut().zip(columns) {
+                *sum += weight * column[face];
+            }
+        }
+        sums
     }
 }
 
@@ -219,7 +227,7 @@ mod tests {
                 }
             }
             let inside = grid.origin + DVec3::new(0.61, 1.17, 0.7);
-            let error = grid.place(inside).interpolate(&grid, axis, &column) - field(inside);
+            let error = grid.place(inside).interpolate(&grid, axis, [&column; 2])[1] - field(inside);
             assert!(error.abs() < 1e-6, "{error}");
             for x in [grid.origin, grid.origin + DVec3::new(2.0, 2.5, 1.5), inside] {
                 let existing = |&(face, weight): &(usize, f64)| {

@@ -4,11 +4,14 @@ use amalgam_particles::{DVec3, GroupMap, Particles};
 use amalgam_solver_kit::Stage;
 use rayon::prelude::*;
 
-use super::grid::Grid;
+use super::grid::{Grid, Places};
 
 /// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that the grid
 /// takes over the group's velocity.
 const IMMOVABLE: f64 = 1e6;
+
+/// Members of one task.
+pub(super) const MEMBERS: usize = 256;
 
 /// What members add to a face.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +43,8 @@ pub(super) struct Moving<'a> {
 /// What members add to the faces of each axis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extras {
+    /// Where members are, in the order of [`GroupMap::all_members`].
+    pub(super) places: Vec<Places<1>>,
     of: [Vec<Extra>; 3],
     touched: [Vec<usize>; 3],
     /// What was touched the last time, and is no longer.
@@ -83,6 +88,10 @@ impl Extras {
         fall: DVec3,
     ) {
         let (position, particles) = particles;
+        let members = moving.groups.all_members();
+        let place = |&member: &u32| grid.place(position[member as usize]);
+        members.par_iter().with_min_len(MEMBERS).map(place).collect_into_vec(&mut self.places);
+        let places = &self.places;
         let axes = self.of.par_iter_mut().zip(&mut self.touched).zip(&mut self.left).enumerate();
         axes.for_each(|(axis, ((extras, touched), left))| {
             std::mem::swap(touched, left);
@@ -94,15 +103,16 @@ impl Extras {
                 return;
             }
             extras.resize(grid.len(), Extra::default());
+            let mut places = places.iter();
             for (group, &velocity) in moving.velocity.iter().enumerate() {
-                for &member in moving.groups.members(group) {
+                for (&member, place) in moving.groups.members(group).iter().zip(&mut places) {
                     let member = member as usize;
                     let own = particles.mass[member];
                     let part = own / moving.own[group];
                     let inertia = part * moving.inertia[group];
                     let momentum = inertia * velocity[axis] - own * particles.velocity[member][axis];
                     let impulse = moving.impulse[group][axis] * part - fall[axis] * (inertia - own);
-                    for (face, weight) in grid.place(position[member]).faces(grid, axis) {
+                    for (face, weight) in place.faces(grid, axis) {
                         if weight > 0.0 {
                             let extra = &mut extras[face];
                             if !extra.touched {

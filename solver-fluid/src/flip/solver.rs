@@ -10,8 +10,8 @@ use rayon::prelude::*;
 use super::Parameters;
 use super::density::{Crowd, around};
 use super::faces::{Flow, Forces};
-use super::grid::Grid;
-use super::members::{Extras, Moving, group_masses, inertias};
+use super::grid::{Grid, Places};
+use super::members::{Extras, MEMBERS, Moving, group_masses, inertias};
 use super::multigrid::{Split, split_zeros};
 use super::pressure::{Limits, Pressure};
 use super::snapshot::{self, Progress};
@@ -67,6 +67,8 @@ pub struct Flip {
     position: Vec<DVec3>,
     /// Time in which the fastest particle crosses about a cell [s]: the relaxation time of the density.
     crossing: f64,
+    /// Longest sub-step [s] in which no particle crosses more than `cfl` cells, with the speed that gravity adds in it.
+    stable_substep: f64,
     /// Length of a sub-step of the last integration [s].
     substep: f64,
     sources: Sources,
@@ -85,7 +87,7 @@ impl Flip {
     /// The same with loops of a given vector width, on which results do not depend.
     pub fn with_width(parameters: Parameters, particles: Particles, width: Width) -> Self {
         let grid = Grid::new(parameters.domain.0, parameters.cell_size, parameters.cells());
-        Self {
+        let mut this = Self {
             start: Deposit::default(),
             later: Deposit::default(),
             extras: Extras::default(),
@@ -101,6 +103,7 @@ impl Flip {
             drift: Vec::new(),
             position: Vec::new(),
             crossing: 0.0,
+            stable_substep: 0.0,
             substep: 0.0,
             steps: 0,
             iterations: 0,
@@ -109,7 +112,9 @@ impl Flip {
             grid,
             particles,
             width,
-        }
+        };
+        this.stable_substep = this.find_stable_substep();
+        this
     }
 
     /// Iterations of the last projection.
@@ -122,8 +127,7 @@ impl Flip {
         self.start.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
     }
 
-    /// Longest sub-step [s] in which no particle crosses more than `cfl` cells, with the speed that gravity adds in it.
-    fn stable_substep(&self) -> f64 {
+    fn find_stable_substep(&self) -> f64 {
         let velocity = &self.particles.velocity;
         let speed = reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt();
         // v dt + g dt^2 = reach, solved for dt in the form that cannot cancel.
@@ -198,16 +202,10 @@ impl Flip {
     fn collect(&mut self, first: bool, moving: &Moving<'_>, velocity: &mut [DVec3]) {
         let mut drift = std::mem::take(&mut self.drift);
         drift.resize(velocity.len(), [0.0; 3]);
-        let Self { grid, particles, flow, fours, width, .. } = &*self;
+        let Self { grid, particles, fours, width, .. } = &*self;
         let position = if first { &particles.position } else { &self.position };
         let flip = self.parameters.flip_share;
         let group_of = moving.groups.group_of();
-        // In f64: a group's inertia times the change of its velocity is what others feel.
-        let member = |i: usize| {
-            let [new, change] = flow.at(grid, position[i]);
-            let before = moving.velocity[group_of[i] as usize];
-            flip * (before + change) + (1.0 - flip) * new
-        };
         let chunks = velocity.par_chunks_mut(CHUNK).zip(drift.par_chunks_mut(CHUNK)).enumerate();
         chunks.for_each(|(c, (velocity, drift))| {
             let mut found = [Found::default(); BLOCK];
@@ -222,13 +220,28 @@ impl Flip {
                     if group_of[i] == NO_GROUP {
                         let before = if first { particles.velocity[i] } else { *velocity };
                         *velocity = flip * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])));
-                    } else {
-                        *velocity = member(i);
                     }
                 }
             }
         });
         self.drift = drift;
+        for (&member, after) in moving.groups.all_members().iter().zip(self.member_velocities(moving)) {
+            velocity[member as usize] = after;
+        }
+    }
+
+    /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of its
+    /// velocity is what others feel.
+    fn member_velocities(&self, moving: &Moving<'_>) -> Vec<DVec3> {
+        let flip = self.parameters.flip_share;
+        let group_of = moving.groups.group_of();
+        let velocity = |(&member, place): (&u32, &Places<1>)| {
+            let [new, change] = self.flow.at(&self.grid, place);
+            let before = moving.velocity[group_of[member as usize] as usize];
+            flip * (before + change) + (1.0 - flip) * new
+        };
+        let members = moving.groups.all_members().par_iter().zip(&self.extras.places);
+        members.with_min_len(MEMBERS).map(velocity).collect()
     }
 
     /// Moves free particles, stored from `begin` on, to where they are after the last sub-step: by the grid's velocity,
@@ -339,7 +352,7 @@ impl Solver for Flip {
     }
 
     fn stable_dt(&self) -> f64 {
-        f64::from(self.parameters.max_substeps) * self.stable_substep()
+        f64::from(self.parameters.max_substeps) * self.stable_substep
     }
 
     /// What particles bring to the grid, as if all were free: groups only add to that.
@@ -352,9 +365,8 @@ impl Solver for Flip {
     }
 
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        let stable = self.stable_substep();
-        let substeps = self.parameters.substeps(stage.dt, stable)?;
-        self.crossing = stable / self.parameters.cfl;
+        let substeps = self.parameters.substeps(stage.dt, self.stable_substep)?;
+        self.crossing = self.stable_substep / self.parameters.cfl;
         self.substep = stage.dt / f64::from(substeps);
         self.position.clear();
         let own = group_masses(stage.groups, &self.particles);
@@ -427,6 +439,7 @@ impl Solver for Flip {
         for (&id, position) in id[first_born..].iter().zip(&mut position[first_born..]) {
             *position = self.parameters.jittered(id, *position);
         }
+        self.stable_substep = self.find_stable_substep();
         Ok(Report { stable_dt: self.stable_dt(), born, dead, ..Report::default() })
     }
 
@@ -456,6 +469,7 @@ impl Solver for Flip {
             snapshot::restore(&mut self.particles, &self.parameters, &mut self.pressure, bytes)?;
         self.steps = steps;
         self.sources = Sources { time, next_id, ..self.parameters.sources.clone() };
+        self.stable_substep = self.find_stable_substep();
         Ok(())
     }
 }
