@@ -205,7 +205,6 @@ impl Flip {
         let Self { grid, particles, fours, width, .. } = &*self;
         let position = if first { &particles.position } else { &self.position };
         let flip = self.parameters.flip_share;
-        let group_of = moving.groups.group_of();
         let chunks = velocity.par_chunks_mut(CHUNK).zip(drift.par_chunks_mut(CHUNK)).enumerate();
         chunks.for_each(|(c, (velocity, drift))| {
             let mut found = [Found::default(); BLOCK];
@@ -214,13 +213,12 @@ impl Flip {
                 let begin = c * CHUNK + n * BLOCK;
                 let (position, found) = (&position[begin..][..velocity.len()], &mut found[..velocity.len()]);
                 width.run(Gather { grid, fours, position, found });
-                for (l, ((velocity, drift), found)) in velocity.iter_mut().zip(drift).zip(found).enumerate() {
-                    let i = begin + l;
+                if first {
+                    velocity.copy_from_slice(&particles.velocity[begin..][..velocity.len()]);
+                }
+                for ((velocity, drift), found) in velocity.iter_mut().zip(drift).zip(found) {
                     *drift = found.map(|pair| pair[0]);
-                    if group_of[i] == NO_GROUP {
-                        let before = if first { particles.velocity[i] } else { *velocity };
-                        *velocity = flip * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])));
-                    }
+                    *velocity = flip * *velocity + DVec3::from_array(found.map(|pair| f64::from(pair[1])));
                 }
             }
         });
