@@ -5,11 +5,11 @@
 //! subtraction, multiplication, division and square root, fused multiply-add only where it is written, sums over lanes
 //! as a fixed tree), so that results do not depend on the width. A loop may also be plain code over arrays of
 //! sixteen, which the compiler turns into vectors of the width; without fused multiply-add in hardware that is computed in
-//! software: slow, and the same.
+//! software: slow, and the same. Where lanes never meet, a loop may work on one [`Register`] of them at a time.
 //!
 //! This is the only place of the workspace with `unsafe` code. It is sound because a [`Width`] other than the plain one
 //! only exists where the processor was found to have it, and because every load and store goes through a reference
-//! to an array of sixteen.
+//! to an array of sixteen or a slice found to be long enough.
 
 #![allow(unsafe_code)]
 
