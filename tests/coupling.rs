@@ -282,6 +282,33 @@ fn a_struck_bar_moves_as_saint_venant_says() {
     }
 }
 
+/// Two masses on springs that a held ball presses down, all at rest: h k d of momentum in each step of length h if the ball
+/// were not there. A group holds two particles at most, but neither mass may be left without its contact: in an implicit step
+/// it would spring back by h k d/(m + h^2 k), however short the way to the ball.
+#[test]
+fn a_group_limit_leaves_no_pressed_particle_without_its_contact() {
+    let (mass, stiffness, pressed): (f64, f64, f64) = (0.01, 1e5, 0.02);
+    let masses = format!(
+        "method = 'mass-spring'\n[[bodies]]\ntype = 'points'\nmass = {mass}\nradius = 0.05\npinned = [2, 3]\n\
+         positions = [[-0.06, 0, 0], [0.06, 0, 0], [-0.06, 0, -1], [0.06, 0, -1]]\nsprings = [\
+         {{ a = 0, b = 2, stiffness = {stiffness:?}, rest_length = {length:?} }}, \
+         {{ a = 1, b = 3, stiffness = {stiffness:?}, rest_length = {length:?} }}]\n",
+        length = 1.0 + pressed
+    );
+    let ball = "method = 'mass-spring'\n[[bodies]]\ntype = 'points'\nmass = 1.0\nradius = 0.3\npinned = [0]\n\
+                positions = [[0, 0, 0.34]]\n";
+    let mut scene = Scene::new(5.0 * DT, DT)
+        .with("masses", SolidProgram, masses)
+        .with("ball", SolidProgram, ball)
+        .probe("speed", Quantity::Speed { participant: Some("masses".into()) })
+        .coupling(|coupling| coupling.group_limit = [2, 2]);
+    scene.plan.domain.gravity = DVec3::ZERO;
+    let free = DT * stiffness * pressed / (mass + DT * DT * stiffness);
+    let mut fastest = 0.0f64;
+    scene.run_with(|simulation, _| fastest = fastest.max(last(simulation, "speed", 0)));
+    assert!(fastest < 1e-9 * free, "{fastest} m/s, {free} without contact");
+}
+
 /// A FLIP column of 8 x 4 x 10 cells on a floor of grounded springs, of which each carries what stands above it.
 struct Column {
     /// Of the spring under each particle of the floor [N/m].

@@ -531,7 +531,7 @@ fn versions_health_and_reflection_are_told() {
     });
 }
 
-const COLUMNS: [&str; 29] = [
+const COLUMNS: [&str; 31] = [
     "id",
     "position",
     "velocity",
@@ -561,6 +561,8 @@ const COLUMNS: [&str; 29] = [
     "cells_0",
     "snapshot",
     "field_0",
+    "surface_vertices",
+    "surface_triangles",
 ];
 
 fn columns() -> impl Strategy<Value = Vec<v1::Column>> {
@@ -630,8 +632,11 @@ proptest! {
         };
         let _ = Committed::decode(answer, read(), (e % 9) as usize, a);
         let fields = vec![v1::FieldInfo { name: "density".into(), components: 1 + (b % 3) as u32 }];
-        if let Ok(frame) = Frame::decode(v1::FrameAnswer { particles: a, fields }, read()) {
+        let surface = (e % 2 == 0).then_some(v1::SurfaceInfo { vertices: c, triangles: d });
+        if let Ok(frame) = Frame::decode(v1::FrameAnswer { particles: a, fields, surface }, read()) {
             prop_assert!(frame.id.is_sorted());
+            let (vertices, triangles) = frame.surface.unwrap_or_default();
+            prop_assert!(triangles.as_flattened().iter().all(|&corner| (corner as usize) < vertices.len()));
         }
         let _ = Snapshot::decode(v1::SaveAnswer::default(), read());
         let _ = Restore::decode(v1::RestoreHeader { context: context() }, read());

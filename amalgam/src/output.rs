@@ -192,6 +192,11 @@ impl Recorder {
         self.vtk_every.is_some_and(|every| self.frame.is_multiple_of(every))
     }
 
+    /// Whether the surface of this participant is to be written for the next frame.
+    pub fn wants_surface_of(&self, participant: &str) -> bool {
+        self.surfaces.get(participant).is_some_and(|surface| self.wants_surface(surface))
+    }
+
     fn wants_surface(&self, surface: &SurfaceOutput) -> bool {
         self.frame.is_multiple_of(u64::from(surface.every))
     }
@@ -219,12 +224,16 @@ impl Recorder {
             let Some(&output) = self.surfaces.get(&frame.name) else { continue };
             if self.wants_surface(&output) {
                 self.make("surfaces")?;
+                let file = self.folder.join(format!("surfaces/{}_{:06}.ply", frame.name, self.frame));
+                if let Some((vertices, triangles)) = &frame.surface {
+                    write_ply(file, vertices, triangles)?;
+                    continue;
+                }
                 // Particles of one fluid have one radius.
                 let radius = frame.radius.first().copied().unwrap_or(1.0);
                 let settings = SurfaceSettings { cell: output.cell, ..SurfaceSettings::new(radius) };
                 let surface = reconstruct(&frame.positions, settings)?;
-                let file = format!("surfaces/{}_{:06}.ply", frame.name, self.frame);
-                write_ply(self.folder.join(file), &surface.vertices, &surface.triangles)?;
+                write_ply(file, &surface.vertices, &surface.triangles)?;
             }
         }
         if let Some(painter) = self.painter.as_ref().filter(|painter| painter.draws(self.frame)) {

@@ -186,7 +186,8 @@ impl Run {
 
     fn frame(&mut self, time: f64) -> Result<(), RunError> {
         let wanted = self.recorder.wants_frame();
-        let frames = if wanted { self.simulation.frames()? } else { Vec::new() };
+        let surface = |participant: &str| self.recorder.wants_surface_of(participant);
+        let frames = if wanted { self.simulation.frames_with_surfaces(&surface)? } else { Vec::new() };
         let started = Instant::now();
         self.recorder.frame(time, &frames)?;
         self.simulation.note_frame_time(started.elapsed().as_secs_f64());

@@ -12,7 +12,8 @@ use crate::contacts::Candidates;
 use crate::methods::Response;
 
 /// How many particles a group may hold: a number drawn for each group uniformly from `min..=max`. The draw is the
-/// same in every stage of a step and another one in the next step, so that no pair is ignored persistently.
+/// same in every stage of a step and another one in the next step, so that no pair is ignored persistently. A particle
+/// that would be left alone with its contacts is taken beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimit {
     /// Least limit, at most `max`.
@@ -117,8 +118,8 @@ impl Forest {
 
     /// Merges the given pairs, `i < j` and sorted, in that order.
     ///
-    /// A pair is refused if its union would exceed the limit of the group, or if it would join two immovable
-    /// particles that move at different velocities: no velocity of the group could be right for both.
+    /// A pair is refused if its union would exceed the limit of the group and both are in groups, or if it would join two
+    /// immovable particles that move at different velocities: no velocity of the group could be right for both.
     ///
     /// # Panics
     /// If `limit.min > limit.max`, or a pair names no candidate.
@@ -313,27 +314,45 @@ impl Forest {
         self.anchor.resize(candidates.len(), 0);
         self.unions.clear();
         self.refused.clear();
+        // The least possible limit spares most draws.
+        let fits = |size, root| size <= limit.min || size <= limit.draw(candidates.global_id(root));
         for &(i, j) in pairs {
-            let (a, b) = (find(&mut self.sets, i), find(&mut self.sets, j));
-            if a == b {
-                continue;
-            }
-            let (a, b) = (a.min(b), a.max(b));
-            let (size_a, size_b) = (self.sets[a as usize].size, self.sets[b as usize].size);
-            let size = (size_a & !ANCHORED) + (size_b & !ANCHORED);
-            // The least possible limit spares most draws.
-            let too_large = size > limit.min && size > limit.draw(candidates.global_id(a));
-            if too_large || (size_a & size_b & ANCHORED != 0 && self.tears(candidates, a, b)) {
+            if !self.join(candidates, (i, j), fits) {
                 self.refused.push((i, j));
-                continue;
             }
-            if (size_a | size_b) & ANCHORED != 0 {
-                self.anchor[a as usize] = self.anchor_of(if size_a & ANCHORED != 0 { a } else { b });
-            }
-            self.sets[a as usize].size = size | ((size_a | size_b) & ANCHORED);
-            self.sets[b as usize].parent = a;
-            self.unions.push((a, b));
         }
+        // A particle that nobody has taken has no contact in this step: what presses it would set it free.
+        let mut refused = std::mem::take(&mut self.refused);
+        refused.retain(|&(i, j)| {
+            let alone = [i, j].iter().any(|&i| {
+                let set = self.sets[i as usize];
+                set.parent == i && set.size & !ANCHORED == 1
+            });
+            !(alone && self.join(candidates, (i, j), |_, _| true))
+        });
+        self.refused = refused;
+    }
+
+    /// Joins the clusters of a pair if the size that they would have together, and their root, say so, and if no two
+    /// immovable members move apart; says whether they are one.
+    fn join(&mut self, candidates: &Candidates, (i, j): (u32, u32), fits: impl Fn(u32, u32) -> bool) -> bool {
+        let (a, b) = (find(&mut self.sets, i), find(&mut self.sets, j));
+        if a == b {
+            return true;
+        }
+        let (a, b) = (a.min(b), a.max(b));
+        let (size_a, size_b) = (self.sets[a as usize].size, self.sets[b as usize].size);
+        let size = (size_a & !ANCHORED) + (size_b & !ANCHORED);
+        if !fits(size, a) || (size_a & size_b & ANCHORED != 0 && self.tears(candidates, a, b)) {
+            return false;
+        }
+        if (size_a | size_b) & ANCHORED != 0 {
+            self.anchor[a as usize] = self.anchor_of(if size_a & ANCHORED != 0 { a } else { b });
+        }
+        self.sets[a as usize].size = size | ((size_a | size_b) & ANCHORED);
+        self.sets[b as usize].parent = a;
+        self.unions.push((a, b));
+        true
     }
 
     /// Whether the immovable members of two clusters move at different velocities.

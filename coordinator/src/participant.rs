@@ -248,8 +248,8 @@ impl Participant {
         Ok(committed)
     }
 
-    pub(crate) async fn frame(&mut self) -> Result<Frame, CoordinatorError> {
-        let request = v1::FrameRequest { context: Some(self.context.to_wire()) };
+    pub(crate) async fn frame(&mut self, surface: bool) -> Result<Frame, CoordinatorError> {
+        let request = v1::FrameRequest { context: Some(self.context.to_wire()), surface };
         let mut client = self.client.clone();
         let answer = self.call("Frame", async move { collect(client.frame(request).await?).await }).await;
         self.read("Frame", answer, Frame::decode)

@@ -110,6 +110,9 @@ pub struct ParticipantFrame {
     pub fields: Vec<(String, FrameField)>,
     /// Triangles between particles, as indices into the columns.
     pub triangles: Vec<[u32; 3]>,
+    /// The surface that the solver knows, if it was wanted: vertices [m], and triangles of them, anticlockwise seen from
+    /// outside.
+    pub surface: Option<(Vec<DVec3>, Vec<[u32; 3]>)>,
 }
 
 /// Values of a field in a frame.
@@ -280,8 +283,22 @@ impl Simulation {
     /// # Errors
     /// If a participant is lost or breaks the contract.
     pub fn frames(&mut self) -> Result<Vec<ParticipantFrame>, CoordinatorError> {
+        self.frames_with_surfaces(&|_| false)
+    }
+
+    /// The same, with the surface of each participant for whose name `wanted` says so and whose solver knows one.
+    ///
+    /// # Errors
+    /// As for [`Self::frames`].
+    pub fn frames_with_surfaces(
+        &mut self,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<ParticipantFrame>, CoordinatorError> {
         let start = Instant::now();
-        let calls = self.participants.iter_mut().map(Participant::frame);
+        let calls = self.participants.iter_mut().map(|participant| {
+            let wanted = wanted(&participant.name);
+            participant.frame(wanted)
+        });
         let frames = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut result = Vec::new();
         for (k, frame) in frames.into_iter().enumerate() {
@@ -294,6 +311,7 @@ impl Simulation {
             result.push(ParticipantFrame {
                 name: self.participants[k].name.clone(),
                 triangles: triangles.collect(),
+                surface: frame.surface,
                 id: frame.id.iter().map(|id| id.0).collect(),
                 positions: frame.position,
                 velocities: frame.velocity,

@@ -428,8 +428,7 @@ proptest! {
         let mut seen = 0;
         for group in 0..forest.len() {
             let members = forest.members(group);
-            let drawn = random::uniform_u32(min, min + more, &[seed, step, candidates.global_id(members[0])]);
-            prop_assert!(members.len() >= 2 && members.len() as u32 <= drawn);
+            prop_assert!(members.len() >= 2);
             prop_assert!(members.is_sorted());
             prop_assert!(group == 0 || forest.members(group - 1)[0] < members[0]);
             prop_assert!(members.iter().all(|&i| forest.group_of(i) == Some(group as u32)));
@@ -441,6 +440,31 @@ proptest! {
         prop_assert_eq!((0..count as u32).filter(|&i| forest.group_of(i).is_some()).count(), seen);
         for pair in &pairs {
             prop_assert_eq!(forest.same_group(pair.0, pair.1), !forest.refused().contains(pair), "{:?}", pair);
+        }
+        // Merged naively: within the limit first, then whoever is alone.
+        let mut root: Vec<usize> = (0..count).collect();
+        for adopting in [false, true] {
+            for &(i, j) in &pairs {
+                let (a, b) = (root[i as usize].min(root[j as usize]), root[i as usize].max(root[j as usize]));
+                let members = |of: usize| (0..count).filter(|&k| root[k] == of).collect::<Vec<_>>();
+                let (first, second) = (members(a), members(b));
+                let fixed = |set: &[usize]| {
+                    let fixed = set.iter().find(|&&k| candidates.is_immovable(k as u32));
+                    fixed.map(|&k| candidates.velocity[k])
+                };
+                let torn = fixed(&first).zip(fixed(&second)).is_some_and(|(v, w)| v != w);
+                let drawn = random::uniform_u32(min, min + more, &[seed, step, candidates.global_id(a as u32)]);
+                let fits = match adopting {
+                    false => first.len() + second.len() <= drawn as usize,
+                    true => first.len() == 1 || second.len() == 1,
+                };
+                if a != b && fits && !torn {
+                    second.iter().for_each(|&k| root[k] = a);
+                }
+            }
+        }
+        for (i, j) in (1..count).flat_map(|j| (0..j).map(move |i| (i, j))) {
+            prop_assert_eq!(forest.same_group(i as u32, j as u32), root[i] == root[j]);
         }
     }
 

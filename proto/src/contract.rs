@@ -271,6 +271,8 @@ pub struct Frame {
     pub group: Vec<u32>,
     /// The solver's own fields: name, components (1 or 3), values.
     pub fields: Vec<(String, u32, Vec<f32>)>,
+    /// Vertices [m] and triangles of them, if wanted and known.
+    pub surface: Option<(Vec<DVec3>, Vec<[u32; 3]>)>,
 }
 
 /// A solver's whole state.

@@ -24,7 +24,7 @@ enum Order {
     Begin(Begin, Reply<v1::BeginResponse>),
     Integrate(Box<Integrate>, Reply<v1::IntegrateResponse>),
     Commit(Box<v1::CommitHeader>, Columns, Reply<v1::CommitResponse>),
-    Frame(Context, Reply<v1::FrameResponse>),
+    Frame(Context, bool, Reply<v1::FrameResponse>),
     Save(Context, Reply<v1::SaveResponse>),
     Restore(Restore, Reply<v1::RestoreResponse>),
     Shutdown(Reply<v1::ShutdownResponse>),
@@ -124,8 +124,8 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Ord
             }));
             prepare(session);
         }
-        Order::Frame(context, reply) => {
-            let _ = reply.send(packets(session.frame(&context)));
+        Order::Frame(context, surface, reply) => {
+            let _ = reply.send(packets(session.frame(&context, surface)));
         }
         Order::Save(context, reply) => {
             let _ = reply.send(packets(session.save(&context)));
@@ -256,8 +256,9 @@ impl v1::solver_server::Solver for Service {
     }
 
     async fn frame(&self, request: Request<v1::FrameRequest>) -> Result<Response<Self::FrameStream>, Status> {
-        let context = Context::from_wire(request.into_inner().context).map_err(invalid)?;
-        self.stream(|reply| Order::Frame(context, reply)).await
+        let v1::FrameRequest { context, surface } = request.into_inner();
+        let context = Context::from_wire(context).map_err(invalid)?;
+        self.stream(|reply| Order::Frame(context, surface, reply)).await
     }
 
     async fn save(&self, request: Request<v1::SaveRequest>) -> Result<Response<Self::SaveStream>, Status> {

@@ -212,10 +212,11 @@ impl Session {
         }
     }
 
-    pub(crate) fn frame(&mut self, context: &Context) -> Result<Frame, Refusal> {
+    pub(crate) fn frame(&mut self, context: &Context, surface: bool) -> Result<Frame, Refusal> {
         let run = self.run("Frame", context)?;
         run.expect(run.is_between_steps(), "Frame", context.step)?;
-        Ok(run.frame())
+        let surface = surface.then(|| run.solver.surface()).flatten();
+        Ok(Frame { surface, ..run.frame() })
     }
 
     pub(crate) fn save(&mut self, context: &Context) -> Result<Snapshot, Refusal> {
@@ -524,6 +525,7 @@ impl Run {
             radius: gather(&order, &particles.radius),
             group: gather(&order, &self.group_number),
             fields: fields.collect(),
+            surface: None,
         }
     }
 }

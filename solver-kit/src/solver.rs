@@ -135,6 +135,12 @@ pub trait Solver: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The surface of the own particles now, if the solver knows one better than positions tell: vertices [m], and triangles
+    /// of them, anticlockwise seen from outside. Asked for frames, where a scene wants it.
+    fn surface(&self) -> Option<(Vec<DVec3>, Vec<[u32; 3]>)> {
+        None
+    }
+
     /// How this solver integrates, if not as its program describes itself.
     fn integration(&self) -> Option<Integration> {
         None

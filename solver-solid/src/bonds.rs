@@ -14,6 +14,7 @@ mod row_kernels;
 mod rows;
 mod stretch;
 mod strips;
+mod surface;
 mod table;
 
 use std::ops::Range;
@@ -64,6 +65,8 @@ struct Body {
     count: usize,
     law: Law,
     table: Box<dyn BondTable>,
+    /// What the particles lie on, for the surface.
+    lattice: Option<Lattice>,
     /// Bonds of each particle before any was cut or broke.
     intact: Vec<u32>,
     /// Stretch at which bonds of each particle break without the influence of compression.
@@ -197,8 +200,8 @@ impl Body {
     fn new(body: BondedBody, particles: &Particles, seed: u64) -> Self {
         let BondedBody { first, count, law, lattice, moment, notches } = body;
         let position = &particles.position[first..first + count];
-        let mut table: Box<dyn BondTable> = match lattice {
-            Some(lattice) => Box::new(lattice::LatticeTable::new(&lattice, &law)),
+        let mut table: Box<dyn BondTable> = match &lattice {
+            Some(lattice) => Box::new(lattice::LatticeTable::new(lattice, &law)),
             None => Box::new(rows::RowTable::new(position, &law)),
         };
         if law.surface_correction {
@@ -227,6 +230,7 @@ impl Body {
             energy: 0.0,
             product_unit: 0.0,
             table,
+            lattice,
             first,
             count,
             law,
@@ -449,6 +453,14 @@ impl Material for Bonds {
         let columns =
             [("stretch", stretch), ("strain", strain), ("damage", damage), ("fragment", self.fragments())];
         columns.map(|(name, values)| Field { name, values: FieldValues::Scalar(values) }).into()
+    }
+
+    fn add_surface(&self, position: &[DVec3], vertices: &mut Vec<DVec3>, triangles: &mut Vec<[u32; 3]>) {
+        for body in &self.bodies {
+            let Some(lattice) = &body.lattice else { continue };
+            let position = &position[body.first..body.first + body.count];
+            surface::Cubes { lattice, table: body.table.as_ref(), position }.add_surface(vertices, triangles);
+        }
     }
 
     fn stable_dt(&self, _particles: &Particles) -> f64 {

@@ -54,6 +54,9 @@ pub(crate) trait Material: Send + Sync {
     /// Fields for frames.
     fn fields(&self, position: &[DVec3]) -> Vec<Field>;
 
+    /// Adds the surface of what tears: vertices [m], and triangles of them.
+    fn add_surface(&self, _position: &[DVec3], _vertices: &mut Vec<DVec3>, _triangles: &mut Vec<[u32; 3]>) {}
+
     /// Longest step of an explicit integrator [s].
     fn stable_dt(&self, particles: &Particles) -> f64;
 

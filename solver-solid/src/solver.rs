@@ -322,6 +322,21 @@ impl Solver for SolidSolver {
         Ok(report)
     }
 
+    /// Sheets and volumes as they are, and the surfaces of bodies that tear.
+    fn surface(&self) -> Option<(Vec<DVec3>, Vec<[u32; 3]>)> {
+        let position = &self.particles.position;
+        let (mut vertices, mut triangles) = (Vec::new(), Vec::new());
+        if !self.triangles.is_empty() {
+            vertices.extend_from_slice(position);
+            // Ids of solids are indices.
+            triangles.extend(self.triangles.iter().map(|corners| corners.map(|id| id.0 as u32)));
+        }
+        self.materials
+            .iter()
+            .for_each(|material| material.add_surface(position, &mut vertices, &mut triangles));
+        Some((vertices, triangles))
+    }
+
     /// Those of the materials; where two know the same field, a particle has the larger value.
     fn fields(&self) -> Vec<Field> {
         let mut fields: Vec<Field> = Vec::new();

@@ -173,7 +173,7 @@ impl Client {
     }
 
     pub(crate) fn frame(&mut self) -> Result<Frame, Status> {
-        let request = v1::FrameRequest { context: Some(self.context.to_wire()) };
+        let request = v1::FrameRequest { context: Some(self.context.to_wire()), surface: false };
         let solver = &mut self.solver;
         self.runtime.block_on(async {
             let (header, columns) = gather(solver.frame(request).await?.into_inner()).await?;

@@ -31,7 +31,7 @@ impl Default for OutputSettings {
     }
 }
 
-/// `[output.surfaces.PARTICIPANT]`: a closed mesh around the particles of a fluid, as a `.ply` file a frame.
+/// `[output.surfaces.PARTICIPANT]`: a closed mesh around the particles, as a `.ply` file a frame.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SurfaceOutput {

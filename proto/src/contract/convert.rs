@@ -3,8 +3,8 @@
 use amalgam_particles::{ParticleId, Particles};
 
 use super::values::{
-    flags, lattice_from_wire, lattice_to_wire, margin_from_wire, not_negative, positive_time, tuples,
-    vec3_from_wire, vec3_to_wire,
+    flags, lattice_from_wire, lattice_to_wire, margin_from_wire, not_negative, positive_time, take_surface,
+    tuples, vec3_from_wire, vec3_to_wire,
 };
 use super::{
     Batch, Begin, Call, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next,
@@ -524,7 +524,11 @@ impl Call for Frame {
             .fields
             .iter()
             .map(|(name, components, _)| v1::FieldInfo { name: name.clone(), components: *components });
-        let header = v1::FrameAnswer { particles: self.id.len() as u64, fields: fields.collect() };
+        let surface = self.surface.as_ref().map(|(vertices, triangles)| v1::SurfaceInfo {
+            vertices: vertices.len() as u64,
+            triangles: triangles.len() as u64,
+        });
+        let header = v1::FrameAnswer { particles: self.id.len() as u64, fields: fields.collect(), surface };
         let mut columns = Columns::default();
         columns.put_ids("id", &self.id);
         columns.put("position", self.position);
@@ -533,6 +537,10 @@ impl Call for Frame {
         columns.put_uniform("group", self.group);
         for (at, (_, _, values)) in self.fields.into_iter().enumerate() {
             columns.put(format!("field_{at}"), values);
+        }
+        if let Some((vertices, triangles)) = self.surface {
+            columns.put("surface_vertices", vertices);
+            columns.put("surface_triangles", triangles);
         }
         (header, columns)
     }
@@ -565,6 +573,7 @@ impl Call for Frame {
             group: columns.take_uniform("group", count)?,
             id,
             fields,
+            surface: header.surface.map(|surface| take_surface(&surface, &mut columns)).transpose()?,
         };
         check("radius", &frame.radius, Some(&frame.id), "positive and finite", |&r| {
             r > 0.0 && r.is_finite()

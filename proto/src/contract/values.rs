@@ -2,7 +2,7 @@
 
 use amalgam_particles::{DVec3, Lattice, ParticleId};
 
-use crate::columns::{Columns, WireError, check};
+use crate::columns::{Columns, WireError, check, check_count};
 use crate::v1;
 
 /// A vector for a header.
@@ -72,4 +72,21 @@ pub(super) fn tuples<const N: usize>(
     let bytes = columns.length(name);
     let ids = columns.take_ids(name, bytes / stride * N as u64)?;
     Ok(ids.chunks_exact(N).map(|chunk| std::array::from_fn(|k| chunk[k])).collect())
+}
+
+/// The vertices [m] and triangles of a frame's surface.
+pub(super) fn take_surface(
+    surface: &v1::SurfaceInfo,
+    columns: &mut Columns,
+) -> Result<(Vec<DVec3>, Vec<[u32; 3]>), WireError> {
+    let vertices = columns.take_vec3("surface_vertices", check_count("vertices", surface.vertices)?)?;
+    let triangles: Vec<[u32; 3]> =
+        columns.take("surface_triangles", check_count("triangles", surface.triangles)?)?;
+    match triangles.as_flattened().iter().find(|&&corner| corner as usize >= vertices.len()) {
+        None => Ok((vertices, triangles)),
+        Some(corner) => Err(WireError::Rule(format!(
+            "a triangle names vertex {corner} of a surface of {} vertices",
+            vertices.len()
+        ))),
+    }
 }

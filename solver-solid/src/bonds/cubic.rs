@@ -70,7 +70,12 @@ impl Lattice {
 
     /// By what points are ordered.
     pub(crate) fn key(&self, point: usize) -> u64 {
-        let [a, b, c] = self.cells[point].map(|c| c as u64);
+        self.key_of(self.cells[point])
+    }
+
+    /// The key of a cell of the lattice.
+    pub(super) fn key_of(&self, cell: [i32; 3]) -> u64 {
+        let [a, b, c] = cell.map(|c| c as u64);
         a + self.extent[0] as u64 * (b + self.extent[1] as u64 * c)
     }
 
