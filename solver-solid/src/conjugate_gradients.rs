@@ -1,4 +1,5 @@
-//! Conjugate gradients with a block-Jacobi preconditioner, on vectors of one value a particle.
+//! Conjugate gradients with a block-Jacobi preconditioner, to which most iterations (`rounded.rs`) add a coarse part
+//! (`multilevel.rs`), on vectors of one value a particle.
 //!
 //! The members of a group are one unknown. Its value stands at every member, and the sum of the members' rows at the
 //! **leader**, the group's first member; the rows of the others are zero. Held unknowns have a zero factor, which
@@ -104,7 +105,7 @@ impl ConjugateGradients {
 
     /// Solves for [`Self::solution`]. The tolerance is relative to the right-hand side, or to one of squared norm `scale`.
     ///
-    /// Residuals are measured in the norm of the preconditioner, sqrt(r·D^-1 r). It weighs every unknown by its own
+    /// Residuals are measured in the norm of the diagonal blocks, sqrt(r·D^-1 r). It weighs every unknown by its own
     /// diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the iteration needs it.
     ///
     /// Iterations are rounded to f32 (`rounded.rs`) and come to the answer of a system whose entries are off in the seventh
