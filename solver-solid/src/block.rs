@@ -61,6 +61,17 @@ impl Factor {
         Self { inverse_pivot: DVec3::new(inverse_x, inverse_y, inverse_z), lower: DVec3::new(yx, zx, zy) }
     }
 
+    /// The entries xx, yy, zz, yz, xz, xy of L D L^T; 0 of the factor of a held unknown.
+    pub(crate) fn entries(&self) -> [f64; 6] {
+        if self.inverse_pivot.x == 0.0 {
+            return [0.0; 6];
+        }
+        let (d, l) = (1.0 / self.inverse_pivot, self.lower);
+        let (xy, xz) = (l.x * d.x, l.y * d.x);
+        let (yy, yz) = (d.y + l.x * xy, l.z * d.y + l.y * xy);
+        [d.x, yy, d.z + l.y * xz + l.z * l.z * d.y, yz, xz, xy]
+    }
+
     /// Solves (L D L^T) z = `r`.
     #[inline]
     pub(crate) fn solve(&self, r: DVec3) -> DVec3 {

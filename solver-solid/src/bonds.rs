@@ -30,6 +30,7 @@ pub(crate) use law::{Calibration, Law, Model};
 
 use crate::block::Block;
 use crate::material::Material;
+use crate::multilevel::Region;
 use crate::vectors::{Columns, Slice, Vector};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 use stretch::{excess_of, stretch_of};
@@ -311,6 +312,18 @@ fn surface_gains(table: &dyn BondTable, count: usize, law: &Law, moment: f64) ->
     (0..count).into_par_iter().with_min_len(CHUNK).map(gain).collect()
 }
 
+/// Root of the mean square rest length of bonds, by stiffness, in spacings; NaN without any.
+fn bond_length(table: &dyn BondTable, count: usize) -> f64 {
+    let (mut squares, mut sum) = (0.0, 0.0);
+    (0..count).for_each(|i| {
+        table.visit(i, &mut |bond| {
+            squares += bond.stiffness * bond.rest * bond.rest;
+            sum += bond.stiffness;
+        });
+    });
+    (squares / sum).sqrt()
+}
+
 impl Notch {
     /// Whether a bond of this reach from `x` can cross.
     fn is_near(&self, x: DVec3, reach: f64) -> bool {
@@ -352,6 +365,14 @@ impl Material for Bonds {
         let body = self.parts(a as usize, 1).next().map(|(body, _)| body);
         body.filter(|body| (body.first..body.first + body.count).contains(&(b as usize)))
             .is_some_and(|body| body.table.joined(a as usize - body.first, b as usize - body.first))
+    }
+
+    fn regions(&self) -> Vec<Region> {
+        let of = |body: &Body| Region {
+            particles: body.first..body.first + body.count,
+            bond_length: bond_length(body.table.as_ref(), body.count) * body.law.spacing,
+        };
+        self.bodies.iter().map(of).collect()
     }
 
     fn linearise(&mut self, position: &[DVec3], implicit: bool) {

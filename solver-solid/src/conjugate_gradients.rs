@@ -1,4 +1,5 @@
-//! Conjugate gradients with a block-Jacobi preconditioner, on vectors of one value a particle.
+//! Conjugate gradients with a block-Jacobi preconditioner, to which most iterations (`rounded.rs`) add a coarse part
+//! (`multilevel.rs`), on vectors of one value a particle.
 //!
 //! The members of a group are one unknown. Its value stands at every member, and the sum of the members' rows at the
 //! **leader**, the group's first member; the rows of the others are zero. Held unknowns have a zero factor, which
@@ -10,6 +11,7 @@ use rayon::prelude::*;
 
 use crate::block::Factor;
 use crate::material::Material;
+use crate::multilevel::Multilevel;
 use crate::rounded::RoundedIteration;
 use crate::vectors::Vector;
 use crate::{CHUNK, CHUNKS_PER_TASK};
@@ -61,6 +63,8 @@ pub(crate) struct ConjugateGradients {
     preconditioned: Vec<DVec3>,
     direction: Vec<DVec3>,
     image: Vec<DVec3>,
+    /// Whether `image` is the operator times the solution already.
+    is_image_known: bool,
     rounded: RoundedIteration,
     partial: Vec<f64>,
     partial_pair: Vec<(f64, f64)>,
@@ -74,7 +78,7 @@ const REFINEMENT_LEAST: f64 = 0.25;
 
 impl ConjugateGradients {
     /// Vectors for so many particles.
-    pub(crate) fn new(particles: usize) -> Self {
+    pub(crate) fn new(particles: usize, coarse: Multilevel) -> Self {
         let zero = vec![DVec3::ZERO; particles];
         Self {
             solution: zero.clone(),
@@ -83,15 +87,25 @@ impl ConjugateGradients {
             preconditioned: zero.clone(),
             direction: zero.clone(),
             image: zero,
-            rounded: RoundedIteration::new(particles),
+            is_image_known: false,
+            rounded: RoundedIteration::new(particles, coarse),
             partial: Vec::new(),
             partial_pair: Vec::new(),
         }
     }
 
+    /// Tells that the next system differs from the last in its right-hand side alone, before that is replaced: what the operator
+    /// makes of the solution is what the last solve has left of its own.
+    pub(crate) fn keep_image(&mut self) {
+        let known = self.right_hand_side.par_iter().zip(&self.residual);
+        let image = self.image.par_iter_mut().zip(known).with_min_len(CHUNK * CHUNKS_PER_TASK);
+        image.for_each(|(image, (b, r))| *image = *b - *r);
+        self.is_image_known = true;
+    }
+
     /// Solves for [`Self::solution`]. The tolerance is relative to the right-hand side, or to one of squared norm `scale`.
     ///
-    /// Residuals are measured in the norm of the preconditioner, sqrt(r·D^-1 r). It weighs every unknown by its own
+    /// Residuals are measured in the norm of the diagonal blocks, sqrt(r·D^-1 r). It weighs every unknown by its own
     /// diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the iteration needs it.
     ///
     /// Iterations are rounded to f32 (`rounded.rs`) and come to the answer of a system whose entries are off in the seventh
@@ -104,6 +118,9 @@ impl ConjugateGradients {
         scale: Option<f64>,
     ) -> Result<Solved, Failure> {
         let (mut iterations, mut last) = (0, f64::INFINITY);
+        if !self.is_image_known {
+            self.rounded.forget_system();
+        }
         loop {
             let (square, own_scale) = self.start(system);
             let scale = scale.unwrap_or(own_scale);
@@ -160,8 +177,12 @@ impl ConjugateGradients {
     /// Starts from the best multiple of the given solution, which in the energy norm is never worse than zero: the
     /// squared norms of the residual and of the right-hand side.
     fn start(&mut self, system: &mut System<'_>) -> (f64, f64) {
-        let curvature = apply(system, &self.solution, &mut self.image, &mut self.partial);
-        let projection = self.projection();
+        let curvature = match std::mem::take(&mut self.is_image_known) {
+            true => product(&self.solution, &self.image, &mut self.partial),
+            false => apply(system, &self.solution, &mut self.image, &mut self.partial),
+        };
+        // Solution times right-hand side: a group counts once, at its leader.
+        let projection = product(&self.solution, &self.right_hand_side, &mut self.partial);
         let multiple = if curvature > 0.0 { projection / curvature } else { 0.0 };
         let chunks = self
             .residual
@@ -190,16 +211,6 @@ impl ConjugateGradients {
         self.direction.copy_from_slice(&self.preconditioned);
         copy_from_leaders(system.groups, &mut self.direction);
         self.partial_pair.iter().fold((0.0, 0.0), |total, part| (total.0 + part.0, total.1 + part.1))
-    }
-
-    /// Solution times right-hand side: a group counts once, at its leader.
-    fn projection(&mut self) -> f64 {
-        let chunks = self.solution.par_chunks(CHUNK).zip(self.right_hand_side.par_chunks(CHUNK));
-        chunks
-            .with_min_len(CHUNKS_PER_TASK)
-            .map(|(x, b)| x.iter().zip(b).fold(0.0, |total, (x, b)| total + x.dot(*b)))
-            .collect_into_vec(&mut self.partial);
-        self.partial.iter().sum()
     }
 
     /// A step of this length along the direction; the new squared norm of the residual.
@@ -241,6 +252,16 @@ impl ConjugateGradients {
         });
         copy_from_leaders(system.groups, &mut self.direction);
     }
+}
+
+/// The scalar product of two vectors, one of which is summed at leaders.
+fn product(u: &[DVec3], v: &[DVec3], partial: &mut Vec<f64>) -> f64 {
+    u.par_chunks(CHUNK)
+        .zip(v.par_chunks(CHUNK))
+        .with_min_len(CHUNKS_PER_TASK)
+        .map(|(u, v)| u.iter().zip(v).fold(0.0, |total, (u, v)| total + u.dot(*v)))
+        .collect_into_vec(partial);
+    partial.iter().sum()
 }
 
 /// `image` = S^T A times `u`, summed at leaders; returns u·image.

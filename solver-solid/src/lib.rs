@@ -18,6 +18,7 @@ mod gravity;
 mod material;
 pub mod measure;
 mod motion;
+mod multilevel;
 mod peridynamic;
 mod points;
 mod reduced;

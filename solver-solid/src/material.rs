@@ -4,6 +4,7 @@ use amalgam_particles::{DVec3, Particles};
 use amalgam_solver_kit::{Field, SolverError};
 
 use crate::block::Block;
+use crate::multilevel::Region;
 use crate::vectors::{Columns, Slice, Vector};
 
 /// What holds particles together. One solver sums over several: springs beside bonds.
@@ -17,6 +18,11 @@ pub(crate) trait Material: Send + Sync {
 
     /// Whether two particles are joined, by index.
     fn joined(&self, a: u32, b: u32) -> bool;
+
+    /// Particles for which the coarse grids of the preconditioner pay, as they are laid out.
+    fn regions(&self) -> Vec<Region> {
+        Vec::new()
+    }
 
     /// Forces at these positions and, for an implicit step, everything of the operator that does not depend on its
     /// length.

@@ -1,7 +1,7 @@
 //! The reduced system of a stage: one unknown velocity change a group and one a free particle
 //! (`docs/method.md`, "Integrating a meta-particle inside a participant").
 
-use amalgam_particles::{DVec3, NO_GROUP, Particles};
+use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{SolverError, Stage};
 use rayon::prelude::*;
 
@@ -23,12 +23,26 @@ pub(crate) struct Reduced {
     free_factor: Vec<Factor>,
     inertia: Vec<f64>,
     factor: Vec<Factor>,
+    /// The groups that the unknowns are for, with their inertias and velocities.
+    groups: GroupMap,
+    group_inertia: Vec<f64>,
+    group_velocity: Vec<DVec3>,
+    /// S^T (h F + h^2 dF/dx v): the right-hand side without what comes from others [kg m/s].
+    load: Vec<DVec3>,
 }
 
 impl Reduced {
     /// Forgets what depends on the materials, which were linearised anew.
     pub(crate) fn reset(&mut self) {
         self.dt = f64::NAN;
+    }
+
+    /// Whether unknowns and load are those of this stage: it is a repetition, which differs in the impulses from others alone.
+    pub(crate) fn is_set_for(&self, stage: &Stage<'_>) -> bool {
+        self.dt == stage.dt
+            && self.groups == *stage.groups
+            && self.group_inertia == stage.inertia
+            && self.group_velocity == stage.velocity
     }
 
     /// Sets the unknowns of a stage.
@@ -42,6 +56,11 @@ impl Reduced {
         stage: &Stage<'_>,
     ) -> Result<(), SolverError> {
         self.set_free(particles, materials, stage.dt);
+        self.groups.clone_from(stage.groups);
+        self.group_inertia.clear();
+        self.group_inertia.extend_from_slice(stage.inertia);
+        self.group_velocity.clear();
+        self.group_velocity.extend_from_slice(stage.velocity);
         self.velocity.clone_from(&particles.velocity);
         self.factor.clone_from(&self.free_factor);
         self.inertia.clone_from(&particles.mass);
@@ -108,17 +127,23 @@ impl Reduced {
         }
     }
 
-    /// S^T (h F + h^2 dF/dx v) + J_ext, summed at leaders.
-    pub(crate) fn right_hand_side(
-        &self,
+    /// Finds S^T (h F + h^2 dF/dx v), summed at leaders.
+    pub(crate) fn find_load(
+        &mut self,
         particles: &Particles,
         materials: &mut [Box<dyn Material>],
         gravity: DVec3,
         stage: &Stage<'_>,
-        sum: &mut [DVec3],
     ) {
-        impulses(particles, materials, gravity * stage.dt, (stage.dt, &self.velocity), sum);
-        self.sum_up(stage, sum);
+        self.load.resize(particles.len(), DVec3::ZERO);
+        impulses(particles, materials, gravity * stage.dt, (stage.dt, &self.velocity), &mut self.load);
+        sum_to_leaders(stage.groups, &mut self.load);
+    }
+
+    /// S^T (h F + h^2 dF/dx v) + J_ext, summed at leaders.
+    pub(crate) fn right_hand_side(&self, stage: &Stage<'_>, sum: &mut [DVec3]) {
+        sum.copy_from_slice(&self.load);
+        add_impulses(stage, sum);
     }
 
     /// What is left of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv` summed at leaders, for the
@@ -132,18 +157,9 @@ impl Reduced {
         sum: &mut [DVec3],
     ) {
         impulses(particles, materials, gravity * stage.dt, (stage.dt, velocity), sum);
-        self.sum_up(stage, sum);
-        sum.iter_mut().zip(change.iter().zip(&self.inertia)).for_each(|(sum, (dv, m))| *sum -= *dv * *m);
-    }
-
-    /// S^T of impulses, and J_ext.
-    fn sum_up(&self, stage: &Stage<'_>, sum: &mut [DVec3]) {
         sum_to_leaders(stage.groups, sum);
-        for (group, &impulse) in stage.impulse.iter().enumerate() {
-            if let Some(&leader) = stage.groups.members(group).first() {
-                sum[leader as usize] += impulse;
-            }
-        }
+        add_impulses(stage, sum);
+        sum.iter_mut().zip(change.iter().zip(&self.inertia)).for_each(|(sum, (dv, m))| *sum -= *dv * *m);
     }
 
     /// The velocity change to start iterating from: the one that leads to the velocities `expected`, of a group to
@@ -178,6 +194,15 @@ impl Reduced {
         stage: &Stage<'a>,
     ) -> System<'a> {
         System { materials, groups: stage.groups, inertia: &self.inertia, factor: &self.factor }
+    }
+}
+
+/// Adds J_ext at leaders.
+fn add_impulses(stage: &Stage<'_>, sum: &mut [DVec3]) {
+    for (group, &impulse) in stage.impulse.iter().enumerate() {
+        if let Some(&leader) = stage.groups.members(group).first() {
+            sum[leader as usize] += impulse;
+        }
     }
 }
 

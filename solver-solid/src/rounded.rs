@@ -13,6 +13,7 @@ use crate::CHUNK;
 use crate::block::RoundedFactor;
 use crate::conjugate_gradients::System;
 use crate::fixed::operand_scale;
+use crate::multilevel::Multilevel;
 use crate::vectors::{Columns, Slice, Vector, sixteen};
 
 /// Slices of a chunk, whose sum is formed in order.
@@ -31,6 +32,12 @@ pub(crate) struct RoundedIteration {
     preconditioned: Vec<Slice>,
     image: Vec<Slice>,
     direction: Columns,
+    /// 1 of what is free, 0 of what is held or has no unknown of its own.
+    free: Vec<Sixteen>,
+    diagonal: Vec<[f32; 7]>,
+    coarse: Multilevel,
+    /// Whether inertia, factors and coarse grids are those of the system.
+    is_loaded: bool,
     partial: Vec<f64>,
 }
 
@@ -45,7 +52,7 @@ pub(crate) struct Reached {
 
 impl RoundedIteration {
     /// Vectors for so many particles.
-    pub(crate) fn new(particles: usize) -> Self {
+    pub(crate) fn new(particles: usize, coarse: Multilevel) -> Self {
         let slices = particles.div_ceil(LANES);
         let zero = vec![Slice::default(); slices];
         Self {
@@ -56,6 +63,10 @@ impl RoundedIteration {
             preconditioned: zero.clone(),
             image: zero,
             direction: Columns::new(particles),
+            free: vec![[0.0; LANES]; slices],
+            diagonal: vec![[0.0; 7]; particles],
+            coarse,
+            is_loaded: false,
             partial: Vec::new(),
         }
     }
@@ -76,17 +87,19 @@ impl RoundedIteration {
             .reduce(|| 0.0, f64::max);
         let scale = operand_scale(largest);
         self.load(system, residual, scale);
-        let mut reached = Reached { iterations: 0, square: self.start(system) };
+        let square = self.start();
+        let mut reached = Reached { iterations: 0, square };
+        let mut product = self.turn(system, square, None);
         let goal = goal * scale * scale;
         while reached.square > goal && reached.iterations < limit {
             let curvature = self.apply(system);
-            let length = (reached.square / curvature) as f32;
+            let length = (product / curvature) as f32;
             if !(curvature > 0.0 && length.is_finite()) {
                 reached.square = f64::NAN;
                 break;
             }
             let square = self.advance(length);
-            self.turn(system, (square / reached.square) as f32);
+            product = self.turn(system, square, Some(product));
             reached = Reached { iterations: reached.iterations + 1, square };
         }
         reached.square /= scale * scale;
@@ -105,31 +118,51 @@ impl RoundedIteration {
         reached
     }
 
+    /// Tells that the next system is another one.
+    pub(crate) fn forget_system(&mut self) {
+        self.is_loaded = false;
+    }
+
     /// Rounds the system's inertia and factors, and the residual times `scale`.
     fn load(&mut self, system: &System<'_>, residual: &[DVec3], scale: f64) {
-        let slices = self.residual.par_iter_mut().zip(&mut self.inertia).zip(&mut self.factor);
-        let slices = slices.zip(residual.par_chunks(LANES));
-        let slices = slices.zip(system.inertia.par_chunks(LANES)).zip(system.factor.par_chunks(LANES));
-        slices.with_min_len(SLICES * CHUNKS_PER_TASK).for_each(
-            |(((((rounded, inertia), factor), residual), masses), factors)| {
-                for (lane, (r, &mass)) in residual.iter().zip(masses).enumerate() {
-                    let r = (*r * scale).to_array();
-                    (0..3).for_each(|axis| rounded[axis][lane] = r[axis] as f32);
-                    inertia[lane] = mass as f32;
-                    factor.set(lane, &factors[lane]);
-                }
-            },
-        );
+        if !std::mem::replace(&mut self.is_loaded, true) {
+            self.load_system(system);
+        }
+        let slices = self.residual.par_iter_mut().zip(residual.par_chunks(LANES));
+        slices.with_min_len(SLICES * CHUNKS_PER_TASK).for_each(|(rounded, residual)| {
+            for (lane, r) in residual.iter().enumerate() {
+                let r = (*r * scale).to_array();
+                (0..3).for_each(|axis| rounded[axis][lane] = r[axis] as f32);
+            }
+        });
         self.solution.fill(Slice::default());
     }
 
-    /// The first direction; the squared norm of the residual.
-    fn start(&mut self, system: &System<'_>) -> f64 {
+    fn load_system(&mut self, system: &System<'_>) {
+        let slices = self.inertia.par_iter_mut().zip(&mut self.factor).zip(&mut self.free);
+        let slices = slices.zip(self.diagonal.par_chunks_mut(LANES));
+        let slices = slices.zip(system.inertia.par_chunks(LANES)).zip(system.factor.par_chunks(LANES));
+        slices.with_min_len(SLICES * CHUNKS_PER_TASK).for_each(
+            |(((((inertia, factor), free), diagonal), masses), factors)| {
+                for (lane, (diagonal, &mass)) in diagonal.iter_mut().zip(masses).enumerate() {
+                    inertia[lane] = mass as f32;
+                    factor.set(lane, &factors[lane]);
+                    let [xx, yy, zz, yz, xz, xy] = factors[lane].entries();
+                    let is_free = xx > 0.0;
+                    free[lane] = if is_free { 1.0 } else { 0.0 };
+                    let mass = if is_free { mass } else { 0.0 };
+                    *diagonal = [mass, xx, yy, zz, yz, xz, xy].map(|entry| entry as f32);
+                }
+            },
+        );
+        self.coarse.prepare(&self.diagonal);
+    }
+
+    /// The squared norm of the residual.
+    fn start(&mut self) -> f64 {
         self.image.fill(Slice::default());
         self.direction.axes.iter_mut().for_each(|axis| axis.fill(0.0));
-        let square = self.advance(0.0);
-        self.turn(system, 0.0);
-        square
+        self.advance(0.0)
     }
 
     /// The operator times the direction; the product of both.
@@ -190,19 +223,43 @@ impl RoundedIteration {
         self.partial.iter().sum()
     }
 
-    /// The next direction, conjugate to the last.
-    fn turn(&mut self, system: &System<'_>, beta: f32) {
+    /// The next direction, conjugate to the last, for a residual of squared norm `square` and a last product of residual and
+    /// preconditioned residual, if there was one; the new product.
+    fn turn(&mut self, system: &System<'_>, square: f64, last: Option<f64>) -> f64 {
+        let Self { residual, free, coarse, .. } = self;
+        let product = square
+            + coarse.correct(|i| {
+                let (slice, lane) = (i / LANES, i % LANES);
+                residual[slice].map(|axis| axis[lane] * free[slice][lane])
+            });
+        let beta = last.map_or(0.0, |last| (product / last) as f32);
         let [x, y, z] = &mut self.direction.axes;
         let chunks = x.par_chunks_mut(CHUNK).zip(y.par_chunks_mut(CHUNK)).zip(z.par_chunks_mut(CHUNK));
-        chunks.zip(self.preconditioned.par_chunks(SLICES)).with_min_len(CHUNKS_PER_TASK).for_each(
-            |(((x, y), z), preconditioned)| lanes::run(Turn { beta, direction: [x, y, z], preconditioned }),
-        );
+        chunks
+            .zip(self.preconditioned.par_chunks(SLICES))
+            .enumerate()
+            .with_min_len(CHUNKS_PER_TASK)
+            .for_each(|(chunk, (((x, y), z), preconditioned))| {
+                lanes::run(Turn { beta, direction: [&mut *x, &mut *y, &mut *z], preconditioned });
+                if coarse.is_active() {
+                    let first = chunk * CHUNK;
+                    let last = (first + x.len()).min(self.diagonal.len());
+                    for i in first..last {
+                        let free = free[i / LANES][i % LANES];
+                        let more = coarse.at(i);
+                        x[i - first] += free * more[0];
+                        y[i - first] += free * more[1];
+                        z[i - first] += free * more[2];
+                    }
+                }
+            });
         for group in 0..system.groups.len() {
             if let [leader, others @ ..] = system.groups.members(group) {
                 let value = self.direction.get(*leader as usize);
                 others.iter().for_each(|&i| self.direction.set(i as usize, value));
             }
         }
+        product
     }
 }
 

@@ -10,6 +10,7 @@ use crate::bonds::Bonds;
 use crate::conjugate_gradients::{ConjugateGradients, Failure, Limits};
 use crate::material::Material;
 use crate::motion::Motion;
+use crate::multilevel::Multilevel;
 use crate::reduced::{Reduced, impulses};
 use crate::section::{self, Integrator};
 use crate::springs::Springs;
@@ -63,6 +64,8 @@ impl SolidSolver {
             let bonds = Bonds::new(bonded, &particles, world.seed)?;
             materials.push(Box::new(bonds));
         }
+        let regions: Vec<_> = materials.iter().flat_map(|material| material.regions()).collect();
+        let coarse = Multilevel::new(&particles.position, &regions);
         let mut this = Self {
             motion,
             materials,
@@ -75,7 +78,7 @@ impl SolidSolver {
             self_collision: solid.self_collision,
             limits: solid.limits,
             reduced: Reduced::default(),
-            iteration: ConjugateGradients::new(count),
+            iteration: ConjugateGradients::new(count, coarse),
             expected: vec![DVec3::ZERO; count],
             iterations: 0,
             particles,
@@ -130,9 +133,14 @@ impl SolidSolver {
         }
         let Self { particles, materials, reduced, iteration, .. } = self;
         materials.iter_mut().for_each(|material| material.prepare(stage.dt, stage.dt * stage.dt));
-        reduced.set(particles, materials, stage)?;
-        reduced.right_hand_side(particles, materials, self.gravity, stage, &mut iteration.right_hand_side);
-        reduced.starting_point(particles, &self.expected, stage, &mut iteration.solution);
+        if reduced.is_set_for(stage) {
+            iteration.keep_image();
+        } else {
+            reduced.set(particles, materials, stage)?;
+            reduced.find_load(particles, materials, self.gravity, stage);
+            reduced.starting_point(particles, &self.expected, stage, &mut iteration.solution);
+        }
+        reduced.right_hand_side(stage, &mut iteration.right_hand_side);
         let solved = iteration.solve(&mut reduced.system(materials, stage), &self.limits, None);
         let solved = solved.map_err(|failure| self.explain(failure))?;
         self.iterations = solved.iterations;
@@ -202,7 +210,8 @@ impl SolidSolver {
                 self.linearise_at_end(stage.dt);
                 self.materials.iter_mut().for_each(|material| material.prepare(stage.dt, 0.0));
             }
-            let reaction = &mut self.iteration.right_hand_side;
+            let reaction = &mut self.change;
+            reaction.resize(self.particles.len(), DVec3::ZERO);
             let fall = self.gravity * stage.dt;
             impulses(&self.particles, &mut self.materials, fall, (stage.dt, &self.expected), reaction);
             for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| held(group))

@@ -4,7 +4,7 @@ mod support;
 
 use amalgam_particles::random::uniform_f64;
 use amalgam_particles::{DVec3, ParticleId};
-use amalgam_solver_kit::{FieldValues, Solver};
+use amalgam_solver_kit::{Answer, FieldValues, Solver};
 use amalgam_solver_solid::SolidSolver;
 use support::{Groups, angular_momentum, bits, faults, integrate, momentum, set_state, solid, step};
 
@@ -426,4 +426,51 @@ fn springs_and_bonds_stand_in_one_participant() {
     assert!(largest < 1e-9, "{largest}");
     let fragments = field(&together, "fragment");
     assert_eq!((fragments[0], fragments[count]), (0.0, -1.0));
+}
+
+/// Iterations of a cube so many spacings wide, a corner of which is struck, in a step in which sound goes from side to side.
+fn iterations_of_cube(width: usize) -> u32 {
+    let edge = 0.1 * width as f64;
+    let section = format!(
+        "method = \"peridynamics\"\ntolerance = 1e-6\n[[bodies]]\ntype = \"peridynamic\"\n\
+         shape = {{ type = \"box\", min = [0, 0, 0], max = [{edge}, {edge}, {edge}] }}\nspacing = 0.1\n\
+         density = 1000\nyoung_modulus = 1e6\n"
+    );
+    let mut cube = solid(&section, DVec3::ZERO);
+    let position = cube.particles().position.clone();
+    let struck = |x: &DVec3| if x.length() < 0.3 * edge { DVec3::new(1.0, 0.5, 0.0) } else { DVec3::ZERO };
+    let velocity = position.iter().map(struck).collect();
+    set_state(&mut cube, position, velocity);
+    step(&mut cube, edge / 1000f64.sqrt());
+    cube.iterations()
+}
+
+#[test]
+fn iterations_hardly_grow_with_the_size_of_a_body() {
+    let (small, large) = (iterations_of_cube(8), iterations_of_cube(24));
+    // Without coarse grids they grow with it, nearly three times.
+    assert!(4 * large < 7 * small, "{small} {large}");
+}
+
+#[test]
+fn a_repetition_comes_to_the_answer_of_a_first_solve() {
+    let begun = || {
+        let mut solid = block("velocity = [0, 0, 1]\nheld = [{ min = [0.7, 0, 0], max = [1, 1, 1] }]");
+        solid.begin().expect("begin");
+        solid
+    };
+    let (mut solid, mut other) = (begun(), begun());
+    let pushed = |impulse: DVec3| Groups::one(&begun(), &[0, 1, 60], 5.0, DVec3::new(0.1, 0.0, 0.2), impulse);
+    let (dt, impulse) = (0.01, DVec3::new(3.0, -2.0, 1.0));
+    let first = integrate(&mut solid, dt, &pushed(DVec3::ZERO));
+    let apart = |a: &Answer, b: &Answer| {
+        a.velocity.iter().zip(&b.velocity).map(|(a, b)| a.distance(*b)).fold(0.0, f64::max)
+    };
+    assert!(apart(&first, &integrate(&mut solid, dt, &pushed(DVec3::ZERO))) < 1e-12);
+    assert_eq!(solid.iterations(), 0, "nothing is left to do");
+    let again = integrate(&mut solid, dt, &pushed(impulse));
+    let alone = integrate(&mut other, dt, &pushed(impulse));
+    assert!(apart(&again, &alone) < 1e-4, "{} m/s", apart(&again, &alone));
+    assert!(again.momentum[0].distance(alone.momentum[0]) < 1e-4 * impulse.length());
+    assert!(again.momentum[0].distance(first.momentum[0]) > 0.1 * impulse.length());
 }

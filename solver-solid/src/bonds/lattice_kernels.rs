@@ -189,7 +189,8 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, F
                 let on = live & (1 << lane) != 0;
                 let (across, along) = stencil.linearised::<FAR>(eta);
                 let (across, along) = if on { (across, along) } else { (0.0, 0.0) };
-                coefficient[lane] = (parts(along) << ACROSS_BITS | parts(across)) as Coefficient;
+                coefficient[lane] =
+                    (parts::<FAR>(along) << ACROSS_BITS | parts::<FAR>(across)) as Coefficient;
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
                 let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
                 let d = [
@@ -234,10 +235,13 @@ pub(super) const PARTS: f32 = (1 << 17) as f32;
 /// Enough for 1 - L/l where the series holds.
 const ACROSS_BITS: u32 = 14;
 
-/// The nearest whole number of parts of a positive number.
+/// The nearest whole number of parts of a positive number; if not `FAR`, one below 64. The sum with 2^23 has it in its last bits:
+/// a conversion that saturates takes each lane by itself.
 #[inline(always)]
-fn parts(number: f32) -> i32 {
-    number.mul_add(PARTS, 0.5) as i32
+fn parts<const FAR: bool>(number: f32) -> i32 {
+    const WHOLE: u32 = 1 << 23;
+    let near = (number.mul_add(PARTS, WHOLE as f32).to_bits() & (WHOLE - 1)) as i32;
+    if FAR && number >= 32.0 { (number * PARTS) as i32 } else { near }
 }
 
 pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
@@ -347,7 +351,7 @@ impl<const GAIN: bool, const FAR: bool> Strips<3> for RoundedKernel<'_, GAIN, FA
                 let (along, across) = if FAR {
                     let (across, along) = stencil.linearised::<FAR>(eta);
                     let on = live & (1 << lane) != 0;
-                    if on { (parts(along), parts(across)) } else { (0, 0) }
+                    if on { (parts::<FAR>(along), parts::<FAR>(across)) } else { (0, 0) }
                 } else {
                     let word = coefficient[lane];
                     ((word >> ACROSS_BITS) as i32, (word & ((1 << ACROSS_BITS) - 1)) as i32)
