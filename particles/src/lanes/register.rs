@@ -37,6 +37,17 @@ pub trait Register:
     /// places behind.
     fn store_indices(selected: u16, first: u32, to: &mut [u32]);
 
+    /// A record whose first three entries are a place and the others the bits of f32: the place as `(entry - origin) * scale`,
+    /// wrapping and exact up to 2^24, the others as they are. Of `origin` three entries count.
+    #[inline(always)]
+    fn placed(record: &[i32; 8], origin: &[i32; 8], scale: f32) -> [f32; 8] {
+        let mut result = record.map(|bits| f32::from_bits(bits as u32));
+        for axis in 0..3 {
+            result[axis] = record[axis].wrapping_sub(origin[axis]) as f32 * scale;
+        }
+        result
+    }
+
     /// Least and greatest of the first `count` lanes, at least one, none of them NaN.
     #[inline(always)]
     fn extremes(self, count: usize) -> (f32, f32) {
@@ -175,7 +186,7 @@ mod tests {
 
         #[inline(always)]
         fn run<L: Lanes>(self) -> Vec<[u32; LANES]> {
-            let mut all = vec![[0; LANES]; 11];
+            let mut all = vec![[0; LANES]; 12];
             let (mut selected, mut index) = (Vec::new(), Vec::<u32>::new());
             for at in (0..LANES).step_by(L::Register::LANES) {
                 let (a, b) = (L::Register::load(&self.a[at..]), L::Register::load(&self.b[at..]));
@@ -207,6 +218,10 @@ mod tests {
                 let count = less.count_ones() as usize;
                 selected.extend(values[..count].iter().map(|value| value.to_bits()));
                 index.extend_from_slice(&indices[..count]);
+                let (record, origin) =
+                    (self.places.first_chunk().unwrap(), self.places.last_chunk().unwrap());
+                let placed = L::Register::placed(record, origin, 0.3);
+                all[11][..8].copy_from_slice(&placed.map(f32::to_bits));
                 for count in 1..=L::Register::LANES {
                     let lanes = &self.b[at..at + count];
                     let expected = (
@@ -256,5 +271,8 @@ mod tests {
         assert_eq!(Plain::load_differences(&[i32::MIN; 8], i32::MAX).0, [1.0; 8]);
         assert_eq!(a.mul_add(a, Plain::splat(0.5)).0[3], 9.5);
         assert_eq!(a.extremes(3), (0.0, 2.0));
+        let record = [7, 8, i32::MIN, 3.5f32.to_bits() as i32, 0, 0, 0, 0];
+        let placed = Plain::placed(&record, &[5, 9, i32::MAX, 1, 2, 3, 4, 5], 0.5);
+        assert_eq!(placed, [1.0, -0.5, 0.5, 3.5, 0.0, 0.0, 0.0, 0.0]);
     }
 }

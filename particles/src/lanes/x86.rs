@@ -172,6 +172,25 @@ impl Register for Eight {
             _mm256_storeu_si256(to[..8].as_mut_ptr().cast(), lanes);
         }
     }
+    #[inline(always)]
+    fn placed(record: &[i32; 8], origin: &[i32; 8], scale: f32) -> [f32; 8] {
+        unsafe { placed(record, origin, scale) }
+    }
+}
+
+#[inline(always)]
+unsafe fn placed(record: &[i32; 8], origin: &[i32; 8], scale: f32) -> [f32; 8] {
+    // SAFETY: eight i32 or f32 are 32 bytes; and this runs inside `run_avx2` or `run_avx512` alone.
+    unsafe {
+        let record = _mm256_loadu_si256(record.as_ptr().cast());
+        let origin = _mm256_loadu_si256(origin.as_ptr().cast());
+        let place = _mm256_cvtepi32_ps(_mm256_sub_epi32(record, origin));
+        let place = _mm256_mul_ps(place, _mm256_set1_ps(scale));
+        std::mem::transmute::<__m256, [f32; 8]>(_mm256_blend_ps::<0b1111_1000>(
+            place,
+            _mm256_castsi256_ps(record),
+        ))
+    }
 }
 
 #[inline(always)]
@@ -337,5 +356,9 @@ impl Register for Avx512 {
             let lanes = _mm512_maskz_compress_epi32(selected, lanes);
             _mm512_storeu_si512(to[..LANES].as_mut_ptr().cast(), lanes);
         }
+    }
+    #[inline(always)]
+    fn placed(record: &[i32; 8], origin: &[i32; 8], scale: f32) -> [f32; 8] {
+        unsafe { placed(record, origin, scale) }
     }
 }

@@ -67,8 +67,8 @@ pub(super) struct Surroundings<'a> {
 pub(super) struct Group {
     pub(super) particles: Range<usize>,
     row: [i32; 2],
-    /// Its first bin.
-    bin: i32,
+    /// Its first bin and its last.
+    bins: [i32; 2],
     /// From where its places count: in the middle of the bins it may reach over, at the row's corner.
     origin: [i32; 3],
 }
@@ -182,9 +182,10 @@ impl Surroundings<'_> {
     #[inline(always)]
     pub(super) fn group(&self, row: &Row, first: usize, lanes: usize) -> Group {
         let longest = (first + lanes).min(row.particles.end);
-        let (row, bin, end) = if self.cells.is_empty() {
-            let (bin, end) = self.order.bins_from(row, first, GROUP_BINS);
-            (row.at, bin, end.min(longest))
+        let (row, bins, end) = if self.cells.is_empty() {
+            let bin = self.order.bin(row, first);
+            let end = self.order.end_before(row, bin + GROUP_BINS).min(longest);
+            (row.at, [bin, self.order.bin(row, end - 1)], end)
         } else {
             let bin_of = |k: usize| Place::bin_in(self.cells[k], self.places[0][k]);
             let (home, bin) = (self.cells[first], bin_of(first));
@@ -193,16 +194,16 @@ impl Surroundings<'_> {
                 (y, z) == (home.y, home.z) && (bin..bin + GROUP_BINS).contains(&bin_of(k))
             };
             let end = (first..longest).take_while(near).last().map_or(first + 1, |last| last + 1);
-            ([home.y, home.z], bin, end)
+            ([home.y, home.z], [bin, bin + GROUP_BINS - 1], end)
         };
-        let origin = Place::wrapped_point([2 * bin + GROUP_BINS, row[0], row[1]]);
-        Group { particles: first..end, row, bin, origin }
+        let origin = Place::wrapped_point([2 * bins[0] + GROUP_BINS, row[0], row[1]]);
+        Group { particles: first..end, row, bins, origin }
     }
 
     /// The runs of the order that hold all that is within a support radius of a group.
     #[inline(always)]
     fn cut<R: Register>(&self, group: &Group, spans: &mut Spans) {
-        let runs = self.order.runs(group.row, group.bin - BINS, group.bin + GROUP_BINS - 1 + BINS);
+        let runs = self.order.runs(group.row, group.bins[0] - BINS, group.bins[1] + BINS);
         spans.count = 0;
         for index in 0..runs.count() {
             spans.add::<R>(runs.get(index));
@@ -217,7 +218,7 @@ impl Surroundings<'_> {
             let bin = Place::bin_in(cell, self.places[0][at + lane]);
             (cell.y - group.row[0]).abs() <= 1
                 && (cell.z - group.row[1]).abs() <= 1
-                && (group.bin - BINS..group.bin + GROUP_BINS + BINS).contains(&bin)
+                && (group.bins[0] - BINS..=group.bins[1] + BINS).contains(&bin)
         };
         (0..count).filter(near).fold(0, |bits, lane| bits | 1 << lane)
     }
@@ -226,7 +227,7 @@ impl Surroundings<'_> {
     #[inline(always)]
     fn plane(&self, (axis, side): (usize, usize), group: &Group) -> Option<f32> {
         let origin = match axis {
-            0 => f64::from(2 * group.bin + GROUP_BINS) / f64::from(2 * BINS),
+            0 => f64::from(2 * group.bins[0] + GROUP_BINS) / f64::from(2 * BINS),
             _ => f64::from(group.row[axis - 1]),
         };
         self.planes.map(|planes| (planes[side][axis] - origin) as f32)
@@ -401,8 +402,9 @@ impl Candidates {
         let firsts = spans.all().iter().map(|span| span[0]);
         let found = expand::<R>(index, firsts.zip(selections.recall(spans.count)));
         make_room(candidates, found.len());
+        let [x, y, z] = group.origin;
         for (candidate, &k) in candidates.iter_mut().zip(found) {
-            *candidate = relative(&stored[k as usize], group.origin);
+            *candidate = R::placed(&stored[k as usize], &[x, y, z, 0, 0, 0, 0, 0], FRACTION);
         }
         *count = found.len();
         for (axis, plane) in around.walls(walls, group) {
@@ -440,18 +442,6 @@ fn expand<'a, 's, R: Register>(
         count += selected.count_ones() as usize;
     }
     &index[..count]
-}
-
-/// A particle as a candidate.
-#[inline(always)]
-fn relative(stored: &Stored, [x, y, z]: [i32; 3]) -> Candidate {
-    let mut place = [0.0; 4];
-    for (axis, origin) in [x, y, z, 0].into_iter().enumerate() {
-        place[axis] = stored[axis].wrapping_sub(origin) as f32 * FRACTION;
-    }
-    let mut candidate = stored.map(|bits| f32::from_bits(bits as u32));
-    candidate[..3].copy_from_slice(&place[..3]);
-    candidate
 }
 
 #[inline(always)]

@@ -206,13 +206,18 @@ impl CellOrder {
         })
     }
 
-    /// The bin of a particle of a row, and where the particles end that are in it and the next `bins - 1`; not if
-    /// cells wrap.
+    /// The bin of a particle of a row; not if cells wrap.
     #[inline(always)]
-    pub(super) fn bins_from(&self, row: &Row, particle: usize, bins: i32) -> (i32, usize) {
+    pub(super) fn bin(&self, row: &Row, particle: usize) -> i32 {
         let slot = self.slot_of[self.order[particle] as usize] as usize;
-        let end = (slot + bins as usize).min(row.slot + self.size.x as usize);
-        (self.low.x * BINS + (slot - row.slot) as i32, self.start[end] as usize)
+        self.low.x * BINS + (slot - row.slot) as i32
+    }
+
+    /// Where the particles of a row end that are in bins before this one; not if cells wrap.
+    #[inline(always)]
+    pub(super) fn end_before(&self, row: &Row, bin: i32) -> usize {
+        let bins = (bin - self.low.x * BINS).min(self.size.x);
+        self.start[row.slot + bins as usize] as usize
     }
 
     /// The runs of [`Self::order`] that hold all particles in the bins `first..=last` of the nine rows around a row.
