@@ -3,7 +3,7 @@
 use amalgam_particles::lanes::{LANES, Lanes, Sixteen, Task};
 
 use super::stretch::{SERIES_MAX, elongation_share};
-use super::strips::{Strips, in_strips};
+use super::strips::{Strips, component_difference, in_strips};
 use crate::vectors::{window, window_mut};
 
 /// A step from a site to a neighbour.
@@ -300,9 +300,9 @@ impl<const GAIN: bool, const FAR: bool, const ROUNDED: bool> Strips<3>
                     stencil.offset[2] + eta[2] as f32,
                 ];
                 let u = [
-                    difference::<ROUNDED>(own_u[0][lane], other_u[0][lane]),
-                    difference::<ROUNDED>(own_u[1][lane], other_u[1][lane]),
-                    difference::<ROUNDED>(own_u[2][lane], other_u[2][lane]),
+                    component_difference::<ROUNDED>(own_u[0][lane], other_u[0][lane]),
+                    component_difference::<ROUNDED>(own_u[1][lane], other_u[1][lane]),
+                    component_difference::<ROUNDED>(own_u[2][lane], other_u[2][lane]),
                 ];
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
@@ -312,10 +312,4 @@ impl<const GAIN: bool, const FAR: bool, const ROUNDED: bool> Strips<3>
         }
         image
     }
-}
-
-/// The difference of two components of an operand.
-#[inline(always)]
-fn difference<const ROUNDED: bool>(a: i32, b: i32) -> f32 {
-    if ROUNDED { f32::from_bits(a as u32) - f32::from_bits(b as u32) } else { a.wrapping_sub(b) as f32 }
 }
