@@ -5,7 +5,7 @@
 //! are the values at its nodes, trilinear in between (P), the next grid's nodes lie twice as far apart, and
 //!
 //! ```text
-//! z = D^-1 r + P_1 D_1^-1 P_1^T r + P_2 D_2^-1 P_2^T r + ...
+//! z = D^-1 r + w (P_1 D_1^-1 P_1^T r + P_2 D_2^-1 P_2^T r + ...)
 //! ```
 //!
 //! No grid has an operator, only diagonal blocks, which follow from those of the particles: of the stiffness B against one
@@ -143,7 +143,7 @@ impl Multilevel {
             level.value.clear();
             for (r, factor) in level.residual.iter().zip(&level.factor) {
                 let r = DVec3::from_array(r.map(f64::from));
-                let z = factor.solve(r);
+                let z = factor.solve(r) * WEIGHT;
                 product += r.dot(z);
                 level.value.push(z.as_vec3().to_array());
             }
@@ -185,6 +185,11 @@ const EDGE: f64 = 1.5;
 /// Ratio of stiffness to inertia below which a grid needs no wider one: such a system is well conditioned as it is, and each
 /// grid more counts what wide motions have in common once more.
 const WIDEST: f64 = 4.0;
+
+/// w, as in damped Jacobi iterations. Neighbouring nodes' corrections overlap, and so do the grids': thin bodies, in which cells
+/// are cut, suffer most. With 1 a plate four particles thick takes 18 iterations where it takes 12 without grids, and 14 with
+/// this; bulky bodies hardly notice.
+const WEIGHT: f64 = 0.5;
 
 /// Grids at most: the widest has cells of 2^20 times the finest's.
 const LEVELS_MAX: usize = 20;

@@ -15,8 +15,7 @@ use rayon::prelude::*;
 
 use super::cubic::Lattice;
 use super::lattice_kernels::{
-    BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, PARTS, ProductKernel, RoundedKernel,
-    Stencil,
+    BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, ProductKernel, Stencil,
 };
 use super::law::Law;
 use super::stretch::elongation_share;
@@ -138,17 +137,22 @@ impl LatticeTable {
     }
 }
 
-fn rounded_product<'a>(
+fn product<'a, const ROUNDED: bool>(
     geometry: Geometry<'a>,
     (live, coefficient): (&'a [u16], &'a [[Coefficient; LANES]]),
     operand: [&'a [i32]; 3],
     (gain, far): (bool, bool),
 ) -> [Sixteen; 3] {
+    macro_rules! run {
+        ($gain:literal, $far:literal) => {
+            lanes::run(ProductKernel::<$gain, $far, ROUNDED> { geometry, live, coefficient, operand })
+        };
+    }
     match (gain, far) {
-        (false, false) => lanes::run(RoundedKernel::<false, false> { geometry, live, coefficient, operand }),
-        (false, true) => lanes::run(RoundedKernel::<false, true> { geometry, live, coefficient, operand }),
-        (true, false) => lanes::run(RoundedKernel::<true, false> { geometry, live, coefficient, operand }),
-        (true, true) => lanes::run(RoundedKernel::<true, true> { geometry, live, coefficient, operand }),
+        (false, false) => run!(false, false),
+        (false, true) => run!(false, true),
+        (true, false) => run!(true, false),
+        (true, true) => run!(true, true),
     }
 }
 
@@ -182,8 +186,6 @@ fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3
                     rest_square: (length * QUANTA).powi(2) as f32,
                     inverse_square: (length * QUANTA).powi(-2) as f32,
                     stiffness: stiffness as f32,
-                    units: [stiffness * (length * QUANTA).powi(-2), stiffness]
-                        .map(|unit| unit as f32 / PARTS),
                 });
             }
         }
@@ -285,13 +287,9 @@ impl BondTable for LatticeTable {
                 let (gain, far) = (!self.half_gain.is_empty(), self.force[block].is_far());
                 if rounded {
                     let coefficient = &self.coefficient[block * stencils..(block + 1) * stencils];
-                    return rounded_product(geometry, (live, coefficient), operand, (gain, far));
-                }
-                match (gain, far) {
-                    (false, false) => lanes::run(ProductKernel::<false, false> { geometry, live, operand }),
-                    (false, true) => lanes::run(ProductKernel::<false, true> { geometry, live, operand }),
-                    (true, false) => lanes::run(ProductKernel::<true, false> { geometry, live, operand }),
-                    (true, true) => lanes::run(ProductKernel::<true, true> { geometry, live, operand }),
+                    product::<true>(geometry, (live, coefficient), operand, (gain, far))
+                } else {
+                    product::<false>(geometry, (live, &[]), operand, (gain, far))
                 }
             })
             .collect_into_vec(&mut image);
@@ -508,16 +506,18 @@ mod tests {
             let mut coefficient = vec![[0; LANES]; live.len()];
             let diagonal =
                 width.run(DiagonalKernel::<true, true> { geometry, live, coefficient: &mut coefficient });
-            let product = width.run(ProductKernel::<true, true> { geometry, live, operand });
+            let coefficient = coefficient.as_slice();
+            let product =
+                width.run(ProductKernel::<true, true, false> { geometry, live, coefficient, operand });
             // Exponents and mantissas as they come, but no NaN.
             let operand = operand.map(|u| u.iter().map(|u| u & 0x4fff_ffff).collect::<Vec<_>>());
             let operand = operand.each_ref().map(Vec::as_slice);
-            let coefficient = coefficient.as_slice();
-            let rounded = width.run(RoundedKernel::<true, true> { geometry, live, coefficient, operand });
-            let near = width.run(RoundedKernel::<true, false> { geometry, live, coefficient, operand });
+            let rounded =
+                width.run(ProductKernel::<true, true, true> { geometry, live, coefficient, operand });
+            let near = width.run(ProductKernel::<true, false, true> { geometry, live, coefficient, operand });
             let all = force.force.iter().chain(&diagonal).chain(&product).chain(&rounded).chain(&near);
             let all = all.flatten();
-            bits.extend(coefficient.iter().flatten());
+            bits.extend(coefficient.iter().flatten().map(|&parts| parts as u32));
             bits.extend(all.chain([&force.energy]).map(|value| value.to_bits()));
         }
         bits

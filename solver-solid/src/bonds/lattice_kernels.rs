@@ -3,7 +3,7 @@
 use amalgam_particles::lanes::{LANES, Lanes, Sixteen, Task};
 
 use super::stretch::{SERIES_MAX, elongation_share};
-use super::strips::{Strips, in_strips};
+use super::strips::{Strips, component_difference, in_strips};
 use crate::vectors::{window, window_mut};
 
 /// A step from a site to a neighbour.
@@ -19,9 +19,6 @@ pub(super) struct Stencil {
     pub(super) inverse_square: f32,
     /// Stiffness, of the body's unit.
     pub(super) stiffness: f32,
-    /// What is to be multiplied with the parts of a [`Coefficient`]: stiffness by the square of the rest length, in quanta, and
-    /// stiffness, both by [`PARTS`].
-    pub(super) units: [f32; 2],
 }
 
 impl Stencil {
@@ -174,7 +171,7 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, F
             let live = live >> first;
             let coefficient: &mut [Coefficient; W] = window_mut(coefficient, first);
             if live == 0 {
-                *coefficient = [0; W];
+                *coefficient = [MISSING; W];
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
@@ -187,10 +184,10 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, F
                     other[2][lane].wrapping_sub(own[2][lane]),
                 ];
                 let on = live & (1 << lane) != 0;
-                let (across, along) = stencil.linearised::<FAR>(eta);
+                let share = elongation_share::<FAR>(stencil.excess(eta));
+                coefficient[lane] = if on { parts(share).to_bits() as Coefficient } else { MISSING };
+                let (across, along) = linearised(share);
                 let (across, along) = if on { (across, along) } else { (0.0, 0.0) };
-                coefficient[lane] =
-                    (parts::<FAR>(along) << ACROSS_BITS | parts::<FAR>(across)) as Coefficient;
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
                 let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
                 let d = [
@@ -210,47 +207,48 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, F
     }
 }
 
-impl Stencil {
-    /// The stiffness of a bond across it, 1 - L/l and not negative, and what it has along it above that times L^2/l^2, both by
-    /// its stiffness.
-    #[inline(always)]
-    fn linearised<const FAR: bool>(&self, eta: [i32; 3]) -> (f32, f32) {
-        let share = elongation_share::<FAR>(self.excess(eta));
-        let across = if share > 0.0 { share } else { 0.0 };
-        // L^2/l^2 = (1 - share)^2.
-        let ratio = 1.0 - share;
-        (across, (1.0 - across) * (ratio * ratio))
-    }
-}
-
-/// What [`Stencil::linearised`] comes to for a bond near its rest length, as whole [`PARTS`], the one along in the upper
-/// bits and the one across in the lowest [`ACROSS_BITS`]; 0 of a bond that is not there.
-///
-/// It serves all iterations of a step, and is half as long as two f32: reading it takes a third of the time of computing it.
-pub(super) type Coefficient = u32;
-
-/// Parts in 1.
-pub(super) const PARTS: f32 = (1 << 17) as f32;
-
-/// Enough for 1 - L/l where the series holds.
-const ACROSS_BITS: u32 = 14;
-
-/// The nearest whole number of parts of a positive number; if not `FAR`, one below 64. The sum with 2^23 has it in its last bits:
-/// a conversion that saturates takes each lane by itself.
+/// The stiffness of a bond across it, 1 - L/l and not negative, and what it has along it above that times L^2/l^2, both by
+/// its stiffness.
 #[inline(always)]
-fn parts<const FAR: bool>(number: f32) -> i32 {
-    const WHOLE: u32 = 1 << 23;
-    let near = (number.mul_add(PARTS, WHOLE as f32).to_bits() & (WHOLE - 1)) as i32;
-    if FAR && number >= 32.0 { (number * PARTS) as i32 } else { near }
+fn linearised(share: f32) -> (f32, f32) {
+    let across = if share > 0.0 { share } else { 0.0 };
+    // L^2/l^2 = (1 - share)^2.
+    let ratio = 1.0 - share;
+    (across, (1.0 - across) * (ratio * ratio))
 }
 
-pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
+/// The share 1 - L/l of a bond near its rest length, from which [`linearised`] follows, as whole [`PARTS`]; [`MISSING`] of a
+/// bond that is not there.
+///
+/// It serves all iterations of a step: reading it takes less than computing it.
+pub(super) type Coefficient = i16;
+
+const MISSING: Coefficient = Coefficient::MIN;
+
+/// Parts in 1: where the series holds, shares are within .07.
+const PARTS: f32 = (1 << 18) as f32;
+
+/// In a sum with this, f32 have whole numbers in their last bits.
+const WHOLE: f32 = (3 << 22) as f32;
+
+/// The parts of a share, as a sum with [`WHOLE`]: a conversion that saturates takes each lane by itself.
+#[inline(always)]
+fn parts(share: f32) -> f32 {
+    share.mul_add(PARTS, WHOLE)
+}
+
+/// The product with an operand in whole numbers; or, if `ROUNDED`, with one of f32, as the iteration wants it, and the shares that
+/// [`DiagonalKernel`] left: entries are off in the sixth digit. If `FAR`, those are computed, and rounded alike.
+pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool, const ROUNDED: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
+    /// As many as live words, if `ROUNDED` and not `FAR`.
+    pub(super) coefficient: &'a [[Coefficient; LANES]],
+    /// Columns of f32, as bits, if `ROUNDED`.
     pub(super) operand: [&'a [i32]; 3],
 }
 
-impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
+impl<const GAIN: bool, const FAR: bool, const ROUNDED: bool> Task for ProductKernel<'_, GAIN, FAR, ROUNDED> {
     type Output = [Sixteen; 3];
 
     #[inline(always)]
@@ -259,7 +257,9 @@ impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
     }
 }
 
-impl<const GAIN: bool, const FAR: bool> Strips<3> for ProductKernel<'_, GAIN, FAR> {
+impl<const GAIN: bool, const FAR: bool, const ROUNDED: bool> Strips<3>
+    for ProductKernel<'_, GAIN, FAR, ROUNDED>
+{
     #[inline(always)]
     fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
         let [displacement, operand] = self.geometry.columns(self.operand);
@@ -267,7 +267,7 @@ impl<const GAIN: bool, const FAR: bool> Strips<3> for ProductKernel<'_, GAIN, FA
         let (own, own_u) = (at::<W>(displacement, site), at::<W>(operand, site));
         let own_gain = self.geometry.gain::<GAIN, W>(site);
         let mut image = [[0.0f32; W]; 3];
-        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
+        for (bond, (stencil, &live)) in self.geometry.stencils.iter().zip(self.live).enumerate() {
             let live = live >> first;
             if live == 0 {
                 continue;
@@ -275,103 +275,34 @@ impl<const GAIN: bool, const FAR: bool> Strips<3> for ProductKernel<'_, GAIN, FA
             let there = site.wrapping_add_signed(stencil.shift);
             let (other, other_u) = (at::<W>(displacement, there), at::<W>(operand, there));
             let gain = self.geometry.gain::<GAIN, W>(there);
+            let coefficient: &[Coefficient; W] =
+                if ROUNDED && !FAR { window(&self.coefficient[bond], first) } else { &[MISSING; W] };
             for lane in 0..W {
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
                     other[1][lane].wrapping_sub(own[1][lane]),
                     other[2][lane].wrapping_sub(own[2][lane]),
                 ];
-                let u = [
-                    own_u[0][lane].wrapping_sub(other_u[0][lane]) as f32,
-                    own_u[1][lane].wrapping_sub(other_u[1][lane]) as f32,
-                    own_u[2][lane].wrapping_sub(other_u[2][lane]) as f32,
-                ];
+                let (share, on) = if ROUNDED && !FAR {
+                    (f32::from(coefficient[lane]) / PARTS, coefficient[lane] != MISSING)
+                } else {
+                    let share = elongation_share::<FAR>(stencil.excess(eta));
+                    let share = if ROUNDED { (parts(share) - WHOLE) / PARTS } else { share };
+                    (share, live & (1 << lane) != 0)
+                };
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
-                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = stencil.linearised::<FAR>(eta);
+                let stiffness = if on { stiffness } else { 0.0 };
+                let (across, along) = linearised(share);
                 let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
                 let d = [
                     stencil.offset[0] + eta[0] as f32,
                     stencil.offset[1] + eta[1] as f32,
                     stencil.offset[2] + eta[2] as f32,
                 ];
-                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
-                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
-                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
-            }
-        }
-        image
-    }
-}
-
-/// The product of f32 operands, as the iteration wants it, with the coefficients that [`DiagonalKernel`] left: entries are off in
-/// the sixth digit. If `FAR`, they are computed, and rounded alike.
-pub(super) struct RoundedKernel<'a, const GAIN: bool, const FAR: bool> {
-    pub(super) geometry: Geometry<'a>,
-    pub(super) live: &'a [u16],
-    pub(super) coefficient: &'a [[Coefficient; LANES]],
-    /// Columns of f32, as bits.
-    pub(super) operand: [&'a [i32]; 3],
-}
-
-impl<const GAIN: bool, const FAR: bool> Task for RoundedKernel<'_, GAIN, FAR> {
-    type Output = [Sixteen; 3];
-
-    #[inline(always)]
-    fn run<L: Lanes>(mut self) -> [Sixteen; 3] {
-        in_strips::<L, 3>(&mut self)
-    }
-}
-
-impl<const GAIN: bool, const FAR: bool> Strips<3> for RoundedKernel<'_, GAIN, FAR> {
-    #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
-        let [displacement, operand] = self.geometry.columns(self.operand);
-        let site = self.geometry.site + first;
-        let (own, own_u) = (at::<W>(displacement, site), at::<W>(operand, site));
-        let own_gain = self.geometry.gain::<GAIN, W>(site);
-        let mut image = [[0.0f32; W]; 3];
-        let rows = self.live.iter().zip(self.coefficient);
-        for (stencil, (&live, coefficient)) in self.geometry.stencils.iter().zip(rows) {
-            let live = live >> first;
-            if live == 0 {
-                continue;
-            }
-            let there = site.wrapping_add_signed(stencil.shift);
-            let (other, other_u) = (at::<W>(displacement, there), at::<W>(operand, there));
-            let gain = self.geometry.gain::<GAIN, W>(there);
-            let coefficient: &[Coefficient; W] = window(coefficient, first);
-            for lane in 0..W {
-                let eta = [
-                    other[0][lane].wrapping_sub(own[0][lane]),
-                    other[1][lane].wrapping_sub(own[1][lane]),
-                    other[2][lane].wrapping_sub(own[2][lane]),
-                ];
-                let (along, across) = if FAR {
-                    let (across, along) = stencil.linearised::<FAR>(eta);
-                    let on = live & (1 << lane) != 0;
-                    if on { (parts::<FAR>(along), parts::<FAR>(across)) } else { (0, 0) }
-                } else {
-                    let word = coefficient[lane];
-                    ((word >> ACROSS_BITS) as i32, (word & ((1 << ACROSS_BITS) - 1)) as i32)
-                };
-                let (along, across) = (along as f32 * stencil.units[0], across as f32 * stencil.units[1]);
-                let (along, across) = if GAIN {
-                    let gain = own_gain[lane] + gain[lane];
-                    (along * gain, across * gain)
-                } else {
-                    (along, across)
-                };
-                let d = [
-                    stencil.offset[0] + eta[0] as f32,
-                    stencil.offset[1] + eta[1] as f32,
-                    stencil.offset[2] + eta[2] as f32,
-                ];
                 let u = [
-                    f32::from_bits(own_u[0][lane] as u32) - f32::from_bits(other_u[0][lane] as u32),
-                    f32::from_bits(own_u[1][lane] as u32) - f32::from_bits(other_u[1][lane] as u32),
-                    f32::from_bits(own_u[2][lane] as u32) - f32::from_bits(other_u[2][lane] as u32),
+                    component_difference::<ROUNDED>(own_u[0][lane], other_u[0][lane]),
+                    component_difference::<ROUNDED>(own_u[1][lane], other_u[1][lane]),
+                    component_difference::<ROUNDED>(own_u[2][lane], other_u[2][lane]),
                 ];
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));

@@ -3,7 +3,7 @@
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 
 use super::stretch::{SERIES_MAX, SHORT_SERIES_MAX, elongation_share, length_ratio};
-use super::strips::{Strips, in_strips};
+use super::strips::{Strips, component_difference, in_strips};
 use super::table::QUANTA;
 use crate::vectors::window;
 
@@ -203,13 +203,26 @@ impl<const FAR: bool> Strips<6> for DiagonalKernel<'_, FAR> {
     }
 }
 
-pub(super) struct ProductKernel<'a, const FAR: bool> {
+/// The same rounded: with fewer operations, and off in the sixth digit. What is not there may be infinite.
+#[inline(always)]
+fn rounded<const FAR: bool>(square: f32, inverse_rest: f32, stiffness: f32, on: bool) -> (f32, f32) {
+    let ratio = length_ratio::<FAR>(excess(square, inverse_rest));
+    let (ratio, stiffness) = if on { (ratio, stiffness) } else { (0.0, 0.0) };
+    let inner = stiffness * if ratio < 1.0 { ratio } else { 1.0 };
+    let inverse = ratio * inverse_rest;
+    (stiffness - inner, inner * (inverse * inverse))
+}
+
+/// The product with an operand in whole numbers; or, if `ROUNDED`, with one of f32, as the iteration wants it, and a rounded
+/// stiffness.
+pub(super) struct ProductKernel<'a, const FAR: bool, const ROUNDED: bool> {
     pub(super) row: Row<'a>,
     pub(super) own: [i32; 8],
+    /// With an operand of f32, as bits, if `ROUNDED`.
     pub(super) pair: &'a [[i32; 8]],
 }
 
-impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
+impl<const FAR: bool, const ROUNDED: bool> Task for ProductKernel<'_, FAR, ROUNDED> {
     type Output = [f32; 3];
 
     #[inline(always)]
@@ -219,66 +232,12 @@ impl<const FAR: bool> Task for ProductKernel<'_, FAR> {
     }
 }
 
-impl<const FAR: bool> Strips<3> for ProductKernel<'_, FAR> {
+impl<const FAR: bool, const ROUNDED: bool> Strips<3> for ProductKernel<'_, FAR, ROUNDED> {
     #[inline(always)]
     fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
         let Self { row, own, pair } = *self;
         let mut image = [[0.0f32; W]; 3];
         let half_gain = row.half_gain();
-        for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group, first);
-            let other = L::gather::<8, W>(pair, neighbour);
-            for lane in 0..W {
-                let d = [
-                    other[0][lane].wrapping_sub(own[0]) as f32,
-                    other[1][lane].wrapping_sub(own[1]) as f32,
-                    other[2][lane].wrapping_sub(own[2]) as f32,
-                ];
-                let u = [
-                    own[4].wrapping_sub(other[4][lane]) as f32,
-                    own[5].wrapping_sub(other[5][lane]) as f32,
-                    own[6].wrapping_sub(other[6][lane]) as f32,
-                ];
-                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
-                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = linearised::<FAR>(square(d), inverse_rest[lane], stiffness);
-                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
-                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
-                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
-            }
-        }
-        image
-    }
-}
-
-/// The product of f32 operands, as the iteration wants it: with fewer operations, and entries that are off in the sixth
-/// digit.
-pub(super) struct RoundedKernel<'a, const FAR: bool> {
-    pub(super) row: Row<'a>,
-    pub(super) own: [i32; 8],
-    /// With an operand of f32, as bits.
-    pub(super) pair: &'a [[i32; 8]],
-}
-
-impl<const FAR: bool> Task for RoundedKernel<'_, FAR> {
-    type Output = [f32; 3];
-
-    #[inline(always)]
-    fn run<L: Lanes>(mut self) -> [f32; 3] {
-        let [x, y, z] = in_strips::<L, 3>(&mut self);
-        [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()]
-    }
-}
-
-impl<const FAR: bool> Strips<3> for RoundedKernel<'_, FAR> {
-    #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
-        let Self { row, own, pair } = *self;
-        let mut image = [[0.0f32; W]; 3];
-        let half_gain = row.half_gain();
-        let own_u = [4, 5, 6].map(|column| f32::from_bits(own[column] as u32));
         for group in 0..row.live.len() {
             let (neighbour, inverse_rest, live) = row.group(group, first);
             let other = L::gather::<8, W>(pair, neighbour);
@@ -290,19 +249,18 @@ impl<const FAR: bool> Strips<3> for RoundedKernel<'_, FAR> {
                     other[2][lane].wrapping_sub(own[2]) as f32,
                 ];
                 let u = [
-                    own_u[0] - f32::from_bits(other[4][lane] as u32),
-                    own_u[1] - f32::from_bits(other[5][lane] as u32),
-                    own_u[2] - f32::from_bits(other[6][lane] as u32),
+                    component_difference::<ROUNDED>(own[4], other[4][lane]),
+                    component_difference::<ROUNDED>(own[5], other[5][lane]),
+                    component_difference::<ROUNDED>(own[6], other[6][lane]),
                 ];
                 let gain = half_gain + f32::from_bits(other[3][lane] as u32);
                 let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
-                // What is not there may be infinite.
-                let ratio = length_ratio::<FAR>(excess(square(d), inverse_rest[lane]));
-                let (ratio, stiffness) = if on { (ratio, stiffness) } else { (0.0, 0.0) };
-                let inner = stiffness * if ratio < 1.0 { ratio } else { 1.0 };
-                // As `linearised` has them.
-                let inverse = ratio * inverse_rest[lane];
-                let (across, along) = (stiffness - inner, inner * (inverse * inverse));
+                let (across, along) = if ROUNDED {
+                    rounded::<FAR>(square(d), inverse_rest[lane], stiffness, on)
+                } else {
+                    let stiffness = if on { stiffness } else { 0.0 };
+                    linearised::<FAR>(square(d), inverse_rest[lane], stiffness)
+                };
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
                 image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
@@ -344,8 +302,8 @@ mod tests {
                 let force = width.run(ForceKernel::<true> { row, record: &record });
                 let diagonal = width.run(DiagonalKernel::<true> { row, record: &record });
                 let own = pair[i as usize];
-                let product = width.run(ProductKernel::<true> { row, own, pair: &pair });
-                let rounded = width.run(RoundedKernel::<true> { row, own, pair: &pair });
+                let product = width.run(ProductKernel::<true, false> { row, own, pair: &pair });
+                let rounded = width.run(ProductKernel::<true, true> { row, own, pair: &pair });
                 let scalars = [force.least, force.largest, force.energy];
                 let all =
                     force.force.into_iter().chain(scalars).chain(diagonal).chain(product).chain(rounded);

@@ -12,8 +12,7 @@ use rayon::prelude::*;
 
 use super::law::Law;
 use super::row_kernels::{
-    DiagonalKernel, ForceKernel, ProductKernel, RoundedKernel, Row, RowForce, Share, difference, excess,
-    square,
+    DiagonalKernel, ForceKernel, ProductKernel, Row, RowForce, Share, difference, excess, square,
 };
 use super::stretch::elongation_share;
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
@@ -220,10 +219,10 @@ impl BondTable for RowTable {
                 let row = self.row_of(i, bonds, &self.live[groups]);
                 let (own, pair, force) = (self.pair[i], self.pair.as_slice(), &self.force[i]);
                 match (rounded, if rounded { force.is_far_for_rounded() } else { force.is_far() }) {
-                    (false, false) => lanes::run(ProductKernel::<false> { row, own, pair }),
-                    (false, true) => lanes::run(ProductKernel::<true> { row, own, pair }),
-                    (true, false) => lanes::run(RoundedKernel::<false> { row, own, pair }),
-                    (true, true) => lanes::run(RoundedKernel::<true> { row, own, pair }),
+                    (false, false) => lanes::run(ProductKernel::<false, false> { row, own, pair }),
+                    (false, true) => lanes::run(ProductKernel::<true, false> { row, own, pair }),
+                    (true, false) => lanes::run(ProductKernel::<false, true> { row, own, pair }),
+                    (true, true) => lanes::run(ProductKernel::<true, true> { row, own, pair }),
                 }
             })
             .collect_into_vec(&mut image);

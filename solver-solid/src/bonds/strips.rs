@@ -26,3 +26,9 @@ pub(super) fn in_strips<L: Lanes, const K: usize>(of: &mut impl Strips<K>) -> [S
     }
     columns
 }
+
+/// The difference of two components of an operand: of f32, as bits, if `ROUNDED`, else whole numbers.
+#[inline(always)]
+pub(super) fn component_difference<const ROUNDED: bool>(a: i32, b: i32) -> f32 {
+    if ROUNDED { f32::from_bits(a as u32) - f32::from_bits(b as u32) } else { a.wrapping_sub(b) as f32 }
+}
