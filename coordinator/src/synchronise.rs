@@ -241,10 +241,9 @@ impl Stage<'_> {
         settings: &CouplingSettings,
         ask: &mut impl Ask,
     ) -> Result<(u32, f64), CoordinatorError> {
-        let projections: Vec<usize> =
-            implicit.iter().copied().filter(|&k| self.kinds[k] == Kind::Projection).collect();
-        // A single projection follows from the others' answers and is no unknown of the iteration.
-        let follower = if let [only] = projections[..] { Some(only) } else { None };
+        // One of them follows from the others' answers and is no unknown of the iteration: a projection, if there is one.
+        let last = |kind| implicit.iter().copied().rfind(|&k| self.kinds[k] == kind);
+        let follower = last(Kind::Projection).or(last(Kind::Implicit));
         let leaders: Vec<usize> = implicit.iter().copied().filter(|&k| Some(k) != follower).collect();
         let places: Vec<(usize, usize)> =
             shared.iter().copied().filter(|&(k, _)| Some(k) != follower).collect();
