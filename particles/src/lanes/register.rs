@@ -218,8 +218,9 @@ mod tests {
                 let count = less.count_ones() as usize;
                 selected.extend(values[..count].iter().map(|value| value.to_bits()));
                 index.extend_from_slice(&indices[..count]);
-                let (record, origin) =
-                    (self.places.first_chunk().unwrap(), self.places.last_chunk().unwrap());
+                let ([record, origin], _) = self.places.as_chunks() else {
+                    unreachable!("sixteen are two eights")
+                };
                 let placed = L::Register::placed(record, origin, 0.3);
                 all[11][..8].copy_from_slice(&placed.map(f32::to_bits));
                 for count in 1..=L::Register::LANES {

@@ -361,7 +361,7 @@ impl<S: Scheme> Task for Accelerations<'_, S> {
             #[inline(always)]
             |group, around, selections, values| {
                 candidates.collect::<L::Register>(around, stored, group, selections);
-                accelerations::<S, L::Register>(scheme, group, &around, (stored, candidates), values);
+                accelerations::<S, L::Register>(scheme, group, around, (stored, candidates), values);
             },
         );
     }
