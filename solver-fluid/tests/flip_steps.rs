@@ -2,7 +2,7 @@
 
 mod common;
 
-use amalgam_particles::{DVec3, GroupMap, lanes::Width};
+use amalgam_particles::{DVec3, GroupMap, StepEnd, lanes::Width};
 use amalgam_solver_fluid::flip::{Flip, section};
 use amalgam_solver_kit::Solver;
 use common::{Groups, create, integrate, step, world};
@@ -80,6 +80,54 @@ fn substeps_add_up_what_a_group_is_given() {
     }
     assert!(dt > solver.stable_dt() / 20.0, "the step is cut");
     assert!((given / weight - 1.0).abs() < 0.02, "the group carries {given} of {weight} N");
+}
+
+/// Groups as heavy as their own particles, to which nobody gives anything, change nothing in free fall: they gain what
+/// gravity gives them in all sub-steps together.
+#[test]
+fn groups_fall_freely_through_all_substeps() {
+    let mut solver =
+        create(&column("cfl = 0.05\nmax_substeps = 20"), &world(DVec3::new(0.8, 0.4, 1.0), GRAVITY));
+    let particles = solver.particles();
+    let (count, mass) = (particles.len(), particles.mass[0]);
+    let members: Vec<u32> = (0..count as u32).step_by(7).collect();
+    let members = &members[..members.len() / 4 * 4];
+    let mut map = GroupMap::default();
+    map.set(count, &(0..=members.len() as u32).step_by(4).collect::<Vec<_>>(), members);
+    let groups = map.len();
+    let groups = Groups { map, inertia: vec![4.0 * mass; groups], velocity: vec![DVec3::ZERO; groups] };
+    let dt = 0.06;
+    solver.begin().expect("a good state");
+    let answer = integrate(solver.as_mut(), &groups, dt, 1);
+    assert!(dt > 3.0 * solver.stable_dt() / 20.0, "the step is cut");
+    for momentum in answer.momentum {
+        let fall = momentum / (4.0 * mass) / dt;
+        assert!((fall + DVec3::Z * GRAVITY).length() < 1e-4 * GRAVITY, "{fall} m/s^2");
+    }
+}
+
+/// Velocities asked for before the commit are those that it gives, and no particle travels farther than the bound says.
+#[test]
+fn deferred_velocities_are_those_of_the_commit() {
+    for keys in ["", "cfl = 0.05\nmax_substeps = 20"] {
+        let mut solver = create(&column(keys), &world(DVec3::new(0.8, 0.4, 1.0), GRAVITY));
+        let groups = Groups::none(solver.particles().len());
+        // A column that falls, hits the floor and spreads. The first step stores particles in another order.
+        for _ in 0..30 {
+            step(solver.as_mut(), &groups, 0.01);
+        }
+        let particles = solver.particles();
+        let (ids, radius) = (particles.id.clone(), particles.radius[0]);
+        solver.begin().expect("a good state");
+        let asked = integrate(solver.as_mut(), &groups, 0.01, 1).velocity;
+        let bound = solver.deferred().expect("FLIP defers velocities").travel_bound(0.01);
+        let end = StepEnd { dt: 0.01, groups: &groups.map, group_velocity: &[], member_velocity: &[] };
+        solver.commit(&end, &[]).expect("a good state");
+        assert_eq!(solver.particles().id, ids, "stored anew only every 16 steps");
+        assert!(asked == solver.particles().velocity, "{keys}");
+        let travel = asked.iter().map(|v| v.length() * 0.01 / radius).fold(0.0, f64::max);
+        assert!((travel..3.0 * travel).contains(&bound), "{keys}: {travel} radii, at most {bound}");
+    }
 }
 
 /// Every `every`-th particle from `first` on, in groups of four of thrice their mass that rise.

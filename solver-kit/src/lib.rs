@@ -15,6 +15,6 @@ mod sums;
 pub use section::{SectionError, parse as parse_section};
 pub use serve::{Listen, ServeOptions, main, serve, serve_in_process};
 pub use solver::{
-    Answer, Description, Field, FieldValues, Integration, Report, Solver, SolverError, SolverProgram, Stage,
-    World,
+    Answer, Deferred, Description, Field, FieldValues, Integration, Report, Solver, SolverError,
+    SolverProgram, Stage, World,
 };

@@ -326,7 +326,9 @@ impl Run {
         self.answer.slope.clear();
         self.answer.slope.resize(groups, 0.0);
         self.answer.velocity.clear();
-        self.answer.velocity.resize(count, DVec3::ZERO);
+        if self.solver.deferred().is_none() {
+            self.answer.velocity.resize(count, DVec3::ZERO);
+        }
         self.dt = call.dt;
         let request = Stage {
             step: self.context.step,
@@ -344,10 +346,14 @@ impl Run {
         self.solver_seconds += start.elapsed().as_secs_f64();
         let travel_max = self.check_answer()?;
         self.phase = Phase::Integrated { stage, repetition };
+        let watch_velocity = match self.solver.deferred() {
+            Some(deferred) => deferred.velocity(&self.watch),
+            None => self.watch.iter().map(|&i| self.answer.velocity[i as usize]).collect(),
+        };
         Ok(Integrated {
             momentum: self.answer.momentum.clone(),
             slope: self.answer.slope.clone(),
-            watch_velocity: self.watch.iter().map(|&i| self.answer.velocity[i as usize]).collect(),
+            watch_velocity,
             travel_max,
         })
     }
@@ -376,34 +382,22 @@ impl Run {
         Ok(())
     }
 
-    /// The farthest that a free particle travels, relative to its radius. A solver that answers nonsense is stopped
-    /// here, before it spoils others.
+    /// The farthest that a free particle travels, relative to its radius, or a bound of that which is below 1. A solver
+    /// that answers nonsense is stopped here, before it spoils others.
     fn check_answer(&self) -> Result<f64, Refusal> {
         let (answer, particles, groups) = (&self.answer, self.solver.particles(), self.groups.len());
-        let (group_of, dt) = (self.groups.group_of(), self.dt);
-        let lengths = (answer.momentum.len(), answer.slope.len(), answer.velocity.len());
-        assert_eq!(lengths, (groups, groups, particles.len()), "lengths of the solver's answer");
-        let travel_max = reduce::max(particles.len(), 0.0, |i| {
-            if group_of[i] != NO_GROUP {
-                return 0.0;
-            }
-            let travel = answer.velocity[i].length() * dt / particles.radius[i];
-            match (travel.is_finite(), particles.immovable[i]) {
-                (false, _) => f64::INFINITY,
-                (true, true) => 0.0,
-                (true, false) => travel,
-            }
-        });
-        if travel_max == f64::INFINITY {
-            let wrong = |i: usize| group_of[i] == NO_GROUP && !answer.velocity[i].length().is_finite();
-            let wrong =
-                (0..particles.len()).find(|&i| wrong(i)).map(|i| (particles.id[i], answer.velocity[i]));
-            return Err(SolverError(match wrong {
-                Some((id, v)) => format!("particle {id} got velocity {v}: the solver is unstable"),
-                None => "a particle travels beyond all numbers in a step: the solver is unstable".into(),
-            })
-            .into());
-        }
+        assert_eq!(
+            (answer.momentum.len(), answer.slope.len()),
+            (groups, groups),
+            "lengths of the solver's answer"
+        );
+        let travel_max = match self.solver.deferred() {
+            None => self.check_velocities(&answer.velocity)?,
+            Some(deferred) => match deferred.travel_bound(self.dt) {
+                bound if bound < 1.0 => bound,
+                _ => self.check_velocities(&deferred.velocity(&Vec::from_iter(0..particles.len() as u32)))?,
+            },
+        };
         for group in 0..groups {
             let (momentum, slope) = (answer.momentum[group], answer.slope[group]);
             if !(momentum.is_finite() && slope.is_finite() && slope >= 0.0) {
@@ -413,6 +407,33 @@ impl Run {
                 ))
                 .into());
             }
+        }
+        Ok(travel_max)
+    }
+
+    /// The farthest that a free particle travels with these velocities [m/s], relative to its radius.
+    fn check_velocities(&self, velocity: &[DVec3]) -> Result<f64, Refusal> {
+        let (particles, group_of, dt) = (self.solver.particles(), self.groups.group_of(), self.dt);
+        assert_eq!(velocity.len(), particles.len(), "lengths of the solver's answer");
+        let travel_max = reduce::max(particles.len(), 0.0, |i| {
+            if group_of[i] != NO_GROUP {
+                return 0.0;
+            }
+            let travel = velocity[i].length() * dt / particles.radius[i];
+            match (travel.is_finite(), particles.immovable[i]) {
+                (false, _) => f64::INFINITY,
+                (true, true) => 0.0,
+                (true, false) => travel,
+            }
+        });
+        if travel_max == f64::INFINITY {
+            let wrong = |i: usize| group_of[i] == NO_GROUP && !velocity[i].length().is_finite();
+            let wrong = (0..particles.len()).find(|&i| wrong(i)).map(|i| (particles.id[i], velocity[i]));
+            return Err(SolverError(match wrong {
+                Some((id, v)) => format!("particle {id} got velocity {v}: the solver is unstable"),
+                None => "a particle travels beyond all numbers in a step: the solver is unstable".into(),
+            })
+            .into());
         }
         Ok(travel_max)
     }

@@ -74,8 +74,19 @@ pub struct Answer {
     pub momentum: Vec<DVec3>,
     /// How much that momentum falls per unit of extra velocity of the group [kg], not negative.
     pub slope: Vec<f64>,
-    /// Integrated velocity of each particle [m/s]; entries of group members are not read.
+    /// Integrated velocity of each particle [m/s]; entries of group members are not read. Empty for a solver that
+    /// defers them ([`Solver::deferred`]).
     pub velocity: Vec<DVec3>,
+}
+
+/// Velocities after the last integration of a solver that finds those of all free particles in its commit only: what
+/// stages and repetitions need of them costs much less.
+pub trait Deferred {
+    /// How far any free particle travels at most in the step of `dt` [s], relative to its radius: a bound that is cheap.
+    fn travel_bound(&self, dt: f64) -> f64;
+
+    /// Velocities of these free particles [m/s], to the bit those that a commit would give them.
+    fn velocity(&self, wanted: &[u32]) -> Vec<DVec3>;
 }
 
 /// What happened in a committed step. Momentum, kinetic energy, speeds and occupied cells are taken from
@@ -170,6 +181,11 @@ pub trait Solver: Send + Sync + 'static {
     /// # Errors
     /// What makes the integration impossible, with the particle's id.
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError>;
+
+    /// Whether velocities are not part of its answers, and then how to ask for them.
+    fn deferred(&self) -> Option<&dyn Deferred> {
+        None
+    }
 
     /// Advances to the end of the step. `integrated` are the velocities of the last answer.
     ///

@@ -11,6 +11,7 @@ use super::Parameters;
 use super::grid::{Grid, Places};
 use super::members::Extras;
 use super::multigrid::{BLOCK, Split};
+use super::pressure::larger;
 use super::transfer::{Cell, Deposit, Fours};
 use super::walls::WallFace;
 
@@ -363,21 +364,31 @@ impl Flow {
         }
     }
 
-    /// For each face its velocity, and what a particle gets to which `flip_share` of its old velocity is added.
-    pub(super) fn pair_up(&self, flip_share: f64, fours: &mut Fours) {
+    /// For each face its velocity, and what a particle gets to which `flip_share` of its old velocity is added. The
+    /// largest of the latter along each axis [m/s].
+    pub(super) fn pair_up(&self, flip_share: f64, fours: &mut Fours) -> DVec3 {
+        let mut largest = DVec3::ZERO;
         for (axis, fours) in fours.iter_mut().enumerate() {
             let (velocity, change) = (&self.projected.velocity[axis], &self.projected.change[axis]);
             fours.resize(velocity.len(), Vec4::ZERO);
             let last = velocity.len() - 1;
-            fours.par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(face, four)| {
-                let pair = |face: usize| {
-                    let given = flip_share * change[face] + (1.0 - flip_share) * velocity[face];
-                    [velocity[face] as f32, given as f32]
-                };
-                let ([a, b], [c, d]) = (pair(face), pair((face + 1).min(last)));
-                *four = Vec4::new(a, b, c, d);
+            let blocks = fours.par_chunks_mut(BLOCK).enumerate().map(|(block, fours)| {
+                let mut largest = 0.0;
+                for (n, four) in fours.iter_mut().enumerate() {
+                    let face = block * BLOCK + n;
+                    let pair = |face: usize| {
+                        let given = flip_share * change[face] + (1.0 - flip_share) * velocity[face];
+                        [velocity[face], given]
+                    };
+                    let ([a, b], [c, d]) = (pair(face), pair((face + 1).min(last)));
+                    largest = larger(largest, b.abs());
+                    *four = Vec4::new(a as f32, b as f32, c as f32, d as f32);
+                }
+                largest
             });
+            largest[axis] = blocks.reduce(|| 0.0, larger);
         }
+        largest
     }
 
     /// Velocity and its change at a place [m/s], in f64.

@@ -266,7 +266,7 @@ impl Pressure {
 
 /// The larger one; NaN if one is NaN.
 #[inline(always)]
-fn larger(a: f64, b: f64) -> f64 {
+pub(super) fn larger(a: f64, b: f64) -> f64 {
     if a > b || a.is_nan() { a } else { b }
 }
 

@@ -4,7 +4,9 @@ use amalgam_particles::lanes::Width;
 use amalgam_particles::{
     CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort, reduce,
 };
-use amalgam_solver_kit::{Answer, Field, FieldValues, Integration, Report, Solver, SolverError, Stage};
+use amalgam_solver_kit::{
+    Answer, Deferred, Field, FieldValues, Integration, Report, Solver, SolverError, Stage,
+};
 use rayon::prelude::*;
 
 use super::Parameters;
@@ -61,12 +63,16 @@ pub struct Flip {
     pressure: Split<f64>,
     /// psi of the density projection (`flip/density.rs`), as a pressure [Pa].
     potential: Split<f64>,
-    /// Velocity of the grid where particles are before the last sub-step [m/s].
-    drift: Vec<[f32; 3]>,
-    /// Positions before the last sub-step [m]; empty if there is one, for then they are the committed ones.
+    /// Positions [m] and velocities [m/s] of free particles before the last sub-step; empty if there is one, for then
+    /// they are the committed ones.
     position: Vec<DVec3>,
+    velocity: Vec<DVec3>,
+    /// Bound of the speed of free particles after the last sub-step [m/s].
+    speed_bound: f64,
     /// Time in which the fastest particle crosses about a cell [s]: the relaxation time of the density.
     crossing: f64,
+    /// Largest speed at the start of the step [m/s].
+    speed_max: f64,
     /// Longest sub-step [s] in which no particle crosses more than `cfl` cells, with the speed that gravity adds in it.
     stable_substep: f64,
     /// Length of a sub-step of the last integration [s].
@@ -100,9 +106,11 @@ impl Flip {
             solver: Pressure::new(grid, width),
             pressure: split_zeros(&grid),
             potential: split_zeros(&grid),
-            drift: Vec::new(),
             position: Vec::new(),
+            velocity: Vec::new(),
+            speed_bound: 0.0,
             crossing: 0.0,
+            speed_max: 0.0,
             stable_substep: 0.0,
             substep: 0.0,
             steps: 0,
@@ -113,7 +121,7 @@ impl Flip {
             particles,
             width,
         };
-        this.stable_substep = this.find_stable_substep();
+        this.find_speed();
         this
     }
 
@@ -127,13 +135,14 @@ impl Flip {
         self.start.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
     }
 
-    fn find_stable_substep(&self) -> f64 {
-        let velocity = &self.particles.velocity;
-        let speed = reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt();
+    /// Finds the largest speed and the longest stable sub-step.
+    fn find_speed(&mut self) {
+        let speed = fastest(&self.particles.velocity);
         // v dt + g dt^2 = reach, solved for dt in the form that cannot cancel.
         let reach = self.parameters.cfl * self.grid.cell_size;
         let root = (speed * speed + 4.0 * self.parameters.gravity.length() * reach).sqrt();
-        if speed + root > 0.0 { 2.0 * reach / (speed + root) } else { f64::INFINITY }
+        self.stable_substep = if speed + root > 0.0 { 2.0 * reach / (speed + root) } else { f64::INFINITY };
+        self.speed_max = speed;
     }
 
     /// Sets which cells are no air; whether any is another than before.
@@ -194,38 +203,8 @@ impl Flip {
         })?;
         flow.push(grid, cell, &self.pressure);
         flow.hold(&self.unpressed);
-        flow.pair_up(parameters.flip_share, &mut self.fours);
+        self.speed_bound += flow.pair_up(parameters.flip_share, &mut self.fours).length();
         Ok(())
-    }
-
-    /// Velocities of particles after a sub-step, and the grid's where they are.
-    fn collect(&mut self, first: bool, moving: &Moving<'_>, velocity: &mut [DVec3]) {
-        let mut drift = std::mem::take(&mut self.drift);
-        drift.resize(velocity.len(), [0.0; 3]);
-        let Self { grid, particles, fours, width, .. } = &*self;
-        let position = if first { &particles.position } else { &self.position };
-        let flip = self.parameters.flip_share;
-        let chunks = velocity.par_chunks_mut(CHUNK).zip(drift.par_chunks_mut(CHUNK)).enumerate();
-        chunks.for_each(|(c, (velocity, drift))| {
-            let mut found = [Found::default(); BLOCK];
-            for (n, (velocity, drift)) in velocity.chunks_mut(BLOCK).zip(drift.chunks_mut(BLOCK)).enumerate()
-            {
-                let begin = c * CHUNK + n * BLOCK;
-                let (position, found) = (&position[begin..][..velocity.len()], &mut found[..velocity.len()]);
-                width.run(Gather { grid, fours, position, found });
-                if first {
-                    velocity.copy_from_slice(&particles.velocity[begin..][..velocity.len()]);
-                }
-                for ((velocity, drift), found) in velocity.iter_mut().zip(drift).zip(found) {
-                    *drift = found.map(|pair| pair[0]);
-                    *velocity = flip * *velocity + DVec3::from_array(found.map(|pair| f64::from(pair[1])));
-                }
-            }
-        });
-        self.drift = drift;
-        for (&member, after) in moving.groups.all_members().iter().zip(self.member_velocities(moving)) {
-            velocity[member as usize] = after;
-        }
     }
 
     /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of its
@@ -242,27 +221,38 @@ impl Flip {
         members.with_min_len(MEMBERS).map(velocity).collect()
     }
 
-    /// Moves free particles, stored from `begin` on, to where they are after the last sub-step: by the grid's velocity,
-    /// second order, through the middle of the way.
-    fn travel(&self, groups: &GroupMap, begin: usize, position: &mut [DVec3]) {
-        let Self { grid, fours, drift, substep, .. } = self;
+    /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with that of the
+    /// grid, second order, through the middle of the way.
+    fn travel(&self, groups: &GroupMap, begin: usize, (position, velocity): (&mut [DVec3], &mut [DVec3])) {
+        let Self { grid, fours, substep, width, .. } = self;
         let (low, high) = self.parameters.inner_domain();
         let group_of = &groups.group_of()[begin..];
         let (mut middle, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
-        for (n, position) in position.chunks_mut(BLOCK).enumerate() {
-            let drift = &drift[begin + n * BLOCK..];
+        for (n, (position, velocity)) in
+            position.chunks_mut(BLOCK).zip(velocity.chunks_mut(BLOCK)).enumerate()
+        {
+            let group_of = &group_of[n * BLOCK..][..position.len()];
             let (middle, found) = (&mut middle[..position.len()], &mut found[..position.len()]);
-            for ((middle, position), drift) in middle.iter_mut().zip(&*position).zip(drift) {
-                *middle = *position + 0.5 * substep * DVec3::from_array(drift.map(f64::from));
+            width.run(Gather { grid, fours, position, found: &mut *found });
+            for (l, found) in found.iter().enumerate() {
+                middle[l] = position[l] + 0.5 * substep * grid_velocity(found);
+                if group_of[l] == NO_GROUP {
+                    velocity[l] = self.taken(velocity[l], found);
+                }
             }
-            self.width.run(Gather { grid, fours, position: middle, found });
-            for (l, (position, found)) in position.iter_mut().zip(found).enumerate() {
-                if group_of[n * BLOCK + l] == NO_GROUP {
-                    let velocity = DVec3::from_array(found.map(|pair| f64::from(pair[0])));
-                    *position = (*position + *substep * velocity).max(low).min(high);
+            width.run(Gather { grid, fours, position: middle, found: &mut *found });
+            for (l, found) in found.iter().enumerate() {
+                if group_of[l] == NO_GROUP {
+                    position[l] = (position[l] + *substep * grid_velocity(found)).max(low).min(high);
                 }
             }
         }
+    }
+
+    /// The velocity of a particle after a sub-step, from that before and what it found.
+    #[inline(always)]
+    fn taken(&self, before: DVec3, found: &Found) -> DVec3 {
+        self.parameters.flip_share * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])))
     }
 
     /// Adds to the velocity with which free particles travel what brings the density nearer to the rest density.
@@ -294,20 +284,26 @@ impl Flip {
 
     /// Ends a sub-step that is not the last: free particles move, members with their group.
     fn pass_substep(&mut self, moving: &Moving<'_>) {
-        let mut position = std::mem::take(&mut self.position);
+        let (mut position, mut velocity) =
+            (std::mem::take(&mut self.position), std::mem::take(&mut self.velocity));
         if position.is_empty() {
             position.clone_from(&self.particles.position);
+            velocity.clone_from(&self.particles.velocity);
         }
-        let this = &*self;
-        position.par_chunks_mut(CHUNK).enumerate().for_each(|(c, position)| {
-            this.travel(moving.groups, c * CHUNK, position);
-        });
+        self.travel_all(moving.groups, &mut position, &mut velocity);
         for (group, &velocity) in moving.velocity.iter().enumerate() {
             for &member in moving.groups.members(group) {
                 position[member as usize] += self.substep * velocity;
             }
         }
-        self.position = position;
+        self.speed_bound = fastest(&velocity);
+        (self.position, self.velocity) = (position, velocity);
+    }
+
+    /// Ends a sub-step for all free particles.
+    fn travel_all(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) {
+        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
+        chunks.for_each(|(c, chunk)| self.travel(groups, c * CHUNK, chunk));
     }
 
     /// Stores particles in the order of their cells.
@@ -325,11 +321,24 @@ impl Flip {
     }
 }
 
-/// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext.
+/// The largest speed [m/s].
+fn fastest(velocity: &[DVec3]) -> f64 {
+    reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt()
+}
+
+/// The grid's velocity [m/s] in what a particle found.
+#[inline(always)]
+fn grid_velocity(found: &Found) -> DVec3 {
+    DVec3::from_array(found.map(|pair| f64::from(pair[0])))
+}
+
+/// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `velocity` are those of
+/// members, group after group [m/s].
 fn give(moving: &Moving<'_>, particles: &Particles, velocity: &[DVec3]) -> Vec<DVec3> {
+    let mut velocity = velocity.iter();
     let momentum = |group: usize| {
-        let members = moving.groups.members(group).iter();
-        let sum: DVec3 = members.map(|&i| particles.mass[i as usize] * velocity[i as usize]).sum();
+        let members = moving.groups.members(group).iter().zip(&mut velocity);
+        let sum: DVec3 = members.map(|(&i, &velocity)| particles.mass[i as usize] * velocity).sum();
         let change = sum / moving.own[group] - moving.velocity[group];
         moving.inertia[group] * change - moving.impulse[group]
     };
@@ -367,6 +376,8 @@ impl Solver for Flip {
         self.crossing = self.stable_substep / self.parameters.cfl;
         self.substep = stage.dt / f64::from(substeps);
         self.position.clear();
+        self.velocity.clear();
+        self.speed_bound = self.speed_max;
         let own = group_masses(stage.groups, &self.particles);
         let inertia = inertias(stage, &own);
         let impulse: Vec<DVec3> =
@@ -379,7 +390,7 @@ impl Solver for Flip {
                     &self.grid,
                     self.width,
                     self.parameters.full(),
-                    (&self.position, &answer.velocity),
+                    (&self.position, &self.velocity),
                 );
                 self.unpressed = unpressed(&self.grid, &self.later.cell, &self.pressure);
             }
@@ -391,8 +402,7 @@ impl Solver for Flip {
                 own: &own,
             };
             self.advance_grid(first, &moving, stage.occupied)?;
-            self.collect(first, &moving, &mut answer.velocity);
-            let given = give(&moving, &self.particles, &answer.velocity);
+            let given = give(&moving, &self.particles, &self.member_velocities(&moving));
             if k + 1 < substeps {
                 self.even_out(first)?;
                 self.pass_substep(&moving);
@@ -405,25 +415,22 @@ impl Solver for Flip {
         Ok(())
     }
 
-    fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
+    fn deferred(&self) -> Option<&dyn Deferred> {
+        Some(self)
+    }
+
+    fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
         self.even_out(self.position.is_empty())?;
-        let group_of = end.groups.group_of();
         let mut position = std::mem::take(&mut self.particles.position);
         let mut velocity = std::mem::take(&mut self.particles.velocity);
-        let this = &*self;
-        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
-        chunks.for_each(|(c, (position, velocity))| {
-            let begin = c * CHUNK;
-            for (l, velocity) in velocity.iter_mut().enumerate() {
-                if group_of[begin + l] == NO_GROUP {
-                    *velocity = integrated[begin + l];
-                    if let Some(&before) = this.position.get(begin + l) {
-                        position[l] = before;
-                    }
+        if !self.position.is_empty() {
+            for (i, &group) in end.groups.group_of().iter().enumerate() {
+                if group == NO_GROUP {
+                    (position[i], velocity[i]) = (self.position[i], self.velocity[i]);
                 }
             }
-            this.travel(end.groups, begin, position);
-        });
+        }
+        self.travel_all(end.groups, &mut position, &mut velocity);
         (self.particles.position, self.particles.velocity) = (position, velocity);
         end.place_members(&mut self.particles);
         if self.steps.is_multiple_of(STORAGE_PERIOD) {
@@ -437,7 +444,7 @@ impl Solver for Flip {
         for (&id, position) in id[first_born..].iter().zip(&mut position[first_born..]) {
             *position = self.parameters.jittered(id, *position);
         }
-        self.stable_substep = self.find_stable_substep();
+        self.find_speed();
         Ok(Report { stable_dt: self.stable_dt(), born, dead, ..Report::default() })
     }
 
@@ -467,7 +474,34 @@ impl Solver for Flip {
             snapshot::restore(&mut self.particles, &self.parameters, &mut self.pressure, bytes)?;
         self.steps = steps;
         self.sources = Sources { time, next_id, ..self.parameters.sources.clone() };
-        self.stable_substep = self.find_stable_substep();
+        self.find_speed();
         Ok(())
+    }
+}
+
+impl Deferred for Flip {
+    fn travel_bound(&self, dt: f64) -> f64 {
+        self.speed_bound * dt / self.parameters.radius
+    }
+
+    fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
+        let Self { grid, fours, particles, width, .. } = self;
+        let before = if self.position.is_empty() {
+            (&particles.position, &particles.velocity)
+        } else {
+            (&self.position, &self.velocity)
+        };
+        let of_block = |wanted: &[u32]| {
+            let (mut position, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
+            for (position, &i) in position.iter_mut().zip(wanted) {
+                *position = before.0[i as usize];
+            }
+            let (position, found) = (&position[..wanted.len()], &mut found[..wanted.len()]);
+            width.run(Gather { grid, fours, position, found: &mut *found });
+            let velocity =
+                found.iter().zip(wanted).map(|(found, &i)| self.taken(before.1[i as usize], found));
+            velocity.collect::<Vec<_>>()
+        };
+        wanted.par_chunks(BLOCK).flat_map_iter(of_block).collect()
     }
 }

@@ -50,6 +50,9 @@ pub fn integrate(solver: &mut dyn Solver, groups: &Groups, dt: f64, stage: u32) 
         occupied: None,
     };
     solver.integrate(&stage, &mut answer).expect("a stable step");
+    if let Some(deferred) = solver.deferred() {
+        answer.velocity = deferred.velocity(&Vec::from_iter(0..answer.velocity.len() as u32));
+    }
     answer
 }
 
