@@ -19,6 +19,7 @@ mod pressure;
 pub mod section;
 mod snapshot;
 mod solver;
+mod sweeps;
 mod transfer;
 mod walls;
 

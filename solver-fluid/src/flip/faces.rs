@@ -4,26 +4,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amalgam_particles::DVec3;
+use amalgam_particles::lanes::Width;
 use glam::Vec4;
 use rayon::prelude::*;
 
-use super::Parameters;
 use super::grid::{Grid, Places};
 use super::members::Extras;
 use super::multigrid::{BLOCK, Split};
 use super::pressure::larger;
-use super::transfer::{Cell, Deposit, Fours};
+use super::sweeps::{Bring, Forces, PairUp, Push};
+use super::transfer::{Cell, Fours, OPEN};
 use super::walls::WallFace;
-
-/// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
-/// (`docs/method.md`, "Integrating a meta-particle inside a participant").
-const DENSITY_MIN: f64 = 1e-3;
 
 /// Times that velocities are carried on to faces which have none.
 const EXTRAPOLATIONS: usize = 2;
-
-/// Visiting a part of the faces one by one costs this many times what it costs in a pass over all.
-const SPARSE: usize = 4;
 
 /// Columns of faces, one for each axis.
 pub(super) type Faces<T> = [Vec<T>; 3];
@@ -44,28 +38,19 @@ struct Field {
 pub(super) struct Flow {
     /// Before the projection. Kept, so that a later stage computes anew only what groups touch.
     gathered: Field,
-    /// dt / (density cell_size^2) [m s/kg].
+    /// dt / (density cell_size^2) [m s/kg] of faces that the pressure pushes through, else zero.
     conductance: Faces<f32>,
+    /// The pressure of the last push in the order of cells [Pa].
+    pressure: Vec<f64>,
+    width: Width,
     /// Faces without particles beside cells that others occupy.
     incomplete: Faces<usize>,
     /// After it.
     projected: Field,
 }
 
-/// What [`Flow::gather`] starts from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Forces<'a> {
-    pub(super) deposit: &'a Deposit,
-    /// What members of groups add.
-    pub(super) extras: &'a Extras,
-    pub(super) cell: &'a [Cell],
-    /// Mass of a particle [kg].
-    pub(super) mass: f64,
-    pub(super) dt: f64,
-}
-
 fn is_open(cell: Cell) -> bool {
-    matches!(cell, Cell::Fluid | Cell::Foreign)
+    cell as u8 & OPEN != 0
 }
 
 /// Whether the pressure in a cell is zero.
@@ -76,36 +61,6 @@ fn is_free(cell: Cell) -> bool {
 /// Whether a face lies between two cells, not at or in a wall.
 fn is_inside(cell: &[Cell], face: usize, stride: usize) -> bool {
     cell[face] != Cell::Wall && cell[face - stride] != Cell::Wall
-}
-
-impl Forces<'_> {
-    /// Velocity before the projection, its change, whether they are known, and the conductance of a face.
-    #[inline(always)]
-    fn at(&self, grid: &Grid, parameters: &Parameters, axis: usize, face: usize) -> (f64, f64, bool, f32) {
-        let Self { deposit, extras, cell, mass, dt } = *self;
-        let (rest, h, stride) = (parameters.rest_density, grid.cell_size, grid.strides()[axis]);
-        let [weight, moved] = deposit.at(axis, face).map(|sum| mass * f64::from(sum));
-        let extra = extras.at(axis, face);
-        let total = weight + extra.mass;
-        let pair = [cell[face], face.checked_sub(stride).map_or(Cell::Wall, |lower| cell[lower])];
-        let inside = pair == [Cell::Fluid; 2] && !extra.touched;
-        let (mut velocity, mut change) = (0.0, 0.0);
-        if total > 0.0 {
-            let old = (moved + extra.momentum) / total;
-            change = parameters.gravity[axis] * dt;
-            if extra.touched {
-                change += extra.impulse / total;
-            }
-            velocity = old + change;
-            if pair.contains(&Cell::Wall) {
-                (velocity, change) = (0.0, -old);
-            }
-        }
-        let scale = dt / (h * h);
-        let conductance =
-            if inside { scale / rest } else { scale / (total / h.powi(3)).max(DENSITY_MIN * rest) };
-        (velocity, change, total > 0.0, conductance as f32)
-    }
 }
 
 impl Field {
@@ -191,10 +146,12 @@ impl Field {
 }
 
 impl Flow {
-    pub(super) fn new(grid: &Grid) -> Self {
+    pub(super) fn new(grid: &Grid, width: Width) -> Self {
         Self {
             gathered: Field::new(grid),
             conductance: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
+            pressure: vec![0.0; grid.len()],
+            width,
             incomplete: [0, 1, 2].map(|_| Vec::new()),
             projected: Field::new(grid),
         }
@@ -203,36 +160,27 @@ impl Flow {
     /// Velocities before the projection: those of the particles, changed by gravity and by what others give groups.
     /// Nothing flows through walls. Unless particles, cells or the length of the sub-step are `new`, only those faces
     /// are visited that members touch, or touched the last time. Whether the conductance of a face has changed.
-    pub(super) fn gather(
-        &mut self,
-        grid: &Grid,
-        parameters: &Parameters,
-        forces: &Forces<'_>,
-        new: bool,
-    ) -> bool {
+    pub(super) fn gather(&mut self, forces: &Forces<'_>, extras: &Extras, new: bool) -> bool {
+        let (grid, width) = (forces.grid, self.width);
         let Self { gathered, conductance, incomplete, .. } = self;
         let Field { velocity, change, known } = gathered;
         let changed = AtomicBool::new(new);
         let fields = velocity.par_iter_mut().zip(change).zip(known).zip(conductance).enumerate();
         fields.for_each(|(axis, (((velocity, change), known), conductance))| {
-            let renew = |face: usize, values: (&mut f64, &mut f64, &mut bool, &mut f32)| {
-                let (velocity, change, known, conductance) = values;
-                let before = *conductance;
-                (*velocity, *change, *known, *conductance) = forces.at(grid, parameters, axis, face);
-                if *conductance != before {
-                    changed.store(true, Ordering::Relaxed);
-                }
-            };
-            let faces = forces.extras.renewed(axis);
-            if new || faces.clone().count() > velocity.len() / SPARSE {
-                let columns = velocity.par_iter_mut().zip(change).zip(known).zip(conductance).enumerate();
-                columns.with_min_len(BLOCK).for_each(|(face, (((velocity, change), known), conductance))| {
-                    renew(face, (velocity, change, known, conductance));
+            if new {
+                let moved = velocity.par_chunks_mut(BLOCK).zip(change.par_chunks_mut(BLOCK));
+                let others = known.par_chunks_mut(BLOCK).zip(conductance.par_chunks_mut(BLOCK));
+                moved.zip(others).enumerate().for_each(|(n, ((velocity, change), (known, conductance)))| {
+                    let columns = (velocity, change, known, conductance);
+                    width.run(Bring { forces, axis, begin: n * BLOCK, columns });
                 });
-            } else {
-                for face in faces {
-                    let values = (&mut velocity[face], &mut change[face], &mut known[face]);
-                    renew(face, (values.0, values.1, values.2, &mut conductance[face]));
+            }
+            let touched = extras.touched(axis).map(|(face, extra)| (face, Some(extra)));
+            for (face, extra) in extras.left(axis).map(|face| (face, None)).chain(touched) {
+                let before = conductance[face];
+                (velocity[face], change[face], known[face], conductance[face]) = forces.at(axis, face, extra);
+                if conductance[face] != before {
+                    changed.store(true, Ordering::Relaxed);
                 }
             }
         });
@@ -290,29 +238,26 @@ impl Flow {
     }
 
     /// Subtracts the gradient of the pressure, and carries velocities on to the faces between cells of air.
-    pub(super) fn push(&mut self, grid: &Grid, cell: &[Cell], pressure: &Split<f64>) {
-        let Self { gathered, conductance, projected, .. } = self;
+    pub(super) fn push(&mut self, grid: &Grid, cell: &[Cell], split: &Split<f64>) {
+        let Self { gathered, conductance, projected, pressure, width, .. } = self;
+        let [red, black] = split;
+        let pairs = pressure.par_chunks_exact_mut(2).zip(red.par_iter().zip(black)).with_min_len(BLOCK);
+        pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
         for axis in 0..3 {
-            let (stride, conductance) = (grid.strides()[axis], &conductance[axis]);
-            let before =
-                gathered.velocity[axis].par_iter().zip(&gathered.change[axis]).zip(&gathered.known[axis]);
-            let after = projected.velocity[axis].par_iter_mut().zip(&mut projected.change[axis]);
-            let columns = after.zip(&mut projected.known[axis]).zip(before).enumerate();
-            columns.with_min_len(BLOCK).for_each(|(face, (((velocity, change), known), before))| {
-                let ((&old, &gained), &brought) = before;
-                (*velocity, *change) = (old, gained);
-                let Some(lower) = face.checked_sub(stride) else { return };
-                let pair = [cell[face], cell[lower]];
-                // Between air and a wall there is nothing that others could be carried on from: it would slow down
-                // what flies past the wall.
-                let open = pair.into_iter().any(is_open);
-                *known = open || brought && pair.contains(&Cell::Spray);
-                if open && !pair.contains(&Cell::Wall) {
-                    let at = |n: usize| pressure[n % 2][n / 2];
-                    let push = f64::from(conductance[face]) * grid.cell_size * (at(face) - at(lower));
-                    *velocity -= push;
-                    *change -= push;
-                }
+            let Field { velocity, change, known } = &mut *projected;
+            let moved = velocity[axis].par_chunks_mut(BLOCK).zip(change[axis].par_chunks_mut(BLOCK));
+            let blocks = moved.zip(known[axis].par_chunks_mut(BLOCK)).enumerate();
+            blocks.for_each(|(n, ((velocity, change), known))| {
+                width.run(Push {
+                    begin: n * BLOCK,
+                    stride: grid.strides()[axis],
+                    cell_size: grid.cell_size,
+                    before: (&gathered.velocity[axis], &gathered.change[axis], &gathered.known[axis]),
+                    conductance: &conductance[axis],
+                    pressure,
+                    cell,
+                    after: (velocity, change, known),
+                });
             });
             for _ in 0..EXTRAPOLATIONS {
                 projected.extrapolate(grid, axis, cell);
@@ -342,7 +287,7 @@ impl Flow {
             let (stride, conductance) = (grid.strides()[axis], &self.conductance[axis]);
             let speed = |face: usize| {
                 let pair = [face, face - stride].map(|n| cell[n]);
-                if pair.contains(&Cell::Fluid) && pair.into_iter().all(own) && !extras.at(axis, face).touched
+                if pair.contains(&Cell::Fluid) && pair.into_iter().all(own) && extras.at(axis, face).is_none()
                 {
                     let slope = at(face - stride) - at(face);
                     (f64::from(conductance[face]) * grid.cell_size * slope).clamp(-speed_max, speed_max)
@@ -371,22 +316,15 @@ impl Flow {
         for (axis, fours) in fours.iter_mut().enumerate() {
             let (velocity, change) = (&self.projected.velocity[axis], &self.projected.change[axis]);
             fours.resize(velocity.len(), Vec4::ZERO);
-            let last = velocity.len() - 1;
-            let blocks = fours.par_chunks_mut(BLOCK).enumerate().map(|(block, fours)| {
-                let mut largest = 0.0;
-                for (n, four) in fours.iter_mut().enumerate() {
-                    let face = block * BLOCK + n;
-                    let pair = |face: usize| {
-                        let given = flip_share * change[face] + (1.0 - flip_share) * velocity[face];
-                        [velocity[face], given]
-                    };
-                    let ([a, b], [c, d]) = (pair(face), pair((face + 1).min(last)));
-                    largest = larger(largest, b.abs());
-                    *four = Vec4::new(a as f32, b as f32, c as f32, d as f32);
-                }
-                largest
-            });
-            largest[axis] = blocks.reduce(|| 0.0, larger);
+            let blocks =
+                fours.par_chunks_mut(BLOCK).zip(velocity.par_chunks(BLOCK)).zip(change.par_chunks(BLOCK));
+            let largest_of =
+                |((fours, velocity), change)| self.width.run(PairUp { flip_share, velocity, change, fours });
+            largest[axis] = blocks.map(largest_of).reduce(|| 0.0, larger);
+            // The last of each block is beside the first of the next one.
+            for face in (BLOCK..fours.len()).step_by(BLOCK) {
+                (fours[face - 1].z, fours[face - 1].w) = (fours[face].x, fours[face].y);
+            }
         }
         largest
     }

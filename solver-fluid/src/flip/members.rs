@@ -22,8 +22,6 @@ pub(super) struct Extra {
     pub(super) momentum: f64,
     /// Impulse besides gravity [kg m/s].
     pub(super) impulse: f64,
-    /// Whether a member touches the face.
-    pub(super) touched: bool,
 }
 
 /// Groups in a sub-step.
@@ -45,10 +43,18 @@ pub(super) struct Moving<'a> {
 pub(super) struct Extras {
     /// Where members are, in the order of [`GroupMap::all_members`].
     pub(super) places: Vec<Places<1>>,
-    of: [Vec<Extra>; 3],
-    touched: [Vec<usize>; 3],
-    /// What was touched the last time, and is no longer.
-    left: [Vec<usize>; 3],
+    axes: [Touched; 3],
+}
+
+/// The faces of an axis that members touch.
+#[derive(Clone, Debug, Default)]
+struct Touched {
+    /// Of each face its place in `extra`, from 1 on; 0 if no member touches it.
+    place: Vec<u32>,
+    face: Vec<usize>,
+    extra: Vec<Extra>,
+    /// What was touched the last time.
+    before: Vec<usize>,
 }
 
 /// Mass of each group's members [kg].
@@ -64,15 +70,24 @@ pub(super) fn inertias(stage: &Stage<'_>, own: &[f64]) -> Vec<f64> {
 }
 
 impl Extras {
-    /// What members add to a face.
+    /// What members add to a face, if one touches it.
     #[inline(always)]
-    pub(super) fn at(&self, axis: usize, face: usize) -> Extra {
-        self.of[axis].get(face).copied().unwrap_or_default()
+    pub(super) fn at(&self, axis: usize, face: usize) -> Option<Extra> {
+        let Touched { place, extra, .. } = &self.axes[axis];
+        let place = *place.get(face)? as usize;
+        extra.get(place.wrapping_sub(1)).copied()
     }
 
-    /// Faces that members touch, or touched before the last [`Self::renew`].
-    pub(super) fn renewed(&self, axis: usize) -> impl Iterator<Item = usize> + Clone {
-        self.touched[axis].iter().chain(&self.left[axis]).copied()
+    /// Faces that members touch, and what they add.
+    pub(super) fn touched(&self, axis: usize) -> impl Iterator<Item = (usize, Extra)> {
+        let Touched { face, extra, .. } = &self.axes[axis];
+        face.iter().copied().zip(extra.iter().copied())
+    }
+
+    /// Faces that members touched before the last [`Self::renew`], and touch no longer.
+    pub(super) fn left(&self, axis: usize) -> impl Iterator<Item = usize> {
+        let Touched { place, before, .. } = &self.axes[axis];
+        before.iter().copied().filter(|&face| place[face] == 0)
     }
 
     /// Sums up what members add: their share of their group's inertia and its velocity in place of their own mass and
@@ -92,17 +107,16 @@ impl Extras {
         let place = |&member: &u32| grid.place(position[member as usize]);
         members.par_iter().with_min_len(MEMBERS).map(place).collect_into_vec(&mut self.places);
         let places = &self.places;
-        let axes = self.of.par_iter_mut().zip(&mut self.touched).zip(&mut self.left).enumerate();
-        axes.for_each(|(axis, ((extras, touched), left))| {
-            std::mem::swap(touched, left);
-            touched.clear();
-            for &face in &*left {
-                extras[face] = Extra::default();
-            }
+        self.axes.par_iter_mut().enumerate().for_each(|(axis, touched)| {
+            let Touched { place: place_of, face: faces, extra, before } = touched;
+            std::mem::swap(faces, before);
+            faces.clear();
+            extra.clear();
+            before.iter().for_each(|&face| place_of[face] = 0);
             if moving.groups.is_empty() {
                 return;
             }
-            extras.resize(grid.len(), Extra::default());
+            place_of.resize(grid.len(), 0);
             let mut places = places.iter();
             for (group, &velocity) in moving.velocity.iter().enumerate() {
                 for (&member, place) in moving.groups.members(group).iter().zip(&mut places) {
@@ -114,11 +128,13 @@ impl Extras {
                     let impulse = moving.impulse[group][axis] * part - fall[axis] * (inertia - own);
                     for (face, weight) in place.faces(grid, axis) {
                         if weight > 0.0 {
-                            let extra = &mut extras[face];
-                            if !extra.touched {
-                                extra.touched = true;
-                                touched.push(face);
+                            let place = &mut place_of[face];
+                            if *place == 0 {
+                                faces.push(face);
+                                extra.push(Extra::default());
+                                *place = extra.len() as u32;
                             }
+                            let extra = &mut extra[*place as usize - 1];
                             extra.mass += weight * (inertia - own);
                             extra.momentum += weight * momentum;
                             extra.impulse += weight * impulse;
@@ -126,7 +142,6 @@ impl Extras {
                     }
                 }
             }
-            left.retain(|&face| !extras[face].touched);
         });
     }
 }

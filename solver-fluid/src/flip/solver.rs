@@ -11,12 +11,13 @@ use rayon::prelude::*;
 
 use super::Parameters;
 use super::density::{Crowd, around};
-use super::faces::{Flow, Forces};
+use super::faces::Flow;
 use super::grid::{Grid, Places};
 use super::members::{Extras, MEMBERS, Moving, group_masses, inertias};
 use super::multigrid::{Split, split_zeros};
 use super::pressure::{Limits, Pressure};
 use super::snapshot::{self, Progress};
+use super::sweeps::Forces;
 use super::transfer::{CHUNK, Cell, Deposit, Found, Fours, Gather};
 use super::walls::{WallFace, unpressed};
 use crate::sources::Sources;
@@ -99,7 +100,7 @@ impl Flip {
             extras: Extras::default(),
             unpressed: Vec::new(),
             cell: Vec::new(),
-            flow: Flow::new(&grid),
+            flow: Flow::new(&grid, width),
             gathered: None,
             fours: Fours::default(),
             right_hand_side: split_zeros(&grid),
@@ -186,9 +187,8 @@ impl Flip {
         let (deposit, position) =
             if first { (&self.start, &particles.position) } else { (&self.later, &self.position) };
         extras.renew(grid, (position, particles), moving, parameters.gravity * dt);
-        let mass = parameters.particle_mass;
-        let forces = Forces { deposit, extras, cell, mass, dt };
-        if flow.gather(grid, parameters, &forces, new) {
+        let forces = Forces { grid, parameters, deposit, cell, dt };
+        if flow.gather(&forces, extras, new) {
             self.solver.set_coefficients(|face, ground| flow.conduct(grid, cell, face, ground));
         }
         flow.convergence(grid, cell, &mut self.right_hand_side);

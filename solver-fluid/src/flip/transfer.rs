@@ -15,19 +15,58 @@ use super::grid::{Grid, Places};
 /// Particles of one task.
 pub(super) const CHUNK: usize = 4096;
 
-/// Kinds of cells.
+/// Kinds of cells, in bits that tell what two cells beside a face have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Cell {
-    Air,
-    /// Holds particles of this fluid, too few to fill it: see `flip/density.rs`.
-    Spray,
+    Air = 0,
     /// Holds particles of other participants only.
-    Foreign,
+    Foreign = OPEN,
     /// Holds particles of this fluid.
-    Fluid,
+    Fluid = OPEN | FLUID,
+    /// Holds particles of this fluid, too few to fill it: see `flip/density.rs`.
+    Spray = SPRAY,
     /// Around the domain.
-    Wall,
+    Wall = WALL,
+}
+
+/// Bit of cells in which the pressure is unknown.
+pub(super) const OPEN: u8 = 1;
+const FLUID: u8 = 2;
+pub(super) const SPRAY: u8 = 4;
+pub(super) const WALL: u8 = 8;
+
+/// The cells on both sides of a face.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sides {
+    either: u8,
+    both: u8,
+}
+
+impl Sides {
+    #[inline(always)]
+    pub(super) fn new(cells: [Cell; 2]) -> Self {
+        let [a, b] = cells.map(|cell| cell as u8);
+        Self { either: a | b, both: a & b }
+    }
+
+    /// Whether the pressure pushes through the face: a side is open and none a wall.
+    #[inline(always)]
+    pub(super) fn are_pushed(self) -> bool {
+        self.either & (OPEN | WALL) == OPEN
+    }
+
+    /// Whether one side has this bit.
+    #[inline(always)]
+    pub(super) fn contain(self, bit: u8) -> bool {
+        self.either & bit != 0
+    }
+
+    /// Whether both sides hold particles of this fluid.
+    #[inline(always)]
+    pub(super) fn are_fluid(self) -> bool {
+        self.both & FLUID != 0
+    }
 }
 
 /// For each axis, two numbers at each face and two at the next one along x.
@@ -108,8 +147,18 @@ impl Deposit {
     #[inline(always)]
     pub(super) fn at(&self, axis: usize, face: usize) -> [f32; 2] {
         let four = |face: usize| self.sums[axis].get(face).copied().unwrap_or_default();
-        let (own, before) = (four(face), four(face.wrapping_sub(1)));
-        [own.x + before.z, own.y + before.w]
+        total(four(face), four(face.wrapping_sub(1)))
+    }
+
+    /// The same of sixteen faces from `first` on, of which one is before: weights and weights times velocities.
+    #[inline(always)]
+    pub(super) fn sixteen(&self, axis: usize, first: usize) -> [[f32; LANES]; 2] {
+        let mut sums = [[0.0; LANES]; 2];
+        let fours = &self.sums[axis][first - 1..][..=LANES];
+        for l in 0..LANES {
+            [sums[0][l], sums[1][l]] = total(fours[l + 1], fours[l]);
+        }
+        sums
     }
 
     fn sort_by_layer(&mut self, grid: &Grid, position: &[DVec3]) {
@@ -144,6 +193,12 @@ impl<const N: usize> Weights<N> {
         }
         weights
     }
+}
+
+/// A face's sums, from its own four and that of the face before it.
+#[inline(always)]
+fn total(own: Vec4, before: Vec4) -> [f32; 2] {
+    [own.x + before.z, own.y + before.w]
 }
 
 /// The four rows of two faces around a place, by their distance from the lowest one.

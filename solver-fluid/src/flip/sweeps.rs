@@ -1,0 +1,194 @@
+//! Passes over all faces, written for vectors.
+
+use amalgam_particles::lanes::{LANES, Lanes, Task};
+use glam::Vec4;
+
+use super::Parameters;
+use super::grid::Grid;
+use super::members::Extra;
+use super::pressure::larger;
+use super::transfer::{Cell, Deposit, OPEN, SPRAY, Sides, WALL};
+
+/// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
+/// (`docs/method.md`, "Integrating a meta-particle inside a participant").
+const DENSITY_MIN: f64 = 1e-3;
+
+/// What velocities at faces come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forces<'a> {
+    pub(super) grid: &'a Grid,
+    pub(super) parameters: &'a Parameters,
+    pub(super) deposit: &'a Deposit,
+    pub(super) cell: &'a [Cell],
+    /// Length of the sub-step [s].
+    pub(super) dt: f64,
+}
+
+/// Velocity before the projection, its change, whether they are known, and the conductance of a face.
+type Brought = (f64, f64, bool, f32);
+
+impl Forces<'_> {
+    /// At a face to which members add `extra`, if they touch it.
+    pub(super) fn at(&self, axis: usize, face: usize, extra: Option<Extra>) -> Brought {
+        let lower = face.checked_sub(self.grid.strides()[axis]);
+        let cells = [self.cell[face], lower.map_or(Cell::Wall, |lower| self.cell[lower])];
+        self.face(axis, self.deposit.at(axis, face), extra, Sides::new(cells))
+    }
+
+    /// From the sums of a face, and the cells beside it.
+    #[inline(always)]
+    fn face(&self, axis: usize, sums: [f32; 2], extra: Option<Extra>, sides: Sides) -> Brought {
+        let Parameters { rest_density: rest, particle_mass: mass, gravity, .. } = *self.parameters;
+        let (h, dt) = (self.grid.cell_size, self.dt);
+        let [weight, moved] = sums.map(|sum| mass * f64::from(sum));
+        let Extra { mass, momentum, impulse } = extra.unwrap_or_default();
+        let total = weight + mass;
+        let known = total > 0.0;
+        let old = (moved + momentum) / total;
+        let mut change = gravity[axis] * dt;
+        if extra.is_some() {
+            change += impulse / total;
+        }
+        let (velocity, change) = if sides.contain(WALL) { (0.0, -old) } else { (old + change, change) };
+        let least = DENSITY_MIN * rest;
+        let density = total / (h * h * h);
+        let density = if density > least { density } else { least };
+        let density = if sides.are_fluid() && extra.is_none() { rest } else { density };
+        let conductance = if sides.are_pushed() { dt / (h * h * density) } else { 0.0 };
+        (if known { velocity } else { 0.0 }, if known { change } else { 0.0 }, known, conductance as f32)
+    }
+}
+
+/// What a block of faces has without members. Those before the column's first `stride` are in the domain's walls.
+pub(super) struct Bring<'a> {
+    pub(super) forces: &'a Forces<'a>,
+    pub(super) axis: usize,
+    /// The first face.
+    pub(super) begin: usize,
+    pub(super) columns: (&'a mut [f64], &'a mut [f64], &'a mut [bool], &'a mut [f32]),
+}
+
+impl Task for Bring<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { forces, axis, begin, columns: (velocity, change, known, conductance) } = self;
+        let stride = forces.grid.strides()[axis];
+        for n in (0..velocity.len()).step_by(LANES) {
+            let first = begin + n;
+            let velocity: &mut [f64; LANES] = sixteen_mut(&mut velocity[n..]);
+            let change: &mut [f64; LANES] = sixteen_mut(&mut change[n..]);
+            let known: &mut [bool; LANES] = sixteen_mut(&mut known[n..]);
+            let conductance: &mut [f32; LANES] = sixteen_mut(&mut conductance[n..]);
+            if first < stride {
+                (*velocity, *change, *known, *conductance) = Default::default();
+                continue;
+            }
+            let [weight, moved] = forces.deposit.sixteen(axis, first);
+            let (own, lower) = (sixteen(&forces.cell[first..]), sixteen(&forces.cell[first - stride..]));
+            for l in 0..LANES {
+                (velocity[l], change[l], known[l], conductance[l]) =
+                    forces.face(axis, [weight[l], moved[l]], None, Sides::new([own[l], lower[l]]));
+            }
+        }
+    }
+}
+
+/// The push of the pressure, on a block of faces.
+pub(super) struct Push<'a> {
+    /// The first face.
+    pub(super) begin: usize,
+    /// From a cell to the one on the other side.
+    pub(super) stride: usize,
+    pub(super) cell_size: f64,
+    /// Velocity, change and whether they are known before, of all faces.
+    pub(super) before: (&'a [f64], &'a [f64], &'a [bool]),
+    pub(super) conductance: &'a [f32],
+    pub(super) pressure: &'a [f64],
+    pub(super) cell: &'a [Cell],
+    /// The same after it, of the block.
+    pub(super) after: (&'a mut [f64], &'a mut [f64], &'a mut [bool]),
+}
+
+impl Task for Push<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { begin, stride, cell_size, before, conductance, pressure, cell, after } = self;
+        for n in (0..after.0.len()).step_by(LANES) {
+            let first = begin + n;
+            let velocity: &mut [f64; LANES] = sixteen_mut(&mut after.0[n..]);
+            let change: &mut [f64; LANES] = sixteen_mut(&mut after.1[n..]);
+            let known: &mut [bool; LANES] = sixteen_mut(&mut after.2[n..]);
+            if first < stride {
+                (*velocity, *change, *known) = Default::default();
+                continue;
+            }
+            let (old, gained) = (sixteen(&before.0[first..]), sixteen(&before.1[first..]));
+            let (brought, conductance) = (sixteen(&before.2[first..]), sixteen(&conductance[first..]));
+            let (upper, lower) = (sixteen(&pressure[first..]), sixteen(&pressure[first - stride..]));
+            for l in 0..LANES {
+                let push = f64::from(conductance[l]) * cell_size * (upper[l] - lower[l]);
+                velocity[l] = old[l] - push;
+                change[l] = gained[l] - push;
+            }
+            let (own, lower) = (sixteen(&cell[first..]), sixteen(&cell[first - stride..]));
+            for l in 0..LANES {
+                // Between air and a wall there is nothing that others could be carried on from: it would slow down what
+                // flies past the wall.
+                let sides = Sides::new([own[l], lower[l]]);
+                known[l] = sides.contain(OPEN) | (brought[l] & sides.contain(SPRAY));
+            }
+        }
+    }
+}
+
+/// What particles find at a block of faces and at the next ones along x, but for the next of the last: the velocity, and
+/// what a particle gets to which `flip_share` of its old velocity is added. The largest of the latter [m/s].
+pub(super) struct PairUp<'a> {
+    pub(super) flip_share: f64,
+    pub(super) velocity: &'a [f64],
+    pub(super) change: &'a [f64],
+    pub(super) fours: &'a mut [Vec4],
+}
+
+impl Task for PairUp<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { flip_share, velocity, change, fours } = self;
+        let mut largest = [0.0; LANES];
+        let columns = velocity.as_chunks::<LANES>().0.iter().zip(change.as_chunks::<LANES>().0);
+        let mut before: Option<&mut Vec4> = None;
+        for ((velocity, change), fours) in columns.zip(fours.as_chunks_mut::<LANES>().0) {
+            let mut given = [0.0; LANES];
+            for l in 0..LANES {
+                given[l] = flip_share * change[l] + (1.0 - flip_share) * velocity[l];
+                largest[l] = larger(largest[l], given[l].abs());
+            }
+            let pairs: [[f32; 2]; LANES] = std::array::from_fn(|l| [velocity[l] as f32, given[l] as f32]);
+            if let Some(before) = before {
+                [before.z, before.w] = pairs[0];
+            }
+            for l in 0..LANES {
+                let ([a, b], [c, d]) = (pairs[l], pairs[(l + 1).min(LANES - 1)]);
+                fours[l] = Vec4::new(a, b, c, d);
+            }
+            before = Some(&mut fours[LANES - 1]);
+        }
+        largest.into_iter().fold(0.0, larger)
+    }
+}
+
+#[inline(always)]
+fn sixteen<T>(column: &[T]) -> &[T; LANES] {
+    column.first_chunk().expect("columns are whole chunks")
+}
+
+#[inline(always)]
+fn sixteen_mut<T>(column: &mut [T]) -> &mut [T; LANES] {
+    column.first_chunk_mut().expect("columns are whole chunks")
+}
