@@ -167,7 +167,7 @@ pub struct Integrated {
     pub slope: Vec<f64>,
     /// Velocities of the watched particles [m/s].
     pub watch_velocity: Vec<DVec3>,
-    /// Largest |v| dt / radius over free particles.
+    /// Largest |v| dt / radius over free particles, or a bound of that which is below 1.
     pub travel_max: f64,
 }
 

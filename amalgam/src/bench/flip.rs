@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, GroupMap, StepEnd};
+use amalgam_particles::{DVec3, GroupMap, Particles, StepEnd};
 use amalgam_solver_fluid::flip::{Flip, section};
 use amalgam_solver_kit::{Answer, Solver, Stage, World};
 
@@ -49,42 +49,65 @@ fn column(edge: u32) -> Result<Vec<Figure>, String> {
     let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
     let mut solver = Flip::new(parameters, particles);
     let n = solver.particles().len();
-    // Every hundredth particle is in a group of ten that is twice as heavy as its fluid.
-    let members: Vec<u32> = (0..n as u32).step_by(100).collect();
-    let mut offsets: Vec<u32> = (0..members.len() as u32).step_by(10).collect();
-    offsets.push(members.len() as u32);
-    let mut groups = GroupMap::default();
-    groups.set(n, &offsets, &members);
     let (mut times, mut answer, mut iterations) = (Times::default(), Answer::default(), 0.0);
     for step in 0..STEPS + WARM_UP {
         if step == WARM_UP {
             times = Times::default();
         }
-        iterations = advance(&mut solver, &groups, step, (&mut times, &mut answer))?;
+        iterations = advance(&mut solver, 0.5 * cell, step, (&mut times, &mut answer))?;
     }
     let held =
         resident_bytes().zip(resident).map(|(now, before)| now.saturating_sub(before) as f64 / n as f64);
     Ok(figures(&times, (edge, n), held, (solver.liquid_cells(), iterations)))
 }
 
-/// One step of two stages; members end with the velocity of their group. Iterations of the first projection.
+/// What a stage is given.
+struct Given<'a> {
+    groups: &'a GroupMap,
+    inertia: Vec<f64>,
+    velocity: Vec<DVec3>,
+    impulse: Vec<DVec3>,
+}
+
+impl<'a> Given<'a> {
+    fn new(particles: &Particles, groups: &'a GroupMap) -> Self {
+        let members = |g: usize| groups.members(g).iter().map(|&i| i as usize);
+        let own = |g: usize| -> f64 { members(g).map(|i| particles.mass[i]).sum() };
+        let mean =
+            |g: usize| members(g).map(|i| particles.velocity[i]).sum::<DVec3>() / members(g).count() as f64;
+        Self {
+            groups,
+            inertia: (0..groups.len()).map(|g| 2.0 * own(g)).collect(),
+            velocity: (0..groups.len()).map(mean).collect(),
+            impulse: vec![DVec3::ZERO; groups.len()],
+        }
+    }
+}
+
+/// Particles on the floor, in groups of ten neighbours, as on a floor of particles of others; of ten groups as many as
+/// `tenths`.
+fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
+    let position = &particles.position;
+    let count = particles.len();
+    let mut floor: Vec<u32> = (0..count as u32).filter(|&i| position[i as usize].z < spacing).collect();
+    floor.sort_by_key(|&i| (position[i as usize] / (2.0 * spacing)).to_array().map(|x| x as u32));
+    let tens = floor.chunks_exact(10).enumerate().filter(|(n, _)| n % 10 < tenths);
+    let members: Vec<u32> = tens.flat_map(|(_, ten)| ten).copied().collect();
+    let mut groups = GroupMap::default();
+    groups.set(count, &(0..=members.len() as u32).step_by(10).collect::<Vec<_>>(), &members);
+    groups
+}
+
+/// One step of two stages; a tenth of the groups, which are twice as heavy as their fluid, is found in the second one, and
+/// members end with the velocity of their group. Iterations of the first projection.
 fn advance(
     solver: &mut Flip,
-    groups: &GroupMap,
+    spacing: f64,
     step: u64,
     (times, answer): (&mut Times, &mut Answer),
 ) -> Result<f64, String> {
-    let particles = solver.particles();
-    let own = |g: usize| -> f64 { groups.members(g).iter().map(|&i| particles.mass[i as usize]).sum() };
-    let mean = |g: usize| {
-        let members = groups.members(g);
-        members.iter().map(|&i| particles.velocity[i as usize]).sum::<DVec3>() / members.len() as f64
-    };
-    let velocity: Vec<DVec3> = (0..groups.len()).map(mean).collect();
-    let inertia: Vec<f64> = (0..groups.len()).map(|g| 2.0 * own(g)).collect();
-    let impulse = vec![DVec3::ZERO; groups.len()];
-    answer.velocity.clear();
-    answer.velocity.resize(particles.len(), DVec3::ZERO);
+    let groups = [9, 10].map(|tenths| on_floor(solver.particles(), spacing, tenths));
+    let [first, second] = groups.each_ref().map(|groups| Given::new(solver.particles(), groups));
     let dt = solver.stable_dt();
     let mut clock = Instant::now();
     let mut lap = |times: &mut Vec<f64>| {
@@ -94,24 +117,17 @@ fn advance(
     solver.begin().map_err(|error| error.to_string())?;
     lap(&mut times.begin);
     let mut iterations = 0;
-    for (stage, times) in [(1, &mut times.integrate), (2, &mut times.again)] {
+    let stages = [(1, &first, &mut times.integrate), (2, &second, &mut times.again)];
+    for (stage, Given { groups, inertia, velocity, impulse }, times) in stages {
         answer.momentum = vec![DVec3::ZERO; groups.len()];
         answer.slope = vec![0.0; groups.len()];
-        let stage = Stage {
-            step,
-            stage,
-            repetition: 0,
-            dt,
-            groups,
-            inertia: &inertia,
-            velocity: &velocity,
-            impulse: &impulse,
-            occupied: None,
-        };
+        let stage =
+            Stage { step, stage, repetition: 0, dt, groups, inertia, velocity, impulse, occupied: None };
         solver.integrate(&stage, answer).map_err(|error| error.to_string())?;
         iterations = iterations.max(solver.iterations());
         lap(times);
     }
+    let Given { groups, inertia, velocity, .. } = second;
     let end: Vec<DVec3> = (0..groups.len()).map(|g| velocity[g] + answer.momentum[g] / inertia[g]).collect();
     let members: Vec<DVec3> = (0..groups.len()).flat_map(|g| vec![end[g]; groups.members(g).len()]).collect();
     let end = StepEnd { dt, groups, group_velocity: &end, member_velocity: &members };
@@ -141,13 +157,12 @@ fn figures(times: &Times, counts: (u32, usize), held: Option<f64>, work: (usize,
     let cycle = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 13.0 + iterations * 40.0;
     let traffic = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 40.0 + iterations * 110.0;
     let mut integrate = Figure::new(name("stage 1"), n, times.integrate.clone());
-    // Back: again 12 rows. Velocities and their changes on faces: some twelve passes over three columns of f64.
-    integrate.bound = Some(Bound {
-        operations: 12.0 * 8.0 + 70.0 + of_grid * (cycle + 100.0),
-        bytes: 24.0 * 3.0 + 12.0 + 4.0 + of_grid * (traffic + 12.0 * 3.0 * 8.0),
-    });
+    // Velocities and their changes on faces: some twelve passes over three columns of f64.
+    integrate.bound =
+        Some(Bound { operations: of_grid * (cycle + 100.0), bytes: of_grid * (traffic + 12.0 * 3.0 * 8.0) });
     let again = Figure::new(name("stage 2"), n, times.again.clone());
     let mut commit = Figure::new(name("commit"), n, times.commit.clone());
-    commit.bound = Some(Bound { operations: 12.0 * 8.0 + 70.0, bytes: 24.0 * 5.0 + 12.0 + 4.0 });
+    // Back, twice: 12 rows and the place each. Position and velocity, read and written, and the group.
+    commit.bound = Some(Bound { operations: 2.0 * (12.0 * 8.0 + 70.0), bytes: 24.0 * 4.0 + 4.0 });
     vec![step, liquid, begin, integrate, again, commit]
 }
