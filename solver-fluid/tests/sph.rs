@@ -329,13 +329,19 @@ fn a_restored_fluid_goes_on_to_the_same_bits() {
 fn instability_is_reported_with_the_particle() {
     let mut solver = create(DAM, &dam_world());
     solver.begin().expect("a good state");
-    let groups = Groups::none(solver.particles().len());
+    let count = solver.particles().len();
+    let mut map = GroupMap::default();
+    map.set(count, &[0, 1], &[17]);
+    let groups = Groups { map, inertia: vec![1.0], velocity: vec![DVec3::ZERO] };
     let dt = solver.stable_dt();
-    let answer = integrate(&mut *solver, &groups, dt, 1);
-    let mut broken = answer.velocity.clone();
-    broken[17].y = f64::NAN;
-    let end =
-        amalgam_particles::StepEnd { dt, groups: &groups.map, group_velocity: &[], member_velocity: &[] };
-    let error = solver.commit(&end, &broken).expect_err("a fault");
+    integrate(&mut *solver, &groups, dt, 1);
+    let broken = [DVec3::new(0.0, f64::NAN, 0.0)];
+    let end = amalgam_particles::StepEnd {
+        dt,
+        groups: &groups.map,
+        group_velocity: &[DVec3::ZERO],
+        member_velocity: &broken,
+    };
+    let error = solver.commit(&end, &[]).expect_err("a fault");
     assert!(error.to_string().contains("particle 17"), "{error}");
 }

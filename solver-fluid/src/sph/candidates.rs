@@ -64,8 +64,10 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Particles in a row that are as many as a register has lanes, or fewer.
-pub(super) struct Group {
+pub(super) struct Group<'a> {
     pub(super) particles: Range<usize>,
+    /// Where it is in the order; cells may wrap.
+    in_order: &'a Row,
     row: [i32; 2],
     /// Its first bin and its last.
     bins: [i32; 2],
@@ -74,12 +76,20 @@ pub(super) struct Group {
 }
 
 /// What was found about candidates with densities and is used again for forces, for all groups of a chunk one after the
-/// other: first which walls are in reach, then which lanes of each register looked at hold candidates, particles and
-/// images of wall after wall.
+/// other: the number of registers that hold particles and which walls are in reach, then these registers; then for wall
+/// after wall the number of registers that hold images, and these.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selections {
-    bits: Vec<u16>,
+    registers: Vec<Selected>,
     next: usize,
+}
+
+/// Which lanes of a register hold candidates.
+#[derive(Clone, Copy, Debug, Default)]
+struct Selected {
+    /// What the first lane holds.
+    first: u32,
+    lanes: u16,
 }
 
 /// Places of the candidates of one group, a column a coordinate; memory is kept from one to the next.
@@ -93,7 +103,6 @@ pub(super) struct Places {
 /// The candidates of one group; memory is kept from one to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
-    spans: Spans,
     index: Vec<u32>,
     candidates: Vec<Candidate>,
     count: usize,
@@ -109,7 +118,7 @@ struct Spans {
 impl Selections {
     /// Begins anew, to find them.
     pub(super) fn clear(&mut self) {
-        self.bits.clear();
+        self.registers.clear();
     }
 
     /// Begins at the first one again, to use them.
@@ -117,19 +126,34 @@ impl Selections {
         self.next = 0;
     }
 
-    /// Room for some more.
+    /// Notes which walls are in reach and those registers in which `select` selects lanes; it is called for each.
     #[inline(always)]
-    fn find(&mut self, count: usize) -> &mut [u16] {
-        let begin = self.bits.len();
-        self.bits.resize(begin + count, 0);
-        &mut self.bits[begin..]
+    fn find(
+        &mut self,
+        walls: u16,
+        firsts: impl ExactSizeIterator<Item = u32>,
+        mut select: impl FnMut(usize, u32) -> u16,
+    ) {
+        let begin = self.registers.len();
+        self.registers.resize(begin + 1 + firsts.len(), Selected::default());
+        let (head, registers) = self.registers[begin..].split_first_mut().expect("one more");
+        let mut count = 0;
+        for (n, first) in firsts.enumerate() {
+            let lanes = select(n, first);
+            registers[count] = Selected { first, lanes };
+            count += usize::from(lanes != 0);
+        }
+        *head = Selected { first: count as u32, lanes: walls };
+        self.registers.truncate(begin + 1 + count);
     }
 
-    /// The next ones.
+    /// The next walls and registers.
     #[inline(always)]
-    fn recall(&mut self, count: usize) -> &[u16] {
-        self.next += count;
-        &self.bits[self.next - count..self.next]
+    fn recall(&mut self) -> (u16, &[Selected]) {
+        let Selected { first: count, lanes: walls } = self.registers[self.next];
+        let begin = self.next + 1;
+        self.next = begin + count as usize;
+        (walls, &self.registers[begin..self.next])
     }
 }
 
@@ -180,7 +204,8 @@ impl Columns {
 impl Surroundings<'_> {
     /// The particles of a row from `first` on, `lanes` of them unless they reach too far or are of distant cells.
     #[inline(always)]
-    pub(super) fn group(&self, row: &Row, first: usize, lanes: usize) -> Group {
+    pub(super) fn group<'a>(&self, in_order: &'a Row, first: usize, lanes: usize) -> Group<'a> {
+        let row = in_order;
         let longest = (first + lanes).min(row.particles.end);
         let (row, bins, end) = if self.cells.is_empty() {
             let bin = self.order.bin(row, first);
@@ -197,22 +222,25 @@ impl Surroundings<'_> {
             ([home.y, home.z], [bin, bin + GROUP_BINS - 1], end)
         };
         let origin = Place::wrapped_point([2 * bins[0] + GROUP_BINS, row[0], row[1]]);
-        Group { particles: first..end, row, bins, origin }
+        Group { particles: first..end, in_order, row, bins, origin }
     }
 
     /// The runs of the order that hold all that is within a support radius of a group.
     #[inline(always)]
-    fn cut<R: Register>(&self, group: &Group, spans: &mut Spans) {
-        let runs = self.order.runs(group.row, group.bins[0] - BINS, group.bins[1] + BINS);
+    fn cut<R: Register>(&self, group: &Group<'_>, spans: &mut Spans) {
         spans.count = 0;
-        for index in 0..runs.count() {
-            spans.add::<R>(runs.get(index));
-        }
+        let bins = self.order.bins(group.bins[0] - BINS, group.bins[1] + BINS);
+        self.order.runs(
+            group.in_order,
+            bins,
+            #[inline(always)]
+            |run| spans.add::<R>(run),
+        );
     }
 
     /// Which of the particles from `at` on are in cells near enough for places to be compared.
     #[inline(never)]
-    fn same_space(&self, at: usize, count: usize, group: &Group) -> u16 {
+    fn same_space(&self, at: usize, count: usize, group: &Group<'_>) -> u16 {
         let near = |&lane: &usize| {
             let cell = self.cells[at + lane];
             let bin = Place::bin_in(cell, self.places[0][at + lane]);
@@ -225,7 +253,7 @@ impl Surroundings<'_> {
 
     /// The plane of one of [`SIDES`] from a group's origin on [support radii], if there are walls.
     #[inline(always)]
-    fn plane(&self, (axis, side): (usize, usize), group: &Group) -> Option<f32> {
+    fn plane(&self, (axis, side): (usize, usize), group: &Group<'_>) -> Option<f32> {
         let origin = match axis {
             0 => f64::from(2 * group.bins[0] + GROUP_BINS) / f64::from(2 * BINS),
             _ => f64::from(group.row[axis - 1]),
@@ -235,14 +263,14 @@ impl Surroundings<'_> {
 
     /// Axis and plane of those walls of [`SIDES`] whose bit is set.
     #[inline(always)]
-    fn walls(&self, bits: u16, group: &Group) -> impl Iterator<Item = (usize, f32)> {
+    fn walls(&self, bits: u16, group: &Group<'_>) -> impl Iterator<Item = (usize, f32)> {
         let selected = SIDES.iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1);
         selected.filter_map(|(_, &side)| Some((side.0, self.plane(side, group)?)))
     }
 
     /// Coordinates of the group's particles, and of as many more as there are lanes.
     #[inline(always)]
-    pub(super) fn places<R: Register>(&self, group: &Group) -> [R; 3] {
+    pub(super) fn places<R: Register>(&self, group: &Group<'_>) -> [R; 3] {
         places_from(self.places, group.particles.start, group.origin)
     }
 }
@@ -308,7 +336,7 @@ impl Places {
     pub(super) fn collect<R: Register>(
         &mut self,
         around: &Surroundings<'_>,
-        group: &Group,
+        group: &Group<'_>,
         selections: &mut Selections,
     ) {
         let Self { spans, columns, count } = self;
@@ -324,24 +352,28 @@ impl Places {
             let near = |plane: f32| low[side.0] - plane < 1.0 && plane - high[side.0] < 1.0;
             walls |= u16::from(around.plane(side, group).is_some_and(near)) << bit;
         }
-        selections.find(1)[0] = walls;
         around.cut::<R>(group, spans);
         reserve::<R>(columns, spans.count * R::LANES);
-        let (mut end, places) = (0, around.places);
+        let (mut end, places, spans) = (0, around.places, spans.all());
         let [x, y, z] = columns.each_mut().map(Vec::as_mut_slice);
-        for (&[at, run_end], bits) in spans.all().iter().zip(selections.find(spans.count)) {
-            let (at, present) = (at as usize, (run_end - at) as usize);
-            let values = places_from::<R>(places, at, group.origin);
-            let mut selected = reach.selects(values, present);
-            if !around.cells.is_empty() {
-                selected &= around.same_space(at, present.min(R::LANES), group);
-            }
-            *bits = selected;
-            values[0].store_selected(selected, &mut x[end..]);
-            values[1].store_selected(selected, &mut y[end..]);
-            values[2].store_selected(selected, &mut z[end..]);
-            end += selected.count_ones() as usize;
-        }
+        selections.find(
+            walls,
+            spans.iter().map(|span| span[0]),
+            #[inline(always)]
+            |n: usize, at: u32| {
+                let (at, present) = (at as usize, (spans[n][1] - at) as usize);
+                let values = places_from::<R>(places, at, group.origin);
+                let mut selected = reach.selects(values, present);
+                if !around.cells.is_empty() {
+                    selected &= around.same_space(at, present.min(R::LANES), group);
+                }
+                values[0].store_selected(selected, &mut x[end..]);
+                values[1].store_selected(selected, &mut y[end..]);
+                values[2].store_selected(selected, &mut z[end..]);
+                end += selected.count_ones() as usize;
+                selected
+            },
+        );
         *count = end;
         for (axis, plane) in around.walls(walls, group) {
             self.mirror(&reach, axis, plane, selections);
@@ -361,20 +393,27 @@ impl Places {
         let originals = self.count;
         reserve::<R>(&mut self.columns, 2 * originals);
         let mut end = originals;
-        for (register, bits) in selections.find(originals.div_ceil(R::LANES)).iter_mut().enumerate() {
-            let at = register * R::LANES;
-            let mut values = [R::splat(0.0); 3];
-            for axis in 0..3 {
-                values[axis] = R::load(&self.columns[axis][at..]);
-            }
-            values[axis] = R::splat(2.0 * plane) - values[axis];
-            let selected = reach.selects(values, originals - at);
-            *bits = selected;
-            for axis in 0..3 {
-                values[axis].store_selected(selected, &mut self.columns[axis][end..]);
-            }
-            end += selected.count_ones() as usize;
-        }
+        let columns = &mut self.columns;
+        let registers = 0..originals.div_ceil(R::LANES) as u32;
+        selections.find(
+            0,
+            registers.map(|register| register * R::LANES as u32),
+            #[inline(always)]
+            |_: usize, at: u32| {
+                let at = at as usize;
+                let mut values = [R::splat(0.0); 3];
+                for axis in 0..3 {
+                    values[axis] = R::load(&columns[axis][at..]);
+                }
+                values[axis] = R::splat(2.0 * plane) - values[axis];
+                let selected = reach.selects(values, originals - at);
+                for axis in 0..3 {
+                    values[axis].store_selected(selected, &mut columns[axis][end..]);
+                }
+                end += selected.count_ones() as usize;
+                selected
+            },
+        );
         self.count = end;
     }
 
@@ -393,14 +432,12 @@ impl Candidates {
         &mut self,
         around: &Surroundings<'_>,
         stored: &[Stored],
-        group: &Group,
+        group: &Group<'_>,
         selections: &mut Selections,
     ) {
-        let Self { spans, index, candidates, count } = self;
-        let walls = selections.recall(1)[0];
-        around.cut::<R>(group, spans);
-        let firsts = spans.all().iter().map(|span| span[0]);
-        let found = expand::<R>(index, firsts.zip(selections.recall(spans.count)));
+        let Self { index, candidates, count } = self;
+        let (walls, registers) = selections.recall();
+        let found = expand::<R>(index, registers);
         make_room(candidates, found.len());
         let [x, y, z] = group.origin;
         for (candidate, &k) in candidates.iter_mut().zip(found) {
@@ -408,9 +445,7 @@ impl Candidates {
         }
         *count = found.len();
         for (axis, plane) in around.walls(walls, group) {
-            let firsts = (0..count.div_ceil(R::LANES)).map(|register| (register * R::LANES) as u32);
-            let selected = selections.recall(firsts.len());
-            let found = expand::<R>(index, firsts.zip(selected));
+            let found = expand::<R>(index, selections.recall().1);
             make_room(candidates, *count + found.len());
             let (originals, images) = candidates.split_at_mut(*count);
             for (image, &k) in images.iter_mut().zip(found) {
@@ -429,17 +464,14 @@ impl Candidates {
     }
 }
 
-/// The indices of selected lanes, from the index of each register's first lane on.
+/// What selected lanes hold.
 #[inline(always)]
-fn expand<'a, 's, R: Register>(
-    index: &'a mut Vec<u32>,
-    registers: impl ExactSizeIterator<Item = (u32, &'s u16)>,
-) -> &'a [u32] {
+fn expand<'a, R: Register>(index: &'a mut Vec<u32>, registers: &[Selected]) -> &'a [u32] {
     make_room(index, (registers.len() + 1) * R::LANES);
     let mut count = 0;
-    for (first, &selected) in registers {
-        R::store_indices(selected, first, &mut index[count..]);
-        count += selected.count_ones() as usize;
+    for &Selected { first, lanes } in registers {
+        R::store_indices(lanes, first, &mut index[count..]);
+        count += lanes.count_ones() as usize;
     }
     &index[..count]
 }

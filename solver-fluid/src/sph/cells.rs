@@ -135,17 +135,13 @@ pub(super) struct Row {
     pub(super) at: [i32; 2],
     /// The slot of its first bin.
     slot: usize,
+    /// The slots of the first bins of the nine rows around it.
+    around: [usize; 9],
     pub(super) particles: Range<usize>,
 }
 
-/// The runs of the order that hold all particles in a range of bins of the nine rows around a row.
-#[derive(Clone, Debug)]
-pub(super) struct Runs<'a> {
-    cells: &'a CellOrder,
-    at: [i32; 2],
-    /// Bins of the row; the second part where the range wraps.
-    parts: [Range<usize>; 2],
-}
+/// Ranges of bins of a row; the second one where the range wraps.
+pub(super) type Bins = [Range<usize>; 2];
 
 /// Whole rows of cells, in a row.
 #[derive(Clone, Debug)]
@@ -198,9 +194,11 @@ impl CellOrder {
         let Self { low, size, start, .. } = self;
         chunk.rows.clone().map(move |row| {
             let slot = row * size.x as usize;
+            let [y, z] = [row as i32 % size.y, row as i32 / size.y];
             Row {
-                at: [low.y + row as i32 % size.y, low.z + row as i32 / size.y],
+                at: [low.y + y, low.z + z],
                 slot,
+                around: self.around(y, z),
                 particles: start[slot] as usize..start[slot + size.x as usize] as usize,
             }
         })
@@ -220,21 +218,42 @@ impl CellOrder {
         self.start[row.slot + bins as usize] as usize
     }
 
-    /// The runs of [`Self::order`] that hold all particles in the bins `first..=last` of the nine rows around a row.
+    /// The slots of the first bins of the nine rows around a row.
+    fn around(&self, y: i32, z: i32) -> [usize; 9] {
+        let size = self.size;
+        std::array::from_fn(|n| {
+            let n = n as i32;
+            let (y, z) = (neighbour(y + n % 3 - 1, size.y), neighbour(z + n / 3 - 1, size.z));
+            (z * size.y + y) as usize * size.x as usize
+        })
+    }
+
+    /// The bins `first..=last` of a row.
     #[inline(always)]
-    pub(super) fn runs(&self, row: [i32; 2], first: i32, last: i32) -> Runs<'_> {
+    pub(super) fn bins(&self, first: i32, last: i32) -> Bins {
         let Self { low, size, .. } = *self;
         let [first, last] = [first - low.x * BINS, last - low.x * BINS];
-        let at = [row[0] - low.y, row[1] - low.z];
         if !self.wraps {
-            let bins = first.max(0) as usize..(last + 1).min(size.x) as usize;
-            return Runs { cells: self, at, parts: [bins, 0..0] };
+            return [first.max(0) as usize..(last + 1).min(size.x) as usize, 0..0];
         }
-        let at = [at[0].rem_euclid(size.y), at[1].rem_euclid(size.z)];
         let begin = first.rem_euclid(size.x);
         let end = begin + last + 1 - first;
-        let parts = [begin as usize..end.min(size.x) as usize, 0..(end - size.x).max(0) as usize];
-        Runs { cells: self, at, parts }
+        [begin as usize..end.min(size.x) as usize, 0..(end - size.x).max(0) as usize]
+    }
+
+    /// The runs of [`Self::order`] that hold all particles in these bins of the nine rows around a row, empty ones
+    /// included.
+    #[inline(always)]
+    pub(super) fn runs(&self, row: &Row, bins: Bins, mut visit: impl FnMut(Range<u32>)) {
+        for bins in bins {
+            if bins.is_empty() {
+                continue;
+            }
+            for slot in row.around {
+                let at = |bin: usize| self.start[slot + bin];
+                visit(at(bins.start)..at(bins.end));
+            }
+        }
     }
 
     /// Lays the box of cells around the particles.
@@ -276,24 +295,6 @@ impl CellOrder {
     }
 }
 
-impl Runs<'_> {
-    /// How many there are, empty ones included.
-    #[inline(always)]
-    pub(super) fn count(&self) -> usize {
-        if self.parts[1].is_empty() { 9 } else { 18 }
-    }
-
-    /// The run of this index.
-    #[inline(always)]
-    pub(super) fn get(&self, index: usize) -> Range<u32> {
-        let Self { cells: CellOrder { size, start, .. }, at: [y, z], parts } = self;
-        let (bins, row) = (&parts[index / 9], index as i32 % 9);
-        let (y, z) = (neighbour(y + row % 3 - 1, size.y), neighbour(z + row / 3 - 1, size.z));
-        let slot = (z * size.y + y) as usize * size.x as usize;
-        start[slot + bins.start]..start[slot + bins.end]
-    }
-}
-
 /// `at`, at most one off the range of `size` cells, wrapped into it.
 #[inline(always)]
 fn neighbour(at: i32, size: i32) -> i32 {
@@ -331,12 +332,16 @@ mod tests {
             assert_eq!(cells.wraps(), wraps);
             for &x in positions.iter().step_by(7) {
                 let place = raster.locate(x);
-                let runs =
-                    cells.runs([place.cell().y, place.cell().z], place.bin() - BINS, place.bin() + BINS);
-                let mut near: Vec<u32> = (0..runs.count())
-                    .flat_map(|r| runs.get(r))
-                    .map(|rank| cells.order()[rank as usize])
-                    .collect();
+                let IVec3 { y, z, .. } = place.cell() - cells.low;
+                let (y, z) = (y.rem_euclid(cells.size.y), z.rem_euclid(cells.size.z));
+                let row = cells
+                    .rows(&Chunk { rows: (z * cells.size.y + y) as usize..usize::MAX, particles: 0..0 })
+                    .next()
+                    .expect("a row");
+                let mut near = Vec::new();
+                cells.runs(&row, cells.bins(place.bin() - BINS, place.bin() + BINS), |run| {
+                    near.extend(run.map(|rank| cells.order()[rank as usize]));
+                });
                 near.sort_unstable();
                 assert!(near.is_sorted_by(|a, b| a < b), "a particle stands twice");
                 for (j, y) in positions.iter().enumerate() {

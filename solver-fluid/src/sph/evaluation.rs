@@ -52,6 +52,8 @@ pub struct Evaluation {
     compression: Vec<f32>,
     acceleration: Vec<Vec3>,
     totals: Vec<Totals>,
+    /// The square of each chunk's largest acceleration [m^2/s^4].
+    accelerations_max: Vec<f32>,
     selections: Vec<Selections>,
     /// Where each particle is in the sorted order.
     rank: Vec<AtomicU32>,
@@ -85,6 +87,7 @@ impl Evaluation {
             compression: Vec::new(),
             acceleration: Vec::new(),
             totals: Vec::new(),
+            accelerations_max: Vec::new(),
             selections: Vec::new(),
             rank: Vec::new(),
         }
@@ -135,20 +138,26 @@ impl Evaluation {
     }
 
     fn sum_accelerations<S: Scheme>(&mut self, parameters: &Parameters, scheme: S) {
-        let Self { width, cells, chunks, columns, acceleration, selections, .. } = self;
+        let Self { width, cells, chunks, columns, acceleration, accelerations_max, selections, .. } = self;
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         acceleration.resize(cells.order().len(), Vec3::ZERO);
         let (around, stored) = columns.parts(cells, raster.planes());
         let stored = &*stored;
         let tasks = (chunks.par_iter(), selections.par_iter_mut(), split(acceleration, chunks));
-        tasks.into_par_iter().for_each_init(
-            Candidates::default,
-            |candidates, (chunk, selections, acceleration)| {
+        tasks
+            .into_par_iter()
+            .map_init(Candidates::default, |candidates, (chunk, selections, acceleration)| {
                 selections.rewind();
-                let sums = Sums { around, chunk, selections, values: acceleration };
+                let sums = Sums { around, chunk, selections, values: &mut *acceleration };
                 width.run(Accelerations { sums, stored, candidates, scheme });
-            },
-        );
+                acceleration.iter().map(|a| a.length_squared()).fold(0.0, larger)
+            })
+            .collect_into_vec(accelerations_max);
+    }
+
+    /// The largest acceleration found last [m/s^2]; NaN if one is.
+    pub fn largest_acceleration(&self) -> f64 {
+        f64::from(self.accelerations_max.iter().copied().fold(0.0, larger)).sqrt()
     }
 
     /// Acceleration found last [m/s^2] of a particle.
@@ -263,6 +272,11 @@ fn mueller_viscosity(parameters: &Parameters, viscosity: f64) -> f64 {
     viscosity / support_radius * spiky.lattice_sums(spacing).moment / moment
 }
 
+/// The larger one; NaN if one is NaN.
+fn larger(a: f32, b: f32) -> f32 {
+    if a > b || a.is_nan() { a } else { b }
+}
+
 /// A column cut into chunks.
 fn split<'a, T>(column: &'a mut [T], chunks: &[Chunk]) -> Vec<&'a mut [T]> {
     let mut rest = column;
@@ -283,7 +297,11 @@ struct Sums<'a, T> {
 impl<T> Sums<'_, T> {
     /// Goes through the groups of the chunk: `sum` fills in the values of one.
     #[inline(always)]
-    fn visit(self, lanes: usize, mut sum: impl FnMut(&Group, &Surroundings<'_>, &mut Selections, &mut [T])) {
+    fn visit(
+        self,
+        lanes: usize,
+        mut sum: impl FnMut(&Group<'_>, &Surroundings<'_>, &mut Selections, &mut [T]),
+    ) {
         let Self { around, chunk, selections, values } = self;
         let begin = chunk.particles.start;
         for row in around.order.rows(chunk) {
@@ -324,7 +342,7 @@ impl<S: Scheme> Task for Densities<'_, S> {
 
 #[inline(always)]
 fn densities<S: Scheme, R: Register>(
-    group: &Group,
+    group: &Group<'_>,
     around: &Surroundings<'_>,
     places: &mut Places,
     selections: &mut Selections,
@@ -370,7 +388,7 @@ impl<S: Scheme> Task for Accelerations<'_, S> {
 #[inline(always)]
 fn accelerations<S: Scheme, R: Register>(
     scheme: S,
-    group: &Group,
+    group: &Group<'_>,
     around: &Surroundings<'_>,
     (stored, candidates): (&[Stored], &Candidates),
     values: &mut [Vec3],

@@ -1,5 +1,5 @@
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Particles, StepEnd, lanes::Width, reduce};
-use amalgam_solver_kit::{Answer, Field, FieldValues, Report, Solver, SolverError, Stage};
+use amalgam_solver_kit::{Answer, Deferred, Field, FieldValues, Report, Solver, SolverError, Stage};
 use rayon::prelude::*;
 
 use super::{
@@ -33,9 +33,16 @@ pub struct Sph {
     stable_substep: f64,
     /// Energy of compression [J] at the start of the step.
     compression_energy: f64,
-    /// Where the last integration leaves particles [m]; empty if it had one sub-step, for then it is where their
-    /// velocities carry them.
-    end_position: Vec<DVec3>,
+    /// Positions [m] and velocities [m/s] before the last sub-step; empty if there is one, for then they are the
+    /// committed ones.
+    position: Vec<DVec3>,
+    velocity: Vec<DVec3>,
+    /// Largest speed at the start of the step [m/s].
+    speed_max: f64,
+    /// The last sub-step.
+    substep: Substep,
+    /// Bound of the speed of free particles after it [m/s].
+    speed_bound: f64,
     /// Steps committed.
     steps: u64,
     sources: Sources,
@@ -58,7 +65,11 @@ impl Sph {
             later: Evaluation::with_width(width),
             stable_substep: 0.0,
             compression_energy: 0.0,
-            end_position: Vec::new(),
+            position: Vec::new(),
+            velocity: Vec::new(),
+            speed_max: 0.0,
+            substep: Substep { first: true, dt: 0.0, passed: 0.0 },
+            speed_bound: 0.0,
             steps: 0,
         };
         solver.start.find_densities(
@@ -66,7 +77,7 @@ impl Sph {
             &solver.particles.position,
             &solver.particles.velocity,
         );
-        solver.stable_substep = solver.find_stable_substep();
+        solver.find_speed();
         solver
     }
 
@@ -75,15 +86,15 @@ impl Sph {
         self.start.pairs() as f64 / self.particles.len() as f64
     }
 
-    /// The longest stable sub-step for the committed speeds and the densities found last.
-    fn find_stable_substep(&self) -> f64 {
-        let velocity = &self.particles.velocity;
-        self.stable_substep_at(reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt())
+    /// The largest committed speed, and the longest stable sub-step for it and the densities found last.
+    fn find_speed(&mut self) {
+        self.set_speed(fastest(&self.particles.velocity));
     }
 
-    fn stable_substep_at(&self, speed: f64) -> f64 {
+    fn set_speed(&mut self, speed: f64) {
         let sound_speed = self.parameters.state.local_sound_speed(self.start.largest_compression());
-        self.parameters.stable_substep(speed, sound_speed)
+        self.speed_max = speed;
+        self.stable_substep = self.parameters.stable_substep(speed, sound_speed);
     }
 
     fn substeps(&self, dt: f64) -> Result<u32, SolverError> {
@@ -98,70 +109,57 @@ impl Sph {
         Ok(substeps as u32)
     }
 
-    /// Advances velocities by one sub-step: free particles by their acceleration, members with their group.
-    fn advance(
-        &self,
-        stage: &Stage<'_>,
-        substep: Substep,
-        velocity: &mut [DVec3],
-    ) -> Result<(), SolverError> {
-        let Self { parameters, particles, end_position, .. } = self;
-        let (gravity, walls, dt) = (parameters.gravity, parameters.walls, substep.dt);
-        let evaluation = if substep.first { &self.start } else { &self.later };
-        let positions = if substep.first { &particles.position } else { end_position };
-        let before = &particles.velocity;
-        let group_of = stage.groups.group_of();
-        let advance = |(c, velocities): (usize, &mut [DVec3])| {
-            let mut finite = true;
-            for (k, velocity) in velocities.iter_mut().enumerate() {
-                let i = c * CHUNK + k;
-                if group_of[i] != NO_GROUP {
-                    *velocity = substep.group_velocity(stage, group_of[i] as usize);
-                    continue;
-                }
-                let now = if substep.first { before[i] } else { *velocity };
-                let free = now + dt * (evaluation.acceleration(i) + gravity);
-                finite &= free.is_finite();
-                *velocity = walls.map_or(free, |walls| walls.hold(positions[i], free, dt));
-            }
-            finite
-        };
-        // Every chunk is done even if one is not finite, so that the particle named is the first.
-        let finite = velocity.par_chunks_mut(CHUNK).enumerate().map(advance).reduce(|| true, |a, b| a & b);
-        if finite { Ok(()) } else { check_finite(&particles.id, velocity, "velocity") }
+    /// The accelerations of the last sub-step.
+    fn evaluation(&self) -> &Evaluation {
+        if self.substep.first { &self.start } else { &self.later }
     }
 
-    /// Moves end positions on by one of several sub-steps.
-    fn travel(&mut self, dt: f64, velocity: &[DVec3]) {
-        if self.end_position.is_empty() {
-            self.end_position.clone_from(&self.particles.position);
-        }
-        let columns = self.end_position.par_iter_mut().zip(velocity);
-        columns.with_min_len(CHUNK).for_each(|(position, &velocity)| *position += dt * velocity);
+    /// The velocity of a free particle after the last sub-step, from position and velocity before it.
+    #[inline]
+    fn advanced(&self, particle: usize, position: DVec3, velocity: DVec3) -> DVec3 {
+        let (Parameters { gravity, walls, .. }, dt) = (&self.parameters, self.substep.dt);
+        let free = velocity + dt * (self.evaluation().acceleration(particle) + *gravity);
+        walls.map_or(free, |walls| walls.hold(position, free, dt))
     }
 
-    /// Moves free particles to the end of a step and gives them their velocity.
-    fn place_free(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Extremes {
-        let Self { particles, end_position, .. } = self;
-        let group_of = end.groups.group_of();
-        let columns = (particles.position.par_chunks_mut(CHUNK), particles.velocity.par_chunks_mut(CHUNK));
-        let place = |(c, (positions, velocities)): (usize, (&mut [DVec3], &mut [DVec3]))| {
+    /// Ends the last sub-step for all free particles: the new velocity carries them.
+    fn travel(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
+        let group_of = groups.group_of();
+        let travel = |(c, (positions, velocities)): (usize, (&mut [DVec3], &mut [DVec3]))| {
             let mut extremes = Extremes::default();
             for (k, (position, velocity)) in positions.iter_mut().zip(velocities).enumerate() {
                 let i = c * CHUNK + k;
-                if group_of[i] != NO_GROUP {
-                    continue;
+                if group_of[i] == NO_GROUP {
+                    *velocity = self.advanced(i, *position, *velocity);
+                    *position += self.substep.dt * *velocity;
+                    extremes.include(*position, *velocity);
                 }
-                *velocity = integrated[i];
-                *position = match end_position.get(i) {
-                    Some(&end) => end,
-                    None => *position + end.dt * *velocity,
-                };
-                extremes.include(*position, *velocity);
             }
             extremes
         };
-        columns.into_par_iter().enumerate().map(place).reduce(Extremes::default, Extremes::joined)
+        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
+        chunks.map(travel).reduce(Extremes::default, Extremes::joined)
+    }
+
+    /// Ends a sub-step that is not the last: free particles are advanced, members move with their group.
+    fn pass_substep(&mut self, stage: &Stage<'_>) {
+        let (mut position, mut velocity) =
+            (std::mem::take(&mut self.position), std::mem::take(&mut self.velocity));
+        if position.is_empty() {
+            position.clone_from(&self.particles.position);
+            velocity.clone_from(&self.particles.velocity);
+        }
+        let mut extremes = self.travel(stage.groups, &mut position, &mut velocity);
+        for group in 0..stage.groups.len() {
+            let with_group = self.substep.group_velocity(stage, group);
+            for &member in stage.groups.members(group) {
+                velocity[member as usize] = with_group;
+                position[member as usize] += self.substep.dt * with_group;
+                extremes.include(position[member as usize], with_group);
+            }
+        }
+        self.speed_bound = extremes.speed_squared.sqrt();
+        (self.position, self.velocity) = (position, velocity);
     }
 
     /// Removes and appends particles at the end of a step.
@@ -171,8 +169,8 @@ impl Sph {
         }
         let Parameters { spacing, mass, radius, .. } = self.parameters;
         let changes = self.sources.pass(dt, spacing, (mass, radius), &mut self.particles);
-        if !changes.0.is_empty() {
-            self.stable_substep = self.find_stable_substep();
+        if changes != Changes::default() {
+            self.find_speed();
         }
         changes
     }
@@ -193,9 +191,9 @@ impl Sph {
     }
 
     /// Adds the momentum that a sub-step gives to groups.
-    fn add_momentum(&self, groups: &GroupMap, substep: Substep, momentum: &mut [DVec3]) {
-        let scale = substep.dt * self.parameters.mass;
-        let evaluation = if substep.first { &self.start } else { &self.later };
+    fn add_momentum(&self, groups: &GroupMap, momentum: &mut [DVec3]) {
+        let scale = self.substep.dt * self.parameters.mass;
+        let evaluation = self.evaluation();
         for (group, momentum) in momentum.iter_mut().enumerate() {
             for &member in groups.members(group) {
                 *momentum += scale * (evaluation.acceleration(member as usize) + self.parameters.gravity);
@@ -267,6 +265,11 @@ impl Substep {
     }
 }
 
+/// The largest speed [m/s].
+fn fastest(velocity: &[DVec3]) -> f64 {
+    reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt()
+}
+
 /// The first vector that is not finite, as an error that names its particle.
 fn check_finite(ids: &[ParticleId], values: &[DVec3], what: &str) -> Result<(), SolverError> {
     match values.par_iter().position_first(|value| !value.is_finite()) {
@@ -292,7 +295,7 @@ impl Solver for Sph {
     fn begin(&mut self) -> Result<(), SolverError> {
         self.start.find_densities(&self.parameters, &self.particles.position, &self.particles.velocity);
         self.start.find_accelerations(&self.parameters);
-        self.stable_substep = self.find_stable_substep();
+        self.set_speed(self.speed_max);
         self.compression_energy = self.start.compression_energy(&self.parameters);
         Ok(())
     }
@@ -300,26 +303,42 @@ impl Solver for Sph {
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         let substeps = self.substeps(stage.dt)?;
         let dt = stage.dt / f64::from(substeps);
-        self.end_position.clear();
+        self.position.clear();
+        self.velocity.clear();
+        self.speed_bound = self.speed_max;
         for k in 0..substeps {
-            let substep = Substep { first: k == 0, dt, passed: f64::from(k + 1) / f64::from(substeps) };
-            if !substep.first {
-                self.later.find_densities(&self.parameters, &self.end_position, &answer.velocity);
+            if k > 0 {
+                self.pass_substep(stage);
+                self.later.find_densities(&self.parameters, &self.position, &self.velocity);
                 self.later.find_accelerations(&self.parameters);
             }
-            self.add_momentum(stage.groups, substep, &mut answer.momentum);
-            self.advance(stage, substep, &mut answer.velocity)?;
-            if substeps > 1 {
-                self.travel(dt, &answer.velocity);
-            }
+            self.substep = Substep { first: k == 0, dt, passed: f64::from(k + 1) / f64::from(substeps) };
+            self.add_momentum(stage.groups, &mut answer.momentum);
         }
+        // Walls only slow down.
+        let acceleration = self.evaluation().largest_acceleration() + self.parameters.gravity.length();
+        self.speed_bound += dt * acceleration;
         self.hold_groups(stage, &mut answer.momentum);
         Ok(())
     }
 
+    fn deferred(&self) -> Option<&dyn Deferred> {
+        Some(self)
+    }
+
     /// Reports the energy of compression at the start of the step, where densities are known.
-    fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
-        let mut extremes = self.place_free(end, integrated);
+    fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
+        let mut position = std::mem::take(&mut self.particles.position);
+        let mut velocity = std::mem::take(&mut self.particles.velocity);
+        if !self.position.is_empty() {
+            for (i, &group) in end.groups.group_of().iter().enumerate() {
+                if group == NO_GROUP {
+                    (position[i], velocity[i]) = (self.position[i], self.velocity[i]);
+                }
+            }
+        }
+        let mut extremes = self.travel(end.groups, &mut position, &mut velocity);
+        (self.particles.position, self.particles.velocity) = (position, velocity);
         end.place_members(&mut self.particles);
         for &member in end.groups.all_members() {
             let member = member as usize;
@@ -329,7 +348,7 @@ impl Solver for Sph {
             check_finite(&self.particles.id, &self.particles.position, "position")?;
             check_finite(&self.particles.id, &self.particles.velocity, "velocity")?;
         }
-        self.stable_substep = self.stable_substep_at(extremes.speed_squared.sqrt());
+        self.set_speed(extremes.speed_squared.sqrt());
         if self.steps.is_multiple_of(STORAGE_PERIOD) {
             self.sort_storage();
         }
@@ -368,7 +387,22 @@ impl Solver for Sph {
         self.steps = steps;
         self.sources = Sources { time, next_id, ..self.parameters.sources.clone() };
         self.start.find_densities(&self.parameters, &self.particles.position, &self.particles.velocity);
-        self.stable_substep = self.find_stable_substep();
+        self.find_speed();
         Ok(())
+    }
+}
+
+impl Deferred for Sph {
+    fn travel_bound(&self, dt: f64) -> f64 {
+        self.speed_bound * dt / self.parameters.radius
+    }
+
+    fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
+        let (position, velocity) = match self.position.is_empty() {
+            true => (&self.particles.position, &self.particles.velocity),
+            false => (&self.position, &self.velocity),
+        };
+        let of = |&i: &u32| self.advanced(i as usize, position[i as usize], velocity[i as usize]);
+        wanted.par_iter().with_min_len(CHUNK).map(of).collect()
     }
 }
