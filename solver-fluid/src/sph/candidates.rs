@@ -167,7 +167,7 @@ impl Columns {
         velocities: &[DVec3],
         rank: &[AtomicU32],
     ) {
-        let particles = order.order();
+        let (particles, places) = (order.order(), order.places());
         let count = particles.len();
         self.places.iter_mut().for_each(|column| column.resize(count + LANES, 0));
         self.stored.resize(count, [0; 8]);
@@ -175,7 +175,7 @@ impl Columns {
         let tasks = (particles.par_chunks(COPY_CHUNK), self.stored.par_chunks_mut(COPY_CHUNK), x, y, z);
         tasks.into_par_iter().enumerate().for_each(|(c, (particles, stored, x, y, z))| {
             for (k, &i) in particles.iter().enumerate() {
-                let [px, py, pz] = raster.locate(positions[i as usize]).wrapped();
+                let [px, py, pz] = places[i as usize];
                 let [vx, vy, vz] = velocities[i as usize].to_array().map(|v| (v as f32).to_bits() as i32);
                 [x[k], y[k], z[k]] = [px, py, pz];
                 stored[k] = [px, py, pz, 0, 0, vx, vy, vz];
@@ -321,8 +321,7 @@ impl<R: Register> Reach<R> {
     fn selects(&self, places: [R; 3], count: usize) -> u16 {
         let mut gap2 = R::splat(0.0);
         for axis in 0..3 {
-            let below = self.low[axis] - places[axis];
-            let gap = below.larger(places[axis] - self.high[axis]).larger(R::splat(0.0));
+            let gap = places[axis] - places[axis].larger(self.low[axis]).smaller(self.high[axis]);
             gap2 = gap.mul_add(gap, gap2);
         }
         let present = u16::MAX >> (16 - count.min(R::LANES));

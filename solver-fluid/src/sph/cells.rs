@@ -16,6 +16,8 @@ use rayon::prelude::*;
 
 use super::walls::Walls;
 
+/// Particles of one task.
+const CHUNK: usize = 4096;
 /// Slots per particle, at most; what a box of fluid needs is about a half.
 const SLOTS_PER_PARTICLE_MAX: i64 = 8;
 /// Bins along the edge of a cell.
@@ -47,7 +49,13 @@ impl Raster {
     /// The place of a position [m], rounded.
     #[inline(always)]
     pub(super) fn locate(&self, position: DVec3) -> Place {
-        Place(self.inside(position).to_array().map(|x| self.fixed_point(x)))
+        self.round(self.inside(position))
+    }
+
+    /// The place of a position inside of the walls [m], rounded.
+    #[inline(always)]
+    fn round(&self, position: DVec3) -> Place {
+        Place(position.to_array().map(|x| self.fixed_point(x)))
     }
 
     /// Lowest and highest plane of the walls [cells], rounded so that images fall on the positions' own raster.
@@ -98,6 +106,13 @@ impl Place {
         self.0.map(|x| x as i32)
     }
 
+    /// The place of these wrapped coordinates that is at `low` or less than 1024 cells above.
+    #[inline(always)]
+    fn from_wrapped(wrapped: [i32; 3], Self(low): Self) -> Self {
+        let above = |axis: usize| wrapped[axis].wrapping_sub(low[axis] as i32) as u32;
+        Self([0, 1, 2].map(|axis| low[axis] + i64::from(above(axis))))
+    }
+
     /// The same of a point [half bins along x; cells along y and z].
     #[inline(always)]
     pub(super) fn wrapped_point([x, y, z]: [i32; 3]) -> [i32; 3] {
@@ -123,6 +138,8 @@ pub(super) struct CellOrder {
     /// Bins of a row, rows along y and along z.
     size: IVec3,
     wraps: bool,
+    /// Of each particle, wrapped.
+    places: Vec<[i32; 3]>,
     slot_of: Vec<u32>,
     start: Vec<u32>,
     order: Vec<u32>,
@@ -153,14 +170,38 @@ pub(super) struct Chunk {
 impl CellOrder {
     /// Sorts particles by row and bin; in a bin they stay in the order they came in.
     pub(super) fn rebuild(&mut self, raster: &Raster, positions: &[DVec3]) {
-        self.fit(raster, positions);
+        let mut places = std::mem::take(&mut self.places);
+        places.resize(positions.len(), [0; 3]);
+        let nothing = (DVec3::INFINITY, DVec3::NEG_INFINITY);
+        let chunks = positions.par_chunks(CHUNK).zip(places.par_chunks_mut(CHUNK));
+        let locate = |(positions, places): (&[DVec3], &mut [[i32; 3]])| {
+            let (mut low, mut high) = nothing;
+            for (place, &position) in places.iter_mut().zip(positions) {
+                let inside = raster.inside(position);
+                *place = raster.round(inside).wrapped();
+                (low, high) = (low.min(inside), high.max(inside));
+            }
+            (low, high)
+        };
+        let range = chunks.map(locate).reduce(|| nothing, |a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let (low, high) = if positions.is_empty() { (DVec3::ZERO, DVec3::ZERO) } else { range };
+        let (low, high) = (raster.round(low), raster.round(high));
+        self.fit((low.cell(), high.cell()), positions.len());
+        let unique = (0..3).all(|axis| high.0[axis] - low.0[axis] < 1 << 32);
         let mut slot_of = std::mem::take(&mut self.slot_of);
-        slot_of.clear();
-        slot_of
-            .par_extend(positions.par_iter().with_min_len(4096).map(|&x| self.slot(raster.locate(x)) as u32));
-        self.slot_of = slot_of;
+        let slot = |(place, &position): (&[i32; 3], &DVec3)| {
+            let place = if unique { Place::from_wrapped(*place, low) } else { raster.locate(position) };
+            self.slot(place) as u32
+        };
+        places.par_iter().zip(positions).with_min_len(CHUNK).map(slot).collect_into_vec(&mut slot_of);
+        (self.places, self.slot_of) = (places, slot_of);
         let slots = self.size.as_i64vec3().element_product() as usize;
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
+    }
+
+    /// The place of each particle, wrapped.
+    pub(super) fn places(&self) -> &[[i32; 3]] {
+        &self.places
     }
 
     /// Indices of the particles, sorted by row and bin.
@@ -256,24 +297,11 @@ impl CellOrder {
         }
     }
 
-    /// Lays the box of cells around the particles.
-    fn fit(&mut self, raster: &Raster, positions: &[DVec3]) {
-        let nothing = (DVec3::INFINITY, DVec3::NEG_INFINITY);
-        let (low, high) = positions
-            .par_chunks(4096)
-            .map(|chunk| {
-                chunk.iter().fold(nothing, |(low, high), &x| {
-                    let x = raster.inside(x);
-                    (low.min(x), high.max(x))
-                })
-            })
-            .reduce(|| nothing, |a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let (low, high) = if positions.is_empty() { (DVec3::ZERO, DVec3::ZERO) } else { (low, high) };
-        // Inside once more is where it was: a fold moves nothing that is inside.
-        let (low, high) = (raster.locate(low).cell(), raster.locate(high).cell());
+    /// Lays the box of cells around those from `low` to `high`, for a number of particles.
+    fn fit(&mut self, (low, high): (IVec3, IVec3), particles: usize) {
         self.low = low - 1;
         let mut size = (high - low + 3).as_i64vec3().max(I64Vec3::new(SIZE_MIN, 3, 3));
-        let cells_max = (SLOTS_PER_PARTICLE_MAX * positions.len() as i64 / i64::from(BINS)).max(1 << 12);
+        let cells_max = (SLOTS_PER_PARTICLE_MAX * particles as i64 / i64::from(BINS)).max(1 << 12);
         self.wraps = false;
         while size.x.saturating_mul(size.y).saturating_mul(size.z) > cells_max {
             self.wraps = true;

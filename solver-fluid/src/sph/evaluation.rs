@@ -35,7 +35,7 @@ use super::{
     cells::{CellOrder, Chunk, Raster},
     kernel::Kernel,
     pairs::{Artificial, Carried, Laminar, Mueller, Scheme, Xsph},
-    state::EquationOfState,
+    state::{EquationOfState, Law},
 };
 
 /// Least number of particles of one task, whatever the number of threads.
@@ -119,7 +119,8 @@ impl Evaluation {
                     }
                     _ => width.run(Densities { sums, places, scheme: PhantomData::<Laminar> }),
                 };
-                Totals { pairs, ..coefficients.apply(&parameters.state, compression, stored) }
+                let state = parameters.state;
+                Totals { pairs, ..width.run(Apply { coefficients, state, compression, stored }) }
             })
             .collect_into_vec(totals);
     }
@@ -243,23 +244,64 @@ impl Coefficients {
         let over_squared_density = !matches!(formulation, Formulation::Mueller { .. });
         Self { base, scale, pressure, over_squared_density, volume: volume.sqrt() }
     }
+}
 
-    /// Turns sums over kernels into compressions, and finds what pairs carry.
-    fn apply(&self, state: &EquationOfState, compression: &mut [f32], stored: &mut [Stored]) -> Totals {
-        let mut totals = Totals { compression_max: 1.0, ..Totals::default() };
-        for (value, stored) in compression.iter_mut().zip(stored) {
-            let x = self.base + self.scale * f64::from(*value);
-            let specific_volume = 1.0 / (x * state.rest_density);
-            let weight = if self.over_squared_density { specific_volume * specific_volume } else { 1.0 };
-            let (pressure, volume) =
-                (self.pressure * state.pressure(x) * weight, self.volume * specific_volume);
-            stored[PRESSURE] = (pressure as f32).to_bits() as i32;
-            stored[VOLUME] = (volume as f32).to_bits() as i32;
-            *value = x as f32;
-            totals.compression_max = totals.compression_max.max(x);
-            totals.energy += state.energy(x);
+/// Turns sums over kernels into compressions, and finds what pairs carry.
+struct Apply<'a> {
+    coefficients: Coefficients,
+    state: EquationOfState,
+    compression: &'a mut [f32],
+    stored: &'a mut [Stored],
+}
+
+impl Task for Apply<'_> {
+    type Output = Totals;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> Totals {
+        let Self { coefficients, state, compression, stored } = self;
+        // The law is chosen outside of the loop.
+        match state.law {
+            Law::Tait => {
+                coefficients.apply(&EquationOfState { law: Law::Tait, ..state }, compression, stored)
+            }
+            Law::Mueller => {
+                coefficients.apply(&EquationOfState { law: Law::Mueller, ..state }, compression, stored)
+            }
         }
-        totals
+    }
+}
+
+impl Coefficients {
+    /// Sixteen at a time; what is missing in the last sixteen counts as zero.
+    #[inline(always)]
+    fn apply(&self, state: &EquationOfState, compression: &mut [f32], stored: &mut [Stored]) -> Totals {
+        let (mut largest, mut energies) = ([1.0; LANES], [0.0; LANES]);
+        for (values, stored) in compression.chunks_mut(LANES).zip(stored.chunks_mut(LANES)) {
+            let mut sums = [0.0; LANES];
+            sums[..values.len()].copy_from_slice(values);
+            let (mut pressure, mut volume) = ([0.0; LANES], [0.0; LANES]);
+            for l in 0..LANES {
+                let x = self.base + self.scale * f64::from(sums[l]);
+                let specific_volume = 1.0 / (x * state.rest_density);
+                let weight = if self.over_squared_density { specific_volume * specific_volume } else { 1.0 };
+                pressure[l] = (self.pressure * state.pressure(x) * weight) as f32;
+                volume[l] = (self.volume * specific_volume) as f32;
+                sums[l] = x as f32;
+                largest[l] = if x > largest[l] { x } else { largest[l] };
+                energies[l] += state.energy(x);
+            }
+            values.copy_from_slice(&sums[..values.len()]);
+            for (l, stored) in stored.iter_mut().enumerate() {
+                stored[PRESSURE] = pressure[l].to_bits() as i32;
+                stored[VOLUME] = volume[l].to_bits() as i32;
+            }
+        }
+        Totals {
+            compression_max: largest.into_iter().fold(1.0, f64::max),
+            energy: energies.iter().sum(),
+            pairs: 0,
+        }
     }
 }
 

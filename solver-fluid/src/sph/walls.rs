@@ -35,6 +35,11 @@ impl Walls {
     /// clearance within `dt`. A particle that is nearer already may stay, but not move further out.
     #[inline]
     pub fn hold(&self, position: DVec3, velocity: DVec3, dt: f64) -> DVec3 {
+        let end = position + dt * velocity;
+        let (low, high) = (self.min + self.clearance, self.max - self.clearance);
+        if (end.cmpge(low) & end.cmple(high)).all() {
+            return velocity;
+        }
         let (lowest, highest) = self.bounds(position, dt);
         velocity.clamp(lowest, highest)
     }
