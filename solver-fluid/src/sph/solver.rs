@@ -7,6 +7,7 @@ use super::{
     evaluation::Evaluation,
     snapshot::{self, Progress},
     sources::{Changes, Sources},
+    walls::Walls,
 };
 use crate::section::SUBSTEPS_MAX;
 
@@ -114,25 +115,23 @@ impl Sph {
         if self.substep.first { &self.start } else { &self.later }
     }
 
-    /// The velocity of a free particle after the last sub-step, from position and velocity before it.
-    #[inline]
-    fn advanced(&self, particle: usize, position: DVec3, velocity: DVec3) -> DVec3 {
-        let (Parameters { gravity, walls, .. }, dt) = (&self.parameters, self.substep.dt);
-        let free = velocity + dt * (self.evaluation().acceleration(particle) + *gravity);
-        walls.map_or(free, |walls| walls.hold(position, free, dt))
+    fn advance(&self) -> Advance<'_> {
+        let Parameters { gravity, walls, .. } = self.parameters;
+        Advance { evaluation: self.evaluation(), gravity, walls, dt: self.substep.dt }
     }
 
     /// Ends the last sub-step for all free particles: the new velocity carries them.
     fn travel(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
-        let group_of = groups.group_of();
+        let (group_of, advance) = (groups.group_of(), self.advance());
         let travel = |(c, (positions, velocities)): (usize, (&mut [DVec3], &mut [DVec3]))| {
             let mut extremes = Extremes::default();
+            let group_of = &group_of[c * CHUNK..][..positions.len()];
             for (k, (position, velocity)) in positions.iter_mut().zip(velocities).enumerate() {
-                let i = c * CHUNK + k;
-                if group_of[i] == NO_GROUP {
-                    *velocity = self.advanced(i, *position, *velocity);
-                    *position += self.substep.dt * *velocity;
-                    extremes.include(*position, *velocity);
+                if group_of[k] == NO_GROUP {
+                    let free = advance.velocity(c * CHUNK + k, *position, *velocity);
+                    let end = *position + advance.dt * free;
+                    extremes.include(end, free);
+                    (*position, *velocity) = (end, free);
                 }
             }
             extremes
@@ -221,6 +220,26 @@ impl Sph {
     }
 }
 
+/// How free particles advance in a sub-step.
+struct Advance<'a> {
+    evaluation: &'a Evaluation,
+    gravity: DVec3,
+    walls: Option<Walls>,
+    dt: f64,
+}
+
+impl Advance<'_> {
+    /// The velocity after it, from index, position and velocity before it.
+    #[inline(always)]
+    fn velocity(&self, particle: usize, position: DVec3, velocity: DVec3) -> DVec3 {
+        let free = velocity + self.dt * (self.evaluation.acceleration(particle) + self.gravity);
+        match &self.walls {
+            Some(walls) => walls.hold(position, free, self.dt),
+            None => free,
+        }
+    }
+}
+
 /// What a loop over moving particles notes in passing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extremes {
@@ -231,7 +250,7 @@ struct Extremes {
 }
 
 impl Extremes {
-    #[inline]
+    #[inline(always)]
     fn include(&mut self, position: DVec3, velocity: DVec3) {
         let square = velocity.length_squared();
         self.speed_squared = self.speed_squared.max(square);
@@ -402,7 +421,8 @@ impl Deferred for Sph {
             true => (&self.particles.position, &self.particles.velocity),
             false => (&self.position, &self.velocity),
         };
-        let of = |&i: &u32| self.advanced(i as usize, position[i as usize], velocity[i as usize]);
+        let advance = self.advance();
+        let of = |&i: &u32| advance.velocity(i as usize, position[i as usize], velocity[i as usize]);
         wanted.par_iter().with_min_len(CHUNK).map(of).collect()
     }
 }

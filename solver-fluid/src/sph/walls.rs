@@ -33,7 +33,7 @@ impl Walls {
 
     /// The velocity nearest to `velocity` that does not carry a particle at `position` nearer to a wall than the
     /// clearance within `dt`. A particle that is nearer already may stay, but not move further out.
-    #[inline]
+    #[inline(always)]
     pub fn hold(&self, position: DVec3, velocity: DVec3, dt: f64) -> DVec3 {
         let end = position + dt * velocity;
         let (low, high) = (self.min + self.clearance, self.max - self.clearance);
