@@ -12,8 +12,8 @@ use super::grid::{Grid, Places};
 use super::members::Extras;
 use super::multigrid::{BLOCK, Split};
 use super::pressure::larger;
-use super::sweeps::{Bring, Forces, PairUp, Push};
-use super::transfer::{Cell, Fours, OPEN};
+use super::sweeps::{Bring, Conduct, Forces, PairUp, Push, is_open};
+use super::transfer::{Cell, Fours};
 use super::walls::WallFace;
 
 /// Times that velocities are carried on to faces which have none.
@@ -47,10 +47,10 @@ pub(super) struct Flow {
     incomplete: Faces<usize>,
     /// After it.
     projected: Field,
-}
-
-fn is_open(cell: Cell) -> bool {
-    cell as u8 & OPEN != 0
+    /// Faces in the air to which velocities are carried on, of each axis one time after the other.
+    carried: [[Vec<usize>; EXTRAPOLATIONS]; 3],
+    /// Whether those must be found anew: members do not change which faces particles reach.
+    new: bool,
 }
 
 /// Whether the pressure in a cell is zero.
@@ -77,13 +77,18 @@ impl Field {
         faces.filter(|&face| !known[face] && is_inside(cell, face, stride) && beside(face)).collect()
     }
 
-    /// Lets these faces move like those around them.
+    /// Lets these faces move like those around them, which see only what particles brought, not each other.
     fn complete(&mut self, grid: &Grid, axis: usize, faces: &[usize]) {
-        // They see only what particles brought, not each other.
         for &face in faces {
             self.known[axis][face] = false;
         }
-        let found: Vec<_> = faces.iter().map(|&face| self.mean_around(grid, axis, face)).collect();
+        self.carry_on(grid, axis, faces);
+    }
+
+    /// Gives these faces the mean of the known ones around them, if there are any.
+    fn carry_on(&mut self, grid: &Grid, axis: usize, faces: &[usize]) {
+        let around = |&face: &usize| self.mean_around(grid, axis, face);
+        let found: Vec<_> = faces.par_iter().with_min_len(BLOCK).map(around).collect();
         for (&face, found) in faces.iter().zip(found) {
             if let Some(values) = found {
                 self.set(axis, face, values);
@@ -112,36 +117,29 @@ impl Field {
         (count > 0.0).then(|| sum.map(|sum| sum / count))
     }
 
-    /// Gives faces whose velocity is not known the mean of the known ones around them.
-    fn extrapolate(&mut self, grid: &Grid, axis: usize, cell: &[Cell]) {
+    /// Faces whose velocity is not known, beside known ones along an axis.
+    fn beside_known(&self, grid: &Grid, axis: usize, cell: &[Cell]) -> Vec<usize> {
         let ([_, row, layer], known) = (grid.strides(), &self.known[axis]);
         let inside = |&face: &usize| is_inside(cell, face, grid.strides()[axis]);
         let first = grid.index([0, 0, 0]);
         let last = grid.index(grid.cells.map(|n| n - 1)) + 1;
-        let found: Vec<(usize, [f64; 2])> = (first..last)
-            .into_par_iter()
-            .step_by(BLOCK)
-            .flat_map_iter(|begin| {
-                let block = begin..(begin + BLOCK).min(last);
-                let of = |shift: isize| {
-                    &known[block.start.wrapping_add_signed(shift)..block.end.wrapping_add_signed(shift)]
-                };
-                let (row, layer) = (row as isize, layer as isize);
-                let near = [-1, 1, -row, row, -layer, layer].map(of);
-                let own = of(0);
-                let mut wanted = [false; BLOCK];
-                for (n, wanted) in wanted[..block.len()].iter_mut().enumerate() {
-                    *wanted = !own[n]
-                        & (near[0][n] | near[1][n] | near[2][n] | near[3][n] | near[4][n] | near[5][n]);
-                }
-                (0..block.len()).filter(move |&n| wanted[n]).map(move |n| begin + n).collect::<Vec<_>>()
-            })
-            .filter(inside)
-            .filter_map(|face| self.mean_around(grid, axis, face).map(|values| (face, values)))
-            .collect();
-        for (face, values) in found {
-            self.set(axis, face, values);
-        }
+        let blocks = (first..last).into_par_iter().step_by(BLOCK);
+        let beside = blocks.flat_map_iter(|begin| {
+            let block = begin..(begin + BLOCK).min(last);
+            let of = |shift: isize| {
+                &known[block.start.wrapping_add_signed(shift)..block.end.wrapping_add_signed(shift)]
+            };
+            let (row, layer) = (row as isize, layer as isize);
+            let near = [-1, 1, -row, row, -layer, layer].map(of);
+            let own = of(0);
+            let mut wanted = [false; BLOCK];
+            for (n, wanted) in wanted[..block.len()].iter_mut().enumerate() {
+                *wanted =
+                    !own[n] & (near[0][n] | near[1][n] | near[2][n] | near[3][n] | near[4][n] | near[5][n]);
+            }
+            (0..block.len()).filter(move |&n| wanted[n]).map(move |n| begin + n).collect::<Vec<_>>()
+        });
+        beside.filter(inside).collect()
     }
 }
 
@@ -154,6 +152,8 @@ impl Flow {
             width,
             incomplete: [0, 1, 2].map(|_| Vec::new()),
             projected: Field::new(grid),
+            carried: Default::default(),
+            new: true,
         }
     }
 
@@ -184,6 +184,7 @@ impl Flow {
                 }
             }
         });
+        self.new |= new;
         if new {
             *incomplete = [0, 1, 2].map(|axis| gathered.incomplete(grid, axis, forces.cell));
         }
@@ -195,27 +196,12 @@ impl Flow {
 
     /// Sets the coefficients of the pressure's system from the faces.
     pub(super) fn conduct(&self, grid: &Grid, cell: &[Cell], face: &mut Faces<f32>, ground: &mut [f32]) {
-        let strides = grid.strides();
-        for axis in 0..3 {
-            let (stride, conductance) = (strides[axis], &self.conductance[axis]);
-            face[axis].par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(at, face)| {
-                let open = at >= stride && is_open(cell[at]) && is_open(cell[at - stride]);
-                *face = if open { conductance[at] } else { 0.0 };
-            });
-        }
-        let conductance = &self.conductance;
-        ground.par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(at, ground)| {
-            *ground = 0.0;
-            if is_open(cell[at]) {
-                for (conductance, stride) in conductance.iter().zip(strides) {
-                    if is_free(cell[at - stride]) {
-                        *ground += conductance[at];
-                    }
-                    if is_free(cell[at + stride]) {
-                        *ground += conductance[at + stride];
-                    }
-                }
-            }
+        let [x, y, z] = face.each_mut().map(|face| face.par_chunks_mut(BLOCK));
+        let blocks = (x, y, z, ground.par_chunks_mut(BLOCK)).into_par_iter().enumerate();
+        blocks.for_each(|(n, (x, y, z, ground))| {
+            let conductance = self.conductance.each_ref().map(Vec::as_slice);
+            let (begin, strides) = (n * BLOCK, grid.strides());
+            self.width.run(Conduct { begin, strides, cell, conductance, face: [x, y, z], ground });
         });
     }
 
@@ -239,7 +225,7 @@ impl Flow {
 
     /// Subtracts the gradient of the pressure, and carries velocities on to the faces between cells of air.
     pub(super) fn push(&mut self, grid: &Grid, cell: &[Cell], split: &Split<f64>) {
-        let Self { gathered, conductance, projected, pressure, width, .. } = self;
+        let Self { gathered, conductance, projected, carried, new, pressure, width, .. } = self;
         let [red, black] = split;
         let pairs = pressure.par_chunks_exact_mut(2).zip(red.par_iter().zip(black)).with_min_len(BLOCK);
         pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
@@ -259,10 +245,14 @@ impl Flow {
                     after: (velocity, change, known),
                 });
             });
-            for _ in 0..EXTRAPOLATIONS {
-                projected.extrapolate(grid, axis, cell);
+            for faces in &mut carried[axis] {
+                if *new {
+                    *faces = projected.beside_known(grid, axis, cell);
+                }
+                projected.carry_on(grid, axis, faces);
             }
         }
+        *new = false;
     }
 
     /// Stops what flows into walls that let go.

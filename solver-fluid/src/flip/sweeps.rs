@@ -95,6 +95,54 @@ impl Task for Bring<'_> {
     }
 }
 
+/// The coefficients of the pressure's system for a block of cells: of their lower faces, and to air.
+pub(super) struct Conduct<'a> {
+    /// The first cell.
+    pub(super) begin: usize,
+    /// From a cell to the next one along each axis.
+    pub(super) strides: [usize; 3],
+    /// Of all cells, and of all faces of each axis.
+    pub(super) cell: &'a [Cell],
+    pub(super) conductance: [&'a [f32]; 3],
+    pub(super) face: [&'a mut [f32]; 3],
+    pub(super) ground: &'a mut [f32],
+}
+
+impl Task for Conduct<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { begin, strides, cell, conductance, face, ground } = self;
+        for n in (0..ground.len()).step_by(LANES) {
+            let first = begin + n;
+            let mut to_air = [0.0; LANES];
+            // Before and behind that there are walls only.
+            let inside = first >= strides[2] && first + strides[2] + LANES <= cell.len();
+            for axis in 0..3 {
+                let face: &mut [f32; LANES] = sixteen_mut(&mut face[axis][n..]);
+                if !inside {
+                    *face = [0.0; LANES];
+                    continue;
+                }
+                let (below, beyond) = (first - strides[axis], first + strides[axis]);
+                let (own, lower, upper) =
+                    (sixteen(&cell[first..]), sixteen(&cell[below..]), sixteen(&cell[beyond..]));
+                let (to_lower, to_upper) =
+                    (sixteen(&conductance[axis][first..]), sixteen(&conductance[axis][beyond..]));
+                for l in 0..LANES {
+                    let [own, lower, upper] = [own[l], lower[l], upper[l]].map(is_open);
+                    face[l] = if own & lower { to_lower[l] } else { 0.0 };
+                    // What is pushed through on the way to a cell that is not open goes into air.
+                    to_air[l] += if own & !lower { to_lower[l] } else { 0.0 };
+                    to_air[l] += if own & !upper { to_upper[l] } else { 0.0 };
+                }
+            }
+            *sixteen_mut(&mut ground[n..]) = to_air;
+        }
+    }
+}
+
 /// The push of the pressure, on a block of faces.
 pub(super) struct Push<'a> {
     /// The first face.
@@ -181,6 +229,12 @@ impl Task for PairUp<'_> {
         }
         largest.into_iter().fold(0.0, larger)
     }
+}
+
+/// Whether the pressure in a cell is unknown.
+#[inline(always)]
+pub(super) fn is_open(cell: Cell) -> bool {
+    cell as u8 & OPEN != 0
 }
 
 #[inline(always)]
