@@ -157,7 +157,7 @@ impl Width {
     #[inline]
     pub fn run<T: Task>(self, task: T) -> T::Output {
         match self.0 {
-            Kind::Plain => task.run::<Plain>(),
+            Kind::Plain => task.run::<Plain<LANES>>(),
             // SAFETY: such a width was made by `supported`, which found these features.
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2 => unsafe { x86::run_avx2(task) },
@@ -174,44 +174,48 @@ pub fn run<T: Task>(task: T) -> T::Output {
     WIDTH.get_or_init(Width::of_machine).run(task)
 }
 
-/// Lanes in plain code.
+/// Lanes in plain code: all of them, or one register's.
 #[derive(Clone, Copy)]
-struct Plain([f32; LANES]);
+struct Plain<const N: usize>([f32; N]);
 
 macro_rules! operators {
-    ($lanes:ty, $($operator:ident $method:ident($a:ident, $b:ident) $body:expr;)*) => {$(
-        impl $operator for $lanes {
+    ($($operator:ident $method:ident $symbol:tt;)*) => {$(
+        impl<const N: usize> $operator for Plain<N> {
             type Output = Self;
             #[inline(always)]
             fn $method(self, other: Self) -> Self {
-                let ($a, $b) = (self, other);
-                $body
+                self.each(other, |a, b| a $symbol b)
             }
         }
     )*};
 }
 
-impl Plain {
+operators! { Add add +; Sub sub -; Mul mul *; Div div /; }
+
+impl<const N: usize> Plain<N> {
     #[inline(always)]
     fn each(self, other: Self, of: impl Fn(f32, f32) -> f32) -> Self {
-        let mut result = [0.0; LANES];
+        let mut result = [0.0; N];
         for (l, value) in result.iter_mut().enumerate() {
             *value = of(self.0[l], other.0[l]);
         }
         Self(result)
     }
+
+    /// `self * factor + term`, rounded once.
+    #[inline(always)]
+    fn fused(self, factor: Self, term: Self) -> Self {
+        let mut result = [0.0; N];
+        for (l, value) in result.iter_mut().enumerate() {
+            *value = self.0[l].mul_add(factor.0[l], term.0[l]);
+        }
+        Self(result)
+    }
 }
 
-operators! { Plain,
-    Add add(a, b) a.each(b, |a, b| a + b);
-    Sub sub(a, b) a.each(b, |a, b| a - b);
-    Mul mul(a, b) a.each(b, |a, b| a * b);
-    Div div(a, b) a.each(b, |a, b| a / b);
-}
-
-impl Lanes for Plain {
+impl Lanes for Plain<LANES> {
     const STRIP: usize = 8;
-    type Register = register::Plain;
+    type Register = Plain<8>;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -237,11 +241,7 @@ impl Lanes for Plain {
     }
     #[inline(always)]
     fn mul_add(self, factor: Self, term: Self) -> Self {
-        let mut result = [0.0; LANES];
-        for (l, value) in result.iter_mut().enumerate() {
-            *value = self.0[l].mul_add(factor.0[l], term.0[l]);
-        }
-        Self(result)
+        self.fused(factor, term)
     }
 }
 
@@ -300,9 +300,9 @@ mod tests {
 
     #[test]
     fn plain_lanes_do_what_they_say() {
-        let a = Plain(std::array::from_fn(|l| l as f32));
+        let a: Plain<LANES> = Plain(std::array::from_fn(|l| l as f32));
         assert_eq!(a.sum(), 120.0);
-        assert_eq!(a.mul_add(a, Plain::splat(0.5)).0[3], 9.5);
+        assert_eq!(a.mul_add(a, Plain([0.5; LANES])).0[3], 9.5);
         assert_eq!((a.least(), a.greatest()), (0.0, 15.0));
     }
 

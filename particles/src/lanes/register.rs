@@ -4,6 +4,8 @@
 
 use std::ops::{Add, Div, Mul, Sub};
 
+use super::Plain;
+
 /// Some f32 side by side. Methods take lanes one by one unless they say otherwise, and panic if a slice holds fewer
 /// values than there are lanes.
 pub trait Register:
@@ -86,29 +88,7 @@ pub(super) const SELECTED_FIRST: [[u8; 8]; 256] = {
     table
 };
 
-/// Eight lanes in plain code.
-#[derive(Clone, Copy)]
-pub(super) struct Plain([f32; 8]);
-
-impl Plain {
-    #[inline(always)]
-    fn each(self, other: Self, of: impl Fn(f32, f32) -> f32) -> Self {
-        let mut result = [0.0; 8];
-        for (l, value) in result.iter_mut().enumerate() {
-            *value = of(self.0[l], other.0[l]);
-        }
-        Self(result)
-    }
-}
-
-operators! { Plain,
-    Add add(a, b) a.each(b, |a, b| a + b);
-    Sub sub(a, b) a.each(b, |a, b| a - b);
-    Mul mul(a, b) a.each(b, |a, b| a * b);
-    Div div(a, b) a.each(b, |a, b| a / b);
-}
-
-impl Register for Plain {
+impl Register for Plain<8> {
     const LANES: usize = 8;
 
     #[inline(always)]
@@ -146,11 +126,7 @@ impl Register for Plain {
     }
     #[inline(always)]
     fn mul_add(self, factor: Self, term: Self) -> Self {
-        let mut result = [0.0; 8];
-        for (l, value) in result.iter_mut().enumerate() {
-            *value = self.0[l].mul_add(factor.0[l], term.0[l]);
-        }
-        Self(result)
+        self.fused(factor, term)
     }
     #[inline(always)]
     fn store_selected(self, selected: u16, to: &mut [f32]) {
@@ -267,10 +243,10 @@ mod tests {
         let mut index = [0; 8];
         Plain::store_indices(0b1010_0101, 100, &mut index);
         assert_eq!(index[..4], [100, 102, 105, 107]);
-        assert_eq!(a.less(Plain::splat(2.5)), 0b111);
-        assert_eq!(Plain([f32::NAN; 8]).larger(Plain::splat(0.0)).0, [0.0; 8]);
+        assert_eq!(a.less(Plain([2.5; 8])), 0b111);
+        assert_eq!(Plain([f32::NAN; 8]).larger(Plain([0.0; 8])).0, [0.0; 8]);
         assert_eq!(Plain::load_differences(&[i32::MIN; 8], i32::MAX).0, [1.0; 8]);
-        assert_eq!(a.mul_add(a, Plain::splat(0.5)).0[3], 9.5);
+        assert_eq!(a.mul_add(a, Plain([0.5; 8])).0[3], 9.5);
         assert_eq!(a.extremes(3), (0.0, 2.0));
         let record = [7, 8, i32::MIN, 3.5f32.to_bits() as i32, 0, 0, 0, 0];
         let placed = Plain::placed(&record, &[5, 9, i32::MAX, 1, 2, 3, 4, 5], 0.5);

@@ -5,6 +5,19 @@ use std::ops::{Add, Div, Mul, Sub};
 
 use super::{LANES, Lanes, Register, Task, gather_plainly, register::SELECTED_FIRST};
 
+macro_rules! operators {
+    ($lanes:ty, $($operator:ident $method:ident($a:ident, $b:ident) $body:expr;)*) => {$(
+        impl $operator for $lanes {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                let ($a, $b) = (self, other);
+                $body
+            }
+        }
+    )*};
+}
+
 #[target_feature(enable = "avx2,fma,popcnt")]
 pub(super) fn run_avx2<T: Task>(task: T) -> T::Output {
     task.run::<Avx2>()
