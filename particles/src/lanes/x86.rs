@@ -44,7 +44,6 @@ operators! { Avx2,
     Add add(a, b) unsafe { Avx2(_mm256_add_ps(a.0, b.0), _mm256_add_ps(a.1, b.1)) };
     Sub sub(a, b) unsafe { Avx2(_mm256_sub_ps(a.0, b.0), _mm256_sub_ps(a.1, b.1)) };
     Mul mul(a, b) unsafe { Avx2(_mm256_mul_ps(a.0, b.0), _mm256_mul_ps(a.1, b.1)) };
-    Div div(a, b) unsafe { Avx2(_mm256_div_ps(a.0, b.0), _mm256_div_ps(a.1, b.1)) };
 }
 
 impl Lanes for Avx2 {
