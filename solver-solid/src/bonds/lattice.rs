@@ -15,8 +15,8 @@ use rayon::prelude::*;
 
 use super::cubic::Lattice;
 use super::lattice_kernels::{
-    ACROSS, ALONG, BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, ProductKernel, RoundedKernel,
-    Stencil,
+    ACROSS, ALONG, BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, ProductKernel,
+    RoundedKernel, Stencil,
 };
 use super::law::Law;
 use super::stretch::elongation_share;
@@ -256,7 +256,7 @@ impl BondTable for LatticeTable {
         (self.diagonal, self.coefficient) = (diagonal, all);
     }
 
-    fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
+    fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64 {
         let mut operand = std::mem::take(&mut self.operand);
         let (scale, rounded) = match u {
             Vector::Exact(u) => {
@@ -273,39 +273,44 @@ impl BondTable for LatticeTable {
         self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
         let stencils = self.stencils.len();
-        (0..self.block_site.len())
-            .into_par_iter()
-            .with_min_len(CHUNK)
-            .map(|block| {
-                let live = &self.live[block * stencils..(block + 1) * stencils];
-                let geometry = self.geometry(self.block_site[block] as usize);
-                let operand = self.operand.each_ref().map(Vec::as_slice);
-                let (gain, far) = (!self.half_gain.is_empty(), self.force[block].is_far());
-                macro_rules! run {
-                    ($gain:literal, $far:literal) => {
-                        if rounded {
-                            let coefficient = &self.coefficient[block * stencils..(block + 1) * stencils];
-                            let position = self.position.each_ref().map(Vec::as_slice);
-                            lanes::run(RoundedKernel::<$gain, $far> {
-                                geometry,
-                                live,
-                                coefficient,
-                                position,
-                                operand,
-                            })
-                        } else {
-                            lanes::run(ProductKernel::<$gain, $far> { geometry, live, operand })
-                        }
-                    };
-                }
-                match (gain, far) {
-                    (false, false) => run!(false, false),
-                    (false, true) => run!(false, true),
-                    (true, false) => run!(true, false),
-                    (true, true) => run!(true, true),
-                }
-            })
-            .collect_into_vec(&mut image);
+        image.resize(self.block_site.len(), Default::default());
+        image.par_iter_mut().enumerate().with_min_len(CHUNK).for_each(|(block, image)| {
+            let site = self.block_site[block] as usize;
+            let is_wanted = |wanted: &[bool]| {
+                let particles = self.particle[site..site + LANES].iter().filter(|&&i| i != VACANT);
+                particles.into_iter().any(|&i| wanted[(first + i as usize) / LANES])
+            };
+            if !wanted.is_none_or(is_wanted) {
+                return;
+            }
+            let live = &self.live[block * stencils..(block + 1) * stencils];
+            let geometry = self.geometry(site);
+            let operand = self.operand.each_ref().map(Vec::as_slice);
+            let (gain, far) = (!self.half_gain.is_empty(), self.force[block].is_far());
+            macro_rules! run {
+                ($gain:literal, $far:literal) => {
+                    if rounded {
+                        let coefficient = &self.coefficient[block * stencils..(block + 1) * stencils];
+                        let position = self.position.each_ref().map(Vec::as_slice);
+                        lanes::run(RoundedKernel::<$gain, $far> {
+                            geometry,
+                            live,
+                            coefficient,
+                            position,
+                            operand,
+                        })
+                    } else {
+                        lanes::run(ProductKernel::<$gain, $far> { geometry, live, operand })
+                    }
+                };
+            }
+            *image = match (gain, far) {
+                (false, false) => run!(false, false),
+                (false, true) => run!(false, true),
+                (true, false) => run!(true, false),
+                (true, true) => run!(true, true),
+            };
+        });
         self.image = image;
         1.0 / scale
     }
@@ -504,7 +509,7 @@ mod tests {
         let position: Vec<DVec3> = points.iter().enumerate().map(|(i, x)| shaken(i, x)).collect();
         table.load_positions(&position);
         table.forces(None);
-        table.multiply(Vector::Exact(&position), 0);
+        table.multiply(Vector::Exact(&position), 0, None);
         table
     }
 
