@@ -66,6 +66,17 @@ pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = S
         lanes[0]
     }
 
+    /// Asks for what lies `bytes` after `at`, which need not be there.
+    #[inline(always)]
+    fn prefetch<T>(at: &T, bytes: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing, wherever it points.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch(std::ptr::from_ref(at).cast::<i8>().wrapping_add(bytes), _MM_HINT_T0);
+        }
+    }
+
     /// The columns of W records, `column[c][lane] = record[index[lane]][c]`. Panics if an index is out of range.
     #[inline(always)]
     fn gather<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {

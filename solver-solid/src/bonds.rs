@@ -348,16 +348,9 @@ impl Notch {
 }
 
 impl Material for Bonds {
-    fn visit_pairs(&self, visit: &mut dyn FnMut([u32; 2])) {
-        for body in &self.bodies {
-            let first = body.first as u32;
-            for i in 0..body.count as u32 {
-                body.table.visit(i as usize, &mut |bond| {
-                    if i < bond.neighbour {
-                        visit([first + i, first + bond.neighbour]);
-                    }
-                });
-            }
+    fn visit_neighbours(&self, i: usize, visit: &mut dyn FnMut(u32)) {
+        if let Some((body, _)) = self.parts(i, 1).next() {
+            body.table.visit(i - body.first, &mut |bond| visit(body.first as u32 + bond.neighbour));
         }
     }
 
@@ -411,13 +404,13 @@ impl Material for Bonds {
         });
     }
 
-    fn load(&mut self, u: Vector<'_>) {
+    fn load(&mut self, u: Vector<'_>, wanted: Option<&[bool]>) {
         for body in &mut self.bodies {
             let factor = self.square + self.dt * body.law.damping_time;
             body.product_unit = if factor == 0.0 {
                 0.0
             } else {
-                body.table.multiply(u, body.first) * factor * body.law.unit_stiffness()
+                body.table.multiply(u, body.first, wanted) * factor * body.law.unit_stiffness()
             };
         }
     }

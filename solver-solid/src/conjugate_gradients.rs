@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use crate::block::Factor;
 use crate::material::Material;
 use crate::multilevel::Multilevel;
+use crate::product::{Doubt, Product};
 use crate::rounded::RoundedIteration;
 use crate::vectors::Vector;
 use crate::{CHUNK, CHUNKS_PER_TASK};
@@ -33,6 +34,8 @@ pub(crate) struct System<'a> {
     pub(crate) inertia: &'a [f64],
     /// Factor of each unknown's diagonal block; zero where there is no unknown.
     pub(crate) factor: &'a [Factor],
+    /// The materials' product with the solution.
+    pub(crate) product: &'a mut Product,
 }
 
 /// Why a solve failed.
@@ -63,15 +66,16 @@ pub(crate) struct ConjugateGradients {
     preconditioned: Vec<DVec3>,
     direction: Vec<DVec3>,
     image: Vec<DVec3>,
-    /// Whether `image` is the operator times the solution already.
-    is_image_known: bool,
     rounded: RoundedIteration,
     partial: Vec<f64>,
-    partial_pair: Vec<(f64, f64)>,
+    partial_sums: Vec<[f64; 3]>,
 }
 
 /// By how much the rounded iteration may reduce a squared residual before it is taken anew.
 const ROUNDED_GAIN: f64 = 1e-10;
+
+/// By how many times the residual of rounded iterations may be off more than it was found to be.
+const DOUBT_SAFETY: f64 = 4.0;
 
 /// The part of a squared residual that a refinement must leave at most to be worth another.
 const REFINEMENT_LEAST: f64 = 0.25;
@@ -87,20 +91,15 @@ impl ConjugateGradients {
             preconditioned: zero.clone(),
             direction: zero.clone(),
             image: zero,
-            is_image_known: false,
             rounded: RoundedIteration::new(particles, coarse),
             partial: Vec::new(),
-            partial_pair: Vec::new(),
+            partial_sums: Vec::new(),
         }
     }
 
-    /// Tells that the next system differs from the last in its right-hand side alone, before that is replaced: what the operator
-    /// makes of the solution is what the last solve has left of its own.
-    pub(crate) fn keep_image(&mut self) {
-        let known = self.right_hand_side.par_iter().zip(&self.residual);
-        let image = self.image.par_iter_mut().zip(known).with_min_len(CHUNK * CHUNKS_PER_TASK);
-        image.for_each(|(image, (b, r))| *image = *b - *r);
-        self.is_image_known = true;
+    /// Tells that the next system differs from the last in more than its right-hand side.
+    pub(crate) fn forget_system(&mut self) {
+        self.rounded.forget_system();
     }
 
     /// Solves for [`Self::solution`]. The tolerance is relative to the right-hand side, or to one of squared norm `scale`.
@@ -110,7 +109,9 @@ impl ConjugateGradients {
     ///
     /// Iterations are rounded to f32 (`rounded.rs`) and come to the answer of a system whose entries are off in the seventh
     /// digit; so the residual is taken anew with the full operator, and the iteration started again from there if it is
-    /// not small enough. Should that no longer help, this one does the rest in f64.
+    /// not small enough. Should that no longer help, this one does the rest in f64. What rounding does to the residual is
+    /// proportional to the bonds' elongations, as is the energy norm of the correction: once their ratio was found for an
+    /// operator, later residuals are not taken anew where it says that this would change nothing.
     pub(crate) fn solve(
         &mut self,
         system: &mut System<'_>,
@@ -118,11 +119,12 @@ impl ConjugateGradients {
         scale: Option<f64>,
     ) -> Result<Solved, Failure> {
         let (mut iterations, mut last) = (0, f64::INFINITY);
-        if !self.is_image_known {
-            self.rounded.forget_system();
-        }
+        let mut energy = 0.0;
         loop {
-            let (square, own_scale) = self.start(system);
+            let [square, own_scale, off] = self.start(system);
+            if energy > 0.0 {
+                system.product.doubt.rate = (off / energy).sqrt();
+            }
             let scale = scale.unwrap_or(own_scale);
             let target = limits.tolerance * limits.tolerance * scale;
             if !square.is_finite() || !scale.is_finite() {
@@ -141,9 +143,18 @@ impl ConjugateGradients {
                 return Ok(Solved { iterations, scale });
             }
             let goal = (0.5 * target).max(ROUNDED_GAIN * square);
-            let from = (self.residual.as_slice(), self.preconditioned.as_slice());
+            let from = (self.residual.as_mut_slice(), self.preconditioned.as_slice());
             let reached = self.rounded.reduce(system, from, (goal, limit), &mut self.solution);
             iterations += reached.iterations;
+            energy = reached.energy;
+            let Doubt { rate, sum } = system.product.doubt;
+            let doubt = sum + DOUBT_SAFETY * rate * energy.sqrt();
+            if reached.square.sqrt() + doubt <= target.sqrt() {
+                system.product.doubt.sum = doubt;
+                let (x, b, r) = (&self.solution, &self.right_hand_side, &self.residual);
+                system.product.assume(x, |i| b[i] - r[i] - x[i] * system.inertia[i], system.groups);
+                return Ok(Solved { iterations, scale });
+            }
             // An overflow of f32 leaves all to the other.
             last = if reached.square.is_finite() { square } else { 0.0 };
             if reached.square > goal && iterations == limits.max_iterations {
@@ -174,16 +185,23 @@ impl ConjugateGradients {
         if square <= goal { Ok(iterations) } else { Err(square) }
     }
 
-    /// Starts from the best multiple of the given solution, which in the energy norm is never worse than zero: the
-    /// squared norms of the residual and of the right-hand side.
-    fn start(&mut self, system: &mut System<'_>) -> (f64, f64) {
-        let curvature = match std::mem::take(&mut self.is_image_known) {
-            true => product(&self.solution, &self.image, &mut self.partial),
-            false => apply(system, &self.solution, &mut self.image, &mut self.partial),
-        };
+    /// Starts from the given solution, or, if it is no answer of this operator's, from its best multiple, which in the energy norm
+    /// is never worse than zero: the squared norms of the residual, of the right-hand side, and of what the residual at hand is off by.
+    fn start(&mut self, system: &mut System<'_>) -> [f64; 3] {
+        let is_guess = system.product.is_forgotten();
+        let own = system.product.of(system.materials, &self.solution);
+        let rows = self.image.par_iter_mut().zip(own).zip(self.solution.par_iter().zip(system.inertia));
+        rows.with_min_len(CHUNK * CHUNKS_PER_TASK)
+            .for_each(|((image, own), (x, inertia))| *image = *x * *inertia + *own);
+        let curvature = product(&self.solution, &self.image, &mut self.partial);
+        sum_to_leaders(system.groups, &mut self.image);
         // Solution times right-hand side: a group counts once, at its leader.
         let projection = product(&self.solution, &self.right_hand_side, &mut self.partial);
-        let multiple = if curvature > 0.0 { projection / curvature } else { 0.0 };
+        let multiple = match is_guess {
+            true if curvature > 0.0 => projection / curvature,
+            true => 0.0,
+            false => 1.0,
+        };
         let chunks = self
             .residual
             .par_chunks_mut(CHUNK)
@@ -197,20 +215,26 @@ impl ConjugateGradients {
             .map(|(((((r, x), z), b), q), factor)| {
                 let n = r.len();
                 let (x, z, b, q, factor) = (&mut x[..n], &mut z[..n], &b[..n], &q[..n], &factor[..n]);
-                let (mut square, mut scale) = (0.0, 0.0);
+                let (mut square, mut scale, mut off) = (0.0, 0.0, 0.0);
                 for i in 0..n {
+                    let difference = b[i] - q[i] - r[i];
+                    off += difference.dot(factor[i].solve(difference));
                     x[i] *= multiple;
                     r[i] = b[i] - q[i] * multiple;
                     z[i] = factor[i].solve(r[i]);
                     square += r[i].dot(z[i]);
                     scale += b[i].dot(factor[i].solve(b[i]));
                 }
-                (square, scale)
+                [square, scale, off]
             })
-            .collect_into_vec(&mut self.partial_pair);
+            .collect_into_vec(&mut self.partial_sums);
+        if is_guess {
+            system.product.scale(multiple);
+        }
         self.direction.copy_from_slice(&self.preconditioned);
         copy_from_leaders(system.groups, &mut self.direction);
-        self.partial_pair.iter().fold((0.0, 0.0), |total, part| (total.0 + part.0, total.1 + part.1))
+        let sum = |total: [f64; 3], part: &[f64; 3]| std::array::from_fn(|i| total[i] + part[i]);
+        self.partial_sums.iter().fold([0.0; 3], sum)
     }
 
     /// A step of this length along the direction; the new squared norm of the residual.
@@ -266,7 +290,7 @@ fn product(u: &[DVec3], v: &[DVec3], partial: &mut Vec<f64>) -> f64 {
 
 /// `image` = S^T A times `u`, summed at leaders; returns u·image.
 fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mut Vec<f64>) -> f64 {
-    system.materials.iter_mut().for_each(|material| material.load(Vector::Exact(u)));
+    system.materials.iter_mut().for_each(|material| material.load(Vector::Exact(u), None));
     image
         .par_chunks_mut(CHUNK)
         .enumerate()

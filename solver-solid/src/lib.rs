@@ -21,6 +21,7 @@ mod motion;
 mod multilevel;
 mod peridynamic;
 mod points;
+mod product;
 mod reduced;
 mod rounded;
 mod scatter;

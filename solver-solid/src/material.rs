@@ -12,9 +12,8 @@ use crate::vectors::{Columns, Slice, Vector};
 /// The linearised system of a step of length h is `M + h C + h^2 K`; the material's part is `h C + h^2 K`, symmetric
 /// and positive semi-definite.
 pub(crate) trait Material: Send + Sync {
-    /// Visits the pairs of particles that are joined, by index, the lower one first; a pair may come twice, one after
-    /// the other.
-    fn visit_pairs(&self, visit: &mut dyn FnMut([u32; 2]));
+    /// Visits the particles that are joined to `i`, by index; one may come twice.
+    fn visit_neighbours(&self, i: usize, visit: &mut dyn FnMut(u32));
 
     /// Whether two particles are joined, by index.
     fn joined(&self, a: u32, b: u32) -> bool;
@@ -40,8 +39,8 @@ pub(crate) trait Material: Send + Sync {
     fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block);
 
     /// Takes the vector that [`Self::add_rows`] or [`Self::add_rounded`] will multiply, and does what is not done row by
-    /// row.
-    fn load(&mut self, u: Vector<'_>);
+    /// row; of an exact vector only for the slices of sixteen rows that `wanted` has, if it is given.
+    fn load(&mut self, u: Vector<'_>, wanted: Option<&[bool]>);
 
     /// Adds the rows `first..`, a multiple of sixteen, of the operator times `u`, the vector loaded last, to `image` [kg m/s].
     fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]);

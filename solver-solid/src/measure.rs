@@ -95,11 +95,11 @@ pub fn bond_passes(particles: usize, layout: Layout, repeats: usize) -> BondPass
         force_seconds = force_seconds.min(start.elapsed().as_secs_f64());
         assert!(broken.is_empty(), "the block is not strained enough to break");
         let start = Instant::now();
-        bonds.load(Vector::Exact(&u));
+        bonds.load(Vector::Exact(&u), None);
         bonds.add_rows(0, &u, &mut image);
         exact_seconds = exact_seconds.min(start.elapsed().as_secs_f64());
         let start = Instant::now();
-        bonds.load(Vector::Rounded(&rounded));
+        bonds.load(Vector::Rounded(&rounded), None);
         let chunks = rounded_image.par_chunks_mut(CHUNK / LANES).enumerate();
         chunks.for_each(|(chunk, image)| bonds.add_rounded(chunk * CHUNK / LANES, &rounded, image));
         product_seconds = product_seconds.min(start.elapsed().as_secs_f64());

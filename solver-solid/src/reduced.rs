@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use crate::block::{Block, Factor};
 use crate::conjugate_gradients::{System, sum_to_leaders};
 use crate::material::Material;
+use crate::product::Product;
 use crate::vectors::Vector;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
@@ -27,6 +28,9 @@ pub(crate) struct Reduced {
     groups: GroupMap,
     group_inertia: Vec<f64>,
     group_velocity: Vec<DVec3>,
+    /// (h C + h^2 K) times the velocities, and times the change that an iteration has come to.
+    start: Product,
+    change: Product,
     /// S^T (h F + h^2 dF/dx v): the right-hand side without what comes from others [kg m/s].
     load: Vec<DVec3>,
 }
@@ -78,6 +82,8 @@ impl Reduced {
             return;
         }
         self.dt = dt;
+        self.start.forget();
+        self.change.forget();
         self.free_factor.resize(particles.len(), Factor::default());
         self.free_factor.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(
             |(i, factor)| {
@@ -135,8 +141,13 @@ impl Reduced {
         gravity: DVec3,
         stage: &Stage<'_>,
     ) {
+        let product = self.start.of(materials, &self.velocity);
         self.load.resize(particles.len(), DVec3::ZERO);
-        impulses(particles, materials, gravity * stage.dt, (stage.dt, &self.velocity), &mut self.load);
+        let (dt, fall) = (stage.dt, gravity * stage.dt);
+        let rows = self.load.par_iter_mut().zip(product).enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
+        rows.for_each(|(i, (load, product))| {
+            *load = free_impulse(particles, materials, fall, dt, i) - *product;
+        });
         sum_to_leaders(stage.groups, &mut self.load);
     }
 
@@ -173,8 +184,12 @@ impl Reduced {
     ) {
         let group_of = stage.groups.group_of();
         for (i, change) in change.iter_mut().enumerate() {
-            let held = group_of[i] != NO_GROUP || particles.immovable[i];
-            *change = if held { DVec3::ZERO } else { expected[i] - self.velocity[i] };
+            if group_of[i] != NO_GROUP || particles.immovable[i] {
+                *change = DVec3::ZERO;
+            } else if self.velocity[i] + *change != expected[i] {
+                // Else it stays to the bit, and with it what the operator makes of it.
+                *change = expected[i] - self.velocity[i];
+            }
         }
         for group in (0..stage.groups.len()).filter(|&group| stage.inertia[group].is_finite()) {
             let members = stage.groups.members(group);
@@ -189,11 +204,17 @@ impl Reduced {
 
     /// The system as the iteration wants it.
     pub(crate) fn system<'a>(
-        &'a self,
+        &'a mut self,
         materials: &'a mut [Box<dyn Material>],
         stage: &Stage<'a>,
     ) -> System<'a> {
-        System { materials, groups: stage.groups, inertia: &self.inertia, factor: &self.factor }
+        System {
+            materials,
+            groups: stage.groups,
+            inertia: &self.inertia,
+            factor: &self.factor,
+            product: &mut self.change,
+        }
     }
 }
 
@@ -215,7 +236,7 @@ pub(crate) fn impulses(
     (dt, velocity): (f64, &[DVec3]),
     sum: &mut [DVec3],
 ) {
-    materials.iter_mut().for_each(|material| material.load(Vector::Exact(velocity)));
+    materials.iter_mut().for_each(|material| material.load(Vector::Exact(velocity), None));
     sum.par_chunks_mut(CHUNK).enumerate().with_min_len(CHUNKS_PER_TASK).for_each(|(chunk, sum)| {
         let first = chunk * CHUNK;
         sum.fill(DVec3::ZERO);
@@ -223,8 +244,19 @@ pub(crate) fn impulses(
             material.add_rows(first, velocity, sum);
         }
         for (i, sum) in (first..).zip(sum) {
-            let force: DVec3 = materials.iter().map(|material| material.force()[i]).sum();
-            *sum = force * dt + fall * particles.mass[i] - *sum;
+            *sum = free_impulse(particles, materials, fall, dt, i) - *sum;
         }
     });
+}
+
+/// Impulse of forces as they are at the start [kg m/s], `h (f + m g)`.
+fn free_impulse(
+    particles: &Particles,
+    materials: &[Box<dyn Material>],
+    fall: DVec3,
+    dt: f64,
+    i: usize,
+) -> DVec3 {
+    let force: DVec3 = materials.iter().map(|material| material.force()[i]).sum();
+    force * dt + fall * particles.mass[i]
 }

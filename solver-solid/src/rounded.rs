@@ -48,6 +48,8 @@ pub(crate) struct Reached {
     pub(crate) iterations: u32,
     /// Squared norm of the residual; not finite if a number overflowed.
     pub(crate) square: f64,
+    /// Squared energy norm of the correction.
+    pub(crate) energy: f64,
 }
 
 impl RoundedIteration {
@@ -72,11 +74,12 @@ impl RoundedIteration {
     }
 
     /// Reduces the residual of a system from `residual`, whose preconditioned values are `preconditioned`, until its
-    /// squared norm is at most `goal`, in at most `limit` iterations; adds to the solution what that takes.
+    /// squared norm is at most `goal`, in at most `limit` iterations; adds to the solution what that takes, and leaves the residual
+    /// that it has come to.
     pub(crate) fn reduce(
         &mut self,
         system: &mut System<'_>,
-        (residual, preconditioned): (&[DVec3], &[DVec3]),
+        (residual, preconditioned): (&mut [DVec3], &[DVec3]),
         (goal, limit): (f64, u32),
         solution: &mut [DVec3],
     ) -> Reached {
@@ -88,7 +91,7 @@ impl RoundedIteration {
         let scale = operand_scale(largest);
         self.load(system, residual, scale);
         let square = self.start();
-        let mut reached = Reached { iterations: 0, square };
+        let mut reached = Reached { iterations: 0, square, energy: 0.0 };
         let mut product = self.turn(system, square, None);
         let goal = goal * scale * scale;
         while reached.square > goal && reached.iterations < limit {
@@ -98,20 +101,24 @@ impl RoundedIteration {
                 reached.square = f64::NAN;
                 break;
             }
+            reached.energy += f64::from(length) * product;
             let square = self.advance(length);
             product = self.turn(system, square, Some(product));
-            reached = Reached { iterations: reached.iterations + 1, square };
+            reached = Reached { iterations: reached.iterations + 1, square, ..reached };
         }
         reached.square /= scale * scale;
+        reached.energy /= scale * scale;
         if reached.square.is_finite() {
             let unit = 1.0 / scale;
             solution
                 .par_chunks_mut(LANES)
-                .zip(&self.solution)
+                .zip(residual.par_chunks_mut(LANES))
+                .zip(self.solution.par_iter().zip(&self.residual))
                 .with_min_len(SLICES * CHUNKS_PER_TASK)
-                .for_each(|(solution, [x, y, z])| {
-                    for (lane, solution) in solution.iter_mut().enumerate() {
+                .for_each(|((solution, residual), ([x, y, z], r))| {
+                    for (lane, (solution, residual)) in solution.iter_mut().zip(residual).enumerate() {
                         *solution += DVec3::new(x[lane], y[lane], z[lane]) * unit;
+                        *residual = DVec3::from_array(r.map(|axis| f64::from(axis[lane]))) * unit;
                     }
                 });
         }
@@ -167,7 +174,10 @@ impl RoundedIteration {
 
     /// The operator times the direction; the product of both.
     fn apply(&mut self, system: &mut System<'_>) -> f64 {
-        system.materials.iter_mut().for_each(|material| material.load(Vector::Rounded(&self.direction)));
+        system
+            .materials
+            .iter_mut()
+            .for_each(|material| material.load(Vector::Rounded(&self.direction), None));
         let direction = &self.direction;
         let chunks = self.image.par_chunks_mut(SLICES).zip(self.inertia.par_chunks(SLICES)).enumerate();
         chunks

@@ -95,7 +95,7 @@ impl SolidSolver {
     /// Number of springs and bonds.
     pub fn pair_count(&self) -> usize {
         let mut count = 0;
-        self.materials.iter().for_each(|material| material.visit_pairs(&mut |_| count += 1));
+        self.visit_pairs(|_| count += 1);
         count
     }
 
@@ -103,10 +103,22 @@ impl SolidSolver {
     pub fn joined_pairs(&self) -> Vec<(ParticleId, ParticleId)> {
         let id = &self.particles.id;
         let mut pairs = Vec::new();
-        let mut push = |[a, b]: [u32; 2]| pairs.push((id[a as usize], id[b as usize]));
-        self.materials.iter().for_each(|material| material.visit_pairs(&mut push));
+        self.visit_pairs(|[a, b]| pairs.push((id[a], id[b])));
+        pairs.sort_unstable();
         pairs.dedup();
         pairs
+    }
+
+    fn visit_pairs(&self, mut visit: impl FnMut([usize; 2])) {
+        for (i, material) in
+            (0..self.particles.len()).flat_map(|i| self.materials.iter().map(move |m| (i, m)))
+        {
+            material.visit_neighbours(i, &mut |j| {
+                if i < j as usize {
+                    visit([i, j as usize]);
+                }
+            });
+        }
     }
 
     /// Sets velocities [m/s] by position [m], at the start of a case.
@@ -133,9 +145,8 @@ impl SolidSolver {
         }
         let Self { particles, materials, reduced, iteration, .. } = self;
         materials.iter_mut().for_each(|material| material.prepare(stage.dt, stage.dt * stage.dt));
-        if reduced.is_set_for(stage) {
-            iteration.keep_image();
-        } else {
+        if !reduced.is_set_for(stage) {
+            iteration.forget_system();
             reduced.set(particles, materials, stage)?;
             reduced.find_load(particles, materials, self.gravity, stage);
             reduced.starting_point(particles, &self.expected, stage, &mut iteration.solution);
@@ -176,6 +187,7 @@ impl SolidSolver {
         reduced.remainder((particles, materials, self.gravity), stage, (&self.change, expected), remainder);
         materials.iter_mut().for_each(|material| material.prepare(stage.dt, stage.dt * stage.dt));
         reduced.set(particles, materials, stage)?;
+        iteration.forget_system();
         iteration.solution.fill(DVec3::ZERO);
         let solved = iteration.solve(&mut reduced.system(materials, stage), &self.limits, Some(scale));
         let iterations = solved.map_err(|failure| self.explain(failure))?.iterations;

@@ -171,8 +171,8 @@ impl Material for Springs {
         self.row(a as usize).iter().any(|end| end.neighbour == b)
     }
 
-    fn visit_pairs(&self, visit: &mut dyn FnMut([u32; 2])) {
-        self.springs.iter().for_each(|spring| visit(spring.ends));
+    fn visit_neighbours(&self, i: usize, visit: &mut dyn FnMut(u32)) {
+        self.row(i).iter().for_each(|end| visit(end.neighbour));
     }
 
     fn linearise(&mut self, position: &[DVec3], _implicit: bool) {
@@ -233,7 +233,7 @@ impl Material for Springs {
         }
     }
 
-    fn load(&mut self, u: Vector<'_>) {
+    fn load(&mut self, u: Vector<'_>, _wanted: Option<&[bool]>) {
         if let Vector::Exact(u) = u {
             self.slices.load(u);
         }

@@ -15,7 +15,8 @@ use rayon::prelude::*;
 
 use super::cubic::Lattice;
 use super::lattice_kernels::{
-    BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, ProductKernel, Stencil,
+    ACROSS, ALONG, BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, ProductKernel,
+    RoundedKernel, Stencil,
 };
 use super::law::Law;
 use super::stretch::elongation_share;
@@ -46,6 +47,8 @@ pub(crate) struct LatticeTable {
     /// Half of each site's gain, if any is not 1.
     half_gain: Vec<f32>,
     displacement: [Vec<i32>; 3],
+    /// Against the particle in the middle of the order, in spacings, for rounded products.
+    position: [Vec<f32>; 3],
     operand: [Vec<i32>; 3],
     force: Vec<BlockForce>,
     diagonal: Vec<[Sixteen; 6]>,
@@ -78,7 +81,9 @@ impl LatticeTable {
         }
         let strides = [1, row as isize, layer as isize];
         let stencils = stencils(lattice, law, margin, strides);
-        let zero = || [vec![0; total], vec![0; total], vec![0; total]];
+        fn zero<T: Copy + Default>(total: usize) -> [Vec<T>; 3] {
+            [(); 3].map(|()| vec![T::default(); total])
+        }
         let mut this = Self {
             per_quantum: QUANTA / law.spacing,
             ideal: ideal(lattice),
@@ -92,8 +97,9 @@ impl LatticeTable {
             particle,
             stencils,
             half_gain: Vec::new(),
-            displacement: zero(),
-            operand: zero(),
+            displacement: zero(total),
+            position: zero(total),
+            operand: zero(total),
         };
         this.join_all();
         this
@@ -137,25 +143,6 @@ impl LatticeTable {
     }
 }
 
-fn product<'a, const ROUNDED: bool>(
-    geometry: Geometry<'a>,
-    (live, coefficient): (&'a [u16], &'a [[Coefficient; LANES]]),
-    operand: [&'a [i32]; 3],
-    (gain, far): (bool, bool),
-) -> [Sixteen; 3] {
-    macro_rules! run {
-        ($gain:literal, $far:literal) => {
-            lanes::run(ProductKernel::<$gain, $far, ROUNDED> { geometry, live, coefficient, operand })
-        };
-    }
-    match (gain, far) {
-        (false, false) => run!(false, false),
-        (false, true) => run!(false, true),
-        (true, false) => run!(true, false),
-        (true, true) => run!(true, true),
-    }
-}
-
 /// Positions of the lattice's points [m].
 fn ideal(lattice: &Lattice) -> Vec<DVec3> {
     let cells = lattice.cells.par_iter().with_min_len(4096);
@@ -186,6 +173,8 @@ fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3
                     rest_square: (length * QUANTA).powi(2) as f32,
                     inverse_square: (length * QUANTA).powi(-2) as f32,
                     stiffness: stiffness as f32,
+                    across_part: (stiffness / f64::from(ACROSS)) as f32,
+                    along_part: (stiffness / (length * length) / f64::from(ALONG)) as f32,
                 });
             }
         }
@@ -200,6 +189,13 @@ impl BondTable for LatticeTable {
             (position[i] - self.ideal[i]).to_array().map(|length| quantise(length, self.per_quantum))
         });
         self.displacement = displacement;
+        let Some(&origin) = position.get(position.len() / 2) else { return };
+        let per_spacing = self.per_quantum / QUANTA;
+        let mut rounded = std::mem::take(&mut self.position);
+        self.scatter(&mut rounded, |i| {
+            ((position[i] - origin) * per_spacing).to_array().map(|length| length as f32)
+        });
+        self.position = rounded;
     }
 
     fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass {
@@ -260,7 +256,7 @@ impl BondTable for LatticeTable {
         (self.diagonal, self.coefficient) = (diagonal, all);
     }
 
-    fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
+    fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64 {
         let mut operand = std::mem::take(&mut self.operand);
         let (scale, rounded) = match u {
             Vector::Exact(u) => {
@@ -277,22 +273,44 @@ impl BondTable for LatticeTable {
         self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
         let stencils = self.stencils.len();
-        (0..self.block_site.len())
-            .into_par_iter()
-            .with_min_len(CHUNK)
-            .map(|block| {
-                let live = &self.live[block * stencils..(block + 1) * stencils];
-                let geometry = self.geometry(self.block_site[block] as usize);
-                let operand = self.operand.each_ref().map(Vec::as_slice);
-                let (gain, far) = (!self.half_gain.is_empty(), self.force[block].is_far());
-                if rounded {
-                    let coefficient = &self.coefficient[block * stencils..(block + 1) * stencils];
-                    product::<true>(geometry, (live, coefficient), operand, (gain, far))
-                } else {
-                    product::<false>(geometry, (live, &[]), operand, (gain, far))
-                }
-            })
-            .collect_into_vec(&mut image);
+        image.resize(self.block_site.len(), Default::default());
+        image.par_iter_mut().enumerate().with_min_len(CHUNK).for_each(|(block, image)| {
+            let site = self.block_site[block] as usize;
+            let is_wanted = |wanted: &[bool]| {
+                let particles = self.particle[site..site + LANES].iter().filter(|&&i| i != VACANT);
+                particles.into_iter().any(|&i| wanted[(first + i as usize) / LANES])
+            };
+            if !wanted.is_none_or(is_wanted) {
+                return;
+            }
+            let live = &self.live[block * stencils..(block + 1) * stencils];
+            let geometry = self.geometry(site);
+            let operand = self.operand.each_ref().map(Vec::as_slice);
+            let (gain, far) = (!self.half_gain.is_empty(), self.force[block].is_far());
+            macro_rules! run {
+                ($gain:literal, $far:literal) => {
+                    if rounded {
+                        let coefficient = &self.coefficient[block * stencils..(block + 1) * stencils];
+                        let position = self.position.each_ref().map(Vec::as_slice);
+                        lanes::run(RoundedKernel::<$gain, $far> {
+                            geometry,
+                            live,
+                            coefficient,
+                            position,
+                            operand,
+                        })
+                    } else {
+                        lanes::run(ProductKernel::<$gain, $far> { geometry, live, operand })
+                    }
+                };
+            }
+            *image = match (gain, far) {
+                (false, false) => run!(false, false),
+                (false, true) => run!(false, true),
+                (true, false) => run!(true, false),
+                (true, true) => run!(true, true),
+            };
+        });
         self.image = image;
         1.0 / scale
     }
@@ -373,7 +391,7 @@ impl BondTable for LatticeTable {
     }
 
     fn bytes(&self) -> usize {
-        let per_site = 6 * 4 + 4 + if self.half_gain.is_empty() { 0 } else { 4 };
+        let per_site = 9 * 4 + 4 + if self.half_gain.is_empty() { 0 } else { 4 };
         let per_block = size_of::<BlockForce>() + size_of::<[Sixteen; 9]>() + 4;
         let per_particle = 24 + 4;
         self.live.len() * 2
@@ -386,7 +404,7 @@ impl BondTable for LatticeTable {
 
 impl LatticeTable {
     /// Writes `value(i)` of every particle to its site, in parallel over blocks.
-    fn scatter(&self, columns: &mut [Vec<i32>; 3], value: impl Fn(usize) -> [i32; 3] + Sync) {
+    fn scatter<T: Send>(&self, columns: &mut [Vec<T>; 3], value: impl Fn(usize) -> [T; 3] + Sync) {
         const SITES: usize = 64 * LANES;
         let [x, y, z] = columns;
         let chunks = x.par_chunks_mut(SITES).zip(y.par_chunks_mut(SITES)).zip(z.par_chunks_mut(SITES));
@@ -491,7 +509,7 @@ mod tests {
         let position: Vec<DVec3> = points.iter().enumerate().map(|(i, x)| shaken(i, x)).collect();
         table.load_positions(&position);
         table.forces(None);
-        table.multiply(Vector::Exact(&position), 0);
+        table.multiply(Vector::Exact(&position), 0, None);
         table
     }
 
@@ -507,17 +525,18 @@ mod tests {
             let diagonal =
                 width.run(DiagonalKernel::<true, true> { geometry, live, coefficient: &mut coefficient });
             let coefficient = coefficient.as_slice();
-            let product =
-                width.run(ProductKernel::<true, true, false> { geometry, live, coefficient, operand });
+            let product = width.run(ProductKernel::<true, true> { geometry, live, operand });
             // Exponents and mantissas as they come, but no NaN.
             let operand = operand.map(|u| u.iter().map(|u| u & 0x4fff_ffff).collect::<Vec<_>>());
             let operand = operand.each_ref().map(Vec::as_slice);
+            let position = table.position.each_ref().map(Vec::as_slice);
             let rounded =
-                width.run(ProductKernel::<true, true, true> { geometry, live, coefficient, operand });
-            let near = width.run(ProductKernel::<true, false, true> { geometry, live, coefficient, operand });
+                width.run(RoundedKernel::<true, true> { geometry, live, coefficient, position, operand });
+            let near =
+                width.run(RoundedKernel::<true, false> { geometry, live, coefficient, position, operand });
             let all = force.force.iter().chain(&diagonal).chain(&product).chain(&rounded).chain(&near);
             let all = all.flatten();
-            bits.extend(coefficient.iter().flatten().map(|&parts| parts as u32));
+            bits.extend(coefficient.iter().flatten().copied());
             bits.extend(all.chain([&force.energy]).map(|value| value.to_bits()));
         }
         bits

@@ -19,6 +19,9 @@ pub(super) struct Stencil {
     pub(super) inverse_square: f32,
     /// Stiffness, of the body's unit.
     pub(super) stiffness: f32,
+    /// What a part in [`ACROSS`] and in [`ALONG`] of a [`Coefficient`] is, with lengths in spacings.
+    pub(super) across_part: f32,
+    pub(super) along_part: f32,
 }
 
 impl Stencil {
@@ -60,7 +63,7 @@ impl<'a> Geometry<'a> {
 }
 
 #[inline(always)]
-fn at<const W: usize>([x, y, z]: [&[i32]; 3], site: usize) -> [&[i32; W]; 3] {
+fn at<T, const W: usize>([x, y, z]: [&[T]; 3], site: usize) -> [&[T; W]; 3] {
     [window(x, site), window(y, site), window(z, site)]
 }
 
@@ -104,7 +107,7 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for ForceKernel<'_, GAIN, FAR>
     fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
         let [displacement, _] = self.geometry.columns(self.geometry.displacement);
         let site = self.geometry.site + first;
-        let own = at::<W>(displacement, site);
+        let own = at::<_, W>(displacement, site);
         let own_gain = self.geometry.gain::<GAIN, W>(site);
         let mut force = [[0.0f32; W]; 3];
         let (mut least, mut largest) = ([f32::INFINITY; W], [0.0f32; W]);
@@ -115,7 +118,7 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for ForceKernel<'_, GAIN, FAR>
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other = at::<W>(displacement, there);
+            let other = at::<_, W>(displacement, there);
             let gain = self.geometry.gain::<GAIN, W>(there);
             for lane in 0..W {
                 let on = live & (1 << lane) != 0;
@@ -163,7 +166,7 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, F
     fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
         let [displacement, _] = self.geometry.columns(self.geometry.displacement);
         let site = self.geometry.site + first;
-        let own = at::<W>(displacement, site);
+        let own = at::<_, W>(displacement, site);
         let own_gain = self.geometry.gain::<GAIN, W>(site);
         let mut sum = [[0.0f32; W]; 6];
         let rows = self.live.iter().zip(self.coefficient.iter_mut());
@@ -171,11 +174,11 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, F
             let live = live >> first;
             let coefficient: &mut [Coefficient; W] = window_mut(coefficient, first);
             if live == 0 {
-                *coefficient = [MISSING; W];
+                *coefficient = [0; W];
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let other = at::<W>(displacement, there);
+            let other = at::<_, W>(displacement, there);
             let gain = self.geometry.gain::<GAIN, W>(there);
             for lane in 0..W {
                 let eta = [
@@ -185,8 +188,8 @@ impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, F
                 ];
                 let on = live & (1 << lane) != 0;
                 let share = elongation_share::<FAR>(stencil.excess(eta));
-                coefficient[lane] = if on { parts(share).to_bits() as Coefficient } else { MISSING };
                 let (across, along) = linearised(share);
+                coefficient[lane] = if on { packed((across, along)) } else { 0 };
                 let (across, along) = if on { (across, along) } else { (0.0, 0.0) };
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
                 let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
@@ -217,38 +220,56 @@ fn linearised(share: f32) -> (f32, f32) {
     (across, (1.0 - across) * (ratio * ratio))
 }
 
-/// The share 1 - L/l of a bond near its rest length, from which [`linearised`] follows, as whole [`PARTS`]; [`MISSING`] of a
-/// bond that is not there.
+/// What [`linearised`] gives for a bond near its rest length, rounded: across it in the last [`ACROSS_BITS`] bits, as whole parts in
+/// [`ACROSS`], and along it, in [`ALONG`], before; 0 of a bond that is not there.
 ///
 /// It serves all iterations of a step: reading it takes less than computing it.
-pub(super) type Coefficient = i16;
+pub(super) type Coefficient = u32;
 
-const MISSING: Coefficient = Coefficient::MIN;
+const ACROSS_BITS: u32 = 14;
 
-/// Parts in 1: where the series holds, shares are within .07.
-const PARTS: f32 = (1 << 18) as f32;
+/// Bytes ahead that coefficients are asked for: they are read once, in order, and the processor's own foresight ends with each
+/// page.
+const PREFETCH: usize = 2048;
+
+/// Parts in 1: where the series holds, what a bond has across it is below .06,
+pub(super) const ACROSS: f32 = (1 << 18) as f32;
+
+/// and along it below 1.15.
+pub(super) const ALONG: f32 = (7 << 15) as f32;
 
 /// In a sum with this, f32 have whole numbers in their last bits.
-const WHOLE: f32 = (3 << 22) as f32;
+const WHOLE: f32 = (1 << 23) as f32;
 
-/// The parts of a share, as a sum with [`WHOLE`]: a conversion that saturates takes each lane by itself.
 #[inline(always)]
-fn parts(share: f32) -> f32 {
-    share.mul_add(PARTS, WHOLE)
+fn packed((across, along): (f32, f32)) -> Coefficient {
+    // A conversion that saturates would take each lane by itself.
+    let [across, along] = [across.mul_add(ACROSS, WHOLE), along.mul_add(ALONG, WHOLE)].map(f32::to_bits);
+    const MASK: u32 = (1 << ACROSS_BITS) - 1;
+    (along & (u32::MAX >> ACROSS_BITS)) << ACROSS_BITS | across & MASK
 }
 
-/// The product with an operand in whole numbers; or, if `ROUNDED`, with one of f32, as the iteration wants it, and the shares that
-/// [`DiagonalKernel`] left: entries are off in the sixth digit. If `FAR`, those are computed, and rounded alike.
-pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool, const ROUNDED: bool> {
+/// Parts across and along.
+#[inline(always)]
+fn unpacked(coefficient: Coefficient) -> (f32, f32) {
+    let across = coefficient & ((1 << ACROSS_BITS) - 1);
+    (across as i32 as f32, (coefficient >> ACROSS_BITS) as i32 as f32)
+}
+
+/// The product as the iteration wants it: operand and positions are f32, coefficients those that [`DiagonalKernel`] left. Entries
+/// are off in the sixth digit. If `FAR`, coefficients are computed, and those of bonds for which the series holds rounded alike.
+pub(super) struct RoundedKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
-    /// As many as live words, if `ROUNDED` and not `FAR`.
+    /// As many as live words.
     pub(super) coefficient: &'a [[Coefficient; LANES]],
-    /// Columns of f32, as bits, if `ROUNDED`.
+    /// Columns of positions, in spacings.
+    pub(super) position: [&'a [f32]; 3],
+    /// Columns of f32, as bits.
     pub(super) operand: [&'a [i32]; 3],
 }
 
-impl<const GAIN: bool, const FAR: bool, const ROUNDED: bool> Task for ProductKernel<'_, GAIN, FAR, ROUNDED> {
+impl<const GAIN: bool, const FAR: bool> Task for RoundedKernel<'_, GAIN, FAR> {
     type Output = [Sixteen; 3];
 
     #[inline(always)]
@@ -257,41 +278,108 @@ impl<const GAIN: bool, const FAR: bool, const ROUNDED: bool> Task for ProductKer
     }
 }
 
-impl<const GAIN: bool, const FAR: bool, const ROUNDED: bool> Strips<3>
-    for ProductKernel<'_, GAIN, FAR, ROUNDED>
-{
+impl<const GAIN: bool, const FAR: bool> Strips<3> for RoundedKernel<'_, GAIN, FAR> {
     #[inline(always)]
     fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
         let [displacement, operand] = self.geometry.columns(self.operand);
+        let sites = displacement[0].len();
+        let position = self.position.map(|column| &column[..sites]);
         let site = self.geometry.site + first;
-        let (own, own_u) = (at::<W>(displacement, site), at::<W>(operand, site));
+        let (own, own_u) = (at::<_, W>(position, site), at::<_, W>(operand, site));
+        let own_displacement = at::<_, W>(displacement, site);
         let own_gain = self.geometry.gain::<GAIN, W>(site);
         let mut image = [[0.0f32; W]; 3];
-        for (bond, (stencil, &live)) in self.geometry.stencils.iter().zip(self.live).enumerate() {
+        let rows = self.live.iter().zip(self.coefficient);
+        for (stencil, (&live, coefficient)) in self.geometry.stencils.iter().zip(rows) {
             let live = live >> first;
             if live == 0 {
                 continue;
             }
             let there = site.wrapping_add_signed(stencil.shift);
-            let (other, other_u) = (at::<W>(displacement, there), at::<W>(operand, there));
+            let (other, other_u) = (at::<_, W>(position, there), at::<_, W>(operand, there));
+            let other_displacement = at::<_, W>(displacement, there);
             let gain = self.geometry.gain::<GAIN, W>(there);
-            let coefficient: &[Coefficient; W] =
-                if ROUNDED && !FAR { window(&self.coefficient[bond], first) } else { &[MISSING; W] };
+            let coefficient: &[Coefficient; W] = window(coefficient, first);
+            if first == 0 {
+                L::prefetch(coefficient, PREFETCH);
+            }
+            for lane in 0..W {
+                let (mut across, mut along) = unpacked(coefficient[lane]);
+                if FAR {
+                    let eta = [0, 1, 2].map(|axis| {
+                        other_displacement[axis][lane].wrapping_sub(own_displacement[axis][lane])
+                    });
+                    let excess = stencil.excess(eta);
+                    let exact = linearised(elongation_share::<true>(excess));
+                    let near = unpacked(packed(exact));
+                    let far = (exact.0 * ACROSS, exact.1 * ALONG);
+                    let of = if excess.abs() > SERIES_MAX { far } else { near };
+                    (across, along) = if live & (1 << lane) != 0 { of } else { (0.0, 0.0) };
+                }
+                let gain = own_gain[lane] + gain[lane];
+                let (across, along) =
+                    (across * (stencil.across_part * gain), along * (stencil.along_part * gain));
+                let d = [
+                    other[0][lane] - own[0][lane],
+                    other[1][lane] - own[1][lane],
+                    other[2][lane] - own[2][lane],
+                ];
+                let u = [
+                    component_difference::<true>(own_u[0][lane], other_u[0][lane]),
+                    component_difference::<true>(own_u[1][lane], other_u[1][lane]),
+                    component_difference::<true>(own_u[2][lane], other_u[2][lane]),
+                ];
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
+                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
+                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+            }
+        }
+        image
+    }
+}
+
+/// The product with an operand in whole numbers.
+pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
+    pub(super) geometry: Geometry<'a>,
+    pub(super) live: &'a [u16],
+    pub(super) operand: [&'a [i32]; 3],
+}
+
+impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
+    type Output = [Sixteen; 3];
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self) -> [Sixteen; 3] {
+        in_strips::<L, 3>(&mut self)
+    }
+}
+
+impl<const GAIN: bool, const FAR: bool> Strips<3> for ProductKernel<'_, GAIN, FAR> {
+    #[inline(always)]
+    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
+        let [displacement, operand] = self.geometry.columns(self.operand);
+        let site = self.geometry.site + first;
+        let (own, own_u) = (at::<_, W>(displacement, site), at::<_, W>(operand, site));
+        let own_gain = self.geometry.gain::<GAIN, W>(site);
+        let mut image = [[0.0f32; W]; 3];
+        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
+            let live = live >> first;
+            if live == 0 {
+                continue;
+            }
+            let there = site.wrapping_add_signed(stencil.shift);
+            let (other, other_u) = (at::<_, W>(displacement, there), at::<_, W>(operand, there));
+            let gain = self.geometry.gain::<GAIN, W>(there);
             for lane in 0..W {
                 let eta = [
                     other[0][lane].wrapping_sub(own[0][lane]),
                     other[1][lane].wrapping_sub(own[1][lane]),
                     other[2][lane].wrapping_sub(own[2][lane]),
                 ];
-                let (share, on) = if ROUNDED && !FAR {
-                    (f32::from(coefficient[lane]) / PARTS, coefficient[lane] != MISSING)
-                } else {
-                    let share = elongation_share::<FAR>(stencil.excess(eta));
-                    let share = if ROUNDED { (parts(share) - WHOLE) / PARTS } else { share };
-                    (share, live & (1 << lane) != 0)
-                };
+                let share = elongation_share::<FAR>(stencil.excess(eta));
                 let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
-                let stiffness = if on { stiffness } else { 0.0 };
+                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
                 let (across, along) = linearised(share);
                 let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
                 let d = [
@@ -300,9 +388,9 @@ impl<const GAIN: bool, const FAR: bool, const ROUNDED: bool> Strips<3>
                     stencil.offset[2] + eta[2] as f32,
                 ];
                 let u = [
-                    component_difference::<ROUNDED>(own_u[0][lane], other_u[0][lane]),
-                    component_difference::<ROUNDED>(own_u[1][lane], other_u[1][lane]),
-                    component_difference::<ROUNDED>(own_u[2][lane], other_u[2][lane]),
+                    component_difference::<false>(own_u[0][lane], other_u[0][lane]),
+                    component_difference::<false>(own_u[1][lane], other_u[1][lane]),
+                    component_difference::<false>(own_u[2][lane], other_u[2][lane]),
                 ];
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));

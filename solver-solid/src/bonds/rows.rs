@@ -197,7 +197,7 @@ impl BondTable for RowTable {
         self.diagonal = diagonal;
     }
 
-    fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64 {
+    fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64 {
         let (scale, rounded) = match u {
             Vector::Exact(u) => {
                 let own = &u[first..first + self.record.len()];
@@ -211,21 +211,21 @@ impl BondTable for RowTable {
             }
         };
         let mut image = std::mem::take(&mut self.image);
-        (0..self.record.len())
-            .into_par_iter()
-            .with_min_len(CHUNK)
-            .map(|i| {
-                let (groups, bonds) = self.row(i);
-                let row = self.row_of(i, bonds, &self.live[groups]);
-                let (own, pair, force) = (self.pair[i], self.pair.as_slice(), &self.force[i]);
-                match (rounded, if rounded { force.is_far_for_rounded() } else { force.is_far() }) {
-                    (false, false) => lanes::run(ProductKernel::<false, false> { row, own, pair }),
-                    (false, true) => lanes::run(ProductKernel::<true, false> { row, own, pair }),
-                    (true, false) => lanes::run(ProductKernel::<false, true> { row, own, pair }),
-                    (true, true) => lanes::run(ProductKernel::<true, true> { row, own, pair }),
-                }
-            })
-            .collect_into_vec(&mut image);
+        image.resize(self.record.len(), [0.0; 3]);
+        image.par_iter_mut().enumerate().with_min_len(CHUNK).for_each(|(i, image)| {
+            if !wanted.is_none_or(|wanted| wanted[(first + i) / LANES]) {
+                return;
+            }
+            let (groups, bonds) = self.row(i);
+            let row = self.row_of(i, bonds, &self.live[groups]);
+            let (own, pair, force) = (self.pair[i], self.pair.as_slice(), &self.force[i]);
+            *image = match (rounded, if rounded { force.is_far_for_rounded() } else { force.is_far() }) {
+                (false, false) => lanes::run(ProductKernel::<false, false> { row, own, pair }),
+                (false, true) => lanes::run(ProductKernel::<true, false> { row, own, pair }),
+                (true, false) => lanes::run(ProductKernel::<false, true> { row, own, pair }),
+                (true, true) => lanes::run(ProductKernel::<true, true> { row, own, pair }),
+            };
+        });
         self.image = image;
         1.0 / scale
     }

@@ -58,7 +58,8 @@ pub(crate) trait BondTable: Send + Sync {
 
     /// Multiplies the stiffness at the positions with `u`, in which the body's particles begin at `first`; the unit of
     /// [`Self::product`] that comes out. With a rounded `u` the stiffness is rounded too, to the sixth digit.
-    fn multiply(&mut self, u: Vector<'_>, first: usize) -> f64;
+    /// If `wanted` is given, only rows matter in slices of the solver's particles for which it is true.
+    fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64;
 
     /// Force on particle `i`, and the least excess of its bonds, infinite without any.
     fn force(&self, i: usize) -> ([f32; 3], f32);

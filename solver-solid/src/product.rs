@@ -1,0 +1,116 @@
+//! Products with the materials' operator that are kept, so that of the next only the rows are computed that differ.
+
+use amalgam_particles::lanes::LANES;
+use amalgam_particles::{DVec3, GroupMap};
+use rayon::prelude::*;
+
+use crate::material::Material;
+use crate::vectors::Vector;
+use crate::{CHUNK, CHUNKS_PER_TASK};
+
+/// The product of `h C + h^2 K` with a vector, before any sum over groups. From stage to stage of a step only the members of
+/// groups have other velocities, so that only rows near them change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Product {
+    u: Vec<DVec3>,
+    image: Vec<DVec3>,
+    /// Of each slice of sixteen rows, whether they are still to be computed.
+    stale: Vec<bool>,
+    /// What rounded iterations have left unknown of the product.
+    pub(crate) doubt: Doubt,
+}
+
+/// How far an iteration with the rounded operator may be from where it believes to be, in the norm of the diagonal blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt {
+    /// Of a correction of energy norm 1, as it was found where the product was taken anew; infinite before.
+    pub(crate) rate: f64,
+    /// Of all corrections since then.
+    pub(crate) sum: f64,
+}
+
+impl Default for Doubt {
+    fn default() -> Self {
+        Self { rate: f64::INFINITY, sum: 0.0 }
+    }
+}
+
+/// Particles that change, as a part of all, beyond which all rows are computed.
+const CHANGED_MAX: usize = 64;
+
+impl Product {
+    /// Tells that the operator is another one.
+    pub(crate) fn forget(&mut self) {
+        self.u.clear();
+        self.doubt = Doubt::default();
+    }
+
+    /// Whether nothing is kept.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.u.is_empty()
+    }
+
+    /// The product with `u` [kg m/s].
+    pub(crate) fn of(&mut self, materials: &mut [Box<dyn Material>], u: &[DVec3]) -> &[DVec3] {
+        self.mark_changed(materials, u);
+        self.u.clear();
+        self.u.extend_from_slice(u);
+        if self.stale.contains(&true) {
+            let Self { image, stale, .. } = self;
+            materials.iter_mut().for_each(|material| material.load(Vector::Exact(u), Some(stale)));
+            let slices = image.par_chunks_mut(LANES).zip(&*stale).enumerate();
+            slices.with_min_len(CHUNK / LANES * CHUNKS_PER_TASK).for_each(|(slice, (image, &stale))| {
+                if stale {
+                    image.fill(DVec3::ZERO);
+                    materials.iter().for_each(|material| material.add_rows(slice * LANES, u, image));
+                }
+            });
+            self.stale.fill(false);
+        }
+        &self.image
+    }
+
+    /// Multiplies vector and product.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        let both = self.u.par_iter_mut().zip(&mut self.image).with_min_len(CHUNK * CHUNKS_PER_TASK);
+        both.for_each(|(u, image)| {
+            *u *= factor;
+            *image *= factor;
+        });
+    }
+
+    /// Takes `row(i)` for the product with `u`, but for members of groups, whose rows are computed when they are asked for.
+    pub(crate) fn assume(&mut self, u: &[DVec3], row: impl Fn(usize) -> DVec3 + Sync, groups: &GroupMap) {
+        self.u.copy_from_slice(u);
+        let rows = self.image.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
+        rows.for_each(|(i, image)| *image = row(i));
+        for group in 0..groups.len() {
+            groups.members(group).iter().for_each(|&i| self.stale[i as usize / LANES] = true);
+        }
+    }
+
+    /// Marks the rows that are not those of `u`.
+    fn mark_changed(&mut self, materials: &[Box<dyn Material>], u: &[DVec3]) {
+        let Self { u: before, image, stale, doubt } = self;
+        let changed: Vec<u32> = if before.len() == u.len() {
+            let indices = (0..u.len() as u32).into_par_iter().with_min_len(CHUNK * CHUNKS_PER_TASK);
+            indices.filter(|&i| u[i as usize] != before[i as usize]).collect()
+        } else {
+            image.resize(u.len(), DVec3::ZERO);
+            stale.clear();
+            stale.resize(u.len().div_ceil(LANES), true);
+            return;
+        };
+        if changed.len() > u.len() / CHANGED_MAX {
+            stale.fill(true);
+            doubt.sum = 0.0;
+            return;
+        }
+        for i in changed {
+            stale[i as usize / LANES] = true;
+            for material in materials {
+                material.visit_neighbours(i as usize, &mut |j| stale[j as usize / LANES] = true);
+            }
+        }
+    }
+}
