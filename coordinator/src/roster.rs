@@ -138,7 +138,7 @@ impl Roster {
         }
     }
 
-    fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match &self.ids {
             Ids::CountedTo(end) => *end,
             Ids::Listed(ids) => ids.len() as u64,

@@ -14,6 +14,7 @@ use crate::error::CoordinatorError;
 use crate::merge::{Forest, GroupLimit};
 use crate::methods::{ContactMethod, Response};
 use crate::participant::Participant;
+use crate::roster::Roster;
 use crate::settings::{CouplingSettings, MaxStages};
 use crate::simulation::Simulation;
 use crate::split::SplitSettings;
@@ -236,8 +237,9 @@ impl Simulation {
             waited: 0.0,
         };
         connections.velocity.clone_from(&candidates.velocity);
-        let stage_of_groups =
-            Stage { kinds: &self.kinds, forest, shares, gravity_dt: self.plan.domain.gravity * *dt };
+        let sizes: Vec<u64> = self.rosters.iter().map(Roster::len).collect();
+        let gravity_dt = self.plan.domain.gravity * *dt;
+        let stage_of_groups = Stage { kinds: &self.kinds, sizes: &sizes, forest, shares, gravity_dt };
         let result = stage_of_groups.synchronise(&self.plan.coupling, &mut connections)?;
         let waited = connections.waited;
 

@@ -9,6 +9,10 @@ use crate::merge::Forest;
 use crate::quasi_newton::{QuasiNewton, norm};
 use crate::settings::{CouplingSettings, Inertia, Synchronise};
 
+/// The slope of a projection, which reports none, over the mass of its own members: the added mass of a fluid that cannot
+/// give way. The answer does not depend on it; from 3 to 12 it takes as many repetitions (docs/reproduce.md).
+const ADDED_MASS: f64 = 6.0;
+
 /// How a participant's answer depends on the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -73,6 +77,8 @@ pub struct Synchronised {
 pub struct Stage<'a> {
     /// How each participant integrates.
     pub kinds: &'a [Kind],
+    /// Number of particles of each.
+    pub sizes: &'a [u64],
     /// The groups.
     pub forest: &'a Forest,
     /// Each participant's part of them.
@@ -230,6 +236,26 @@ impl Stage<'_> {
             .collect()
     }
 
+    /// Participants that follow from the others' answers and are no unknowns of the iteration: as many as share no group
+    /// with one another. Projections before others, then the largest, since who follows is asked once less.
+    fn followers(&self, implicit: &[usize], shared: &[(usize, usize)]) -> Vec<usize> {
+        let mut order = implicit.to_vec();
+        order.sort_by_key(|&k| (self.kinds[k] != Kind::Projection, std::cmp::Reverse(self.sizes[k])));
+        let mut taken = vec![false; self.forest.len()];
+        let is_follower = |&k: &usize| {
+            let own = shared.iter().filter(|place| place.0 == k);
+            let groups: Vec<u32> = own.map(|&(_, local)| self.shares[k].groups[local]).collect();
+            let follows = !groups.is_empty() && groups.iter().all(|&group| !taken[group as usize]);
+            if follows {
+                groups.iter().for_each(|&group| taken[group as usize] = true);
+            }
+            follows
+        };
+        let mut followers: Vec<usize> = order.into_iter().filter(is_follower).collect();
+        followers.sort_unstable();
+        followers
+    }
+
     /// Implicit participants that share groups answer again and again, each against the others' linearised answers
     /// (a Robin condition), until these agree. The unknowns are J + Z dv at the shared places: for solids that are
     /// diagonal in the groups they do not depend on what the others do, and one repetition is exact.
@@ -241,27 +267,28 @@ impl Stage<'_> {
         settings: &CouplingSettings,
         ask: &mut impl Ask,
     ) -> Result<(u32, f64), CoordinatorError> {
-        // One of them follows from the others' answers and is no unknown of the iteration: a projection, if there is one.
-        let last = |kind| implicit.iter().copied().rfind(|&k| self.kinds[k] == kind);
-        let follower = last(Kind::Projection).or(last(Kind::Implicit));
-        let leaders: Vec<usize> = implicit.iter().copied().filter(|&k| Some(k) != follower).collect();
-        let places: Vec<(usize, usize)> =
-            shared.iter().copied().filter(|&(k, _)| Some(k) != follower).collect();
+        let followers = self.followers(implicit, shared);
+        let mut leaders: Vec<usize> = implicit.iter().copied().filter(|k| !followers.contains(k)).collect();
+        let mut places = shared.to_vec();
+        places.retain(|(k, _)| leaders.contains(k));
         let read = |state: &Exchange| -> Vec<f64> {
             places.iter().flat_map(|&(k, local)| state.linear[k][local].to_array()).collect()
         };
-        if let Some(k) = follower {
+        for &(k, local) in shared.iter().filter(|place| self.kinds[place.0] == Kind::Projection) {
+            state.slope[k][local] = ADDED_MASS * self.shares[k].mass[local];
+        }
+        for &k in &followers {
             state.linear[k].copy_from_slice(&self.shares[k].guess);
         }
         self.turn(&leaders, state, ask)?;
+        // Who shares nothing has answered for good.
+        leaders.retain(|&leader| places.iter().any(|&(k, _)| k == leader));
         let mut point = read(state);
         let mut newton = QuasiNewton::default();
         let mut repetition = 0;
         loop {
             repetition += 1;
-            if let Some(k) = follower {
-                self.turn(&[k], state, ask)?;
-            }
+            self.turn(&followers, state, ask)?;
             self.turn(&leaders, state, ask)?;
             let answer = read(state);
             let residual: Vec<f64> = answer.iter().zip(&point).map(|(a, p)| a - p).collect();
@@ -313,10 +340,12 @@ impl Stage<'_> {
                 } else {
                     DVec3::ZERO
                 };
-                state.linear[k][local] = momentum + change * answer.slope[local];
+                if self.kinds[k] == Kind::Implicit {
+                    state.slope[k][local] = answer.slope[local];
+                }
+                state.linear[k][local] = momentum + change * state.slope[k][local];
             }
             state.momentum[k] = answer.momentum;
-            state.slope[k] = answer.slope;
         }
         Ok(())
     }
