@@ -10,7 +10,7 @@ use crate::quasi_newton::{QuasiNewton, norm};
 use crate::settings::{CouplingSettings, Inertia, Synchronise};
 
 /// The slope of a projection, which reports none, over the mass of its own members: the added mass of a fluid that cannot
-/// give way. The answer does not depend on it; from 3 to 12 it takes as many repetitions (docs/reproduce.md).
+/// give way. The answer does not depend on it; from 3 to 12 it takes about as many repetitions (docs/method.md).
 const ADDED_MASS: f64 = 6.0;
 
 /// How a participant's answer depends on the others.
