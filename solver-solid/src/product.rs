@@ -23,7 +23,8 @@ pub(crate) struct Product {
 /// How far an iteration with the rounded operator may be from where it believes to be, in the norm of the diagonal blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doubt {
-    /// Of a correction of energy norm 1, as it was found where the product was taken anew; infinite before.
+    /// As it was found where the product was last taken anew, and the same by the energy norm of the correction; infinite before.
+    pub(crate) off: f64,
     pub(crate) rate: f64,
     /// Of all corrections since then.
     pub(crate) sum: f64,
@@ -31,7 +32,7 @@ pub(crate) struct Doubt {
 
 impl Default for Doubt {
     fn default() -> Self {
-        Self { rate: f64::INFINITY, sum: 0.0 }
+        Self { off: f64::INFINITY, rate: f64::INFINITY, sum: 0.0 }
     }
 }
 
