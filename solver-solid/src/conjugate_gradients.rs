@@ -109,9 +109,9 @@ impl ConjugateGradients {
     ///
     /// Iterations are rounded to f32 (`rounded.rs`) and come to the answer of a system whose entries are off in the seventh
     /// digit; so the residual is taken anew with the full operator, and the iteration started again from there if it is
-    /// not small enough. Should that no longer help, this one does the rest in f64. What rounding does to the residual is
-    /// proportional to the bonds' elongations, as is the energy norm of the correction: once their ratio was found for an
-    /// operator, later residuals are not taken anew where it says that this would change nothing.
+    /// not small enough. Should that no longer help, this one does the rest in f64. What rounding does to the residual has
+    /// a part that goes with the solution, the exact product's own, and one that goes with the energy norm of the correction. Each
+    /// is taken for all of what was found last: later residuals are not taken anew where that says that it would change nothing.
     pub(crate) fn solve(
         &mut self,
         system: &mut System<'_>,
@@ -123,7 +123,7 @@ impl ConjugateGradients {
         loop {
             let [square, own_scale, off] = self.start(system);
             if energy > 0.0 {
-                system.product.doubt.rate = (off / energy).sqrt();
+                (system.product.doubt.off, system.product.doubt.rate) = (off.sqrt(), (off / energy).sqrt());
             }
             let scale = scale.unwrap_or(own_scale);
             let target = limits.tolerance * limits.tolerance * scale;
@@ -147,8 +147,8 @@ impl ConjugateGradients {
             let reached = self.rounded.reduce(system, from, (goal, limit), &mut self.solution);
             iterations += reached.iterations;
             energy = reached.energy;
-            let Doubt { rate, sum } = system.product.doubt;
-            let doubt = sum + DOUBT_SAFETY * rate * energy.sqrt();
+            let Doubt { off, rate, sum } = system.product.doubt;
+            let doubt = sum + DOUBT_SAFETY * (off + rate * energy.sqrt());
             if reached.square.sqrt() + doubt <= target.sqrt() {
                 system.product.doubt.sum = doubt;
                 let (x, b, r) = (&self.solution, &self.right_hand_side, &self.residual);

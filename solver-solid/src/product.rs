@@ -23,7 +23,8 @@ pub(crate) struct Product {
 /// How far an iteration with the rounded operator may be from where it believes to be, in the norm of the diagonal blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doubt {
-    /// Of a correction of energy norm 1, as it was found where the product was taken anew; infinite before.
+    /// As it was found where the product was last taken anew, and the same by the energy norm of the correction; infinite before.
+    pub(crate) off: f64,
     pub(crate) rate: f64,
     /// Of all corrections since then.
     pub(crate) sum: f64,
@@ -31,7 +32,7 @@ pub(crate) struct Doubt {
 
 impl Default for Doubt {
     fn default() -> Self {
-        Self { rate: f64::INFINITY, sum: 0.0 }
+        Self { off: f64::INFINITY, rate: f64::INFINITY, sum: 0.0 }
     }
 }
 
@@ -111,6 +112,51 @@ impl Product {
             for material in materials {
                 material.visit_neighbours(i as usize, &mut |j| stale[j as usize / LANES] = true);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::random::uniform_f64;
+
+    use super::*;
+    use crate::bonds::Bonds;
+    use crate::section;
+
+    #[test]
+    fn rows_that_change_are_those_of_a_whole_product() {
+        for storage in ["automatic", "rows"] {
+            let section = format!(
+                "method = \"peridynamics\"\n[[bodies]]\ntype = \"peridynamic\"\nspacing = 1.0\ndensity = 1.0\n\
+                 shape = {{ type = \"box\", min = [0, 0, 0], max = [20, 9, 20] }}\nyoung_modulus = 1.0\n\
+                 storage = \"{storage}\"\n"
+            );
+            let solid = section::read(&section, 1).unwrap_or_else(|faults| panic!("{faults:?}"));
+            let particles = solid.layout.particles;
+            let bonds = Bonds::new(solid.layout.bonded, &particles, 1).unwrap_or_else(|f| panic!("{f:?}"));
+            let mut materials: [Box<dyn Material>; 1] = [Box::new(bonds)];
+            materials[0].linearise(&particles.position, true);
+            materials[0].prepare(0.0, 1.0);
+            let random = |i: usize| DVec3::from_array([0, 1, 2].map(|a| uniform_f64(&[i as u64, a]) - 0.5));
+            let mut u: Vec<DVec3> = (0..particles.len()).map(random).collect();
+            let mut kept = Product::default();
+            let before = kept.of(&mut materials, &u).to_vec();
+            // Far from all sides: it has all 122 neighbours.
+            let (changed, reach) = ((10 * 9 + 4) * 20 + 10, 3.1);
+            u[changed] = DVec3::new(0.1, -0.2, 0.3);
+            let after = kept.of(&mut materials, &u).to_vec();
+            let mut fresh = Product::default();
+            let whole = fresh.of(&mut materials, &u);
+            let scale = whole.iter().fold(0.0, |largest, row| f64::max(largest, row.length()));
+            let mut differ = 0;
+            for i in 0..u.len() {
+                assert!(after[i].distance(whole[i]) < 1e-6 * scale, "{storage}, row {i}");
+                let far = particles.position[i].distance(particles.position[changed]) > reach;
+                assert!(!far || before[i].distance(whole[i]) < 1e-6 * scale, "{storage}, row {i}");
+                differ += usize::from(after[i] != before[i]);
+            }
+            assert_eq!(differ, 123, "{storage}");
         }
     }
 }
