@@ -24,6 +24,8 @@ pub(crate) trait Body {
 /// Particles, springs and what is bonded of all bodies, in the order of the section. Ids are indices.
 #[derive(Default)]
 pub(crate) struct Layout {
+    /// Whether their particles collide with each other.
+    pub(crate) self_collision: bool,
     pub(crate) particles: Particles,
     pub(crate) springs: Vec<Spring>,
     /// One a particle.

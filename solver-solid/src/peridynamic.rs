@@ -29,7 +29,7 @@ pub(crate) struct Peridynamic {
     model: Model,
     /// Of one layer [m], or the section of a bar [m^2]; that of the lattice if not given.
     thickness: Option<f64>,
-    /// Collision radius [m]; half the spacing if not given.
+    /// Collision radius [m]; see [`Peridynamic::radius`] if not given.
     radius: Option<f64>,
     /// [m/s]
     #[serde(default)]
@@ -107,6 +107,20 @@ fn default_horizon() -> f64 {
 
 fn yes() -> bool {
     true
+}
+
+impl Peridynamic {
+    /// Collision radius of a particle [m]. Half the spacing, so that spheres touch, where particles of the body may collide with
+    /// each other: its pieces do if it breaks. Else the sphere is as large as the cube that the particle stands for, so
+    /// that the body displaces about its volume (`docs/solid.md`, "Collision radii, and where a body ends").
+    fn radius(&self, self_collision: bool) -> f64 {
+        let breaks = self.fracture_energy.is_some() || self.critical_stretch.is_some();
+        let per_spacing = match self.model {
+            Model::Solid if !breaks && !self_collision => (0.75 / std::f64::consts::PI).cbrt(),
+            _ => 0.5,
+        };
+        self.radius.unwrap_or(per_spacing * self.spacing)
+    }
 }
 
 impl Body for Peridynamic {
@@ -193,7 +207,7 @@ impl Body for Peridynamic {
                 position,
                 velocity: held.map_or_else(|| body.velocity_at(position), |held| held.velocity),
                 mass: self.density * law.volume,
-                radius: self.radius.unwrap_or(0.5 * self.spacing),
+                radius: self.radius(layout.self_collision),
                 pinned: held.is_some(),
             };
             layout.push(&node, None);

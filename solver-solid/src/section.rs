@@ -212,7 +212,7 @@ fn lay_out(bodies: Vec<toml::Table>, method: Method, self_collision: bool, check
     checks.that(!bodies.is_empty(), "bodies", || {
         format!("there is no body: write at least one [[bodies]] with {TYPES}")
     });
-    let mut layout = Layout::default();
+    let mut layout = Layout { self_collision, ..Layout::default() };
     for (index, table) in bodies.into_iter().enumerate() {
         checks.path = format!("bodies[{index}].");
         let before = checks.faults.len();

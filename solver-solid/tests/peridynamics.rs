@@ -474,3 +474,28 @@ fn a_repetition_comes_to_the_answer_of_a_first_solve() {
     assert!(again.momentum[0].distance(alone.momentum[0]) < 1e-4 * impulse.length());
     assert!(again.momentum[0].distance(first.momentum[0]) > 0.1 * impulse.length());
 }
+
+/// Particles that can never collide with each other have spheres as large as their cubes, others spheres that touch.
+#[test]
+fn spheres_of_a_solid_are_as_large_as_its_cubes_where_none_can_collide() {
+    let alone = BLOCK.replace("tolerance", "self_collision = false\ntolerance");
+    for (section, more, radius) in [
+        (BLOCK, "", 0.05),
+        (&alone, "fracture_energy = 10", 0.05),
+        (&alone, "radius = 0.07", 0.07),
+        (&alone, "", (0.75 / std::f64::consts::PI).cbrt() * 0.1),
+    ] {
+        let solver = solid(&format!("{section}{more}\n"), DVec3::ZERO);
+        let particles = solver.particles();
+        assert!(
+            particles.radius.iter().all(|r| (r - radius).abs() < 1e-15),
+            "{more}: {}",
+            particles.radius[0]
+        );
+    }
+    // Then the volume of the spheres is that of the body.
+    let solver = solid(&alone, DVec3::ZERO);
+    let volume: f64 =
+        solver.particles().radius.iter().map(|r| 4.0 / 3.0 * std::f64::consts::PI * r.powi(3)).sum();
+    assert!((volume / 0.27 - 1.0).abs() < 1e-12, "{volume}");
+}
