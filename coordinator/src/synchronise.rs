@@ -237,10 +237,11 @@ impl Stage<'_> {
     }
 
     /// Participants that follow from the others' answers and are no unknowns of the iteration: as many as share no group
-    /// with one another. Projections before others, then the largest, since who follows is asked once less.
+    /// with one another. Projections before others, then the largest, since who follows is asked once less,
+    /// and of equals the last.
     fn followers(&self, implicit: &[usize], shared: &[(usize, usize)]) -> Vec<usize> {
         let mut order = implicit.to_vec();
-        order.sort_by_key(|&k| (self.kinds[k] != Kind::Projection, std::cmp::Reverse(self.sizes[k])));
+        order.sort_by_key(|&k| (self.kinds[k] != Kind::Projection, std::cmp::Reverse((self.sizes[k], k))));
         let mut taken = vec![false; self.forest.len()];
         let is_follower = |&k: &usize| {
             let own = shared.iter().filter(|place| place.0 == k);
