@@ -74,6 +74,10 @@ pub(crate) struct ConjugateGradients {
 /// By how much the rounded iteration may reduce a squared residual before it is taken anew.
 const ROUNDED_GAIN: f64 = 1e-10;
 
+/// Rounding of the operator's coefficients in rounded iterations: what these are off by, relative to their correction, is taken to be
+/// as much at least, for where there are few unknowns it can be less by chance.
+const COEFFICIENTS: f64 = 1.0 / (1 << 18) as f64;
+
 /// By how many times the residual of rounded iterations may be off more than it was found to be.
 const DOUBT_SAFETY: f64 = 4.0;
 
@@ -123,7 +127,8 @@ impl ConjugateGradients {
         loop {
             let [square, own_scale, off] = self.start(system);
             if energy > 0.0 {
-                (system.product.doubt.off, system.product.doubt.rate) = (off.sqrt(), (off / energy).sqrt());
+                let rate = (off / energy).sqrt().max(COEFFICIENTS);
+                (system.product.doubt.off, system.product.doubt.rate) = (off.sqrt(), rate);
             }
             let scale = scale.unwrap_or(own_scale);
             let target = limits.tolerance * limits.tolerance * scale;
