@@ -68,6 +68,7 @@ name = "plate"
 solver = "solid"
 [participants.settings]
 method = "mass-spring"
+tolerance = 1e-12
 [[participants.settings.bodies]]
 type = "points"
 positions = [[0, 0, 0]]
@@ -89,7 +90,7 @@ fn a_solver_is_swapped_without_compiling() {
          positions = [[0, 0, 0.19]]\nmass = 0.5\nradius = 0.1\n"
     );
     let grain = "[[participants]]\nname = \"ball\"\nsolver = \"solid\"\n[participants.settings]\n\
-                 method = \"mass-spring\"\n[[participants.settings.bodies]]\ntype = \"points\"\n\
+                 method = \"mass-spring\"\ntolerance = 1e-12\n[[participants.settings.bodies]]\ntype = \"points\"\n\
                  positions = [[0, 0, 0.19]]\nmass = 0.5\nradius = 0.1\n";
     let momentum = |participant: &str, solver: &str| -> f64 {
         let folder = Folder::new();
