@@ -38,7 +38,7 @@ fn main() -> anyhow::Result<()> {
         println!("goes on from step {done}");
     }
     let groups = GroupMap::none(count);
-    let mut answer = Answer { velocity: vec![DVec3::ZERO; count], ..Answer::default() };
+    let mut answer = Answer::default();
     let (start, mut dt) = (Instant::now(), solver.stable_dt());
     while done < steps {
         solver.begin()?;

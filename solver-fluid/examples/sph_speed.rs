@@ -24,7 +24,7 @@ fn main() -> anyhow::Result<()> {
     let groups = GroupMap::none(count);
     let (mut dt, mut time) = (solver.stable_dt(), 0.0);
     let (mut begin_s, mut integrate_s, mut commit_s) = (Vec::new(), Vec::new(), Vec::new());
-    let mut answer = Answer { velocity: vec![DVec3::ZERO; count], ..Answer::default() };
+    let mut answer = Answer::default();
     for step in 0..steps {
         let start = Instant::now();
         solver.begin()?;

@@ -70,7 +70,6 @@ impl Fluid {
         while time < self.duration {
             let count = self.particles().len();
             let groups = GroupMap::none(count);
-            answer.velocity.resize(count, DVec3::ZERO);
             let rest = self.duration - time;
             let dt = longest.min(self.dt_max).min(rest);
             self.solver.begin()?;
