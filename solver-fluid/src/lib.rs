@@ -7,6 +7,7 @@ pub mod flip;
 pub mod section;
 pub mod sources;
 pub mod sph;
+mod substeps;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
 

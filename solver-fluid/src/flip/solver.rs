@@ -1,9 +1,7 @@
 //! A FLIP fluid as a participant.
 
 use amalgam_particles::lanes::Width;
-use amalgam_particles::{
-    CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort, reduce,
-};
+use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort};
 use amalgam_solver_kit::{
     Answer, Deferred, Field, FieldValues, Integration, Report, Solver, SolverError, Stage,
 };
@@ -21,6 +19,7 @@ use super::sweeps::Forces;
 use super::transfer::{CHUNK, Cell, Deposit, Found, Fours, Gather};
 use super::walls::{WallFace, unpressed};
 use crate::sources::Sources;
+use crate::substeps::{BeforeLast, fastest};
 
 /// Steps after which particles are stored anew in the order of their cells, so that what is near in space is near in
 /// memory. In between, a particle moves by a few cells at most.
@@ -64,10 +63,7 @@ pub struct Flip {
     pressure: Split<f64>,
     /// psi of the density projection (`flip/density.rs`), as a pressure [Pa].
     potential: Split<f64>,
-    /// Positions [m] and velocities [m/s] of free particles before the last sub-step; empty if there is one, for then
-    /// they are the committed ones.
-    position: Vec<DVec3>,
-    velocity: Vec<DVec3>,
+    before: BeforeLast,
     /// Bound of the speed of free particles after the last sub-step [m/s].
     speed_bound: f64,
     /// Time in which the fastest particle crosses about a cell [s]: the relaxation time of the density.
@@ -107,8 +103,7 @@ impl Flip {
             solver: Pressure::new(grid, width),
             pressure: split_zeros(&grid),
             potential: split_zeros(&grid),
-            position: Vec::new(),
-            velocity: Vec::new(),
+            before: BeforeLast::default(),
             speed_bound: 0.0,
             crossing: 0.0,
             speed_max: 0.0,
@@ -183,9 +178,9 @@ impl Flip {
         let new_cells = self.mark_cells(first, occupied);
         let before = std::mem::replace(&mut self.gathered, first.then_some(dt));
         let new = new_cells || before != Some(dt) || !first;
-        let Self { grid, parameters, particles, extras, cell, flow, .. } = self;
-        let (deposit, position) =
-            if first { (&self.start, &particles.position) } else { (&self.later, &self.position) };
+        let Self { grid, parameters, particles, extras, cell, flow, before, .. } = self;
+        let deposit = if first { &self.start } else { &self.later };
+        let (position, _) = before.of(particles);
         extras.renew(grid, (position, particles), moving, parameters.gravity * dt);
         let forces = Forces { grid, parameters, deposit, cell, dt };
         if flow.gather(&forces, extras, new) {
@@ -284,12 +279,7 @@ impl Flip {
 
     /// Ends a sub-step that is not the last: free particles move, members with their group.
     fn pass_substep(&mut self, moving: &Moving<'_>) {
-        let (mut position, mut velocity) =
-            (std::mem::take(&mut self.position), std::mem::take(&mut self.velocity));
-        if position.is_empty() {
-            position.clone_from(&self.particles.position);
-            velocity.clone_from(&self.particles.velocity);
-        }
+        let (mut position, mut velocity) = self.before.take(&self.particles);
         self.travel_all(moving.groups, &mut position, &mut velocity);
         for (group, &velocity) in moving.velocity.iter().enumerate() {
             for &member in moving.groups.members(group) {
@@ -297,7 +287,7 @@ impl Flip {
             }
         }
         self.speed_bound = fastest(&velocity);
-        (self.position, self.velocity) = (position, velocity);
+        self.before.put((position, velocity));
     }
 
     /// Ends a sub-step for all free particles.
@@ -319,11 +309,6 @@ impl Flip {
         counting_sort(&cell_of, self.grid.len(), &mut start, &mut order);
         self.particles.reorder(&order);
     }
-}
-
-/// The largest speed [m/s].
-fn fastest(velocity: &[DVec3]) -> f64 {
-    reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt()
 }
 
 /// The grid's velocity [m/s] in what a particle found.
@@ -375,8 +360,7 @@ impl Solver for Flip {
         let substeps = self.parameters.substeps(stage.dt, self.stable_substep)?;
         self.crossing = self.stable_substep / self.parameters.cfl;
         self.substep = stage.dt / f64::from(substeps);
-        self.position.clear();
-        self.velocity.clear();
+        self.before.clear();
         self.speed_bound = self.speed_max;
         let own = group_masses(stage.groups, &self.particles);
         let inertia = inertias(stage, &own);
@@ -390,7 +374,7 @@ impl Solver for Flip {
                     &self.grid,
                     self.width,
                     self.parameters.full(),
-                    (&self.position, &self.velocity),
+                    self.before.of(&self.particles),
                 );
                 self.unpressed = unpressed(&self.grid, &self.later.cell, &self.pressure);
             }
@@ -420,16 +404,8 @@ impl Solver for Flip {
     }
 
     fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
-        self.even_out(self.position.is_empty())?;
-        let mut position = std::mem::take(&mut self.particles.position);
-        let mut velocity = std::mem::take(&mut self.particles.velocity);
-        if !self.position.is_empty() {
-            for (i, &group) in end.groups.group_of().iter().enumerate() {
-                if group == NO_GROUP {
-                    (position[i], velocity[i]) = (self.position[i], self.velocity[i]);
-                }
-            }
-        }
+        self.even_out(self.before.is_committed())?;
+        let (mut position, mut velocity) = self.before.take_committed(end.groups, &mut self.particles);
         self.travel_all(end.groups, &mut position, &mut velocity);
         (self.particles.position, self.particles.velocity) = (position, velocity);
         end.place_members(&mut self.particles);
@@ -486,11 +462,7 @@ impl Deferred for Flip {
 
     fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
         let Self { grid, fours, particles, width, .. } = self;
-        let before = if self.position.is_empty() {
-            (&particles.position, &particles.velocity)
-        } else {
-            (&self.position, &self.velocity)
-        };
+        let before = self.before.of(particles);
         let of_block = |wanted: &[u32]| {
             let (mut position, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
             for (position, &i) in position.iter_mut().zip(wanted) {

@@ -1,4 +1,4 @@
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Particles, StepEnd, lanes::Width, reduce};
+use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Particles, StepEnd, lanes::Width};
 use amalgam_solver_kit::{Answer, Deferred, Field, FieldValues, Report, Solver, SolverError, Stage};
 use rayon::prelude::*;
 
@@ -10,6 +10,7 @@ use super::{
     walls::Walls,
 };
 use crate::section::SUBSTEPS_MAX;
+use crate::substeps::{BeforeLast, fastest};
 
 /// How much longer than the stable time step a sub-step may be before there is one more: fluid that gets faster or
 /// denser within a step shall not double the work, and the default Courant number leaves room for more than this (a
@@ -34,10 +35,7 @@ pub struct Sph {
     stable_substep: f64,
     /// Energy of compression [J] at the start of the step.
     compression_energy: f64,
-    /// Positions [m] and velocities [m/s] before the last sub-step; empty if there is one, for then they are the
-    /// committed ones.
-    position: Vec<DVec3>,
-    velocity: Vec<DVec3>,
+    before: BeforeLast,
     /// Largest speed at the start of the step [m/s].
     speed_max: f64,
     /// The last sub-step.
@@ -66,8 +64,7 @@ impl Sph {
             later: Evaluation::with_width(width),
             stable_substep: 0.0,
             compression_energy: 0.0,
-            position: Vec::new(),
-            velocity: Vec::new(),
+            before: BeforeLast::default(),
             speed_max: 0.0,
             substep: Substep { first: true, dt: 0.0, passed: 0.0 },
             speed_bound: 0.0,
@@ -142,12 +139,7 @@ impl Sph {
 
     /// Ends a sub-step that is not the last: free particles are advanced, members move with their group.
     fn pass_substep(&mut self, stage: &Stage<'_>) {
-        let (mut position, mut velocity) =
-            (std::mem::take(&mut self.position), std::mem::take(&mut self.velocity));
-        if position.is_empty() {
-            position.clone_from(&self.particles.position);
-            velocity.clone_from(&self.particles.velocity);
-        }
+        let (mut position, mut velocity) = self.before.take(&self.particles);
         let mut extremes = self.travel(stage.groups, &mut position, &mut velocity);
         for group in 0..stage.groups.len() {
             let with_group = self.substep.group_velocity(stage, group);
@@ -158,7 +150,7 @@ impl Sph {
             }
         }
         self.speed_bound = extremes.speed_squared.sqrt();
-        (self.position, self.velocity) = (position, velocity);
+        self.before.put((position, velocity));
     }
 
     /// Removes and appends particles at the end of a step.
@@ -284,11 +276,6 @@ impl Substep {
     }
 }
 
-/// The largest speed [m/s].
-fn fastest(velocity: &[DVec3]) -> f64 {
-    reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt()
-}
-
 /// The first vector that is not finite, as an error that names its particle.
 fn check_finite(ids: &[ParticleId], values: &[DVec3], what: &str) -> Result<(), SolverError> {
     match values.par_iter().position_first(|value| !value.is_finite()) {
@@ -322,13 +309,13 @@ impl Solver for Sph {
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         let substeps = self.substeps(stage.dt)?;
         let dt = stage.dt / f64::from(substeps);
-        self.position.clear();
-        self.velocity.clear();
+        self.before.clear();
         self.speed_bound = self.speed_max;
         for k in 0..substeps {
             if k > 0 {
                 self.pass_substep(stage);
-                self.later.find_densities(&self.parameters, &self.position, &self.velocity);
+                let (position, velocity) = self.before.of(&self.particles);
+                self.later.find_densities(&self.parameters, position, velocity);
                 self.later.find_accelerations(&self.parameters);
             }
             self.substep = Substep { first: k == 0, dt, passed: f64::from(k + 1) / f64::from(substeps) };
@@ -347,15 +334,7 @@ impl Solver for Sph {
 
     /// Reports the energy of compression at the start of the step, where densities are known.
     fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
-        let mut position = std::mem::take(&mut self.particles.position);
-        let mut velocity = std::mem::take(&mut self.particles.velocity);
-        if !self.position.is_empty() {
-            for (i, &group) in end.groups.group_of().iter().enumerate() {
-                if group == NO_GROUP {
-                    (position[i], velocity[i]) = (self.position[i], self.velocity[i]);
-                }
-            }
-        }
+        let (mut position, mut velocity) = self.before.take_committed(end.groups, &mut self.particles);
         let mut extremes = self.travel(end.groups, &mut position, &mut velocity);
         (self.particles.position, self.particles.velocity) = (position, velocity);
         end.place_members(&mut self.particles);
@@ -417,10 +396,7 @@ impl Deferred for Sph {
     }
 
     fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
-        let (position, velocity) = match self.position.is_empty() {
-            true => (&self.particles.position, &self.particles.velocity),
-            false => (&self.position, &self.velocity),
-        };
+        let (position, velocity) = self.before.of(&self.particles);
         let advance = self.advance();
         let of = |&i: &u32| advance.velocity(i as usize, position[i as usize], velocity[i as usize]);
         wanted.par_iter().with_min_len(CHUNK).map(of).collect()
