@@ -39,13 +39,20 @@ pub trait Register:
     /// places behind.
     fn store_indices(selected: u16, first: u32, to: &mut [u32]);
 
-    /// A record whose first three entries are a place and the others the bits of f32: the place as `(entry - origin) * scale`,
-    /// wrapping and exact up to 2^24, the others as they are. Of `origin` three entries count.
+    /// Writes the first words of `from` whose bit is set to the first places of `to`, in order, and anything to the places behind.
+    fn store_selected_words(from: &[u32], selected: u16, to: &mut [u32]);
+
+    /// A record whose first three entries are a place and the others the bits of f32: the place as `entry - origin`, wrapping and
+    /// exact up to 2^24, the others as they are; and all times `factor` plus `term`, rounded once. Of `origin` three
+    /// entries count.
     #[inline(always)]
-    fn placed(record: &[i32; 8], origin: &[i32; 8], scale: f32) -> [f32; 8] {
+    fn placed(record: &[i32; 8], origin: &[i32; 8], factor: &[f32; 8], term: &[f32; 8]) -> [f32; 8] {
         let mut result = record.map(|bits| f32::from_bits(bits as u32));
         for axis in 0..3 {
-            result[axis] = record[axis].wrapping_sub(origin[axis]) as f32 * scale;
+            result[axis] = record[axis].wrapping_sub(origin[axis]) as f32;
+        }
+        for (value, (factor, term)) in result.iter_mut().zip(factor.iter().zip(term)) {
+            *value = value.mul_add(*factor, *term);
         }
         result
     }
@@ -136,6 +143,13 @@ impl Register for Plain<8> {
         }
     }
     #[inline(always)]
+    fn store_selected_words(from: &[u32], selected: u16, to: &mut [u32]) {
+        let first = SELECTED_FIRST[usize::from(selected & 0xff)];
+        for (to, lane) in to[..8].iter_mut().zip(first) {
+            *to = from[..8][usize::from(lane)];
+        }
+    }
+    #[inline(always)]
     fn store_indices(selected: u16, first: u32, to: &mut [u32]) {
         let lanes = SELECTED_FIRST[usize::from(selected & 0xff)];
         for (to, lane) in to[..8].iter_mut().zip(lanes) {
@@ -192,12 +206,17 @@ mod tests {
                 a.store_selected(less, &mut values);
                 L::Register::store_indices(less, at as u32, &mut indices);
                 let count = less.count_ones() as usize;
+                let (words, mut kept) = (self.b.map(f32::to_bits), [0; LANES]);
+                L::Register::store_selected_words(&words[at..], less, &mut kept);
+                let set = (0..L::Register::LANES).filter(|lane| less >> lane & 1 == 1);
+                assert!(set.map(|lane| words[at + lane]).eq(kept[..count].iter().copied()));
                 selected.extend(values[..count].iter().map(|value| value.to_bits()));
                 index.extend_from_slice(&indices[..count]);
                 let ([record, origin], _) = self.places.as_chunks() else {
                     unreachable!("sixteen are two eights")
                 };
-                let placed = L::Register::placed(record, origin, 0.3);
+                let ([factor, term], _) = self.b.as_chunks() else { unreachable!("sixteen are two eights") };
+                let placed = L::Register::placed(record, origin, factor, term);
                 all[11][..8].copy_from_slice(&placed.map(f32::to_bits));
                 for count in 1..=L::Register::LANES {
                     let lanes = &self.b[at..at + count];
@@ -249,7 +268,9 @@ mod tests {
         assert_eq!(a.mul_add(a, Plain([0.5; 8])).0[3], 9.5);
         assert_eq!(a.extremes(3), (0.0, 2.0));
         let record = [7, 8, i32::MIN, 3.5f32.to_bits() as i32, 0, 0, 0, 0];
-        let placed = Plain::placed(&record, &[5, 9, i32::MAX, 1, 2, 3, 4, 5], 0.5);
-        assert_eq!(placed, [1.0, -0.5, 0.5, 3.5, 0.0, 0.0, 0.0, 0.0]);
+        let factor = [0.5, 0.5, -0.5, 2.0, 1.0, 1.0, 1.0, 1.0];
+        let term = [0.0, 0.0, 3.0, 0.0, 0.25, 0.0, 0.0, 0.0];
+        let placed = Plain::placed(&record, &[5, 9, i32::MAX, 1, 2, 3, 4, 5], &factor, &term);
+        assert_eq!(placed, [1.0, -0.5, 2.5, 7.0, 0.25, 0.0, 0.0, 0.0]);
     }
 }

@@ -178,6 +178,14 @@ impl Register for Eight {
         }
     }
     #[inline(always)]
+    fn store_selected_words(from: &[u32], selected: u16, to: &mut [u32]) {
+        unsafe {
+            let words = _mm256_loadu_si256(from[..8].as_ptr().cast());
+            let words = _mm256_permutevar8x32_epi32(words, selected_first(selected));
+            _mm256_storeu_si256(to[..8].as_mut_ptr().cast(), words);
+        }
+    }
+    #[inline(always)]
     fn store_indices(selected: u16, first: u32, to: &mut [u32]) {
         unsafe {
             let lanes = _mm256_add_epi32(selected_first(selected), _mm256_set1_epi32(first as i32));
@@ -185,23 +193,21 @@ impl Register for Eight {
         }
     }
     #[inline(always)]
-    fn placed(record: &[i32; 8], origin: &[i32; 8], scale: f32) -> [f32; 8] {
-        unsafe { placed(record, origin, scale) }
+    fn placed(record: &[i32; 8], origin: &[i32; 8], factor: &[f32; 8], term: &[f32; 8]) -> [f32; 8] {
+        unsafe { placed(record, origin, factor, term) }
     }
 }
 
 #[inline(always)]
-unsafe fn placed(record: &[i32; 8], origin: &[i32; 8], scale: f32) -> [f32; 8] {
+unsafe fn placed(record: &[i32; 8], origin: &[i32; 8], factor: &[f32; 8], term: &[f32; 8]) -> [f32; 8] {
     // SAFETY: eight i32 or f32 are 32 bytes; and this runs inside `run_avx2` or `run_avx512` alone.
     unsafe {
         let record = _mm256_loadu_si256(record.as_ptr().cast());
         let origin = _mm256_loadu_si256(origin.as_ptr().cast());
         let place = _mm256_cvtepi32_ps(_mm256_sub_epi32(record, origin));
-        let place = _mm256_mul_ps(place, _mm256_set1_ps(scale));
-        std::mem::transmute::<__m256, [f32; 8]>(_mm256_blend_ps::<0b1111_1000>(
-            place,
-            _mm256_castsi256_ps(record),
-        ))
+        let entries = _mm256_blend_ps::<0b1111_1000>(place, _mm256_castsi256_ps(record));
+        let (factor, term) = (_mm256_loadu_ps(factor.as_ptr()), _mm256_loadu_ps(term.as_ptr()));
+        std::mem::transmute::<__m256, [f32; 8]>(_mm256_fmadd_ps(entries, factor, term))
     }
 }
 
@@ -361,6 +367,16 @@ impl Register for Avx512 {
         unsafe { _mm512_storeu_ps(to[..LANES].as_mut_ptr(), _mm512_maskz_compress_ps(selected, self.0)) }
     }
     #[inline(always)]
+    fn store_selected_words(from: &[u32], selected: u16, to: &mut [u32]) {
+        unsafe {
+            let words = _mm512_loadu_si512(from[..LANES].as_ptr().cast());
+            _mm512_storeu_si512(
+                to[..LANES].as_mut_ptr().cast(),
+                _mm512_maskz_compress_epi32(selected, words),
+            );
+        }
+    }
+    #[inline(always)]
     fn store_indices(selected: u16, first: u32, to: &mut [u32]) {
         unsafe {
             let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -370,7 +386,7 @@ impl Register for Avx512 {
         }
     }
     #[inline(always)]
-    fn placed(record: &[i32; 8], origin: &[i32; 8], scale: f32) -> [f32; 8] {
-        unsafe { placed(record, origin, scale) }
+    fn placed(record: &[i32; 8], origin: &[i32; 8], factor: &[f32; 8], term: &[f32; 8]) -> [f32; 8] {
+        unsafe { placed(record, origin, factor, term) }
     }
 }

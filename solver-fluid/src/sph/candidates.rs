@@ -75,50 +75,48 @@ pub(super) struct Group<'a> {
     origin: [i32; 3],
 }
 
-/// What was found about candidates with densities and is used again for forces, for all groups of a chunk one after the
-/// other: the number of registers that hold particles and which walls are in reach, then these registers; then for wall
-/// after wall the number of registers that hold images, and these.
+/// The candidates that any particle of a group has in reach, found with densities and used again for forces, for all groups
+/// of a chunk one after the other: which walls are in reach, as bits of [`SIDES`]; then for every set of these walls, in
+/// which candidates are mirrored one after the other, their number and which particles they are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Selections {
-    registers: Vec<Selected>,
+pub(super) struct Found {
+    words: Vec<u32>,
+    /// The next one to be read.
     next: usize,
 }
 
-/// Which lanes of a register hold candidates.
-#[derive(Clone, Copy, Debug, Default)]
-struct Selected {
-    /// What the first lane holds.
-    first: u32,
-    lanes: u16,
-}
-
-/// Places of the candidates of one group, a column a coordinate; memory is kept from one to the next.
+/// Places of the candidates of one group, a column a coordinate, and which particles they are; memory is kept from one to the
+/// next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     spans: Spans,
     columns: [Vec<f32>; 3],
-    count: usize,
+    index: Vec<u32>,
+    /// 1 where any particle has a candidate in reach.
+    met: Vec<u8>,
+    walls: u32,
+    /// Where the images in each set of walls end; those in no wall, the particles themselves, come first.
+    ends: Vec<usize>,
 }
 
 /// The candidates of one group; memory is kept from one to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
-    index: Vec<u32>,
     candidates: Vec<Candidate>,
     count: usize,
 }
 
-/// Runs of the order cut into registers: where each begins and its run ends.
+/// Runs of the order cut into registers: where each begins; and first where its run ends, then which of its lanes are in reach.
 #[derive(Clone, Debug, Default)]
 struct Spans {
     spans: Vec<[u32; 2]>,
     count: usize,
 }
 
-impl Selections {
+impl Found {
     /// Begins anew, to find them.
     pub(super) fn clear(&mut self) {
-        self.registers.clear();
+        self.words.clear();
     }
 
     /// Begins at the first one again, to use them.
@@ -126,34 +124,31 @@ impl Selections {
         self.next = 0;
     }
 
-    /// Notes which walls are in reach and those registers in which `select` selects lanes; it is called for each.
+    /// Notes the number of particles that were met, and these; there are as many flags as whole registers hold.
     #[inline(always)]
-    fn find(
-        &mut self,
-        walls: u16,
-        firsts: impl ExactSizeIterator<Item = u32>,
-        mut select: impl FnMut(usize, u32) -> u16,
-    ) {
-        let begin = self.registers.len();
-        self.registers.resize(begin + 1 + firsts.len(), Selected::default());
-        let (head, registers) = self.registers[begin..].split_first_mut().expect("one more");
-        let mut count = 0;
-        for (n, first) in firsts.enumerate() {
-            let lanes = select(n, first);
-            registers[count] = Selected { first, lanes };
-            count += usize::from(lanes != 0);
+    fn add<R: Register>(&mut self, particles: &[u32], met: &[u8]) {
+        let begin = self.words.len();
+        let room = 1 + met.len() + R::LANES;
+        if self.words.capacity() - begin < room {
+            // They are kept from step to step: more than some spare room would be lost.
+            self.words.reserve_exact(begin / 8 + room);
         }
-        *head = Selected { first: count as u32, lanes: walls };
-        self.registers.truncate(begin + 1 + count);
+        self.words.resize(begin + room, 0);
+        let mut end = begin + 1;
+        for at in (0..met.len()).step_by(R::LANES) {
+            let selected = bits(&met[at..][..R::LANES]);
+            R::store_selected_words(&particles[at..], selected, &mut self.words[end..]);
+            end += selected.count_ones() as usize;
+        }
+        self.words[begin] = (end - begin - 1) as u32;
+        self.words.truncate(end);
     }
 
-    /// The next walls and registers.
     #[inline(always)]
-    fn recall(&mut self) -> (u16, &[Selected]) {
-        let Selected { first: count, lanes: walls } = self.registers[self.next];
-        let begin = self.next + 1;
-        self.next = begin + count as usize;
-        (walls, &self.registers[begin..self.next])
+    fn take(&mut self, count: usize) -> &[u32] {
+        let begin = self.next;
+        self.next += count;
+        &self.words[begin..self.next]
     }
 }
 
@@ -263,7 +258,7 @@ impl Surroundings<'_> {
 
     /// Axis and plane of those walls of [`SIDES`] whose bit is set.
     #[inline(always)]
-    fn walls(&self, bits: u16, group: &Group<'_>) -> impl Iterator<Item = (usize, f32)> {
+    fn walls(&self, bits: u32, group: &Group<'_>) -> impl Iterator<Item = (usize, f32)> {
         let selected = SIDES.iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1);
         selected.filter_map(|(_, &side)| Some((side.0, self.plane(side, group)?)))
     }
@@ -279,8 +274,9 @@ impl Surroundings<'_> {
 #[inline(always)]
 fn places_from<R: Register>(places: [&[i32]; 3], at: usize, origin: [i32; 3]) -> [R; 3] {
     let mut values = [R::splat(0.0); 3];
+    let count = places[0].len();
     for axis in 0..3 {
-        let differences = R::load_differences(&places[axis][at..], origin[axis]);
+        let differences = R::load_differences(&places[axis][..count][at..], origin[axis]);
         values[axis] = differences * R::splat(FRACTION);
     }
     values
@@ -304,8 +300,8 @@ impl Spans {
     }
 
     #[inline(always)]
-    fn all(&self) -> &[[u32; 2]] {
-        &self.spans[..self.count]
+    fn all(&mut self) -> &mut [[u32; 2]] {
+        &mut self.spans[..self.count]
     }
 }
 
@@ -330,15 +326,10 @@ impl<R: Register> Reach<R> {
 }
 
 impl Places {
-    /// Copies the places of a group's candidates, and notes which they are.
+    /// Copies the places of a group's candidates.
     #[inline(always)]
-    pub(super) fn collect<R: Register>(
-        &mut self,
-        around: &Surroundings<'_>,
-        group: &Group<'_>,
-        selections: &mut Selections,
-    ) {
-        let Self { spans, columns, count } = self;
+    pub(super) fn collect<R: Register>(&mut self, around: &Surroundings<'_>, group: &Group<'_>) {
+        let Self { spans, columns, index, walls, ends, .. } = self;
         let mut reach = Reach { low: [R::splat(0.0); 3], high: [R::splat(0.0); 3] };
         let (mut low, mut high) = ([0.0; 3], [0.0; 3]);
         let own = around.places::<R>(group);
@@ -346,113 +337,140 @@ impl Places {
             (low[axis], high[axis]) = own[axis].extremes(group.particles.len());
             (reach.low[axis], reach.high[axis]) = (R::splat(low[axis]), R::splat(high[axis]));
         }
-        let mut walls = 0;
+        *walls = 0;
         for (bit, &side) in SIDES.iter().enumerate() {
             let near = |plane: f32| low[side.0] - plane < 1.0 && plane - high[side.0] < 1.0;
-            walls |= u16::from(around.plane(side, group).is_some_and(near)) << bit;
+            *walls |= u32::from(around.plane(side, group).is_some_and(near)) << bit;
         }
         around.cut::<R>(group, spans);
-        reserve::<R>(columns, spans.count * R::LANES);
-        let (mut end, places, spans) = (0, around.places, spans.all());
-        let [x, y, z] = columns.each_mut().map(Vec::as_mut_slice);
-        selections.find(
-            walls,
-            spans.iter().map(|span| span[0]),
-            #[inline(always)]
-            |n: usize, at: u32| {
-                let (at, present) = (at as usize, (spans[n][1] - at) as usize);
-                let values = places_from::<R>(places, at, group.origin);
-                let mut selected = reach.selects(values, present);
-                if !around.cells.is_empty() {
-                    selected &= around.same_space(at, present.min(R::LANES), group);
-                }
-                values[0].store_selected(selected, &mut x[end..]);
-                values[1].store_selected(selected, &mut y[end..]);
-                values[2].store_selected(selected, &mut z[end..]);
-                end += selected.count_ones() as usize;
-                selected
-            },
-        );
-        *count = end;
-        for (axis, plane) in around.walls(walls, group) {
-            self.mirror(&reach, axis, plane, selections);
+        // Found first and copied then: where a copy goes depends on those before, and the search would wait for it.
+        for span in spans.all() {
+            let [at, run_end] = *span;
+            let (at, present) = (at as usize, (run_end - at) as usize);
+            let mut selected = reach.selects(places_from::<R>(around.places, at, group.origin), present);
+            if !around.cells.is_empty() {
+                selected &= around.same_space(at, present.min(R::LANES), group);
+            }
+            span[1] = u32::from(selected);
+        }
+        reserve::<R>(columns, index, spans.count * R::LANES);
+        let room = index.len();
+        let [x, y, z] = columns.each_mut().map(|column| &mut column[..room]);
+        let mut end = 0;
+        for &mut [first, selected] in spans.all() {
+            let selected = selected as u16;
+            let values = places_from::<R>(around.places, first as usize, group.origin);
+            values[0].store_selected(selected, &mut x[end..]);
+            values[1].store_selected(selected, &mut y[end..]);
+            values[2].store_selected(selected, &mut z[end..]);
+            R::store_indices(selected, first, &mut index[end..]);
+            end += selected.count_ones() as usize;
+        }
+        ends.clear();
+        ends.push(end);
+        for (axis, plane) in around.walls(self.walls, group) {
+            for set in 0..self.ends.len() {
+                self.mirror(&reach, axis, plane, set);
+            }
         }
     }
 
-    /// Appends the images of all that there is behind a wall. An image is never nearer than its original, so every
-    /// image in reach is one of a candidate.
+    /// Appends the images behind a wall of the candidates in one set of walls. An image is never nearer than its original, so
+    /// every image in reach is one of a candidate.
     #[inline(always)]
-    fn mirror<R: Register>(
-        &mut self,
-        reach: &Reach<R>,
-        axis: usize,
-        plane: f32,
-        selections: &mut Selections,
-    ) {
-        let originals = self.count;
-        reserve::<R>(&mut self.columns, 2 * originals);
-        let mut end = originals;
-        let columns = &mut self.columns;
-        let registers = 0..originals.div_ceil(R::LANES) as u32;
-        selections.find(
-            0,
-            registers.map(|register| register * R::LANES as u32),
-            #[inline(always)]
-            |_: usize, at: u32| {
-                let at = at as usize;
-                let mut values = [R::splat(0.0); 3];
-                for axis in 0..3 {
-                    values[axis] = R::load(&columns[axis][at..]);
+    fn mirror<R: Register>(&mut self, reach: &Reach<R>, axis: usize, plane: f32, set: usize) {
+        let Self { columns, index, ends, .. } = self;
+        let (originals, mut end) = (range(ends, set), *ends.last().expect("the particles themselves"));
+        reserve::<R>(columns, index, end + originals.len());
+        for at in originals.clone().step_by(R::LANES) {
+            let mut values = [R::splat(0.0); 3];
+            for axis in 0..3 {
+                values[axis] = R::load(&columns[axis][at..]);
+            }
+            values[axis] = R::splat(2.0 * plane) - values[axis];
+            let selected = reach.selects(values, originals.end - at);
+            for axis in 0..3 {
+                values[axis].store_selected(selected, &mut columns[axis][end..]);
+            }
+            for lane in 0..R::LANES {
+                if selected >> lane & 1 == 1 {
+                    index[end] = index[at + lane];
+                    end += 1;
                 }
-                values[axis] = R::splat(2.0 * plane) - values[axis];
-                let selected = reach.selects(values, originals - at);
-                for axis in 0..3 {
-                    values[axis].store_selected(selected, &mut columns[axis][end..]);
-                }
-                end += selected.count_ones() as usize;
-                selected
-            },
-        );
-        self.count = end;
+            }
+        }
+        ends.push(end);
     }
 
-    /// x, y and z of the candidates.
+    /// Calls `meet` with the place of each candidate; those for which it answers true are noted.
     #[inline(always)]
-    pub(super) fn columns(&self) -> [&[f32]; 3] {
-        let [x, y, z] = &self.columns;
-        [&x[..self.count], &y[..self.count], &z[..self.count]]
+    pub(super) fn visit<R: Register>(&mut self, found: &mut Found, mut meet: impl FnMut([f32; 3]) -> bool) {
+        let Self { columns, index, met, ends, .. } = self;
+        found.words.push(self.walls);
+        for set in 0..ends.len() {
+            let candidates = range(ends, set);
+            let count = candidates.len();
+            let [x, y, z] = columns.each_ref().map(|column| &column[candidates.clone()]);
+            make_room(met, count + LANES);
+            // Noted where they are and sorted out then: an address that depends on what came before would hold up the loads.
+            for (((&x, &y), &z), met) in x.iter().zip(y).zip(z).zip(&mut *met) {
+                *met = u8::from(meet([x, y, z]));
+            }
+            met[count..][..LANES].fill(0);
+            found.add::<R>(&index[candidates.start..], &met[..count.next_multiple_of(R::LANES)]);
+        }
+    }
+
+    /// Number of candidates.
+    pub(super) fn count(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
     }
 }
 
+/// Eight or sixteen flags of 0 or 1 as bits.
+#[inline(always)]
+fn bits(flags: &[u8]) -> u16 {
+    let (eights, _) = flags.as_chunks();
+    // Each flag times that power of two that takes it to its bit in the last byte.
+    let of = |&eight| (u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u16;
+    eights.iter().rev().fold(0, |bits, eight| bits << 8 | of(eight))
+}
+
+fn range(ends: &[usize], set: usize) -> Range<usize> {
+    set.checked_sub(1).map_or(0, |before| ends[before])..ends[set]
+}
+
 impl Candidates {
-    /// Copies the candidates of a group, which were found before.
+    /// Copies those candidates of a group that were noted.
     #[inline(always)]
     pub(super) fn collect<R: Register>(
         &mut self,
         around: &Surroundings<'_>,
         stored: &[Stored],
         group: &Group<'_>,
-        selections: &mut Selections,
+        found: &mut Found,
     ) {
-        let Self { index, candidates, count } = self;
-        let (walls, registers) = selections.recall();
-        let found = expand::<R>(index, registers);
-        make_room(candidates, found.len());
+        let Self { candidates, count } = self;
         let [x, y, z] = group.origin;
-        for (candidate, &k) in candidates.iter_mut().zip(found) {
-            *candidate = R::placed(&stored[k as usize], &[x, y, z, 0, 0, 0, 0, 0], FRACTION);
-        }
-        *count = found.len();
-        for (axis, plane) in around.walls(walls, group) {
-            let found = expand::<R>(index, selections.recall().1);
-            make_room(candidates, *count + found.len());
-            let (originals, images) = candidates.split_at_mut(*count);
-            for (image, &k) in images.iter_mut().zip(found) {
-                *image = originals[k as usize];
-                image[axis] = 2.0 * plane - image[axis];
-                image[VELOCITY + axis] = 0.0 - image[VELOCITY + axis];
+        let walls = found.take(1)[0];
+        *count = 0;
+        for set in 0..1u32 << walls.count_ones() {
+            let (mut factor, mut term) = ([1.0; 8], [0.0; 8]);
+            factor[..PRESSURE].fill(FRACTION);
+            for (n, (axis, plane)) in around.walls(walls, group).enumerate() {
+                if set >> n & 1 == 1 {
+                    factor[axis] = -factor[axis];
+                    term[axis] = 2.0 * plane - term[axis];
+                    factor[VELOCITY + axis] = -factor[VELOCITY + axis];
+                }
             }
-            *count += found.len();
+            let particles = found.take(1)[0] as usize;
+            let particles = found.take(particles);
+            make_room(candidates, *count + particles.len());
+            for (candidate, &k) in candidates[*count..].iter_mut().zip(particles) {
+                *candidate = R::placed(&stored[k as usize], &[x, y, z, 0, 0, 0, 0, 0], &factor, &term);
+            }
+            *count += particles.len();
         }
     }
 
@@ -463,18 +481,6 @@ impl Candidates {
     }
 }
 
-/// What selected lanes hold.
-#[inline(always)]
-fn expand<'a, R: Register>(index: &'a mut Vec<u32>, registers: &[Selected]) -> &'a [u32] {
-    make_room(index, (registers.len() + 1) * R::LANES);
-    let mut count = 0;
-    for &Selected { first, lanes } in registers {
-        R::store_indices(lanes, first, &mut index[count..]);
-        count += lanes.count_ones() as usize;
-    }
-    &index[..count]
-}
-
 #[inline(always)]
 fn make_room<T: Copy + Default>(column: &mut Vec<T>, count: usize) {
     if column.len() < count {
@@ -482,8 +488,9 @@ fn make_room<T: Copy + Default>(column: &mut Vec<T>, count: usize) {
     }
 }
 
-/// Makes room for `count` values in each column, and the rest of a register.
+/// Makes room for `count` candidates, and the rest of a register, in columns of one length.
 #[inline(always)]
-fn reserve<R: Register>(columns: &mut [Vec<f32>; 3], count: usize) {
+fn reserve<R: Register>(columns: &mut [Vec<f32>; 3], index: &mut Vec<u32>, count: usize) {
     columns.iter_mut().for_each(|column| make_room(column, count + R::LANES));
+    make_room(index, count + R::LANES);
 }

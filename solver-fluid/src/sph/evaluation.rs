@@ -30,11 +30,11 @@ use rayon::prelude::*;
 use super::{
     Formulation, Parameters,
     candidates::{
-        Candidates, Columns, Group, PRESSURE, Places, Selections, Stored, Surroundings, VELOCITY, VOLUME,
+        Candidates, Columns, Found, Group, PRESSURE, Places, Stored, Surroundings, VELOCITY, VOLUME,
     },
     cells::{CellOrder, Chunk, Raster},
     kernel::Kernel,
-    pairs::{Artificial, Carried, Laminar, Mueller, Scheme, Xsph},
+    pairs::{Artificial, Carried, Laminar, Mueller, Scheme, Xsph, squared},
     state::{EquationOfState, Law},
 };
 
@@ -54,7 +54,7 @@ pub struct Evaluation {
     totals: Vec<Totals>,
     /// The square of each chunk's largest acceleration [m^2/s^4].
     accelerations_max: Vec<f32>,
-    selections: Vec<Selections>,
+    found: Vec<Found>,
     /// Where each particle is in the sorted order.
     rank: Vec<AtomicU32>,
 }
@@ -88,7 +88,7 @@ impl Evaluation {
             acceleration: Vec::new(),
             totals: Vec::new(),
             accelerations_max: Vec::new(),
-            selections: Vec::new(),
+            found: Vec::new(),
             rank: Vec::new(),
         }
     }
@@ -97,7 +97,7 @@ impl Evaluation {
     pub fn find_densities(&mut self, parameters: &Parameters, positions: &[DVec3], velocities: &[DVec3]) {
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         self.cells.rebuild(&raster, positions);
-        let Self { width, cells, chunks, columns, compression, totals, selections, rank, .. } = self;
+        let Self { width, cells, chunks, columns, compression, totals, found, rank, .. } = self;
         let count = cells.order().len();
         cells.chunks(CHUNK, chunks);
         rank.resize_with(count, AtomicU32::default);
@@ -105,14 +105,14 @@ impl Evaluation {
         compression.resize(count, 0.0);
         let coefficients = Coefficients::new(parameters);
         let (around, stored) = columns.parts(cells, raster.planes());
-        selections.resize_with(chunks.len(), Selections::default);
+        found.resize_with(chunks.len(), Found::default);
         let tasks =
-            (chunks.par_iter(), selections.par_iter_mut(), split(compression, chunks), split(stored, chunks));
+            (chunks.par_iter(), found.par_iter_mut(), split(compression, chunks), split(stored, chunks));
         tasks
             .into_par_iter()
-            .map_init(Places::default, |places, (chunk, selections, compression, stored)| {
-                selections.clear();
-                let sums = Sums { around, chunk, selections, values: &mut *compression };
+            .map_init(Places::default, |places, (chunk, found, compression, stored)| {
+                found.clear();
+                let sums = Sums { around, chunk, found, values: &mut *compression };
                 let pairs = match parameters.formulation {
                     Formulation::Mueller { .. } => {
                         width.run(Densities { sums, places, scheme: PhantomData::<Mueller> })
@@ -139,17 +139,17 @@ impl Evaluation {
     }
 
     fn sum_accelerations<S: Scheme>(&mut self, parameters: &Parameters, scheme: S) {
-        let Self { width, cells, chunks, columns, acceleration, accelerations_max, selections, .. } = self;
+        let Self { width, cells, chunks, columns, acceleration, accelerations_max, found, .. } = self;
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         acceleration.resize(cells.order().len(), Vec3::ZERO);
         let (around, stored) = columns.parts(cells, raster.planes());
         let stored = &*stored;
-        let tasks = (chunks.par_iter(), selections.par_iter_mut(), split(acceleration, chunks));
+        let tasks = (chunks.par_iter(), found.par_iter_mut(), split(acceleration, chunks));
         tasks
             .into_par_iter()
-            .map_init(Candidates::default, |candidates, (chunk, selections, acceleration)| {
-                selections.rewind();
-                let sums = Sums { around, chunk, selections, values: &mut *acceleration };
+            .map_init(Candidates::default, |candidates, (chunk, found, acceleration)| {
+                found.rewind();
+                let sums = Sums { around, chunk, found, values: &mut *acceleration };
                 width.run(Accelerations { sums, stored, candidates, scheme });
                 acceleration.iter().map(|a| a.length_squared()).fold(0.0, larger)
             })
@@ -332,26 +332,22 @@ fn split<'a, T>(column: &'a mut [T], chunks: &[Chunk]) -> Vec<&'a mut [T]> {
 struct Sums<'a, T> {
     around: Surroundings<'a>,
     chunk: &'a Chunk,
-    selections: &'a mut Selections,
+    found: &'a mut Found,
     values: &'a mut [T],
 }
 
 impl<T> Sums<'_, T> {
     /// Goes through the groups of the chunk: `sum` fills in the values of one.
     #[inline(always)]
-    fn visit(
-        self,
-        lanes: usize,
-        mut sum: impl FnMut(&Group<'_>, &Surroundings<'_>, &mut Selections, &mut [T]),
-    ) {
-        let Self { around, chunk, selections, values } = self;
+    fn visit(self, lanes: usize, mut sum: impl FnMut(&Group<'_>, &Surroundings<'_>, &mut Found, &mut [T])) {
+        let Self { around, chunk, found, values } = self;
         let begin = chunk.particles.start;
         for row in around.order.rows(chunk) {
             let mut first = row.particles.start;
             while first < row.particles.end {
                 let group = around.group(&row, first, lanes);
                 first = group.particles.end;
-                sum(&group, &around, selections, &mut values[group.particles.start - begin..first - begin]);
+                sum(&group, &around, found, &mut values[group.particles.start - begin..first - begin]);
             }
         }
     }
@@ -374,8 +370,8 @@ impl<S: Scheme> Task for Densities<'_, S> {
         sums.visit(
             L::Register::LANES,
             #[inline(always)]
-            |group, around, selections, values| {
-                pairs += densities::<S, L::Register>(group, around, places, selections, values);
+            |group, around, found, values| {
+                pairs += densities::<S, L::Register>(group, around, places, found, values);
             },
         );
         pairs
@@ -387,20 +383,25 @@ fn densities<S: Scheme, R: Register>(
     group: &Group<'_>,
     around: &Surroundings<'_>,
     places: &mut Places,
-    selections: &mut Selections,
+    found: &mut Found,
     values: &mut [f32],
 ) -> u64 {
-    places.collect::<R>(around, group, selections);
+    places.collect::<R>(around, group);
     let [at_x, at_y, at_z] = around.places::<R>(group);
-    let [x, y, z] = places.columns();
     let mut sum = R::splat(0.0);
-    for ((&x, &y), &z) in x.iter().zip(y).zip(z) {
-        sum = sum + S::shape([at_x - R::splat(x), at_y - R::splat(y), at_z - R::splat(z)]);
-    }
+    places.visit::<R>(
+        found,
+        #[inline(always)]
+        |[x, y, z]| {
+            let distance2 = squared([at_x - R::splat(x), at_y - R::splat(y), at_z - R::splat(z)]);
+            sum = sum + S::shape(distance2);
+            distance2.less(R::splat(1.0)) != 0
+        },
+    );
     let mut lanes = [0.0; LANES];
     sum.store(&mut lanes);
     values.copy_from_slice(&lanes[..values.len()]);
-    (x.len() * R::LANES) as u64
+    (places.count() * R::LANES) as u64
 }
 
 struct Accelerations<'a, S> {
@@ -419,8 +420,8 @@ impl<S: Scheme> Task for Accelerations<'_, S> {
         sums.visit(
             L::Register::LANES,
             #[inline(always)]
-            |group, around, selections, values| {
-                candidates.collect::<L::Register>(around, stored, group, selections);
+            |group, around, found, values| {
+                candidates.collect::<L::Register>(around, stored, group, found);
                 accelerations::<S, L::Register>(scheme, group, around, (stored, candidates), values);
             },
         );

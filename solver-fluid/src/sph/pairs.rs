@@ -24,8 +24,8 @@ pub(super) struct Carried<R> {
 
 /// A pair's terms in density and acceleration.
 pub(super) trait Scheme: Copy + Send + Sync {
-    /// The kernel over its value at 0, at an offset.
-    fn shape<R: Register>(offset: [R; 3]) -> R;
+    /// The kernel over its value at 0, at the root of a squared distance.
+    fn shape<R: Register>(distance2: R) -> R;
 
     /// `sum` with the acceleration of one particle by another, at `offset` from that one to the first.
     fn pull<R: Register>(self, sum: [R; 3], offset: [R; 3], one: &Carried<R>, other: &Carried<R>) -> [R; 3];
@@ -53,8 +53,9 @@ pub(super) struct Mueller {
 /// eta^2 of Eq. 4.2 [Monaghan1992], .01 squared smoothing lengths, in squared support radii.
 const SOFTENING: f32 = 0.0025;
 
+/// Of its length.
 #[inline(always)]
-fn squared<R: Register>([x, y, z]: [R; 3]) -> R {
+pub(super) fn squared<R: Register>([x, y, z]: [R; 3]) -> R {
     z.mul_add(z, y.mul_add(y, x * x))
 }
 
@@ -65,8 +66,8 @@ fn depth<R: Register>(squared: R) -> R {
 }
 
 #[inline(always)]
-fn wendland<R: Register>(offset: [R; 3]) -> R {
-    let t = depth(squared(offset));
+fn wendland<R: Register>(distance2: R) -> R {
+    let t = depth(distance2);
     let t2 = t * t;
     t2 * t2 * t.mul_add(R::splat(-4.0), R::splat(5.0))
 }
@@ -88,8 +89,8 @@ fn push_and_drag<R: Register>(
 
 impl Scheme for Laminar {
     #[inline(always)]
-    fn shape<R: Register>(offset: [R; 3]) -> R {
-        wendland(offset)
+    fn shape<R: Register>(distance2: R) -> R {
+        wendland(distance2)
     }
 
     #[inline(always)]
@@ -104,8 +105,8 @@ impl Scheme for Laminar {
 
 impl Scheme for Artificial {
     #[inline(always)]
-    fn shape<R: Register>(offset: [R; 3]) -> R {
-        wendland(offset)
+    fn shape<R: Register>(distance2: R) -> R {
+        wendland(distance2)
     }
 
     #[inline(always)]
@@ -129,8 +130,8 @@ impl Scheme for Artificial {
 
 impl Scheme for Xsph {
     #[inline(always)]
-    fn shape<R: Register>(offset: [R; 3]) -> R {
-        wendland(offset)
+    fn shape<R: Register>(distance2: R) -> R {
+        wendland(distance2)
     }
 
     #[inline(always)]
@@ -146,8 +147,8 @@ impl Scheme for Xsph {
 
 impl Scheme for Mueller {
     #[inline(always)]
-    fn shape<R: Register>(offset: [R; 3]) -> R {
-        let u = (R::splat(1.0) - squared(offset)).larger(R::splat(0.0));
+    fn shape<R: Register>(distance2: R) -> R {
+        let u = (R::splat(1.0) - distance2).larger(R::splat(0.0));
         u * u * u
     }
 
