@@ -133,7 +133,7 @@ fn advance(solver: &mut Sph, groups: &GroupMap, step: u64, times: &mut Times) ->
     Ok(())
 }
 
-fn figures(case: &Case, times: &Times, n: usize, held: Option<f64>, pairs: f64) -> Vec<Figure> {
+fn figures(case: &Case, times: &Times, n: usize, held: Option<f64>, pairs: [f64; 2]) -> Vec<Figure> {
     let sum = |parts: &[&Vec<f64>]| -> Vec<f64> {
         (0..times.begin.len()).map(|k| parts.iter().map(|part| part[k]).sum()).collect()
     };
@@ -144,7 +144,8 @@ fn figures(case: &Case, times: &Times, n: usize, held: Option<f64>, pairs: f64) 
     let mut begin = Figure::new(name("densities and forces"), n, times.begin.clone());
     // Per candidate 17 operations for density and 32 for force, square roots among them; a pass each over what is
     // read and written.
-    begin.bound = Some(Bound { operations: pairs * (17.0 + 32.0), bytes: 320.0 });
+    let [densities, forces] = pairs;
+    begin.bound = Some(Bound { operations: 17.0 * densities + 32.0 * forces, bytes: 330.0 });
     let again = Figure::new(name("stage 2"), n, times.again.clone());
     let mut commit = Figure::new(name("commit"), n, times.commit.clone());
     // Place in the order, acceleration, group; position and velocity, read and written.

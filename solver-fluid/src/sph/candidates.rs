@@ -124,9 +124,9 @@ impl Found {
         self.next = 0;
     }
 
-    /// Notes the number of particles that were met, and these; there are as many flags as whole registers hold.
+    /// Notes the number of particles that were met, and these; there are as many flags as whole registers hold. The number.
     #[inline(always)]
-    fn add<R: Register>(&mut self, particles: &[u32], met: &[u8]) {
+    fn add<R: Register>(&mut self, particles: &[u32], met: &[u8]) -> usize {
         let begin = self.words.len();
         let room = 1 + met.len() + R::LANES;
         if self.words.capacity() - begin < room {
@@ -140,8 +140,10 @@ impl Found {
             R::store_selected_words(&particles[at..], selected, &mut self.words[end..]);
             end += selected.count_ones() as usize;
         }
-        self.words[begin] = (end - begin - 1) as u32;
+        let count = end - begin - 1;
+        self.words[begin] = count as u32;
         self.words.truncate(end);
+        count
     }
 
     #[inline(always)]
@@ -402,10 +404,16 @@ impl Places {
         ends.push(end);
     }
 
-    /// Calls `meet` with the place of each candidate; those for which it answers true are noted.
+    /// Calls `meet` with the place of each candidate; those for which it answers true are noted. How many there are, and how many of
+    /// them were noted.
     #[inline(always)]
-    pub(super) fn visit<R: Register>(&mut self, found: &mut Found, mut meet: impl FnMut([f32; 3]) -> bool) {
+    pub(super) fn visit<R: Register>(
+        &mut self,
+        found: &mut Found,
+        mut meet: impl FnMut([f32; 3]) -> bool,
+    ) -> [usize; 2] {
         let Self { columns, index, met, ends, .. } = self;
+        let mut noted = 0;
         found.words.push(self.walls);
         for set in 0..ends.len() {
             let candidates = range(ends, set);
@@ -417,13 +425,9 @@ impl Places {
                 *met = u8::from(meet([x, y, z]));
             }
             met[count..][..LANES].fill(0);
-            found.add::<R>(&index[candidates.start..], &met[..count.next_multiple_of(R::LANES)]);
+            noted += found.add::<R>(&index[candidates.start..], &met[..count.next_multiple_of(R::LANES)]);
         }
-    }
-
-    /// Number of candidates.
-    pub(super) fn count(&self) -> usize {
-        self.ends.last().copied().unwrap_or(0)
+        [ends.last().copied().unwrap_or(0), noted]
     }
 }
 

@@ -66,8 +66,8 @@ struct Totals {
     compression_max: f64,
     /// Energy of compression [J/kg], summed over particles.
     energy: f64,
-    /// Pairs of particle and candidate that each of the two loops over pairs goes through.
-    pairs: u64,
+    /// Pairs of particle and candidate that the loops over pairs go through, of densities and of forces.
+    pairs: [u64; 2],
 }
 
 impl Default for Evaluation {
@@ -182,9 +182,10 @@ impl Evaluation {
         self.totals.iter().map(|totals| totals.compression_max).fold(1.0, f64::max)
     }
 
-    /// Pairs that each of the two loops over pairs went through, candidates out of reach and unused lanes included.
-    pub fn pairs(&self) -> u64 {
-        self.totals.iter().map(|totals| totals.pairs).sum()
+    /// Pairs that the loops over pairs went through, of densities and of forces, candidates out of reach and unused lanes
+    /// included.
+    pub fn pairs(&self) -> [u64; 2] {
+        [0, 1].map(|of| self.totals.iter().map(|totals| totals.pairs[of]).sum())
     }
 
     /// Energy of compression [J].
@@ -300,7 +301,7 @@ impl Coefficients {
         Totals {
             compression_max: largest.into_iter().fold(1.0, f64::max),
             energy: energies.iter().sum(),
-            pairs: 0,
+            pairs: [0; 2],
         }
     }
 }
@@ -360,18 +361,19 @@ struct Densities<'a, S> {
 }
 
 impl<S: Scheme> Task for Densities<'_, S> {
-    /// Pairs gone through.
-    type Output = u64;
+    /// Pairs gone through, and those that forces will go through.
+    type Output = [u64; 2];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> u64 {
+    fn run<L: Lanes>(self) -> [u64; 2] {
         let Self { sums, places, .. } = self;
-        let mut pairs = 0;
+        let mut pairs = [0; 2];
         sums.visit(
             L::Register::LANES,
             #[inline(always)]
             |group, around, found, values| {
-                pairs += densities::<S, L::Register>(group, around, places, found, values);
+                let counts = densities::<S, L::Register>(group, around, places, found, values);
+                (0..2).for_each(|of| pairs[of] += (counts[of] * L::Register::LANES) as u64);
             },
         );
         pairs
@@ -385,11 +387,11 @@ fn densities<S: Scheme, R: Register>(
     places: &mut Places,
     found: &mut Found,
     values: &mut [f32],
-) -> u64 {
+) -> [usize; 2] {
     places.collect::<R>(around, group);
     let [at_x, at_y, at_z] = around.places::<R>(group);
     let mut sum = R::splat(0.0);
-    places.visit::<R>(
+    let counts = places.visit::<R>(
         found,
         #[inline(always)]
         |[x, y, z]| {
@@ -401,7 +403,7 @@ fn densities<S: Scheme, R: Register>(
     let mut lanes = [0.0; LANES];
     sum.store(&mut lanes);
     values.copy_from_slice(&lanes[..values.len()]);
-    (places.count() * R::LANES) as u64
+    counts
 }
 
 struct Accelerations<'a, S> {

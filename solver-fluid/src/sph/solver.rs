@@ -79,9 +79,10 @@ impl Sph {
         solver
     }
 
-    /// Pairs that each of the two loops over pairs goes through, per particle: what the arithmetic of a step follows.
-    pub fn pairs_per_particle(&self) -> f64 {
-        self.start.pairs() as f64 / self.particles.len() as f64
+    /// Pairs of particle and candidate that the loops over pairs of the last step went through, of densities and of forces, per
+    /// particle.
+    pub fn pairs_per_particle(&self) -> [f64; 2] {
+        self.start.pairs().map(|pairs| pairs as f64 / self.particles.len() as f64)
     }
 
     /// The largest committed speed, and the longest stable sub-step for it and the densities found last.
