@@ -6,7 +6,9 @@ use amalgam_particles::random::uniform_f64;
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_solver_kit::{Answer, FieldValues, Solver};
 use amalgam_solver_solid::SolidSolver;
-use support::{Groups, angular_momentum, bits, faults, integrate, momentum, set_state, solid, step};
+use support::{
+    Groups, angular_momentum, bits, faults, integrate, integrate_to, momentum, set_state, solid, step,
+};
 
 const BLOCK: &str = "method = \"peridynamics\"\ntolerance = 1e-6\n[[bodies]]\ntype = \"peridynamic\"\n\
     shape = { type = \"box\", min = [0, 0, 0], max = [0.9, 0.6, 0.5] }\nspacing = 0.1\ndensity = 1000\n\
