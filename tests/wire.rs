@@ -118,7 +118,7 @@ fn bad_integrates(client: &mut Client) -> String {
     type Header = fn(&mut v1::IntegrateHeader);
     type Change = fn(&mut Vec<v1::Column>);
     let mut text = String::new();
-    let headers: [(&str, Header); 9] = [
+    let headers: [(&str, Header); 11] = [
         ("no groups announced", |header| header.groups = 0),
         ("groups without end", |header| header.groups = u32::MAX),
         ("members without end", |header| header.members = u64::MAX),
@@ -620,6 +620,7 @@ proptest! {
         let integrate = v1::IntegrateHeader {
             context: context(), stage: 1, repetition: (b % 2) as u32, dt: x,
             groups: c as u32, members: d, watched: e, has_occupied: a % 2 == 0,
+            forcing: if b % 3 == 0 { x } else { 0.0 },
         };
         if let Ok(Integrate { groups: Some(groups), .. }) = Integrate::decode(integrate, read()) {
             prop_assert_eq!(groups.size.iter().sum::<u32>() as usize, groups.member.len());
