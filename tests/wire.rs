@@ -118,7 +118,7 @@ fn bad_integrates(client: &mut Client) -> String {
     type Header = fn(&mut v1::IntegrateHeader);
     type Change = fn(&mut Vec<v1::Column>);
     let mut text = String::new();
-    let headers: [(&str, Header); 9] = [
+    let headers: [(&str, Header); 11] = [
         ("no groups announced", |header| header.groups = 0),
         ("groups without end", |header| header.groups = u32::MAX),
         ("members without end", |header| header.members = u64::MAX),
@@ -127,6 +127,8 @@ fn bad_integrates(client: &mut Client) -> String {
         ("no dt", |header| header.dt = 0.0),
         ("endless dt", |header| header.dt = f64::INFINITY),
         ("dt not a number", |header| header.dt = f64::NAN),
+        ("forced to nothing", |header| header.forcing = 1.0),
+        ("forcing not a number", |header| header.forcing = f64::NAN),
         ("stage 0", |header| header.stage = 0),
     ];
     for (what, change) in headers {
@@ -274,6 +276,8 @@ fn bad_messages_are_refused_and_change_nothing() {
     no dt: InvalidArgument: dt is 0, but must be positive and finite
     endless dt: InvalidArgument: dt is inf, but must be positive and finite
     dt not a number: InvalidArgument: dt is NaN, but must be positive and finite
+    forced to nothing: InvalidArgument: forcing is 1, but must be from 0 to below 1
+    forcing not a number: InvalidArgument: forcing is NaN, but must be from 0 to below 1
     stage 0: InvalidArgument: stages count from 1
     short velocity: InvalidArgument: column velocity holds 16 bytes, but 1 x 24 were announced
     long velocity: InvalidArgument: column velocity holds 48 bytes, but 1 x 24 were announced
@@ -616,6 +620,7 @@ proptest! {
         let integrate = v1::IntegrateHeader {
             context: context(), stage: 1, repetition: (b % 2) as u32, dt: x,
             groups: c as u32, members: d, watched: e, has_occupied: a % 2 == 0,
+            forcing: if b % 3 == 0 { x } else { 0.0 },
         };
         if let Ok(Integrate { groups: Some(groups), .. }) = Integrate::decode(integrate, read()) {
             prop_assert_eq!(groups.size.iter().sum::<u32>() as usize, groups.member.len());

@@ -150,6 +150,8 @@ pub struct Integrate {
     pub repetition: u32,
     /// Length of the step [s].
     pub dt: f64,
+    /// The part of their first residual that iterations may leave, 0 for an answer that may be committed.
+    pub forcing: f64,
     /// The groups; absent in a repetition, where those of repetition 0 hold.
     pub groups: Option<Groups>,
     /// Inertia of each group [kg], infinite for a prescribed velocity.

@@ -35,6 +35,7 @@ fn main() {
             stage: 1,
             repetition: 0,
             dt,
+            forcing: 0.0,
             groups: &groups,
             inertia: &[],
             velocity: &[],

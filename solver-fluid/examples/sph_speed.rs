@@ -34,6 +34,7 @@ fn main() -> anyhow::Result<()> {
             stage: 1,
             repetition: 0,
             dt,
+            forcing: 0.0,
             groups: &groups,
             inertia: &[],
             velocity: &[],

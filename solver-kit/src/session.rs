@@ -335,6 +335,7 @@ impl Run {
             stage,
             repetition,
             dt: call.dt,
+            forcing: call.forcing,
             groups: &self.groups,
             inertia: &call.inertia,
             velocity: &self.velocity,

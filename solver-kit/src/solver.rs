@@ -55,6 +55,9 @@ pub struct Stage<'a> {
     pub repetition: u32,
     /// Length of the step [s].
     pub dt: f64,
+    /// The part of its first residual that an iteration may leave [EisenstatWalker1996]: above 0 only where another
+    /// repetition follows for certain, so that nothing of the answer is committed. Solvers may leave that alone.
+    pub forcing: f64,
     /// Own particles that must move as one.
     pub groups: &'a GroupMap,
     /// Inertia of each group [kg]; infinite for a group that holds an immovable particle.

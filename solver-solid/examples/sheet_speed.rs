@@ -51,6 +51,7 @@ fn main() {
                     stage: 1 + again as u32,
                     repetition: 0,
                     dt,
+                    forcing: 0.0,
                     groups: &groups,
                     inertia: &[],
                     velocity: &[],

@@ -22,6 +22,8 @@ use crate::{CHUNK, CHUNKS_PER_TASK};
 pub(crate) struct Limits {
     /// Residual, relative to the right-hand side, at which the answer is good enough.
     pub(crate) tolerance: f64,
+    /// Part of the first residual that is good enough, too.
+    pub(crate) forcing: f64,
     /// Iterations after which the solve has failed.
     pub(crate) max_iterations: u32,
 }
@@ -123,7 +125,7 @@ impl ConjugateGradients {
         scale: Option<f64>,
     ) -> Result<Solved, Failure> {
         let (mut iterations, mut last) = (0, f64::INFINITY);
-        let mut energy = 0.0;
+        let (mut energy, mut first) = (0.0, None);
         loop {
             let [square, own_scale, off] = self.start(system);
             if energy > 0.0 {
@@ -131,7 +133,8 @@ impl ConjugateGradients {
                 (system.product.doubt.off, system.product.doubt.rate) = (off.sqrt(), rate);
             }
             let scale = scale.unwrap_or(own_scale);
-            let target = limits.tolerance * limits.tolerance * scale;
+            let forced = limits.forcing * limits.forcing * *first.get_or_insert(square);
+            let target = f64::max(limits.tolerance * limits.tolerance * scale, forced);
             if !square.is_finite() || !scale.is_finite() {
                 return Err(Failure::NotFinite);
             }

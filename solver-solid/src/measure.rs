@@ -167,6 +167,7 @@ pub fn implicit_step(
                 stage: 1 + stage as u32,
                 repetition: 0,
                 dt,
+                forcing: 0.0,
                 groups,
                 inertia: &inertia,
                 velocity: &zero,

@@ -152,7 +152,8 @@ impl SolidSolver {
             reduced.starting_point(particles, &self.expected, stage, &mut iteration.solution);
         }
         reduced.right_hand_side(stage, &mut iteration.right_hand_side);
-        let solved = iteration.solve(&mut reduced.system(materials, stage), &self.limits, None);
+        let limits = Limits { forcing: stage.forcing, ..self.limits };
+        let solved = iteration.solve(&mut reduced.system(materials, stage), &limits, None);
         let solved = solved.map_err(|failure| self.explain(failure))?;
         self.iterations = solved.iterations;
         self.expect()?;

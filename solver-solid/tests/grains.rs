@@ -20,6 +20,7 @@ fn step(grains: &mut GrainSolver, dt: f64) -> Report {
         stage: 1,
         repetition: 0,
         dt,
+        forcing: 0.0,
         groups: &map,
         inertia: &[],
         velocity: &[],

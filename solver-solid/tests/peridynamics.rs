@@ -6,7 +6,9 @@ use amalgam_particles::random::uniform_f64;
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_solver_kit::{Answer, FieldValues, Solver};
 use amalgam_solver_solid::SolidSolver;
-use support::{Groups, angular_momentum, bits, faults, integrate, momentum, set_state, solid, step};
+use support::{
+    Groups, angular_momentum, bits, faults, integrate, integrate_to, momentum, set_state, solid, step,
+};
 
 const BLOCK: &str = "method = \"peridynamics\"\ntolerance = 1e-6\n[[bodies]]\ntype = \"peridynamic\"\n\
     shape = { type = \"box\", min = [0, 0, 0], max = [0.9, 0.6, 0.5] }\nspacing = 0.1\ndensity = 1000\n\
@@ -473,6 +475,30 @@ fn a_repetition_comes_to_the_answer_of_a_first_solve() {
     assert!(apart(&again, &alone) < 1e-4, "{} m/s", apart(&again, &alone));
     assert!(again.momentum[0].distance(alone.momentum[0]) < 1e-4 * impulse.length());
     assert!(again.momentum[0].distance(first.momentum[0]) > 0.1 * impulse.length());
+}
+
+#[test]
+fn a_forced_answer_takes_fewer_iterations_and_the_next_one_the_rest() {
+    let begun = || {
+        let mut solid = block("velocity = [0, 0, 1]\nheld = [{ min = [0.7, 0, 0], max = [1, 1, 1] }]");
+        solid.begin().expect("begin");
+        solid
+    };
+    let (mut solid, mut other) = (begun(), begun());
+    let groups =
+        Groups::one(&begun(), &[0, 1, 60], 5.0, DVec3::new(0.1, 0.0, 0.2), DVec3::new(3.0, -2.0, 1.0));
+    let dt = 0.01;
+    let whole = integrate(&mut other, dt, &groups);
+    let error = |answer: &Answer| {
+        answer.velocity.iter().zip(&whole.velocity).map(|(a, b)| a.distance(*b)).fold(0.0, f64::max)
+    };
+    let rough = integrate_to(&mut solid, dt, 0.01, &groups).expect("the solve converges");
+    let iterations = solid.iterations();
+    let rest = integrate(&mut solid, dt, &groups);
+    assert!(iterations > 0 && 2 * iterations < other.iterations(), "{iterations} of {}", other.iterations());
+    assert!(solid.iterations() > 0 && solid.iterations() < other.iterations());
+    assert!(error(&rough) > 100.0 * error(&rest), "{} and {} m/s", error(&rough), error(&rest));
+    assert!(error(&rest) < 1e-4, "{} m/s", error(&rest));
 }
 
 /// Particles that can never collide with each other have spheres as large as their cubes, others spheres that touch.

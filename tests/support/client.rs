@@ -127,6 +127,7 @@ impl Client {
             stage,
             repetition,
             dt: 1e-3,
+            forcing: 0.0,
             groups: (repetition == 0).then(|| groups.clone()),
             inertia: vec![2.0; count],
             impulse: vec![Default::default(); count],

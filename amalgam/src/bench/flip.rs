@@ -121,8 +121,18 @@ fn advance(
     for (stage, Given { groups, inertia, velocity, impulse }, times) in stages {
         answer.momentum = vec![DVec3::ZERO; groups.len()];
         answer.slope = vec![0.0; groups.len()];
-        let stage =
-            Stage { step, stage, repetition: 0, dt, groups, inertia, velocity, impulse, occupied: None };
+        let stage = Stage {
+            step,
+            stage,
+            repetition: 0,
+            dt,
+            forcing: 0.0,
+            groups,
+            inertia,
+            velocity,
+            impulse,
+            occupied: None,
+        };
         solver.integrate(&stage, answer).map_err(|error| error.to_string())?;
         iterations = iterations.max(solver.iterations());
         lap(times);

@@ -118,6 +118,7 @@ fn advance(solver: &mut Sph, groups: &GroupMap, step: u64, times: &mut Times) ->
             stage,
             repetition: 0,
             dt,
+            forcing: 0.0,
             groups,
             inertia: &inertia,
             velocity: &group_velocity,

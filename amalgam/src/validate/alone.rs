@@ -66,6 +66,7 @@ impl Alone {
             stage: 1,
             repetition: 0,
             dt: self.dt,
+            forcing: 0.0,
             groups: &self.groups,
             inertia: &inertia,
             velocity: &velocity,

@@ -78,6 +78,7 @@ impl Fluid {
                 stage: 1,
                 repetition: 0,
                 dt,
+                forcing: 0.0,
                 groups: &groups,
                 inertia: &[],
                 velocity: &[],

@@ -146,12 +146,13 @@ impl Connections<'_> {
             watch: part.watch.iter().map(|&i| self.candidates.id[i as usize]).collect(),
             occupied: self.occupied[turn.participant].clone(),
         });
-        let Turn { inertia, impulse, .. } = turn;
+        let Turn { inertia, impulse, forcing, .. } = turn;
         Integrate {
             context,
             stage: self.stage,
             repetition: part.asked,
             dt: self.dt,
+            forcing,
             groups,
             inertia,
             impulse,

@@ -232,6 +232,7 @@ impl Call for Integrate {
             stage: self.stage,
             repetition: self.repetition,
             dt: self.dt,
+            forcing: self.forcing,
             groups: self.inertia.len() as u32,
             ..Default::default()
         };
@@ -261,6 +262,12 @@ impl Call for Integrate {
         if header.stage == 0 {
             return Err(WireError::Rule("stages count from 1".into()));
         }
+        if !(0.0..1.0).contains(&header.forcing) {
+            return Err(WireError::Rule(format!(
+                "forcing is {}, but must be from 0 to below 1",
+                header.forcing
+            )));
+        }
         let inertia: Vec<f64> = columns.take("inertia", count)?;
         check("inertia", &inertia, None, "positive (or infinite)", |&m| m > 0.0)?;
         let call = Self {
@@ -268,6 +275,7 @@ impl Call for Integrate {
             stage: header.stage,
             repetition: header.repetition,
             dt: header.dt,
+            forcing: header.forcing,
             groups,
             inertia,
             impulse: columns.take_uniform_vec3("impulse", count)?,

@@ -16,6 +16,8 @@ use super::multigrid::{BLOCK, Multigrid, Split, System, neighbours, split_zeros,
 pub(super) struct Limits {
     /// Largest residual, relative to the largest divergence at the start of a cold solve.
     pub(super) tolerance: f64,
+    /// Part of the starting point's residual that is small enough, too.
+    pub(super) forcing: f64,
     /// Iterations after which the solve has failed.
     pub(super) max_iterations: u32,
 }
@@ -167,8 +169,8 @@ impl Pressure {
         self.make_consistent(right_hand_side);
         let scale = blocks(&*right_hand_side, largest).into_iter().fold(0.0, f64::max);
         self.find_residual(right_hand_side, pressure);
-        let target = limits.tolerance * scale;
         let mut worst = self.largest_residual();
+        let target = f64::max(limits.tolerance * scale, limits.forcing * worst);
         let (mut iterations, mut square) = (0, 0.0);
         while worst > target || worst.is_nan() {
             if iterations == limits.max_iterations || !worst.is_finite() {

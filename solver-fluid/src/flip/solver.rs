@@ -172,10 +172,10 @@ impl Flip {
         &mut self,
         first: bool,
         moving: &Moving<'_>,
-        occupied: Option<&CellSet>,
+        stage: &Stage<'_>,
     ) -> Result<(), SolverError> {
         let dt = self.substep;
-        let new_cells = self.mark_cells(first, occupied);
+        let new_cells = self.mark_cells(first, stage.occupied);
         let before = std::mem::replace(&mut self.gathered, first.then_some(dt));
         let new = new_cells || before != Some(dt) || !first;
         let Self { grid, parameters, particles, extras, cell, flow, before, .. } = self;
@@ -187,7 +187,11 @@ impl Flip {
             self.solver.set_coefficients(|face, ground| flow.conduct(grid, cell, face, ground));
         }
         flow.convergence(grid, cell, &mut self.right_hand_side);
-        let limits = Limits { tolerance: parameters.tolerance, max_iterations: parameters.max_iterations };
+        let limits = Limits {
+            tolerance: parameters.tolerance,
+            forcing: stage.forcing,
+            max_iterations: parameters.max_iterations,
+        };
         let solved = self.solver.solve(&mut self.right_hand_side, &mut self.pressure, &limits);
         self.iterations = solved.map_err(|unconverged| {
             SolverError(format!(
@@ -263,7 +267,8 @@ impl Flip {
             column.par_iter_mut().with_min_len(CHUNK).for_each(|deviation| *deviation /= relaxation);
         }
         potential.iter_mut().for_each(|column| column.fill(0.0));
-        let limits = Limits { tolerance: DENSITY_TOLERANCE, max_iterations: parameters.max_iterations };
+        let limits =
+            Limits { tolerance: DENSITY_TOLERANCE, forcing: 0.0, max_iterations: parameters.max_iterations };
         let solved = self.solver.solve(right_hand_side, potential, &limits);
         solved.map_err(|unconverged| {
             SolverError(format!(
@@ -385,7 +390,7 @@ impl Solver for Flip {
                 inertia: &inertia,
                 own: &own,
             };
-            self.advance_grid(first, &moving, stage.occupied)?;
+            self.advance_grid(first, &moving, stage)?;
             let given = give(&moving, &self.particles, &self.member_velocities(&moving));
             if k + 1 < substeps {
                 self.even_out(first)?;

@@ -43,6 +43,7 @@ pub fn integrate(solver: &mut dyn Solver, groups: &Groups, dt: f64, stage: u32) 
         stage,
         repetition: 0,
         dt,
+        forcing: 0.0,
         groups: &groups.map,
         inertia: &groups.inertia,
         velocity: &groups.velocity,

@@ -59,11 +59,22 @@ impl Groups {
 }
 
 pub fn try_integrate(solid: &mut SolidSolver, dt: f64, groups: &Groups) -> Result<Answer, SolverError> {
+    integrate_to(solid, dt, 0.0, groups)
+}
+
+/// Integrates until this part of the first residual is left, or the solid's own tolerance.
+pub fn integrate_to(
+    solid: &mut SolidSolver,
+    dt: f64,
+    forcing: f64,
+    groups: &Groups,
+) -> Result<Answer, SolverError> {
     let stage = Stage {
         step: 0,
         stage: 1,
         repetition: 0,
         dt,
+        forcing,
         groups: &groups.map,
         inertia: &groups.inertia,
         velocity: &groups.velocity,
