@@ -1,17 +1,14 @@
 //! Calls that break the contract are refused by a service with a message that says what was expected, and change
-//! nothing. `wire_answers.rs` has the other direction.
+//! nothing. `wire_answers.rs` has the other direction, `wire_columns.rs` anything that a message may hold.
 
 mod support;
+mod wire_columns;
 
 use std::fmt::Write as _;
 
 use amalgam_particles::{DVec3, ParticleId};
-use amalgam_proto::contract::{
-    Batch, Begin, Call, Commit, Committed, Frame, Groups, Integrate, Integrated, Restore, Snapshot, Survey,
-    Surveyed, Table, Wanted,
-};
-use amalgam_proto::{Columns, v1};
-use proptest::prelude::*;
+use amalgam_proto::contract::{Batch, Groups};
+use amalgam_proto::v1;
 use support::balls::BallsProgram;
 use support::client::{Client, put};
 use tonic::Status;
@@ -533,118 +530,4 @@ fn versions_health_and_reflection_are_told() {
         };
         assert!(list.service.iter().any(|service| service.name == "amalgam.solver.v1.Solver"), "{list:?}");
     });
-}
-
-const COLUMNS: [&str; 31] = [
-    "id",
-    "position",
-    "velocity",
-    "mass",
-    "radius",
-    "immovable",
-    "contacts",
-    "triangles",
-    "interest",
-    "listed",
-    "cells",
-    "group_size",
-    "member",
-    "watch",
-    "occupied",
-    "inertia",
-    "impulse",
-    "momentum",
-    "slope",
-    "watch_velocity",
-    "group_velocity",
-    "group_number",
-    "member_velocity",
-    "track",
-    "born_id",
-    "dead",
-    "cells_0",
-    "snapshot",
-    "field_0",
-    "surface_vertices",
-    "surface_triangles",
-];
-
-fn columns() -> impl Strategy<Value = Vec<v1::Column>> {
-    let bytes = prop_oneof![
-        prop::collection::vec(any::<u8>(), 0..80),
-        // Small ids, sizes and numbers come up more often than by chance.
-        prop::collection::vec(0u64..4, 0..9).prop_map(|words| bytemuck::cast_slice(&words).to_vec()),
-        prop::collection::vec(-2.0f64..2.0, 0..9).prop_map(|values| bytemuck::cast_slice(&values).to_vec()),
-    ];
-    let column = (prop::sample::select(&COLUMNS[..]), bytes)
-        .prop_map(|(name, data)| v1::Column { name: name.into(), data: data.into() });
-    prop::collection::vec(column, 0..12)
-}
-
-fn count() -> impl Strategy<Value = u64> {
-    prop_oneof![0u64..4, 0u64..4, any::<u64>(), Just(1 << 31), Just((1 << 32) - 1)]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
-    #[test]
-    fn any_columns_are_read_or_refused(data in columns(), counts in prop::array::uniform5(count()), x in any::<f64>()) {
-        let read = || {
-            let mut columns = Columns::default();
-            columns.append(data.clone()).map(|()| columns).expect("few bytes")
-        };
-        let context = || Some(v1::RunContext::default());
-        let vec3 = || Some(v1::Vec3 { x, y: x, z: x });
-        let lattice = || v1::Lattice { origin: vec3(), cell_size: x };
-        let [a, b, c, d, e] = counts;
-        let table = v1::InitializeHeader { particles: a, stable_dt: x, ..Default::default() };
-        if let Ok(table) = Table::decode(table, read()) {
-            prop_assert!(table.particles.validate().is_ok());
-        }
-        let _ = Survey::from_wire(v1::SurveyRequest { context: context(), lattice: Some(lattice()), margin: x });
-        let _ = Surveyed::decode(v1::SurveyAnswer {}, read());
-        let interest = v1::Interest {
-            wanted: (c % 5) as i32, lattice: Some(lattice()), margin: x, listed: a, triangles: a % 2 == 0,
-        };
-        let begin = v1::BeginHeader { context: context(), interest: Some(interest) };
-        if let Ok(Begin { interest, .. }) = Begin::decode(begin, read())
-            && let Wanted::Near { margin, .. } = interest.wanted
-        {
-            prop_assert!((0.0..100.0).contains(&margin));
-        }
-        let begun = v1::BeginAnswer { particles: a, contacts: b, as_before: d % 2 == 0 };
-        if let Ok(batch) = Batch::decode(begun, read()) {
-            prop_assert!(batch.position.iter().all(|position| position.is_finite()));
-            prop_assert!(batch.contacts.as_flattened().iter().all(|&place| u64::from(place) < a));
-        }
-        let integrate = v1::IntegrateHeader {
-            context: context(), stage: 1, repetition: (b % 2) as u32, dt: x,
-            groups: c as u32, members: d, watched: e, has_occupied: a % 2 == 0,
-            forcing: if b % 3 == 0 { x } else { 0.0 },
-        };
-        if let Ok(Integrate { groups: Some(groups), .. }) = Integrate::decode(integrate, read()) {
-            prop_assert_eq!(groups.size.iter().sum::<u32>() as usize, groups.member.len());
-        }
-        let _ = Integrated::decode(v1::IntegrateAnswer { travel_max: x }, read(), a, b);
-        let commit = v1::CommitHeader {
-            context: context(), tracked: c, next: (d % 2 == 0).then_some(interest), next_within: x,
-            ..Default::default()
-        };
-        let _ = Commit::decode(commit, read(), a, b);
-        let answer = v1::CommitAnswer {
-            particles: a, stable_dt: x, momentum: vec3(), angular_momentum: vec3(), mass_moment: vec3(),
-            broken: b, born: c, dead: d, next: (e % 2 == 0).then_some(begun), ..Default::default()
-        };
-        let _ = Committed::decode(answer, read(), (e % 9) as usize, a);
-        let fields = vec![v1::FieldInfo { name: "density".into(), components: 1 + (b % 3) as u32 }];
-        let surface = (e % 2 == 0).then_some(v1::SurfaceInfo { vertices: c, triangles: d });
-        if let Ok(frame) = Frame::decode(v1::FrameAnswer { particles: a, fields, surface }, read()) {
-            prop_assert!(frame.id.is_sorted());
-            let (vertices, triangles) = frame.surface.unwrap_or_default();
-            prop_assert!(triangles.as_flattened().iter().all(|&corner| (corner as usize) < vertices.len()));
-        }
-        let _ = Snapshot::decode(v1::SaveAnswer::default(), read());
-        let _ = Restore::decode(v1::RestoreHeader { context: context() }, read());
-        prop_assert!(HEAP.peak_usage_as_mb() < HEAP_MAX);
-    }
 }

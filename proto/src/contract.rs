@@ -6,9 +6,10 @@ use crate::columns::{Columns, Packet, WireError};
 use crate::v1;
 
 mod convert;
+mod convert_step;
 mod values;
 
-pub use convert::{CELL_COLUMNS, GRIDS_MAX};
+pub use convert_step::{CELL_COLUMNS, GRIDS_MAX};
 pub use values::{vec3_from_wire, vec3_to_wire};
 
 /// A call or an answer that travels as a stream of packets.

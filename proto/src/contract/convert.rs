@@ -3,12 +3,10 @@
 use amalgam_particles::{ParticleId, Particles};
 
 use super::values::{
-    flags, lattice_from_wire, lattice_to_wire, margin_from_wire, not_negative, positive_time, take_surface,
-    tuples, vec3_from_wire, vec3_to_wire,
+    flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, take_surface, tuples,
 };
 use super::{
-    Batch, Begin, Call, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next,
-    Restore, Snapshot, Survey, Surveyed, Table, Totals, Wanted,
+    Batch, Begin, Call, Context, Frame, Interest, Restore, Snapshot, Survey, Surveyed, Table, Wanted,
 };
 use crate::columns::{Columns, WireError, check, check_count, check_unique};
 use crate::v1;
@@ -117,7 +115,7 @@ impl Call for Surveyed {
 }
 
 impl Interest {
-    fn put(self, columns: &mut Columns) -> v1::Interest {
+    pub(super) fn put(self, columns: &mut Columns) -> v1::Interest {
         let mut header = v1::Interest { triangles: self.triangles, ..Default::default() };
         match self.wanted {
             Wanted::All => header.set_wanted(v1::Wanted::All),
@@ -136,7 +134,7 @@ impl Interest {
         header
     }
 
-    fn take(header: v1::Interest, columns: &mut Columns) -> Result<Self, WireError> {
+    pub(super) fn take(header: v1::Interest, columns: &mut Columns) -> Result<Self, WireError> {
         let unknown = |_| WireError::Rule(format!("wanted {} is unknown", header.wanted));
         let wanted = match v1::Wanted::try_from(header.wanted).map_err(unknown)? {
             v1::Wanted::All => Wanted::All,
@@ -172,7 +170,7 @@ impl Call for Begin {
 }
 
 impl Batch {
-    fn put(self, columns: &mut Columns) -> v1::BeginAnswer {
+    pub(super) fn put(self, columns: &mut Columns) -> v1::BeginAnswer {
         let header = v1::BeginAnswer {
             particles: self.position.len() as u64,
             contacts: self.contacts.len() as u64,
@@ -185,7 +183,7 @@ impl Batch {
         header
     }
 
-    fn take(header: v1::BeginAnswer, columns: &mut Columns) -> Result<Self, WireError> {
+    pub(super) fn take(header: v1::BeginAnswer, columns: &mut Columns) -> Result<Self, WireError> {
         let count = check_count("particles", header.particles)?;
         let id = match header.as_before {
             true => None,
@@ -220,307 +218,6 @@ impl Call for Batch {
         let batch = Self::take(header, &mut columns)?;
         columns.finish()?;
         Ok(batch)
-    }
-}
-
-impl Call for Integrate {
-    type Packet = v1::IntegrateRequest;
-
-    fn encode(self) -> (v1::IntegrateHeader, Columns) {
-        let mut header = v1::IntegrateHeader {
-            context: Some(self.context.to_wire()),
-            stage: self.stage,
-            repetition: self.repetition,
-            dt: self.dt,
-            forcing: self.forcing,
-            groups: self.inertia.len() as u32,
-            ..Default::default()
-        };
-        let mut columns = Columns::default();
-        if let Some(groups) = self.groups {
-            header.members = groups.member.len() as u64;
-            header.watched = groups.watch.len() as u64;
-            header.has_occupied = groups.occupied.is_some();
-            columns.put("group_size", groups.size);
-            columns.put_ids("member", &groups.member);
-            columns.put("velocity", groups.velocity);
-            columns.put_ids("watch", &groups.watch);
-            columns.put("occupied", groups.occupied.map(|cells| cells.to_bytes()).unwrap_or_default());
-        }
-        columns.put("inertia", self.inertia);
-        columns.put_uniform("impulse", self.impulse);
-        (header, columns)
-    }
-
-    fn decode(header: v1::IntegrateHeader, mut columns: Columns) -> Result<Self, WireError> {
-        let count = u64::from(header.groups);
-        let groups =
-            if header.repetition == 0 { Some(groups_from_wire(&header, &mut columns)?) } else { None };
-        if !(header.dt > 0.0 && header.dt.is_finite()) {
-            return Err(WireError::Rule(format!("dt is {}, but must be positive and finite", header.dt)));
-        }
-        if header.stage == 0 {
-            return Err(WireError::Rule("stages count from 1".into()));
-        }
-        if !(0.0..1.0).contains(&header.forcing) {
-            return Err(WireError::Rule(format!(
-                "forcing is {}, but must be from 0 to below 1",
-                header.forcing
-            )));
-        }
-        let inertia: Vec<f64> = columns.take("inertia", count)?;
-        check("inertia", &inertia, None, "positive (or infinite)", |&m| m > 0.0)?;
-        let call = Self {
-            context: Context::from_wire(header.context)?,
-            stage: header.stage,
-            repetition: header.repetition,
-            dt: header.dt,
-            forcing: header.forcing,
-            groups,
-            inertia,
-            impulse: columns.take_uniform_vec3("impulse", count)?,
-        };
-        columns.finish()?;
-        Ok(call)
-    }
-}
-
-fn groups_from_wire(header: &v1::IntegrateHeader, columns: &mut Columns) -> Result<Groups, WireError> {
-    let count = u64::from(header.groups);
-    let size: Vec<u32> = columns.take("group_size", count)?;
-    check("group_size", &size, None, "at least 1", |&s| s >= 1)?;
-    let members = check_count("members", header.members)?;
-    if size.iter().map(|&s| u64::from(s)).sum::<u64>() != members {
-        return Err(WireError::Rule(format!("group sizes do not add up to {members} members")));
-    }
-    let member = columns.take_ids("member", members)?;
-    check_unique("member", &member)?;
-    let watch = columns.take_ids("watch", check_count("watched", header.watched)?)?;
-    check_unique("watch", &watch)?;
-    let occupied = columns.take_cells("occupied")?;
-    Ok(Groups {
-        size,
-        member,
-        velocity: columns.take_vec3("velocity", count)?,
-        watch,
-        occupied: header.has_occupied.then_some(occupied),
-    })
-}
-
-/// [`Integrated`] is read with the counts that were asked for, which its header does not repeat.
-impl Integrated {
-    /// Header and columns to send.
-    pub fn encode(self) -> (v1::IntegrateAnswer, Columns) {
-        let mut columns = Columns::default();
-        columns.put("momentum", self.momentum);
-        columns.put_uniform("slope", self.slope);
-        columns.put("watch_velocity", self.watch_velocity);
-        (v1::IntegrateAnswer { travel_max: self.travel_max }, columns)
-    }
-
-    /// Checks and reads an answer for `groups` groups and `watched` particles.
-    ///
-    /// # Errors
-    /// The first rule of the contract that the message breaks.
-    pub fn decode(
-        header: v1::IntegrateAnswer,
-        mut columns: Columns,
-        groups: u64,
-        watched: u64,
-    ) -> Result<Self, WireError> {
-        // What may be one value for all comes after what must hold one for each: nobody makes room for more than was sent.
-        let momentum = columns.take_vec3("momentum", groups)?;
-        let slope: Vec<f64> = columns.take_uniform("slope", groups)?;
-        check("slope", &slope, None, "finite and not negative", |&z| z >= 0.0 && z.is_finite())?;
-        let answer = Self {
-            momentum,
-            slope,
-            watch_velocity: columns.take_vec3("watch_velocity", watched)?,
-            travel_max: header.travel_max,
-        };
-        let travel = answer.travel_max;
-        if !(travel >= 0.0 && travel.is_finite()) {
-            return Err(WireError::Rule(format!(
-                "travel_max is {travel}, but must be finite and not negative"
-            )));
-        }
-        columns.finish()?;
-        Ok(answer)
-    }
-}
-
-impl Commit {
-    /// Header and columns to send.
-    pub fn encode(self) -> (v1::CommitHeader, Columns) {
-        let mut columns = Columns::default();
-        let within = self.next.as_ref().map_or(0.0, |next| next.within);
-        let header = v1::CommitHeader {
-            context: Some(self.context.to_wire()),
-            stage: self.stage,
-            repetition: self.repetition,
-            want_state_hash: self.want_state_hash,
-            grids: self.grids.into_iter().map(lattice_to_wire).collect(),
-            tracked: self.track.len() as u64,
-            next: self.next.map(|next| next.interest.put(&mut columns)),
-            next_within: within,
-        };
-        columns.put("group_velocity", self.group_velocity);
-        columns.put("group_number", self.group_number);
-        columns.put("member_velocity", self.member_velocity);
-        columns.put_ids("track", &self.track);
-        (header, columns)
-    }
-
-    /// Checks and reads a commit for the `groups` groups and `members` members of the last stage.
-    ///
-    /// # Errors
-    /// The first rule of the contract that the message breaks.
-    pub fn decode(
-        header: v1::CommitHeader,
-        mut columns: Columns,
-        groups: u64,
-        members: u64,
-    ) -> Result<Self, WireError> {
-        if header.grids.len() > GRIDS_MAX {
-            return Err(WireError::Rule(format!("more than {GRIDS_MAX} grids in one commit")));
-        }
-        let next_of = |interest| -> Result<Next, WireError> {
-            let within = not_negative("next_within", header.next_within)?;
-            Ok(Next { interest: Interest::take(interest, &mut columns)?, within })
-        };
-        let next = header.next.map(next_of).transpose()?;
-        let commit = Self {
-            next,
-            context: Context::from_wire(header.context)?,
-            stage: header.stage,
-            repetition: header.repetition,
-            want_state_hash: header.want_state_hash,
-            grids: header.grids.into_iter().map(lattice_from_wire).collect::<Result<_, WireError>>()?,
-            group_velocity: columns.take_vec3("group_velocity", groups)?,
-            group_number: columns.take("group_number", groups)?,
-            member_velocity: columns.take_vec3("member_velocity", members)?,
-            track: columns.take_ids("track", check_count("tracked", header.tracked)?)?,
-        };
-        columns.finish()?;
-        Ok(commit)
-    }
-}
-
-/// Grids on which one commit can ask for occupied cells.
-pub const GRIDS_MAX: usize = 8;
-
-/// Names of their columns in the answer.
-pub const CELL_COLUMNS: [&str; GRIDS_MAX] =
-    ["cells_0", "cells_1", "cells_2", "cells_3", "cells_4", "cells_5", "cells_6", "cells_7"];
-
-impl Committed {
-    /// Header and columns to send.
-    pub fn encode(self) -> (v1::CommitAnswer, Columns) {
-        let mut columns = Columns::default();
-        let Totals { momentum, angular_momentum, mass_moment, .. } = self.totals;
-        let header = v1::CommitAnswer {
-            particles: self.particles,
-            stable_dt: self.stable_dt,
-            speed_max: self.totals.speed_max,
-            radius_rate_max: self.totals.radius_rate_max,
-            acceleration_max: self.totals.acceleration_max,
-            momentum: Some(vec3_to_wire(momentum)),
-            angular_momentum: Some(vec3_to_wire(angular_momentum)),
-            kinetic_energy: self.totals.kinetic_energy,
-            potential_energies: self
-                .potential_energies
-                .into_iter()
-                .map(|(name, joule)| v1::Energy { name, joule })
-                .collect(),
-            mass_moment: Some(vec3_to_wire(mass_moment)),
-            state_hash: self.state_hash,
-            broken: self.broken,
-            born: self.born.len() as u64,
-            dead: self.dead.len() as u64,
-            solver_seconds: self.solver_seconds,
-            next: self.next.map(|batch| batch.put(&mut columns)),
-        };
-        columns.put_ids("born_id", &self.born.iter().map(|b| b.0).collect::<Vec<_>>());
-        columns.put_uniform("born_mass", self.born.iter().map(|b| b.1).collect());
-        columns.put_uniform("born_radius", self.born.iter().map(|b| b.2).collect());
-        columns.put_uniform("born_immovable", self.born.iter().map(|b| u8::from(b.3)).collect());
-        columns.put_ids("dead", &self.dead);
-        for (name, cells) in CELL_COLUMNS.into_iter().zip(&self.cells) {
-            columns.put(name, cells.to_bytes());
-        }
-        columns.put("track_position", self.track_position);
-        columns.put("track_velocity", self.track_velocity);
-        (header, columns)
-    }
-
-    /// Checks and reads an answer for `grids` grids and `tracked` particles.
-    ///
-    /// # Errors
-    /// The first rule of the contract that the message breaks.
-    pub fn decode(
-        header: v1::CommitAnswer,
-        mut columns: Columns,
-        grids: usize,
-        tracked: u64,
-    ) -> Result<Self, WireError> {
-        let totals = Totals {
-            momentum: vec3_from_wire("momentum", header.momentum)?,
-            angular_momentum: vec3_from_wire("angular_momentum", header.angular_momentum)?,
-            kinetic_energy: header.kinetic_energy,
-            mass_moment: vec3_from_wire("mass_moment", header.mass_moment)?,
-            speed_max: header.speed_max,
-            radius_rate_max: header.radius_rate_max,
-            acceleration_max: header.acceleration_max,
-        };
-        let scalars =
-            [totals.kinetic_energy, totals.speed_max, totals.radius_rate_max, totals.acceleration_max];
-        if !scalars.iter().all(|value| value.is_finite() && *value >= 0.0) {
-            return Err(WireError::Rule(format!(
-                "energy, speeds and acceleration are {scalars:?}, but must be finite"
-            )));
-        }
-        let solver_seconds = header.solver_seconds;
-        if !(solver_seconds >= 0.0 && solver_seconds.is_finite()) {
-            return Err(WireError::Rule(format!(
-                "solver_seconds is {solver_seconds}, but must be finite and not negative"
-            )));
-        }
-        let energies = header.potential_energies.into_iter().map(|v1::Energy { name, joule }| (name, joule));
-        let potential_energies: Vec<(String, f64)> = energies.collect();
-        if potential_energies.len() > 16 || potential_energies.iter().any(|(_, joule)| !joule.is_finite()) {
-            return Err(WireError::Rule("potential energies must be finite, and at most 16".into()));
-        }
-        let born = check_count("born", header.born)?;
-        let (id, mass, radius, immovable): (_, Vec<f64>, Vec<f64>, _) = (
-            columns.take_ids("born_id", born)?,
-            columns.take_uniform("born_mass", born)?,
-            columns.take_uniform("born_radius", born)?,
-            flags(columns.take_uniform("born_immovable", born)?)?,
-        );
-        for (column, values) in [("born_mass", &mass), ("born_radius", &radius)] {
-            check(column, values, Some(&id), "positive and finite", |&v| v > 0.0 && v.is_finite())?;
-        }
-        check_unique("born_id", &id)?;
-        let committed = Self {
-            particles: check_count("particles", header.particles)?,
-            stable_dt: positive_time("stable_dt", header.stable_dt)?,
-            totals,
-            potential_energies,
-            state_hash: header.state_hash,
-            broken: header.broken,
-            born: (0..id.len()).map(|i| (id[i], mass[i], radius[i], immovable[i])).collect(),
-            dead: columns.take_ids("dead", check_count("dead", header.dead)?)?,
-            cells: CELL_COLUMNS[..grids.min(GRIDS_MAX)]
-                .iter()
-                .map(|name| columns.take_cells(name))
-                .collect::<Result<_, WireError>>()?,
-            track_position: columns.take_vec3("track_position", tracked)?,
-            track_velocity: columns.take_vec3("track_velocity", tracked)?,
-            solver_seconds,
-            next: header.next.map(|answer| Batch::take(answer, &mut columns)).transpose()?,
-        };
-        columns.finish()?;
-        Ok(committed)
     }
 }
 
