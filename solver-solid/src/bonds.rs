@@ -6,6 +6,7 @@
 //! lattice (`lattice.rs`) and compressed rows (`rows.rs`). Hot loops are f32 on exact differences, everything that is
 //! added up over them f64.
 
+mod columns;
 mod cubic;
 mod lattice;
 mod lattice_kernels;
