@@ -18,12 +18,12 @@ use super::columns::{Columns, Cut, Sums};
 use super::cubic::Lattice;
 use super::lattice_kernels::{
     ACROSS, ALONG, BondTerm, BothEnds, Coefficient, DiagonalTerm, ForceTerm, Geometry, ProductTerm,
-    RoundedTerm, STRIP, Stencil, Thresholds,
+    RoundedTerm, Stencil, Thresholds,
 };
 use super::law::Law;
 use super::table::{Bond, BondTable, Pass, QUANTA, scale_of};
 use crate::fixed::{quantise, whole};
-use crate::vectors::{Slice, Vector};
+use crate::vectors::{Slice, Vector, sixteen};
 
 /// A site or block that holds nothing.
 const VACANT: u32 = u32::MAX;
@@ -60,8 +60,8 @@ pub(crate) struct LatticeTable {
     /// Against the particle in the middle of the order, in spacings, for rounded products.
     position: Columns<f32, 3>,
     operand: Columns<i32, 3>,
-    /// Force and least excess.
-    force: Sums<4>,
+    /// Force, least excess, and twice the energy of the bonds to neighbours of higher number.
+    force: Sums<5>,
     diagonal: Option<Sums<6>>,
     /// Beside each live word, once the operator is wanted.
     coefficient: Vec<[Coefficient; LANES]>,
@@ -312,30 +312,23 @@ impl BondTable for LatticeTable {
                 let live = live.chunks_mut(self.stencils.len().max(1));
                 for ((block, live), far) in blocks.zip(live).zip(far) {
                     let geometry = self.geometry(block);
-                    let (energy, broken) = ([0.0; STRIP], &mut pass.broken);
+                    let broken = &mut pass.broken;
                     macro_rules! add {
                         ($gain:literal, $least:literal) => {{
                             let (is_far, thresholds) = (false, thresholds);
-                            let term = ForceTerm::<$gain, $least> {
-                                geometry,
-                                live,
-                                thresholds,
-                                energy,
-                                is_far,
-                                broken,
-                            };
-                            let term = add_block(term, geometry, start, &mut sums);
-                            (term.energy, term.is_far)
+                            let term =
+                                ForceTerm::<$gain, $least> { geometry, live, thresholds, is_far, broken };
+                            add_block(term, geometry, start, &mut sums).is_far
                         }};
                     }
-                    let energy;
-                    (energy, *far) = match (!self.half_gain.is_empty(), self.thresholds_rise) {
+                    *far = match (!self.half_gain.is_empty(), self.thresholds_rise) {
                         (false, false) => add!(false, false),
                         (false, true) => add!(false, true),
                         (true, false) => add!(true, false),
                         (true, true) => add!(true, true),
                     };
-                    pass.energy += 0.5 * energy.iter().map(|&twice| f64::from(twice)).sum::<f64>();
+                    let twice = sixteen(sums[4], geometry.site - start).map(f64::from);
+                    pass.energy += 0.5 * twice.iter().sum::<f64>();
                 }
                 pass.broken.sort_unstable_by_key(|bond| bond.ends);
                 pass
@@ -431,7 +424,7 @@ impl BondTable for LatticeTable {
     }
 
     fn force(&self, i: usize) -> ([f32; 3], f32) {
-        let [x, y, z, least] = self.force.at(self.place[i] as usize);
+        let [x, y, z, least, _] = self.force.at(self.place[i] as usize);
         ([x, y, z], least)
     }
 
@@ -565,7 +558,7 @@ mod tests {
     /// Forces, diagonal and product of every block, one after the other, as bits.
     fn bits(table: &LatticeTable, width: &Width) -> Vec<u32> {
         let total = table.particle.len();
-        let mut sums: [Vec<Vec<f32>>; 5] = [4, 6, 3, 3, 3].map(|columns| vec![vec![0.0; total]; columns]);
+        let mut sums: [Vec<Vec<f32>>; 5] = [5, 6, 3, 3, 3].map(|columns| vec![vec![0.0; total]; columns]);
         let mut all: Vec<u32> = Vec::new();
         for block in 0..table.block_site.len() {
             let mut live = table.live[table.words(block)].to_vec();
@@ -578,19 +571,8 @@ mod tests {
                     width.run(BothEnds { term: $term, geometry, start: 0, sums })
                 }};
             }
-            let (thresholds, energy, mut broken) = (None, [0.0; STRIP], Vec::new());
-            let force = add!(
-                0,
-                ForceTerm::<true, true> {
-                    geometry,
-                    live: &mut live,
-                    thresholds,
-                    energy,
-                    is_far: false,
-                    broken: &mut broken
-                }
-            );
-            all.extend(force.energy.map(f32::to_bits));
+            let (thresholds, is_far, broken) = (None, false, &mut Vec::new());
+            add!(0, ForceTerm::<true, true> { geometry, live: &mut live, thresholds, is_far, broken });
             let (live, mut coefficient) = (&live, vec![[0; LANES]; live.len()]);
             add!(1, DiagonalTerm::<true> { geometry, live, coefficient: &mut coefficient });
             let coefficient = coefficient.as_slice();

@@ -212,13 +212,12 @@ pub(super) struct Thresholds<'a> {
     pub(super) particle: &'a [u32],
 }
 
-/// Forces and, if `LEAST`, the least excess of each particle's bonds. Bonds beyond the thresholds break first.
+/// Forces, if `LEAST` the least excess of each particle's bonds, and at their lower ends twice the energies of bonds. Bonds beyond the
+/// thresholds break first.
 pub(super) struct ForceTerm<'a, const GAIN: bool, const LEAST: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a mut [u16],
     pub(super) thresholds: Option<Thresholds<'a>>,
-    /// Twice the energy of each lane's bonds.
-    pub(super) energy: Strip,
     /// Whether a bond is stretched or compressed so far that the series does not hold.
     pub(super) is_far: bool,
     pub(super) broken: &'a mut Vec<Broken>,
@@ -258,8 +257,8 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
     }
 }
 
-impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<4> for ForceTerm<'a, GAIN, LEAST> {
-    const NONE: [f32; 4] = [0.0, 0.0, 0.0, f32::INFINITY];
+impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN, LEAST> {
+    const NONE: [f32; 5] = [0.0, 0.0, 0.0, f32::INFINITY, 0.0];
     type Own = (Around<'a, i32>, Strip);
 
     #[inline(always)]
@@ -274,7 +273,7 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<4> for ForceTerm<'a, GAIN
         stencil: usize,
         first: usize,
         there: usize,
-    ) -> Option<[Strip; 4]> {
+    ) -> Option<[Strip; 5]> {
         let live = u32::from(self.live[stencil] >> first);
         if live == 0 {
             return None;
@@ -294,17 +293,16 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<4> for ForceTerm<'a, GAIN
             [excess, share] = self.beyond(stencil, first, excess);
             left = u32::from(self.live[stencil] >> first);
         }
-        let (mut terms, mut energy) = ([[0.0; STRIP]; 4], self.energy);
+        let mut terms = [[0.0; STRIP]; 5];
         for lane in 0..STRIP {
             let pull = step.stiffness * (own_gain[lane] + gain[lane]) * share[lane];
             for axis in 0..3 {
                 terms[axis][lane] = pull * (step.offset[axis] + eta[axis][lane] as f32);
             }
             let square = excess[lane].mul_add(step.rest_square, step.rest_square);
-            energy[lane] = (pull * share[lane]).mul_add(square, energy[lane]);
+            terms[4][lane] = pull * share[lane] * square;
             terms[3][lane] = if left & (1 << lane) != 0 { excess[lane] } else { f32::INFINITY };
         }
-        self.energy = energy;
         Some(terms)
     }
 
@@ -321,7 +319,7 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<4> for ForceTerm<'a, GAIN
     fn with_upper(sum_of: usize, sum: f32, term: f32) -> f32 {
         match sum_of {
             3 if LEAST => sum.min(term),
-            3 => sum,
+            3 | 4 => sum,
             _ => sum - term,
         }
     }
@@ -364,25 +362,37 @@ impl<'a, const GAIN: bool> BondTerm<6> for DiagonalTerm<'a, GAIN> {
             excess[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
         }
         let share = elongation_shares(&excess);
-        let (mut terms, mut rounded) = ([[0.0; STRIP]; 6], [0; STRIP]);
+        let (mut across, mut along) = ([0.0; STRIP], [0.0; STRIP]);
         for lane in 0..STRIP {
-            let on = live & (1 << lane) != 0;
-            let (across, along) = linearised(share[lane]);
-            rounded[lane] = if on { packed((across, along)) } else { 0 };
+            (across[lane], along[lane]) = linearised(share[lane]);
+        }
+        let mut rounded = [0; STRIP];
+        for lane in 0..STRIP {
+            let on = if live & (1 << lane) != 0 { u32::MAX } else { 0 };
+            rounded[lane] = packed((across[lane], along[lane])) & on;
+        }
+        let mut d = [[0.0; STRIP]; 3];
+        for axis in 0..3 {
+            for lane in 0..STRIP {
+                d[axis][lane] = step.offset[axis] + eta[axis][lane] as f32;
+            }
+        }
+        for lane in 0..STRIP {
             let stiffness = step.stiffness * (own_gain[lane] + gain[lane]);
-            let stiffness = if on { stiffness } else { 0.0 };
-            let (across, along) = (stiffness * across, stiffness * (along * step.inverse_square));
-            let d = [
-                step.offset[0] + eta[0][lane] as f32,
-                step.offset[1] + eta[1][lane] as f32,
-                step.offset[2] + eta[2][lane] as f32,
-            ];
-            terms[0][lane] = (along * d[0]).mul_add(d[0], across);
-            terms[1][lane] = (along * d[1]).mul_add(d[1], across);
-            terms[2][lane] = (along * d[2]).mul_add(d[2], across);
-            terms[3][lane] = along * d[1] * d[2];
-            terms[4][lane] = along * d[0] * d[2];
-            terms[5][lane] = along * d[0] * d[1];
+            let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
+            across[lane] *= stiffness;
+            along[lane] *= stiffness * step.inverse_square;
+        }
+        let mut terms = [[0.0; STRIP]; 6];
+        for lane in 0..STRIP {
+            let [x, y, z] = d.map(|axis| axis[lane]);
+            let [along_x, along_y, along_z] = [along[lane] * x, along[lane] * y, along[lane] * z];
+            terms[0][lane] = along_x.mul_add(x, across[lane]);
+            terms[1][lane] = along_y.mul_add(y, across[lane]);
+            terms[2][lane] = along_z.mul_add(z, across[lane]);
+            terms[3][lane] = along_y * z;
+            terms[4][lane] = along_x * z;
+            terms[5][lane] = along_x * y;
         }
         *coefficient = rounded;
         Some(terms)
