@@ -57,14 +57,12 @@ pub(super) struct Cut {
     tasks: usize,
 }
 
-/// Sites of a task at least, in sites that it adds to beyond its own.
-const OWN_LEAST: usize = 1;
-
 impl Cut {
     /// So many sites, each of which adds to others up to `reach` sites on.
     pub(super) fn new(sites: usize, reach: usize) -> Self {
         let spill = reach.next_multiple_of(PAGE);
-        let tasks = (sites / (OWN_LEAST * spill)).max(1);
+        // As many as may be if each is to add to the next one's sites only.
+        let tasks = (sites / spill).max(1);
         let length = sites.div_ceil(tasks).max(1).next_multiple_of(PAGE);
         Self { length, spill, tasks: sites.div_ceil(length).max(1) }
     }
@@ -147,5 +145,46 @@ impl<const K: usize> Sums<K> {
 
     pub(super) fn bytes(&self) -> usize {
         self.columns.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tasks_add_beyond_their_own_sites_is_joined() {
+        let (sites, reach) = (20_000, 1_500);
+        let cut = Cut::new(sites, reach);
+        let starts: Vec<usize> = cut.starts().map(|start| start.min(sites)).collect();
+        assert!(starts.len() > 4, "{starts:?}");
+        let steps = [0, 7, reach - 1];
+        let none = [0.0, f32::INFINITY];
+        let with = |k: usize, sum: f32, term: f32| if k == 0 { sum + term } else { sum.min(term) };
+        let mut expected = vec![none; sites + reach];
+        for site in 0..sites {
+            for step in steps {
+                let sum = &mut expected[site + step];
+                *sum = std::array::from_fn(|k| with(k, sum[k], site as f32));
+            }
+        }
+        let mut sums = Sums::new(cut, 9);
+        for _ in 0..2 {
+            let items = starts.windows(2).map(|of| of[0]..of[1]).collect();
+            sums.collect(none, with, items, |own: std::ops::Range<usize>, mut columns| {
+                for site in own.clone() {
+                    for step in steps {
+                        for (k, column) in columns.iter_mut().enumerate() {
+                            let sum = &mut column[site + step - own.start];
+                            *sum = with(k, *sum, site as f32);
+                        }
+                    }
+                }
+            });
+            for (site, expected) in expected[..sites].iter().enumerate() {
+                assert_eq!(cut.site(cut.place(site)), site);
+                assert_eq!(sums.at(cut.place(site)), *expected, "{site}");
+            }
+        }
     }
 }

@@ -17,10 +17,10 @@ use rayon::prelude::*;
 use super::columns::{Columns, Cut, Sums};
 use super::cubic::Lattice;
 use super::lattice_kernels::{
-    ACROSS, ALONG, BondTerm, BothEnds, Coefficient, DiagonalTerm, ForceTerm, Geometry, ProductTerm,
-    RoundedTerm, Stencil, Thresholds,
+    BondTerm, BothEnds, Coefficient, DiagonalTerm, ForceTerm, Geometry, ProductTerm, RoundedTerm, Thresholds,
 };
 use super::law::Law;
+use super::stencil::{Stencil, stencils};
 use super::table::{Bond, BondTable, Pass, QUANTA, scale_of};
 use crate::fixed::{quantise, whole};
 use crate::vectors::{Slice, Vector, sixteen};
@@ -234,39 +234,6 @@ fn ideal(lattice: &Lattice) -> Vec<DVec3> {
     cells
         .map(|cell| (0..3).fold(lattice.origin, |at, axis| at + lattice.steps[axis] * f64::from(cell[axis])))
         .collect()
-}
-
-/// Steps to neighbours of higher number, in the order in which [`BothEnds`] wants them.
-fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3]) -> Vec<Stencil> {
-    let reach = law.reach() / law.spacing;
-    let [a, b, c] = margin.map(|m| m as isize);
-    let mut stencils = Vec::new();
-    for i in -a..=a {
-        for k in -c..=c {
-            for j in -b..=b {
-                let length = ((i * i + j * j + k * k) as f64).sqrt();
-                let shift = i * strides[0] + j * strides[1] + k * strides[2];
-                if shift <= 0 || length > reach {
-                    continue;
-                }
-                let vector =
-                    lattice.steps[0] * i as f64 + lattice.steps[1] * j as f64 + lattice.steps[2] * k as f64;
-                let rest = length * law.spacing;
-                let stiffness = law.volume_share(rest) / length;
-                stencils.push(Stencil {
-                    shift: shift as usize,
-                    offset: (vector * (QUANTA / law.spacing)).to_array().map(|x| x as f32),
-                    twice: (vector * (2.0 * QUANTA / law.spacing)).to_array().map(|x| x as f32),
-                    rest_square: (length * QUANTA).powi(2) as f32,
-                    inverse_square: (length * QUANTA).powi(-2) as f32,
-                    stiffness: stiffness as f32,
-                    across_part: (stiffness / f64::from(ACROSS)) as f32,
-                    along_part: (stiffness / (length * length) / f64::from(ALONG)) as f32,
-                });
-            }
-        }
-    }
-    stencils
 }
 
 /// Runs a term over a block, with sums that begin at the site `start`.

@@ -2,6 +2,7 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 
+use super::stencil::Stencil;
 use super::stretch::{SERIES_MAX, elongation_share};
 use super::strips::component_difference;
 use super::table::Broken;
@@ -13,35 +14,6 @@ pub(super) const STRIP: usize = 8;
 
 /// A value of each lane.
 pub(super) type Strip<T = f32> = [T; STRIP];
-
-/// A step from a site to a neighbour with a higher number.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stencil {
-    pub(super) shift: usize,
-    /// Vector to the neighbour in the lattice, in quanta.
-    pub(super) offset: [f32; 3],
-    /// Twice that.
-    pub(super) twice: [f32; 3],
-    /// Square of its length, in quanta, and the inverse.
-    pub(super) rest_square: f32,
-    pub(super) inverse_square: f32,
-    /// Stiffness, of the body's unit.
-    pub(super) stiffness: f32,
-    /// What a part in [`ACROSS`] and in [`ALONG`] of a [`Coefficient`] is, with lengths in spacings.
-    pub(super) across_part: f32,
-    pub(super) along_part: f32,
-}
-
-impl Stencil {
-    /// The excess l^2/L^2 - 1 for a difference of displacements.
-    #[inline(always)]
-    pub(super) fn excess(&self, eta: [i32; 3]) -> f32 {
-        let [x, y, z] = [eta[0] as f32, eta[1] as f32, eta[2] as f32];
-        let [two_x, two_y, two_z] = self.twice;
-        let difference = z.mul_add(two_z + z, y.mul_add(two_y + y, x * (two_x + x)));
-        difference * self.inverse_square
-    }
-}
 
 /// What the kernels share: a block, its surroundings and their displacements.
 #[derive(Clone, Copy)]
