@@ -202,7 +202,7 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
     fn beyond(&mut self, stencil: usize, first: usize, mut excess: Strip) -> [Strip; 2] {
         let Self { geometry, thresholds, .. } = self;
         let step = &geometry.stencils[stencil];
-        for lane in 0..STRIP {
+        for (lane, excess) in excess.iter_mut().enumerate() {
             let site = geometry.site + first + lane;
             let there = site + step.shift;
             if let Some(Thresholds { of, particle, .. }) = thresholds
@@ -210,9 +210,9 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
             {
                 let ends = [particle[site], particle[there]];
                 let [own, other] = ends.map(|end| of[end as usize]);
-                if excess[lane] > own.min(other) {
+                if *excess > own.min(other) {
                     let gain = geometry.gain::<GAIN>(site)[0] + geometry.gain::<GAIN>(there)[0];
-                    let pull = step.stiffness * gain * elongation_share::<true>(excess[lane]);
+                    let pull = step.stiffness * gain * elongation_share::<true>(*excess);
                     let column = geometry.displacement;
                     let pull = std::array::from_fn(|axis| {
                         let eta = column[axis][there].wrapping_sub(column[axis][site]);
@@ -220,10 +220,10 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
                     });
                     self.broken.push(Broken { ends, pull });
                     self.live[stencil] &= !(1 << (first + lane));
-                    excess[lane] = 0.0;
+                    *excess = 0.0;
                 }
             }
-            self.is_far |= excess[lane].abs() > SERIES_MAX;
+            self.is_far |= excess.abs() > SERIES_MAX;
         }
         [excess, excess.map(elongation_share::<true>)]
     }
