@@ -2,16 +2,17 @@
 //! pull like springs and break, for good, when stretched too far.
 //!
 //! The force of a bond of rest length L at length l is `k (l - L) n` with `k = c w V V / L` (`law.rs`, `stretch.rs`): a spring,
-//! in the view of [Levine2014], and linearised like one (`springs.rs`). Two layouts (`table.rs`) hold them: the words of a
-//! lattice (`lattice.rs`) and compressed rows (`rows.rs`). Hot loops are f32 on exact differences, everything that is
-//! added up over them f64.
+//! in the view of [Levine2014], and linearised like one (`springs.rs`). Two layouts (`table.rs`) hold them: words of a lattice
+//! (`lattice.rs`) and compressed rows (`rows.rs`). Hot loops are f32 on exact differences, what is added up over them f64.
 
+mod columns;
 mod cubic;
 mod lattice;
 mod lattice_kernels;
 mod law;
 mod row_kernels;
 mod rows;
+mod stencil;
 mod stretch;
 mod strips;
 mod surface;
@@ -407,10 +408,9 @@ impl Material for Bonds {
     fn load(&mut self, u: Vector<'_>, wanted: Option<&[bool]>) {
         for body in &mut self.bodies {
             let factor = self.square + self.dt * body.law.damping_time;
-            body.product_unit = if factor == 0.0 {
-                0.0
-            } else {
-                body.table.multiply(u, body.first, wanted) * factor * body.law.unit_stiffness()
+            body.product_unit = match factor {
+                0.0 => 0.0,
+                _ => body.table.multiply(u, body.first, wanted) * factor * body.law.unit_stiffness(),
             };
         }
     }
@@ -452,8 +452,7 @@ impl Material for Bonds {
     /// belongs to, counted from 0 in the order of the lowest particle. Without unit; particles without bonds have 0
     /// and the fragment -1.
     fn fields(&self, _position: &[DVec3]) -> Vec<Field> {
-        let mut columns = [const { Vec::new() }; 3];
-        columns.iter_mut().for_each(|column| column.resize(self.particles, 0.0f32));
+        let mut columns = [(); 3].map(|()| vec![0.0f32; self.particles]);
         for body in &self.bodies {
             let measures: Vec<[f32; 3]> =
                 (0..body.count).into_par_iter().with_min_len(CHUNK).map(|i| body.measures(i)).collect();

@@ -171,7 +171,7 @@ impl ConjugateGradients {
         }
     }
 
-    /// Iterates from the residual and direction at hand, of squared norm `square`, until that is at most `goal`, at most
+    /// Iterates from the residual at hand, of squared norm `square`, until that is at most `goal`, at most
     /// `limit` times; the number of iterations. Fails with the squared norm reached, which may not be finite.
     fn iterate(
         &mut self,
@@ -180,6 +180,8 @@ impl ConjugateGradients {
         (goal, limit): (f64, u32),
     ) -> Result<u32, f64> {
         let mut iterations = 0;
+        self.direction.copy_from_slice(&self.preconditioned);
+        copy_from_leaders(system.groups, &mut self.direction);
         while square > goal && iterations < limit {
             let curvature = apply(system, &self.direction, &mut self.image, &mut self.partial);
             if !(curvature > 0.0 && curvature.is_finite()) {
@@ -239,8 +241,6 @@ impl ConjugateGradients {
         if is_guess {
             system.product.scale(multiple);
         }
-        self.direction.copy_from_slice(&self.preconditioned);
-        copy_from_leaders(system.groups, &mut self.direction);
         let sum = |total: [f64; 3], part: &[f64; 3]| std::array::from_fn(|i| total[i] + part[i]);
         self.partial_sums.iter().fold([0.0; 3], sum)
     }
@@ -337,6 +337,81 @@ pub(crate) fn copy_from_leaders(groups: &GroupMap, values: &mut [DVec3]) {
             for &i in others {
                 values[i as usize] = values[*leader as usize];
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::random::uniform_f64;
+
+    use super::*;
+    use crate::block::Block;
+    use crate::bonds::Bonds;
+    use crate::section;
+
+    #[test]
+    fn residuals_that_are_not_taken_anew_are_within_the_tolerance() {
+        let section = "method = \"peridynamics\"\n[[bodies]]\ntype = \"peridynamic\"\nspacing = 1.0\ndensity = 1.0\n\
+             shape = { type = \"box\", min = [0, 0, 0], max = [20, 9, 20] }\nyoung_modulus = 1.0\n";
+        let solid = section::read(section, 1).unwrap_or_else(|faults| panic!("{faults:?}"));
+        let particles = solid.layout.particles;
+        let bonds = Bonds::new(solid.layout.bonded, &particles, 1).unwrap_or_else(|f| panic!("{f:?}"));
+        let mut materials: [Box<dyn Material>; 1] = [Box::new(bonds)];
+        let count = particles.len();
+        let random = |i: usize, what| {
+            DVec3::from_array([0, 1, 2].map(|axis| uniform_f64(&[i as u64, axis, what]) - 0.5))
+        };
+        // Strained, so that the operator's coefficients are not round.
+        let position: Vec<DVec3> = (0..count).map(|i| particles.position[i] + random(i, 0) * 0.02).collect();
+        materials[0].linearise(&position, true);
+        materials[0].prepare(0.0, 100.0);
+        let factor = |i| {
+            let mut block = Block::default();
+            materials[0].add_diagonal(i, None, &mut block);
+            Factor::new(particles.mass[i], &block)
+        };
+        let factor: Vec<Factor> = (0..count).map(factor).collect();
+        let groups = GroupMap::none(count);
+        let norm = |r: &[DVec3]| r.iter().zip(&factor).map(|(r, f)| r.dot(f.solve(*r))).sum::<f64>().sqrt();
+        for tolerance in [1e-6, 1e-9, 1e-12] {
+            let mut iteration =
+                ConjugateGradients::new(count, Multilevel::new(&position, &materials[0].regions()));
+            let mut product = Product::default();
+            let mut shortcuts = 0;
+            for repetition in 0..8u64 {
+                // Impulses from others change little from one repetition to the next.
+                let change = 10f64.powi(-(repetition as i32));
+                for (i, b) in iteration.right_hand_side.iter_mut().enumerate() {
+                    *b += random(i, 1 + repetition) * change;
+                }
+                let limits = Limits { tolerance, max_iterations: 10_000 };
+                let mut system = System {
+                    materials: &mut materials,
+                    groups: &groups,
+                    inertia: &particles.mass,
+                    factor: &factor,
+                    product: &mut product,
+                };
+                let solved = iteration.solve(&mut system, &limits, None);
+                assert!(solved.is_ok(), "{tolerance}, repetition {repetition}: {solved:?}");
+                shortcuts += u32::from(product.doubt.sum > 0.0);
+                let mut fresh = Product::default();
+                let image = fresh.of(&mut materials, &iteration.solution);
+                let residual: Vec<DVec3> = (0..count)
+                    .map(|i| {
+                        iteration.right_hand_side[i] - iteration.solution[i] * particles.mass[i] - image[i]
+                    })
+                    .collect();
+                let scale = norm(&iteration.right_hand_side);
+                let relative = norm(&residual) / scale;
+                // Rows of bonds are sums in f32: what these round away, no residual can tell.
+                let floor = 1.0 / f64::from(1 << 22) * norm(image) / scale;
+                assert!(floor < 1e-6, "{floor:e}");
+                let limit = tolerance.max(floor);
+                assert!(relative <= limit, "{tolerance}, repetition {repetition}: {relative:e}");
+            }
+            assert!(tolerance < 1e-6 || shortcuts > 0, "no residual was left as it was");
         }
     }
 }

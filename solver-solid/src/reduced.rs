@@ -183,14 +183,14 @@ impl Reduced {
         change: &mut [DVec3],
     ) {
         let group_of = stage.groups.group_of();
-        for (i, change) in change.iter_mut().enumerate() {
+        change.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, change)| {
             if group_of[i] != NO_GROUP || particles.immovable[i] {
                 *change = DVec3::ZERO;
             } else if self.velocity[i] + *change != expected[i] {
                 // Else it stays to the bit, and with it what the operator makes of it.
                 *change = expected[i] - self.velocity[i];
             }
-        }
+        });
         for group in (0..stage.groups.len()).filter(|&group| stage.inertia[group].is_finite()) {
             let members = stage.groups.members(group);
             let mass: f64 = members.iter().map(|&i| particles.mass[i as usize]).sum();

@@ -130,19 +130,20 @@ impl RoundedIteration {
         self.is_loaded = false;
     }
 
-    /// Rounds the system's inertia and factors, and the residual times `scale`.
+    /// Rounds the system's inertia and factors, and the residual times `scale`; no solution and no image yet.
     fn load(&mut self, system: &System<'_>, residual: &[DVec3], scale: f64) {
         if !std::mem::replace(&mut self.is_loaded, true) {
             self.load_system(system);
         }
         let slices = self.residual.par_iter_mut().zip(residual.par_chunks(LANES));
-        slices.with_min_len(SLICES * CHUNKS_PER_TASK).for_each(|(rounded, residual)| {
+        let slices = slices.zip(self.solution.par_iter_mut().zip(&mut self.image));
+        slices.with_min_len(SLICES * CHUNKS_PER_TASK).for_each(|((rounded, residual), (solution, image))| {
+            (*solution, *image) = Default::default();
             for (lane, r) in residual.iter().enumerate() {
                 let r = (*r * scale).to_array();
                 (0..3).for_each(|axis| rounded[axis][lane] = r[axis] as f32);
             }
         });
-        self.solution.fill(Slice::default());
     }
 
     fn load_system(&mut self, system: &System<'_>) {
@@ -167,7 +168,6 @@ impl RoundedIteration {
 
     /// The squared norm of the residual.
     fn start(&mut self) -> f64 {
-        self.image.fill(Slice::default());
         self.direction.axes.iter_mut().for_each(|axis| axis.fill(0.0));
         self.advance(0.0)
     }

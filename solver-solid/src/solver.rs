@@ -4,6 +4,7 @@ use amalgam_particles::{DVec3, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
     Answer, Field, FieldValues, Integration, Report, SectionError, Solver, SolverError, Stage, World,
 };
+use rayon::prelude::*;
 
 use crate::bodies::Layout;
 use crate::bonds::Bonds;
@@ -14,6 +15,7 @@ use crate::multilevel::Multilevel;
 use crate::reduced::{Reduced, impulses};
 use crate::section::{self, Integrator};
 use crate::springs::Springs;
+use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// Particles joined by springs and by bonds that break.
 ///
@@ -170,9 +172,8 @@ impl SolidSolver {
     /// Takes the velocities at the end of the step from the last solve.
     fn expect(&mut self) -> Result<(), SolverError> {
         let change = &self.iteration.solution;
-        for ((end, start), change) in self.expected.iter_mut().zip(&self.reduced.velocity).zip(change) {
-            *end = *start + *change;
-        }
+        let ends = self.expected.par_iter_mut().zip(&self.reduced.velocity).zip(change);
+        ends.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|((end, start), change)| *end = *start + *change);
         check_finite(&self.particles, &self.expected, "velocity")
     }
 
@@ -445,7 +446,8 @@ fn merge(known: &mut FieldValues, more: &FieldValues) {
 }
 
 pub(crate) fn check_finite(particles: &Particles, column: &[DVec3], what: &str) -> Result<(), SolverError> {
-    match column.iter().position(|value| !value.is_finite()) {
+    let columns = column.par_iter().with_min_len(CHUNK * CHUNKS_PER_TASK);
+    match columns.position_first(|value| !value.is_finite()) {
         Some(i) => Err(SolverError(format!("particle {}: {what} became {}", particles.id[i], column[i]))),
         None => Ok(()),
     }

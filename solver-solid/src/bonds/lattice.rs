@@ -1,31 +1,29 @@
 //! Bonds of a body whose particles lie on a simple cubic lattice.
 //!
 //! Sites are numbered along the lattice with margins as wide as the horizon, so that one *stencil*, a step from a site
-//! to a neighbour, is one shift of the number for all sites. Sixteen consecutive sites are a block; a block and a
+//! to a neighbour of higher number, is one shift of the number for all sites. Sixteen consecutive sites are a block; a block and a
 //! stencil share a word of sixteen live bits, and that is all that is stored: rest length, direction and stiffness are
-//! the stencil's. Positions are kept as displacements from a lattice without strain, in whole quanta: a difference of
+//! the stencil's. Each bond is computed once, from its lower end, and added to both (`columns.rs`). Positions are kept as
+//! displacements from a lattice without strain, in whole quanta: a difference of
 //! displacements is exact, and the excess follows from it without cancellation, `l^2 - L^2 = eta·(2 xi + eta)` with the
 //! lattice's vector xi and the difference eta of displacements.
 
 use std::ops::Range;
 
 use amalgam_particles::DVec3;
-use amalgam_particles::lanes::{self, LANES, Sixteen};
+use amalgam_particles::lanes::{self, LANES};
 use rayon::prelude::*;
 
+use super::columns::{Columns, Cut, Sums};
 use super::cubic::Lattice;
 use super::lattice_kernels::{
-    ACROSS, ALONG, BlockForce, Coefficient, DiagonalKernel, ForceKernel, Geometry, ProductKernel,
-    RoundedKernel, Stencil,
+    BondTerm, BothEnds, Coefficient, DiagonalTerm, ForceTerm, Geometry, ProductTerm, RoundedTerm, Thresholds,
 };
 use super::law::Law;
-use super::stretch::elongation_share;
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
+use super::stencil::{Stencil, stencils};
+use super::table::{Bond, BondTable, Pass, QUANTA, scale_of};
 use crate::fixed::{quantise, whole};
-use crate::vectors::{Slice, Vector};
-
-/// Blocks that one task works on.
-const CHUNK: usize = 32;
+use crate::vectors::{Slice, Vector, sixteen};
 
 /// A site or block that holds nothing.
 const VACANT: u32 = u32::MAX;
@@ -36,26 +34,42 @@ pub(crate) struct LatticeTable {
     per_quantum: f64,
     /// Where the lattice without strain has each particle [m].
     ideal: Vec<DVec3>,
-    /// Of each particle: its block, counted among those that hold any, times 16, plus its lane.
-    slot: Vec<u32>,
+    cut: Cut,
+    /// Of each particle, where sums have it.
+    place: Vec<u32>,
     /// First site of each block that holds any particle.
     block_site: Vec<u32>,
+    /// Of each sixteen sites, their block.
+    block: Vec<u32>,
+    /// First block of each task, and the end.
+    task: Vec<usize>,
     /// Particle at each site.
     particle: Vec<u32>,
     stencils: Vec<Stencil>,
+    /// Shifts in order, and their stencils.
+    by_shift: Vec<(usize, usize)>,
+    /// Of each block, a word a stencil.
     live: Vec<u16>,
+    /// Whether a block has bonds for which the series does not hold (`stretch.rs`).
+    far: Vec<bool>,
     /// Half of each site's gain, if any is not 1.
     half_gain: Vec<f32>,
-    displacement: [Vec<i32>; 3],
+    /// Whether the least excess of bonds is asked for.
+    thresholds_rise: bool,
+    displacement: Columns<i32, 3>,
     /// Against the particle in the middle of the order, in spacings, for rounded products.
-    position: [Vec<f32>; 3],
-    operand: [Vec<i32>; 3],
-    force: Vec<BlockForce>,
-    diagonal: Vec<[Sixteen; 6]>,
+    position: Columns<f32, 3>,
+    operand: Columns<i32, 3>,
+    /// Force, least excess, and twice the energy of the bonds to neighbours of higher number.
+    force: Sums<5>,
+    diagonal: Option<Sums<6>>,
     /// Beside each live word, once the operator is wanted.
     coefficient: Vec<[Coefficient; LANES]>,
-    image: Vec<[Sixteen; 3]>,
+    image: Sums<3>,
 }
+
+/// Columns that are read in loops that add to others.
+const READ: usize = 9;
 
 impl LatticeTable {
     /// All bonds of a body. Points must be in the order of [`Lattice::key`].
@@ -64,42 +78,47 @@ impl LatticeTable {
         let margin = lattice.extent.map(|cells| (reach.floor() as i32).min(cells - 1) as usize);
         let row = lattice.extent[0] as usize + margin[0];
         let layer = row * (lattice.extent[1] as usize + margin[1]);
-        let lead = (margin[0] + row * margin[1] + layer * margin[2]).next_multiple_of(LANES);
-        let site =
-            |cell: [i32; 3]| lead + cell[0] as usize + row * cell[1] as usize + layer * cell[2] as usize;
-        let sites: Vec<usize> = lattice.cells.iter().map(|&cell| site(cell)).collect();
-        let total = sites.last().map_or(0, |last| last / LANES * LANES + LANES) + lead + LANES;
+        let site = |cell: &[i32; 3]| cell[0] as usize + row * cell[1] as usize + layer * cell[2] as usize;
+        let sites: Vec<usize> = lattice.cells.iter().map(site).collect();
+        let stencils = stencils(lattice, law, margin, [1, row as isize, layer as isize]);
+        let mut by_shift: Vec<_> = stencils.iter().map(|stencil| stencil.shift).zip(0..).collect();
+        by_shift.sort_unstable();
+        let reach = by_shift.last().map_or(0, |&(shift, _)| shift) + LANES;
+        let own = sites.last().map_or(0, |last| last + 1).next_multiple_of(LANES);
+        let (total, cut) = (own + reach.next_multiple_of(LANES), Cut::new(own, reach));
         let mut particle = vec![VACANT; total];
-        let (mut slot, mut block_site) = (Vec::with_capacity(sites.len()), Vec::new());
+        let mut block = vec![VACANT; total / LANES];
+        let mut block_site = Vec::new();
         for (i, &site) in sites.iter().enumerate() {
             particle[site] = i as u32;
-            let first = (site / LANES * LANES) as u32;
-            if block_site.last() != Some(&first) {
-                block_site.push(first);
+            if block[site / LANES] == VACANT {
+                block[site / LANES] = block_site.len() as u32;
+                block_site.push((site / LANES * LANES) as u32);
             }
-            slot.push(((block_site.len() - 1) * LANES + site % LANES) as u32);
         }
-        let strides = [1, row as isize, layer as isize];
-        let stencils = stencils(lattice, law, margin, strides);
-        fn zero<T: Copy + Default>(total: usize) -> [Vec<T>; 3] {
-            [(); 3].map(|()| vec![T::default(); total])
-        }
+        let task = cut.starts().map(|start| block_site.partition_point(|&site| (site as usize) < start));
         let mut this = Self {
             per_quantum: QUANTA / law.spacing,
             ideal: ideal(lattice),
-            slot,
+            place: sites.iter().map(|&site| cut.place(site) as u32).collect(),
+            task: task.collect(),
             live: vec![0; block_site.len() * stencils.len()],
-            force: vec![BlockForce::default(); block_site.len()],
-            diagonal: Vec::new(),
+            far: vec![false; block_site.len()],
+            force: Sums::new(cut, READ),
+            diagonal: None,
             coefficient: Vec::new(),
-            image: Vec::new(),
+            image: Sums::new(cut, READ),
+            cut,
             block_site,
+            block,
             particle,
             stencils,
+            by_shift,
             half_gain: Vec::new(),
-            displacement: zero(total),
-            position: zero(total),
-            operand: zero(total),
+            thresholds_rise: law.threshold_rise != 0.0,
+            displacement: Columns::new(total, 0),
+            position: Columns::new(total, 3),
+            operand: Columns::new(total, 6),
         };
         this.join_all();
         this
@@ -112,7 +131,7 @@ impl LatticeTable {
             for (live, stencil) in live.iter_mut().zip(stencils) {
                 for lane in 0..LANES {
                     let own = site as usize + lane;
-                    if particle[own] != VACANT && particle[own.wrapping_add_signed(stencil.shift)] != VACANT {
+                    if particle[own] != VACANT && particle[own + stencil.shift] != VACANT {
                         *live |= 1 << lane;
                     }
                 }
@@ -121,26 +140,92 @@ impl LatticeTable {
     }
 
     fn site(&self, i: usize) -> usize {
-        let slot = self.slot[i] as usize;
-        self.block_site[slot / LANES] as usize + slot % LANES
+        self.cut.site(self.place[i] as usize)
     }
 
     /// Stiffness of a bond from `site`, of the body's unit.
     fn stiffness(&self, stencil: &Stencil, site: usize) -> f32 {
         match self.half_gain.as_slice() {
             [] => stencil.stiffness,
-            gain => stencil.stiffness * (gain[site] + gain[site.wrapping_add_signed(stencil.shift)]),
+            gain => stencil.stiffness * (gain[site] + gain[site + stencil.shift]),
         }
     }
 
-    fn geometry(&self, site: usize) -> Geometry<'_> {
+    fn geometry(&self, block: usize) -> Geometry<'_> {
         Geometry {
-            site,
+            site: self.block_site[block] as usize,
             stencils: &self.stencils,
-            displacement: self.displacement.each_ref().map(Vec::as_slice),
+            displacement: self.displacement.all(),
             half_gain: &self.half_gain,
         }
     }
+
+    /// Words of a block.
+    fn words(&self, block: usize) -> Range<usize> {
+        block * self.stencils.len()..(block + 1) * self.stencils.len()
+    }
+
+    /// Index of the live word of the bond that leaves this site for a neighbour of higher number, if it lives.
+    fn live_word(&self, site: usize, stencil: usize) -> Option<usize> {
+        let block = self.block[site / LANES];
+        let word = (block != VACANT).then(|| self.words(block as usize).start + stencil)?;
+        (self.live[word] >> (site % LANES) & 1 != 0).then_some(word)
+    }
+
+    /// First site of each task, and its blocks.
+    fn tasks(&self) -> Vec<(usize, Range<usize>)> {
+        self.cut.starts().zip(self.task.windows(2)).map(|(start, of)| (start, of[0]..of[1])).collect()
+    }
+
+    /// Blocks that add to rows in slices of the solver's particles for which `wanted` is true.
+    fn adding(&self, first: usize, wanted: &[bool]) -> Vec<bool> {
+        let mut adding = vec![false; self.block_site.len()];
+        for (block, &site) in self.block_site.iter().enumerate() {
+            let site = site as usize;
+            let mut particles = self.particle[site..site + LANES].iter().filter(|&&i| i != VACANT);
+            if particles.any(|&i| wanted[(first + i as usize) / LANES]) {
+                adding[block] = true;
+                for stencil in &self.stencils {
+                    for from in [site, site + LANES - 1] {
+                        let from =
+                            from.checked_sub(stencil.shift).map_or(VACANT, |at| self.block[at / LANES]);
+                        if from != VACANT {
+                            adding[from as usize] = true;
+                        }
+                    }
+                }
+            }
+        }
+        adding
+    }
+
+    /// Writes `value(i)` of every particle to its site, in parallel over blocks.
+    fn scatter<T: Copy + Default + Send>(
+        &self,
+        columns: &mut Columns<T, 3>,
+        value: impl Fn(usize) -> [T; 3] + Sync,
+    ) {
+        const SITES: usize = 64 * LANES;
+        let [x, y, z] = columns.all_mut();
+        let chunks = x.par_chunks_mut(SITES).zip(y.par_chunks_mut(SITES)).zip(z.par_chunks_mut(SITES));
+        chunks.zip(self.particle.par_chunks(SITES)).for_each(|(((x, y), z), particle)| {
+            for (at, &i) in particle.iter().enumerate() {
+                if i != VACANT {
+                    [x[at], y[at], z[at]] = value(i as usize);
+                }
+            }
+        });
+    }
+}
+
+/// Cuts what holds `each` values a block into tasks.
+fn by_task<'a, T>(task: &[usize], each: usize, mut values: &'a mut [T]) -> Vec<&'a mut [T]> {
+    let cut = |of: &[usize]| {
+        let (own, rest) = std::mem::take(&mut values).split_at_mut((of[1] - of[0]) * each);
+        values = rest;
+        own
+    };
+    task.windows(2).map(cut).collect()
 }
 
 /// Positions of the lattice's points [m].
@@ -151,35 +236,14 @@ fn ideal(lattice: &Lattice) -> Vec<DVec3> {
         .collect()
 }
 
-fn stencils(lattice: &Lattice, law: &Law, margin: [usize; 3], strides: [isize; 3]) -> Vec<Stencil> {
-    let reach = law.reach() / law.spacing;
-    let [a, b, c] = margin.map(|m| m as isize);
-    let mut stencils = Vec::new();
-    for k in -c..=c {
-        for j in -b..=b {
-            for i in -a..=a {
-                let length = ((i * i + j * j + k * k) as f64).sqrt();
-                if length == 0.0 || length > reach {
-                    continue;
-                }
-                let vector =
-                    lattice.steps[0] * i as f64 + lattice.steps[1] * j as f64 + lattice.steps[2] * k as f64;
-                let rest = length * law.spacing;
-                let stiffness = law.volume_share(rest) / length;
-                stencils.push(Stencil {
-                    shift: i * strides[0] + j * strides[1] + k * strides[2],
-                    offset: (vector * (QUANTA / law.spacing)).to_array().map(|x| x as f32),
-                    twice: (vector * (2.0 * QUANTA / law.spacing)).to_array().map(|x| x as f32),
-                    rest_square: (length * QUANTA).powi(2) as f32,
-                    inverse_square: (length * QUANTA).powi(-2) as f32,
-                    stiffness: stiffness as f32,
-                    across_part: (stiffness / f64::from(ACROSS)) as f32,
-                    along_part: (stiffness / (length * length) / f64::from(ALONG)) as f32,
-                });
-            }
-        }
-    }
-    stencils
+/// Runs a term over a block, with sums that begin at the site `start`.
+fn add_block<T: BondTerm<K>, const K: usize>(
+    term: T,
+    geometry: Geometry<'_>,
+    start: usize,
+    sums: &mut [&mut [f32]; K],
+) -> T {
+    lanes::run(BothEnds { term, geometry, start, sums: sums.each_mut().map(|column| &mut **column) })
 }
 
 impl BondTable for LatticeTable {
@@ -199,29 +263,45 @@ impl BondTable for LatticeTable {
     }
 
     fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass {
-        let mut live = std::mem::take(&mut self.live);
+        let (mut live, mut far) = (std::mem::take(&mut self.live), std::mem::take(&mut self.far));
         let mut force = std::mem::take(&mut self.force);
-        let stencils = self.stencils.len();
-        let passes: Vec<Pass> = force
-            .par_chunks_mut(CHUNK)
-            .zip(live.par_chunks_mut(CHUNK * stencils.max(1)))
-            .zip(self.block_site.par_chunks(CHUNK))
-            .map(|((force, live), sites)| {
+        let live_of = by_task(&self.task, self.stencils.len(), &mut live);
+        let far_of = by_task(&self.task, 1, &mut far);
+        let items = self.tasks().into_iter().zip(live_of).zip(far_of).collect();
+        let thresholds = thresholds.map(|(of, least)| Thresholds { of, least, particle: &self.particle });
+        type Item<'a> = (((usize, Range<usize>), &'a mut [u16]), &'a mut [bool]);
+        let passes = force.collect(
+            ForceTerm::<true, true>::NONE,
+            ForceTerm::<true, true>::with,
+            items,
+            |(((start, blocks), live), far): Item<'_>, mut sums| {
                 let mut pass = Pass::default();
-                for ((force, live), &site) in force.iter_mut().zip(live.chunks_mut(stencils)).zip(sites) {
-                    *force = self.block_force(site as usize, live);
-                    if let Some((thresholds, limit)) = thresholds
-                        && force.range[1] > limit
-                        && self.break_bonds(site as usize, live, thresholds, &mut pass.broken)
-                    {
-                        *force = self.block_force(site as usize, live);
+                let live = live.chunks_mut(self.stencils.len().max(1));
+                for ((block, live), far) in blocks.zip(live).zip(far) {
+                    let geometry = self.geometry(block);
+                    let broken = &mut pass.broken;
+                    macro_rules! add {
+                        ($gain:literal, $least:literal) => {{
+                            let (is_far, thresholds) = (false, thresholds);
+                            let term =
+                                ForceTerm::<$gain, $least> { geometry, live, thresholds, is_far, broken };
+                            add_block(term, geometry, start, &mut sums).is_far
+                        }};
                     }
-                    pass.energy += f64::from(force.energy);
+                    *far = match (!self.half_gain.is_empty(), self.thresholds_rise) {
+                        (false, false) => add!(false, false),
+                        (false, true) => add!(false, true),
+                        (true, false) => add!(true, false),
+                        (true, true) => add!(true, true),
+                    };
+                    let twice = sixteen(sums[4], geometry.site - start).map(f64::from);
+                    pass.energy += 0.5 * twice.iter().sum::<f64>();
                 }
+                pass.broken.sort_unstable_by_key(|bond| bond.ends);
                 pass
-            })
-            .collect();
-        (self.live, self.force) = (live, force);
+            },
+        );
+        (self.live, self.far, self.force) = (live, far, force);
         passes.into_iter().fold(Pass::default(), |mut total, mut pass| {
             total.energy += pass.energy;
             total.broken.append(&mut pass.broken);
@@ -230,37 +310,37 @@ impl BondTable for LatticeTable {
     }
 
     fn find_blocks(&mut self) {
-        let mut diagonal = std::mem::take(&mut self.diagonal);
+        let mut diagonal = self.diagonal.take().unwrap_or_else(|| Sums::new(self.cut, READ));
         let mut all = std::mem::take(&mut self.coefficient);
         all.resize(self.live.len(), [0; LANES]);
-        let stencils = self.stencils.len().max(1);
-        let blocks = all.par_chunks_mut(stencils).zip(self.live.par_chunks(stencils));
-        let blocks = blocks.zip(&self.block_site).zip(&self.force).with_min_len(CHUNK);
-        blocks
-            .map(|(((coefficient, live), &site), force)| {
-                let geometry = self.geometry(site as usize);
-                match (!self.half_gain.is_empty(), force.is_far()) {
-                    (false, false) => {
-                        lanes::run(DiagonalKernel::<false, false> { geometry, live, coefficient })
+        let items = self.tasks().into_iter().zip(by_task(&self.task, self.stencils.len(), &mut all));
+        type Item<'a> = ((usize, Range<usize>), &'a mut [[Coefficient; LANES]]);
+        diagonal.collect(
+            DiagonalTerm::<true>::NONE,
+            DiagonalTerm::<true>::with,
+            items.collect(),
+            |((start, blocks), coefficient): Item<'_>, mut sums| {
+                let coefficient = coefficient.chunks_mut(self.stencils.len().max(1));
+                for (block, coefficient) in blocks.zip(coefficient) {
+                    let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
+                    if self.half_gain.is_empty() {
+                        let term = DiagonalTerm::<false> { geometry, live, coefficient };
+                        add_block(term, geometry, start, &mut sums);
+                    } else {
+                        let term = DiagonalTerm::<true> { geometry, live, coefficient };
+                        add_block(term, geometry, start, &mut sums);
                     }
-                    (false, true) => {
-                        lanes::run(DiagonalKernel::<false, true> { geometry, live, coefficient })
-                    }
-                    (true, false) => {
-                        lanes::run(DiagonalKernel::<true, false> { geometry, live, coefficient })
-                    }
-                    (true, true) => lanes::run(DiagonalKernel::<true, true> { geometry, live, coefficient }),
                 }
-            })
-            .collect_into_vec(&mut diagonal);
-        (self.diagonal, self.coefficient) = (diagonal, all);
+            },
+        );
+        (self.diagonal, self.coefficient) = (Some(diagonal), all);
     }
 
     fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64 {
         let mut operand = std::mem::take(&mut self.operand);
         let (scale, rounded) = match u {
             Vector::Exact(u) => {
-                let own = &u[first..first + self.slot.len()];
+                let own = &u[first..first + self.place.len()];
                 let scale = scale_of(own);
                 self.scatter(&mut operand, |i| (own[i] * scale).to_array().map(whole));
                 (scale, false)
@@ -272,104 +352,99 @@ impl BondTable for LatticeTable {
         };
         self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
-        let stencils = self.stencils.len();
-        image.resize(self.block_site.len(), Default::default());
-        image.par_iter_mut().enumerate().with_min_len(CHUNK).for_each(|(block, image)| {
-            let site = self.block_site[block] as usize;
-            let is_wanted = |wanted: &[bool]| {
-                let particles = self.particle[site..site + LANES].iter().filter(|&&i| i != VACANT);
-                particles.into_iter().any(|&i| wanted[(first + i as usize) / LANES])
-            };
-            if !wanted.is_none_or(is_wanted) {
-                return;
-            }
-            let live = &self.live[block * stencils..(block + 1) * stencils];
-            let geometry = self.geometry(site);
-            let operand = self.operand.each_ref().map(Vec::as_slice);
-            let (gain, far) = (!self.half_gain.is_empty(), self.force[block].is_far());
-            macro_rules! run {
-                ($gain:literal, $far:literal) => {
-                    if rounded {
-                        let coefficient = &self.coefficient[block * stencils..(block + 1) * stencils];
-                        let position = self.position.each_ref().map(Vec::as_slice);
-                        lanes::run(RoundedKernel::<$gain, $far> {
+        let adding = wanted.map(|wanted| self.adding(first, wanted));
+        let (with, none) = (ProductTerm::<true>::with, ProductTerm::<true>::NONE);
+        image.collect(none, with, self.tasks(), |(start, blocks): (usize, Range<usize>), mut sums| {
+            for block in blocks.filter(|&block| adding.as_ref().is_none_or(|adding| adding[block])) {
+                let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
+                let (operand, position) = (self.operand.all(), self.position.all());
+                macro_rules! rounded {
+                    ($gain:literal, $far:literal) => {{
+                        let coefficient = &self.coefficient[self.words(block)];
+                        let term =
+                            RoundedTerm::<$gain, $far> { geometry, live, coefficient, position, operand };
+                        add_block(term, geometry, start, &mut sums);
+                    }};
+                }
+                macro_rules! exact {
+                    ($gain:literal) => {{
+                        add_block(
+                            ProductTerm::<$gain> { geometry, live, operand },
                             geometry,
-                            live,
-                            coefficient,
-                            position,
-                            operand,
-                        })
-                    } else {
-                        lanes::run(ProductKernel::<$gain, $far> { geometry, live, operand })
-                    }
-                };
+                            start,
+                            &mut sums,
+                        );
+                    }};
+                }
+                match (rounded, !self.half_gain.is_empty(), self.far[block]) {
+                    (true, false, false) => rounded!(false, false),
+                    (true, false, true) => rounded!(false, true),
+                    (true, true, false) => rounded!(true, false),
+                    (true, true, true) => rounded!(true, true),
+                    (false, false, _) => exact!(false),
+                    (false, true, _) => exact!(true),
+                }
             }
-            *image = match (gain, far) {
-                (false, false) => run!(false, false),
-                (false, true) => run!(false, true),
-                (true, false) => run!(true, false),
-                (true, true) => run!(true, true),
-            };
         });
         self.image = image;
         1.0 / scale
     }
 
     fn force(&self, i: usize) -> ([f32; 3], f32) {
-        let slot = self.slot[i] as usize;
-        let block = &self.force[slot / LANES];
-        (block.force.map(|lanes| lanes[slot % LANES]), block.least[slot % LANES])
+        let [x, y, z, least, _] = self.force.at(self.place[i] as usize);
+        ([x, y, z], least)
     }
 
     fn block(&self, i: usize) -> [f32; 6] {
-        let slot = self.slot[i] as usize;
-        self.diagonal[slot / LANES].map(|lanes| lanes[slot % LANES])
+        self.diagonal.as_ref().map_or([0.0; 6], |diagonal| diagonal.at(self.place[i] as usize))
     }
 
     fn product(&self, i: usize) -> [f32; 3] {
-        let slot = self.slot[i] as usize;
-        self.image[slot / LANES].map(|lanes| lanes[slot % LANES])
+        self.image.at(self.place[i] as usize)
     }
 
     fn add_products(&self, rows: Range<usize>, unit: f32, image: &mut [Slice], at: usize) {
+        let product = self.image.all();
         for (i, at) in rows.zip(at..) {
-            let slot = self.slot[i] as usize;
-            let product = &self.image[slot / LANES];
+            let place = self.place[i] as usize;
             for axis in 0..3 {
-                image[at / LANES][axis][at % LANES] += product[axis][slot % LANES] * unit;
+                image[at / LANES][axis][at % LANES] += product[axis][place] * unit;
             }
         }
     }
 
     fn joined(&self, i: usize, j: usize) -> bool {
-        let (slot, shift) = (self.slot[i] as usize, self.site(j) as isize - self.site(i) as isize);
-        // Stencils are in the order of their shifts; margins keep two sites apart that are no step from each other.
-        let step = self.stencils.binary_search_by_key(&shift, |stencil| stencil.shift);
-        let live = |step: usize| self.live[slot / LANES * self.stencils.len() + step];
-        step.is_ok_and(|step| live(step) >> (slot % LANES) & 1 != 0)
+        let (lower, upper) = (self.site(i.min(j)), self.site(i.max(j)));
+        // Margins keep two sites apart that are no step from each other.
+        let step = self.by_shift.binary_search_by_key(&(upper - lower), |&(shift, _)| shift);
+        step.is_ok_and(|step| self.live_word(lower, self.by_shift[step].1).is_some())
     }
 
     fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond)) {
-        let (slot, site) = (self.slot[i] as usize, self.site(i));
-        let first = slot / LANES * self.stencils.len();
-        for (stencil, live) in self.stencils.iter().zip(&self.live[first..]) {
-            if live >> (slot % LANES) & 1 != 0 {
+        let site = self.site(i);
+        for (index, stencil) in self.stencils.iter().enumerate() {
+            let ends = [(site.checked_sub(stencil.shift), false), (Some(site), true)];
+            for (lower, is_own) in ends {
+                let Some(lower) = lower.filter(|&lower| self.live_word(lower, index).is_some()) else {
+                    continue;
+                };
                 visit(Bond {
-                    neighbour: self.particle[site.wrapping_add_signed(stencil.shift)],
+                    neighbour: self.particle[if is_own { lower + stencil.shift } else { lower }],
                     rest: f64::from(stencil.rest_square).sqrt() / QUANTA,
-                    stiffness: f64::from(self.stiffness(stencil, site)),
+                    stiffness: f64::from(self.stiffness(stencil, lower)),
                 });
             }
         }
     }
 
     fn cut(&mut self, i: usize, cut: &dyn Fn(u32) -> bool) {
-        let (slot, site) = (self.slot[i] as usize, self.site(i));
-        let first = slot / LANES * self.stencils.len();
-        for (stencil, live) in self.stencils.iter().zip(&mut self.live[first..]) {
-            let bit = 1 << (slot % LANES);
-            if *live & bit != 0 && cut(self.particle[site.wrapping_add_signed(stencil.shift)]) {
-                *live &= !bit;
+        // From the lower end alone: the other is asked, too.
+        let site = self.site(i);
+        for index in 0..self.stencils.len() {
+            if let Some(word) = self.live_word(site, index)
+                && cut(self.particle[site + self.stencils[index].shift])
+            {
+                self.live[word] &= !(1 << (site % LANES));
             }
         }
     }
@@ -391,84 +466,18 @@ impl BondTable for LatticeTable {
     }
 
     fn bytes(&self) -> usize {
-        let per_site = 9 * 4 + 4 + if self.half_gain.is_empty() { 0 } else { 4 };
-        let per_block = size_of::<BlockForce>() + size_of::<[Sixteen; 9]>() + 4;
         let per_particle = 24 + 4;
         self.live.len() * 2
             + self.coefficient.len() * size_of::<[Coefficient; LANES]>()
-            + self.particle.len() * per_site
-            + self.block_site.len() * per_block
-            + self.slot.len() * per_particle
-    }
-}
-
-impl LatticeTable {
-    /// Writes `value(i)` of every particle to its site, in parallel over blocks.
-    fn scatter<T: Send>(&self, columns: &mut [Vec<T>; 3], value: impl Fn(usize) -> [T; 3] + Sync) {
-        const SITES: usize = 64 * LANES;
-        let [x, y, z] = columns;
-        let chunks = x.par_chunks_mut(SITES).zip(y.par_chunks_mut(SITES)).zip(z.par_chunks_mut(SITES));
-        chunks.zip(self.particle.par_chunks(SITES)).for_each(|(((x, y), z), particle)| {
-            for (at, &i) in particle.iter().enumerate() {
-                if i != VACANT {
-                    [x[at], y[at], z[at]] = value(i as usize);
-                }
-            }
-        });
-    }
-
-    fn block_force(&self, site: usize, live: &[u16]) -> BlockForce {
-        let geometry = self.geometry(site);
-        let gain = !self.half_gain.is_empty();
-        let near = if gain {
-            lanes::run(ForceKernel::<true, false> { geometry, live })
-        } else {
-            lanes::run(ForceKernel::<false, false> { geometry, live })
-        };
-        match (near.is_far(), gain) {
-            (false, _) => near,
-            (true, false) => lanes::run(ForceKernel::<false, true> { geometry, live }),
-            (true, true) => lanes::run(ForceKernel::<true, true> { geometry, live }),
-        }
-    }
-
-    /// Breaks bonds of a block whose excess is above the threshold of either end; whether there was any. With the
-    /// arithmetic of the kernel, so that both ends of a bond decide alike.
-    fn break_bonds(
-        &self,
-        site: usize,
-        live: &mut [u16],
-        thresholds: &[f32],
-        broken: &mut Vec<Broken>,
-    ) -> bool {
-        let before = broken.len();
-        let mut any = false;
-        for lane in 0..LANES {
-            let own = self.particle[site + lane];
-            for (stencil, live) in self.stencils.iter().zip(live.iter_mut()) {
-                if *live >> lane & 1 == 0 {
-                    continue;
-                }
-                let there = (site + lane).wrapping_add_signed(stencil.shift);
-                let other = self.particle[there];
-                let displacement = self.displacement.each_ref();
-                let eta: [i32; 3] = std::array::from_fn(|axis| {
-                    displacement[axis][there].wrapping_sub(displacement[axis][site + lane])
-                });
-                let excess = stencil.excess(eta);
-                if excess > thresholds[own as usize].min(thresholds[other as usize]) {
-                    *live &= !(1 << lane);
-                    any = true;
-                    if own < other {
-                        let pull = self.stiffness(stencil, site + lane) * elongation_share::<true>(excess);
-                        let d: [f32; 3] = std::array::from_fn(|axis| stencil.offset[axis] + eta[axis] as f32);
-                        broken.push(Broken { ends: [own, other], pull: d.map(|d| pull * d) });
-                    }
-                }
-            }
-        }
-        broken[before..].sort_unstable_by_key(|bond| bond.ends);
-        any
+            + (self.particle.len() + self.block.len() + self.block_site.len() + self.half_gain.len()) * 4
+            + self.displacement.bytes()
+            + self.position.bytes()
+            + self.operand.bytes()
+            + self.force.bytes()
+            + self.diagonal.as_ref().map_or(0, Sums::bytes)
+            + self.image.bytes()
+            + self.far.len()
+            + self.place.len() * per_particle
     }
 }
 
@@ -513,33 +522,37 @@ mod tests {
         table
     }
 
-    /// Forces, diagonal and product of every block, as bits.
+    /// Forces, diagonal and product of every block, one after the other, as bits.
     fn bits(table: &LatticeTable, width: &Width) -> Vec<u32> {
-        let mut bits = Vec::new();
-        for (block, &site) in table.block_site.iter().enumerate() {
-            let geometry = table.geometry(site as usize);
-            let live = &table.live[block * table.stencils.len()..(block + 1) * table.stencils.len()];
-            let operand = table.operand.each_ref().map(Vec::as_slice);
-            let force = width.run(ForceKernel::<true, true> { geometry, live });
-            let mut coefficient = vec![[0; LANES]; live.len()];
-            let diagonal =
-                width.run(DiagonalKernel::<true, true> { geometry, live, coefficient: &mut coefficient });
+        let total = table.particle.len();
+        let mut sums: [Vec<Vec<f32>>; 5] = [5, 6, 3, 3, 3].map(|columns| vec![vec![0.0; total]; columns]);
+        let mut all: Vec<u32> = Vec::new();
+        for block in 0..table.block_site.len() {
+            let mut live = table.live[table.words(block)].to_vec();
+            let geometry = table.geometry(block);
+            let operand = table.operand.all();
+            macro_rules! add {
+                ($sums:literal, $term:expr) => {{
+                    let mut columns = sums[$sums].iter_mut();
+                    let sums = std::array::from_fn(|_| columns.next().expect("a column").as_mut_slice());
+                    width.run(BothEnds { term: $term, geometry, start: 0, sums })
+                }};
+            }
+            let (thresholds, is_far, broken) = (None, false, &mut Vec::new());
+            add!(0, ForceTerm::<true, true> { geometry, live: &mut live, thresholds, is_far, broken });
+            let (live, mut coefficient) = (&live, vec![[0; LANES]; live.len()]);
+            add!(1, DiagonalTerm::<true> { geometry, live, coefficient: &mut coefficient });
             let coefficient = coefficient.as_slice();
-            let product = width.run(ProductKernel::<true, true> { geometry, live, operand });
+            all.extend(coefficient.iter().flatten());
+            add!(2, ProductTerm::<true> { geometry, live, operand });
             // Exponents and mantissas as they come, but no NaN.
             let operand = operand.map(|u| u.iter().map(|u| u & 0x4fff_ffff).collect::<Vec<_>>());
-            let operand = operand.each_ref().map(Vec::as_slice);
-            let position = table.position.each_ref().map(Vec::as_slice);
-            let rounded =
-                width.run(RoundedKernel::<true, true> { geometry, live, coefficient, position, operand });
-            let near =
-                width.run(RoundedKernel::<true, false> { geometry, live, coefficient, position, operand });
-            let all = force.force.iter().chain(&diagonal).chain(&product).chain(&rounded).chain(&near);
-            let all = all.flatten();
-            bits.extend(coefficient.iter().flatten().copied());
-            bits.extend(all.chain([&force.energy]).map(|value| value.to_bits()));
+            let (operand, position) = (operand.each_ref().map(Vec::as_slice), table.position.all());
+            add!(3, RoundedTerm::<true, true> { geometry, live, coefficient, position, operand });
+            add!(4, RoundedTerm::<true, false> { geometry, live, coefficient, position, operand });
         }
-        bits
+        all.extend(sums.iter().flatten().flatten().map(|value| value.to_bits()));
+        all
     }
 
     #[test]
@@ -556,7 +569,7 @@ mod tests {
     #[test]
     fn a_bond_pulls_both_ends_alike() {
         let table = table(false);
-        for i in 0..table.slot.len() {
+        for i in 0..table.place.len() {
             table.visit(i, &mut |bond| {
                 let mut back = 0;
                 table.visit(bond.neighbour as usize, &mut |other| {
@@ -567,18 +580,18 @@ mod tests {
                 });
                 assert_eq!(back, 1);
             });
-            for j in 0..table.slot.len() {
+            for j in 0..table.place.len() {
                 let mut joined = false;
                 table.visit(i, &mut |bond| joined |= bond.neighbour as usize == j);
                 assert_eq!(table.joined(i, j), joined, "{i} {j}");
             }
         }
         // What is left of the sum of all forces is the rounding of each particle's own sum.
-        let total = (0..table.slot.len()).fold([0.0; 3], |total: [f64; 3], i| {
+        let total = (0..table.place.len()).fold([0.0; 3], |total: [f64; 3], i| {
             let force = table.force(i).0;
             std::array::from_fn(|axis| total[axis] + f64::from(force[axis]))
         });
-        let scale: f64 = (0..table.slot.len()).map(|i| f64::from(table.force(i).0[0].abs())).sum();
+        let scale: f64 = (0..table.place.len()).map(|i| f64::from(table.force(i).0[0].abs())).sum();
         assert!(total.iter().all(|sum| sum.abs() < 1e-6 * scale), "{total:?} of {scale}");
     }
 }

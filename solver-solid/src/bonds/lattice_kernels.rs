@@ -1,39 +1,19 @@
 //! The hot loops over blocks of sixteen lattice sites (`lattice.rs`).
 
-use amalgam_particles::lanes::{LANES, Lanes, Sixteen, Task};
+use amalgam_particles::lanes::{LANES, Lanes, Task};
 
+use super::stencil::Stencil;
 use super::stretch::{SERIES_MAX, elongation_share};
-use super::strips::{Strips, component_difference, in_strips};
+use super::strips::component_difference;
+use super::table::Broken;
 use crate::vectors::{window, window_mut};
 
-/// A step from a site to a neighbour.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stencil {
-    pub(super) shift: isize,
-    /// Vector to the neighbour in the lattice, in quanta.
-    pub(super) offset: [f32; 3],
-    /// Twice that.
-    pub(super) twice: [f32; 3],
-    /// Square of its length, in quanta, and the inverse.
-    pub(super) rest_square: f32,
-    pub(super) inverse_square: f32,
-    /// Stiffness, of the body's unit.
-    pub(super) stiffness: f32,
-    /// What a part in [`ACROSS`] and in [`ALONG`] of a [`Coefficient`] is, with lengths in spacings.
-    pub(super) across_part: f32,
-    pub(super) along_part: f32,
-}
+/// Lanes that a loop works on at once, whatever the instructions: what a site's sum is made of comes in an order that depends on
+/// them. With sixteen, AVX2 has not enough registers.
+pub(super) const STRIP: usize = 8;
 
-impl Stencil {
-    /// The excess l^2/L^2 - 1 for a difference of displacements.
-    #[inline(always)]
-    pub(super) fn excess(&self, eta: [i32; 3]) -> f32 {
-        let [x, y, z] = [eta[0] as f32, eta[1] as f32, eta[2] as f32];
-        let [two_x, two_y, two_z] = self.twice;
-        let difference = z.mul_add(two_z + z, y.mul_add(two_y + y, x * (two_x + x)));
-        difference * self.inverse_square
-    }
-}
+/// A value of each lane.
+pub(super) type Strip<T = f32> = [T; STRIP];
 
 /// What the kernels share: a block, its surroundings and their displacements.
 #[derive(Clone, Copy)]
@@ -45,168 +25,354 @@ pub(super) struct Geometry<'a> {
 }
 
 impl<'a> Geometry<'a> {
-    /// The displacements' columns, and as long ones of an operand, so that it is asked once for all of them whether a site is
-    /// inside.
-    #[inline(always)]
-    fn columns(&self, operand: [&'a [i32]; 3]) -> [[&'a [i32]; 3]; 2] {
-        let sites = self.displacement[0].len();
-        let [x, y, z] = self.displacement;
-        let [u, v, w] = operand;
-        [[x, &y[..sites], &z[..sites]], [&u[..sites], &v[..sites], &w[..sites]]]
-    }
-
     /// Half of the gains from a site on.
     #[inline(always)]
-    fn gain<const GAIN: bool, const W: usize>(&self, site: usize) -> &'a [f32; W] {
-        if GAIN { window(self.half_gain, site) } else { &[0.5; W] }
+    fn gain<const GAIN: bool>(&self, site: usize) -> Strip {
+        if GAIN { *window(self.half_gain, site) } else { [0.5; STRIP] }
+    }
+
+    /// The displacements around a strip.
+    #[inline(always)]
+    fn displacements(&self, site: usize) -> Around<'a, i32> {
+        self.around(self.displacement, site)
+    }
+
+    /// Values around a strip.
+    #[inline(always)]
+    fn around<T: Copy>(&self, [x, y, z]: [&'a [T]; 3], site: usize) -> Around<'a, T> {
+        // All as long as one, so that it is asked once for all whether a site is inside.
+        let sites = self.displacement[0].len();
+        let columns = [&x[..sites], &y[..sites], &z[..sites]];
+        Around { columns, own: at(columns, site) }
+    }
+}
+
+/// Columns, and what they hold at a strip of sites.
+pub(super) struct Around<'a, T> {
+    columns: [&'a [T]; 3],
+    own: [Strip<T>; 3],
+}
+
+impl Around<'_, i32> {
+    /// Differences to the sites from `there` on.
+    #[inline(always)]
+    fn differences(&self, there: usize) -> [Strip<i32>; 3] {
+        let (own, other) = (&self.own, at(self.columns, there));
+        let mut difference = [[0; STRIP]; 3];
+        for axis in 0..3 {
+            for lane in 0..STRIP {
+                difference[axis][lane] = other[axis][lane].wrapping_sub(own[axis][lane]);
+            }
+        }
+        difference
     }
 }
 
 #[inline(always)]
-fn at<T, const W: usize>([x, y, z]: [&[T]; 3], site: usize) -> [&[T; W]; 3] {
-    [window(x, site), window(y, site), window(z, site)]
+fn at<T: Copy>([x, y, z]: [&[T]; 3], site: usize) -> [Strip<T>; 3] {
+    [*window(x, site), *window(y, site), *window(z, site)]
 }
 
-/// Forces on a block.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct BlockForce {
-    pub(super) force: [Sixteen; 3],
-    /// Least excess of each particle's bonds, infinite without any.
-    pub(super) least: Sixteen,
-    /// Least and largest of all.
-    pub(super) range: [f32; 2],
-    pub(super) energy: f32,
-}
+/// What a bond adds to K sums at both of its ends.
+pub(super) trait BondTerm<const K: usize> {
+    /// Sums of nothing.
+    const NONE: [f32; K] = [0.0; K];
+    /// What is read of the lower ends of a strip of bonds, once for all stencils.
+    type Own;
 
-impl BlockForce {
-    /// Whether a bond is stretched or compressed so far that the series does not hold.
-    pub(super) fn is_far(&self) -> bool {
-        self.range[0] < -SERIES_MAX || self.range[1] > SERIES_MAX
+    /// Reads it.
+    fn own(&self, site: usize) -> Self::Own;
+
+    /// The terms of the bonds of a stencil from the lanes `first..` of the block to the sites from `there` on; none if there is no
+    /// such bond.
+    fn terms<L: Lanes>(
+        &mut self,
+        own: &Self::Own,
+        stencil: usize,
+        first: usize,
+        there: usize,
+    ) -> Option<[Strip; K]>;
+
+    /// A sum at the lower end of a bond and one more term.
+    #[inline(always)]
+    fn with(_sum_of: usize, sum: f32, term: f32) -> f32 {
+        sum + term
+    }
+
+    /// A sum at the upper end.
+    #[inline(always)]
+    fn with_upper(_sum_of: usize, sum: f32, term: f32) -> f32 {
+        sum - term
     }
 }
 
-pub(super) struct ForceKernel<'a, const GAIN: bool, const FAR: bool> {
+/// Sums over the bonds of a block of sites to sites of higher number, at both of their ends: a column of each sum, in which `start` is the
+/// first site. The task yields the term as it leaves it.
+///
+/// Stencils are visited in an order in which rows of sites come back late: a load from where two stores have just been waits until
+/// both are done.
+pub(super) struct BothEnds<'a, T, const K: usize> {
+    pub(super) term: T,
     pub(super) geometry: Geometry<'a>,
-    pub(super) live: &'a [u16],
+    pub(super) start: usize,
+    pub(super) sums: [&'a mut [f32]; K],
 }
 
-impl<const GAIN: bool, const FAR: bool> Task for ForceKernel<'_, GAIN, FAR> {
-    type Output = BlockForce;
+impl<T: BondTerm<K>, const K: usize> Task for BothEnds<'_, T, K> {
+    type Output = T;
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self) -> BlockForce {
-        let [x, y, z, least, largest, energy] = in_strips::<L, 6>(&mut self);
-        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
-        // Each bond is seen from both ends: a quarter of k e^2 from each.
-        BlockForce { force: [x, y, z], least, range: [bottom, top], energy: 0.25 * L::load(&energy).sum() }
-    }
-}
-
-impl<const GAIN: bool, const FAR: bool> Strips<6> for ForceKernel<'_, GAIN, FAR> {
-    #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
-        let [displacement, _] = self.geometry.columns(self.geometry.displacement);
-        let site = self.geometry.site + first;
-        let own = at::<_, W>(displacement, site);
-        let own_gain = self.geometry.gain::<GAIN, W>(site);
-        let mut force = [[0.0f32; W]; 3];
-        let (mut least, mut largest) = ([f32::INFINITY; W], [0.0f32; W]);
-        let mut energy = [0.0f32; W];
-        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
-            let live = live >> first;
-            if live == 0 {
-                continue;
+    fn run<L: Lanes>(self) -> T {
+        let Self { mut term, geometry: Geometry { site, stencils, .. }, start, sums } = self;
+        let length = sums[0].len();
+        let sums = sums.map(|column| &mut column[..length]);
+        for first in (0..LANES).step_by(STRIP) {
+            let site = site + first;
+            let own = term.own(site);
+            let mut sum = T::NONE.map(|none| [none; STRIP]);
+            for (index, stencil) in stencils.iter().enumerate() {
+                let there = site + stencil.shift;
+                let Some(terms) = term.terms::<L>(&own, index, first, there) else { continue };
+                for k in 0..K {
+                    for lane in 0..STRIP {
+                        sum[k][lane] = T::with(k, sum[k][lane], terms[k][lane]);
+                    }
+                }
+                for k in 0..K {
+                    let upper: &mut Strip = window_mut(sums[k], there - start);
+                    for lane in 0..STRIP {
+                        upper[lane] = T::with_upper(k, upper[lane], terms[k][lane]);
+                    }
+                }
             }
-            let there = site.wrapping_add_signed(stencil.shift);
-            let other = at::<_, W>(displacement, there);
-            let gain = self.geometry.gain::<GAIN, W>(there);
-            for lane in 0..W {
-                let on = live & (1 << lane) != 0;
-                let eta = [
-                    other[0][lane].wrapping_sub(own[0][lane]),
-                    other[1][lane].wrapping_sub(own[1][lane]),
-                    other[2][lane].wrapping_sub(own[2][lane]),
-                ];
-                let excess = stencil.excess(eta);
-                let share = elongation_share::<FAR>(excess);
-                let pull = stencil.stiffness * (own_gain[lane] + gain[lane]) * share;
-                let pull = if on { pull } else { 0.0 };
-                force[0][lane] = pull.mul_add(stencil.offset[0] + eta[0] as f32, force[0][lane]);
-                force[1][lane] = pull.mul_add(stencil.offset[1] + eta[1] as f32, force[1][lane]);
-                force[2][lane] = pull.mul_add(stencil.offset[2] + eta[2] as f32, force[2][lane]);
-                let square = excess.mul_add(stencil.rest_square, stencil.rest_square);
-                energy[lane] = (pull * share).mul_add(square, energy[lane]);
-                least[lane] = if on & (excess < least[lane]) { excess } else { least[lane] };
-                largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
+            for k in 0..K {
+                let lower: &mut Strip = window_mut(sums[k], site - start);
+                for lane in 0..STRIP {
+                    lower[lane] = T::with(k, lower[lane], sum[k][lane]);
+                }
             }
         }
-        let [x, y, z] = force;
-        [x, y, z, least, largest, energy]
+        term
     }
 }
 
-/// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use if not `FAR`.
-pub(super) struct DiagonalKernel<'a, const GAIN: bool, const FAR: bool> {
+/// Elongation by length of bonds of these excesses.
+#[inline(always)]
+fn elongation_shares(excess: &Strip) -> Strip {
+    let (mut share, mut is_far) = ([0.0; STRIP], false);
+    for lane in 0..STRIP {
+        share[lane] = elongation_share::<false>(excess[lane]);
+        is_far |= excess[lane].abs() > SERIES_MAX;
+    }
+    if is_far { far_shares(*excess) } else { share }
+}
+
+#[cold]
+#[inline(never)]
+fn far_shares(excess: Strip) -> Strip {
+    excess.map(elongation_share::<true>)
+}
+
+/// Where bonds break.
+#[derive(Clone, Copy)]
+pub(super) struct Thresholds<'a> {
+    /// Largest excess of each particle's bonds.
+    pub(super) of: &'a [f32],
+    /// The least of them.
+    pub(super) least: f32,
+    /// Particle at each site.
+    pub(super) particle: &'a [u32],
+}
+
+/// Forces, if `LEAST` the least excess of each particle's bonds, and at their lower ends twice the energies of bonds. Bonds beyond the
+/// thresholds break first.
+pub(super) struct ForceTerm<'a, const GAIN: bool, const LEAST: bool> {
+    pub(super) geometry: Geometry<'a>,
+    pub(super) live: &'a mut [u16],
+    pub(super) thresholds: Option<Thresholds<'a>>,
+    /// Whether a bond is stretched or compressed so far that the series does not hold.
+    pub(super) is_far: bool,
+    pub(super) broken: &'a mut Vec<Broken>,
+}
+
+impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
+    /// Breaks bonds beyond their thresholds, and computes the others as far as they are.
+    #[cold]
+    #[inline(never)]
+    fn beyond(&mut self, stencil: usize, first: usize, mut excess: Strip) -> [Strip; 2] {
+        let Self { geometry, thresholds, .. } = self;
+        let step = &geometry.stencils[stencil];
+        for (lane, excess) in excess.iter_mut().enumerate() {
+            let site = geometry.site + first + lane;
+            let there = site + step.shift;
+            if let Some(Thresholds { of, particle, .. }) = thresholds
+                && self.live[stencil] >> (first + lane) & 1 != 0
+            {
+                let ends = [particle[site], particle[there]];
+                let [own, other] = ends.map(|end| of[end as usize]);
+                if *excess > own.min(other) {
+                    let gain = geometry.gain::<GAIN>(site)[0] + geometry.gain::<GAIN>(there)[0];
+                    let pull = step.stiffness * gain * elongation_share::<true>(*excess);
+                    let column = geometry.displacement;
+                    let pull = std::array::from_fn(|axis| {
+                        let eta = column[axis][there].wrapping_sub(column[axis][site]);
+                        pull * (step.offset[axis] + eta as f32)
+                    });
+                    self.broken.push(Broken { ends, pull });
+                    self.live[stencil] &= !(1 << (first + lane));
+                    *excess = 0.0;
+                }
+            }
+            self.is_far |= excess.abs() > SERIES_MAX;
+        }
+        [excess, excess.map(elongation_share::<true>)]
+    }
+}
+
+impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN, LEAST> {
+    const NONE: [f32; 5] = [0.0, 0.0, 0.0, f32::INFINITY, 0.0];
+    type Own = (Around<'a, i32>, Strip);
+
+    #[inline(always)]
+    fn own(&self, site: usize) -> Self::Own {
+        (self.geometry.displacements(site), self.geometry.gain::<GAIN>(site))
+    }
+
+    #[inline(always)]
+    fn terms<L: Lanes>(
+        &mut self,
+        (own, own_gain): &Self::Own,
+        stencil: usize,
+        first: usize,
+        there: usize,
+    ) -> Option<[Strip; 5]> {
+        let live = u32::from(self.live[stencil] >> first);
+        if live == 0 {
+            return None;
+        }
+        let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
+        let gain = self.geometry.gain::<GAIN>(there);
+        let limit = self.thresholds.map_or(SERIES_MAX, |thresholds| thresholds.least.min(SERIES_MAX));
+        let (mut excess, mut share, mut is_beyond) = ([0.0; STRIP], [0.0; STRIP], false);
+        for lane in 0..STRIP {
+            let own = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
+            excess[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
+            share[lane] = elongation_share::<false>(excess[lane]);
+            is_beyond |= (excess[lane] > limit) | (excess[lane] < -SERIES_MAX);
+        }
+        let mut left = live;
+        if is_beyond {
+            [excess, share] = self.beyond(stencil, first, excess);
+            left = u32::from(self.live[stencil] >> first);
+        }
+        let mut terms = [[0.0; STRIP]; 5];
+        for lane in 0..STRIP {
+            let pull = step.stiffness * (own_gain[lane] + gain[lane]) * share[lane];
+            for axis in 0..3 {
+                terms[axis][lane] = pull * (step.offset[axis] + eta[axis][lane] as f32);
+            }
+            let square = excess[lane].mul_add(step.rest_square, step.rest_square);
+            terms[4][lane] = pull * share[lane] * square;
+            terms[3][lane] = if left & (1 << lane) != 0 { excess[lane] } else { f32::INFINITY };
+        }
+        Some(terms)
+    }
+
+    #[inline(always)]
+    fn with(sum_of: usize, sum: f32, term: f32) -> f32 {
+        match sum_of {
+            3 if LEAST => sum.min(term),
+            3 => sum,
+            _ => sum + term,
+        }
+    }
+
+    #[inline(always)]
+    fn with_upper(sum_of: usize, sum: f32, term: f32) -> f32 {
+        match sum_of {
+            3 if LEAST => sum.min(term),
+            3 | 4 => sum,
+            _ => sum - term,
+        }
+    }
+}
+
+/// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use where the series holds.
+pub(super) struct DiagonalTerm<'a, const GAIN: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) coefficient: &'a mut [[Coefficient; LANES]],
 }
 
-impl<const GAIN: bool, const FAR: bool> Task for DiagonalKernel<'_, GAIN, FAR> {
-    type Output = [Sixteen; 6];
+impl<'a, const GAIN: bool> BondTerm<6> for DiagonalTerm<'a, GAIN> {
+    type Own = (Around<'a, i32>, Strip);
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self) -> [Sixteen; 6] {
-        in_strips::<L, 6>(&mut self)
+    fn own(&self, site: usize) -> Self::Own {
+        (self.geometry.displacements(site), self.geometry.gain::<GAIN>(site))
     }
-}
 
-impl<const GAIN: bool, const FAR: bool> Strips<6> for DiagonalKernel<'_, GAIN, FAR> {
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
-        let [displacement, _] = self.geometry.columns(self.geometry.displacement);
-        let site = self.geometry.site + first;
-        let own = at::<_, W>(displacement, site);
-        let own_gain = self.geometry.gain::<GAIN, W>(site);
-        let mut sum = [[0.0f32; W]; 6];
-        let rows = self.live.iter().zip(self.coefficient.iter_mut());
-        for (stencil, (&live, coefficient)) in self.geometry.stencils.iter().zip(rows) {
-            let live = live >> first;
-            let coefficient: &mut [Coefficient; W] = window_mut(coefficient, first);
-            if live == 0 {
-                *coefficient = [0; W];
-                continue;
-            }
-            let there = site.wrapping_add_signed(stencil.shift);
-            let other = at::<_, W>(displacement, there);
-            let gain = self.geometry.gain::<GAIN, W>(there);
-            for lane in 0..W {
-                let eta = [
-                    other[0][lane].wrapping_sub(own[0][lane]),
-                    other[1][lane].wrapping_sub(own[1][lane]),
-                    other[2][lane].wrapping_sub(own[2][lane]),
-                ];
-                let on = live & (1 << lane) != 0;
-                let share = elongation_share::<FAR>(stencil.excess(eta));
-                let (across, along) = linearised(share);
-                coefficient[lane] = if on { packed((across, along)) } else { 0 };
-                let (across, along) = if on { (across, along) } else { (0.0, 0.0) };
-                let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
-                let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
-                let d = [
-                    stencil.offset[0] + eta[0] as f32,
-                    stencil.offset[1] + eta[1] as f32,
-                    stencil.offset[2] + eta[2] as f32,
-                ];
-                sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
-                sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
-                sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
-                sum[3][lane] = (along * d[1]).mul_add(d[2], sum[3][lane]);
-                sum[4][lane] = (along * d[0]).mul_add(d[2], sum[4][lane]);
-                sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
+    fn terms<L: Lanes>(
+        &mut self,
+        (own, own_gain): &Self::Own,
+        stencil: usize,
+        first: usize,
+        there: usize,
+    ) -> Option<[Strip; 6]> {
+        let live = u32::from(self.live[stencil] >> first);
+        let coefficient: &mut Strip<Coefficient> = window_mut(&mut self.coefficient[stencil], first);
+        if live == 0 {
+            *coefficient = [0; STRIP];
+            return None;
+        }
+        let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
+        let gain = self.geometry.gain::<GAIN>(there);
+        let mut excess = [0.0; STRIP];
+        for lane in 0..STRIP {
+            let own = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
+            excess[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
+        }
+        let share = elongation_shares(&excess);
+        let (mut across, mut along) = ([0.0; STRIP], [0.0; STRIP]);
+        for lane in 0..STRIP {
+            (across[lane], along[lane]) = linearised(share[lane]);
+        }
+        let mut rounded = [0; STRIP];
+        for lane in 0..STRIP {
+            let on = if live & (1 << lane) != 0 { u32::MAX } else { 0 };
+            rounded[lane] = packed((across[lane], along[lane])) & on;
+        }
+        let mut d = [[0.0; STRIP]; 3];
+        for axis in 0..3 {
+            for lane in 0..STRIP {
+                d[axis][lane] = step.offset[axis] + eta[axis][lane] as f32;
             }
         }
-        sum
+        for lane in 0..STRIP {
+            let stiffness = step.stiffness * (own_gain[lane] + gain[lane]);
+            let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
+            across[lane] *= stiffness;
+            along[lane] *= stiffness * step.inverse_square;
+        }
+        let mut terms = [[0.0; STRIP]; 6];
+        for lane in 0..STRIP {
+            let [x, y, z] = d.map(|axis| axis[lane]);
+            let [along_x, along_y, along_z] = [along[lane] * x, along[lane] * y, along[lane] * z];
+            terms[0][lane] = along_x.mul_add(x, across[lane]);
+            terms[1][lane] = along_y.mul_add(y, across[lane]);
+            terms[2][lane] = along_z.mul_add(z, across[lane]);
+            terms[3][lane] = along_y * z;
+            terms[4][lane] = along_x * z;
+            terms[5][lane] = along_x * y;
+        }
+        *coefficient = rounded;
+        Some(terms)
+    }
+
+    #[inline(always)]
+    fn with_upper(_sum_of: usize, sum: f32, term: f32) -> f32 {
+        sum + term
     }
 }
 
@@ -256,9 +422,9 @@ fn unpacked(coefficient: Coefficient) -> (f32, f32) {
     (across as i32 as f32, (coefficient >> ACROSS_BITS) as i32 as f32)
 }
 
-/// The product as the iteration wants it: operand and positions are f32, coefficients those that [`DiagonalKernel`] left. Entries
+/// The product as the iteration wants it: operand and positions are f32, coefficients those that [`DiagonalTerm`] left. Entries
 /// are off in the sixth digit. If `FAR`, coefficients are computed, and those of bonds for which the series holds rounded alike.
-pub(super) struct RoundedKernel<'a, const GAIN: bool, const FAR: bool> {
+pub(super) struct RoundedTerm<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
     /// As many as live words.
@@ -269,135 +435,147 @@ pub(super) struct RoundedKernel<'a, const GAIN: bool, const FAR: bool> {
     pub(super) operand: [&'a [i32]; 3],
 }
 
-impl<const GAIN: bool, const FAR: bool> Task for RoundedKernel<'_, GAIN, FAR> {
-    type Output = [Sixteen; 3];
-
+impl<const GAIN: bool, const FAR: bool> RoundedTerm<'_, GAIN, FAR> {
+    /// Parts across and along of each bond.
     #[inline(always)]
-    fn run<L: Lanes>(mut self) -> [Sixteen; 3] {
-        in_strips::<L, 3>(&mut self)
+    fn parts(
+        &self,
+        own: &Around<'_, i32>,
+        stencil: usize,
+        live: u32,
+        first: usize,
+        there: usize,
+    ) -> [Strip; 2] {
+        let coefficient: &Strip<Coefficient> = window(&self.coefficient[stencil], first);
+        let (mut across, mut along) = ([0.0; STRIP], [0.0; STRIP]);
+        if FAR {
+            let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
+            for lane in 0..STRIP {
+                let excess = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
+                let exact = linearised(elongation_share::<true>(excess));
+                let near = unpacked(packed(exact));
+                let far = (exact.0 * ACROSS, exact.1 * ALONG);
+                let of = if excess.abs() > SERIES_MAX { far } else { near };
+                (across[lane], along[lane]) = if live & (1 << lane) != 0 { of } else { (0.0, 0.0) };
+            }
+        } else {
+            for lane in 0..STRIP {
+                (across[lane], along[lane]) = unpacked(coefficient[lane]);
+            }
+        }
+        [across, along]
     }
 }
 
-impl<const GAIN: bool, const FAR: bool> Strips<3> for RoundedKernel<'_, GAIN, FAR> {
+impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a, GAIN, FAR> {
+    type Own = (Around<'a, f32>, Around<'a, i32>, Around<'a, i32>, Strip);
+
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
-        let [displacement, operand] = self.geometry.columns(self.operand);
-        let sites = displacement[0].len();
-        let position = self.position.map(|column| &column[..sites]);
-        let site = self.geometry.site + first;
-        let (own, own_u) = (at::<_, W>(position, site), at::<_, W>(operand, site));
-        let own_displacement = at::<_, W>(displacement, site);
-        let own_gain = self.geometry.gain::<GAIN, W>(site);
-        let mut image = [[0.0f32; W]; 3];
-        let rows = self.live.iter().zip(self.coefficient);
-        for (stencil, (&live, coefficient)) in self.geometry.stencils.iter().zip(rows) {
-            let live = live >> first;
-            if live == 0 {
-                continue;
-            }
-            let there = site.wrapping_add_signed(stencil.shift);
-            let (other, other_u) = (at::<_, W>(position, there), at::<_, W>(operand, there));
-            let other_displacement = at::<_, W>(displacement, there);
-            let gain = self.geometry.gain::<GAIN, W>(there);
-            let coefficient: &[Coefficient; W] = window(coefficient, first);
-            if first == 0 {
-                L::prefetch(coefficient, PREFETCH);
-            }
-            for lane in 0..W {
-                let (mut across, mut along) = unpacked(coefficient[lane]);
-                if FAR {
-                    let eta = [0, 1, 2].map(|axis| {
-                        other_displacement[axis][lane].wrapping_sub(own_displacement[axis][lane])
-                    });
-                    let excess = stencil.excess(eta);
-                    let exact = linearised(elongation_share::<true>(excess));
-                    let near = unpacked(packed(exact));
-                    let far = (exact.0 * ACROSS, exact.1 * ALONG);
-                    let of = if excess.abs() > SERIES_MAX { far } else { near };
-                    (across, along) = if live & (1 << lane) != 0 { of } else { (0.0, 0.0) };
-                }
-                let gain = own_gain[lane] + gain[lane];
-                let (across, along) =
-                    (across * (stencil.across_part * gain), along * (stencil.along_part * gain));
-                let d = [
-                    other[0][lane] - own[0][lane],
-                    other[1][lane] - own[1][lane],
-                    other[2][lane] - own[2][lane],
-                ];
-                let u = [
-                    component_difference::<true>(own_u[0][lane], other_u[0][lane]),
-                    component_difference::<true>(own_u[1][lane], other_u[1][lane]),
-                    component_difference::<true>(own_u[2][lane], other_u[2][lane]),
-                ];
-                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
-                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
-                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
-            }
+    fn own(&self, site: usize) -> Self::Own {
+        let geometry = self.geometry;
+        let (position, operand) = (geometry.around(self.position, site), geometry.around(self.operand, site));
+        (position, operand, geometry.displacements(site), geometry.gain::<GAIN>(site))
+    }
+
+    #[inline(always)]
+    fn terms<L: Lanes>(
+        &mut self,
+        (position, operand, displacement, own_gain): &Self::Own,
+        stencil: usize,
+        first: usize,
+        there: usize,
+    ) -> Option<[Strip; 3]> {
+        let live = u32::from(self.live[stencil] >> first);
+        if live == 0 {
+            return None;
         }
-        image
+        if first == 0 {
+            L::prefetch(&self.coefficient[stencil], PREFETCH);
+        }
+        let step = &self.geometry.stencils[stencil];
+        let (own, other) = (&position.own, at(position.columns, there));
+        let (own_u, other_u) = (&operand.own, at(operand.columns, there));
+        let gain = self.geometry.gain::<GAIN>(there);
+        let [across, along] = self.parts(displacement, stencil, live, first, there);
+        let mut terms = [[0.0; STRIP]; 3];
+        for lane in 0..STRIP {
+            let gain = own_gain[lane] + gain[lane];
+            let (across, along) =
+                (across[lane] * (step.across_part * gain), along[lane] * (step.along_part * gain));
+            let d =
+                [other[0][lane] - own[0][lane], other[1][lane] - own[1][lane], other[2][lane] - own[2][lane]];
+            let u = [
+                component_difference::<true>(own_u[0][lane], other_u[0][lane]),
+                component_difference::<true>(own_u[1][lane], other_u[1][lane]),
+                component_difference::<true>(own_u[2][lane], other_u[2][lane]),
+            ];
+            let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+            terms[0][lane] = along.mul_add(d[0], across * u[0]);
+            terms[1][lane] = along.mul_add(d[1], across * u[1]);
+            terms[2][lane] = along.mul_add(d[2], across * u[2]);
+        }
+        Some(terms)
     }
 }
 
 /// The product with an operand in whole numbers.
-pub(super) struct ProductKernel<'a, const GAIN: bool, const FAR: bool> {
+pub(super) struct ProductTerm<'a, const GAIN: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) operand: [&'a [i32]; 3],
 }
 
-impl<const GAIN: bool, const FAR: bool> Task for ProductKernel<'_, GAIN, FAR> {
-    type Output = [Sixteen; 3];
+impl<'a, const GAIN: bool> BondTerm<3> for ProductTerm<'a, GAIN> {
+    type Own = (Around<'a, i32>, Around<'a, i32>, Strip);
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self) -> [Sixteen; 3] {
-        in_strips::<L, 3>(&mut self)
+    fn own(&self, site: usize) -> Self::Own {
+        let operand = self.geometry.around(self.operand, site);
+        (self.geometry.displacements(site), operand, self.geometry.gain::<GAIN>(site))
     }
-}
 
-impl<const GAIN: bool, const FAR: bool> Strips<3> for ProductKernel<'_, GAIN, FAR> {
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
-        let [displacement, operand] = self.geometry.columns(self.operand);
-        let site = self.geometry.site + first;
-        let (own, own_u) = (at::<_, W>(displacement, site), at::<_, W>(operand, site));
-        let own_gain = self.geometry.gain::<GAIN, W>(site);
-        let mut image = [[0.0f32; W]; 3];
-        for (stencil, &live) in self.geometry.stencils.iter().zip(self.live) {
-            let live = live >> first;
-            if live == 0 {
-                continue;
-            }
-            let there = site.wrapping_add_signed(stencil.shift);
-            let (other, other_u) = (at::<_, W>(displacement, there), at::<_, W>(operand, there));
-            let gain = self.geometry.gain::<GAIN, W>(there);
-            for lane in 0..W {
-                let eta = [
-                    other[0][lane].wrapping_sub(own[0][lane]),
-                    other[1][lane].wrapping_sub(own[1][lane]),
-                    other[2][lane].wrapping_sub(own[2][lane]),
-                ];
-                let share = elongation_share::<FAR>(stencil.excess(eta));
-                let stiffness = stencil.stiffness * (own_gain[lane] + gain[lane]);
-                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = linearised(share);
-                let (across, along) = (stiffness * across, stiffness * (along * stencil.inverse_square));
-                let d = [
-                    stencil.offset[0] + eta[0] as f32,
-                    stencil.offset[1] + eta[1] as f32,
-                    stencil.offset[2] + eta[2] as f32,
-                ];
-                let u = [
-                    component_difference::<false>(own_u[0][lane], other_u[0][lane]),
-                    component_difference::<false>(own_u[1][lane], other_u[1][lane]),
-                    component_difference::<false>(own_u[2][lane], other_u[2][lane]),
-                ];
-                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
-                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
-                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
-            }
+    fn terms<L: Lanes>(
+        &mut self,
+        (own, operand, own_gain): &Self::Own,
+        stencil: usize,
+        first: usize,
+        there: usize,
+    ) -> Option<[Strip; 3]> {
+        let live = u32::from(self.live[stencil] >> first);
+        if live == 0 {
+            return None;
         }
-        image
+        let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
+        let (own_u, other_u) = (&operand.own, at(operand.columns, there));
+        let gain = self.geometry.gain::<GAIN>(there);
+        let mut excess = [0.0; STRIP];
+        for lane in 0..STRIP {
+            let own = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
+            excess[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
+        }
+        let share = elongation_shares(&excess);
+        let mut terms = [[0.0; STRIP]; 3];
+        for lane in 0..STRIP {
+            let stiffness = step.stiffness * (own_gain[lane] + gain[lane]);
+            let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
+            let (across, along) = linearised(share[lane]);
+            let (across, along) = (stiffness * across, stiffness * (along * step.inverse_square));
+            let d = [
+                step.offset[0] + eta[0][lane] as f32,
+                step.offset[1] + eta[1][lane] as f32,
+                step.offset[2] + eta[2][lane] as f32,
+            ];
+            let u = [
+                component_difference::<false>(own_u[0][lane], other_u[0][lane]),
+                component_difference::<false>(own_u[1][lane], other_u[1][lane]),
+                component_difference::<false>(own_u[2][lane], other_u[2][lane]),
+            ];
+            let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+            terms[0][lane] = along.mul_add(d[0], across * u[0]);
+            terms[1][lane] = along.mul_add(d[1], across * u[1]);
+            terms[2][lane] = along.mul_add(d[2], across * u[2]);
+        }
+        Some(terms)
     }
 }

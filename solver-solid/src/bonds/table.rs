@@ -43,8 +43,8 @@ pub(crate) struct Pass {
 
 /// The bonds of one body. Particles are counted from 0 in the body; forces are in unit stiffness x quanta.
 ///
-/// Each bond is stored at both of its ends, so that a particle only gathers, and both ends come to the same numbers:
-/// a difference has the same magnitude from either side.
+/// Rows store each bond at both of its ends, so that a particle only gathers, and both ends come to the same numbers: a difference
+/// has the same magnitude from either side. Lattices compute each bond once for both.
 pub(crate) trait BondTable: Send + Sync {
     /// Takes positions [m].
     fn load_positions(&mut self, position: &[DVec3]);
@@ -61,7 +61,7 @@ pub(crate) trait BondTable: Send + Sync {
     /// If `wanted` is given, only rows matter in slices of the solver's particles for which it is true.
     fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64;
 
-    /// Force on particle `i`, and the least excess of its bonds, infinite without any.
+    /// Force on particle `i`, and the least excess of its bonds, infinite without any; of use only if the law lets thresholds rise.
     fn force(&self, i: usize) -> ([f32; 3], f32);
 
     /// Diagonal block of particle `i`: xx, yy, zz, yz, xz, xy.
