@@ -385,7 +385,7 @@ mod tests {
                 for (i, b) in iteration.right_hand_side.iter_mut().enumerate() {
                     *b += random(i, 1 + repetition) * change;
                 }
-                let limits = Limits { tolerance, max_iterations: 10_000 };
+                let limits = Limits { tolerance, forcing: 0.0, max_iterations: 10_000 };
                 let mut system = System {
                     materials: &mut materials,
                     groups: &groups,
