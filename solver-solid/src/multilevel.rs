@@ -41,8 +41,6 @@ pub(crate) struct Multilevel {
     levels: Vec<Level>,
     /// Levels in use.
     active: usize,
-    /// What the finest grid adds at the corners of its cells, a component after the other.
-    correction: Vec<[[f32; 8]; 3]>,
 }
 
 /// A grid, and how points lie in it: particles, or the nodes of a finer one.
@@ -56,12 +54,22 @@ struct Level {
     start: Vec<u32>,
     /// Nodes at the corners of each cell.
     corners: Vec<[u32; 8]>,
-    /// Cells that have each node as their first corner, their second and so on.
+    /// Cells that have each node as their first corner, their second and so on; the one behind the last if there is none.
     cells: Vec<[u32; 8]>,
     factor: Vec<Factor>,
-    residual: Vec<[f32; 3]>,
-    value: Vec<[f32; 3]>,
+    residual: Vec<Padded>,
+    value: Vec<Padded>,
+    /// Residuals that each cell's points leave at its corners.
+    parts: Vec<Parts<4>>,
+    /// Product of residual and value, of each chunk of nodes.
+    products: Vec<f64>,
 }
+
+/// x, y, z and nothing, for four lanes.
+pub(crate) type Padded = [f32; 4];
+
+/// Sums at the corners of a cell.
+type Parts<const K: usize> = [[f32; K]; 8];
 
 /// Where a point is: in which region, and how many cells from the region's first corner.
 type Place = Option<(u32, DVec3)>;
@@ -91,19 +99,22 @@ impl Multilevel {
             }
             places = nodes.into_iter().map(|(region, node)| Some((region, 0.5 * node.as_dvec3()))).collect();
         }
-        Self { active: 0, correction: Vec::new(), levels }
+        Self { active: 0, levels }
     }
 
     /// Takes the diagonal blocks of a system: inertia [kg] and the entries xx, yy, zz, yz, xz, xy of each particle's, all 0 of
-    /// what is held.
-    pub(crate) fn prepare(&mut self, diagonal: &[[f32; 7]]) {
+    /// what is held, and nothing.
+    pub(crate) fn prepare(&mut self, diagonal: &[[f32; 8]]) {
         self.active = 0;
-        let mut sums = diagonal.to_vec();
+        let mut finer: Vec<[f32; 8]> = Vec::new();
         let mut part = 1.0 / (6.0 * EDGE * EDGE);
+        let mut parts = Vec::new();
         for level in &mut self.levels {
-            let (mut nodes, mut slopes) = (Vec::new(), Vec::new());
-            level.restrict(|i| level.share[i], |i| sums[i], &mut nodes);
-            level.restrict(|i| squared_slopes(&level.share[i]), |i| sums[i], &mut slopes);
+            let points = if self.active == 0 { diagonal } else { &finer };
+            level.restrict(|i| squared_slopes(&level.share[i]), |i| points[i], &mut parts);
+            let slopes = level.nodes(&parts);
+            level.restrict(|i| level.share[i], |i| points[i], &mut parts);
+            let nodes = level.nodes(&parts);
             let (mut inertia, mut stiffness) = (0.0, 0.0);
             level.factor.clear();
             level.factor.extend(nodes.iter().zip(&slopes).map(|(node, slopes)| {
@@ -111,7 +122,7 @@ impl Multilevel {
                 if mass <= 0.0 {
                     return Factor::default();
                 }
-                let [own, entries @ ..] = slopes.map(|slope| part * f64::from(slope));
+                let [own, entries @ .., _] = slopes.map(|slope| part * f64::from(slope));
                 let [xx, yy, zz] = [0, 1, 2].map(|axis| (entries[axis] - own).max(0.0));
                 inertia += mass;
                 stiffness += (xx + yy + zz) / 3.0;
@@ -119,7 +130,7 @@ impl Multilevel {
                 block.add_entries([xx, yy, zz, entries[3], entries[4], entries[5]]);
                 Factor::new(mass, &block)
             }));
-            sums = nodes;
+            finer = nodes;
             self.active += 1;
             if stiffness < WIDEST * inertia {
                 break;
@@ -129,47 +140,38 @@ impl Multilevel {
     }
 
     /// The coarse part of z for this residual, and its product with the residual. What is held has no residual.
-    pub(crate) fn correct(&mut self, residual: impl Fn(usize) -> [f32; 3] + Sync) -> f64 {
+    pub(crate) fn correct(&mut self, residual: impl Fn(usize) -> Padded + Sync) -> f64 {
         let mut product = 0.0;
         for l in 0..self.active {
             let (finer, level) = self.levels.split_at_mut(l);
             let level = &mut level[0];
-            let mut sums = std::mem::take(&mut level.residual);
+            let mut parts = std::mem::take(&mut level.parts);
             match finer.last() {
-                None => level.restrict(|i| level.share[i], &residual, &mut sums),
-                Some(finer) => level.restrict(|i| level.share[i], |i| finer.residual[i], &mut sums),
+                None => level.restrict(|i| level.share[i], &residual, &mut parts),
+                Some(finer) => level.restrict(|i| level.share[i], |i| finer.residual[i], &mut parts),
             }
-            level.residual = sums;
-            level.value.clear();
-            for (r, factor) in level.residual.iter().zip(&level.factor) {
-                let r = DVec3::from_array(r.map(f64::from));
-                let z = factor.solve(r) * WEIGHT;
-                product += r.dot(z);
-                level.value.push(z.as_vec3().to_array());
-            }
+            level.parts = parts;
+            product += level.solve();
         }
         for l in (1..self.active).rev() {
             let (finer, level) = self.levels.split_at_mut(l);
-            let corners = level[0].at_corners();
             if let Some(finer) = finer.last_mut() {
-                for (i, value) in finer.value.iter_mut().enumerate() {
-                    let more = level[0].interpolate(&corners, i);
-                    *value = std::array::from_fn(|axis| value[axis] + more[axis]);
-                }
+                let points = finer.value.par_iter_mut().enumerate().with_min_len(CHUNK);
+                points.for_each(|(i, value)| {
+                    let more = level[0].interpolate(i);
+                    (0..4).for_each(|axis| value[axis] += more[axis]);
+                });
             }
-        }
-        if self.active > 0 {
-            self.correction = self.levels[0].at_corners();
         }
         product
     }
 
     /// What the coarse part of z is at particle `i`.
     #[inline(always)]
-    pub(crate) fn at(&self, i: usize) -> [f32; 3] {
+    pub(crate) fn at(&self, i: usize) -> Padded {
         match self.levels.first() {
-            Some(level) if self.active > 0 => level.interpolate(&self.correction, i),
-            _ => [0.0; 3],
+            Some(level) if self.active > 0 => level.interpolate(i),
+            _ => [0.0; 4],
         }
     }
 
@@ -231,7 +233,9 @@ impl Level {
         nodes.dedup();
         let number = |node| nodes.partition_point(|other| *other < node) as u32;
         this.corners = keys.iter().map(|key| std::array::from_fn(|c| number(corner(key, c)))).collect();
-        this.cells = vec![[NONE; 8]; nodes.len()];
+        this.cells = vec![[keys.len() as u32; 8]; nodes.len()];
+        this.residual = vec![[0.0; 4]; nodes.len()];
+        this.value = vec![[0.0; 4]; nodes.len()];
         for (cell, corners) in (0..).zip(&this.corners) {
             for (c, &node) in corners.iter().enumerate() {
                 this.cells[node as usize][c] = cell;
@@ -241,75 +245,88 @@ impl Level {
         (this, nodes.collect())
     }
 
-    /// P^T: what points hold, summed at nodes; in the order of cells and points, whatever the threads.
+    /// P^T: what points hold, summed at the corners of each cell and nothing behind them; in the order of points, whatever the
+    /// threads.
     fn restrict<const K: usize>(
         &self,
         weight: impl Fn(usize) -> [f32; 8] + Sync,
         value: impl Fn(usize) -> [f32; K] + Sync,
-        nodes: &mut Vec<[f32; K]>,
+        parts: &mut Vec<Parts<K>>,
     ) {
-        let cells: Vec<[[f32; 8]; K]> = (0..self.corners.len())
-            .into_par_iter()
-            .with_min_len(CHUNK / 64)
-            .map(|cell| {
-                let mut sum = [[0.0f32; 8]; K];
-                for &i in &self.order[self.start[cell] as usize..self.start[cell + 1] as usize] {
-                    let (value, weight) = (value(i as usize), weight(i as usize));
-                    for (sum, value) in sum.iter_mut().zip(value) {
-                        for c in 0..8 {
-                            sum[c] += weight[c] * value;
-                        }
+        parts.resize(self.corners.len() + 1, [[0.0; K]; 8]);
+        let cells = parts.par_iter_mut().zip(self.start.par_windows(2)).with_min_len(CHUNK / 64);
+        cells.for_each(|(parts, points)| {
+            let mut sum = [[0.0; K]; 8];
+            for &i in &self.order[points[0] as usize..points[1] as usize] {
+                let (value, weight) = (value(i as usize), weight(i as usize));
+                for c in 0..8 {
+                    for k in 0..K {
+                        sum[c][k] += weight[c] * value[k];
                     }
                 }
-                sum
-            })
-            .collect();
-        self.cells
-            .par_iter()
-            .with_min_len(CHUNK)
-            .map(|of| {
-                let mut sum = [0.0; K];
-                for (c, &cell) in of.iter().enumerate().filter(|(_, cell)| **cell != NONE) {
-                    for (sum, cell) in sum.iter_mut().zip(&cells[cell as usize]) {
-                        *sum += cell[c];
-                    }
-                }
-                sum
-            })
-            .collect_into_vec(nodes);
+            }
+            *parts = sum;
+        });
     }
 
-    /// The values of nodes at the corners of each cell.
-    fn at_corners(&self) -> Vec<[[f32; 8]; 3]> {
-        let of = |corners: &[u32; 8]| {
-            let mut values = [[0.0; 8]; 3];
-            for (c, &node) in corners.iter().enumerate() {
-                let value = self.value[node as usize];
-                (0..3).for_each(|axis| values[axis][c] = value[axis]);
+    /// The sum of what cells have at node `n`.
+    #[inline(always)]
+    fn node<const K: usize>(&self, parts: &[Parts<K>], n: usize) -> [f32; K] {
+        let mut sum = [0.0; K];
+        for (c, &cell) in self.cells[n].iter().enumerate() {
+            let part = &parts[cell as usize][c];
+            for k in 0..K {
+                sum[k] += part[k];
             }
-            values
-        };
-        self.corners.par_iter().with_min_len(CHUNK).map(of).collect()
+        }
+        sum
+    }
+
+    fn nodes<const K: usize>(&self, parts: &[Parts<K>]) -> Vec<[f32; K]> {
+        let nodes = (0..self.cells.len()).into_par_iter().with_min_len(CHUNK);
+        nodes.map(|n| self.node(parts, n)).collect()
+    }
+
+    /// w D^-1 P^T r from what cells have of it; its product with P^T r.
+    fn solve(&mut self) -> f64 {
+        let Self { residual, value, products, .. } = &mut *self;
+        let [mut residual, mut value] = [residual, value].map(std::mem::take);
+        let mut products = std::mem::take(products);
+        let chunks = residual.par_chunks_mut(CHUNK).zip(value.par_chunks_mut(CHUNK)).enumerate();
+        chunks
+            .map(|(chunk, (residual, value))| {
+                let mut product = 0.0;
+                for (n, (residual, value)) in (chunk * CHUNK..).zip(residual.iter_mut().zip(value)) {
+                    *residual = self.node(&self.parts, n);
+                    let [x, y, z, _] = residual.map(f64::from);
+                    let r = DVec3::new(x, y, z);
+                    let z = self.factor[n].solve(r) * WEIGHT;
+                    product += r.dot(z);
+                    *value = [z.x as f32, z.y as f32, z.z as f32, 0.0];
+                }
+                product
+            })
+            .collect_into_vec(&mut products);
+        (self.residual, self.value, self.products) = (residual, value, products);
+        self.products.iter().sum()
     }
 
     /// P: the value at a point.
     #[inline(always)]
-    fn interpolate(&self, corners: &[[[f32; 8]; 3]], i: usize) -> [f32; 3] {
+    fn interpolate(&self, i: usize) -> Padded {
+        let mut sum = [0.0; 4];
         let cell = self.cell[i];
         if cell == NONE {
-            return [0.0; 3];
+            return sum;
         }
-        let (corners, share) = (&corners[cell as usize], &self.share[i]);
-        let mut value = [0.0; 3];
-        for (value, corners) in value.iter_mut().zip(corners) {
-            let mut sum = [0.0f32; 8];
-            for c in 0..8 {
-                sum[c] = share[c] * corners[c];
+        let (corners, share) = (&self.corners[cell as usize], &self.share[i]);
+        for (&node, share) in corners.iter().zip(share) {
+            let value = &self.value[node as usize];
+            for axis in 0..4 {
+                sum[axis] += share * value[axis];
             }
-            let four = [sum[0] + sum[4], sum[1] + sum[5], sum[2] + sum[6], sum[3] + sum[7]];
-            *value = (four[0] + four[2]) + (four[1] + four[3]);
         }
-        value
+        sum
     }
 }
 
@@ -342,9 +359,9 @@ mod tests {
 
     const COUNT: usize = 600;
 
-    fn random(what: u64) -> Vec<[f32; 3]> {
+    fn random(what: u64) -> Vec<Padded> {
         let number = |i: usize, axis: u64| 2.0 * uniform_f64(&[i as u64, axis, what]) as f32 - 1.0;
-        (0..COUNT).map(|i| [0, 1, 2].map(|axis| number(i, axis))).collect()
+        (0..COUNT).map(|i| [number(i, 0), number(i, 1), number(i, 2), 0.0]).collect()
     }
 
     /// Two bodies, one particle in ten of which is held.
@@ -355,14 +372,14 @@ mod tests {
         let regions = regions.map(|particles| Region { particles, bond_length: 1.0 });
         let mut grids = Multilevel::new(&position, &regions);
         let held: Vec<bool> = (0..COUNT).map(|i| i % 10 == 0).collect();
-        let diagonal: Vec<[f32; 7]> = (0..COUNT)
-            .map(|i| if held[i] { [0.0; 7] } else { [0.1, 9.0, 8.0, 7.0, 1.0, -2.0, 3.0] })
+        let diagonal: Vec<[f32; 8]> = (0..COUNT)
+            .map(|i| if held[i] { [0.0; 8] } else { [0.1, 9.0, 8.0, 7.0, 1.0, -2.0, 3.0, 0.0] })
             .collect();
         grids.prepare(&diagonal);
         (grids, position, held)
     }
 
-    fn dot(a: &[[f32; 3]], b: &[[f32; 3]]) -> f64 {
+    fn dot(a: &[Padded], b: &[Padded]) -> f64 {
         a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
     }
 
@@ -370,10 +387,10 @@ mod tests {
     fn the_coarse_part_is_symmetric_and_positive() {
         let (mut grids, _, held) = grids();
         assert!(grids.active > 1, "{}", grids.active);
-        let of = |mut r: Vec<[f32; 3]>, grids: &mut Multilevel| {
-            r.iter_mut().zip(&held).filter(|(_, held)| **held).for_each(|(r, _)| *r = [0.0; 3]);
+        let of = |mut r: Vec<Padded>, grids: &mut Multilevel| {
+            r.iter_mut().zip(&held).filter(|(_, held)| **held).for_each(|(r, _)| *r = [0.0; 4]);
             let product = grids.correct(|i| r[i]);
-            let z: Vec<[f32; 3]> = (0..COUNT).map(|i| grids.at(i)).collect();
+            let z: Vec<Padded> = (0..COUNT).map(|i| grids.at(i)).collect();
             (r, z, product)
         };
         let (r, z, product) = of(random(7), &mut grids);

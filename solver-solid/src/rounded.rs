@@ -34,7 +34,7 @@ pub(crate) struct RoundedIteration {
     direction: Columns,
     /// 1 of what is free, 0 of what is held or has no unknown of its own.
     free: Vec<Sixteen>,
-    diagonal: Vec<[f32; 7]>,
+    diagonal: Vec<[f32; 8]>,
     coarse: Multilevel,
     /// Whether inertia, factors and coarse grids are those of the system.
     is_loaded: bool,
@@ -66,7 +66,7 @@ impl RoundedIteration {
             image: zero,
             direction: Columns::new(particles),
             free: vec![[0.0; LANES]; slices],
-            diagonal: vec![[0.0; 7]; particles],
+            diagonal: vec![[0.0; 8]; particles],
             coarse,
             is_loaded: false,
             partial: Vec::new(),
@@ -159,7 +159,7 @@ impl RoundedIteration {
                     let is_free = xx > 0.0;
                     free[lane] = if is_free { 1.0 } else { 0.0 };
                     let mass = if is_free { mass } else { 0.0 };
-                    *diagonal = [mass, xx, yy, zz, yz, xz, xy].map(|entry| entry as f32);
+                    *diagonal = [mass, xx, yy, zz, yz, xz, xy, 0.0].map(|entry| entry as f32);
                 }
             },
         );
@@ -240,7 +240,9 @@ impl RoundedIteration {
         let product = square
             + coarse.correct(|i| {
                 let (slice, lane) = (i / LANES, i % LANES);
-                residual[slice].map(|axis| axis[lane] * free[slice][lane])
+                let [x, y, z] = &residual[slice];
+                let free = free[slice][lane];
+                [x[lane] * free, y[lane] * free, z[lane] * free, 0.0]
             });
         let beta = last.map_or(0.0, |last| (product / last) as f32);
         let [x, y, z] = &mut self.direction.axes;
