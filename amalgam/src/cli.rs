@@ -119,8 +119,12 @@ pub struct BenchArgs {
 /// What can be measured.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Benchmark {
-    /// Smoothed particle hydrodynamics
+    /// SPH and FLIP, one after the other
     Fluids,
+    /// Smoothed particle hydrodynamics
+    Sph,
+    /// Fluid-implicit particles
+    Flip,
     /// Bonds of peridynamics
     Solids,
 }
