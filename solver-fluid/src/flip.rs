@@ -20,6 +20,7 @@ pub mod section;
 mod snapshot;
 mod solver;
 mod sweeps;
+mod system;
 mod transfer;
 mod walls;
 

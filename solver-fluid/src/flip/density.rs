@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use super::grid::Grid;
 use super::members::Extras;
-use super::multigrid::{BLOCK, Split};
+use super::system::{BLOCK, Split};
 use super::transfer::{Cell, Deposit};
 
 /// Density relative to the rest density below which particles are spray, if it is below it in all cells around too. A

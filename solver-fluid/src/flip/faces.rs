@@ -4,15 +4,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amalgam_particles::DVec3;
-use amalgam_particles::lanes::Width;
+use amalgam_particles::lanes::{LANES, Width};
 use glam::Vec4;
 use rayon::prelude::*;
 
 use super::grid::{Grid, Places};
 use super::members::Extras;
-use super::multigrid::{BLOCK, Split};
 use super::pressure::larger;
 use super::sweeps::{Bring, Conduct, Forces, PairUp, Push, is_open};
+use super::system::{BLOCK, RUN, Split, System};
 use super::transfer::{Cell, Fours};
 use super::walls::WallFace;
 
@@ -25,10 +25,8 @@ pub(super) type Faces<T> = [Vec<T>; 3];
 /// A field of velocities.
 #[derive(Clone, Debug)]
 struct Field {
-    /// Velocity [m/s].
+    /// [m/s]
     velocity: Faces<f64>,
-    /// Its change in the sub-step [m/s].
-    change: Faces<f64>,
     /// Whether it is known.
     known: Faces<bool>,
 }
@@ -38,8 +36,14 @@ struct Field {
 pub(super) struct Flow {
     /// Before the projection. Kept, so that a later stage computes anew only what groups touch.
     gathered: Field,
+    /// Velocity at the start of the sub-step [m/s], where one is known before the projection or after it.
+    old: Faces<f64>,
     /// dt / (density cell_size^2) [m s/kg] of faces that the pressure pushes through, else zero.
     conductance: Faces<f32>,
+    /// Which runs of cells ([`RUN`]) have a face that the last gathering visited.
+    changed: Vec<bool>,
+    /// Whether it changed a conductance.
+    conducts: bool,
     /// The pressure of the last push in the order of cells [Pa].
     pressure: Vec<f64>,
     width: Width,
@@ -65,8 +69,10 @@ fn is_inside(cell: &[Cell], face: usize, stride: usize) -> bool {
 
 impl Field {
     fn new(grid: &Grid) -> Self {
-        let zero = || [0, 1, 2].map(|_| vec![0.0; grid.len()]);
-        Self { velocity: zero(), change: zero(), known: [0, 1, 2].map(|_| vec![false; grid.len()]) }
+        Self {
+            velocity: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
+            known: [0, 1, 2].map(|_| vec![false; grid.len()]),
+        }
     }
 
     /// Faces without particles beside a cell that is no air: others occupy it.
@@ -78,43 +84,36 @@ impl Field {
     }
 
     /// Lets these faces move like those around them, which see only what particles brought, not each other.
-    fn complete(&mut self, grid: &Grid, axis: usize, faces: &[usize]) {
+    fn complete(&mut self, grid: &Grid, axis: usize, old: &mut [f64], faces: &[usize]) {
         for &face in faces {
             self.known[axis][face] = false;
         }
-        self.carry_on(grid, axis, faces);
+        self.carry_on(grid, axis, old, faces);
     }
 
     /// Gives these faces the mean of the known ones around them, if there are any.
-    fn carry_on(&mut self, grid: &Grid, axis: usize, faces: &[usize]) {
-        let around = |&face: &usize| self.mean_around(grid, axis, face);
-        let found: Vec<_> = faces.par_iter().with_min_len(BLOCK).map(around).collect();
-        for (&face, found) in faces.iter().zip(found) {
-            if let Some(values) = found {
-                self.set(axis, face, values);
-            }
-        }
-    }
-
-    fn set(&mut self, axis: usize, face: usize, [velocity, change]: [f64; 2]) {
-        self.velocity[axis][face] = velocity;
-        self.change[axis][face] = change;
-        self.known[axis][face] = true;
-    }
-
-    /// Mean velocity and change of the known faces around one.
-    fn mean_around(&self, grid: &Grid, axis: usize, face: usize) -> Option<[f64; 2]> {
-        let (mut sum, mut count) = ([0.0; 2], 0.0);
-        for stride in grid.strides() {
-            for near in [face - stride, face + stride] {
-                if self.known[axis][near] {
-                    sum[0] += self.velocity[axis][near];
-                    sum[1] += self.change[axis][near];
-                    count += 1.0;
+    fn carry_on(&mut self, grid: &Grid, axis: usize, old: &mut [f64], faces: &[usize]) {
+        let (velocity, known) = (&self.velocity[axis], &self.known[axis]);
+        let mean_around = |&face: &usize| {
+            let (mut sum, mut count) = ([0.0; 2], 0.0);
+            for stride in grid.strides() {
+                for near in [face - stride, face + stride] {
+                    if known[near] {
+                        sum[0] += velocity[near];
+                        sum[1] += old[near];
+                        count += 1.0;
+                    }
                 }
             }
+            (count > 0.0).then(|| sum.map(|sum| sum / count))
+        };
+        let found: Vec<_> = faces.par_iter().with_min_len(BLOCK).map(mean_around).collect();
+        for (&face, found) in faces.iter().zip(found) {
+            if let Some(values) = found {
+                [self.velocity[axis][face], old[face]] = values;
+                self.known[axis][face] = true;
+            }
         }
-        (count > 0.0).then(|| sum.map(|sum| sum / count))
     }
 
     /// Faces whose velocity is not known, beside known ones along an axis.
@@ -147,7 +146,10 @@ impl Flow {
     pub(super) fn new(grid: &Grid, width: Width) -> Self {
         Self {
             gathered: Field::new(grid),
+            old: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
             conductance: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
+            changed: vec![true; grid.len() / RUN],
+            conducts: true,
             pressure: vec![0.0; grid.len()],
             width,
             incomplete: [0, 1, 2].map(|_| Vec::new()),
@@ -159,65 +161,92 @@ impl Flow {
 
     /// Velocities before the projection: those of the particles, changed by gravity and by what others give groups.
     /// Nothing flows through walls. Unless particles, cells or the length of the sub-step are `new`, only those faces
-    /// are visited that members touch, or touched the last time. Whether the conductance of a face has changed.
-    pub(super) fn gather(&mut self, forces: &Forces<'_>, extras: &Extras, new: bool) -> bool {
+    /// are visited that members touch, or touched the last time.
+    pub(super) fn gather(&mut self, forces: &Forces<'_>, extras: &Extras, new: bool) {
         let (grid, width) = (forces.grid, self.width);
-        let Self { gathered, conductance, incomplete, .. } = self;
-        let Field { velocity, change, known } = gathered;
-        let changed = AtomicBool::new(new);
-        let fields = velocity.par_iter_mut().zip(change).zip(known).zip(conductance).enumerate();
-        fields.for_each(|(axis, (((velocity, change), known), conductance))| {
+        let Self { gathered, old, conductance, incomplete, changed, .. } = self;
+        let Field { velocity, known } = gathered;
+        changed.fill(new);
+        let conducts = AtomicBool::new(new);
+        let fields = velocity.par_iter_mut().zip(&mut *old).zip(known).zip(conductance).enumerate();
+        fields.for_each(|(axis, (((velocity, old), known), conductance))| {
             if new {
-                let moved = velocity.par_chunks_mut(BLOCK).zip(change.par_chunks_mut(BLOCK));
+                let moved = velocity.par_chunks_mut(BLOCK).zip(old.par_chunks_mut(BLOCK));
                 let others = known.par_chunks_mut(BLOCK).zip(conductance.par_chunks_mut(BLOCK));
-                moved.zip(others).enumerate().for_each(|(n, ((velocity, change), (known, conductance)))| {
-                    let columns = (velocity, change, known, conductance);
+                moved.zip(others).enumerate().for_each(|(n, ((velocity, old), (known, conductance)))| {
+                    let columns = (velocity, old, known, conductance);
                     width.run(Bring { forces, axis, begin: n * BLOCK, columns });
                 });
             }
             let touched = extras.touched(axis).map(|(face, extra)| (face, Some(extra)));
             for (face, extra) in extras.left(axis).map(|face| (face, None)).chain(touched) {
                 let before = conductance[face];
-                (velocity[face], change[face], known[face], conductance[face]) = forces.at(axis, face, extra);
+                (velocity[face], old[face], known[face], conductance[face]) = forces.at(axis, face, extra);
                 if conductance[face] != before {
-                    changed.store(true, Ordering::Relaxed);
+                    conducts.store(true, Ordering::Relaxed);
                 }
             }
         });
+        self.conducts = conducts.into_inner();
         self.new |= new;
         if new {
             *incomplete = [0, 1, 2].map(|axis| gathered.incomplete(grid, axis, forces.cell));
         }
         for (axis, faces) in incomplete.iter().enumerate() {
-            gathered.complete(grid, axis, faces);
+            gathered.complete(grid, axis, &mut old[axis], faces);
+            let stride = grid.strides()[axis];
+            let touched = extras.touched(axis).map(|(face, _)| face);
+            for face in extras.left(axis).chain(touched).chain(faces.iter().copied()) {
+                changed[face / RUN] = true;
+                // Faces of cells beside the lower wall have none below.
+                changed[face.saturating_sub(stride) / RUN] = true;
+            }
         }
-        changed.into_inner()
     }
 
-    /// Sets the coefficients of the pressure's system from the faces.
-    pub(super) fn conduct(&self, grid: &Grid, cell: &[Cell], face: &mut Faces<f32>, ground: &mut [f32]) {
+    /// Which runs of cells may have other velocities or coefficients than before the last [`Self::gather`].
+    pub(super) fn changed(&self) -> &[bool] {
+        &self.changed
+    }
+
+    /// Whether coefficients are others than before the last [`Self::gather`].
+    pub(super) fn conducts(&self) -> bool {
+        self.conducts
+    }
+
+    /// Sets what has changed of the coefficients of the pressure's system.
+    pub(super) fn conduct(&self, forces: &Forces<'_>, system: &mut System) {
+        let (grid, cell) = (forces.grid, forces.cell);
+        let System { common, face, ground, .. } = system;
+        *common = forces.conductance_inside();
         let [x, y, z] = face.each_mut().map(|face| face.par_chunks_mut(BLOCK));
-        let blocks = (x, y, z, ground.par_chunks_mut(BLOCK)).into_par_iter().enumerate();
-        blocks.for_each(|(n, (x, y, z, ground))| {
+        let changed = self.changed.par_chunks(BLOCK / RUN);
+        let blocks = (x, y, z, ground.par_chunks_mut(BLOCK), changed).into_par_iter().enumerate();
+        blocks.for_each(|(n, (x, y, z, ground, changed))| {
             let conductance = self.conductance.each_ref().map(Vec::as_slice);
             let (begin, strides) = (n * BLOCK, grid.strides());
-            self.width.run(Conduct { begin, strides, cell, conductance, face: [x, y, z], ground });
+            let face = [x, y, z];
+            self.width.run(Conduct { begin, strides, cell, conductance, changed, face, ground });
         });
     }
 
-    /// What flows into each cell that is no air, by its volume [1/s].
+    /// What flows into each cell that is no air, by its volume [1/s]; found anew where something has changed.
     pub(super) fn convergence(&self, grid: &Grid, cell: &[Cell], result: &mut Split<f64>) {
         let strides = grid.strides();
         for (colour, result) in result.iter_mut().enumerate() {
-            result.par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(m, result)| {
-                let at = 2 * m + colour;
-                *result = 0.0;
-                if is_open(cell[at]) {
-                    let flow = |axis: usize| {
-                        let velocity = &self.gathered.velocity[axis];
-                        velocity[at + strides[axis]] - velocity[at]
-                    };
-                    *result = -(flow(0) + flow(1) + flow(2)) / grid.cell_size;
+            let runs =
+                result.par_chunks_mut(LANES).zip(&self.changed).enumerate().with_min_len(BLOCK / LANES);
+            runs.filter(|(_, (_, changed))| **changed).for_each(|(run, (result, _))| {
+                for (m, result) in result.iter_mut().enumerate() {
+                    let at = run * RUN + 2 * m + colour;
+                    *result = 0.0;
+                    if is_open(cell[at]) {
+                        let flow = |axis: usize| {
+                            let velocity = &self.gathered.velocity[axis];
+                            velocity[at + strides[axis]] - velocity[at]
+                        };
+                        *result = -(flow(0) + flow(1) + flow(2)) / grid.cell_size;
+                    }
                 }
             });
         }
@@ -225,31 +254,30 @@ impl Flow {
 
     /// Subtracts the gradient of the pressure, and carries velocities on to the faces between cells of air.
     pub(super) fn push(&mut self, grid: &Grid, cell: &[Cell], split: &Split<f64>) {
-        let Self { gathered, conductance, projected, carried, new, pressure, width, .. } = self;
+        let Self { gathered, old, conductance, projected, carried, new, pressure, width, .. } = self;
         let [red, black] = split;
         let pairs = pressure.par_chunks_exact_mut(2).zip(red.par_iter().zip(black)).with_min_len(BLOCK);
         pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
         for axis in 0..3 {
-            let Field { velocity, change, known } = &mut *projected;
-            let moved = velocity[axis].par_chunks_mut(BLOCK).zip(change[axis].par_chunks_mut(BLOCK));
-            let blocks = moved.zip(known[axis].par_chunks_mut(BLOCK)).enumerate();
-            blocks.for_each(|(n, ((velocity, change), known))| {
+            let Field { velocity, known } = &mut *projected;
+            let blocks = velocity[axis].par_chunks_mut(BLOCK).zip(known[axis].par_chunks_mut(BLOCK));
+            blocks.enumerate().for_each(|(n, (velocity, known))| {
                 width.run(Push {
                     begin: n * BLOCK,
                     stride: grid.strides()[axis],
                     cell_size: grid.cell_size,
-                    before: (&gathered.velocity[axis], &gathered.change[axis], &gathered.known[axis]),
+                    before: (&gathered.velocity[axis], &gathered.known[axis]),
                     conductance: &conductance[axis],
                     pressure,
                     cell,
-                    after: (velocity, change, known),
+                    after: (velocity, known),
                 });
             });
             for faces in &mut carried[axis] {
                 if *new {
                     *faces = projected.beside_known(grid, axis, cell);
                 }
-                projected.carry_on(grid, axis, faces);
+                projected.carry_on(grid, axis, &mut old[axis], faces);
             }
         }
         *new = false;
@@ -257,8 +285,7 @@ impl Flow {
 
     /// Stops what flows into walls that let go.
     pub(super) fn hold(&mut self, walls: &[WallFace]) {
-        let Field { velocity, change, .. } = &mut self.projected;
-        walls.iter().for_each(|wall| wall.hold(velocity, change));
+        walls.iter().for_each(|wall| wall.hold(&mut self.projected.velocity));
     }
 
     /// Adds -grad `potential` to the velocity at faces, at most `speed_max` [m/s]. Faces that members touch or that are
@@ -304,12 +331,12 @@ impl Flow {
     pub(super) fn pair_up(&self, flip_share: f64, fours: &mut Fours) -> DVec3 {
         let mut largest = DVec3::ZERO;
         for (axis, fours) in fours.iter_mut().enumerate() {
-            let (velocity, change) = (&self.projected.velocity[axis], &self.projected.change[axis]);
+            let (velocity, old) = (&self.projected.velocity[axis], &self.old[axis]);
             fours.resize(velocity.len(), Vec4::ZERO);
             let blocks =
-                fours.par_chunks_mut(BLOCK).zip(velocity.par_chunks(BLOCK)).zip(change.par_chunks(BLOCK));
+                fours.par_chunks_mut(BLOCK).zip(velocity.par_chunks(BLOCK)).zip(old.par_chunks(BLOCK));
             let largest_of =
-                |((fours, velocity), change)| self.width.run(PairUp { flip_share, velocity, change, fours });
+                |((fours, velocity), old)| self.width.run(PairUp { flip_share, velocity, old, fours });
             largest[axis] = blocks.map(largest_of).reduce(|| 0.0, larger);
             // The last of each block is beside the first of the next one.
             for face in (BLOCK..fours.len()).step_by(BLOCK) {
@@ -319,10 +346,10 @@ impl Flow {
         largest
     }
 
-    /// Velocity and its change at a place [m/s], in f64.
+    /// Velocity after and before the sub-step at a place [m/s], in f64.
     pub(super) fn at(&self, grid: &Grid, place: &Places<1>) -> [DVec3; 2] {
-        let Field { velocity, change, .. } = &self.projected;
-        let found = [0, 1, 2].map(|axis| place.interpolate(grid, axis, [&velocity[axis], &change[axis]]));
+        let (new, old) = (&self.projected.velocity, &self.old);
+        let found = [0, 1, 2].map(|axis| place.interpolate(grid, axis, [&new[axis], &old[axis]]));
         [0, 1].map(|column| DVec3::from_array(found.map(|both| both[column])))
     }
 }

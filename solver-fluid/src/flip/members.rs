@@ -36,13 +36,24 @@ pub(super) struct Moving<'a> {
     pub(super) inertia: &'a [f64],
     /// Mass of each group's members [kg].
     pub(super) own: &'a [f64],
+    /// Mass of each member [kg], group after group.
+    pub(super) mass: &'a [f64],
+}
+
+/// A member of a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) place: Places<1>,
+    pub(super) group: u32,
+    /// Its own velocity [m/s].
+    velocity: DVec3,
 }
 
 /// What members add to the faces of each axis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extras {
-    /// Where members are, in the order of [`GroupMap::all_members`].
-    pub(super) places: Vec<Places<1>>,
+    /// In the order of [`GroupMap::all_members`]: side by side, since they are far apart among the particles.
+    pub(super) members: Vec<Member>,
     axes: [Touched; 3],
 }
 
@@ -57,10 +68,17 @@ struct Touched {
     before: Vec<usize>,
 }
 
-/// Mass of each group's members [kg].
-pub(super) fn group_masses(groups: &GroupMap, particles: &Particles) -> Vec<f64> {
-    let mass = |group| groups.members(group).iter().map(|&i| particles.mass[i as usize]).sum();
-    (0..groups.len()).map(mass).collect()
+/// Mass of each member, and of each group's members [kg].
+pub(super) fn masses(groups: &GroupMap, particles: &Particles) -> (Vec<f64>, Vec<f64>) {
+    let members = groups.all_members().par_iter().with_min_len(MEMBERS);
+    let mass: Vec<f64> = members.map(|&member| particles.mass[member as usize]).collect();
+    let mut rest = &mass[..];
+    let own = (0..groups.len()).map(|group| {
+        let (of_group, others) = rest.split_at(groups.members(group).len());
+        rest = others;
+        of_group.iter().sum()
+    });
+    (own.collect(), mass)
 }
 
 /// The inertia that each group has here [kg].
@@ -104,9 +122,14 @@ impl Extras {
     ) {
         let (position, particles) = particles;
         let members = moving.groups.all_members();
-        let place = |&member: &u32| grid.place(position[member as usize]);
-        members.par_iter().with_min_len(MEMBERS).map(place).collect_into_vec(&mut self.places);
-        let places = &self.places;
+        let group_of = moving.groups.group_of();
+        let found = |&member: &u32| {
+            let member = member as usize;
+            let (place, velocity) = (grid.place(position[member]), particles.velocity[member]);
+            Member { place, group: group_of[member], velocity }
+        };
+        members.par_iter().with_min_len(MEMBERS).map(found).collect_into_vec(&mut self.members);
+        let members = &self.members;
         self.axes.par_iter_mut().enumerate().for_each(|(axis, touched)| {
             let Touched { place: place_of, face: faces, extra, before } = touched;
             std::mem::swap(faces, before);
@@ -117,28 +140,24 @@ impl Extras {
                 return;
             }
             place_of.resize(grid.len(), 0);
-            let mut places = places.iter();
-            for (group, &velocity) in moving.velocity.iter().enumerate() {
-                for (&member, place) in moving.groups.members(group).iter().zip(&mut places) {
-                    let member = member as usize;
-                    let own = particles.mass[member];
-                    let part = own / moving.own[group];
-                    let inertia = part * moving.inertia[group];
-                    let momentum = inertia * velocity[axis] - own * particles.velocity[member][axis];
-                    let impulse = moving.impulse[group][axis] * part - fall[axis] * (inertia - own);
-                    for (face, weight) in place.faces(grid, axis) {
-                        if weight > 0.0 {
-                            let place = &mut place_of[face];
-                            if *place == 0 {
-                                faces.push(face);
-                                extra.push(Extra::default());
-                                *place = extra.len() as u32;
-                            }
-                            let extra = &mut extra[*place as usize - 1];
-                            extra.mass += weight * (inertia - own);
-                            extra.momentum += weight * momentum;
-                            extra.impulse += weight * impulse;
+            for (Member { place, group, velocity }, &own) in members.iter().zip(moving.mass) {
+                let group = *group as usize;
+                let part = own / moving.own[group];
+                let inertia = part * moving.inertia[group];
+                let momentum = inertia * moving.velocity[group][axis] - own * velocity[axis];
+                let impulse = moving.impulse[group][axis] * part - fall[axis] * (inertia - own);
+                for (face, weight) in place.faces(grid, axis) {
+                    if weight > 0.0 {
+                        let place = &mut place_of[face];
+                        if *place == 0 {
+                            faces.push(face);
+                            extra.push(Extra::default());
+                            *place = extra.len() as u32;
                         }
+                        let extra = &mut extra[*place as usize - 1];
+                        extra.mass += weight * (inertia - own);
+                        extra.momentum += weight * momentum;
+                        extra.impulse += weight * impulse;
                     }
                 }
             }

@@ -10,8 +10,10 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
+use rayon::slice::ChunksMut;
 
 use super::grid::Grid;
+use super::system::{BLOCK, Kind, Split, System, neighbours, split_zeros, window};
 
 /// Cells of the coarsest level, at most, along its longest axis.
 const COARSEST: usize = 4;
@@ -19,47 +21,8 @@ const COARSEST: usize = 4;
 const COARSEST_SWEEPS: usize = 20;
 /// Sweeps before and after the coarser level is asked.
 const SWEEPS: usize = 2;
-/// Entries of one colour in a task.
-pub(super) const BLOCK: usize = 1024;
 /// Columns of one colour at least this long are shared among threads.
-const SHARED: usize = 1 << 15;
-
-/// A column by colour: entry n stands at `n / 2` of the column `n % 2`, red (even) and black (odd).
-pub(super) type Split<T> = [Vec<T>; 2];
-
-pub(super) fn split_zeros<T: Default + Clone>(grid: &Grid) -> Split<T> {
-    [0, 1].map(|_| vec![T::default(); grid.len() / 2])
-}
-
-/// Copies a column into its colours.
-pub(super) fn split_into<T: Copy + Send + Sync>(column: &[T], to: &mut Split<T>) {
-    let [red, black] = to;
-    let entries =
-        red.par_chunks_mut(BLOCK).zip(black.par_chunks_mut(BLOCK)).zip(column.par_chunks(2 * BLOCK));
-    entries.for_each(|((red, black), column)| {
-        for ((red, black), &[even, odd]) in red.iter_mut().zip(black).zip(column.as_chunks().0) {
-            (*red, *black) = (even, odd);
-        }
-    });
-}
-
-/// The coefficients of a level: `sum over faces of face (p - p') + ground p`. Entries that are no unknown have zeros.
-#[derive(Clone, Debug)]
-pub(super) struct System {
-    pub(super) grid: Grid,
-    /// Coefficient of the lower face of each cell along each axis, in cells' own order [m s/kg / m^2].
-    pub(super) face: [Vec<f32>; 3],
-    /// Coefficient to the outside: air.
-    pub(super) ground: Vec<f32>,
-    /// The same by colour.
-    pub(super) face_of: [Split<f32>; 3],
-    pub(super) ground_of: Split<f32>,
-    diagonal: Split<f32>,
-    /// One over the diagonal, zero where there is no unknown.
-    pub(super) inverse: Split<f32>,
-    /// Which vectors of each colour hold an unknown.
-    pub(super) active: [Vec<bool>; 2],
-}
+const SHARED: usize = 1 << 13;
 
 /// A system with the work space of a cycle.
 #[derive(Clone, Debug)]
@@ -76,117 +39,6 @@ struct Level {
 pub(super) struct Multigrid {
     levels: Vec<Level>,
     width: Width,
-}
-
-/// Where the neighbours of a colour's entry m stand in the other colour: the lower ones along each axis, then the upper
-/// ones, as distances to m.
-pub(super) fn neighbours(grid: &Grid, colour: usize) -> [[isize; 3]; 2] {
-    let (half, colour) = (grid.strides().map(|stride| (stride / 2) as isize), colour as isize);
-    [half.map(|half| colour - 1 - half), half.map(|half| colour + half)]
-}
-
-/// Sixteen entries from `at` on.
-#[inline(always)]
-pub(super) fn window<T>(column: &[T], at: usize) -> &[T; LANES] {
-    column[at..at + LANES].first_chunk().expect("sixteen entries")
-}
-
-impl System {
-    fn new(grid: Grid) -> Self {
-        let (zero, zeros) = (vec![0.0; grid.len()], split_zeros(&grid));
-        Self {
-            grid,
-            face: [0, 1, 2].map(|_| zero.clone()),
-            ground: zero.clone(),
-            face_of: [0, 1, 2].map(|_| zeros.clone()),
-            ground_of: zeros.clone(),
-            diagonal: zeros.clone(),
-            inverse: zeros.clone(),
-            active: [0, 1].map(|_| vec![false; grid.len() / 2 / LANES]),
-        }
-    }
-
-    /// Sorts the coefficients by colour and finds the diagonal.
-    fn prepare(&mut self) {
-        for (face, of) in self.face.iter().zip(&mut self.face_of) {
-            split_into(face, of);
-        }
-        split_into(&self.ground, &mut self.ground_of);
-        for colour in 0..2 {
-            let [_, upper] = neighbours(&self.grid, colour);
-            let (face, ground) = (&self.face_of, &self.ground_of[colour]);
-            let chunks = self.diagonal[colour].par_chunks_exact_mut(LANES);
-            let columns = chunks.zip(self.inverse[colour].par_chunks_exact_mut(LANES));
-            let last = ground.len() / LANES;
-            columns.zip(&mut self.active[colour]).enumerate().with_min_len(64).for_each(
-                |(n, ((diagonal, inverse), active))| {
-                    // The margins hold no unknown.
-                    if n == 0 || n + 1 == last {
-                        return;
-                    }
-                    let at = n * LANES;
-                    *active = false;
-                    for l in 0..LANES {
-                        let m = at + l;
-                        let sum = (0..3).fold(ground[m], |sum, axis| {
-                            let beyond = m.wrapping_add_signed(upper[axis]);
-                            sum + face[axis][colour][m]
-                                + face[axis][1 - colour].get(beyond).copied().unwrap_or(0.0)
-                        });
-                        diagonal[l] = sum;
-                        inverse[l] = if sum > 0.0 { 1.0 / sum } else { 0.0 };
-                        *active |= sum > 0.0;
-                    }
-                },
-            );
-        }
-    }
-
-    /// Sets the coefficients of the next coarser level.
-    fn coarsen(&self, coarse: &mut Self) {
-        let (fine, grid) = (self.grid, coarse.grid);
-        let [_, row, layer] = fine.strides();
-        let corner = |at: usize| {
-            let n = at - grid.first();
-            let [_, r, l] = grid.strides();
-            let (i, j, k) = (n % r, n / r % (l / r), n / l);
-            let cell = [i, j, k].map(|n| n.wrapping_sub(1));
-            grid.is_cell(cell).then(|| fine.index(cell.map(|c| 2 * c)))
-        };
-        // Beyond the last cell stand walls, without coefficients.
-        for (axis, [one, other]) in [[row, layer], [1, layer], [1, row]].into_iter().enumerate() {
-            let face = &self.face[axis];
-            for_each_layer(&grid, &mut coarse.face[axis], |at, coefficient| {
-                *coefficient = corner(at).map_or(0.0, |c| {
-                    0.5 * (face[c] + face[c + one] + (face[c + other] + face[c + one + other]))
-                });
-            });
-        }
-        let ground = &self.ground;
-        for_each_layer(&grid, &mut coarse.ground, |at, coefficient| {
-            *coefficient = corner(at).map_or(0.0, |c| {
-                let four = |c: usize| ground[c] + ground[c + 1] + (ground[c + row] + ground[c + row + 1]);
-                0.5 * (four(c) + four(c + layer))
-            });
-        });
-        coarse.prepare();
-    }
-
-    /// Whether the pressure is known up to a constant only.
-    pub(super) fn is_closed(&self) -> bool {
-        self.ground.par_iter().with_min_len(BLOCK).all(|&ground| ground == 0.0)
-    }
-}
-
-/// Visits all entries of a column's layers with their numbers.
-fn for_each_layer(grid: &Grid, column: &mut [f32], visit: impl Fn(usize, &mut f32) + Sync) {
-    let (first, layer) = (grid.first(), grid.layer());
-    let layers = column[first..first + layer * grid.layers()].par_chunks_mut(layer);
-    layers.enumerate().for_each(|(k, entries)| {
-        for (n, entry) in entries.iter_mut().enumerate() {
-            visit(first + k * layer + n, entry);
-        }
-    });
 }
 
 /// What a pass over one colour yields.
@@ -218,31 +70,44 @@ impl Task for Pass<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let System { grid, face_of, diagonal, inverse, active, .. } = self.system;
-        let (colour, other) = (self.colour, self.other);
+        let System { grid, common, face_of, diagonal, inverse, kind, .. } = self.system;
+        let (colour, other, common) = (self.colour, self.other, L::splat(*common));
         let [lower, upper] = neighbours(grid, colour);
         let (chunks, _) = self.result.as_chunks_mut::<LANES>();
         for (n, result) in chunks.iter_mut().enumerate() {
             let at = self.begin + n * LANES;
-            if !active[colour][at / LANES] {
+            let kind = kind[colour][at / LANES];
+            if kind == Kind::Closed {
                 continue;
             }
             let mut sum = L::load(window(self.right_hand_side, at));
             if !matches!(self.yields, Yield::First) {
-                for axis in 0..3 {
-                    let below = at.wrapping_add_signed(lower[axis]);
-                    let beyond = at.wrapping_add_signed(upper[axis]);
-                    sum = sum
-                        + L::load(window(&face_of[axis][colour], at)) * L::load(window(other, below))
-                        + L::load(window(&face_of[axis][1 - colour], beyond))
-                            * L::load(window(other, beyond));
+                if kind == Kind::Uniform {
+                    // What is no unknown is zero.
+                    let mut around = L::splat(0.0);
+                    for axis in 0..3 {
+                        let below = at.wrapping_add_signed(lower[axis]);
+                        let beyond = at.wrapping_add_signed(upper[axis]);
+                        around = around + (L::load(window(other, below)) + L::load(window(other, beyond)));
+                    }
+                    sum = sum + common * around;
+                } else {
+                    for axis in 0..3 {
+                        let below = at.wrapping_add_signed(lower[axis]);
+                        let beyond = at.wrapping_add_signed(upper[axis]);
+                        sum = sum
+                            + L::load(window(&face_of[axis][colour], at)) * L::load(window(other, below))
+                            + L::load(window(&face_of[axis][1 - colour], beyond))
+                                * L::load(window(other, beyond));
+                    }
                 }
             }
+            let relaxed = sum * L::load(window(&inverse[colour], at));
             let value = match self.yields {
                 Yield::Residual => {
-                    sum - L::load(window(&diagonal[colour], at)) * L::load(window(self.own, at))
+                    (relaxed - L::load(window(self.own, at))) * L::load(window(&diagonal[colour], at))
                 }
-                _ => sum * L::load(window(&inverse[colour], at)),
+                _ => relaxed,
             };
             value.store(result);
         }
@@ -272,59 +137,181 @@ impl Level {
             let begin = b * BLOCK;
             width.run(Pass { system, yields, colour, begin, result, right_hand_side, own, other });
         };
-        if result.len() < SHARED {
-            result.chunks_mut(BLOCK).enumerate().for_each(block);
-        } else {
-            result.par_chunks_mut(BLOCK).enumerate().with_min_len(4).for_each(block);
-        }
+        let least = if result.len() < SHARED { usize::MAX } else { 4 };
+        result.par_chunks_mut(BLOCK).enumerate().with_min_len(least).for_each(block);
     }
 
-    /// The residual of red cells as the next level's right-hand side: sums over aggregates.
-    fn restrict(&self, coarse: &mut Self) {
+    /// The residual of red cells as the next level's right-hand side: the transpose of [`Self::prolong`].
+    fn restrict(&self, width: Width, coarse: &mut Self) {
         let (fine, grid) = (self.system.grid, coarse.system.grid);
-        let mut sums = vec![0.0; grid.cells[0]];
-        for_each_aggregate_row(&fine, &grid, |at, fine_rows| {
-            sums.fill(0.0);
-            for &red in fine_rows {
-                sums.iter_mut().zip(&self.residual[red..]).for_each(|(sum, residual)| *sum += residual);
-            }
-            for (i, &sum) in sums.iter().enumerate() {
-                coarse.right_hand_side[(at + i) % 2][(at + i) / 2] = sum;
-            }
+        let [red, black] = pairs_of_layers(&grid, &mut coarse.right_hand_side);
+        let shared = fine.len() / 2 >= SHARED;
+        let pairs = red.zip(black).enumerate().with_min_len(if shared { 1 } else { usize::MAX });
+        pairs.for_each(|(pair, (red, black))| {
+            width.run(Restrict { fine, grid, pair, residual: &self.residual, to: [red, black] });
         });
     }
 
-    /// Adds the coarser level's solution to the red cells.
-    fn prolong(&mut self, coarse: &Self) {
+    /// Adds the coarser level's solution to the red cells, interpolated between the centres of aggregates.
+    fn prolong(&mut self, width: Width, coarse: &Self) {
         let (fine, grid) = (self.system.grid, coarse.system.grid);
-        let mut values = vec![0.0; grid.cells[0]];
-        for_each_aggregate_row(&fine, &grid, |at, fine_rows| {
-            for (i, value) in values.iter_mut().enumerate() {
-                *value = coarse.solution[(at + i) % 2][(at + i) / 2];
-            }
-            for &red in fine_rows {
-                let entries = self.solution[0][red..].iter_mut().zip(&self.system.inverse[0][red..]);
-                for ((solution, &inverse), &value) in entries.zip(&values) {
-                    *solution += if inverse != 0.0 { value } else { 0.0 };
-                }
-            }
+        let [inverse, _] = &self.system.inverse;
+        let [red, _] = pairs_of_layers(&fine, &mut self.solution);
+        let shared = fine.len() / 2 >= SHARED;
+        let pairs = red.enumerate().with_min_len(if shared { 1 } else { usize::MAX });
+        pairs.for_each(|(pair, to)| {
+            width.run(Prolong { fine, grid, pair, from: &coarse.solution, inverse, to });
         });
     }
 }
 
-/// Visits the rows of aggregates: the number of the first one, and where the red cells of the fine rows begin, one for
-/// each aggregate.
-fn for_each_aggregate_row(fine: &Grid, coarse: &Grid, mut visit: impl FnMut(usize, &[usize])) {
-    for k in 0..coarse.cells[2] {
-        for j in 0..coarse.cells[1] {
-            let rows = [0, 1, 2, 3].map(|n| (2 * j + n % 2, 2 * k + n / 2));
-            let mut red = [0; 4];
-            let mut count = 0;
-            for (j, k) in rows.into_iter().filter(|&(j, k)| j < fine.cells[1] && k < fine.cells[2]) {
-                red[count] = fine.index([0, j, k]).div_ceil(2);
-                count += 1;
+/// Number of the first entry of the layer with which a pair of layers begins: the first one is between walls.
+fn begin_of_pair(grid: &Grid, pair: usize) -> usize {
+    grid.first() + (2 * pair + 1) * grid.layer()
+}
+
+/// A column's layers between the walls, two and two: these are as many red entries as black ones.
+fn pairs_of_layers<'a>(grid: &Grid, column: &'a mut Split<f32>) -> [ChunksMut<'a, f32>; 2] {
+    let begin = begin_of_pair(grid, 0);
+    let [red, black] = column;
+    [&mut red[begin.div_ceil(2)..], &mut black[begin / 2..]].map(|column| {
+        let len = grid.layer() * grid.cells[2].div_ceil(2);
+        column[..len].par_chunks_mut(grid.layer())
+    })
+}
+
+/// Parts of a cell's correction that come from its own aggregate and from the next one, along an axis.
+const SHARE: [f32; 2] = [0.75, 0.25];
+
+/// A row's own row of aggregates of `count`, and the next one; behind a wall is as before it.
+#[inline(always)]
+fn near(row: usize, count: usize) -> [usize; 2] {
+    let own = row / 2;
+    [own, if row % 2 == 0 { own.saturating_sub(1) } else { (own + 1).min(count - 1) }]
+}
+
+/// The rows of `fine` that take part in a row of aggregates of `count`, and their parts; zero where there is none.
+#[inline(always)]
+fn around(aggregate: usize, fine: usize, count: usize) -> [(usize, f32); 4] {
+    let mut rows = [(0, 0.0); 4];
+    let first = (2 * aggregate).saturating_sub(1);
+    for (row, of) in (first..(2 * aggregate + 3).min(fine)).zip(&mut rows) {
+        for (near, part) in near(row, count).into_iter().zip(SHARE) {
+            of.0 = row;
+            of.1 += if near == aggregate { part } else { 0.0 };
+        }
+    }
+    rows
+}
+
+/// Restriction to two layers of the coarse grid `grid`.
+struct Restrict<'a> {
+    fine: Grid,
+    grid: Grid,
+    pair: usize,
+    residual: &'a [f32],
+    /// By colour.
+    to: [&'a mut [f32]; 2],
+}
+
+impl Task for Restrict<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { fine, grid, pair, residual, to: [red, black] } = self;
+        let [n, rows, layers] = grid.cells;
+        let begin = begin_of_pair(&grid, pair);
+        // Of red cells that are the lower ones along x in their aggregates, and of upper ones; beside walls.
+        let mut sides = [vec![0.0; n + 2], vec![0.0; n + 2]];
+        let mut sums = vec![0.0; n.next_multiple_of(2)];
+        for k in 2 * pair..(2 * pair + 2).min(layers) {
+            let in_layers = around(k, fine.cells[2], layers);
+            for j in 0..rows {
+                sides.iter_mut().for_each(|side| side.fill(0.0));
+                for (z, of_layer) in in_layers {
+                    for (y, of_row) in around(j, fine.cells[1], rows) {
+                        let part = of_layer * of_row;
+                        let first = fine.index([0, y, z]);
+                        let residual = &residual[first.div_ceil(2)..][..n];
+                        let side = &mut sides[first % 2][1..=n];
+                        for i in 0..n {
+                            side[i] += part * residual[i];
+                        }
+                    }
+                }
+                // Behind a wall is as before it.
+                let [low, high] = &mut sides;
+                (high[0], low[n + 1]) = (low[1], high[n]);
+                for i in 0..n {
+                    let own = low[i + 1] + high[i + 1];
+                    sums[i] = SHARE[0] * own + SHARE[1] * (low[i + 2] + high[i]);
+                }
+                // The pair of layers begins with a black one.
+                let at = grid.index([0, j, k]) - begin;
+                let [even, odd] =
+                    if at % 2 == 0 { [&mut *black, &mut *red] } else { [&mut *red, &mut *black] };
+                let (even, odd) = (&mut even[at / 2..], &mut odd[at.div_ceil(2)..]);
+                for (&[first, second], (even, odd)) in sums.as_chunks().0.iter().zip(even.iter_mut().zip(odd))
+                {
+                    (*even, *odd) = (first, second);
+                }
             }
-            visit(coarse.index([0, j, k]), &red[..count]);
+        }
+    }
+}
+
+/// Interpolation to the red cells of two layers of the fine grid `fine`.
+struct Prolong<'a> {
+    fine: Grid,
+    grid: Grid,
+    pair: usize,
+    /// The coarse solution.
+    from: &'a Split<f32>,
+    inverse: &'a [f32],
+    to: &'a mut [f32],
+}
+
+impl Task for Prolong<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { fine, grid, pair, from, inverse, to } = self;
+        let [n, rows, layers] = grid.cells;
+        let begin = begin_of_pair(&fine, pair).div_ceil(2);
+        // The layers of aggregates around, row after row, and a row mixed from four of theirs.
+        let len = n.next_multiple_of(2);
+        let (mut joined, mut row) = ([0, 1, 2].map(|_| vec![0.0; len * rows]), vec![0.0; n + 2]);
+        for (k, joined) in (pair..).zip(&mut joined) {
+            let k = k.saturating_sub(1).min(layers - 1);
+            for (j, joined) in joined.chunks_exact_mut(len).enumerate() {
+                let at = grid.index([0, j, k]);
+                let (even, odd) = (&from[at % 2][at / 2..], &from[1 - at % 2][at.div_ceil(2)..]);
+                for (two, (even, odd)) in joined.as_chunks_mut().0.iter_mut().zip(even.iter().zip(odd)) {
+                    *two = [*even, *odd];
+                }
+            }
+        }
+        for z in 2 * pair..(2 * pair + 2).min(fine.cells[2]) {
+            let layers = [&joined[1], &joined[2 * (z % 2)]];
+            for y in 0..fine.cells[1] {
+                let [[a, b], [c, d]] = layers.map(|layer| near(y, rows).map(|j| &layer[j * len..][..n]));
+                for i in 0..n {
+                    let (own, next) = (SHARE[0] * a[i] + SHARE[1] * b[i], SHARE[0] * c[i] + SHARE[1] * d[i]);
+                    row[i + 1] = SHARE[0] * own + SHARE[1] * next;
+                }
+                (row[0], row[n + 1]) = (row[1], row[n]);
+                let first = fine.index([0, y, z]);
+                let at = first.div_ceil(2);
+                let (to, inverse) = (&mut to[at - begin..][..n], &inverse[at..][..n]);
+                // The lower ones of their aggregates along x, or the upper ones.
+                let (own, next) = (&row[1..][..n], &row[2 * (first % 2)..][..n]);
+                for i in 0..n {
+                    let value = SHARE[0] * own[i] + SHARE[1] * next[i];
+                    to[i] += if inverse[i] != 0.0 { value } else { 0.0 };
+                }
+            }
         }
     }
 }
@@ -348,26 +335,35 @@ impl Multigrid {
         &self.levels[0].system
     }
 
-    /// The system whose coefficients `face` and `ground` are to be set before [`Self::prepare`].
-    pub(super) fn finest_mut(&mut self) -> &mut System {
-        &mut self.levels[0].system
-    }
-
-    /// Builds the hierarchy from the finest coefficients.
-    pub(super) fn prepare(&mut self) {
+    /// Lets `set` set the finest coefficients `face`, `ground` and `common`, of which only those of some runs of cells may
+    /// have changed, and builds the hierarchy from them.
+    pub(super) fn set(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
         for level in &mut self.levels {
             // Passes leave out vectors without an unknown.
             let columns = level.solution.iter_mut().chain([&mut level.residual]);
             columns.for_each(|column| column.fill(0.0));
         }
-        self.levels[0].system.prepare();
+        let finest = &mut self.levels[0].system;
+        set(finest);
+        finest.prepare(self.width, changed);
         for level in 1..self.levels.len() {
             let (fine, coarse) = self.levels.split_at_mut(level);
-            fine[level - 1].system.coarsen(&mut coarse[0].system);
+            fine[level - 1].system.coarsen(self.width, &mut coarse[0].system);
         }
     }
 
-    /// The right-hand side to set before [`Self::cycle`].
+    /// The finest system, and the right-hand side of the next [`Self::cycle`].
+    pub(super) fn finest_and_right_hand_side(&mut self) -> (&System, &mut Split<f32>) {
+        let Level { system, right_hand_side, .. } = &mut self.levels[0];
+        (system, right_hand_side)
+    }
+
+    /// The answer of the last [`Self::cycle`].
+    pub(super) fn solution(&self) -> &Split<f32> {
+        &self.levels[0].solution
+    }
+
+    /// The right-hand side of the next [`Self::cycle`].
     pub(super) fn right_hand_side(&mut self) -> &mut Split<f32> {
         &mut self.levels[0].right_hand_side
     }
@@ -390,10 +386,10 @@ impl Multigrid {
         if !coarsest {
             this.pass(width, 0, Yield::Residual);
             let (fine, coarse) = self.levels.split_at_mut(level + 1);
-            fine[level].restrict(&mut coarse[0]);
+            fine[level].restrict(width, &mut coarse[0]);
             self.cycle_from(level + 1);
             let (fine, coarse) = self.levels.split_at_mut(level + 1);
-            fine[level].prolong(&coarse[0]);
+            fine[level].prolong(width, &coarse[0]);
         }
         let this = &mut self.levels[level];
         for _ in 0..sweeps {

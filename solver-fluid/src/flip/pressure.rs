@@ -9,7 +9,8 @@ use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
 use super::grid::Grid;
-use super::multigrid::{BLOCK, Multigrid, Split, System, neighbours, split_zeros, window};
+use super::multigrid::Multigrid;
+use super::system::{BLOCK, Kind, Split, System, neighbours, split_zeros};
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
@@ -22,13 +23,14 @@ pub(super) struct Limits {
     pub(super) max_iterations: u32,
 }
 
-/// The solver, with memory that is kept.
+/// The solver, with memory that is kept. What it visits in an iteration should fit into a processor's cache: that decides
+/// how fast it is.
 #[derive(Clone, Debug)]
 pub(super) struct Pressure {
     multigrid: Multigrid,
+    /// Kept from solve to solve: what has not changed since the last one needs no other.
     residual: Split<f64>,
     direction: Split<f64>,
-    image: Split<f64>,
 }
 
 /// Why a solve failed: the residual that was reached, relative to the right-hand side.
@@ -48,50 +50,186 @@ fn add_lanes(mut lanes: LaneSums) -> f64 {
     lanes[0]
 }
 
-/// A block of `A p`: its product with `p`.
-struct Apply<'a> {
+/// The unknowns of a block of one colour.
+#[derive(Clone, Copy)]
+struct Unknowns<'a> {
     system: &'a System,
     colour: usize,
     begin: usize,
-    p: &'a Split<f64>,
-    image: &'a mut [f64],
+    len: usize,
 }
 
-impl Task for Apply<'_> {
+impl<'a> Unknowns<'a> {
+    /// Of the block of a number, as [`blocks`] counts them, with `len` entries.
+    fn of_block(system: &'a System, block: usize, len: usize) -> Self {
+        Self { system, colour: block % 2, begin: block / 2 * BLOCK, len }
+    }
+
+    /// Visits the vectors of one kind that lie side by side, unless they hold no unknown: from where on in the block, how
+    /// many entries.
+    #[inline(always)]
+    fn runs(&self) -> impl Iterator<Item = (Kind, usize, usize)> {
+        let kinds = &self.system.kind[self.colour][self.begin / LANES..][..self.len / LANES];
+        let mut done = 0;
+        let runs = kinds.chunk_by(|a, b| a == b).map(move |run| {
+            let (here, len) = (done, run.len() * LANES);
+            done += len;
+            (run[0], here, len)
+        });
+        runs.filter(|&(kind, ..)| kind != Kind::Closed)
+    }
+
+    /// `A p`, where there are unknowns.
+    #[inline(always)]
+    fn times(&self, p: &Split<f64>, image: &mut [f64; BLOCK]) {
+        let System { grid, common, face_of, ground_of, links, .. } = self.system;
+        let (colour, common) = (self.colour, f64::from(*common));
+        let (own, other) = (&p[colour], &p[1 - colour]);
+        let [lower, upper] = neighbours(grid, colour);
+        for (kind, here, len) in self.runs() {
+            let at = self.begin + here;
+            let (p, image) = (&own[at..][..len], &mut image[here..][..len]);
+            let ground = &ground_of[colour][at..][..len];
+            let below = lower.map(|shift| &other[at.wrapping_add_signed(shift)..][..len]);
+            let beyond = upper.map(|shift| &other[at.wrapping_add_signed(shift)..][..len]);
+            if kind == Kind::Uniform {
+                let links = &links[colour][at..][..len];
+                for l in 0..len {
+                    let around = below[0][l] + beyond[0][l] + (below[1][l] + beyond[1][l]);
+                    let around = around + (below[2][l] + beyond[2][l]);
+                    // What is no unknown has no links and is zero.
+                    let around = if links[l] > 0.0 { around } else { 0.0 };
+                    image[l] = f64::from(ground[l]) * p[l] + common * (f64::from(links[l]) * p[l] - around);
+                }
+            } else {
+                for l in 0..len {
+                    image[l] = f64::from(ground[l]) * p[l];
+                }
+                for axis in 0..3 {
+                    let (to, next) = (below[axis], beyond[axis]);
+                    let face = &face_of[axis][colour][at..][..len];
+                    let next_face = &face_of[axis][1 - colour][at.wrapping_add_signed(upper[axis])..][..len];
+                    for l in 0..len {
+                        image[l] +=
+                            f64::from(face[l]) * (p[l] - to[l]) + f64::from(next_face[l]) * (p[l] - next[l]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A block of `p A p`.
+struct Curvature<'a> {
+    unknowns: Unknowns<'a>,
+    p: &'a Split<f64>,
+}
+
+impl Task for Curvature<'_> {
     type Output = f64;
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> f64 {
-        let System { grid, face_of, ground_of, active, .. } = self.system;
-        let (colour, own, other) = (self.colour, &self.p[self.colour], &self.p[1 - self.colour]);
-        let [lower, upper] = neighbours(grid, colour);
-        let mut sums = [0.0; LANES];
-        let (chunks, _) = self.image.as_chunks_mut::<LANES>();
-        for (n, image) in chunks.iter_mut().enumerate() {
-            let at = self.begin + n * LANES;
-            if !active[colour][at / LANES] {
-                continue;
-            }
-            let p = window(own, at);
-            let ground = window(&ground_of[colour], at);
-            let mut value: [f64; LANES] = std::array::from_fn(|l| f64::from(ground[l]) * p[l]);
-            for axis in 0..3 {
-                let below = at.wrapping_add_signed(lower[axis]);
-                let beyond = at.wrapping_add_signed(upper[axis]);
-                let (face, to) = (window(&face_of[axis][colour], at), window(other, below));
-                let (next_face, next) = (window(&face_of[axis][1 - colour], beyond), window(other, beyond));
-                for l in 0..LANES {
-                    value[l] +=
-                        f64::from(face[l]) * (p[l] - to[l]) + f64::from(next_face[l]) * (p[l] - next[l]);
-                }
-            }
-            for l in 0..LANES {
-                sums[l] += value[l] * p[l];
-            }
-            *image = value;
-        }
-        add_lanes(sums)
+        let Unknowns { colour, begin, len, .. } = self.unknowns;
+        let mut image = [0.0; BLOCK];
+        self.unknowns.times(self.p, &mut image);
+        dot(&self.p[colour][begin..][..len], &image[..len])
     }
+}
+
+/// A block of `r = right_hand_side - A p`, and r in f32.
+struct Residual<'a> {
+    unknowns: Unknowns<'a>,
+    p: &'a Split<f64>,
+    right_hand_side: &'a [f64],
+    r: &'a mut [f64],
+    rounded: &'a mut [f32],
+}
+
+impl Task for Residual<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { unknowns, p, right_hand_side, r, rounded } = self;
+        let mut image = [0.0; BLOCK];
+        unknowns.times(p, &mut image);
+        for l in 0..r.len() {
+            r[l] = right_hand_side[l] - image[l];
+            rounded[l] = r[l] as f32;
+        }
+    }
+}
+
+/// A block of `x += length p`, of `r -= length A p`, and of r in f32; the largest entry of r. To multiply again is cheaper
+/// than to keep the product of [`Curvature`].
+struct Advance<'a> {
+    unknowns: Unknowns<'a>,
+    length: f64,
+    p: &'a Split<f64>,
+    x: &'a mut [f64],
+    r: &'a mut [f64],
+    rounded: &'a mut [f32],
+}
+
+impl Task for Advance<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { unknowns, length, p, x, r, rounded } = self;
+        let mut image = [0.0; BLOCK];
+        unknowns.times(p, &mut image);
+        let p = &p[unknowns.colour][unknowns.begin..];
+        let mut worst = 0.0;
+        for (_, here, len) in unknowns.runs() {
+            let (p, image) = (&p[here..][..len], &image[here..][..len]);
+            let (x, r) = (&mut x[here..][..len], &mut r[here..][..len]);
+            let rounded = &mut rounded[here..][..len];
+            for l in 0..len {
+                x[l] += length * p[l];
+                r[l] -= length * image[l];
+                rounded[l] = r[l] as f32;
+            }
+            worst = larger(worst, largest(r));
+        }
+        worst
+    }
+}
+
+/// A block of `p = z + beta p`.
+struct Turn<'a> {
+    unknowns: Unknowns<'a>,
+    beta: f64,
+    z: &'a [f32],
+    p: &'a mut [f64],
+}
+
+impl Task for Turn<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { unknowns, beta, z, p } = self;
+        for (_, here, len) in unknowns.runs() {
+            let (z, p) = (&z[here..][..len], &mut p[here..][..len]);
+            for l in 0..len {
+                p[l] = f64::from(z[l]) + beta * p[l];
+            }
+        }
+    }
+}
+
+/// The product of two columns, lane by lane.
+#[inline(always)]
+fn dot<T: Copy + Into<f64>>(a: &[T], b: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
+        for l in 0..LANES {
+            sums[l] += a[l].into() * b[l];
+        }
+    }
+    add_lanes(sums)
 }
 
 /// A block of the product of two columns.
@@ -105,38 +243,7 @@ impl Task for Dot<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> f64 {
-        let mut sums = [0.0; LANES];
-        for (z, r) in self.z.as_chunks::<LANES>().0.iter().zip(self.r.as_chunks::<LANES>().0) {
-            for l in 0..LANES {
-                sums[l] += f64::from(z[l]) * r[l];
-            }
-        }
-        add_lanes(sums)
-    }
-}
-
-/// A block of `x += length p` and `r -= length q`; the largest entry of r.
-struct Advance<'a> {
-    length: f64,
-    x: &'a mut [f64],
-    r: &'a mut [f64],
-    p: &'a [f64],
-    q: &'a [f64],
-}
-
-impl Task for Advance<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> f64 {
-        let Self { length, x, r, p, q } = self;
-        for (x, p) in x.iter_mut().zip(p) {
-            *x += length * p;
-        }
-        for (r, q) in r.iter_mut().zip(q) {
-            *r -= length * q;
-        }
-        largest(r)
+        dot(self.z, self.r)
     }
 }
 
@@ -146,40 +253,43 @@ impl Pressure {
             multigrid: Multigrid::new(grid, width),
             residual: split_zeros(&grid),
             direction: split_zeros(&grid),
-            image: split_zeros(&grid),
         }
     }
 
-    /// Lets `set` set the coefficients for [`Self::solve`], of each axis's lower faces and to air, and prepares the
-    /// preconditioner.
-    pub(super) fn set_coefficients(&mut self, set: impl FnOnce(&mut [Vec<f32>; 3], &mut [f32])) {
-        let system = self.multigrid.finest_mut();
-        set(&mut system.face, &mut system.ground);
-        self.multigrid.prepare();
+    /// Lets `set` set the coefficients for [`Self::solve`]: see [`Multigrid::set`].
+    pub(super) fn set_coefficients(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
+        self.multigrid.set(changed, set);
     }
 
     /// Solves for `pressure`, which goes in as the starting point; the number of iterations. `right_hand_side` must be
-    /// zero where there is no unknown.
+    /// zero where there is no unknown. Where no run of cells has `changed`, coefficients and right-hand side must be as
+    /// in the last solve, and pressures everywhere as it left them.
     pub(super) fn solve(
         &mut self,
         right_hand_side: &mut Split<f64>,
+        changed: &[bool],
         pressure: &mut Split<f64>,
         limits: &Limits,
     ) -> Result<u32, Unconverged> {
-        self.make_consistent(right_hand_side);
-        let scale = blocks(&*right_hand_side, largest).into_iter().fold(0.0, f64::max);
-        self.find_residual(right_hand_side, pressure);
-        let mut worst = self.largest_residual();
+        let closed = self.make_consistent(right_hand_side);
+        let scale = blocks(right_hand_side).map(largest).reduce(|| 0.0, f64::max);
+        if closed || changed.iter().all(|&changed| changed) {
+            self.clear(pressure);
+            self.find_residual(right_hand_side, &vec![true; changed.len()], pressure);
+        } else {
+            self.find_residual(right_hand_side, changed, pressure);
+        }
+        let mut worst = blocks(&self.residual).map(largest).reduce(|| 0.0, larger);
         let target = f64::max(limits.tolerance * scale, limits.forcing * worst);
         let (mut iterations, mut square) = (0, 0.0);
         while worst > target || worst.is_nan() {
             if iterations == limits.max_iterations || !worst.is_finite() {
                 return Err(Unconverged(worst / scale));
             }
-            let next_square =
-                self.precondition(|next_square| if iterations == 0 { 0.0 } else { next_square / square });
+            let next_square = self.precondition();
+            self.turn(if iterations == 0 { 0.0 } else { next_square / square });
             square = next_square;
-            let curvature = apply(&self.multigrid, &self.direction, &mut self.image);
+            let curvature = self.curvature();
             if curvature.is_nan() || curvature <= 0.0 {
                 return Err(Unconverged(worst / scale));
             }
@@ -190,79 +300,89 @@ impl Pressure {
     }
 
     /// A fluid that touches no air has no unique pressure, and its divergence must add up to nothing: what rounding
-    /// leaves is spread over its cells.
-    fn make_consistent(&self, right_hand_side: &mut Split<f64>) {
+    /// leaves is spread over its cells. Whether it is so.
+    fn make_consistent(&self, right_hand_side: &mut Split<f64>) -> bool {
         let system = self.multigrid.finest();
         if !system.is_closed() {
-            return;
+            return false;
         }
         let unknowns: usize = system.inverse.iter().flatten().filter(|&&inverse| inverse != 0.0).count();
-        let sum: f64 = blocks(&*right_hand_side, |block| block.iter().sum::<f64>()).into_iter().sum();
+        let sum = in_order(blocks(right_hand_side).map(|block| block.iter().sum()));
         let mean = sum / unknowns.max(1) as f64;
         for (column, inverse) in right_hand_side.iter_mut().zip(&system.inverse) {
             for (b, &inverse) in column.iter_mut().zip(inverse) {
                 *b = if inverse == 0.0 { 0.0 } else { *b - mean };
             }
         }
+        true
     }
 
-    /// The residual of the starting point, which is made zero where there is no unknown.
-    fn find_residual(&mut self, right_hand_side: &Split<f64>, pressure: &mut Split<f64>) {
+    /// Makes all columns zero where there is no unknown.
+    fn clear(&mut self, pressure: &mut Split<f64>) {
         for (pressure, inverse) in pressure.iter_mut().zip(&self.multigrid.finest().inverse) {
             let entries = pressure.par_iter_mut().zip(inverse).with_min_len(BLOCK);
             entries.for_each(|(p, &inverse)| *p = if inverse == 0.0 { 0.0 } else { *p });
         }
-        self.image.iter_mut().for_each(|image| image.fill(0.0));
-        apply(&self.multigrid, pressure, &mut self.image);
-        for ((residual, right_hand_side), image) in
-            self.residual.iter_mut().zip(right_hand_side).zip(&self.image)
-        {
-            let entries = residual.par_iter_mut().zip(right_hand_side).zip(image).with_min_len(BLOCK);
-            entries.for_each(|((r, b), image)| *r = b - image);
+        let Self { multigrid, residual, direction } = self;
+        for column in residual.iter_mut().chain(direction) {
+            column.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0));
         }
+        multigrid.right_hand_side().iter_mut().for_each(|column| column.fill(0.0));
     }
 
-    fn largest_residual(&self) -> f64 {
-        blocks(&self.residual, largest).into_iter().fold(0.0, larger)
-    }
-
-    /// Preconditions the residual and turns the direction: `p = z + beta p`. `beta` is found from r z, which is
-    /// returned.
-    fn precondition(&mut self, beta: impl Fn(f64) -> f64) -> f64 {
-        let Self { multigrid, residual, direction, .. } = self;
+    /// Finds the residual in the blocks of which some run has changed.
+    fn find_residual(&mut self, right_hand_side: &Split<f64>, changed: &[bool], p: &Split<f64>) {
+        let Self { multigrid, residual, .. } = self;
         let width = multigrid.width();
-        for (to, from) in multigrid.right_hand_side().iter_mut().zip(&*residual) {
-            to.par_iter_mut().zip(from).with_min_len(BLOCK).for_each(|(to, &from)| *to = from as f32);
-        }
-        let solution = multigrid.cycle();
-        let mut square = 0.0;
-        for (z, r) in solution.iter().zip(&*residual) {
-            let block = |(z, r): (&[f32], &[f64])| width.run(Dot { z, r });
-            let partial: Vec<f64> = z.par_chunks(BLOCK).zip(r.par_chunks(BLOCK)).map(block).collect();
-            square += partial.into_iter().sum::<f64>();
-        }
-        let beta = beta(square);
-        for (p, z) in direction.iter_mut().zip(solution) {
-            let entries = p.par_iter_mut().zip(z).with_min_len(BLOCK);
-            entries.for_each(|(p, &z)| *p = f64::from(z) + beta * *p);
-        }
-        square
+        let (system, rounded) = multigrid.finest_and_right_hand_side();
+        let columns = blocks_mut(residual).zip(blocks_mut(rounded)).zip(blocks(right_hand_side));
+        columns.enumerate().for_each(|(n, ((r, rounded), right_hand_side))| {
+            let unknowns = Unknowns::of_block(system, n, r.len());
+            if changed[unknowns.begin / LANES..][..r.len() / LANES].contains(&true) {
+                width.run(Residual { unknowns, p, right_hand_side, r, rounded });
+            }
+        });
+    }
+
+    /// The product of the residual and what the preconditioner makes of it.
+    fn precondition(&mut self) -> f64 {
+        let width = self.multigrid.width();
+        let columns = blocks(self.multigrid.cycle()).zip(blocks(&self.residual));
+        in_order(columns.map(|(z, r)| width.run(Dot { z, r })))
+    }
+
+    /// Turns the direction to what the preconditioner found and `beta` of the old one.
+    fn turn(&mut self, beta: f64) {
+        let Self { multigrid, direction, .. } = self;
+        let (system, width) = (multigrid.finest(), multigrid.width());
+        let columns = blocks_mut(direction).zip(blocks(multigrid.solution()));
+        columns.enumerate().for_each(|(n, (p, z))| {
+            let unknowns = Unknowns::of_block(system, n, p.len());
+            width.run(Turn { unknowns, beta, z, p });
+        });
+    }
+
+    /// `p A p` for the direction p.
+    fn curvature(&self) -> f64 {
+        let Self { multigrid, direction: p, .. } = self;
+        let (system, width) = (multigrid.finest(), multigrid.width());
+        in_order(blocks(p).enumerate().map(|(n, own)| {
+            let unknowns = Unknowns::of_block(system, n, own.len());
+            width.run(Curvature { unknowns, p })
+        }))
     }
 
     /// Goes `length` along the direction; the largest residual there.
     fn advance(&mut self, length: f64, pressure: &mut Split<f64>) -> f64 {
-        let Self { multigrid, residual, direction, image } = self;
+        let Self { multigrid, residual, direction: p } = self;
         let width = multigrid.width();
-        let mut worst = 0.0;
-        for colour in 0..2 {
-            let columns = pressure[colour].par_chunks_mut(BLOCK).zip(residual[colour].par_chunks_mut(BLOCK));
-            let others = direction[colour].par_chunks(BLOCK).zip(image[colour].par_chunks(BLOCK));
-            let blocks = columns.zip(others);
-            worst = blocks
-                .map(|((x, r), (p, q))| width.run(Advance { length, x, r, p, q }))
-                .reduce(|| worst, larger);
-        }
-        worst
+        let (system, rounded) = multigrid.finest_and_right_hand_side();
+        let columns = blocks_mut(pressure).zip(blocks_mut(residual)).zip(blocks_mut(rounded));
+        let worst = columns.enumerate().map(|(n, ((x, r), rounded))| {
+            let unknowns = Unknowns::of_block(system, n, r.len());
+            width.run(Advance { unknowns, length, p, x, r, rounded })
+        });
+        worst.reduce(|| 0.0, larger)
     }
 }
 
@@ -284,21 +404,19 @@ fn largest(values: &[f64]) -> f64 {
     lanes.into_iter().fold(0.0, larger)
 }
 
-/// A value of each block of a column, red ones first.
-fn blocks(column: &Split<f64>, of: impl Fn(&[f64]) -> f64 + Sync + Send) -> Vec<f64> {
-    let [red, black] = column;
-    red.par_chunks(BLOCK).chain(black.par_chunks(BLOCK)).map(of).collect()
+/// The blocks of a column, a red one and a black one by turns: threads then keep to a part of the grid.
+fn blocks<T: Sync>(column: &Split<T>) -> impl IndexedParallelIterator<Item = &[T]> {
+    let [red, black] = column.each_ref().map(|column| column.par_chunks(BLOCK));
+    red.interleave(black)
 }
 
-/// `image = A p`; their product.
-fn apply(multigrid: &Multigrid, p: &Split<f64>, image: &mut Split<f64>) -> f64 {
-    let (system, width) = (multigrid.finest(), multigrid.width());
-    let mut product = 0.0;
-    for (colour, image) in image.iter_mut().enumerate() {
-        let block =
-            |(b, image): (usize, &mut [f64])| width.run(Apply { system, colour, begin: b * BLOCK, p, image });
-        let partial: Vec<f64> = image.par_chunks_mut(BLOCK).enumerate().map(block).collect();
-        product += partial.into_iter().sum::<f64>();
-    }
-    product
+/// The same, to be changed.
+fn blocks_mut<T: Send>(column: &mut Split<T>) -> impl IndexedParallelIterator<Item = &mut [T]> {
+    let [red, black] = column.each_mut().map(|column| column.par_chunks_mut(BLOCK));
+    red.interleave(black)
+}
+
+/// The sum of what blocks yield, in their order, whatever the threads.
+fn in_order(of_blocks: impl IndexedParallelIterator<Item = f64>) -> f64 {
+    of_blocks.collect::<Vec<_>>().into_iter().sum()
 }

@@ -10,12 +10,12 @@ use rayon::prelude::*;
 use super::Parameters;
 use super::density::{Crowd, around};
 use super::faces::Flow;
-use super::grid::{Grid, Places};
-use super::members::{Extras, MEMBERS, Moving, group_masses, inertias};
-use super::multigrid::{Split, split_zeros};
+use super::grid::Grid;
+use super::members::{Extras, MEMBERS, Member, Moving, inertias, masses};
 use super::pressure::{Limits, Pressure};
 use super::snapshot::{self, Progress};
 use super::sweeps::Forces;
+use super::system::{Split, split_zeros};
 use super::transfer::{CHUNK, Cell, Deposit, Found, Fours, Gather};
 use super::walls::{WallFace, unpressed};
 use crate::sources::Sources;
@@ -52,6 +52,8 @@ pub struct Flip {
     unpressed: Vec<WallFace>,
     /// What each cell holds, that of others included.
     cell: Vec<Cell>,
+    /// The same at the last marking.
+    cell_before: Vec<Cell>,
     flow: Flow,
     /// Length of the sub-step [s] for which `flow` was gathered from `start`; none if it was not.
     gathered: Option<f64>,
@@ -96,6 +98,7 @@ impl Flip {
             extras: Extras::default(),
             unpressed: Vec::new(),
             cell: Vec::new(),
+            cell_before: Vec::new(),
             flow: Flow::new(&grid, width),
             gathered: None,
             fours: Fours::default(),
@@ -144,7 +147,8 @@ impl Flip {
     /// Sets which cells are no air; whether any is another than before.
     fn mark_cells(&mut self, first: bool, occupied: Option<&CellSet>) -> bool {
         let deposit = if first { &self.start } else { &self.later };
-        let before = std::mem::replace(&mut self.cell, deposit.cell.clone());
+        std::mem::swap(&mut self.cell, &mut self.cell_before);
+        self.cell.clone_from(&deposit.cell);
         let fall = (self.parameters.gravity * self.substep).to_array();
         for face in &self.unpressed {
             face.release(deposit, fall, &mut self.cell);
@@ -164,7 +168,7 @@ impl Flip {
                 }
             }
         }
-        self.cell != before
+        self.cell != self.cell_before
     }
 
     /// One sub-step on the grid, to velocities that are divergence-free in all cells that are no air.
@@ -183,8 +187,9 @@ impl Flip {
         let (position, _) = before.of(particles);
         extras.renew(grid, (position, particles), moving, parameters.gravity * dt);
         let forces = Forces { grid, parameters, deposit, cell, dt };
-        if flow.gather(&forces, extras, new) {
-            self.solver.set_coefficients(|face, ground| flow.conduct(grid, cell, face, ground));
+        flow.gather(&forces, extras, new);
+        if flow.conducts() {
+            self.solver.set_coefficients(flow.changed(), |system| flow.conduct(&forces, system));
         }
         flow.convergence(grid, cell, &mut self.right_hand_side);
         let limits = Limits {
@@ -192,7 +197,8 @@ impl Flip {
             forcing: stage.forcing,
             max_iterations: parameters.max_iterations,
         };
-        let solved = self.solver.solve(&mut self.right_hand_side, &mut self.pressure, &limits);
+        let solved =
+            self.solver.solve(&mut self.right_hand_side, flow.changed(), &mut self.pressure, &limits);
         self.iterations = solved.map_err(|unconverged| {
             SolverError(format!(
                 "the pressure reached a residual of {:.1e} in {} iterations, not the tolerance {:.1e}: write a larger \
@@ -210,14 +216,11 @@ impl Flip {
     /// velocity is what others feel.
     fn member_velocities(&self, moving: &Moving<'_>) -> Vec<DVec3> {
         let flip = self.parameters.flip_share;
-        let group_of = moving.groups.group_of();
-        let velocity = |(&member, place): (&u32, &Places<1>)| {
-            let [new, change] = self.flow.at(&self.grid, place);
-            let before = moving.velocity[group_of[member as usize] as usize];
-            flip * (before + change) + (1.0 - flip) * new
+        let velocity = |member: &Member| {
+            let [new, old] = self.flow.at(&self.grid, &member.place);
+            flip * (moving.velocity[member.group as usize] + (new - old)) + (1.0 - flip) * new
         };
-        let members = moving.groups.all_members().par_iter().zip(&self.extras.places);
-        members.with_min_len(MEMBERS).map(velocity).collect()
+        self.extras.members.par_iter().with_min_len(MEMBERS).map(velocity).collect()
     }
 
     /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with that of the
@@ -269,7 +272,8 @@ impl Flip {
         potential.iter_mut().for_each(|column| column.fill(0.0));
         let limits =
             Limits { tolerance: DENSITY_TOLERANCE, forcing: 0.0, max_iterations: parameters.max_iterations };
-        let solved = self.solver.solve(right_hand_side, potential, &limits);
+        let changed = vec![true; self.flow.changed().len()];
+        let solved = self.solver.solve(right_hand_side, &changed, potential, &limits);
         solved.map_err(|unconverged| {
             SolverError(format!(
                 "the density projection reached a residual of {:.1e} in {} iterations, not {DENSITY_TOLERANCE}: write a \
@@ -324,11 +328,11 @@ fn grid_velocity(found: &Found) -> DVec3 {
 
 /// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `velocity` are those of
 /// members, group after group [m/s].
-fn give(moving: &Moving<'_>, particles: &Particles, velocity: &[DVec3]) -> Vec<DVec3> {
-    let mut velocity = velocity.iter();
+fn give(moving: &Moving<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
+    let mut members = velocity.iter().zip(moving.mass);
     let momentum = |group: usize| {
-        let members = moving.groups.members(group).iter().zip(&mut velocity);
-        let sum: DVec3 = members.map(|(&i, &velocity)| particles.mass[i as usize] * velocity).sum();
+        let members = members.by_ref().take(moving.groups.members(group).len());
+        let sum: DVec3 = members.map(|(&velocity, &mass)| mass * velocity).sum();
         let change = sum / moving.own[group] - moving.velocity[group];
         moving.inertia[group] * change - moving.impulse[group]
     };
@@ -367,7 +371,7 @@ impl Solver for Flip {
         self.substep = stage.dt / f64::from(substeps);
         self.before.clear();
         self.speed_bound = self.speed_max;
-        let own = group_masses(stage.groups, &self.particles);
+        let (own, mass) = masses(stage.groups, &self.particles);
         let inertia = inertias(stage, &own);
         let impulse: Vec<DVec3> =
             stage.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
@@ -389,9 +393,10 @@ impl Solver for Flip {
                 impulse: &impulse,
                 inertia: &inertia,
                 own: &own,
+                mass: &mass,
             };
             self.advance_grid(first, &moving, stage)?;
-            let given = give(&moving, &self.particles, &self.member_velocities(&moving));
+            let given = give(&moving, &self.member_velocities(&moving));
             if k + 1 < substeps {
                 self.even_out(first)?;
                 self.pass_substep(&moving);

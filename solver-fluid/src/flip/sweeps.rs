@@ -7,6 +7,7 @@ use super::Parameters;
 use super::grid::Grid;
 use super::members::Extra;
 use super::pressure::larger;
+use super::system::RUN;
 use super::transfer::{Cell, Deposit, OPEN, SPRAY, Sides, WALL};
 
 /// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
@@ -24,7 +25,7 @@ pub(super) struct Forces<'a> {
     pub(super) dt: f64,
 }
 
-/// Velocity before the projection, its change, whether they are known, and the conductance of a face.
+/// Velocity before the projection and before the sub-step, whether they are known, and the conductance of a face.
 type Brought = (f64, f64, bool, f32);
 
 impl Forces<'_> {
@@ -33,6 +34,12 @@ impl Forces<'_> {
         let lower = face.checked_sub(self.grid.strides()[axis]);
         let cells = [self.cell[face], lower.map_or(Cell::Wall, |lower| self.cell[lower])];
         self.face(axis, self.deposit.at(axis, face), extra, Sides::new(cells))
+    }
+
+    /// Conductance of a face in the midst of the fluid.
+    pub(super) fn conductance_inside(&self) -> f32 {
+        let h = self.grid.cell_size;
+        (self.dt / (h * h * self.parameters.rest_density)) as f32
     }
 
     /// From the sums of a face, and the cells beside it.
@@ -49,13 +56,13 @@ impl Forces<'_> {
         if extra.is_some() {
             change += impulse / total;
         }
-        let (velocity, change) = if sides.contain(WALL) { (0.0, -old) } else { (old + change, change) };
+        let velocity = if sides.contain(WALL) { 0.0 } else { old + change };
         let least = DENSITY_MIN * rest;
         let density = total / (h * h * h);
         let density = if density > least { density } else { least };
         let density = if sides.are_fluid() && extra.is_none() { rest } else { density };
         let conductance = if sides.are_pushed() { dt / (h * h * density) } else { 0.0 };
-        (if known { velocity } else { 0.0 }, if known { change } else { 0.0 }, known, conductance as f32)
+        (if known { velocity } else { 0.0 }, if known { old } else { 0.0 }, known, conductance as f32)
     }
 }
 
@@ -73,22 +80,22 @@ impl Task for Bring<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { forces, axis, begin, columns: (velocity, change, known, conductance) } = self;
+        let Self { forces, axis, begin, columns: (velocity, old, known, conductance) } = self;
         let stride = forces.grid.strides()[axis];
         for n in (0..velocity.len()).step_by(LANES) {
             let first = begin + n;
             let velocity: &mut [f64; LANES] = sixteen_mut(&mut velocity[n..]);
-            let change: &mut [f64; LANES] = sixteen_mut(&mut change[n..]);
+            let old: &mut [f64; LANES] = sixteen_mut(&mut old[n..]);
             let known: &mut [bool; LANES] = sixteen_mut(&mut known[n..]);
             let conductance: &mut [f32; LANES] = sixteen_mut(&mut conductance[n..]);
             if first < stride {
-                (*velocity, *change, *known, *conductance) = Default::default();
+                (*velocity, *old, *known, *conductance) = Default::default();
                 continue;
             }
             let [weight, moved] = forces.deposit.sixteen(axis, first);
             let (own, lower) = (sixteen(&forces.cell[first..]), sixteen(&forces.cell[first - stride..]));
             for l in 0..LANES {
-                (velocity[l], change[l], known[l], conductance[l]) =
+                (velocity[l], old[l], known[l], conductance[l]) =
                     forces.face(axis, [weight[l], moved[l]], None, Sides::new([own[l], lower[l]]));
             }
         }
@@ -104,6 +111,8 @@ pub(super) struct Conduct<'a> {
     /// Of all cells, and of all faces of each axis.
     pub(super) cell: &'a [Cell],
     pub(super) conductance: [&'a [f32]; 3],
+    /// Which runs of the block's cells have changed.
+    pub(super) changed: &'a [bool],
     pub(super) face: [&'a mut [f32]; 3],
     pub(super) ground: &'a mut [f32],
 }
@@ -113,8 +122,8 @@ impl Task for Conduct<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { begin, strides, cell, conductance, face, ground } = self;
-        for n in (0..ground.len()).step_by(LANES) {
+        let Self { begin, strides, cell, conductance, changed, face, ground } = self;
+        for n in (0..ground.len()).step_by(LANES).filter(|n| changed[n / RUN]) {
             let first = begin + n;
             let mut to_air = [0.0; LANES];
             // Before and behind that there are walls only.
@@ -150,13 +159,13 @@ pub(super) struct Push<'a> {
     /// From a cell to the one on the other side.
     pub(super) stride: usize,
     pub(super) cell_size: f64,
-    /// Velocity, change and whether they are known before, of all faces.
-    pub(super) before: (&'a [f64], &'a [f64], &'a [bool]),
+    /// Velocity and whether it is known before, of all faces.
+    pub(super) before: (&'a [f64], &'a [bool]),
     pub(super) conductance: &'a [f32],
     pub(super) pressure: &'a [f64],
     pub(super) cell: &'a [Cell],
     /// The same after it, of the block.
-    pub(super) after: (&'a mut [f64], &'a mut [f64], &'a mut [bool]),
+    pub(super) after: (&'a mut [f64], &'a mut [bool]),
 }
 
 impl Task for Push<'_> {
@@ -168,19 +177,16 @@ impl Task for Push<'_> {
         for n in (0..after.0.len()).step_by(LANES) {
             let first = begin + n;
             let velocity: &mut [f64; LANES] = sixteen_mut(&mut after.0[n..]);
-            let change: &mut [f64; LANES] = sixteen_mut(&mut after.1[n..]);
-            let known: &mut [bool; LANES] = sixteen_mut(&mut after.2[n..]);
+            let known: &mut [bool; LANES] = sixteen_mut(&mut after.1[n..]);
             if first < stride {
-                (*velocity, *change, *known) = Default::default();
+                (*velocity, *known) = Default::default();
                 continue;
             }
-            let (old, gained) = (sixteen(&before.0[first..]), sixteen(&before.1[first..]));
-            let (brought, conductance) = (sixteen(&before.2[first..]), sixteen(&conductance[first..]));
+            let (old, brought) = (sixteen(&before.0[first..]), sixteen(&before.1[first..]));
+            let conductance = sixteen(&conductance[first..]);
             let (upper, lower) = (sixteen(&pressure[first..]), sixteen(&pressure[first - stride..]));
             for l in 0..LANES {
-                let push = f64::from(conductance[l]) * cell_size * (upper[l] - lower[l]);
-                velocity[l] = old[l] - push;
-                change[l] = gained[l] - push;
+                velocity[l] = old[l] - f64::from(conductance[l]) * cell_size * (upper[l] - lower[l]);
             }
             let (own, lower) = (sixteen(&cell[first..]), sixteen(&cell[first - stride..]));
             for l in 0..LANES {
@@ -197,8 +203,9 @@ impl Task for Push<'_> {
 /// what a particle gets to which `flip_share` of its old velocity is added. The largest of the latter [m/s].
 pub(super) struct PairUp<'a> {
     pub(super) flip_share: f64,
+    /// After the sub-step and before it.
     pub(super) velocity: &'a [f64],
-    pub(super) change: &'a [f64],
+    pub(super) old: &'a [f64],
     pub(super) fours: &'a mut [Vec4],
 }
 
@@ -207,14 +214,14 @@ impl Task for PairUp<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> f64 {
-        let Self { flip_share, velocity, change, fours } = self;
+        let Self { flip_share, velocity, old, fours } = self;
         let mut largest = [0.0; LANES];
-        let columns = velocity.as_chunks::<LANES>().0.iter().zip(change.as_chunks::<LANES>().0);
+        let columns = velocity.as_chunks::<LANES>().0.iter().zip(old.as_chunks::<LANES>().0);
         let mut before: Option<&mut Vec4> = None;
-        for ((velocity, change), fours) in columns.zip(fours.as_chunks_mut::<LANES>().0) {
+        for ((velocity, old), fours) in columns.zip(fours.as_chunks_mut::<LANES>().0) {
             let mut given = [0.0; LANES];
             for l in 0..LANES {
-                given[l] = flip_share * change[l] + (1.0 - flip_share) * velocity[l];
+                given[l] = velocity[l] - flip_share * old[l];
                 largest[l] = larger(largest[l], given[l].abs());
             }
             let pairs: [[f32; 2]; LANES] = std::array::from_fn(|l| [velocity[l] as f32, given[l] as f32]);

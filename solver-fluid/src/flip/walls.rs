@@ -5,7 +5,7 @@
 //! one is taken from the last pressure and the velocities before the projection, as in [Chentanez2012], not iterated.
 
 use super::grid::Grid;
-use super::multigrid::Split;
+use super::system::Split;
 use super::transfer::{Cell, Deposit};
 
 /// A face of the domain's walls.
@@ -52,10 +52,9 @@ impl WallFace {
     }
 
     /// Holds up what flows into the wall after all.
-    pub(super) fn hold(&self, velocity: &mut [Vec<f64>; 3], change: &mut [Vec<f64>; 3]) {
+    pub(super) fn hold(&self, velocity: &mut [Vec<f64>; 3]) {
         let velocity = &mut velocity[self.axis][self.face];
         if self.away * *velocity < 0.0 {
-            change[self.axis][self.face] -= *velocity;
             *velocity = 0.0;
         }
     }

@@ -1,0 +1,146 @@
+//! FLIP: the collapse of a column that fills three quarters of its box, everything included that a solver does in a step.
+
+use std::time::Instant;
+
+use amalgam_particles::{DVec3, GroupMap, Particles, StepEnd};
+use amalgam_solver_fluid::flip::{Flip, section};
+use amalgam_solver_kit::{Answer, Solver, Stage, World};
+
+const WARM_UP: u64 = 2;
+const STEPS: u64 = 8;
+/// Wall time of every step [s].
+#[derive(Default)]
+struct Times {
+    begin: Vec<f64>,
+    integrate: Vec<f64>,
+    again: Vec<f64>,
+    commit: Vec<f64>,
+}
+
+fn main() {
+    let edge = std::env::args().nth(1).map_or(64, |t| t.parse().unwrap());
+    rayon::scope(|_| column(edge)).unwrap();
+}
+fn column(edge: u32) -> Result<(), String> {
+    let world = World {
+        participant: "water".into(),
+        domain: (DVec3::ZERO, DVec3::ONE),
+        gravity: DVec3::new(0.0, 0.0, -9.81),
+        seed: 1,
+    };
+    let cell = 1.0 / f64::from(edge);
+    let width = f64::from(edge * 3 / 4) * cell;
+    let section = format!(
+        "method = \"flip\"\nspacing = {}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [{width}, 1, 1]",
+        0.5 * cell
+    );
+    let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
+    let mut solver = Flip::new(parameters, particles);
+    let n = solver.particles().len();
+    let (mut times, mut answer, mut iterations) = (Times::default(), Answer::default(), 0.0);
+    for step in 0..STEPS + WARM_UP {
+        if step == WARM_UP {
+            times = Times::default();
+        }
+        iterations = advance(&mut solver, 0.5 * cell, step, (&mut times, &mut answer))?;
+    }
+    let n = n as f64;
+    let _ = iterations;
+    for (name, mut t) in [
+        ("begin", times.begin),
+        ("stage 1", times.integrate),
+        ("stage 2", times.again),
+        ("commit", times.commit),
+    ] {
+        t.sort_by(f64::total_cmp);
+        println!("{name}: least {:.2} median {:.2} ns", t[0] * 1e9 / n, t[t.len() / 2] * 1e9 / n);
+    }
+    Ok(())
+}
+/// What a stage is given.
+struct Given<'a> {
+    groups: &'a GroupMap,
+    inertia: Vec<f64>,
+    velocity: Vec<DVec3>,
+    impulse: Vec<DVec3>,
+}
+
+impl<'a> Given<'a> {
+    fn new(particles: &Particles, groups: &'a GroupMap) -> Self {
+        let members = |g: usize| groups.members(g).iter().map(|&i| i as usize);
+        let own = |g: usize| -> f64 { members(g).map(|i| particles.mass[i]).sum() };
+        let mean =
+            |g: usize| members(g).map(|i| particles.velocity[i]).sum::<DVec3>() / members(g).count() as f64;
+        Self {
+            groups,
+            inertia: (0..groups.len()).map(|g| 2.0 * own(g)).collect(),
+            velocity: (0..groups.len()).map(mean).collect(),
+            impulse: vec![DVec3::ZERO; groups.len()],
+        }
+    }
+}
+
+/// Particles on the floor, in groups of ten neighbours, as on a floor of particles of others; of ten groups as many as
+/// `tenths`.
+fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
+    let position = &particles.position;
+    let count = particles.len();
+    let mut floor: Vec<u32> = (0..count as u32).filter(|&i| position[i as usize].z < spacing).collect();
+    floor.sort_by_key(|&i| (position[i as usize] / (2.0 * spacing)).to_array().map(|x| x as u32));
+    let tens = floor.chunks_exact(10).enumerate().filter(|(n, _)| n % 10 < tenths);
+    let members: Vec<u32> = tens.flat_map(|(_, ten)| ten).copied().collect();
+    let mut groups = GroupMap::default();
+    groups.set(count, &(0..=members.len() as u32).step_by(10).collect::<Vec<_>>(), &members);
+    groups
+}
+
+/// One step of two stages; a tenth of the groups, which are twice as heavy as their fluid, is found in the second one, and
+/// members end with the velocity of their group. Iterations of the first projection.
+fn advance(
+    solver: &mut Flip,
+    spacing: f64,
+    step: u64,
+    (times, answer): (&mut Times, &mut Answer),
+) -> Result<f64, String> {
+    let groups = [9, 10].map(|tenths| on_floor(solver.particles(), spacing, tenths));
+    let [first, second] = groups.each_ref().map(|groups| Given::new(solver.particles(), groups));
+    let dt = solver.stable_dt();
+    let mut clock = Instant::now();
+    let mut lap = |times: &mut Vec<f64>| {
+        times.push(clock.elapsed().as_secs_f64());
+        clock = Instant::now();
+    };
+    solver.begin().map_err(|error| error.to_string())?;
+    lap(&mut times.begin);
+    let mut iterations = 0;
+    let stages = [(1, &first, &mut times.integrate), (2, &second, &mut times.again)];
+    for (stage, Given { groups, inertia, velocity, impulse }, times) in stages {
+        answer.momentum = vec![DVec3::ZERO; groups.len()];
+        answer.slope = vec![0.0; groups.len()];
+        let stage = Stage {
+            step,
+            stage,
+            repetition: 0,
+            dt,
+            forcing: 0.0,
+            groups,
+            inertia,
+            velocity,
+            impulse,
+            occupied: None,
+        };
+        solver.integrate(&stage, answer).map_err(|error| error.to_string())?;
+        iterations = iterations.max(solver.iterations());
+        if std::env::var_os("IT").is_some() {
+            eprintln!("stage {} iterations {}", stage.stage, solver.iterations());
+        }
+        lap(times);
+    }
+    let Given { groups, inertia, velocity, .. } = second;
+    let end: Vec<DVec3> = (0..groups.len()).map(|g| velocity[g] + answer.momentum[g] / inertia[g]).collect();
+    let members: Vec<DVec3> = (0..groups.len()).flat_map(|g| vec![end[g]; groups.members(g).len()]).collect();
+    let end = StepEnd { dt, groups, group_velocity: &end, member_velocity: &members };
+    solver.commit(&end, &answer.velocity).map_err(|error| error.to_string())?;
+    lap(&mut times.commit);
+    Ok(f64::from(iterations))
+}

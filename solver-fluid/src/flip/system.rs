@@ -1,0 +1,227 @@
+//! The pressure's system on a level of the multigrid: a weighted graph of cells.
+//!
+//! Columns are split by colour ([`Split`]): what couples cells couples red ones with black ones only. Where all faces of a
+//! vector have the coefficient of the fluid's midst, as almost everywhere, nobody has to read them.
+
+use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
+use rayon::prelude::*;
+
+use super::grid::Grid;
+
+/// Entries of one colour in a task.
+pub(super) const BLOCK: usize = 1024;
+/// Cells that hold one vector of each colour.
+pub(super) const RUN: usize = 2 * LANES;
+
+/// A column by colour: entry n stands at `n / 2` of the column `n % 2`, red (even) and black (odd).
+pub(super) type Split<T> = [Vec<T>; 2];
+
+pub(super) fn split_zeros<T: Default + Clone>(grid: &Grid) -> Split<T> {
+    [0, 1].map(|_| vec![T::default(); grid.len() / 2])
+}
+
+/// What a vector of one colour holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// No unknown.
+    Closed,
+    /// Unknowns whose faces to others have the common coefficient.
+    Uniform,
+    Mixed,
+}
+
+/// The coefficients of a level: `sum over faces of face (p - p') + ground p`. Entries that are no unknown have zeros.
+#[derive(Clone, Debug)]
+pub(super) struct System {
+    pub(super) grid: Grid,
+    /// Coefficient of faces in the midst of the fluid [m s/kg / m^2].
+    pub(super) common: f32,
+    /// Coefficient of the lower face of each cell along each axis, in cells' own order.
+    pub(super) face: [Vec<f32>; 3],
+    /// Coefficient to the outside: air.
+    pub(super) ground: Vec<f32>,
+    /// The same by colour.
+    pub(super) face_of: [Split<f32>; 3],
+    pub(super) ground_of: Split<f32>,
+    /// Faces to other unknowns.
+    pub(super) links: Split<f32>,
+    pub(super) diagonal: Split<f32>,
+    /// One over the diagonal, zero where there is no unknown.
+    pub(super) inverse: Split<f32>,
+    /// Of each vector.
+    pub(super) kind: [Vec<Kind>; 2],
+}
+
+/// Where the neighbours of a colour's entry m stand in the other colour: the lower ones along each axis, then the upper
+/// ones, as distances to m.
+pub(super) fn neighbours(grid: &Grid, colour: usize) -> [[isize; 3]; 2] {
+    let (half, colour) = (grid.strides().map(|stride| (stride / 2) as isize), colour as isize);
+    [half.map(|half| colour - 1 - half), half.map(|half| colour + half)]
+}
+
+/// Sixteen entries from `at` on.
+#[inline(always)]
+pub(super) fn window<T>(column: &[T], at: usize) -> &[T; LANES] {
+    column[at..at + LANES].first_chunk().expect("sixteen entries")
+}
+
+impl System {
+    pub(super) fn new(grid: Grid) -> Self {
+        let (zero, zeros) = (vec![0.0; grid.len()], split_zeros(&grid));
+        Self {
+            grid,
+            common: 0.0,
+            face: [0, 1, 2].map(|_| zero.clone()),
+            ground: zero.clone(),
+            face_of: [0, 1, 2].map(|_| zeros.clone()),
+            ground_of: zeros.clone(),
+            links: zeros.clone(),
+            diagonal: zeros.clone(),
+            inverse: zeros.clone(),
+            kind: [0, 1].map(|_| vec![Kind::Closed; grid.len() / RUN]),
+        }
+    }
+
+    /// Finds what follows from `face`, `ground` and `common`, in runs of cells that have changed.
+    pub(super) fn prepare(&mut self, width: Width, changed: &[bool]) {
+        for (face, of) in self.face.iter().zip(&mut self.face_of) {
+            split_into(face, changed, of);
+        }
+        split_into(&self.ground, changed, &mut self.ground_of);
+        let Self { grid, common, face_of, ground_of, links, diagonal, inverse, kind, .. } = self;
+        for colour in 0..2 {
+            let columns = [&mut links[colour], &mut diagonal[colour], &mut inverse[colour]];
+            let [links, diagonal, inverse] = columns.map(|column| column.par_chunks_mut(BLOCK));
+            let kinds = kind[colour].par_chunks_mut(BLOCK / LANES).zip(changed.par_chunks(BLOCK / LANES));
+            (links, diagonal, inverse, kinds).into_par_iter().enumerate().for_each(
+                |(b, (links, diagonal, inverse, (kind, changed)))| {
+                    width.run(Settle {
+                        upper: neighbours(grid, colour)[1],
+                        common: *common,
+                        face: face_of.each_ref().map(|[red, black]| {
+                            if colour == 0 { [&red[..], &black[..]] } else { [&black[..], &red[..]] }
+                        }),
+                        ground: &ground_of[colour],
+                        begin: b * BLOCK,
+                        changed,
+                        columns: [links, diagonal, inverse],
+                        kind,
+                    });
+                },
+            );
+        }
+    }
+
+    /// Sets the coefficients of the next coarser level.
+    pub(super) fn coarsen(&self, width: Width, coarse: &mut Self) {
+        let (fine, grid) = (self.grid, coarse.grid);
+        let [_, row, layer] = fine.strides();
+        coarse.common = 2.0 * self.common;
+        // Beyond the last cell stand walls, without coefficients.
+        for (axis, [one, other]) in [[row, layer], [1, layer], [1, row]].into_iter().enumerate() {
+            let face = &self.face[axis];
+            for_each_row(&grid, &mut coarse.face[axis], |j, k, coefficients| {
+                let corner = fine.index([0, 2 * j, 2 * k]);
+                let four = [0, one, other, one + other].map(|n| &face[corner + n..]);
+                for (i, coefficient) in coefficients.iter_mut().enumerate() {
+                    let [a, b, c, d] = four.map(|face| face[2 * i]);
+                    *coefficient = 0.5 * (a + b + (c + d));
+                }
+            });
+        }
+        for_each_row(&grid, &mut coarse.ground, |j, k, coefficients| {
+            let corner = fine.index([0, 2 * j, 2 * k]);
+            let rows = [0, row, layer, layer + row].map(|n| &self.ground[corner + n..]);
+            for (i, coefficient) in coefficients.iter_mut().enumerate() {
+                let [a, b, c, d] = rows.map(|row| row[2 * i] + row[2 * i + 1]);
+                *coefficient = 0.5 * (a + b + (c + d));
+            }
+        });
+        coarse.prepare(width, &vec![true; grid.len() / RUN]);
+    }
+
+    /// Whether the pressure is known up to a constant only.
+    pub(super) fn is_closed(&self) -> bool {
+        self.ground.par_iter().with_min_len(BLOCK).all(|&ground| ground == 0.0)
+    }
+}
+
+/// Copies changed runs of a column into its colours.
+fn split_into(column: &[f32], changed: &[bool], to: &mut Split<f32>) {
+    let [red, black] = to.each_mut().map(|column| column.par_chunks_mut(BLOCK));
+    let blocks = (red, black, column.par_chunks(2 * BLOCK), changed.par_chunks(BLOCK / LANES));
+    blocks.into_par_iter().for_each(|(red, black, column, changed)| {
+        let vectors = red.chunks_mut(LANES).zip(black.chunks_mut(LANES)).zip(column.chunks(RUN));
+        for (((red, black), column), _) in vectors.zip(changed).filter(|(_, changed)| **changed) {
+            for ((red, black), &[even, odd]) in red.iter_mut().zip(black).zip(column.as_chunks().0) {
+                (*red, *black) = (even, odd);
+            }
+        }
+    });
+}
+
+/// Visits the rows of a column, j and k first.
+fn for_each_row(grid: &Grid, column: &mut [f32], visit: impl Fn(usize, usize, &mut [f32]) + Sync) {
+    let (begin, layer) = (grid.row(0, 0).start, grid.layer());
+    let layers = column[begin..].par_chunks_mut(layer).take(grid.cells[2]).enumerate();
+    layers.for_each(|(k, entries)| {
+        for j in 0..grid.cells[1] {
+            let row = grid.row(j, 0);
+            visit(j, k, &mut entries[row.start - begin..row.end - begin]);
+        }
+    });
+}
+
+/// What follows from the coefficients of a block.
+struct Settle<'a> {
+    /// Where upper neighbours stand.
+    upper: [isize; 3],
+    common: f32,
+    /// Of this colour and the other one, by axis.
+    face: [[&'a [f32]; 2]; 3],
+    ground: &'a [f32],
+    begin: usize,
+    changed: &'a [bool],
+    /// Links, diagonal and its inverse.
+    columns: [&'a mut [f32]; 3],
+    kind: &'a mut [Kind],
+}
+
+impl Task for Settle<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { upper, common, face, ground, begin, changed, mut columns, kind } = self;
+        for (n, kind) in kind.iter_mut().enumerate() {
+            let at = begin + n * LANES;
+            let last = at.wrapping_add_signed(upper[2]) + LANES;
+            // In the margins there is no unknown.
+            if !changed[n] || last > ground.len() {
+                continue;
+            }
+            let (mut links, mut diagonal, mut uniform) = ([0.0; LANES], *window(ground, at), true);
+            for axis in 0..3 {
+                let beyond = at.wrapping_add_signed(upper[axis]);
+                let faces = [window(face[axis][0], at), window(face[axis][1], beyond)];
+                for l in 0..LANES {
+                    let [a, b] = faces.map(|face| face[l]);
+                    diagonal[l] += a + b;
+                    links[l] += f32::from(u8::from(a > 0.0)) + f32::from(u8::from(b > 0.0));
+                    uniform &= (a == 0.0) | (a == common);
+                    uniform &= (b == 0.0) | (b == common);
+                }
+            }
+            let inverse = diagonal.map(|sum| if sum > 0.0 { 1.0 / sum } else { 0.0 });
+            let open = diagonal.iter().fold(false, |open, &sum| open | (sum > 0.0));
+            *kind = match (open, uniform) {
+                (false, _) => Kind::Closed,
+                (true, true) => Kind::Uniform,
+                (true, false) => Kind::Mixed,
+            };
+            for (column, values) in columns.each_mut().into_iter().zip([links, diagonal, inverse]) {
+                column[n * LANES..][..LANES].copy_from_slice(&values);
+            }
+        }
+    }
+}
