@@ -99,11 +99,12 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     let start = Instant::now();
     let machine = Machine::measure();
     println!("{machine}");
-    let figures = match args.what {
-        Benchmark::Flip => flip::measure(if args.quick { 32 } else { 64 })?,
-        Benchmark::Fluids | Benchmark::Sph => fluids::measure(args.quick)?,
-        Benchmark::Solids => solids::measure(args.quick),
-    };
+    // As services do: among the workers, where a parallel loop starts without a hand-over.
+    let figures = rayon::scope(|_| match args.what {
+        Benchmark::Flip => flip::measure(if args.quick { 32 } else { 64 }),
+        Benchmark::Fluids | Benchmark::Sph => fluids::measure(args.quick),
+        Benchmark::Solids => Ok(solids::measure(args.quick)),
+    })?;
     print_table(&figures, &machine);
     println!("measured in {:.0} s; least and median of repetitions", start.elapsed().as_secs_f64());
     match &args.json {
@@ -124,17 +125,19 @@ fn apart(args: &BenchArgs, parts: [&str; 2]) -> Result<(), CommandError> {
         if let Some(threads) = args.threads.count() {
             command.args(["--threads", &threads.to_string()]);
         }
-        if let Some(file) = &args.json {
-            command.arg("--json").arg(file);
+        let own = args.json.as_ref().map(|file| file.with_added_extension(part));
+        if let Some(own) = &own {
+            command.arg("--json").arg(own);
         }
         let status = command.status().map_err(|error| fail(error.to_string()))?;
         if !status.success() {
             return Err(fail(status.to_string()));
         }
-        if let Some(file) = &args.json {
-            let text = std::fs::read(file).map_err(|error| fail(error.to_string()))?;
-            let own: Vec<_> = serde_json::from_slice(&text).map_err(|error| fail(error.to_string()))?;
-            figures.extend(own);
+        if let Some(own) = &own {
+            let text = std::fs::read(own).map_err(|error| fail(error.to_string()))?;
+            let read: Vec<_> = serde_json::from_slice(&text).map_err(|error| fail(error.to_string()))?;
+            figures.extend(read);
+            std::fs::remove_file(own).map_err(|error| fail(error.to_string()))?;
         }
     }
     match &args.json {

@@ -52,9 +52,22 @@ pub(super) struct Flow {
     /// After it.
     projected: Field,
     /// Faces in the air to which velocities are carried on, of each axis one time after the other.
-    carried: [[Vec<usize>; EXTRAPOLATIONS]; 3],
+    carried: [[Vec<Beside>; EXTRAPOLATIONS]; 3],
     /// Whether those must be found anew: members do not change which faces particles reach.
     new: bool,
+}
+
+/// A face whose velocity is not known beside known ones: a bit for each of those, of [`around`].
+#[derive(Clone, Copy, Debug)]
+struct Beside {
+    face: usize,
+    known: u8,
+}
+
+/// Where the six faces around one stand in a column.
+fn around(grid: &Grid) -> [isize; 6] {
+    let [one, row, layer] = grid.strides().map(usize::cast_signed);
+    [-one, one, -row, row, -layer, layer]
 }
 
 /// Whether the pressure in a cell is zero.
@@ -88,57 +101,54 @@ impl Field {
         for &face in faces {
             self.known[axis][face] = false;
         }
-        self.carry_on(grid, axis, old, faces);
+        let known = &self.known[axis];
+        let beside = |&face: &usize| {
+            let bit = |(n, shift): (usize, isize)| u8::from(known[face.wrapping_add_signed(shift)]) << n;
+            let known = around(grid).into_iter().enumerate().map(bit).sum();
+            (known != 0).then_some(Beside { face, known })
+        };
+        let faces: Vec<_> = faces.par_iter().with_min_len(BLOCK).filter_map(beside).collect();
+        self.carry_on(grid, axis, old, &faces);
     }
 
-    /// Gives these faces the mean of the known ones around them, if there are any.
-    fn carry_on(&mut self, grid: &Grid, axis: usize, old: &mut [f64], faces: &[usize]) {
-        let (velocity, known) = (&self.velocity[axis], &self.known[axis]);
-        let mean_around = |&face: &usize| {
-            let (mut sum, mut count) = ([0.0; 2], 0.0);
-            for stride in grid.strides() {
-                for near in [face - stride, face + stride] {
-                    if known[near] {
-                        sum[0] += velocity[near];
-                        sum[1] += old[near];
-                        count += 1.0;
-                    }
-                }
+    /// Gives these faces the mean of the known ones around them.
+    fn carry_on(&mut self, grid: &Grid, axis: usize, old: &mut [f64], faces: &[Beside]) {
+        let (velocity, around) = (&self.velocity[axis], around(grid));
+        let mean = |&Beside { face, known }: &Beside| {
+            let mut sum = [0.0; 2];
+            for (_, shift) in around.into_iter().enumerate().filter(|(n, _)| known >> n & 1 != 0) {
+                let near = face.wrapping_add_signed(shift);
+                sum[0] += velocity[near];
+                sum[1] += old[near];
             }
-            (count > 0.0).then(|| sum.map(|sum| sum / count))
+            sum.map(|sum| sum / f64::from(known.count_ones()))
         };
-        let found: Vec<_> = faces.par_iter().with_min_len(BLOCK).map(mean_around).collect();
-        for (&face, found) in faces.iter().zip(found) {
-            if let Some(values) = found {
-                [self.velocity[axis][face], old[face]] = values;
-                self.known[axis][face] = true;
-            }
+        let means: Vec<_> = faces.par_iter().with_min_len(BLOCK).map(mean).collect();
+        for (&Beside { face, .. }, mean) in faces.iter().zip(means) {
+            [self.velocity[axis][face], old[face]] = mean;
+            self.known[axis][face] = true;
         }
     }
 
     /// Faces whose velocity is not known, beside known ones along an axis.
-    fn beside_known(&self, grid: &Grid, axis: usize, cell: &[Cell]) -> Vec<usize> {
-        let ([_, row, layer], known) = (grid.strides(), &self.known[axis]);
-        let inside = |&face: &usize| is_inside(cell, face, grid.strides()[axis]);
+    fn beside_known(&self, grid: &Grid, axis: usize, cell: &[Cell]) -> Vec<Beside> {
+        let known = &self.known[axis];
         let first = grid.index([0, 0, 0]);
         let last = grid.index(grid.cells.map(|n| n - 1)) + 1;
         let blocks = (first..last).into_par_iter().step_by(BLOCK);
         let beside = blocks.flat_map_iter(|begin| {
-            let block = begin..(begin + BLOCK).min(last);
-            let of = |shift: isize| {
-                &known[block.start.wrapping_add_signed(shift)..block.end.wrapping_add_signed(shift)]
-            };
-            let (row, layer) = (row as isize, layer as isize);
-            let near = [-1, 1, -row, row, -layer, layer].map(of);
-            let own = of(0);
-            let mut wanted = [false; BLOCK];
-            for (n, wanted) in wanted[..block.len()].iter_mut().enumerate() {
-                *wanted =
-                    !own[n] & (near[0][n] | near[1][n] | near[2][n] | near[3][n] | near[4][n] | near[5][n]);
+            let mut bits = [0; BLOCK];
+            let bits = &mut bits[..BLOCK.min(last - begin)];
+            for (n, shift) in around(grid).into_iter().enumerate() {
+                let near = &known[begin.wrapping_add_signed(shift)..][..bits.len()];
+                bits.iter_mut().zip(near).for_each(|(bits, &near)| *bits |= u8::from(near) << n);
             }
-            (0..block.len()).filter(move |&n| wanted[n]).map(move |n| begin + n).collect::<Vec<_>>()
+            let own = &known[begin..][..bits.len()];
+            bits.iter_mut().zip(own).for_each(|(bits, &own)| *bits = if own { 0 } else { *bits });
+            let found = bits.iter().zip(begin..).filter(|(bits, _)| **bits != 0);
+            found.map(|(&known, face)| Beside { face, known }).collect::<Vec<_>>()
         });
-        beside.filter(inside).collect()
+        beside.filter(|beside| is_inside(cell, beside.face, grid.strides()[axis])).collect()
     }
 }
 

@@ -338,10 +338,12 @@ impl Multigrid {
     /// Lets `set` set the finest coefficients `face`, `ground` and `common`, of which only those of some runs of cells may
     /// have changed, and builds the hierarchy from them.
     pub(super) fn set(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
-        for level in &mut self.levels {
-            // Passes leave out vectors without an unknown.
-            let columns = level.solution.iter_mut().chain([&mut level.residual]);
-            columns.for_each(|column| column.fill(0.0));
+        // Passes leave out vectors without an unknown. Which ones these are changes everywhere or nowhere.
+        if changed.iter().all(|&changed| changed) {
+            for level in &mut self.levels {
+                let columns = level.solution.iter_mut().chain([&mut level.residual]);
+                columns.for_each(|column| column.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0)));
+            }
         }
         let finest = &mut self.levels[0].system;
         set(finest);

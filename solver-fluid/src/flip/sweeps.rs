@@ -61,7 +61,9 @@ impl Forces<'_> {
         let density = total / (h * h * h);
         let density = if density > least { density } else { least };
         let density = if sides.are_fluid() && extra.is_none() { rest } else { density };
-        let conductance = if sides.are_pushed() { dt / (h * h * density) } else { 0.0 };
+        // Not zero, however heavy what is between two unknowns is.
+        let conductance = f64::max(dt / (h * h * density), f64::from(f32::MIN_POSITIVE));
+        let conductance = if sides.are_pushed() { conductance } else { 0.0 };
         (if known { velocity } else { 0.0 }, if known { old } else { 0.0 }, known, conductance as f32)
     }
 }
