@@ -125,6 +125,9 @@ impl ConjugateGradients {
         scale: Option<f64>,
     ) -> Result<Solved, Failure> {
         let (mut iterations, mut last) = (0, f64::INFINITY);
+        if system.product.is_forgotten() {
+            self.rounded.forget_operator();
+        }
         let (mut energy, mut first) = (0.0, None);
         loop {
             let [square, own_scale, off] = self.start(system);
@@ -374,7 +377,7 @@ mod tests {
         let factor: Vec<Factor> = (0..count).map(factor).collect();
         let groups = GroupMap::none(count);
         let norm = |r: &[DVec3]| r.iter().zip(&factor).map(|(r, f)| r.dot(f.solve(*r))).sum::<f64>().sqrt();
-        for tolerance in [1e-6, 1e-9, 1e-12] {
+        for tolerance in [1e-5, 1e-6, 1e-9, 1e-12] {
             let mut iteration =
                 ConjugateGradients::new(count, Multilevel::new(&position, &materials[0].regions()));
             let mut product = Product::default();
@@ -411,7 +414,8 @@ mod tests {
                 let limit = tolerance.max(floor);
                 assert!(relative <= limit, "{tolerance}, repetition {repetition}: {relative:e}");
             }
-            assert!(tolerance < 1e-6 || shortcuts > 0, "no residual was left as it was");
+            // Nearer to what rounding does, it is chance whether any is.
+            assert!(tolerance < 1e-5 || shortcuts > 0, "no residual was left as it was");
         }
     }
 }
