@@ -206,15 +206,14 @@ impl ConjugateGradients {
         let rows = self.image.par_iter_mut().zip(own).zip(self.solution.par_iter().zip(system.inertia));
         rows.with_min_len(CHUNK * CHUNKS_PER_TASK)
             .for_each(|((image, own), (x, inertia))| *image = *x * *inertia + *own);
-        let curvature = product(&self.solution, &self.image, &mut self.partial);
+        let mut multiple = 1.0;
+        if is_guess {
+            let curvature = product(&self.solution, &self.image, &mut self.partial);
+            // Solution times right-hand side: a group counts once, at its leader.
+            let projection = product(&self.solution, &self.right_hand_side, &mut self.partial);
+            multiple = if curvature > 0.0 { projection / curvature } else { 0.0 };
+        }
         sum_to_leaders(system.groups, &mut self.image);
-        // Solution times right-hand side: a group counts once, at its leader.
-        let projection = product(&self.solution, &self.right_hand_side, &mut self.partial);
-        let multiple = match is_guess {
-            true if curvature > 0.0 => projection / curvature,
-            true => 0.0,
-            false => 1.0,
-        };
         let chunks = self
             .residual
             .par_chunks_mut(CHUNK)
