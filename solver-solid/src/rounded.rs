@@ -171,8 +171,8 @@ impl RoundedIteration {
                 }
             },
         );
-        // Groups decide little about the grids: later stages have the first one's.
-        if !std::mem::replace(&mut self.has_grids, true) {
+        // Light groups decide little about the grids: later stages have the first one's.
+        if !std::mem::replace(&mut self.has_grids, true) || has_heavy_groups(system) {
             self.coarse.prepare(&self.diagonal);
         }
     }
@@ -275,6 +275,18 @@ impl RoundedIteration {
         }
         product
     }
+}
+
+/// Mean unknowns in a group that coarse grids must know of: about as many as a cell of the finest has particles.
+const HEAVY: f64 = 32.0;
+
+/// Whether any group counts for more than [`HEAVY`] others.
+fn has_heavy_groups(system: &System<'_>) -> bool {
+    let limit = HEAVY * system.inertia.iter().sum::<f64>() / system.inertia.len() as f64;
+    (0..system.groups.len()).any(|group| match system.groups.members(group) {
+        [leader, ..] => system.inertia[*leader as usize] > limit,
+        [] => false,
+    })
 }
 
 /// `image` = inertia x direction.
