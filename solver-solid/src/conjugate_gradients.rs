@@ -125,6 +125,9 @@ impl ConjugateGradients {
         scale: Option<f64>,
     ) -> Result<Solved, Failure> {
         let (mut iterations, mut last) = (0, f64::INFINITY);
+        if system.product.is_forgotten() {
+            self.rounded.forget_operator();
+        }
         let (mut energy, mut first) = (0.0, None);
         loop {
             let [square, own_scale, off] = self.start(system);
@@ -203,15 +206,14 @@ impl ConjugateGradients {
         let rows = self.image.par_iter_mut().zip(own).zip(self.solution.par_iter().zip(system.inertia));
         rows.with_min_len(CHUNK * CHUNKS_PER_TASK)
             .for_each(|((image, own), (x, inertia))| *image = *x * *inertia + *own);
-        let curvature = product(&self.solution, &self.image, &mut self.partial);
+        let mut multiple = 1.0;
+        if is_guess {
+            let curvature = product(&self.solution, &self.image, &mut self.partial);
+            // Solution times right-hand side: a group counts once, at its leader.
+            let projection = product(&self.solution, &self.right_hand_side, &mut self.partial);
+            multiple = if curvature > 0.0 { projection / curvature } else { 0.0 };
+        }
         sum_to_leaders(system.groups, &mut self.image);
-        // Solution times right-hand side: a group counts once, at its leader.
-        let projection = product(&self.solution, &self.right_hand_side, &mut self.partial);
-        let multiple = match is_guess {
-            true if curvature > 0.0 => projection / curvature,
-            true => 0.0,
-            false => 1.0,
-        };
         let chunks = self
             .residual
             .par_chunks_mut(CHUNK)
@@ -374,7 +376,7 @@ mod tests {
         let factor: Vec<Factor> = (0..count).map(factor).collect();
         let groups = GroupMap::none(count);
         let norm = |r: &[DVec3]| r.iter().zip(&factor).map(|(r, f)| r.dot(f.solve(*r))).sum::<f64>().sqrt();
-        for tolerance in [1e-6, 1e-9, 1e-12] {
+        for tolerance in [1e-5, 1e-6, 1e-9, 1e-12] {
             let mut iteration =
                 ConjugateGradients::new(count, Multilevel::new(&position, &materials[0].regions()));
             let mut product = Product::default();
@@ -411,7 +413,8 @@ mod tests {
                 let limit = tolerance.max(floor);
                 assert!(relative <= limit, "{tolerance}, repetition {repetition}: {relative:e}");
             }
-            assert!(tolerance < 1e-6 || shortcuts > 0, "no residual was left as it was");
+            // Nearer to what rounding does, it is chance whether any is.
+            assert!(tolerance < 1e-5 || shortcuts > 0, "no residual was left as it was");
         }
     }
 }

@@ -16,6 +16,7 @@
 use std::ops::Range;
 
 use amalgam_particles::DVec3;
+use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
 use rayon::prelude::*;
 
 use crate::block::{Block, Factor};
@@ -23,8 +24,8 @@ use crate::block::{Block, Factor};
 /// Points or cells that one task works on.
 const CHUNK: usize = 1024;
 
-/// Nothing there.
-const NONE: u32 = u32::MAX;
+/// Cells that one loop works on.
+const CELLS: usize = 16;
 
 /// Particles whose bonds have one mean square length.
 #[derive(Clone, Debug)]
@@ -45,22 +46,26 @@ pub(crate) struct Multilevel {
 
 /// A grid, and how points lie in it: particles, or the nodes of a finer one.
 #[derive(Clone, Debug, Default)]
-struct Level {
-    /// Of each point: its cell, and the share of it that each corner has.
+pub(crate) struct Level {
+    /// Of each point: its cell, the one behind the last if there is none, and where in it the point is, in edges.
     cell: Vec<u32>,
-    share: Vec<[f32; 8]>,
+    place: Vec<[f32; 3]>,
     /// Points in the order of their cells, and where each cell's begin.
     order: Vec<u32>,
     start: Vec<u32>,
+    /// Places in that order.
+    ordered: Vec<[f32; 3]>,
     /// Nodes at the corners of each cell.
     corners: Vec<[u32; 8]>,
     /// Cells that have each node as their first corner, their second and so on; the one behind the last if there is none.
     cells: Vec<[u32; 8]>,
     factor: Vec<Factor>,
-    residual: Vec<Padded>,
+    residual: Vec<[f32; 3]>,
     value: Vec<Padded>,
+    /// Values at the corners of each cell, of three components and nothing each; those of the cell behind the last stay zero.
+    around: Vec<[Sixteen; 2]>,
     /// Residuals that each cell's points leave at its corners.
-    parts: Vec<Parts<4>>,
+    parts: Vec<Parts<3>>,
     /// Product of residual and value, of each chunk of nodes.
     products: Vec<f64>,
 }
@@ -68,8 +73,8 @@ struct Level {
 /// x, y, z and nothing, for four lanes.
 pub(crate) type Padded = [f32; 4];
 
-/// Sums at the corners of a cell.
-type Parts<const K: usize> = [[f32; K]; 8];
+/// Sums at the corners of a cell: a row of corners each.
+type Parts<const K: usize> = [[f32; 8]; K];
 
 /// Where a point is: in which region, and how many cells from the region's first corner.
 type Place = Option<(u32, DVec3)>;
@@ -111,9 +116,9 @@ impl Multilevel {
         let mut parts = Vec::new();
         for level in &mut self.levels {
             let points = if self.active == 0 { diagonal } else { &finer };
-            level.restrict(|i| squared_slopes(&level.share[i]), |i| points[i], &mut parts);
+            level.restrict::<8, true>(|i| points[i], &mut parts);
             let slopes = level.nodes(&parts);
-            level.restrict(|i| level.share[i], |i| points[i], &mut parts);
+            level.restrict::<8, false>(|i| points[i], &mut parts);
             let nodes = level.nodes(&parts);
             let (mut inertia, mut stiffness) = (0.0, 0.0);
             level.factor.clear();
@@ -140,44 +145,34 @@ impl Multilevel {
     }
 
     /// The coarse part of z for this residual, and its product with the residual. What is held has no residual.
-    pub(crate) fn correct(&mut self, residual: impl Fn(usize) -> Padded + Sync) -> f64 {
+    pub(crate) fn correct(&mut self, residual: impl Fn(usize) -> [f32; 3] + Sync) -> f64 {
         let mut product = 0.0;
         for l in 0..self.active {
             let (finer, level) = self.levels.split_at_mut(l);
             let level = &mut level[0];
             let mut parts = std::mem::take(&mut level.parts);
             match finer.last() {
-                None => level.restrict(|i| level.share[i], &residual, &mut parts),
-                Some(finer) => level.restrict(|i| level.share[i], |i| finer.residual[i], &mut parts),
+                None => level.restrict::<3, false>(&residual, &mut parts),
+                Some(finer) => level.restrict::<3, false>(|i| finer.residual[i], &mut parts),
             }
             level.parts = parts;
             product += level.solve();
         }
-        for l in (1..self.active).rev() {
+        for l in (0..self.active).rev() {
             let (finer, level) = self.levels.split_at_mut(l);
+            level[0].spread();
             if let Some(finer) = finer.last_mut() {
-                let points = finer.value.par_iter_mut().enumerate().with_min_len(CHUNK);
-                points.for_each(|(i, value)| {
-                    let more = level[0].interpolate(i);
-                    (0..4).for_each(|axis| value[axis] += more[axis]);
+                finer.value.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, values)| {
+                    lanes::run(Prolongation { level: &level[0], first: chunk * CHUNK, values });
                 });
             }
         }
         product
     }
 
-    /// What the coarse part of z is at particle `i`.
-    #[inline(always)]
-    pub(crate) fn at(&self, i: usize) -> Padded {
-        match self.levels.first() {
-            Some(level) if self.active > 0 => level.interpolate(i),
-            _ => [0.0; 4],
-        }
-    }
-
-    /// Whether there is a coarse part.
-    pub(crate) fn is_active(&self) -> bool {
-        self.active > 0
+    /// The grid from which particles have the coarse part of z, if there is one.
+    pub(crate) fn finest(&self) -> Option<&Level> {
+        self.levels.first().filter(|_| self.active > 0)
     }
 }
 
@@ -208,11 +203,11 @@ impl Level {
         let of = |i: u32| places[i as usize].as_ref().map(key);
         order.par_sort_by_key(|&i| (of(i), i));
         let mut this = Self {
-            cell: vec![NONE; places.len()],
-            share: places.iter().map(|place| place.map_or([0.0; 8], |(_, x)| shares(x))).collect(),
+            cell: Vec::new(),
+            place: places.iter().map(|place| place.map_or([0.0; 3], |(_, x)| within(x))).collect(),
             ..Self::default()
         };
-        let mut keys = Vec::new();
+        let (mut keys, mut cell) = (Vec::new(), vec![u32::MAX; places.len()]);
         for (at, &i) in (0..).zip(&order) {
             if let Some(key) = of(i)
                 && keys.last() != Some(&key)
@@ -220,9 +215,12 @@ impl Level {
                 keys.push(key);
                 this.start.push(at);
             }
-            this.cell[i as usize] = keys.len() as u32 - 1;
+            cell[i as usize] = keys.len() as u32 - 1;
         }
+        cell.iter_mut().for_each(|cell| *cell = keys.len().min(*cell as usize) as u32);
+        this.cell = cell;
         this.start.push(order.len() as u32);
+        this.ordered = order.iter().map(|&i| this.place[i as usize]).collect();
         this.order = order;
         let corner = |&(region, z, y, x): &(u32, i32, i32, i32), c: usize| {
             let c = c as i32;
@@ -234,8 +232,9 @@ impl Level {
         let number = |node| nodes.partition_point(|other| *other < node) as u32;
         this.corners = keys.iter().map(|key| std::array::from_fn(|c| number(corner(key, c)))).collect();
         this.cells = vec![[keys.len() as u32; 8]; nodes.len()];
-        this.residual = vec![[0.0; 4]; nodes.len()];
+        this.residual = vec![[0.0; 3]; nodes.len()];
         this.value = vec![[0.0; 4]; nodes.len()];
+        this.around = vec![[[0.0; LANES]; 2]; keys.len() + 1];
         for (cell, corners) in (0..).zip(&this.corners) {
             for (c, &node) in corners.iter().enumerate() {
                 this.cells[node as usize][c] = cell;
@@ -247,25 +246,16 @@ impl Level {
 
     /// P^T: what points hold, summed at the corners of each cell and nothing behind them; in the order of points, whatever the
     /// threads.
-    fn restrict<const K: usize>(
+    fn restrict<const K: usize, const SLOPES: bool>(
         &self,
-        weight: impl Fn(usize) -> [f32; 8] + Sync,
         value: impl Fn(usize) -> [f32; K] + Sync,
         parts: &mut Vec<Parts<K>>,
     ) {
-        parts.resize(self.corners.len() + 1, [[0.0; K]; 8]);
-        let cells = parts.par_iter_mut().zip(self.start.par_windows(2)).with_min_len(CHUNK / 64);
-        cells.for_each(|(parts, points)| {
-            let mut sum = [[0.0; K]; 8];
-            for &i in &self.order[points[0] as usize..points[1] as usize] {
-                let (value, weight) = (value(i as usize), weight(i as usize));
-                for c in 0..8 {
-                    for k in 0..K {
-                        sum[c][k] += weight[c] * value[k];
-                    }
-                }
-            }
-            *parts = sum;
+        let cells = self.corners.len();
+        parts.resize(cells + 1, [[0.0; 8]; K]);
+        parts[..cells].par_chunks_mut(CELLS).enumerate().for_each(|(chunk, parts)| {
+            let (first, value) = (chunk * CELLS, &value);
+            lanes::run(Restriction::<_, K, SLOPES> { level: self, first, value, parts });
         });
     }
 
@@ -274,9 +264,9 @@ impl Level {
     fn node<const K: usize>(&self, parts: &[Parts<K>], n: usize) -> [f32; K] {
         let mut sum = [0.0; K];
         for (c, &cell) in self.cells[n].iter().enumerate() {
-            let part = &parts[cell as usize][c];
+            let part = &parts[cell as usize];
             for k in 0..K {
-                sum[k] += part[k];
+                sum[k] += part[k][c];
             }
         }
         sum
@@ -290,7 +280,7 @@ impl Level {
     /// w D^-1 P^T r from what cells have of it; its product with P^T r.
     fn solve(&mut self) -> f64 {
         let Self { residual, value, products, .. } = &mut *self;
-        let [mut residual, mut value] = [residual, value].map(std::mem::take);
+        let (mut residual, mut value) = (std::mem::take(residual), std::mem::take(value));
         let mut products = std::mem::take(products);
         let chunks = residual.par_chunks_mut(CHUNK).zip(value.par_chunks_mut(CHUNK)).enumerate();
         chunks
@@ -298,7 +288,7 @@ impl Level {
                 let mut product = 0.0;
                 for (n, (residual, value)) in (chunk * CHUNK..).zip(residual.iter_mut().zip(value)) {
                     *residual = self.node(&self.parts, n);
-                    let [x, y, z, _] = residual.map(f64::from);
+                    let [x, y, z] = residual.map(f64::from);
                     let r = DVec3::new(x, y, z);
                     let z = self.factor[n].solve(r) * WEIGHT;
                     product += r.dot(z);
@@ -311,44 +301,122 @@ impl Level {
         self.products.iter().sum()
     }
 
+    /// Copies the nodes' values to the cells around them.
+    fn spread(&mut self) {
+        let cells = self.around.par_iter_mut().zip(&self.corners).with_min_len(CHUNK / 4);
+        cells.for_each(|(around, corners)| {
+            for (around, &node) in around.as_flattened_mut().as_chunks_mut().0.iter_mut().zip(corners) {
+                *around = self.value[node as usize];
+            }
+        });
+    }
+
+    /// Number of points.
+    pub(crate) fn points(&self) -> usize {
+        self.cell.len()
+    }
+
     /// P: the value at a point.
     #[inline(always)]
-    fn interpolate(&self, i: usize) -> Padded {
-        let mut sum = [0.0; 4];
-        let cell = self.cell[i];
-        if cell == NONE {
-            return sum;
-        }
-        let (corners, share) = (&self.corners[cell as usize], &self.share[i]);
-        for (&node, share) in corners.iter().zip(share) {
-            let value = &self.value[node as usize];
-            for axis in 0..4 {
-                sum[axis] += share * value[axis];
-            }
-        }
-        sum
+    pub(crate) fn interpolate<L: Lanes>(&self, i: usize) -> [f32; 3] {
+        let ([lower, upper], [x, y, z]) = (&self.around[self.cell[i] as usize], self.place[i]);
+        let (lower, mut face) = (L::load(lower), [0.0; LANES]);
+        L::splat(z).mul_add(L::load(upper) - lower, lower).store(&mut face);
+        std::array::from_fn(|axis| {
+            let [a, b, c, d] = [0, 4, 8, 12].map(|corner| face[corner + axis]);
+            let (a, b) = (y.mul_add(c - a, a), y.mul_add(d - b, b));
+            x.mul_add(b - a, a)
+        })
     }
 }
 
-/// The squares of the slopes of a cell's hat functions, an edge being 1, where they have these values.
-fn squared_slopes(share: &[f32; 8]) -> [f32; 8] {
-    let upper = [1, 2, 4].map(|bit| (0..8).filter(|c| c & bit != 0).map(|c| share[c]).sum::<f32>());
-    std::array::from_fn(|c| {
-        let [x, y, z] = [0, 1, 2].map(|axis| {
-            let value = if c >> axis & 1 == 1 { upper[axis] } else { 1.0 - upper[axis] };
-            value * value
-        });
-        y * z + x * z + x * y
-    })
+/// Sums over the points of cells at their corners, by shares or, if `SLOPES`, by the squares of slopes.
+struct Restriction<'a, V, const K: usize, const SLOPES: bool> {
+    level: &'a Level,
+    /// First cell.
+    first: usize,
+    value: &'a V,
+    parts: &'a mut [Parts<K>],
+}
+
+impl<V: Fn(usize) -> [f32; K], const K: usize, const SLOPES: bool> Task for Restriction<'_, V, K, SLOPES> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { level: Level { start, order, ordered, .. }, first, value, parts } = self;
+        for (cell, parts) in (first..).zip(parts) {
+            let mut sum = [[0.0; 8]; K];
+            let points = start[cell] as usize..start[cell + 1] as usize;
+            for (&i, &place) in order[points.clone()].iter().zip(&ordered[points]) {
+                let value = value(i as usize);
+                let weight = if SLOPES { squared_slopes(place) } else { shares(place) };
+                for k in 0..K {
+                    for c in 0..8 {
+                        sum[k][c] = weight[c].mul_add(value[k], sum[k][c]);
+                    }
+                }
+            }
+            *parts = sum;
+        }
+    }
+}
+
+/// Adds P of a grid's values to those of points.
+struct Prolongation<'a> {
+    level: &'a Level,
+    /// First point.
+    first: usize,
+    values: &'a mut [Padded],
+}
+
+impl Task for Prolongation<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        for (i, value) in (self.first..).zip(self.values) {
+            let more = self.level.interpolate::<L>(i);
+            (0..3).for_each(|axis| value[axis] += more[axis]);
+        }
+    }
+}
+
+/// The values of a cell's hat functions along each axis, at this place in it.
+#[inline(always)]
+fn hats(place: [f32; 3]) -> [[f32; 8]; 3] {
+    const UPPER: [[f32; 8]; 3] = [
+        [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0],
+        [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0],
+        [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0],
+    ];
+    let mut hats = [[0.0; 8]; 3];
+    for axis in 0..3 {
+        for c in 0..8 {
+            let upper = UPPER[axis][c];
+            hats[axis][c] = place[axis].mul_add(2.0 * upper - 1.0, 1.0 - upper);
+        }
+    }
+    hats
+}
+
+/// The squares of the slopes of a cell's hat functions, an edge being 1.
+#[inline(always)]
+fn squared_slopes(place: [f32; 3]) -> [f32; 8] {
+    let [x, y, z] = hats(place).map(|hat| hat.map(|value| value * value));
+    std::array::from_fn(|c| y[c] * z[c] + x[c] * z[c] + x[c] * y[c])
 }
 
 /// The share that each corner of its cell has of a point, trilinear.
-fn shares(x: DVec3) -> [f32; 8] {
-    let part = x - x.floor();
-    std::array::from_fn(|c| {
-        let along = |axis: usize| if c >> axis & 1 == 1 { part[axis] } else { 1.0 - part[axis] };
-        (along(0) * along(1) * along(2)) as f32
-    })
+#[inline(always)]
+fn shares(place: [f32; 3]) -> [f32; 8] {
+    let [x, y, z] = hats(place);
+    std::array::from_fn(|c| x[c] * y[c] * z[c])
+}
+
+/// Where in its cell a point is.
+fn within(x: DVec3) -> [f32; 3] {
+    (x - x.floor()).to_array().map(|part| part as f32)
 }
 
 #[cfg(test)]
@@ -389,8 +457,9 @@ mod tests {
         assert!(grids.active > 1, "{}", grids.active);
         let of = |mut r: Vec<Padded>, grids: &mut Multilevel| {
             r.iter_mut().zip(&held).filter(|(_, held)| **held).for_each(|(r, _)| *r = [0.0; 4]);
-            let product = grids.correct(|i| r[i]);
-            let z: Vec<Padded> = (0..COUNT).map(|i| grids.at(i)).collect();
+            let product = grids.correct(|i| [r[i][0], r[i][1], r[i][2]]);
+            let mut z = vec![[0.0; 4]; COUNT];
+            lanes::run(Prolongation { level: &grids.levels[0], first: 0, values: &mut z });
             (r, z, product)
         };
         let (r, z, product) = of(random(7), &mut grids);
@@ -409,20 +478,14 @@ mod tests {
             let points = &level.order[points[0] as usize..points[1] as usize];
             for &i in points {
                 let i = i as usize;
-                let part: [f32; 3] = std::array::from_fn(|axis| {
-                    (0..8).filter(|c| c >> axis & 1 == 1).map(|c| level.share[i][c]).sum()
-                });
-                let own: [f64; 3] = part.map(f64::from);
+                let own = level.place[i].map(f64::from);
+                let other = level.place[points[0] as usize];
                 let first = position[points[0] as usize] / EDGE - position[i] / EDGE;
-                let other: [f32; 3] = std::array::from_fn(|axis| {
-                    let share = &level.share[points[0] as usize];
-                    (0..8).filter(|c| c >> axis & 1 == 1).map(|c| share[c]).sum()
-                });
                 for axis in 0..3 {
                     let moved = f64::from(other[axis]) - own[axis];
                     assert!((moved - first[axis]).abs() < 1e-5, "cell {cell}, particle {i}");
                 }
-                assert!((level.share[i].iter().sum::<f32>() - 1.0).abs() < 1e-6);
+                assert!((shares(level.place[i]).iter().sum::<f32>() - 1.0).abs() < 1e-6);
             }
         }
     }

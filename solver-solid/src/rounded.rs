@@ -13,8 +13,8 @@ use crate::CHUNK;
 use crate::block::RoundedFactor;
 use crate::conjugate_gradients::System;
 use crate::fixed::operand_scale;
-use crate::multilevel::Multilevel;
-use crate::vectors::{Columns, Slice, Vector, sixteen};
+use crate::multilevel::{Level, Multilevel};
+use crate::vectors::{Columns, Slice, Vector, sixteen, window_mut};
 
 /// Slices of a chunk, whose sum is formed in order.
 const SLICES: usize = CHUNK / LANES;
@@ -36,8 +36,10 @@ pub(crate) struct RoundedIteration {
     free: Vec<Sixteen>,
     diagonal: Vec<[f32; 8]>,
     coarse: Multilevel,
-    /// Whether inertia, factors and coarse grids are those of the system.
+    /// Whether inertia and factors are those of the system.
     is_loaded: bool,
+    /// Whether coarse grids are those of the operator.
+    has_grids: bool,
     partial: Vec<f64>,
 }
 
@@ -69,6 +71,7 @@ impl RoundedIteration {
             diagonal: vec![[0.0; 8]; particles],
             coarse,
             is_loaded: false,
+            has_grids: false,
             partial: Vec::new(),
         }
     }
@@ -130,6 +133,11 @@ impl RoundedIteration {
         self.is_loaded = false;
     }
 
+    /// Tells that the operator is another one, too.
+    pub(crate) fn forget_operator(&mut self) {
+        self.has_grids = false;
+    }
+
     /// Rounds the system's inertia and factors, and the residual times `scale`; no solution and no image yet.
     fn load(&mut self, system: &System<'_>, residual: &[DVec3], scale: f64) {
         if !std::mem::replace(&mut self.is_loaded, true) {
@@ -163,7 +171,10 @@ impl RoundedIteration {
                 }
             },
         );
-        self.coarse.prepare(&self.diagonal);
+        // Light groups decide little about the grids: later stages have the first one's.
+        if !std::mem::replace(&mut self.has_grids, true) || has_heavy_groups(system) {
+            self.coarse.prepare(&self.diagonal);
+        }
     }
 
     /// The squared norm of the residual.
@@ -236,34 +247,25 @@ impl RoundedIteration {
     /// The next direction, conjugate to the last, for a residual of squared norm `square` and a last product of residual and
     /// preconditioned residual, if there was one; the new product.
     fn turn(&mut self, system: &System<'_>, square: f64, last: Option<f64>) -> f64 {
-        let Self { residual, free, coarse, .. } = self;
+        let Self { residual, free, coarse, preconditioned, .. } = self;
         let product = square
             + coarse.correct(|i| {
                 let (slice, lane) = (i / LANES, i % LANES);
                 let [x, y, z] = &residual[slice];
                 let free = free[slice][lane];
-                [x[lane] * free, y[lane] * free, z[lane] * free, 0.0]
+                [x[lane] * free, y[lane] * free, z[lane] * free]
             });
         let beta = last.map_or(0.0, |last| (product / last) as f32);
         let [x, y, z] = &mut self.direction.axes;
         let chunks = x.par_chunks_mut(CHUNK).zip(y.par_chunks_mut(CHUNK)).zip(z.par_chunks_mut(CHUNK));
+        let coarse = coarse.finest();
         chunks
-            .zip(self.preconditioned.par_chunks(SLICES))
+            .zip(preconditioned.par_chunks(SLICES).zip(free.par_chunks(SLICES)))
             .enumerate()
             .with_min_len(CHUNKS_PER_TASK)
-            .for_each(|(chunk, (((x, y), z), preconditioned))| {
-                lanes::run(Turn { beta, direction: [&mut *x, &mut *y, &mut *z], preconditioned });
-                if coarse.is_active() {
-                    let first = chunk * CHUNK;
-                    let last = (first + x.len()).min(self.diagonal.len());
-                    for i in first..last {
-                        let free = free[i / LANES][i % LANES];
-                        let more = coarse.at(i);
-                        x[i - first] += free * more[0];
-                        y[i - first] += free * more[1];
-                        z[i - first] += free * more[2];
-                    }
-                }
+            .for_each(|(chunk, (((x, y), z), (preconditioned, free)))| {
+                let (first, direction) = (chunk * CHUNK, [x, y, z]);
+                lanes::run(Turn { beta, first, direction, preconditioned, coarse, free });
             });
         for group in 0..system.groups.len() {
             if let [leader, others @ ..] = system.groups.members(group) {
@@ -273,6 +275,18 @@ impl RoundedIteration {
         }
         product
     }
+}
+
+/// Mean unknowns in a group that coarse grids must know of: about as many as a cell of the finest has particles.
+const HEAVY: f64 = 32.0;
+
+/// Whether any group counts for more than [`HEAVY`] others.
+fn has_heavy_groups(system: &System<'_>) -> bool {
+    let limit = HEAVY * system.inertia.iter().sum::<f64>() / system.inertia.len() as f64;
+    (0..system.groups.len()).any(|group| match system.groups.members(group) {
+        [leader, ..] => system.inertia[*leader as usize] > limit,
+        [] => false,
+    })
 }
 
 /// `image` = inertia x direction.
@@ -362,11 +376,15 @@ impl Task for Advance<'_> {
     }
 }
 
-/// The direction times `beta`, plus the preconditioned residual.
+/// The direction times `beta`, plus the preconditioned residual, of which what is free has a coarse part, too.
 struct Turn<'a> {
     beta: f32,
+    /// First particle.
+    first: usize,
     direction: [&'a mut [f32]; 3],
     preconditioned: &'a [Slice],
+    coarse: Option<&'a Level>,
+    free: &'a [Sixteen],
 }
 
 impl Task for Turn<'_> {
@@ -374,11 +392,19 @@ impl Task for Turn<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let beta = L::splat(self.beta);
-        for (axis, direction) in self.direction.into_iter().enumerate() {
-            for (direction, preconditioned) in direction.as_chunks_mut().0.iter_mut().zip(self.preconditioned)
-            {
-                beta.mul_add(L::load(direction), L::load(&preconditioned[axis])).store(direction);
+        let (beta, mut more) = (L::splat(self.beta), Slice::default());
+        for (slice, (preconditioned, free)) in self.preconditioned.iter().zip(self.free).enumerate() {
+            if let Some(coarse) = self.coarse {
+                let first = self.first + slice * LANES;
+                for (lane, i) in (first..coarse.points()).take(LANES).enumerate() {
+                    let value = coarse.interpolate::<L>(i);
+                    (0..3).for_each(|axis| more[axis][lane] = value[axis]);
+                }
+            }
+            for axis in 0..3 {
+                let direction = window_mut(self.direction[axis], slice * LANES);
+                let own = L::load(free).mul_add(L::load(&more[axis]), L::load(&preconditioned[axis]));
+                beta.mul_add(L::load(direction), own).store(direction);
             }
         }
     }
