@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::grid::{Grid, Places};
 use super::members::Extras;
 use super::pressure::larger;
-use super::sweeps::{Bring, Conduct, Forces, PairUp, Push, is_open};
+use super::sweeps::{Bring, Conduct, Forces, Know, PairUp, Push, is_open};
 use super::system::{BLOCK, RUN, Split, System};
 use super::transfer::{Cell, Fours};
 use super::walls::WallFace;
@@ -269,20 +269,18 @@ impl Flow {
         let pairs = pressure.par_chunks_exact_mut(2).zip(red.par_iter().zip(black)).with_min_len(BLOCK);
         pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
         for axis in 0..3 {
-            let Field { velocity, known } = &mut *projected;
-            let blocks = velocity[axis].par_chunks_mut(BLOCK).zip(known[axis].par_chunks_mut(BLOCK));
-            blocks.enumerate().for_each(|(n, (velocity, known))| {
-                width.run(Push {
-                    begin: n * BLOCK,
-                    stride: grid.strides()[axis],
-                    cell_size: grid.cell_size,
-                    before: (&gathered.velocity[axis], &gathered.known[axis]),
-                    conductance: &conductance[axis],
-                    pressure,
-                    cell,
-                    after: (velocity, known),
-                });
+            let (stride, cell_size) = (grid.strides()[axis], grid.cell_size);
+            let (conductance, before) = (&conductance[axis], &gathered.velocity[axis]);
+            projected.velocity[axis].par_chunks_mut(BLOCK).enumerate().for_each(|(n, after)| {
+                let begin = n * BLOCK;
+                width.run(Push { begin, stride, cell_size, conductance, pressure, before, after });
             });
+            if *new {
+                let brought = &gathered.known[axis];
+                projected.known[axis].par_chunks_mut(BLOCK).enumerate().for_each(|(n, known)| {
+                    width.run(Know { begin: n * BLOCK, stride, brought, cell, known });
+                });
+            }
             for faces in &mut carried[axis] {
                 if *new {
                     *faces = projected.beside_known(grid, axis, cell);

@@ -106,6 +106,13 @@ impl Grid {
         i < self.cells[0] && j < self.cells[1] && k < self.cells[2]
     }
 
+    /// Where the eight faces around a place stand, from the lowest one on.
+    #[inline(always)]
+    pub(super) fn corners(&self) -> [usize; 8] {
+        let (row, layer) = (self.row, self.layer);
+        [0, 1, row, row + 1, layer, layer + 1, layer + row, layer + row + 1]
+    }
+
     /// Numbers of the cells of a row.
     #[inline(always)]
     pub(super) fn row(&self, j: usize, k: usize) -> std::ops::Range<usize> {
@@ -173,22 +180,20 @@ impl<const N: usize> Places<N> {
 }
 
 impl Places<1> {
-    /// The eight faces of `axis`, with their weights.
-    pub(super) fn faces(&self, grid: &Grid, axis: usize) -> [(usize, f64); 8] {
+    /// The weights of the eight faces of `axis`, in the order of [`Grid::corners`].
+    #[inline(always)]
+    pub(super) fn weights(&self, axis: usize) -> [f64; 8] {
         let [x, y, z] = self.parts(axis).map(|part| f64::from(part[0]));
-        let at = self.low[axis][0] as usize;
-        let [_, row, layer] = grid.strides();
         let (x0, y0, z0) = (1.0 - x, 1.0 - y, 1.0 - z);
-        [
-            (at, x0 * y0 * z0),
-            (at + 1, x * y0 * z0),
-            (at + row, x0 * y * z0),
-            (at + row + 1, x * y * z0),
-            (at + layer, x0 * y0 * z),
-            (at + layer + 1, x * y0 * z),
-            (at + layer + row, x0 * y * z),
-            (at + layer + row + 1, x * y * z),
-        ]
+        [x0 * y0 * z0, x * y0 * z0, x0 * y * z0, x * y * z0, x0 * y0 * z, x * y0 * z, x0 * y * z, x * y * z]
+    }
+
+    /// The eight faces of `axis`, with their weights.
+    #[inline(always)]
+    pub(super) fn faces(&self, grid: &Grid, axis: usize) -> [(usize, f64); 8] {
+        let at = self.low[axis][0] as usize;
+        let (corners, weights) = (grid.corners(), self.weights(axis));
+        std::array::from_fn(|n| (at + corners[n], weights[n]))
     }
 
     /// The values of two columns of faces of `axis`.

@@ -66,6 +66,10 @@ struct Touched {
     extra: Vec<Extra>,
     /// What was touched the last time.
     before: Vec<usize>,
+    /// The lowest of eight faces with members between them, and for each what these add: mass, momentum, impulse and
+    /// weight.
+    corner: Vec<usize>,
+    sums: Vec<[[f64; 4]; 8]>,
 }
 
 /// Mass of each member, and of each group's members [kg].
@@ -131,7 +135,7 @@ impl Extras {
         members.par_iter().with_min_len(MEMBERS).map(found).collect_into_vec(&mut self.members);
         let members = &self.members;
         self.axes.par_iter_mut().enumerate().for_each(|(axis, touched)| {
-            let Touched { place: place_of, face: faces, extra, before } = touched;
+            let Touched { place: place_of, face: faces, extra, before, corner, sums } = touched;
             std::mem::swap(faces, before);
             faces.clear();
             extra.clear();
@@ -140,25 +144,44 @@ impl Extras {
                 return;
             }
             place_of.resize(grid.len(), 0);
-            for (Member { place, group, velocity }, &own) in members.iter().zip(moving.mass) {
-                let group = *group as usize;
+            // Members between the same eight faces are summed up first: all these at once.
+            corner.clear();
+            sums.clear();
+            for (member, &own) in members.iter().zip(moving.mass) {
+                let group = member.group as usize;
                 let part = own / moving.own[group];
                 let inertia = part * moving.inertia[group];
-                let momentum = inertia * moving.velocity[group][axis] - own * velocity[axis];
+                let momentum = inertia * moving.velocity[group][axis] - own * member.velocity[axis];
                 let impulse = moving.impulse[group][axis] * part - fall[axis] * (inertia - own);
-                for (face, weight) in place.faces(grid, axis) {
-                    if weight > 0.0 {
-                        let place = &mut place_of[face];
-                        if *place == 0 {
-                            faces.push(face);
-                            extra.push(Extra::default());
-                            *place = extra.len() as u32;
-                        }
-                        let extra = &mut extra[*place as usize - 1];
-                        extra.mass += weight * (inertia - own);
-                        extra.momentum += weight * momentum;
-                        extra.impulse += weight * impulse;
+                let low = member.place.low[axis][0] as usize;
+                if place_of[low] == 0 {
+                    corner.push(low);
+                    sums.push([[0.0; 4]; 8]);
+                    place_of[low] = corner.len() as u32;
+                }
+                let sums = &mut sums[place_of[low] as usize - 1];
+                for (sum, weight) in sums.iter_mut().zip(member.place.weights(axis)) {
+                    for (sum, value) in sum.iter_mut().zip([inertia - own, momentum, impulse, 1.0]) {
+                        *sum += weight * value;
                     }
+                }
+            }
+            corner.iter().for_each(|&low| place_of[low] = 0);
+            for (low, sums) in corner.iter().zip(sums) {
+                for (shift, &mut [mass, momentum, impulse, weight]) in grid.corners().into_iter().zip(sums) {
+                    let face = low + shift;
+                    if weight == 0.0 {
+                        continue;
+                    }
+                    if place_of[face] == 0 {
+                        faces.push(face);
+                        extra.push(Extra::default());
+                        place_of[face] = extra.len() as u32;
+                    }
+                    let extra = &mut extra[place_of[face] as usize - 1];
+                    extra.mass += mass;
+                    extra.momentum += momentum;
+                    extra.impulse += impulse;
                 }
             }
         });

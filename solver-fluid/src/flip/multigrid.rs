@@ -2,7 +2,8 @@
 //!
 //! Coarser levels join eight cells into one (aggregation); the sum of the coefficients between two aggregates, halved
 //! because their centres are twice as far apart, is the coarse coefficient. So any shape of the fluid and any jump of
-//! density is coarsened by the same rule. Red-black Gauss-Seidel smooths.
+//! density is coarsened by the same rule (`flip/system.rs`). Corrections are interpolated between the centres of
+//! aggregates, residuals are brought to them by the transpose. Red-black Gauss-Seidel smooths.
 //!
 //! Columns are split by colour ([`Split`]): a sweep over one colour reads the other one only, in whole vectors, and its
 //! cells can be done in any order. Behind a sweep over the black cells these have no residual, so that only red ones
@@ -187,7 +188,7 @@ const SHARE: [f32; 2] = [0.75, 0.25];
 #[inline(always)]
 fn near(row: usize, count: usize) -> [usize; 2] {
     let own = row / 2;
-    [own, if row % 2 == 0 { own.saturating_sub(1) } else { (own + 1).min(count - 1) }]
+    [own, if row.is_multiple_of(2) { own.saturating_sub(1) } else { (own + 1).min(count - 1) }]
 }
 
 /// The rows of `fine` that take part in a row of aggregates of `count`, and their parts; zero where there is none.
@@ -250,7 +251,7 @@ impl Task for Restrict<'_> {
                 // The pair of layers begins with a black one.
                 let at = grid.index([0, j, k]) - begin;
                 let [even, odd] =
-                    if at % 2 == 0 { [&mut *black, &mut *red] } else { [&mut *red, &mut *black] };
+                    if at.is_multiple_of(2) { [&mut *black, &mut *red] } else { [&mut *red, &mut *black] };
                 let (even, odd) = (&mut even[at / 2..], &mut odd[at.div_ceil(2)..]);
                 for (&[first, second], (even, odd)) in sums.as_chunks().0.iter().zip(even.iter_mut().zip(odd))
                 {
@@ -348,9 +349,10 @@ impl Multigrid {
         let finest = &mut self.levels[0].system;
         set(finest);
         finest.prepare(self.width, changed);
+        let mut changed = changed.to_vec();
         for level in 1..self.levels.len() {
             let (fine, coarse) = self.levels.split_at_mut(level);
-            fine[level - 1].system.coarsen(self.width, &mut coarse[0].system);
+            changed = fine[level - 1].system.coarsen(self.width, &changed, &mut coarse[0].system);
         }
     }
 

@@ -161,13 +161,12 @@ pub(super) struct Push<'a> {
     /// From a cell to the one on the other side.
     pub(super) stride: usize,
     pub(super) cell_size: f64,
-    /// Velocity and whether it is known before, of all faces.
-    pub(super) before: (&'a [f64], &'a [bool]),
+    /// Of all faces.
     pub(super) conductance: &'a [f32],
     pub(super) pressure: &'a [f64],
-    pub(super) cell: &'a [Cell],
-    /// The same after it, of the block.
-    pub(super) after: (&'a mut [f64], &'a mut [bool]),
+    /// Velocity before it, of all faces, and after it, of the block.
+    pub(super) before: &'a [f64],
+    pub(super) after: &'a mut [f64],
 }
 
 impl Task for Push<'_> {
@@ -175,21 +174,49 @@ impl Task for Push<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { begin, stride, cell_size, before, conductance, pressure, cell, after } = self;
-        for n in (0..after.0.len()).step_by(LANES) {
+        let Self { begin, stride, cell_size, conductance, pressure, before, after } = self;
+        for n in (0..after.len()).step_by(LANES) {
             let first = begin + n;
-            let velocity: &mut [f64; LANES] = sixteen_mut(&mut after.0[n..]);
-            let known: &mut [bool; LANES] = sixteen_mut(&mut after.1[n..]);
+            let velocity: &mut [f64; LANES] = sixteen_mut(&mut after[n..]);
             if first < stride {
-                (*velocity, *known) = Default::default();
+                *velocity = Default::default();
                 continue;
             }
-            let (old, brought) = (sixteen(&before.0[first..]), sixteen(&before.1[first..]));
-            let conductance = sixteen(&conductance[first..]);
+            let (old, conductance) = (sixteen(&before[first..]), sixteen(&conductance[first..]));
             let (upper, lower) = (sixteen(&pressure[first..]), sixteen(&pressure[first - stride..]));
             for l in 0..LANES {
                 velocity[l] = old[l] - f64::from(conductance[l]) * cell_size * (upper[l] - lower[l]);
             }
+        }
+    }
+}
+
+/// Where velocities are known after the push, on a block of faces.
+pub(super) struct Know<'a> {
+    /// The first face.
+    pub(super) begin: usize,
+    /// From a cell to the one on the other side.
+    pub(super) stride: usize,
+    /// Whether particles brought one, of all faces.
+    pub(super) brought: &'a [bool],
+    pub(super) cell: &'a [Cell],
+    pub(super) known: &'a mut [bool],
+}
+
+impl Task for Know<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { begin, stride, brought, cell, known } = self;
+        for n in (0..known.len()).step_by(LANES) {
+            let first = begin + n;
+            let known: &mut [bool; LANES] = sixteen_mut(&mut known[n..]);
+            if first < stride {
+                *known = Default::default();
+                continue;
+            }
+            let brought = sixteen(&brought[first..]);
             let (own, lower) = (sixteen(&cell[first..]), sixteen(&cell[first - stride..]));
             for l in 0..LANES {
                 // Between air and a wall there is nothing that others could be carried on from: it would slow down what

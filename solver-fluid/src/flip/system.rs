@@ -3,6 +3,8 @@
 //! Columns are split by colour ([`Split`]): what couples cells couples red ones with black ones only. Where all faces of a
 //! vector have the coefficient of the fluid's midst, as almost everywhere, nobody has to read them.
 
+use std::ops::Range;
+
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
@@ -112,15 +114,19 @@ impl System {
         }
     }
 
-    /// Sets the coefficients of the next coarser level.
-    pub(super) fn coarsen(&self, width: Width, coarse: &mut Self) {
+    /// Sets the coefficients of the next coarser level in layers of which some run of cells here has changed. The runs
+    /// of that level that have changed.
+    pub(super) fn coarsen(&self, width: Width, changed: &[bool], coarse: &mut Self) -> Vec<bool> {
         let (fine, grid) = (self.grid, coarse.grid);
+        let layers: Vec<bool> = (0..grid.cells[2])
+            .map(|k| changed[runs_of_layers(&fine, 2 * k, (2 * k + 2).min(fine.cells[2]))].contains(&true))
+            .collect();
         let [_, row, layer] = fine.strides();
         coarse.common = 2.0 * self.common;
         // Beyond the last cell stand walls, without coefficients.
         for (axis, [one, other]) in [[row, layer], [1, layer], [1, row]].into_iter().enumerate() {
             let face = &self.face[axis];
-            for_each_row(&grid, &mut coarse.face[axis], |j, k, coefficients| {
+            for_each_row(&grid, &layers, &mut coarse.face[axis], |j, k, coefficients| {
                 let corner = fine.index([0, 2 * j, 2 * k]);
                 let four = [0, one, other, one + other].map(|n| &face[corner + n..]);
                 for (i, coefficient) in coefficients.iter_mut().enumerate() {
@@ -129,7 +135,7 @@ impl System {
                 }
             });
         }
-        for_each_row(&grid, &mut coarse.ground, |j, k, coefficients| {
+        for_each_row(&grid, &layers, &mut coarse.ground, |j, k, coefficients| {
             let corner = fine.index([0, 2 * j, 2 * k]);
             let rows = [0, row, layer, layer + row].map(|n| &self.ground[corner + n..]);
             for (i, coefficient) in coefficients.iter_mut().enumerate() {
@@ -137,7 +143,12 @@ impl System {
                 *coefficient = 0.5 * (a + b + (c + d));
             }
         });
-        coarse.prepare(width, &vec![true; grid.len() / RUN]);
+        let mut changed = vec![false; grid.len() / RUN];
+        for (k, _) in layers.iter().enumerate().filter(|(_, changed)| **changed) {
+            changed[runs_of_layers(&grid, k, k + 1)].fill(true);
+        }
+        coarse.prepare(width, &changed);
+        changed
     }
 
     /// Whether the pressure is known up to a constant only.
@@ -160,11 +171,22 @@ fn split_into(column: &[f32], changed: &[bool], to: &mut Split<f32>) {
     });
 }
 
-/// Visits the rows of a column, j and k first.
-fn for_each_row(grid: &Grid, column: &mut [f32], visit: impl Fn(usize, usize, &mut [f32]) + Sync) {
+/// The runs of cells that hold layers from one on to before another.
+fn runs_of_layers(grid: &Grid, from: usize, to: usize) -> Range<usize> {
+    let first = grid.row(0, 0).start;
+    (first + from * grid.layer()) / RUN..(first + to * grid.layer()).div_ceil(RUN)
+}
+
+/// Visits the rows of a column in the `wanted` layers, j and k first.
+fn for_each_row(
+    grid: &Grid,
+    wanted: &[bool],
+    column: &mut [f32],
+    visit: impl Fn(usize, usize, &mut [f32]) + Sync,
+) {
     let (begin, layer) = (grid.row(0, 0).start, grid.layer());
-    let layers = column[begin..].par_chunks_mut(layer).take(grid.cells[2]).enumerate();
-    layers.for_each(|(k, entries)| {
+    let layers = column[begin..].par_chunks_mut(layer).zip(wanted).enumerate();
+    layers.filter(|(_, (_, wanted))| **wanted).for_each(|(k, (entries, _))| {
         for j in 0..grid.cells[1] {
             let row = grid.row(j, 0);
             visit(j, k, &mut entries[row.start - begin..row.end - begin]);
