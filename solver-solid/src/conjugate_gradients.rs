@@ -231,7 +231,9 @@ impl ConjugateGradients {
                 for i in 0..n {
                     let difference = b[i] - q[i] - r[i];
                     off += difference.dot(factor[i].solve(difference));
-                    x[i] *= multiple;
+                    if is_guess {
+                        x[i] *= multiple;
+                    }
                     r[i] = b[i] - q[i] * multiple;
                     z[i] = factor[i].solve(r[i]);
                     square += r[i].dot(z[i]);

@@ -5,7 +5,7 @@ use amalgam_particles::{DVec3, GroupMap};
 use rayon::prelude::*;
 
 use crate::material::Material;
-use crate::vectors::Vector;
+use crate::vectors::{Vector, copy};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// The product of `h C + h^2 K` with a vector, before any sum over groups. From stage to stage of a step only the members of
@@ -54,8 +54,8 @@ impl Product {
     /// The product with `u` [kg m/s].
     pub(crate) fn of(&mut self, materials: &mut [Box<dyn Material>], u: &[DVec3]) -> &[DVec3] {
         self.mark_changed(materials, u);
-        self.u.clear();
-        self.u.extend_from_slice(u);
+        self.u.resize(u.len(), DVec3::ZERO);
+        copy(u, &mut self.u);
         if self.stale.contains(&true) {
             let Self { image, stale, .. } = self;
             materials.iter_mut().for_each(|material| material.load(Vector::Exact(u), Some(stale)));
@@ -82,7 +82,7 @@ impl Product {
 
     /// Takes `row(i)` for the product with `u`, but for members of groups, whose rows are computed when they are asked for.
     pub(crate) fn assume(&mut self, u: &[DVec3], row: impl Fn(usize) -> DVec3 + Sync, groups: &GroupMap) {
-        self.u.copy_from_slice(u);
+        copy(u, &mut self.u);
         let rows = self.image.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
         rows.for_each(|(i, image)| *image = row(i));
         for group in 0..groups.len() {

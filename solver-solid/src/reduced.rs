@@ -9,7 +9,7 @@ use crate::block::{Block, Factor};
 use crate::conjugate_gradients::{System, sum_to_leaders};
 use crate::material::Material;
 use crate::product::Product;
-use crate::vectors::Vector;
+use crate::vectors::{Vector, copy};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// The system S^T (M + h C + h^2 K) S of a stage, apart from the materials' own operators, which all stages share.
@@ -65,9 +65,12 @@ impl Reduced {
         self.group_inertia.extend_from_slice(stage.inertia);
         self.group_velocity.clear();
         self.group_velocity.extend_from_slice(stage.velocity);
-        self.velocity.clone_from(&particles.velocity);
-        self.factor.clone_from(&self.free_factor);
-        self.inertia.clone_from(&particles.mass);
+        self.velocity.resize(particles.len(), DVec3::ZERO);
+        copy(&particles.velocity, &mut self.velocity);
+        self.factor.resize(particles.len(), Factor::default());
+        copy(&self.free_factor, &mut self.factor);
+        self.inertia.resize(particles.len(), 0.0);
+        copy(&particles.mass, &mut self.inertia);
         self.slope.clear();
         for group in 0..stage.groups.len() {
             let slope = self.set_group(group, particles, materials, stage)?;
@@ -153,7 +156,7 @@ impl Reduced {
 
     /// S^T (h F + h^2 dF/dx v) + J_ext, summed at leaders.
     pub(crate) fn right_hand_side(&self, stage: &Stage<'_>, sum: &mut [DVec3]) {
-        sum.copy_from_slice(&self.load);
+        copy(&self.load, sum);
         add_impulses(stage, sum);
     }
 

@@ -282,7 +282,9 @@ const HEAVY: f64 = 32.0;
 
 /// Whether any group counts for more than [`HEAVY`] others.
 fn has_heavy_groups(system: &System<'_>) -> bool {
-    let limit = HEAVY * system.inertia.iter().sum::<f64>() / system.inertia.len() as f64;
+    let chunks = system.inertia.par_chunks(CHUNK).with_min_len(CHUNKS_PER_TASK);
+    let sums: Vec<f64> = chunks.map(|chunk| chunk.iter().sum()).collect();
+    let limit = HEAVY * sums.iter().sum::<f64>() / system.inertia.len() as f64;
     (0..system.groups.len()).any(|group| match system.groups.members(group) {
         [leader, ..] => system.inertia[*leader as usize] > limit,
         [] => false,

@@ -15,6 +15,7 @@ use crate::multilevel::Multilevel;
 use crate::reduced::{Reduced, impulses};
 use crate::section::{self, Integrator};
 use crate::springs::Springs;
+use crate::vectors::copy;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// Particles joined by springs and by bonds that break.
@@ -173,7 +174,13 @@ impl SolidSolver {
     fn expect(&mut self) -> Result<(), SolverError> {
         let change = &self.iteration.solution;
         let ends = self.expected.par_iter_mut().zip(&self.reduced.velocity).zip(change);
-        ends.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|((end, start), change)| *end = *start + *change);
+        let ends = ends.with_min_len(CHUNK * CHUNKS_PER_TASK).map(|((end, start), change)| {
+            *end = *start + *change;
+            end.is_finite()
+        });
+        if ends.reduce(|| true, |a, b| a & b) {
+            return Ok(());
+        }
         check_finite(&self.particles, &self.expected, "velocity")
     }
 
@@ -210,7 +217,7 @@ impl SolidSolver {
 
     fn answer(&mut self, stage: &Stage<'_>, answer: &mut Answer) {
         let change = &self.iteration.solution;
-        answer.velocity.copy_from_slice(&self.expected);
+        copy(&self.expected, &mut answer.velocity);
         answer.slope.copy_from_slice(&self.reduced.slope);
         let held = |group: usize| !stage.inertia[group].is_finite();
         for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| !held(group)) {

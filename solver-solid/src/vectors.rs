@@ -2,6 +2,9 @@
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::LANES;
+use rayon::prelude::*;
+
+use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// Three components of sixteen consecutive particles.
 pub(crate) type Slice<T = f32> = [[T; LANES]; 3];
@@ -32,6 +35,12 @@ impl<T: Copy + Default> Columns<T> {
             axis[i] = value;
         }
     }
+}
+
+/// Copies a vector on all threads: one alone does not reach the memory's bandwidth.
+pub(crate) fn copy<T: Copy + Send + Sync>(from: &[T], to: &mut [T]) {
+    let chunks = to.par_chunks_mut(CHUNK).zip(from.par_chunks(CHUNK)).with_min_len(CHUNKS_PER_TASK);
+    chunks.for_each(|(to, from)| to.copy_from_slice(from));
 }
 
 /// Sixteen values of a column from `at` on.
