@@ -52,6 +52,28 @@ shows! {
 }
 
 #[test]
+fn a_benchmark_of_fluids_writes_one_file_with_both_methods() {
+    let folder = empty_folder();
+    let output = amalgam(&["bench", "fluids", "--quick", "--json", "fluids.json"], folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(folder.path().join("fluids.json")).expect("the file is there");
+    let figures: Vec<serde_json::Value> = serde_json::from_str(&text).expect("an array");
+    for method in ["SPH", "FLIP"] {
+        let step = figures.iter().find(|figure| {
+            let name = figure["name"].as_str().expect("a name");
+            name.starts_with(method) && name.ends_with(", step")
+        });
+        let step = step.unwrap_or_else(|| panic!("no step of {method}"));
+        assert!(step["ns_per_particle"].as_f64().is_some_and(|ns| ns > 0.0), "{step}");
+        // What a method holds was not counted as the other's.
+        let bytes = step["bytes_per_particle"].as_f64();
+        assert!(!cfg!(target_os = "linux") || bytes.is_some_and(|bytes| bytes > 100.0), "{step}");
+    }
+    let left = fs::read_dir(folder.path()).expect("reads").count();
+    assert_eq!(left, 1, "files of its parts are left");
+}
+
+#[test]
 fn a_wrong_scene_runs_nothing_and_leaves_nothing() {
     let folder = empty_folder();
     fs::write(folder.path().join("drop.toml"), scene()).expect("writes");

@@ -146,19 +146,17 @@ pub fn implicit_step(
     groups[1].set(count, &(0..=held.len() as u32).collect::<Vec<_>>(), &held);
     let (mut begin_seconds, mut stage_seconds, mut iterations, mut commit_seconds) =
         (0.0, [0.0; 2], [0.0; 2], 0.0);
+    // Kept from stage to stage, as a service does.
+    let mut answer = Answer { velocity: vec![DVec3::ZERO; count], ..Answer::default() };
     let mut broken = 0;
     for step in 0..steps {
         let start = Instant::now();
         solid.begin().unwrap_or_else(|error| panic!("{error}"));
         begin_seconds += start.elapsed().as_secs_f64();
-        let mut answer = Answer::default();
         for (stage, groups) in groups.iter().enumerate() {
             let members = groups.len();
-            answer = Answer {
-                momentum: vec![DVec3::ZERO; members],
-                slope: vec![0.0; members],
-                velocity: vec![DVec3::ZERO; count],
-            };
+            answer.momentum = vec![DVec3::ZERO; members];
+            answer.slope = vec![0.0; members];
             let (inertia, zero) =
                 (vec![2.0 * solid.particles().mass[0]; members], vec![DVec3::ZERO; members]);
             let start = Instant::now();

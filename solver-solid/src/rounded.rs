@@ -92,8 +92,7 @@ impl RoundedIteration {
             .map(|z| z.abs().max_element())
             .reduce(|| 0.0, f64::max);
         let scale = operand_scale(largest);
-        self.load(system, residual, scale);
-        let square = self.start();
+        let square = self.load(system, residual, scale);
         let mut reached = Reached { iterations: 0, square, energy: 0.0 };
         let mut product = self.turn(system, square, None);
         let goal = goal * scale * scale;
@@ -138,20 +137,34 @@ impl RoundedIteration {
         self.has_grids = false;
     }
 
-    /// Rounds the system's inertia and factors, and the residual times `scale`; no solution and no image yet.
-    fn load(&mut self, system: &System<'_>, residual: &[DVec3], scale: f64) {
+    /// Rounds the system's inertia and factors, and the residual times `scale`; no solution and no direction yet. The
+    /// squared norm of the residual.
+    fn load(&mut self, system: &System<'_>, residual: &[DVec3], scale: f64) -> f64 {
         if !std::mem::replace(&mut self.is_loaded, true) {
             self.load_system(system);
         }
-        let slices = self.residual.par_iter_mut().zip(residual.par_chunks(LANES));
-        let slices = slices.zip(self.solution.par_iter_mut().zip(&mut self.image));
-        slices.with_min_len(SLICES * CHUNKS_PER_TASK).for_each(|((rounded, residual), (solution, image))| {
-            (*solution, *image) = Default::default();
-            for (lane, r) in residual.iter().enumerate() {
-                let r = (*r * scale).to_array();
-                (0..3).for_each(|axis| rounded[axis][lane] = r[axis] as f32);
-            }
-        });
+        let [x, y, z] = &mut self.direction.axes;
+        let direction = x.par_chunks_mut(CHUNK).zip(y.par_chunks_mut(CHUNK)).zip(z.par_chunks_mut(CHUNK));
+        let chunks = self.residual.par_chunks_mut(SLICES).zip(residual.par_chunks(CHUNK));
+        let chunks = chunks.zip(self.solution.par_chunks_mut(SLICES)).zip(direction);
+        chunks
+            .zip(self.preconditioned.par_chunks_mut(SLICES).zip(self.factor.par_chunks(SLICES)))
+            .with_min_len(CHUNKS_PER_TASK)
+            .map(|((((rounded, residual), solution), ((x, y), z)), (preconditioned, factor))| {
+                solution.fill(Slice::default());
+                for axis in [x, y, z] {
+                    axis.fill(0.0);
+                }
+                for (rounded, residual) in rounded.iter_mut().zip(residual.chunks(LANES)) {
+                    for (lane, r) in residual.iter().enumerate() {
+                        let r = (*r * scale).to_array();
+                        (0..3).for_each(|axis| rounded[axis][lane] = r[axis] as f32);
+                    }
+                }
+                lanes::run(Precondition { factor, residual: rounded, preconditioned })
+            })
+            .collect_into_vec(&mut self.partial);
+        self.partial.iter().sum()
     }
 
     fn load_system(&mut self, system: &System<'_>) {
@@ -175,12 +188,6 @@ impl RoundedIteration {
         if !std::mem::replace(&mut self.has_grids, true) || has_heavy_groups(system) {
             self.coarse.prepare(&self.diagonal);
         }
-    }
-
-    /// The squared norm of the residual.
-    fn start(&mut self) -> f64 {
-        self.direction.axes.iter_mut().for_each(|axis| axis.fill(0.0));
-        self.advance(0.0)
     }
 
     /// The operator times the direction; the product of both.
@@ -367,15 +374,44 @@ impl Task for Advance<'_> {
                 r[axis] = back.mul_add(L::load(&self.image[slice][axis]), L::load(&residual[axis]));
                 r[axis].store(&mut residual[axis]);
             }
-            let z = self.factor[slice].solve(r);
-            for (z, preconditioned) in z.into_iter().zip(&mut self.preconditioned[slice]) {
-                z.store(preconditioned);
-            }
-            let own = r[0].mul_add(z[0], r[1].mul_add(z[1], r[2] * z[2]));
-            square += f64::from(own.sum());
+            square += precondition(r, &self.factor[slice], &mut self.preconditioned[slice]);
         }
         square
     }
+}
+
+/// Multiplies the residual with the inverse of the diagonal blocks; the sum of residual x preconditioned.
+struct Precondition<'a> {
+    factor: &'a [RoundedFactor],
+    residual: &'a [Slice],
+    preconditioned: &'a mut [Slice],
+}
+
+impl Task for Precondition<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let mut square = 0.0;
+        for ((residual, preconditioned), factor) in
+            self.residual.iter().zip(self.preconditioned).zip(self.factor)
+        {
+            let [x, y, z] = residual;
+            square += precondition([L::load(x), L::load(y), L::load(z)], factor, preconditioned);
+        }
+        square
+    }
+}
+
+/// One slice of [`Precondition`].
+#[inline(always)]
+fn precondition<L: Lanes>(r: [L; 3], factor: &RoundedFactor, preconditioned: &mut Slice) -> f64 {
+    let z = factor.solve(r);
+    for (z, preconditioned) in z.into_iter().zip(preconditioned) {
+        z.store(preconditioned);
+    }
+    let own = r[0].mul_add(z[0], r[1].mul_add(z[1], r[2] * z[2]));
+    f64::from(own.sum())
 }
 
 /// The direction times `beta`, plus the preconditioned residual, of which what is free has a coarse part, too.
