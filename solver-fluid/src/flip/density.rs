@@ -97,7 +97,7 @@ impl Crowd<'_> {
         }
         let around = around(self.grid, at);
         let inside = |&(face, axis, next): &(usize, usize, usize)| {
-            matches!(self.cell[next], Cell::Fluid | Cell::Wall) && self.extras.at(axis, face).is_none()
+            matches!(self.cell[next], Cell::Fluid | Cell::Wall) && !self.extras.touch(axis, face)
         };
         if !around.iter().all(inside) {
             return 0.0;

@@ -8,8 +8,8 @@ use amalgam_particles::lanes::{LANES, Width};
 use glam::Vec4;
 use rayon::prelude::*;
 
-use super::grid::{Grid, Places};
-use super::members::Extras;
+use super::grid::Grid;
+use super::members::{Extras, MEMBERS};
 use super::pressure::larger;
 use super::sweeps::{Bring, Conduct, Forces, Know, PairUp, Push, is_open};
 use super::system::{BLOCK, RUN, Split, System};
@@ -64,6 +64,9 @@ struct Beside {
     known: u8,
 }
 
+/// Velocities of an axis, whether they are known, and old ones.
+type Columns<'a> = (&'a mut [f64], &'a mut [bool], &'a mut [f64]);
+
 /// Where the six faces around one stand in a column.
 fn around(grid: &Grid) -> [isize; 6] {
     let [one, row, layer] = grid.strides().map(usize::cast_signed);
@@ -108,48 +111,48 @@ impl Field {
             (known != 0).then_some(Beside { face, known })
         };
         let faces: Vec<_> = faces.par_iter().with_min_len(BLOCK).filter_map(beside).collect();
-        self.carry_on(grid, axis, old, &faces);
+        carry_on(grid, (&mut self.velocity[axis], &mut self.known[axis], old), &faces);
     }
+}
 
-    /// Gives these faces the mean of the known ones around them.
-    fn carry_on(&mut self, grid: &Grid, axis: usize, old: &mut [f64], faces: &[Beside]) {
-        let (velocity, around) = (&self.velocity[axis], around(grid));
-        let mean = |&Beside { face, known }: &Beside| {
-            let mut sum = [0.0; 2];
-            for (_, shift) in around.into_iter().enumerate().filter(|(n, _)| known >> n & 1 != 0) {
-                let near = face.wrapping_add_signed(shift);
-                sum[0] += velocity[near];
-                sum[1] += old[near];
-            }
-            sum.map(|sum| sum / f64::from(known.count_ones()))
-        };
-        let means: Vec<_> = faces.par_iter().with_min_len(BLOCK).map(mean).collect();
-        for (&Beside { face, .. }, mean) in faces.iter().zip(means) {
-            [self.velocity[axis][face], old[face]] = mean;
-            self.known[axis][face] = true;
+/// Gives these faces of an axis the mean of the known ones around them, of velocities and of old ones.
+fn carry_on(grid: &Grid, (velocity, known, old): Columns<'_>, faces: &[Beside]) {
+    let around = around(grid);
+    let mean = |beside: &Beside| {
+        let mut sum = [0.0; 2];
+        for (n, shift) in around.into_iter().enumerate() {
+            let near = beside.face.wrapping_add_signed(shift);
+            let on = beside.known >> n & 1 != 0;
+            sum[0] += if on { velocity[near] } else { 0.0 };
+            sum[1] += if on { old[near] } else { 0.0 };
         }
+        sum.map(|sum| sum / f64::from(beside.known.count_ones()))
+    };
+    let means: Vec<_> = faces.par_iter().with_min_len(BLOCK).map(mean).collect();
+    for (&Beside { face, .. }, mean) in faces.iter().zip(means) {
+        [velocity[face], old[face]] = mean;
+        known[face] = true;
     }
+}
 
-    /// Faces whose velocity is not known, beside known ones along an axis.
-    fn beside_known(&self, grid: &Grid, axis: usize, cell: &[Cell]) -> Vec<Beside> {
-        let known = &self.known[axis];
-        let first = grid.index([0, 0, 0]);
-        let last = grid.index(grid.cells.map(|n| n - 1)) + 1;
-        let blocks = (first..last).into_par_iter().step_by(BLOCK);
-        let beside = blocks.flat_map_iter(|begin| {
-            let mut bits = [0; BLOCK];
-            let bits = &mut bits[..BLOCK.min(last - begin)];
-            for (n, shift) in around(grid).into_iter().enumerate() {
-                let near = &known[begin.wrapping_add_signed(shift)..][..bits.len()];
-                bits.iter_mut().zip(near).for_each(|(bits, &near)| *bits |= u8::from(near) << n);
-            }
-            let own = &known[begin..][..bits.len()];
-            bits.iter_mut().zip(own).for_each(|(bits, &own)| *bits = if own { 0 } else { *bits });
-            let found = bits.iter().zip(begin..).filter(|(bits, _)| **bits != 0);
-            found.map(|(&known, face)| Beside { face, known }).collect::<Vec<_>>()
-        });
-        beside.filter(|beside| is_inside(cell, beside.face, grid.strides()[axis])).collect()
-    }
+/// Faces of an axis whose velocity is not known, beside known ones.
+fn beside_known(grid: &Grid, axis: usize, cell: &[Cell], known: &[bool]) -> Vec<Beside> {
+    let first = grid.index([0, 0, 0]);
+    let last = grid.index(grid.cells.map(|n| n - 1)) + 1;
+    let blocks = (first..last).into_par_iter().step_by(BLOCK);
+    let beside = blocks.flat_map_iter(|begin| {
+        let mut bits = [0; BLOCK];
+        let bits = &mut bits[..BLOCK.min(last - begin)];
+        for (n, shift) in around(grid).into_iter().enumerate() {
+            let near = &known[begin.wrapping_add_signed(shift)..][..bits.len()];
+            bits.iter_mut().zip(near).for_each(|(bits, &near)| *bits |= u8::from(near) << n);
+        }
+        let own = &known[begin..][..bits.len()];
+        bits.iter_mut().zip(own).for_each(|(bits, &own)| *bits = if own { 0 } else { *bits });
+        let found = bits.iter().zip(begin..).filter(|(bits, _)| **bits != 0);
+        found.map(|(&known, face)| Beside { face, known }).collect::<Vec<_>>()
+    });
+    beside.filter(|beside| is_inside(cell, beside.face, grid.strides()[axis])).collect()
 }
 
 impl Flow {
@@ -188,10 +191,14 @@ impl Flow {
                     width.run(Bring { forces, axis, begin: n * BLOCK, columns });
                 });
             }
-            let touched = extras.touched(axis).map(|(face, extra)| (face, Some(extra)));
-            for (face, extra) in extras.left(axis).map(|face| (face, None)).chain(touched) {
+            let left = extras.left(axis).map(|face| (face, None));
+            let faces = left.chain(extras.touched(axis).map(|(face, extra)| (face, Some(extra))));
+            let faces: Vec<_> = faces.collect();
+            let at = |&(face, extra): &(usize, _)| forces.at(axis, face, extra);
+            let brought: Vec<_> = faces.par_iter().with_min_len(MEMBERS).map(at).collect();
+            for (&(face, _), brought) in faces.iter().zip(brought) {
                 let before = conductance[face];
-                (velocity[face], old[face], known[face], conductance[face]) = forces.at(axis, face, extra);
+                (velocity[face], old[face], known[face], conductance[face]) = brought;
                 if conductance[face] != before {
                     conducts.store(true, Ordering::Relaxed);
                 }
@@ -268,26 +275,29 @@ impl Flow {
         let [red, black] = split;
         let pairs = pressure.par_chunks_exact_mut(2).zip(red.par_iter().zip(black)).with_min_len(BLOCK);
         pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
-        for axis in 0..3 {
+        let (new_faces, width, pressure) = (*new, *width, &pressure[..]);
+        let Field { velocity, known } = projected;
+        let columns = velocity.par_iter_mut().zip(known).zip(old).zip(carried).enumerate();
+        columns.for_each(|(axis, (((velocity, known), old), carried))| {
             let (stride, cell_size) = (grid.strides()[axis], grid.cell_size);
             let (conductance, before) = (&conductance[axis], &gathered.velocity[axis]);
-            projected.velocity[axis].par_chunks_mut(BLOCK).enumerate().for_each(|(n, after)| {
+            velocity.par_chunks_mut(BLOCK).enumerate().for_each(|(n, after)| {
                 let begin = n * BLOCK;
                 width.run(Push { begin, stride, cell_size, conductance, pressure, before, after });
             });
-            if *new {
+            if new_faces {
                 let brought = &gathered.known[axis];
-                projected.known[axis].par_chunks_mut(BLOCK).enumerate().for_each(|(n, known)| {
+                known.par_chunks_mut(BLOCK).enumerate().for_each(|(n, known)| {
                     width.run(Know { begin: n * BLOCK, stride, brought, cell, known });
                 });
             }
-            for faces in &mut carried[axis] {
-                if *new {
-                    *faces = projected.beside_known(grid, axis, cell);
+            for faces in carried {
+                if new_faces {
+                    *faces = beside_known(grid, axis, cell, known);
                 }
-                projected.carry_on(grid, axis, &mut old[axis], faces);
+                carry_on(grid, (velocity, known, old), faces);
             }
-        }
+        });
         *new = false;
     }
 
@@ -312,8 +322,7 @@ impl Flow {
             let (stride, conductance) = (grid.strides()[axis], &self.conductance[axis]);
             let speed = |face: usize| {
                 let pair = [face, face - stride].map(|n| cell[n]);
-                if pair.contains(&Cell::Fluid) && pair.into_iter().all(own) && extras.at(axis, face).is_none()
-                {
+                if pair.contains(&Cell::Fluid) && pair.into_iter().all(own) && !extras.touch(axis, face) {
                     let slope = at(face - stride) - at(face);
                     (f64::from(conductance[face]) * grid.cell_size * slope).clamp(-speed_max, speed_max)
                         as f32
@@ -354,10 +363,8 @@ impl Flow {
         largest
     }
 
-    /// Velocity after and before the sub-step at a place [m/s], in f64.
-    pub(super) fn at(&self, grid: &Grid, place: &Places<1>) -> [DVec3; 2] {
-        let (new, old) = (&self.projected.velocity, &self.old);
-        let found = [0, 1, 2].map(|axis| place.interpolate(grid, axis, [&new[axis], &old[axis]]));
-        [0, 1].map(|column| DVec3::from_array(found.map(|both| both[column])))
+    /// Velocities after and before the sub-step [m/s].
+    pub(super) fn after_and_before(&self) -> [&Faces<f64>; 2] {
+        [&self.projected.velocity, &self.old]
     }
 }

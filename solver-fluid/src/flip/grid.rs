@@ -50,6 +50,13 @@ const fn kind(axis: usize, along: usize) -> usize {
     if axis == along { ON_WALLS } else { IN_MIDDLES }
 }
 
+/// The value, or zero. In bits, not as a choice: compilers make conditional stores of choices, which some processors take
+/// a vector's lanes for one after the other.
+#[inline(always)]
+pub(super) fn kept(value: f32, keep: bool) -> f32 {
+    f32::from_bits(value.to_bits() & u32::from(keep).wrapping_neg())
+}
+
 impl Grid {
     pub(super) fn new(origin: DVec3, cell_size: f64, cells: [usize; 3]) -> Self {
         let row = (cells[0] + 2) | 1;
@@ -113,6 +120,12 @@ impl Grid {
         [0, 1, row, row + 1, layer, layer + 1, layer + row, layer + row + 1]
     }
 
+    /// Where the four rows of two of these stand.
+    #[inline(always)]
+    pub(super) fn rows(&self) -> [usize; 4] {
+        [0, self.row, self.layer, self.layer + self.row]
+    }
+
     /// Numbers of the cells of a row.
     #[inline(always)]
     pub(super) fn row(&self, j: usize, k: usize) -> std::ops::Range<usize> {
@@ -143,10 +156,11 @@ impl Grid {
                 (low[d][ON_WALLS][l], places.part[d][ON_WALLS][l]) = (cell, part);
                 let below = part < 0.5;
                 let middle = cell - i32::from(below);
-                let inside = middle >= 0 && (below || cell < last);
-                let part = if below { part + 0.5 } else { part - 0.5 };
-                low[d][IN_MIDDLES][l] = middle.max(0);
-                places.part[d][IN_MIDDLES][l] = if inside { part } else { 0.0 };
+                let inside = (middle >= 0) & (below | (cell < last));
+                let part = part + if below { 0.5 } else { -0.5 };
+                // Not less than zero.
+                low[d][IN_MIDDLES][l] = middle & !(middle >> 31);
+                places.part[d][IN_MIDDLES][l] = kept(part, inside);
             }
         }
         let (row, layer) = (self.row as u32, self.layer as u32);
@@ -177,34 +191,66 @@ impl<const N: usize> Places<N> {
         let part = |along: usize| &self.part[along][kind(axis, along)];
         [part(0), part(1), part(2)]
     }
+
+    /// Where the places are among the faces of `axis`.
+    #[inline(always)]
+    pub(super) fn among(&self, axis: usize) -> Among<N> {
+        Among { low: self.low[axis], part: self.parts(axis).map(|part| *part) }
+    }
+}
+
+/// `N` positions among the faces of one axis: see [`Places`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Among<const N: usize> {
+    pub(super) low: [u32; N],
+    part: [[f32; N]; 3],
+}
+
+impl<const N: usize> Default for Among<N> {
+    fn default() -> Self {
+        Self { low: [0; N], part: [[0.0; N]; 3] }
+    }
+}
+
+impl<const N: usize> Among<N> {
+    /// The weights of the eight faces, in the order of [`Grid::corners`].
+    #[inline(always)]
+    pub(super) fn weights(&self) -> [[f64; N]; 8] {
+        let mut weights = [[0.0; N]; 8];
+        for l in 0..N {
+            let [x, y, z] = self.part.each_ref().map(|part| f64::from(part[l]));
+            let (x0, y0, z0) = (1.0 - x, 1.0 - y, 1.0 - z);
+            let four = [x0 * y0, x * y0, x0 * y, x * y];
+            for n in 0..4 {
+                (weights[n][l], weights[4 + n][l]) = (four[n] * z0, four[n] * z);
+            }
+        }
+        weights
+    }
+
+    /// The values of two columns of faces at one of the places.
+    #[inline(always)]
+    pub(super) fn interpolate(&self, grid: &Grid, l: usize, [a, b]: [&[f64]; 2]) -> [f64; 2] {
+        let [x, y, z] = self.part.each_ref().map(|part| f64::from(part[l]));
+        let of_rows = [(1.0 - y) * (1.0 - z), y * (1.0 - z), (1.0 - y) * z, y * z];
+        let mut sums = [0.0; 4];
+        for (row, weight) in grid.rows().into_iter().zip(of_rows) {
+            let at = self.low[l] as usize + row;
+            let (a, b) = (&a[at..at + 2], &b[at..at + 2]);
+            for (sum, value) in sums.iter_mut().zip([a[0], a[1], b[0], b[1]]) {
+                *sum += weight * value;
+            }
+        }
+        [(1.0 - x) * sums[0] + x * sums[1], (1.0 - x) * sums[2] + x * sums[3]]
+    }
 }
 
 impl Places<1> {
-    /// The weights of the eight faces of `axis`, in the order of [`Grid::corners`].
-    #[inline(always)]
-    pub(super) fn weights(&self, axis: usize) -> [f64; 8] {
-        let [x, y, z] = self.parts(axis).map(|part| f64::from(part[0]));
-        let (x0, y0, z0) = (1.0 - x, 1.0 - y, 1.0 - z);
-        [x0 * y0 * z0, x * y0 * z0, x0 * y * z0, x * y * z0, x0 * y0 * z, x * y0 * z, x0 * y * z, x * y * z]
-    }
-
     /// The eight faces of `axis`, with their weights.
-    #[inline(always)]
     pub(super) fn faces(&self, grid: &Grid, axis: usize) -> [(usize, f64); 8] {
-        let at = self.low[axis][0] as usize;
-        let (corners, weights) = (grid.corners(), self.weights(axis));
-        std::array::from_fn(|n| (at + corners[n], weights[n]))
-    }
-
-    /// The values of two columns of faces of `axis`.
-    pub(super) fn interpolate(&self, grid: &Grid, axis: usize, columns: [&[f64]; 2]) -> [f64; 2] {
-        let mut sums = [0.0; 2];
-        for (face, weight) in self.faces(grid, axis) {
-            for (sum, column) in sums.iter_mut().zip(columns) {
-                *sum += weight * column[face];
-            }
-        }
-        sums
+        let among = self.among(axis);
+        let (at, corners, weights) = (among.low[0] as usize, grid.corners(), among.weights());
+        std::array::from_fn(|n| (at + corners[n], weights[n][0]))
     }
 }
 
@@ -232,7 +278,7 @@ mod tests {
                 }
             }
             let inside = grid.origin + DVec3::new(0.61, 1.17, 0.7);
-            let error = grid.place(inside).interpolate(&grid, axis, [&column; 2])[1] - field(inside);
+            let error = grid.place(inside).among(axis).interpolate(&grid, 0, [&column; 2])[1] - field(inside);
             assert!(error.abs() < 1e-6, "{error}");
             for x in [grid.origin, grid.origin + DVec3::new(2.0, 2.5, 1.5), inside] {
                 let existing = |&(face, weight): &(usize, f64)| {

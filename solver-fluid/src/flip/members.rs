@@ -1,10 +1,12 @@
 //! What members of groups bring to the grid beyond what they would bring as free particles.
 
+use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use amalgam_particles::{DVec3, GroupMap, Particles};
 use amalgam_solver_kit::Stage;
 use rayon::prelude::*;
 
-use super::grid::{Grid, Places};
+use super::faces::Faces;
+use super::grid::{Among, Grid};
 
 /// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that the grid
 /// takes over the group's velocity.
@@ -40,20 +42,26 @@ pub(super) struct Moving<'a> {
     pub(super) mass: &'a [f64],
 }
 
-/// A member of a group.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Member {
-    pub(super) place: Places<1>,
-    pub(super) group: u32,
-    /// Its own velocity [m/s].
-    velocity: DVec3,
+/// Sixteen members or fewer: side by side, since they are far apart among the particles.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sixteen {
+    group: [u32; LANES],
+    axes: [Brought; 3],
+}
+
+/// What sixteen members bring to the faces of an axis.
+#[derive(Clone, Copy, Debug, Default)]
+struct Brought {
+    among: Among<LANES>,
+    /// Mass [kg], momentum [kg m/s] and impulse besides gravity [kg m/s], of those there are.
+    values: [[f64; LANES]; 3],
 }
 
 /// What members add to the faces of each axis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extras {
-    /// In the order of [`GroupMap::all_members`]: side by side, since they are far apart among the particles.
-    pub(super) members: Vec<Member>,
+    /// In the order of [`GroupMap::all_members`].
+    pub(super) members: Vec<Sixteen>,
     axes: [Touched; 3],
 }
 
@@ -63,13 +71,10 @@ struct Touched {
     /// Of each face its place in `extra`, from 1 on; 0 if no member touches it.
     place: Vec<u32>,
     face: Vec<usize>,
-    extra: Vec<Extra>,
+    /// Mass, momentum, impulse, and nothing: as long as a vector.
+    extra: Vec<[f64; 4]>,
     /// What was touched the last time.
     before: Vec<usize>,
-    /// The lowest of eight faces with members between them, and for each what these add: mass, momentum, impulse and
-    /// weight.
-    corner: Vec<usize>,
-    sums: Vec<[[f64; 4]; 8]>,
 }
 
 /// Mass of each member, and of each group's members [kg].
@@ -92,18 +97,17 @@ pub(super) fn inertias(stage: &Stage<'_>, own: &[f64]) -> Vec<f64> {
 }
 
 impl Extras {
-    /// What members add to a face, if one touches it.
+    /// Whether a member touches a face.
     #[inline(always)]
-    pub(super) fn at(&self, axis: usize, face: usize) -> Option<Extra> {
-        let Touched { place, extra, .. } = &self.axes[axis];
-        let place = *place.get(face)? as usize;
-        extra.get(place.wrapping_sub(1)).copied()
+    pub(super) fn touch(&self, axis: usize, face: usize) -> bool {
+        self.axes[axis].place.get(face).is_some_and(|&place| place != 0)
     }
 
     /// Faces that members touch, and what they add.
     pub(super) fn touched(&self, axis: usize) -> impl Iterator<Item = (usize, Extra)> {
         let Touched { face, extra, .. } = &self.axes[axis];
-        face.iter().copied().zip(extra.iter().copied())
+        let extra = extra.iter().map(|&[mass, momentum, impulse, _]| Extra { mass, momentum, impulse });
+        face.iter().copied().zip(extra)
     }
 
     /// Faces that members touched before the last [`Self::renew`], and touch no longer.
@@ -119,71 +123,167 @@ impl Extras {
     /// In f64, since a group can weigh a million times what its members do. In the order of members.
     pub(super) fn renew(
         &mut self,
-        grid: &Grid,
+        (grid, width): (&Grid, Width),
         particles: (&[DVec3], &Particles),
         moving: &Moving<'_>,
         fall: DVec3,
     ) {
         let (position, particles) = particles;
-        let members = moving.groups.all_members();
-        let group_of = moving.groups.group_of();
-        let found = |&member: &u32| {
-            let member = member as usize;
-            let (place, velocity) = (grid.place(position[member]), particles.velocity[member]);
-            Member { place, group: group_of[member], velocity }
-        };
-        members.par_iter().with_min_len(MEMBERS).map(found).collect_into_vec(&mut self.members);
-        let members = &self.members;
-        self.axes.par_iter_mut().enumerate().for_each(|(axis, touched)| {
-            let Touched { place: place_of, face: faces, extra, before, corner, sums } = touched;
-            std::mem::swap(faces, before);
-            faces.clear();
-            extra.clear();
-            before.iter().for_each(|&face| place_of[face] = 0);
-            if moving.groups.is_empty() {
-                return;
-            }
-            place_of.resize(grid.len(), 0);
-            // Members between the same eight faces are summed up first: all these at once.
-            corner.clear();
-            sums.clear();
-            for (member, &own) in members.iter().zip(moving.mass) {
-                let group = member.group as usize;
-                let part = own / moving.own[group];
-                let inertia = part * moving.inertia[group];
-                let momentum = inertia * moving.velocity[group][axis] - own * member.velocity[axis];
-                let impulse = moving.impulse[group][axis] * part - fall[axis] * (inertia - own);
-                let low = member.place.low[axis][0] as usize;
-                if place_of[low] == 0 {
-                    corner.push(low);
-                    sums.push([[0.0; 4]; 8]);
-                    place_of[low] = corner.len() as u32;
-                }
-                let sums = &mut sums[place_of[low] as usize - 1];
-                for (sum, weight) in sums.iter_mut().zip(member.place.weights(axis)) {
-                    for (sum, value) in sum.iter_mut().zip([inertia - own, momentum, impulse, 1.0]) {
-                        *sum += weight * value;
-                    }
-                }
-            }
-            corner.iter().for_each(|&low| place_of[low] = 0);
-            for (low, sums) in corner.iter().zip(sums) {
-                for (shift, &mut [mass, momentum, impulse, weight]) in grid.corners().into_iter().zip(sums) {
-                    let face = low + shift;
-                    if weight == 0.0 {
-                        continue;
-                    }
-                    if place_of[face] == 0 {
-                        faces.push(face);
-                        extra.push(Extra::default());
-                        place_of[face] = extra.len() as u32;
-                    }
-                    let extra = &mut extra[place_of[face] as usize - 1];
-                    extra.mass += mass;
-                    extra.momentum += momentum;
-                    extra.impulse += impulse;
-                }
-            }
+        let all = moving.groups.all_members().par_chunks(LANES).zip(moving.mass.par_chunks(LANES));
+        self.members.resize(all.len(), Sixteen::default());
+        let all = all.zip(&mut self.members).with_min_len(MEMBERS / LANES);
+        all.for_each(|((members, mass), found)| {
+            let velocity = &particles.velocity;
+            width.run(Find { grid, moving, fall, position, velocity, members, mass, found });
         });
+        let members = &self.members;
+        self.axes.par_iter_mut().enumerate().for_each(|(axis, kept)| {
+            // Not in place: the axes stand side by side, and threads would wait for each other's lines of memory.
+            let mut touched = std::mem::take(kept);
+            touched.clear(grid.len());
+            width.run(Add { grid, members, axis, count: moving.mass.len(), touched: &mut touched });
+            *kept = touched;
+        });
+    }
+}
+
+impl Touched {
+    /// Forgets what is touched, but for where; for columns of `len` faces.
+    fn clear(&mut self, len: usize) {
+        let Self { place, face, extra, before } = self;
+        std::mem::swap(face, before);
+        before.iter().for_each(|&face| place[face] = 0);
+        face.clear();
+        extra.clear();
+        place.resize(len, 0);
+    }
+
+    /// What members add to a face.
+    #[inline(always)]
+    fn extra(&mut self, face: usize) -> &mut [f64; 4] {
+        if self.place[face] == 0 {
+            self.touch(face);
+        }
+        &mut self.extra[self.place[face] as usize - 1]
+    }
+
+    #[cold]
+    fn touch(&mut self, face: usize) {
+        self.face.push(face);
+        self.extra.push([0.0; 4]);
+        self.place[face] = self.extra.len() as u32;
+    }
+}
+
+/// Sixteen members or fewer, of which those that there are not stand where the last one does.
+struct Find<'a> {
+    grid: &'a Grid,
+    moving: &'a Moving<'a>,
+    fall: DVec3,
+    /// Of all particles.
+    position: &'a [DVec3],
+    velocity: &'a [DVec3],
+    members: &'a [u32],
+    /// Of these.
+    mass: &'a [f64],
+    found: &'a mut Sixteen,
+}
+
+impl Task for Find<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, moving, fall, position, velocity, members, mass, found } = self;
+        let mut positions = [[0.0; LANES]; 3];
+        for l in 0..LANES {
+            let n = l.min(members.len() - 1);
+            let member = members[n] as usize;
+            let (at, velocity, own) = (position[member], velocity[member], mass[n]);
+            (positions[0][l], positions[1][l], positions[2][l]) = (at.x, at.y, at.z);
+            found.group[l] = moving.groups.group_of()[member];
+            let of = found.group[l] as usize;
+            let part = own / moving.own[of];
+            let inertia = part * moving.inertia[of];
+            let momentum = (inertia * moving.velocity[of] - own * velocity).to_array();
+            let impulse = (moving.impulse[of] * part - fall * (inertia - own)).to_array();
+            for (axis, brought) in found.axes.iter_mut().enumerate() {
+                let values = &mut brought.values;
+                (values[0][l], values[1][l], values[2][l]) = (inertia - own, momentum[axis], impulse[axis]);
+            }
+        }
+        let places = grid.places(&positions);
+        for (axis, brought) in found.axes.iter_mut().enumerate() {
+            brought.among = places.among(axis);
+        }
+    }
+}
+
+/// Adds what members bring to the faces of an axis, in their order.
+struct Add<'a> {
+    grid: &'a Grid,
+    members: &'a [Sixteen],
+    axis: usize,
+    /// Of members.
+    count: usize,
+    touched: &'a mut Touched,
+}
+
+impl Task for Add<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, members, axis, count, touched } = self;
+        let corners = grid.corners();
+        for (n, some) in members.iter().enumerate() {
+            let Brought { among, values } = &some.axes[axis];
+            let weights = among.weights();
+            for l in 0..LANES.min(count - n * LANES) {
+                let (low, values) = (among.low[l] as usize, [values[0][l], values[1][l], values[2][l], 0.0]);
+                for corner in 0..8 {
+                    let weight = weights[corner][l];
+                    if weight != 0.0 {
+                        let extra = touched.extra(low + corners[corner]);
+                        for (sum, value) in extra.iter_mut().zip(values) {
+                            *sum += weight * value;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Velocities of members as the grid alone would have them [m/s].
+pub(super) struct Take<'a> {
+    pub(super) grid: &'a Grid,
+    /// Of groups [m/s].
+    pub(super) velocity: &'a [DVec3],
+    pub(super) flip_share: f64,
+    /// Velocities at faces after the sub-step and before it [m/s].
+    pub(super) flow: [&'a Faces<f64>; 2],
+    pub(super) members: &'a Sixteen,
+    /// As many as there are.
+    pub(super) result: &'a mut [DVec3],
+}
+
+impl Task for Take<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, velocity, flip_share: flip, flow: [new, old], members, result } = self;
+        let mut found = [[[0.0; 3]; 2]; LANES];
+        for axis in 0..3 {
+            for (l, found) in found.iter_mut().enumerate() {
+                let among = &members.axes[axis].among;
+                [found[0][axis], found[1][axis]] = among.interpolate(grid, l, [&new[axis], &old[axis]]);
+            }
+        }
+        for (l, result) in result.iter_mut().enumerate() {
+            let [new, old] = found[l].map(DVec3::from_array);
+            *result = flip * (velocity[members.group[l] as usize] + (new - old)) + (1.0 - flip) * new;
+        }
     }
 }

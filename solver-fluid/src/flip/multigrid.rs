@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use rayon::slice::ChunksMut;
 
 use super::grid::Grid;
-use super::system::{BLOCK, Kind, Split, System, neighbours, split_zeros, window};
+use super::system::{BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window};
 
 /// Cells of the coarsest level, at most, along its longest axis.
 const COARSEST: usize = 4;
@@ -49,6 +49,8 @@ enum Yield {
     Relaxed,
     /// That, with zero in all other places.
     First,
+    /// A last sweep, and the product of the solution and the right-hand side.
+    Last,
     /// The residual of the solution so far.
     Residual,
 }
@@ -67,10 +69,11 @@ struct Pass<'a> {
 }
 
 impl Task for Pass<'_> {
-    type Output = ();
+    type Output = f64;
 
     #[inline(always)]
-    fn run<L: Lanes>(self) {
+    fn run<L: Lanes>(self) -> f64 {
+        let mut product = [0.0; LANES];
         let System { grid, common, face_of, diagonal, inverse, kind, .. } = self.system;
         let (colour, other, common) = (self.colour, self.other, L::splat(*common));
         let [lower, upper] = neighbours(grid, colour);
@@ -111,7 +114,14 @@ impl Task for Pass<'_> {
                 _ => relaxed,
             };
             value.store(result);
+            if matches!(self.yields, Yield::Last) {
+                let right_hand_side: &[f32; LANES] = window(self.right_hand_side, at);
+                for l in 0..LANES {
+                    product[l] += f64::from(right_hand_side[l]) * f64::from(result[l]);
+                }
+            }
         }
+        add_lanes(product)
     }
 }
 
@@ -127,6 +137,16 @@ impl Level {
 
     /// A pass over one colour of the solution, or over the residual.
     fn pass(&mut self, width: Width, colour: usize, yields: Yield) {
+        self.blocks(width, colour, yields).for_each(|_| ());
+    }
+
+    /// The blocks of a pass, and what products they yield.
+    fn blocks(
+        &mut self,
+        width: Width,
+        colour: usize,
+        yields: Yield,
+    ) -> impl IndexedParallelIterator<Item = f64> {
         let Self { system, solution: [red, black], right_hand_side, residual } = self;
         let (own, other) = if colour == 0 { (red, black) } else { (black, red) };
         let (result, own): (_, &[f32]) = match yields {
@@ -134,12 +154,12 @@ impl Level {
             _ => (own, &[]),
         };
         let (system, right_hand_side, other) = (&*system, &right_hand_side[colour][..], &other[..]);
-        let block = |(b, result): (usize, &mut [f32])| {
+        let block = move |(b, result): (usize, &mut [f32])| {
             let begin = b * BLOCK;
-            width.run(Pass { system, yields, colour, begin, result, right_hand_side, own, other });
+            width.run(Pass { system, yields, colour, begin, result, right_hand_side, own, other })
         };
         let least = if result.len() < SHARED { usize::MAX } else { 4 };
-        result.par_chunks_mut(BLOCK).enumerate().with_min_len(least).for_each(block);
+        result.par_chunks_mut(BLOCK).enumerate().map(block).with_min_len(least)
     }
 
     /// The residual of red cells as the next level's right-hand side: the transpose of [`Self::prolong`].
@@ -372,13 +392,12 @@ impl Multigrid {
         &mut self.levels[0].right_hand_side
     }
 
-    /// One symmetric cycle from zero; its answer.
-    pub(super) fn cycle(&mut self) -> &Split<f32> {
-        self.cycle_from(0);
-        &self.levels[0].solution
+    /// One symmetric cycle from zero; the product of its answer and the right-hand side.
+    pub(super) fn cycle(&mut self) -> f64 {
+        self.cycle_from(0)
     }
 
-    fn cycle_from(&mut self, level: usize) {
+    fn cycle_from(&mut self, level: usize) -> f64 {
         let width = self.width;
         let coarsest = level + 1 == self.levels.len();
         let sweeps = if coarsest { COARSEST_SWEEPS } else { SWEEPS };
@@ -396,9 +415,10 @@ impl Multigrid {
             fine[level].prolong(width, &coarse[0]);
         }
         let this = &mut self.levels[level];
-        for _ in 0..sweeps {
+        for _ in 1..sweeps {
             this.pass(width, 1, Yield::Relaxed);
             this.pass(width, 0, Yield::Relaxed);
         }
+        [1, 0].map(|colour| in_order(this.blocks(width, colour, Yield::Last))).iter().sum()
     }
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::grid::Grid;
 use super::multigrid::Multigrid;
-use super::system::{BLOCK, Kind, Split, System, neighbours, split_zeros};
+use super::system::{BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros};
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
@@ -31,24 +31,13 @@ pub(super) struct Pressure {
     /// Kept from solve to solve: what has not changed since the last one needs no other.
     residual: Split<f64>,
     direction: Split<f64>,
+    /// The largest entries of the right-hand side and of the residual in each of [`blocks`].
+    largest: Vec<[f64; 2]>,
 }
 
 /// Why a solve failed: the residual that was reached, relative to the right-hand side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unconverged(pub(super) f64);
-
-/// Sums of a block, lane by lane.
-type LaneSums = [f64; LANES];
-
-/// A fixed tree over the lanes.
-fn add_lanes(mut lanes: LaneSums) -> f64 {
-    for half in [8, 4, 2, 1] {
-        for l in 0..half {
-            lanes[l] += lanes[l + half];
-        }
-    }
-    lanes[0]
-}
 
 /// The unknowns of a block of one colour.
 #[derive(Clone, Copy)]
@@ -137,7 +126,7 @@ impl Task for Curvature<'_> {
     }
 }
 
-/// A block of `r = right_hand_side - A p`, and r in f32.
+/// A block of `r = right_hand_side - A p`, and r in f32; the largest entries of the right-hand side and of r.
 struct Residual<'a> {
     unknowns: Unknowns<'a>,
     p: &'a Split<f64>,
@@ -147,10 +136,10 @@ struct Residual<'a> {
 }
 
 impl Task for Residual<'_> {
-    type Output = ();
+    type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) {
+    fn run<L: Lanes>(self) -> [f64; 2] {
         let Self { unknowns, p, right_hand_side, r, rounded } = self;
         let mut image = [0.0; BLOCK];
         unknowns.times(p, &mut image);
@@ -158,6 +147,7 @@ impl Task for Residual<'_> {
             r[l] = right_hand_side[l] - image[l];
             rounded[l] = r[l] as f32;
         }
+        [largest(right_hand_side), largest(r)]
     }
 }
 
@@ -222,29 +212,14 @@ impl Task for Turn<'_> {
 
 /// The product of two columns, lane by lane.
 #[inline(always)]
-fn dot<T: Copy + Into<f64>>(a: &[T], b: &[f64]) -> f64 {
+fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
         for l in 0..LANES {
-            sums[l] += a[l].into() * b[l];
+            sums[l] += a[l] * b[l];
         }
     }
     add_lanes(sums)
-}
-
-/// A block of the product of two columns.
-struct Dot<'a> {
-    z: &'a [f32],
-    r: &'a [f64],
-}
-
-impl Task for Dot<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> f64 {
-        dot(self.z, self.r)
-    }
 }
 
 impl Pressure {
@@ -253,6 +228,7 @@ impl Pressure {
             multigrid: Multigrid::new(grid, width),
             residual: split_zeros(&grid),
             direction: split_zeros(&grid),
+            largest: vec![[0.0; 2]; 2 * (grid.len() / 2).div_ceil(BLOCK)],
         }
     }
 
@@ -272,21 +248,20 @@ impl Pressure {
         limits: &Limits,
     ) -> Result<u32, Unconverged> {
         let closed = self.make_consistent(right_hand_side);
-        let scale = blocks(right_hand_side).map(largest).reduce(|| 0.0, f64::max);
         if closed || changed.iter().all(|&changed| changed) {
             self.clear(pressure);
             self.find_residual(right_hand_side, &vec![true; changed.len()], pressure);
         } else {
             self.find_residual(right_hand_side, changed, pressure);
         }
-        let mut worst = blocks(&self.residual).map(largest).reduce(|| 0.0, larger);
+        let [scale, mut worst] = self.largest();
         let target = f64::max(limits.tolerance * scale, limits.forcing * worst);
         let (mut iterations, mut square) = (0, 0.0);
         while worst > target || worst.is_nan() {
             if iterations == limits.max_iterations || !worst.is_finite() {
                 return Err(Unconverged(worst / scale));
             }
-            let next_square = self.precondition();
+            let next_square = self.multigrid.cycle();
             self.turn(if iterations == 0 { 0.0 } else { next_square / square });
             square = next_square;
             let curvature = self.curvature();
@@ -323,32 +298,32 @@ impl Pressure {
             let entries = pressure.par_iter_mut().zip(inverse).with_min_len(BLOCK);
             entries.for_each(|(p, &inverse)| *p = if inverse == 0.0 { 0.0 } else { *p });
         }
-        let Self { multigrid, residual, direction } = self;
+        let Self { multigrid, residual, direction, .. } = self;
         for column in residual.iter_mut().chain(direction) {
             column.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0));
         }
         multigrid.right_hand_side().iter_mut().for_each(|column| column.fill(0.0));
     }
 
+    /// The largest entries of the right-hand side and of the residual.
+    fn largest(&self) -> [f64; 2] {
+        self.largest
+            .iter()
+            .fold([0.0; 2], |[a, b], of_block| [larger(a, of_block[0]), larger(b, of_block[1])])
+    }
+
     /// Finds the residual in the blocks of which some run has changed.
     fn find_residual(&mut self, right_hand_side: &Split<f64>, changed: &[bool], p: &Split<f64>) {
-        let Self { multigrid, residual, .. } = self;
+        let Self { multigrid, residual, largest, .. } = self;
         let width = multigrid.width();
         let (system, rounded) = multigrid.finest_and_right_hand_side();
         let columns = blocks_mut(residual).zip(blocks_mut(rounded)).zip(blocks(right_hand_side));
-        columns.enumerate().for_each(|(n, ((r, rounded), right_hand_side))| {
+        columns.zip(largest).enumerate().for_each(|(n, (((r, rounded), right_hand_side), largest))| {
             let unknowns = Unknowns::of_block(system, n, r.len());
             if changed[unknowns.begin / LANES..][..r.len() / LANES].contains(&true) {
-                width.run(Residual { unknowns, p, right_hand_side, r, rounded });
+                *largest = width.run(Residual { unknowns, p, right_hand_side, r, rounded });
             }
         });
-    }
-
-    /// The product of the residual and what the preconditioner makes of it.
-    fn precondition(&mut self) -> f64 {
-        let width = self.multigrid.width();
-        let columns = blocks(self.multigrid.cycle()).zip(blocks(&self.residual));
-        in_order(columns.map(|(z, r)| width.run(Dot { z, r })))
     }
 
     /// Turns the direction to what the preconditioner found and `beta` of the old one.
@@ -374,15 +349,15 @@ impl Pressure {
 
     /// Goes `length` along the direction; the largest residual there.
     fn advance(&mut self, length: f64, pressure: &mut Split<f64>) -> f64 {
-        let Self { multigrid, residual, direction: p } = self;
+        let Self { multigrid, residual, direction: p, largest } = self;
         let width = multigrid.width();
         let (system, rounded) = multigrid.finest_and_right_hand_side();
         let columns = blocks_mut(pressure).zip(blocks_mut(residual)).zip(blocks_mut(rounded));
-        let worst = columns.enumerate().map(|(n, ((x, r), rounded))| {
+        columns.zip(largest).enumerate().for_each(|(n, (((x, r), rounded), [_, worst]))| {
             let unknowns = Unknowns::of_block(system, n, r.len());
-            width.run(Advance { unknowns, length, p, x, r, rounded })
+            *worst = width.run(Advance { unknowns, length, p, x, r, rounded });
         });
-        worst.reduce(|| 0.0, larger)
+        self.largest()[1]
     }
 }
 
@@ -414,9 +389,4 @@ fn blocks<T: Sync>(column: &Split<T>) -> impl IndexedParallelIterator<Item = &[T
 fn blocks_mut<T: Send>(column: &mut Split<T>) -> impl IndexedParallelIterator<Item = &mut [T]> {
     let [red, black] = column.each_mut().map(|column| column.par_chunks_mut(BLOCK));
     red.interleave(black)
-}
-
-/// The sum of what blocks yield, in their order, whatever the threads.
-fn in_order(of_blocks: impl IndexedParallelIterator<Item = f64>) -> f64 {
-    of_blocks.collect::<Vec<_>>().into_iter().sum()
 }

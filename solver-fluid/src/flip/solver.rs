@@ -1,6 +1,6 @@
 //! A FLIP fluid as a participant.
 
-use amalgam_particles::lanes::Width;
+use amalgam_particles::lanes::{LANES, Width};
 use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort};
 use amalgam_solver_kit::{
     Answer, Deferred, Field, FieldValues, Integration, Report, Solver, SolverError, Stage,
@@ -11,7 +11,7 @@ use super::Parameters;
 use super::density::{Crowd, around};
 use super::faces::Flow;
 use super::grid::Grid;
-use super::members::{Extras, MEMBERS, Member, Moving, inertias, masses};
+use super::members::{Extras, MEMBERS, Moving, Take, inertias, masses};
 use super::pressure::{Limits, Pressure};
 use super::snapshot::{self, Progress};
 use super::sweeps::Forces;
@@ -184,10 +184,10 @@ impl Flip {
         let new_cells = self.mark_cells(first, stage.occupied);
         let before = std::mem::replace(&mut self.gathered, first.then_some(dt));
         let new = new_cells || before != Some(dt) || !first;
-        let Self { grid, parameters, particles, extras, cell, flow, before, .. } = self;
+        let Self { grid, width, parameters, particles, extras, cell, flow, before, .. } = self;
         let deposit = if first { &self.start } else { &self.later };
         let (position, _) = before.of(particles);
-        extras.renew(grid, (position, particles), moving, parameters.gravity * dt);
+        extras.renew((grid, *width), (position, particles), moving, parameters.gravity * dt);
         let forces = Forces { grid, parameters, deposit, cell, dt };
         flow.gather(&forces, extras, new);
         if flow.conducts() {
@@ -217,12 +217,14 @@ impl Flip {
     /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of its
     /// velocity is what others feel.
     fn member_velocities(&self, moving: &Moving<'_>) -> Vec<DVec3> {
-        let flip = self.parameters.flip_share;
-        let velocity = |member: &Member| {
-            let [new, old] = self.flow.at(&self.grid, &member.place);
-            flip * (moving.velocity[member.group as usize] + (new - old)) + (1.0 - flip) * new
-        };
-        self.extras.members.par_iter().with_min_len(MEMBERS).map(velocity).collect()
+        let Self { grid, width, parameters: Parameters { flip_share, .. }, extras, flow, .. } = self;
+        let (flip_share, flow) = (*flip_share, flow.after_and_before());
+        let mut velocities = vec![DVec3::ZERO; moving.mass.len()];
+        let chunks = velocities.par_chunks_mut(LANES).zip(&extras.members).with_min_len(MEMBERS / LANES);
+        chunks.for_each(|(result, members)| {
+            width.run(Take { grid, velocity: moving.velocity, flip_share, flow, members, result });
+        });
+        velocities
     }
 
     /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with that of the

@@ -4,7 +4,7 @@ use amalgam_particles::lanes::{LANES, Lanes, Task};
 use glam::Vec4;
 
 use super::Parameters;
-use super::grid::Grid;
+use super::grid::{Grid, kept};
 use super::members::Extra;
 use super::pressure::larger;
 use super::system::RUN;
@@ -143,10 +143,10 @@ impl Task for Conduct<'_> {
                     (sixteen(&conductance[axis][first..]), sixteen(&conductance[axis][beyond..]));
                 for l in 0..LANES {
                     let [own, lower, upper] = [own[l], lower[l], upper[l]].map(is_open);
-                    face[l] = if own & lower { to_lower[l] } else { 0.0 };
+                    face[l] = kept(to_lower[l], own & lower);
                     // What is pushed through on the way to a cell that is not open goes into air.
-                    to_air[l] += if own & !lower { to_lower[l] } else { 0.0 };
-                    to_air[l] += if own & !upper { to_upper[l] } else { 0.0 };
+                    to_air[l] += kept(to_lower[l], own & !lower);
+                    to_air[l] += kept(to_upper[l], own & !upper);
                 }
             }
             *sixteen_mut(&mut ground[n..]) = to_air;

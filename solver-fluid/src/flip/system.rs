@@ -67,6 +67,22 @@ pub(super) fn window<T>(column: &[T], at: usize) -> &[T; LANES] {
     column[at..at + LANES].first_chunk().expect("sixteen entries")
 }
 
+/// A fixed tree over the lanes.
+#[inline(always)]
+pub(super) fn add_lanes(mut lanes: [f64; LANES]) -> f64 {
+    for half in [8, 4, 2, 1] {
+        for l in 0..half {
+            lanes[l] += lanes[l + half];
+        }
+    }
+    lanes[0]
+}
+
+/// The sum of what blocks yield, in their order, whatever the threads.
+pub(super) fn in_order(of_blocks: impl IndexedParallelIterator<Item = f64>) -> f64 {
+    of_blocks.collect::<Vec<_>>().into_iter().sum()
+}
+
 impl System {
     pub(super) fn new(grid: Grid) -> Self {
         let (zero, zeros) = (vec![0.0; grid.len()], split_zeros(&grid));

@@ -201,13 +201,6 @@ fn total(own: Vec4, before: Vec4) -> [f32; 2] {
     [own.x + before.z, own.y + before.w]
 }
 
-/// The four rows of two faces around a place, by their distance from the lowest one.
-#[inline(always)]
-fn rows(grid: &Grid) -> [usize; 4] {
-    let [_, row, layer] = grid.strides();
-    [0, row, layer, layer + row]
-}
-
 /// From the particles of a layer of cells to the faces.
 struct Scatter<'a> {
     grid: &'a Grid,
@@ -256,7 +249,7 @@ fn scatter(
     velocity: &[f32],
     (offset, sums): (usize, &mut [Vec4]),
 ) {
-    let (weights, rows) = (Weights::new(places, axis), rows(grid));
+    let (weights, rows) = (Weights::new(places, axis), grid.rows());
     for (l, &velocity) in velocity.iter().enumerate() {
         let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
         let four = Vec4::new(x0, x0 * velocity, x1, x1 * velocity);
@@ -303,7 +296,7 @@ impl Task for Gather<'_> {
 /// Both numbers of `axis` at the places of particles.
 #[inline(always)]
 fn gather(grid: &Grid, places: &Places<LANES>, axis: usize, fours: &[Vec4], found: &mut [Found]) {
-    let (weights, rows) = (Weights::new(places, axis), rows(grid));
+    let (weights, rows) = (Weights::new(places, axis), grid.rows());
     for (l, found) in found.iter_mut().enumerate() {
         let low = places.low[axis][l] as usize;
         let sum = (weights.row[0][l] * fours[low + rows[0]] + weights.row[1][l] * fours[low + rows[1]])
