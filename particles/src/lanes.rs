@@ -24,8 +24,6 @@ pub type Sixteen = [f32; LANES];
 
 /// Sixteen f32. Methods take lanes one by one unless they say otherwise.
 pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> {
-    /// Lanes that a loop with many values at hand should work on at once, 8 or 16: one register's.
-    const STRIP: usize;
     /// One register of lanes.
     type Register: Register;
 
@@ -77,23 +75,19 @@ pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = S
         }
     }
 
-    /// The columns of W records, `column[c][lane] = record[index[lane]][c]`. Panics if an index is out of range.
+    /// The first words, in order, in the lanes whose bit is set, and 0 in the others.
     #[inline(always)]
-    fn gather<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {
-        gather_plainly(record, index)
-    }
-}
-
-#[inline(always)]
-fn gather_plainly<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {
-    let mut columns = [[0; W]; N];
-    for lane in 0..W {
-        let record = &record[index[lane] as usize];
-        for column in 0..N {
-            columns[column][lane] = record[column];
+    fn expand(words: &[u32; 8], selected: u8) -> [u32; 8] {
+        let mut lanes = [0; 8];
+        let mut next = 0;
+        for (lane, word) in lanes.iter_mut().enumerate() {
+            if selected >> lane & 1 == 1 {
+                *word = words[next];
+                next += 1;
+            }
         }
+        lanes
     }
-    columns
 }
 
 /// A loop to be compiled for each width. `run` must be `#[inline(always)]`, and so must what it calls in its loops:
@@ -223,7 +217,6 @@ impl<const N: usize> Plain<N> {
 }
 
 impl Lanes for Plain<LANES> {
-    const STRIP: usize = 8;
     type Register = Plain<8>;
 
     #[inline(always)]
@@ -315,52 +308,30 @@ mod tests {
         assert_eq!((a.least(), a.greatest()), (0.0, 15.0));
     }
 
-    struct Gather<'a, const N: usize>(&'a [[i32; N]], &'a [u32; LANES]);
+    struct Expand<'a>(&'a [u32; 8], u8);
 
-    impl<const N: usize> Task for Gather<'_, N> {
-        type Output = [[i32; LANES]; N];
+    impl Task for Expand<'_> {
+        type Output = [u32; 8];
 
         #[inline(always)]
-        fn run<L: Lanes>(self) -> [[i32; LANES]; N] {
-            let columns = L::gather(self.0, self.1);
-            if L::STRIP == 8 {
-                let mut halves = columns;
-                for at in [0, 8] {
-                    let index = std::array::from_fn::<u32, 8, _>(|lane| self.1[at + lane]);
-                    let half = L::gather(self.0, &index);
-                    for (column, half) in halves.iter_mut().zip(half) {
-                        column[at..at + 8].copy_from_slice(&half);
-                    }
-                }
-                assert_eq!(halves, columns);
-            }
-            columns
+        fn run<L: Lanes>(self) -> [u32; 8] {
+            L::expand(self.0, self.1)
         }
     }
 
-    fn every_width_gathers_alike<const N: usize>() {
-        let record: Vec<[i32; N]> = (0..100).map(|i| std::array::from_fn(|c| 10 * i + c as i32)).collect();
-        let index = std::array::from_fn(|lane| (lane as u32 * 37) % 100);
+    #[test]
+    fn words_go_to_the_selected_lanes() {
+        let words = std::array::from_fn(|lane| 10 + lane as u32);
         for width in Width::supported() {
-            let columns = width.run(Gather(&record, &index));
-            for (lane, &index) in index.iter().enumerate() {
-                assert_eq!(columns.map(|column| column[lane]), record[index as usize], "{width:?}");
+            let expand = |selected| width.run(Expand(&words, selected));
+            assert_eq!(expand(0b1010_0110), [0, 10, 11, 0, 0, 12, 0, 13], "{width:?}");
+            for selected in 0..=u8::MAX {
+                let lanes = expand(selected);
+                let found: Vec<u32> = lanes.into_iter().filter(|&word| word != 0).collect();
+                assert_eq!(found, words[..selected.count_ones() as usize], "{width:?}");
+                let is_selected = |(lane, word): (usize, u32)| (word != 0) == (selected >> lane & 1 == 1);
+                assert!(lanes.into_iter().enumerate().all(is_selected), "{width:?}");
             }
         }
-    }
-
-    #[test]
-    fn records_are_gathered() {
-        every_width_gathers_alike::<3>();
-        every_width_gathers_alike::<4>();
-        every_width_gathers_alike::<8>();
-    }
-
-    #[test]
-    #[should_panic = "out of"]
-    fn an_index_out_of_range_is_refused() {
-        let mut index = [0; LANES];
-        index[11] = 4;
-        run(Gather(&[[1; 4]; 4], &index));
     }
 }

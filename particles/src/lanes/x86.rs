@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::{Add, Div, Mul, Sub};
 
-use super::{LANES, Lanes, Register, Task, gather_plainly, register::SELECTED_FIRST};
+use super::{LANES, Lanes, Register, Task, register::SELECTED_FIRST};
 
 macro_rules! operators {
     ($lanes:ty, $($operator:ident $method:ident($a:ident, $b:ident) $body:expr;)*) => {$(
@@ -47,7 +47,6 @@ operators! { Avx2,
 }
 
 impl Lanes for Avx2 {
-    const STRIP: usize = 8;
     type Register = Eight;
 
     #[inline(always)]
@@ -74,50 +73,8 @@ impl Lanes for Avx2 {
         unsafe { Self(_mm256_fmadd_ps(self.0, factor.0, term.0), _mm256_fmadd_ps(self.1, factor.1, term.1)) }
     }
     #[inline(always)]
-    fn gather<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {
-        if !W.is_multiple_of(8) {
-            return gather_plainly(record, index);
-        }
-        let largest = index.iter().fold(0, |largest, &index| largest.max(index));
-        assert!((largest as usize) < record.len(), "an index is out of range");
-        let mut columns = [[0; W]; N];
-        for half in (0..W).step_by(8) {
-            let mut quarter = 0;
-            while quarter + 4 <= N {
-                // Four numbers of eight records: register r holds those of lanes r and 4 + r.
-                // SAFETY: all indices are below the number of records, as was seen above, and a record holds N numbers,
-                // of which `quarter..quarter + 4` are read; a register and eight i32 are the same 32 bytes; and this
-                // runs inside `run_avx2` alone, so that the machine has these instructions.
-                let transposed: [[i32; 8]; 4] = unsafe {
-                    let first: *const i32 = record.as_ptr().cast::<i32>().add(quarter);
-                    let mut rows = [_mm256_setzero_si256(); 4];
-                    for r in 0..4 {
-                        let low = _mm_loadu_si128(first.add(N * index[half + r] as usize).cast());
-                        let high = _mm_loadu_si128(first.add(N * index[half + 4 + r] as usize).cast());
-                        rows[r] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
-                    }
-                    let [a, b, c, d] = rows;
-                    let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-                    let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-                    std::mem::transmute::<[__m256i; 4], [[i32; 8]; 4]>([
-                        _mm256_unpacklo_epi64(ab, cd),
-                        _mm256_unpackhi_epi64(ab, cd),
-                        _mm256_unpacklo_epi64(ab_high, cd_high),
-                        _mm256_unpackhi_epi64(ab_high, cd_high),
-                    ])
-                };
-                for (column, transposed) in columns[quarter..].iter_mut().zip(transposed) {
-                    column[half..half + 8].copy_from_slice(&transposed);
-                }
-                quarter += 4;
-            }
-            for lane in half..half + 8 {
-                for column in quarter..N {
-                    columns[column][lane] = record[index[lane] as usize][column];
-                }
-            }
-        }
-        columns
+    fn expand(words: &[u32; 8], selected: u8) -> [u32; 8] {
+        unsafe { expand(words, selected) }
     }
 }
 
@@ -217,6 +174,37 @@ unsafe fn selected_first(selected: u16) -> __m256i {
     unsafe { _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(lanes as i64)) }
 }
 
+/// For each set of eight lanes which word a lane takes, with the highest bit set if none. As wide as they are used: the compiler
+/// would make a shuffle more of bytes.
+static RANK: [[u32; 8]; 256] = {
+    let mut table = [[1 << 31; 8]; 256];
+    let mut set = 0;
+    while set < 256 {
+        let (mut lane, mut next) = (0, 0);
+        while lane < 8 {
+            if set >> lane & 1 == 1 {
+                table[set][lane] = next;
+                next += 1;
+            }
+            lane += 1;
+        }
+        set += 1;
+    }
+    table
+};
+
+#[inline(always)]
+unsafe fn expand(words: &[u32; 8], selected: u8) -> [u32; 8] {
+    // SAFETY: eight words are 32 bytes; and this runs inside `run_avx2` or `run_avx512` alone.
+    unsafe {
+        let rank = _mm256_loadu_si256(RANK[usize::from(selected)].as_ptr().cast());
+        let words = _mm256_permutevar8x32_epi32(_mm256_loadu_si256(words.as_ptr().cast()), rank);
+        let (words, rank) = (_mm256_castsi256_ps(words), _mm256_castsi256_ps(rank));
+        let lanes = _mm256_blendv_ps(words, _mm256_setzero_ps(), rank);
+        std::mem::transmute::<__m256, [u32; 8]>(lanes)
+    }
+}
+
 /// Halves added until one lane is left.
 #[inline(always)]
 unsafe fn sum8(lanes: __m256) -> f32 {
@@ -235,7 +223,6 @@ operators! { Avx512,
 }
 
 impl Lanes for Avx512 {
-    const STRIP: usize = LANES;
     type Register = Self;
 
     #[inline(always)]
@@ -262,60 +249,8 @@ impl Lanes for Avx512 {
         unsafe { Self(_mm512_fmadd_ps(self.0, factor.0, term.0)) }
     }
     #[inline(always)]
-    fn gather<const N: usize, const W: usize>(record: &[[i32; N]], index: &[u32; W]) -> [[i32; W]; N] {
-        if W != LANES {
-            return gather_plainly(record, index);
-        }
-        let count = record.len().min(u32::MAX as usize) as u32;
-        // SAFETY: sixteen indices are 64 bytes; and this runs inside `run_avx512` alone, so that the machine has these
-        // instructions.
-        let inside = unsafe {
-            let index = _mm512_loadu_si512(index.as_ptr().cast());
-            _mm512_cmplt_epu32_mask(index, _mm512_set1_epi32(count as i32))
-        };
-        assert!(inside == u16::MAX, "an index is out of range");
-        let mut columns = [[0; W]; N];
-        let mut quarter = 0;
-        while quarter + 4 <= N {
-            // Four numbers of sixteen records: register r holds those of lanes r, 4 + r, 8 + r and 12 + r.
-            let mut rows = [[0; LANES]; 4];
-            for r in 0..4 {
-                // SAFETY: all indices are below the number of records, as was seen above, and a record holds N numbers,
-                // of which `quarter..quarter + 4` are read.
-                rows[r] = unsafe {
-                    let first: *const i32 = record.as_ptr().cast::<i32>().add(quarter);
-                    let a = _mm_loadu_si128(first.add(N * index[r] as usize).cast());
-                    let b = _mm_loadu_si128(first.add(N * index[4 + r] as usize).cast());
-                    let c = _mm_loadu_si128(first.add(N * index[8 + r] as usize).cast());
-                    let d = _mm_loadu_si128(first.add(N * index[12 + r] as usize).cast());
-                    let row = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(a), b);
-                    let row = _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(row, c), d);
-                    std::mem::transmute::<__m512i, [i32; LANES]>(row)
-                };
-            }
-            // SAFETY: as above; a register and sixteen i32 are the same 64 bytes.
-            let transposed: [[i32; LANES]; 4] = unsafe {
-                let [a, b, c, d] = std::mem::transmute::<[[i32; LANES]; 4], [__m512i; 4]>(rows);
-                let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
-                let (ab_high, cd_high) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
-                std::mem::transmute::<[__m512i; 4], [[i32; LANES]; 4]>([
-                    _mm512_unpacklo_epi64(ab, cd),
-                    _mm512_unpackhi_epi64(ab, cd),
-                    _mm512_unpacklo_epi64(ab_high, cd_high),
-                    _mm512_unpackhi_epi64(ab_high, cd_high),
-                ])
-            };
-            for (column, transposed) in columns[quarter..].iter_mut().zip(transposed) {
-                column.copy_from_slice(&transposed);
-            }
-            quarter += 4;
-        }
-        for lane in 0..W {
-            for column in quarter..N {
-                columns[column][lane] = record[index[lane] as usize][column];
-            }
-        }
-        columns
+    fn expand(words: &[u32; 8], selected: u8) -> [u32; 8] {
+        unsafe { expand(words, selected) }
     }
 }
 

@@ -8,6 +8,7 @@
 //! displacements is exact, and the excess follows from it without cancellation, `l^2 - L^2 = eta·(2 xi + eta)` with the
 //! lattice's vector xi and the difference eta of displacements.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use amalgam_particles::DVec3;
@@ -457,8 +458,8 @@ impl BondTable for LatticeTable {
         }
     }
 
-    fn live(&self) -> &[u16] {
-        &self.live
+    fn live(&self) -> Cow<'_, [u16]> {
+        Cow::Borrowed(&self.live)
     }
 
     fn set_live(&mut self, live: &[u16]) {

@@ -4,8 +4,7 @@ use amalgam_particles::lanes::{LANES, Lanes, Task};
 
 use super::stencil::Stencil;
 use super::stretch::{SERIES_MAX, elongation_share};
-use super::strips::component_difference;
-use super::table::Broken;
+use super::table::{Broken, component_difference};
 use crate::vectors::{window, window_mut};
 
 /// Lanes that a loop works on at once, whatever the instructions: what a site's sum is made of comes in an order that depends on

@@ -1,11 +1,19 @@
-//! The hot loops over rows of bonds (`rows.rs`).
+//! The hot loops over clusters of rows (`rows.rs`).
+//!
+//! A lane is one particle of a cluster, and the loop runs over all that any of them is bonded to: what is read of a neighbour
+//! goes to all lanes, nothing is gathered, and no sum runs over lanes, so that results do not depend on their number.
 
-use amalgam_particles::lanes::{LANES, Lanes, Task};
+use amalgam_particles::lanes::{Lanes, Register, Task};
 
-use super::stretch::{SERIES_MAX, SHORT_SERIES_MAX, elongation_share, length_ratio};
-use super::strips::{Strips, component_difference, in_strips};
-use super::table::QUANTA;
+use super::stretch::{SERIES_MAX, elongation_share};
+use super::table::{QUANTA, component_difference};
 use crate::vectors::window;
+
+/// Particles of a cluster.
+pub(super) const CLUSTER: usize = 8;
+
+/// A value of each particle of a cluster.
+pub(super) type Eight<T = f32> = [T; CLUSTER];
 
 /// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
 /// 1/L.
@@ -45,152 +53,229 @@ pub(super) fn excess(square: f32, inverse_rest: f32) -> f32 {
     (square * inverse_rest).mul_add(inverse_rest, -1.0)
 }
 
-/// Force on a particle.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RowForce {
-    pub(super) force: [f32; 3],
-    /// Least excess of the bonds, infinite without any, and largest.
-    pub(super) least: f32,
-    pub(super) largest: f32,
-    pub(super) energy: f32,
+/// Another particle, and which lanes are bonded to it: its slot, shifted by [`CLUSTER`] bits, and a bit a lane.
+pub(super) type Neighbour = u32;
+
+/// Slot and lanes.
+#[inline(always)]
+pub(super) fn unpack(neighbour: Neighbour) -> (usize, u8) {
+    ((neighbour >> CLUSTER) as usize, neighbour as u8)
 }
 
-impl RowForce {
+/// What the iteration reads of a particle, bits of f32: its position in [`UNIT`]s, and the operand from [`OPERAND`] on.
+pub(super) type Pair = [i32; 8];
+pub(super) const OPERAND: usize = 4;
+
+#[inline(always)]
+fn f32_of(bits: i32) -> f32 {
+    f32::from_bits(bits as u32)
+}
+
+/// The rows of the bonds of a cluster.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    /// Slot of its first particle.
+    pub(super) first: usize,
+    pub(super) neighbour: &'a [Neighbour],
+    /// Position in quanta and half of the gain (the bits of an f32) at each slot.
+    pub(super) record: &'a [[i32; 4]],
+    pub(super) share: Share,
+}
+
+impl Rows<'_> {
+    /// Four numbers of the records of the cluster, a column each.
+    #[inline(always)]
+    fn own<const N: usize>(&self, record: &[[i32; N]], from: usize) -> [Eight<i32>; 4] {
+        let records: &[_; CLUSTER] = window(record, self.first);
+        let mut columns = [[0; CLUSTER]; 4];
+        for k in 0..4 {
+            for lane in 0..CLUSTER {
+                columns[k][lane] = records[lane][from + k];
+            }
+        }
+        columns
+    }
+}
+
+/// A bond in a lane: the vector to the neighbour, its square, the excess, and the stiffness as if the bond were live.
+#[inline(always)]
+fn bond(
+    own: &[Eight<i32>; 4],
+    other: &[i32; 4],
+    lane: usize,
+    share: Share,
+    inverse_rest: f32,
+) -> ([f32; 3], f32, f32, f32) {
+    let d = difference(other, &[own[0][lane], own[1][lane], own[2][lane], 0]);
+    let square = square(d);
+    let gain = f32_of(own[3][lane]) + f32_of(other[3]);
+    (d, square, excess(square, inverse_rest), gain * share.stiffness(inverse_rest))
+}
+
+/// Words of the selected lanes, which come one after the other from `at` on; `at` goes on to the next.
+#[inline(always)]
+fn expanded<L: Lanes>(words: &[u32], at: &mut usize, selected: u8) -> Eight<u32> {
+    let lanes = L::expand(window(words, *at), selected);
+    *at += selected.count_ones() as usize;
+    lanes
+}
+
+/// The same of f32.
+#[inline(always)]
+fn expanded_values<L: Lanes>(values: &[f32], at: &mut usize, selected: u8) -> Eight {
+    let (values, mut words): (&Eight, Eight<u32>) = (window(values, *at), [0; CLUSTER]);
+    for lane in 0..CLUSTER {
+        words[lane] = values[lane].to_bits();
+    }
+    let words = expanded::<L>(&words, &mut 0, selected);
+    *at += selected.count_ones() as usize;
+    let mut lanes = [0.0; CLUSTER];
+    for lane in 0..CLUSTER {
+        lanes[lane] = f32::from_bits(words[lane]);
+    }
+    lanes
+}
+
+/// Of each particle of a cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Forces {
+    pub(super) force: [Eight; 3],
+    /// Least excess of the bonds, infinite without any, and largest.
+    pub(super) least: Eight,
+    pub(super) largest: Eight,
+    pub(super) energy: Eight,
+}
+
+impl Forces {
     /// Whether a bond is stretched or compressed so far that the series does not hold.
     pub(super) fn is_far(&self) -> bool {
-        self.exceeds(SERIES_MAX)
-    }
-
-    /// The same of the short series.
-    pub(super) fn is_far_for_rounded(&self) -> bool {
-        self.exceeds(SHORT_SERIES_MAX)
-    }
-
-    fn exceeds(&self, limit: f32) -> bool {
-        self.least < -limit || self.largest > limit
-    }
-}
-
-/// A row of bonds.
-#[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
-    pub(super) own: [i32; 4],
-    pub(super) share: Share,
-    pub(super) neighbour: &'a [u32],
-    pub(super) inverse_rest: &'a [f32],
-    pub(super) live: &'a [u16],
-}
-
-impl<'a> Row<'a> {
-    /// Other ends, inverse rest lengths and live bits of a group of sixteen, from the lane `first` on.
-    #[inline(always)]
-    fn group<const W: usize>(&self, group: usize, first: usize) -> (&'a [u32; W], &'a [f32; W], u16) {
-        let at = group * LANES + first;
-        (window(self.neighbour, at), window(self.inverse_rest, at), self.live[group] >> first)
-    }
-
-    /// Half of the particle's gain.
-    #[inline(always)]
-    fn half_gain(&self) -> f32 {
-        f32::from_bits(self.own[3] as u32)
+        let far = |(least, largest): (&f32, &f32)| *least < -SERIES_MAX || *largest > SERIES_MAX;
+        self.least.iter().zip(&self.largest).any(far)
     }
 }
 
 pub(super) struct ForceKernel<'a, const FAR: bool> {
-    pub(super) row: Row<'a>,
-    pub(super) record: &'a [[i32; 4]],
+    pub(super) rows: Rows<'a>,
+    pub(super) inverse_rest: &'a [f32],
 }
 
 impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
-    type Output = RowForce;
+    type Output = Forces;
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self) -> RowForce {
-        let [x, y, z, least, largest, energy] = in_strips::<L, 6>(&mut self);
-        let (bottom, top) = (L::load(&least).least(), L::load(&largest).greatest());
-        let force = [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()];
-        // Each bond is seen from both ends: a quarter of k e^2 from each.
-        RowForce { force, least: bottom, largest: top, energy: 0.25 * L::load(&energy).sum() }
-    }
-}
-
-impl<const FAR: bool> Strips<6> for ForceKernel<'_, FAR> {
-    #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
-        let Self { row, record } = *self;
-        let mut force = [[0.0f32; W]; 3];
-        let (mut least, mut largest) = ([f32::INFINITY; W], [0.0f32; W]);
-        let mut energy = [0.0f32; W];
-        let half_gain = row.half_gain();
-        for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group, first);
-            let other = L::gather::<4, W>(record, neighbour);
-            for lane in 0..W {
-                let on = live & (1 << lane) != 0;
-                let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
-                let square = square(d);
-                let excess = excess(square, inverse_rest[lane]);
-                let share = elongation_share::<FAR>(excess);
-                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let pull = gain * row.share.stiffness(inverse_rest[lane]) * share;
-                let pull = if on { pull } else { 0.0 };
+    fn run<L: Lanes>(self) -> Forces {
+        let Self { rows, inverse_rest } = self;
+        let own = rows.own(rows.record, 0);
+        let mut force = [[0.0f32; CLUSTER]; 3];
+        let (mut least, mut largest) = ([f32::INFINITY; CLUSTER], [0.0f32; CLUSTER]);
+        let mut energy = [0.0f32; CLUSTER];
+        let mut at = 0;
+        for &neighbour in rows.neighbour {
+            let (other, selected) = unpack(neighbour);
+            let other = &rows.record[other];
+            let inverse_rest = expanded_values::<L>(inverse_rest, &mut at, selected);
+            for lane in 0..CLUSTER {
+                let (d, square, excess, stiffness) = bond(&own, other, lane, rows.share, inverse_rest[lane]);
+                let (high, low) =
+                    if inverse_rest[lane] > 0.0 { (excess, excess) } else { (0.0, f32::INFINITY) };
+                let share = elongation_share::<FAR>(high);
+                let pull = stiffness * share;
                 force[0][lane] = pull.mul_add(d[0], force[0][lane]);
                 force[1][lane] = pull.mul_add(d[1], force[1][lane]);
                 force[2][lane] = pull.mul_add(d[2], force[2][lane]);
                 energy[lane] = (pull * share).mul_add(square, energy[lane]);
-                least[lane] = if on & (excess < least[lane]) { excess } else { least[lane] };
-                largest[lane] = if on & (excess > largest[lane]) { excess } else { largest[lane] };
+                least[lane] = if low < least[lane] { low } else { least[lane] };
+                largest[lane] = if high > largest[lane] { high } else { largest[lane] };
             }
         }
-        let [x, y, z] = force;
-        [x, y, z, least, largest, energy]
+        // Each bond is seen from both ends: a quarter of k e^2 from each.
+        Forces { force, least, largest, energy: energy.map(|energy| 0.25 * energy) }
     }
 }
 
 /// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that, divided by the
 /// square of its length.
 #[inline(always)]
-fn linearised<const FAR: bool>(square: f32, inverse_rest: f32, stiffness: f32) -> (f32, f32) {
-    let share = elongation_share::<FAR>(excess(square, inverse_rest));
+fn linearised<const FAR: bool>(excess: f32, inverse_rest: f32, stiffness: f32) -> (f32, f32) {
+    let share = elongation_share::<FAR>(excess);
     let across = stiffness * if share > 0.0 { share } else { 0.0 };
     // 1/l = (1 - share) / L.
     let inverse = (1.0 - share) * inverse_rest;
     (across, (stiffness - across) * (inverse * inverse))
 }
 
+/// What [`linearised`] gives, rounded, and found once a step: it serves all iterations, and reading it takes less than
+/// computing it. 0 of a bond that is not there.
+///
+/// The last [`ACROSS_BITS`] bits are the stiffness across in parts of the greatest power of two in what is before; that is the
+/// stiffness along plus [`LEAST`], an f32 without its sign, three bits of its exponent and eight of its fraction.
+pub(super) type Coefficient = u32;
+
+const ACROSS_BITS: u32 = 12;
+/// Bits of an f32 that are left out behind.
+const CUT_BITS: u32 = 8;
+/// 2^-6, the least number that has a place.
+const LEAST: f32 = 0.015625;
+const EXPONENT: u32 = 0xff << 23;
+
+/// Length of which iterations count positions [spacings]: with it a stiffness across is to that along as their bits are.
+pub(super) const UNIT: f32 = 32.0;
+
+/// [`UNIT`]^2 in quanta^2.
+const UNIT_SQUARE: f32 = (UNIT * QUANTA as f32) * (UNIT * QUANTA as f32);
+
+/// A coefficient, and whether these numbers have one.
+#[inline(always)]
+fn packed((across, along): (f32, f32)) -> (Coefficient, bool) {
+    let bits = (along + LEAST).to_bits() + (1 << (CUT_BITS - 1));
+    let along = (bits >> CUT_BITS).wrapping_sub(LEAST.to_bits() >> CUT_BITS);
+    // The reciprocal of a power of two; a sum with 1 has parts of it in its last bits.
+    let parts = f32::from_bits((254u32 << 23).wrapping_sub(bits & EXPONENT));
+    let across = across.mul_add(parts, 1.0).to_bits().wrapping_sub(1.0f32.to_bits());
+    let fits = (along < 1 << (32 - ACROSS_BITS)) & (across < 1 << ACROSS_BITS);
+    (along << ACROSS_BITS | across, fits)
+}
+
+#[inline(always)]
+fn unpacked(coefficient: Coefficient) -> (f32, f32) {
+    const ACROSS: u32 = (1 << ACROSS_BITS) - 1;
+    const SHIFT: u32 = ACROSS_BITS - CUT_BITS;
+    let along = (coefficient >> SHIFT & (u32::MAX >> SHIFT & u32::MAX << CUT_BITS)) + LEAST.to_bits();
+    let power = along & EXPONENT;
+    let across = f32::from_bits(power | coefficient & ACROSS) - f32::from_bits(power);
+    (across, f32::from_bits(along) - LEAST)
+}
+
+/// Diagonal blocks; writes coefficients, one a bond, and says whether all bonds have one.
 pub(super) struct DiagonalKernel<'a, const FAR: bool> {
-    pub(super) row: Row<'a>,
-    pub(super) record: &'a [[i32; 4]],
+    pub(super) rows: Rows<'a>,
+    pub(super) inverse_rest: &'a [f32],
+    pub(super) coefficient: &'a mut [Coefficient],
 }
 
 impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
-    type Output = [f32; 6];
+    type Output = ([Eight; 6], bool);
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self) -> [f32; 6] {
-        let mut entries = [0.0; 6];
-        for (entry, column) in entries.iter_mut().zip(&in_strips::<L, 6>(&mut self)) {
-            *entry = L::load(column).sum();
-        }
-        entries
-    }
-}
-
-impl<const FAR: bool> Strips<6> for DiagonalKernel<'_, FAR> {
-    #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 6] {
-        let Self { row, record } = *self;
-        let mut sum = [[0.0f32; W]; 6];
-        let half_gain = row.half_gain();
-        for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group, first);
-            let other = L::gather::<4, W>(record, neighbour);
-            for lane in 0..W {
-                let d = difference(&[other[0][lane], other[1][lane], other[2][lane], 0], &row.own);
-                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
-                let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-                let (across, along) = linearised::<FAR>(square(d), inverse_rest[lane], stiffness);
+    fn run<L: Lanes>(self) -> ([Eight; 6], bool) {
+        let Self { rows, inverse_rest, coefficient } = self;
+        let own = rows.own(rows.record, 0);
+        let mut sum = [[0.0f32; CLUSTER]; 6];
+        let mut far = [0u32; CLUSTER];
+        let mut at = 0;
+        for &neighbour in rows.neighbour {
+            let (other, selected) = unpack(neighbour);
+            let other = &rows.record[other];
+            let begin = at;
+            let inverse_rest = expanded_values::<L>(inverse_rest, &mut at, selected);
+            let mut words = [0; 2 * CLUSTER];
+            for lane in 0..CLUSTER {
+                let (d, _, excess, stiffness) = bond(&own, other, lane, rows.share, inverse_rest[lane]);
+                let stiffness = if inverse_rest[lane] > 0.0 { stiffness } else { 0.0 };
+                let (across, along) = linearised::<FAR>(excess, inverse_rest[lane], stiffness);
+                let (word, fits) = packed((across, along * UNIT_SQUARE));
+                words[lane] = word;
+                far[lane] |= u32::from(!fits);
                 sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
                 sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
                 sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
@@ -198,69 +283,90 @@ impl<const FAR: bool> Strips<6> for DiagonalKernel<'_, FAR> {
                 sum[4][lane] = (along * d[0]).mul_add(d[2], sum[4][lane]);
                 sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
             }
+            L::Register::store_selected_words(&words, u16::from(selected), &mut coefficient[begin..]);
         }
-        sum
+        (sum, far.iter().all(|&far| far == 0))
     }
 }
 
-/// The same rounded: with fewer operations, and off in the sixth digit. What is not there may be infinite.
-#[inline(always)]
-fn rounded<const FAR: bool>(square: f32, inverse_rest: f32, stiffness: f32, on: bool) -> (f32, f32) {
-    let ratio = length_ratio::<FAR>(excess(square, inverse_rest));
-    let (ratio, stiffness) = if on { (ratio, stiffness) } else { (0.0, 0.0) };
-    let inner = stiffness * if ratio < 1.0 { ratio } else { 1.0 };
-    let inverse = ratio * inverse_rest;
-    (stiffness - inner, inner * (inverse * inverse))
-}
-
-/// The product with an operand in whole numbers; or, if `ROUNDED`, with one of f32, as the iteration wants it, and a rounded
-/// stiffness.
+/// The product as it is, of an operand in whole numbers; or, if `ROUNDED`, of one of f32, with coefficients rounded as
+/// they are where others are read.
 pub(super) struct ProductKernel<'a, const FAR: bool, const ROUNDED: bool> {
-    pub(super) row: Row<'a>,
-    pub(super) own: [i32; 8],
-    /// With an operand of f32, as bits, if `ROUNDED`.
-    pub(super) pair: &'a [[i32; 8]],
+    pub(super) rows: Rows<'a>,
+    pub(super) inverse_rest: &'a [f32],
+    /// With operands of f32, as bits, if `ROUNDED`.
+    pub(super) pair: &'a [Pair],
 }
 
 impl<const FAR: bool, const ROUNDED: bool> Task for ProductKernel<'_, FAR, ROUNDED> {
-    type Output = [f32; 3];
+    type Output = [Eight; 3];
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self) -> [f32; 3] {
-        let [x, y, z] = in_strips::<L, 3>(&mut self);
-        [L::load(&x).sum(), L::load(&y).sum(), L::load(&z).sum()]
+    fn run<L: Lanes>(self) -> [Eight; 3] {
+        let Self { rows, inverse_rest, pair } = self;
+        let (own, own_u) = (rows.own(rows.record, 0), rows.own(pair, OPERAND));
+        let mut image = [[0.0f32; CLUSTER]; 3];
+        let mut at = 0;
+        for &neighbour in rows.neighbour {
+            let (other, selected) = unpack(neighbour);
+            let (other, other_u) = (&rows.record[other], &pair[other]);
+            let inverse_rest = expanded_values::<L>(inverse_rest, &mut at, selected);
+            for lane in 0..CLUSTER {
+                let (d, _, excess, stiffness) = bond(&own, other, lane, rows.share, inverse_rest[lane]);
+                let stiffness = if inverse_rest[lane] > 0.0 { stiffness } else { 0.0 };
+                let (mut across, mut along) = linearised::<FAR>(excess, inverse_rest[lane], stiffness);
+                if ROUNDED {
+                    let (word, fits) = packed((across, along * UNIT_SQUARE));
+                    let near = unpacked(word);
+                    (across, along) = if fits { (near.0, near.1 / UNIT_SQUARE) } else { (across, along) };
+                }
+                let u = [
+                    component_difference::<ROUNDED>(own_u[0][lane], other_u[OPERAND]),
+                    component_difference::<ROUNDED>(own_u[1][lane], other_u[OPERAND + 1]),
+                    component_difference::<ROUNDED>(own_u[2][lane], other_u[OPERAND + 2]),
+                ];
+                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
+                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
+                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+            }
+        }
+        image
     }
 }
 
-impl<const FAR: bool, const ROUNDED: bool> Strips<3> for ProductKernel<'_, FAR, ROUNDED> {
+/// The product as the iteration wants it, with coefficients that [`DiagonalKernel`] left. Entries are off in the fifth digit.
+pub(super) struct RoundedKernel<'a> {
+    pub(super) rows: Rows<'a>,
+    pub(super) coefficient: &'a [Coefficient],
+    pub(super) pair: &'a [Pair],
+}
+
+impl Task for RoundedKernel<'_> {
+    type Output = [Eight; 3];
+
     #[inline(always)]
-    fn strip<L: Lanes, const W: usize>(&mut self, first: usize) -> [[f32; W]; 3] {
-        let Self { row, own, pair } = *self;
-        let mut image = [[0.0f32; W]; 3];
-        let half_gain = row.half_gain();
-        for group in 0..row.live.len() {
-            let (neighbour, inverse_rest, live) = row.group(group, first);
-            let other = L::gather::<8, W>(pair, neighbour);
-            for lane in 0..W {
-                let on = live & (1 << lane) != 0;
+    fn run<L: Lanes>(self) -> [Eight; 3] {
+        let Self { rows, coefficient, pair } = self;
+        let (own, own_u) = (rows.own(pair, 0), rows.own(pair, OPERAND));
+        let mut image = [[0.0f32; CLUSTER]; 3];
+        let mut at = 0;
+        for &neighbour in rows.neighbour {
+            let (other, selected) = unpack(neighbour);
+            let other = &pair[other];
+            let coefficient = expanded::<L>(coefficient, &mut at, selected);
+            for lane in 0..CLUSTER {
+                let (across, along) = unpacked(coefficient[lane]);
                 let d = [
-                    other[0][lane].wrapping_sub(own[0]) as f32,
-                    other[1][lane].wrapping_sub(own[1]) as f32,
-                    other[2][lane].wrapping_sub(own[2]) as f32,
+                    component_difference::<true>(other[0], own[0][lane]),
+                    component_difference::<true>(other[1], own[1][lane]),
+                    component_difference::<true>(other[2], own[2][lane]),
                 ];
                 let u = [
-                    component_difference::<ROUNDED>(own[4], other[4][lane]),
-                    component_difference::<ROUNDED>(own[5], other[5][lane]),
-                    component_difference::<ROUNDED>(own[6], other[6][lane]),
+                    component_difference::<true>(own_u[0][lane], other[OPERAND]),
+                    component_difference::<true>(own_u[1][lane], other[OPERAND + 1]),
+                    component_difference::<true>(own_u[2][lane], other[OPERAND + 2]),
                 ];
-                let gain = half_gain + f32::from_bits(other[3][lane] as u32);
-                let stiffness = gain * row.share.stiffness(inverse_rest[lane]);
-                let (across, along) = if ROUNDED {
-                    rounded::<FAR>(square(d), inverse_rest[lane], stiffness, on)
-                } else {
-                    let stiffness = if on { stiffness } else { 0.0 };
-                    linearised::<FAR>(square(d), inverse_rest[lane], stiffness)
-                };
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
                 image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
@@ -282,39 +388,74 @@ mod tests {
     fn every_width_gives_the_same_bits() {
         let random = |i: usize, what: u64| uniform_f64(&[i as u64, what]);
         let quanta = |i: usize, what: u64| (random(i, what) * 3.0 * QUANTA) as i32;
-        let pair: Vec<[i32; 8]> = (0..100)
+        let record: Vec<[i32; 4]> = (0..96)
             .map(|i| {
                 let gain = (0.5 + 0.01 * random(i, 9)) as f32;
-                let [x, y, z, u, v, w] = [0, 1, 2, 3, 4, 5].map(|what| quanta(i, what));
-                [x, y, z, gain.to_bits() as i32, u, v, w, 0]
+                [quanta(i, 0), quanta(i, 1), quanta(i, 2), gain.to_bits() as i32]
             })
             .collect();
-        let record: Vec<[i32; 4]> = pair.iter().map(|pair| [pair[0], pair[1], pair[2], pair[3]]).collect();
+        let bits = |i: usize, what: u64| (random(i, what) as f32).to_bits() as i32;
+        let pair: Vec<Pair> = (0..96)
+            .map(|i| std::array::from_fn(|k| if k % 4 < 3 { bits(i, 20 + k as u64) } else { 0 }))
+            .collect();
         let share = Share { inner: 3.5 * QUANTA as f32, slope: 1.0 };
-        for i in 0..20 {
-            let neighbour: Vec<u32> = (0..3 * LANES).map(|k| (random(k, 10 + i) * 100.0) as u32).collect();
-            let inverse_rest: Vec<f32> =
-                (0..3 * LANES).map(|k| ((1.0 + random(k, 40 + i)) / (3.0 * QUANTA)) as f32).collect();
-            let live = [0xffff, 0x7ffe, 0x8001 << (i % 2)];
-            let (neighbour, inverse_rest) = (neighbour.as_slice(), inverse_rest.as_slice());
-            let row = Row { own: record[i as usize], share, neighbour, inverse_rest, live: &live };
-            let bits = |width: &Width| {
-                let force = width.run(ForceKernel::<true> { row, record: &record });
-                let diagonal = width.run(DiagonalKernel::<true> { row, record: &record });
-                let own = pair[i as usize];
-                let product = width.run(ProductKernel::<true, false> { row, own, pair: &pair });
-                let rounded = width.run(ProductKernel::<true, true> { row, own, pair: &pair });
-                let scalars = [force.least, force.largest, force.energy];
-                let all =
-                    force.force.into_iter().chain(scalars).chain(diagonal).chain(product).chain(rounded);
-                all.map(f32::to_bits).collect::<Vec<_>>()
+        for first in (0..96).step_by(CLUSTER) {
+            let neighbour: Vec<Neighbour> = (0..96)
+                .map(|other| (other as u32) << CLUSTER | (random(other, 10 + first as u64) * 256.0) as u32)
+                .filter(|&word| unpack(word).0 / CLUSTER != first / CLUSTER)
+                .collect();
+            let bonds = neighbour.iter().map(|&word| unpack(word).1.count_ones() as usize).sum::<usize>();
+            let rest = |k: usize| {
+                (1.0 + random(k, 40)) / (3.0 * QUANTA) * if k.is_multiple_of(9) { -1.0 } else { 1.0 }
+            };
+            let inverse_rest: Vec<f32> = (0..bonds + 16).map(|k| rest(k) as f32).collect();
+            let rows = Rows { first, neighbour: &neighbour, record: &record, share };
+            let results = |width: &Width| {
+                let inverse_rest = inverse_rest.as_slice();
+                let mut coefficient = vec![0; bonds + 16];
+                let forces = width.run(ForceKernel::<true> { rows, inverse_rest });
+                let kernel =
+                    DiagonalKernel::<true> { rows, inverse_rest, coefficient: coefficient.as_mut_slice() };
+                let (diagonal, _) = width.run(kernel);
+                let exact = width.run(ProductKernel::<true, false> { rows, inverse_rest, pair: &pair });
+                let far = width.run(ProductKernel::<true, true> { rows, inverse_rest, pair: &pair });
+                let near = width.run(RoundedKernel { rows, coefficient: &coefficient, pair: &pair });
+                let scalars = [forces.least, forces.largest, forces.energy];
+                let all = forces.force.into_iter().chain(scalars).chain(diagonal);
+                let all = all.chain(exact).chain(far).chain(near).flatten().map(f32::to_bits);
+                (all.collect::<Vec<_>>(), coefficient[..bonds].to_vec())
             };
             let widths = Width::supported();
-            let plain = bits(&widths[0]);
-            assert!(plain.iter().all(|&bits| f32::from_bits(bits).is_finite() && bits != 0));
+            let plain = results(&widths[0]);
+            assert!(plain.0.iter().all(|&bits| f32::from_bits(bits).is_finite() && bits != 0));
             for width in &widths[1..] {
-                assert_eq!(bits(width), plain, "{width:?}");
+                assert_eq!(results(width), plain, "{width:?}");
             }
+        }
+    }
+
+    #[test]
+    fn coefficients_are_good_to_the_fifth_digit() {
+        assert_eq!(unpacked(0), (0.0, 0.0));
+        assert_eq!(packed((0.0, 0.0)), (0, true));
+        for case in 0..10_000 {
+            let random = |what| uniform_f64(&[case, what]);
+            // Bonds of a twentieth of a spacing to four, as far as the stiffness across is below a quarter of that along in spacings.
+            let length = 0.05 + 3.95 * random(0);
+            let share = 0.2 * random(1) / f64::max(1.0, length * length);
+            let stiffness = 1.0 / length;
+            let unit = length / f64::from(UNIT);
+            let (across, along) = (stiffness * share, stiffness * (1.0 - share) / (unit * unit));
+            let (word, fits) = packed((across as f32, along as f32));
+            assert!(fits, "{length} {share}");
+            let found = unpacked(word);
+            assert!((f64::from(found.1) / along - 1.0).abs() < 2e-5, "{found:?} {along}");
+            // Parts of the stiffness along in spacings.
+            let part = stiffness / (length * length);
+            assert!((f64::from(found.0) - across).abs() < 1.3e-4 * part, "{found:?} {across}");
+        }
+        for far in [(1.0, 1.0), (0.0, 1e9), (f32::INFINITY, 1.0), (0.0, f32::INFINITY), (0.0, f32::NAN)] {
+            assert!(!packed(far).1, "{far:?}");
         }
     }
 }

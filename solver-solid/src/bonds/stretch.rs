@@ -27,23 +27,6 @@ pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
     }
 }
 
-/// Largest |x| for which the short series of [`length_ratio`] holds.
-pub(super) const SHORT_SERIES_MAX: f32 = 0.0625;
-
-/// Rest length by length, L/l = 1/sqrt(1 + x), for the rounded operator, whose entries may be off in the sixth digit: the
-/// residual is taken with the other (`conjugate_gradients.rs`). If not `FAR`, the excess must be within
-/// [`SHORT_SERIES_MAX`], or what comes out, which may be infinite, is not to be used.
-#[inline(always)]
-pub(super) fn length_ratio<const FAR: bool>(excess: f32) -> f32 {
-    if FAR && excess.abs() > SHORT_SERIES_MAX {
-        let square = 1.0 + excess;
-        1.0 / (if square > 1e-12 { square } else { 1e-12 }).sqrt()
-    } else {
-        // Taylor's, so that it is best where most bonds are.
-        (-0.3125f32).mul_add(excess, 0.375).mul_add(excess, -0.5).mul_add(excess, 1.0)
-    }
-}
-
 /// The excess of a stretch.
 pub(super) fn excess_of(stretch: f64) -> f64 {
     stretch * (2.0 + stretch)

@@ -1,5 +1,6 @@
 //! What the two layouts of bonds have in common.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use amalgam_particles::DVec3;
@@ -86,13 +87,19 @@ pub(crate) trait BondTable: Send + Sync {
     fn set_gains(&mut self, gains: &[f32]);
 
     /// A bit for each bond, set while it lives, in an order of the layout's own.
-    fn live(&self) -> &[u16];
+    fn live(&self) -> Cow<'_, [u16]>;
 
     /// Takes back what [`Self::live`] gave.
     fn set_live(&mut self, live: &[u16]);
 
     /// Bytes held.
     fn bytes(&self) -> usize;
+}
+
+/// The difference of two components of an operand: of f32, as bits, if `ROUNDED`, else whole numbers.
+#[inline(always)]
+pub(super) fn component_difference<const ROUNDED: bool>(a: i32, b: i32) -> f32 {
+    if ROUNDED { f32::from_bits(a as u32) - f32::from_bits(b as u32) } else { a.wrapping_sub(b) as f32 }
 }
 
 /// The factor that brings the components of `u` into 30 bits.
