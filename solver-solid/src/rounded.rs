@@ -76,21 +76,16 @@ impl RoundedIteration {
         }
     }
 
-    /// Reduces the residual of a system from `residual`, whose preconditioned values are `preconditioned`, until its
+    /// Reduces the residual of a system from `residual`, whose preconditioned values are `largest` at most, until its
     /// squared norm is at most `goal`, in at most `limit` iterations; adds to the solution what that takes, and leaves the residual
     /// that it has come to.
     pub(crate) fn reduce(
         &mut self,
         system: &mut System<'_>,
-        (residual, preconditioned): (&mut [DVec3], &[DVec3]),
+        (residual, largest): (&mut [DVec3], f64),
         (goal, limit): (f64, u32),
         solution: &mut [DVec3],
     ) -> Reached {
-        let largest = preconditioned
-            .par_iter()
-            .with_min_len(CHUNK * CHUNKS_PER_TASK)
-            .map(|z| z.abs().max_element())
-            .reduce(|| 0.0, f64::max);
         let scale = operand_scale(largest);
         let square = self.load(system, residual, scale);
         let mut reached = Reached { iterations: 0, square, energy: 0.0 };

@@ -21,9 +21,10 @@ use super::lattice_kernels::{
 };
 use super::law::Law;
 use super::stencil::{Stencil, stencils};
-use super::table::{Bond, BondTable, Pass, QUANTA, scale_of};
+use super::table::{Bond, BondTable, Pass, QUANTA, scale_of, vector};
 use crate::fixed::{quantise, whole};
 use crate::vectors::{Slice, Vector, sixteen};
+use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// A site or block that holds nothing.
 const VACANT: u32 = u32::MAX;
@@ -67,6 +68,9 @@ pub(crate) struct LatticeTable {
     coefficient: Vec<[Coefficient; LANES]>,
     image: Sums<3>,
 }
+
+/// Sites that a task moves values to.
+const SITES: usize = 64 * LANES;
 
 /// Columns that are read in loops that add to others.
 const READ: usize = 9;
@@ -173,25 +177,26 @@ impl LatticeTable {
     }
 
     /// First site of each task, and its blocks.
-    fn tasks(&self) -> Vec<(usize, Range<usize>)> {
-        self.cut.starts().zip(self.task.windows(2)).map(|(start, of)| (start, of[0]..of[1])).collect()
+    fn tasks(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        self.cut.starts().zip(self.task.windows(2)).map(|(start, of)| (start, of[0]..of[1]))
     }
 
     /// Blocks that add to rows in slices of the solver's particles for which `wanted` is true.
     fn adding(&self, first: usize, wanted: &[bool]) -> Vec<bool> {
+        let is_wanted = |&(_, &site): &(usize, &u32)| {
+            let particles = self.particle[site as usize..][..LANES].iter().filter(|&&i| i != VACANT);
+            particles.into_iter().any(|&i| wanted[(first + i as usize) / LANES])
+        };
+        let blocks = self.block_site.par_iter().enumerate().with_min_len(64).filter(is_wanted);
         let mut adding = vec![false; self.block_site.len()];
-        for (block, &site) in self.block_site.iter().enumerate() {
+        for (block, &site) in blocks.collect::<Vec<_>>() {
             let site = site as usize;
-            let mut particles = self.particle[site..site + LANES].iter().filter(|&&i| i != VACANT);
-            if particles.any(|&i| wanted[(first + i as usize) / LANES]) {
-                adding[block] = true;
-                for stencil in &self.stencils {
-                    for from in [site, site + LANES - 1] {
-                        let from =
-                            from.checked_sub(stencil.shift).map_or(VACANT, |at| self.block[at / LANES]);
-                        if from != VACANT {
-                            adding[from as usize] = true;
-                        }
+            adding[block] = true;
+            for stencil in &self.stencils {
+                for from in [site, site + LANES - 1] {
+                    let from = from.checked_sub(stencil.shift).map_or(VACANT, |at| self.block[at / LANES]);
+                    if from != VACANT {
+                        adding[from as usize] = true;
                     }
                 }
             }
@@ -199,16 +204,31 @@ impl LatticeTable {
         adding
     }
 
-    /// Writes `value(i)` of every particle to its site, in parallel over blocks.
+    /// Of each [`SITES`] sites, whether such blocks read any of them.
+    fn read_by(&self, adding: &[bool]) -> Vec<bool> {
+        let mut read = vec![false; self.particle.len().div_ceil(SITES)];
+        for (&site, _) in self.block_site.iter().zip(adding).filter(|(_, adding)| **adding) {
+            read[site as usize / SITES] = true;
+            for stencil in &self.stencils {
+                let there = site as usize + stencil.shift;
+                (read[there / SITES], read[(there + LANES - 1) / SITES]) = (true, true);
+            }
+        }
+        read
+    }
+
+    /// Writes `value(i)` of every particle to its site, in parallel over chunks of [`SITES`], or over those that are `read`.
     fn scatter<T: Copy + Default + Send>(
         &self,
         columns: &mut Columns<T, 3>,
+        read: Option<&[bool]>,
         value: impl Fn(usize) -> [T; 3] + Sync,
     ) {
-        const SITES: usize = 64 * LANES;
         let [x, y, z] = columns.all_mut();
         let chunks = x.par_chunks_mut(SITES).zip(y.par_chunks_mut(SITES)).zip(z.par_chunks_mut(SITES));
-        chunks.zip(self.particle.par_chunks(SITES)).for_each(|(((x, y), z), particle)| {
+        let chunks = chunks.zip(self.particle.par_chunks(SITES)).enumerate();
+        let chunks = chunks.filter(|&(chunk, _)| read.is_none_or(|read| read[chunk]));
+        chunks.for_each(|(_, (((x, y), z), particle))| {
             for (at, &i) in particle.iter().enumerate() {
                 if i != VACANT {
                     [x[at], y[at], z[at]] = value(i as usize);
@@ -249,14 +269,14 @@ fn add_block<T: BondTerm<K>, const K: usize>(
 impl BondTable for LatticeTable {
     fn load_positions(&mut self, position: &[DVec3]) {
         let mut displacement = std::mem::take(&mut self.displacement);
-        self.scatter(&mut displacement, |i| {
+        self.scatter(&mut displacement, None, |i| {
             (position[i] - self.ideal[i]).to_array().map(|length| quantise(length, self.per_quantum))
         });
         self.displacement = displacement;
         let Some(&origin) = position.get(position.len() / 2) else { return };
         let per_spacing = self.per_quantum / QUANTA;
         let mut rounded = std::mem::take(&mut self.position);
-        self.scatter(&mut rounded, |i| {
+        self.scatter(&mut rounded, None, |i| {
             ((position[i] - origin) * per_spacing).to_array().map(|length| length as f32)
         });
         self.position = rounded;
@@ -267,7 +287,7 @@ impl BondTable for LatticeTable {
         let mut force = std::mem::take(&mut self.force);
         let live_of = by_task(&self.task, self.stencils.len(), &mut live);
         let far_of = by_task(&self.task, 1, &mut far);
-        let items = self.tasks().into_iter().zip(live_of).zip(far_of).collect();
+        let items = self.tasks().zip(live_of).zip(far_of).map(Some).collect();
         let thresholds = thresholds.map(|(of, least)| Thresholds { of, least, particle: &self.particle });
         type Item<'a> = (((usize, Range<usize>), &'a mut [u16]), &'a mut [bool]);
         let passes = force.collect(
@@ -313,12 +333,12 @@ impl BondTable for LatticeTable {
         let mut diagonal = self.diagonal.take().unwrap_or_else(|| Sums::new(self.cut, READ));
         let mut all = std::mem::take(&mut self.coefficient);
         all.resize(self.live.len(), [0; LANES]);
-        let items = self.tasks().into_iter().zip(by_task(&self.task, self.stencils.len(), &mut all));
+        let items = self.tasks().zip(by_task(&self.task, self.stencils.len(), &mut all));
         type Item<'a> = ((usize, Range<usize>), &'a mut [[Coefficient; LANES]]);
         diagonal.collect(
             DiagonalTerm::<true>::NONE,
             DiagonalTerm::<true>::with,
-            items.collect(),
+            items.map(Some).collect(),
             |((start, blocks), coefficient): Item<'_>, mut sums| {
                 let coefficient = coefficient.chunks_mut(self.stencils.len().max(1));
                 for (block, coefficient) in blocks.zip(coefficient) {
@@ -338,24 +358,31 @@ impl BondTable for LatticeTable {
 
     fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64 {
         let mut operand = std::mem::take(&mut self.operand);
+        let adding = wanted.map(|wanted| self.adding(first, wanted));
+        let read = adding.as_ref().map(|adding| self.read_by(adding));
+        let read = read.as_deref();
         let (scale, rounded) = match u {
             Vector::Exact(u) => {
                 let own = &u[first..first + self.place.len()];
                 let scale = scale_of(own);
-                self.scatter(&mut operand, |i| (own[i] * scale).to_array().map(whole));
+                self.scatter(&mut operand, read, |i| (own[i] * scale).to_array().map(whole));
                 (scale, false)
             }
             Vector::Rounded(u) => {
-                self.scatter(&mut operand, |i| u.get(first + i).map(|u| u.to_bits() as i32));
+                self.scatter(&mut operand, read, |i| u.get(first + i).map(|u| u.to_bits() as i32));
                 (1.0, true)
             }
         };
         self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
-        let adding = wanted.map(|wanted| self.adding(first, wanted));
+        let is_adding = |block: usize| adding.as_ref().is_none_or(|adding| adding[block]);
+        let items = self.tasks().map(|(start, blocks)| {
+            let any = adding.is_none() || blocks.clone().any(is_adding);
+            any.then_some((start, blocks))
+        });
         let (with, none) = (ProductTerm::<true>::with, ProductTerm::<true>::NONE);
-        image.collect(none, with, self.tasks(), |(start, blocks): (usize, Range<usize>), mut sums| {
-            for block in blocks.filter(|&block| adding.as_ref().is_none_or(|adding| adding[block])) {
+        image.collect(none, with, items.collect(), |(start, blocks): (usize, Range<usize>), mut sums| {
+            for block in blocks.filter(|&block| is_adding(block)) {
                 let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
                 let (operand, position) = (self.operand.all(), self.position.all());
                 macro_rules! rounded {
@@ -395,12 +422,29 @@ impl BondTable for LatticeTable {
         ([x, y, z], least)
     }
 
+    fn set_forces(&self, unit: f64, force: &mut [DVec3]) {
+        let [x, y, z, ..] = self.force.all();
+        let particles = force.par_iter_mut().zip(&self.place).with_min_len(CHUNK * CHUNKS_PER_TASK);
+        particles.for_each(|(force, &place)| {
+            let place = place as usize;
+            *force = vector([x[place], y[place], z[place]]) * unit;
+        });
+    }
+
     fn block(&self, i: usize) -> [f32; 6] {
         self.diagonal.as_ref().map_or([0.0; 6], |diagonal| diagonal.at(self.place[i] as usize))
     }
 
     fn product(&self, i: usize) -> [f32; 3] {
         self.image.at(self.place[i] as usize)
+    }
+
+    fn add_exact_products(&self, first: usize, unit: f64, image: &mut [DVec3]) {
+        let [x, y, z] = self.image.all();
+        for (image, &place) in image.iter_mut().zip(&self.place[first..]) {
+            let place = place as usize;
+            *image += vector([x[place], y[place], z[place]]) * unit;
+        }
     }
 
     fn add_products(&self, rows: Range<usize>, unit: f32, image: &mut [Slice], at: usize) {
