@@ -336,19 +336,24 @@ impl BondTable for LatticeTable {
         let items = self.tasks().zip(by_task(&self.task, self.stencils.len(), &mut all));
         type Item<'a> = ((usize, Range<usize>), &'a mut [[Coefficient; LANES]]);
         diagonal.collect(
-            DiagonalTerm::<true>::NONE,
-            DiagonalTerm::<true>::with,
+            DiagonalTerm::<true, true>::NONE,
+            DiagonalTerm::<true, true>::with,
             items.map(Some).collect(),
             |((start, blocks), coefficient): Item<'_>, mut sums| {
                 let coefficient = coefficient.chunks_mut(self.stencils.len().max(1));
                 for (block, coefficient) in blocks.zip(coefficient) {
                     let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
-                    if self.half_gain.is_empty() {
-                        let term = DiagonalTerm::<false> { geometry, live, coefficient };
-                        add_block(term, geometry, start, &mut sums);
-                    } else {
-                        let term = DiagonalTerm::<true> { geometry, live, coefficient };
-                        add_block(term, geometry, start, &mut sums);
+                    macro_rules! add {
+                        ($gain:literal, $far:literal) => {{
+                            let term = DiagonalTerm::<$gain, $far> { geometry, live, coefficient };
+                            add_block(term, geometry, start, &mut sums);
+                        }};
+                    }
+                    match (!self.half_gain.is_empty(), self.far[block]) {
+                        (false, false) => add!(false, false),
+                        (false, true) => add!(false, true),
+                        (true, false) => add!(true, false),
+                        (true, true) => add!(true, true),
                     }
                 }
             },
@@ -380,7 +385,7 @@ impl BondTable for LatticeTable {
             let any = adding.is_none() || blocks.clone().any(is_adding);
             any.then_some((start, blocks))
         });
-        let (with, none) = (ProductTerm::<true>::with, ProductTerm::<true>::NONE);
+        let (with, none) = (ProductTerm::<true, true>::with, ProductTerm::<true, true>::NONE);
         image.collect(none, with, items.collect(), |(start, blocks): (usize, Range<usize>), mut sums| {
             for block in blocks.filter(|&block| is_adding(block)) {
                 let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
@@ -394,13 +399,9 @@ impl BondTable for LatticeTable {
                     }};
                 }
                 macro_rules! exact {
-                    ($gain:literal) => {{
-                        add_block(
-                            ProductTerm::<$gain> { geometry, live, operand },
-                            geometry,
-                            start,
-                            &mut sums,
-                        );
+                    ($gain:literal, $far:literal) => {{
+                        let term = ProductTerm::<$gain, $far> { geometry, live, operand };
+                        add_block(term, geometry, start, &mut sums);
                     }};
                 }
                 match (rounded, !self.half_gain.is_empty(), self.far[block]) {
@@ -408,8 +409,10 @@ impl BondTable for LatticeTable {
                     (true, false, true) => rounded!(false, true),
                     (true, true, false) => rounded!(true, false),
                     (true, true, true) => rounded!(true, true),
-                    (false, false, _) => exact!(false),
-                    (false, true, _) => exact!(true),
+                    (false, false, false) => exact!(false, false),
+                    (false, false, true) => exact!(false, true),
+                    (false, true, false) => exact!(true, false),
+                    (false, true, true) => exact!(true, true),
                 }
             }
         });
@@ -585,10 +588,11 @@ mod tests {
             let (thresholds, is_far, broken) = (None, false, &mut Vec::new());
             add!(0, ForceTerm::<true, true> { geometry, live: &mut live, thresholds, is_far, broken });
             let (live, mut coefficient) = (&live, vec![[0; LANES]; live.len()]);
-            add!(1, DiagonalTerm::<true> { geometry, live, coefficient: &mut coefficient });
+            add!(1, DiagonalTerm::<true, true> { geometry, live, coefficient: &mut coefficient });
             let coefficient = coefficient.as_slice();
             all.extend(coefficient.iter().flatten());
-            add!(2, ProductTerm::<true> { geometry, live, operand });
+            add!(2, ProductTerm::<true, true> { geometry, live, operand });
+            add!(2, ProductTerm::<true, false> { geometry, live, operand });
             // Exponents and mantissas as they come, but no NaN.
             let operand = operand.map(|u| u.iter().map(|u| u & 0x4fff_ffff).collect::<Vec<_>>());
             let (operand, position) = (operand.each_ref().map(Vec::as_slice), table.position.all());
