@@ -236,7 +236,8 @@ impl ConjugateGradients {
                 })
             });
             let sums: Vec<[f64; 2]> = sums.collect();
-            let [curvature, projection] = sums.iter().fold([0.0; 2], |[a, b], part| [a + part[0], b + part[1]]);
+            let [curvature, projection] =
+                sums.iter().fold([0.0; 2], |[a, b], part| [a + part[0], b + part[1]]);
             if curvature > 0.0 { projection / curvature } else { 0.0 }
         } else {
             1.0

@@ -18,8 +18,7 @@ pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
     let x = excess.min(SERIES_MAX);
     // In pairs, which need not wait for each other.
     let square = x * x;
-    let [low, middle, high] =
-        [C[1].mul_add(x, C[0]), C[3].mul_add(x, C[2]), C[5].mul_add(x, C[4])];
+    let [low, middle, high] = [C[1].mul_add(x, C[0]), C[3].mul_add(x, C[2]), C[5].mul_add(x, C[4])];
     let near = x * high.mul_add(square, middle).mul_add(square, low);
     if FAR && excess.abs() > SERIES_MAX {
         // Ends that coincide have no direction, and the vector by which this is multiplied is zero.
