@@ -1,6 +1,7 @@
 //! The group map: S of `docs/method.md`, "Integrating a meta-particle". It exists once, for every solver.
 
 use glam::DVec3;
+use rayon::prelude::*;
 
 use crate::Particles;
 
@@ -116,12 +117,14 @@ impl StepEnd<'_> {
     /// [`Self::place_members`].
     pub fn advance(&self, particles: &mut Particles, integrated: &[DVec3]) {
         let group_of = self.groups.group_of();
-        for (i, &velocity) in integrated.iter().enumerate() {
-            if group_of[i] == NO_GROUP {
-                particles.position[i] += velocity * self.dt;
-                particles.velocity[i] = velocity;
+        let columns = particles.position.par_iter_mut().zip(&mut particles.velocity);
+        let columns = columns.zip(integrated).zip(group_of).with_min_len(4096);
+        columns.for_each(|(((position, velocity), &integrated), &group)| {
+            if group == NO_GROUP {
+                *position += integrated * self.dt;
+                *velocity = integrated;
             }
-        }
+        });
         self.place_members(particles);
     }
 

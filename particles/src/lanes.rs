@@ -64,6 +64,12 @@ pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = S
         lanes[0]
     }
 
+    /// Whether any of eight values is below `low` or above `high`.
+    #[inline(always)]
+    fn any_outside(values: &[f32; 8], low: f32, high: f32) -> bool {
+        values.iter().fold(false, |any, &value| any | (value < low) | (value > high))
+    }
+
     /// Asks for what lies `bytes` after `at`, which need not be there.
     #[inline(always)]
     fn prefetch<T>(at: &T, bytes: usize) {

@@ -78,7 +78,8 @@ impl OwnContacts {
             }
         }
         if !broken.is_empty() {
-            self.near.par_sort_unstable();
+            // What was listed is sorted already, which this sort makes use of.
+            self.near.par_sort();
             self.near.dedup();
         }
     }

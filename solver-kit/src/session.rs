@@ -325,10 +325,9 @@ impl Run {
         self.answer.momentum.resize(groups, DVec3::ZERO);
         self.answer.slope.clear();
         self.answer.slope.resize(groups, 0.0);
-        self.answer.velocity.clear();
-        if self.solver.deferred().is_none() {
-            self.answer.velocity.resize(count, DVec3::ZERO);
-        }
+        let velocities = if self.solver.deferred().is_none() { count } else { 0 };
+        self.answer.velocity.resize(velocities, DVec3::ZERO);
+        self.answer.velocity.par_iter_mut().with_min_len(4096).for_each(|velocity| *velocity = DVec3::ZERO);
         self.dt = call.dt;
         let request = Stage {
             step: self.context.step,
@@ -445,8 +444,8 @@ impl Run {
         let particles = self.solver.particles();
         let tracked = |&i: &u32| (particles.position[i as usize], particles.velocity[i as usize]);
         let before: Vec<(DVec3, DVec3)> = track.iter().map(tracked).collect();
-        self.velocity_before.clear();
-        self.velocity_before.extend_from_slice(&self.solver.particles().velocity);
+        let velocity = self.solver.particles().velocity.par_iter().with_min_len(4096);
+        velocity.copied().collect_into_vec(&mut self.velocity_before);
         let end = StepEnd {
             dt: self.dt,
             groups: &self.groups,

@@ -31,10 +31,10 @@ pub(crate) use law::{Calibration, Law, Model};
 use crate::block::Block;
 use crate::material::Material;
 use crate::multilevel::Region;
-use crate::vectors::{Columns, Slice, Vector};
+use crate::vectors::{Columns, Slice, Vector, copy};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 use stretch::{excess_of, stretch_of};
-use table::{BondTable, Broken, QUANTA};
+use table::{BondTable, Broken, QUANTA, vector};
 
 /// A parallelogram that cuts the bonds that cross it.
 #[derive(Clone, Copy, Debug)]
@@ -144,9 +144,7 @@ impl Bonds {
                     .map(|bond| (bond.ends.map(|i| first + i), vector(bond.pull) * unit)),
             );
             let own = &mut self.force[body.first..body.first + body.count];
-            own.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, force)| {
-                *force = vector(body.table.force(i).0) * unit;
-            });
+            body.table.set_forces(unit, own);
         }
         broken
     }
@@ -193,10 +191,6 @@ fn read_parting(bytes: &[u8; PARTING_BYTES]) -> ([u32; 2], DVec3) {
     )
 }
 
-fn vector(v: [f32; 3]) -> DVec3 {
-    DVec3::from_array(v.map(f64::from))
-}
-
 impl Body {
     fn new(body: BondedBody, particles: &Particles, seed: u64) -> Self {
         let BondedBody { first, count, law, lattice, moment, notches } = body;
@@ -241,8 +235,9 @@ impl Body {
     fn find_forces(&mut self, position: &[DVec3], breaking: bool) -> Vec<Broken> {
         let own = &position[self.first..self.first + self.count];
         self.table.load_positions(own);
-        self.followed.copy_from_slice(own);
-        let limit = self.threshold.iter().fold(f32::INFINITY, |least, &t| least.min(t));
+        copy(own, &mut self.followed);
+        let limits = self.threshold.par_iter().with_min_len(CHUNK).copied();
+        let limit = limits.reduce(|| f32::INFINITY, f32::min);
         let pass = self.table.forces((breaking && limit < f32::INFINITY).then_some((&self.threshold, limit)));
         let quantum = self.law.spacing / QUANTA;
         self.energy = pass.energy * self.law.unit_stiffness() * quantum * quantum;
@@ -261,12 +256,13 @@ impl Body {
     fn check_followed(&self, particles: &Particles) -> Result<(), SolverError> {
         let position = &particles.position[self.first..self.first + self.count];
         let moved = |i: usize| position[i] - self.followed[i];
-        let limit = STEP_MAX * self.law.spacing;
-        let lost = (0..self.count).into_par_iter().with_min_len(CHUNK).position_first(|i| {
-            let away = (moved(i) - moved(0)).abs().max_element();
-            away.is_nan() || away > limit
-        });
-        match lost {
+        let (origin, limit) = (moved(0), STEP_MAX * self.law.spacing);
+        let is_near = |i: usize| (moved(i) - origin).abs().cmple(DVec3::splat(limit)).all();
+        let all = (0..self.count).into_par_iter().with_min_len(CHUNK * CHUNKS_PER_TASK);
+        if all.map(is_near).reduce(|| true, |a, b| a & b) {
+            return Ok(());
+        }
+        match (0..self.count).find(|&i| !is_near(i)) {
             None => Ok(()),
             Some(i) => Err(SolverError(format!(
                 "particle {} went {:.1} spacings away from its body in one step: the body is torn apart by an instability; \
@@ -416,9 +412,9 @@ impl Material for Bonds {
 
     fn add_rows(&self, first: usize, _u: &[DVec3], image: &mut [DVec3]) {
         for (body, rows) in self.products(first, image.len()) {
-            for i in rows {
-                image[i - first] += vector(body.table.product(i - body.first)) * body.product_unit;
-            }
+            let image = &mut image[rows.start - first..rows.end - first];
+            let first = rows.start - body.first;
+            body.table.add_exact_products(first, body.product_unit, image);
         }
     }
 

@@ -6,7 +6,7 @@
 //! keeps their direction zero and their rows out of every scalar product. So one loop serves all particles, and
 //! nothing is renumbered.
 
-use amalgam_particles::{DVec3, GroupMap};
+use amalgam_particles::{DVec3, GroupMap, NO_GROUP};
 use rayon::prelude::*;
 
 use crate::block::Factor;
@@ -70,7 +70,29 @@ pub(crate) struct ConjugateGradients {
     image: Vec<DVec3>,
     rounded: RoundedIteration,
     partial: Vec<f64>,
-    partial_sums: Vec<[f64; 3]>,
+    partial_starts: Vec<Start>,
+}
+
+/// Where a solve stands when a residual has been taken.
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    /// Squared norms of the residual, of the right-hand side, and of what the residual at hand was off by.
+    square: f64,
+    scale: f64,
+    off: f64,
+    /// Largest component of the preconditioned residual.
+    largest: f64,
+}
+
+impl Start {
+    fn and(self, other: &Self) -> Self {
+        Self {
+            square: self.square + other.square,
+            scale: self.scale + other.scale,
+            off: self.off + other.off,
+            largest: self.largest.max(other.largest),
+        }
+    }
 }
 
 /// By how much the rounded iteration may reduce a squared residual before it is taken anew.
@@ -99,7 +121,7 @@ impl ConjugateGradients {
             image: zero,
             rounded: RoundedIteration::new(particles, coarse),
             partial: Vec::new(),
-            partial_sums: Vec::new(),
+            partial_starts: Vec::new(),
         }
     }
 
@@ -130,7 +152,7 @@ impl ConjugateGradients {
         }
         let (mut energy, mut first) = (0.0, None);
         loop {
-            let [square, own_scale, off] = self.start(system);
+            let Start { square, scale: own_scale, off, largest } = self.start(system);
             if energy > 0.0 {
                 let rate = (off / energy).sqrt().max(COEFFICIENTS);
                 (system.product.doubt.off, system.product.doubt.rate) = (off.sqrt(), rate);
@@ -154,8 +176,8 @@ impl ConjugateGradients {
                 return Ok(Solved { iterations, scale });
             }
             let goal = (0.5 * target).max(ROUNDED_GAIN * square);
-            let from = (self.residual.as_mut_slice(), self.preconditioned.as_slice());
-            let reached = self.rounded.reduce(system, from, (goal, limit), &mut self.solution);
+            let (residual, solution) = (&mut self.residual, &mut self.solution);
+            let reached = self.rounded.reduce(system, (residual, largest), (goal, limit), solution);
             iterations += reached.iterations;
             energy = reached.energy;
             let Doubt { off, rate, sum } = system.product.doubt;
@@ -199,54 +221,68 @@ impl ConjugateGradients {
     }
 
     /// Starts from the given solution, or, if it is no answer of this operator's, from its best multiple, which in the energy norm
-    /// is never worse than zero: the squared norms of the residual, of the right-hand side, and of what the residual at hand is off by.
-    fn start(&mut self, system: &mut System<'_>) -> [f64; 3] {
+    /// is never worse than zero.
+    fn start(&mut self, system: &mut System<'_>) -> Start {
         let is_guess = system.product.is_forgotten();
         let own = system.product.of(system.materials, &self.solution);
-        let rows = self.image.par_iter_mut().zip(own).zip(self.solution.par_iter().zip(system.inertia));
-        rows.with_min_len(CHUNK * CHUNKS_PER_TASK)
-            .for_each(|((image, own), (x, inertia))| *image = *x * *inertia + *own);
-        let mut multiple = 1.0;
-        if is_guess {
-            let curvature = product(&self.solution, &self.image, &mut self.partial);
+        let multiple = if is_guess {
+            let chunks = self.solution.par_chunks(CHUNK).zip(self.right_hand_side.par_chunks(CHUNK));
+            let chunks = chunks.zip(own.par_chunks(CHUNK).zip(system.inertia.par_chunks(CHUNK)));
             // Solution times right-hand side: a group counts once, at its leader.
-            let projection = product(&self.solution, &self.right_hand_side, &mut self.partial);
-            multiple = if curvature > 0.0 { projection / curvature } else { 0.0 };
-        }
-        sum_to_leaders(system.groups, &mut self.image);
-        let chunks = self
-            .residual
-            .par_chunks_mut(CHUNK)
-            .zip(self.solution.par_chunks_mut(CHUNK))
-            .zip(self.preconditioned.par_chunks_mut(CHUNK))
-            .zip(self.right_hand_side.par_chunks(CHUNK))
-            .zip(self.image.par_chunks(CHUNK))
-            .zip(system.factor.par_chunks(CHUNK));
+            let sums = chunks.with_min_len(CHUNKS_PER_TASK).map(|((x, b), (own, inertia))| {
+                let rows = x.iter().zip(b).zip(own.iter().zip(inertia));
+                rows.fold([0.0; 2], |[curvature, projection], ((x, b), (own, inertia))| {
+                    [curvature + x.dot(*x * *inertia + *own), projection + x.dot(*b)]
+                })
+            });
+            let sums: Vec<[f64; 2]> = sums.collect();
+            let [curvature, projection] =
+                sums.iter().fold([0.0; 2], |[a, b], part| [a + part[0], b + part[1]]);
+            if curvature > 0.0 { projection / curvature } else { 0.0 }
+        } else {
+            1.0
+        };
+        let groups = system.groups;
+        let others = |group: usize| groups.members(group).iter().skip(1).map(|&i| own[i as usize]).sum();
+        let others: Vec<DVec3> = (0..groups.len()).map(others).collect();
+        let chunks = self.residual.par_chunks_mut(CHUNK).zip(self.solution.par_chunks_mut(CHUNK));
+        let chunks =
+            chunks.zip(self.preconditioned.par_chunks_mut(CHUNK)).zip(self.right_hand_side.par_chunks(CHUNK));
+        let chunks = chunks.zip(own.par_chunks(CHUNK)).zip(groups.group_of().par_chunks(CHUNK));
+        let chunks = chunks.zip(system.inertia.par_chunks(CHUNK)).zip(system.factor.par_chunks(CHUNK));
         chunks
+            .enumerate()
             .with_min_len(CHUNKS_PER_TASK)
-            .map(|(((((r, x), z), b), q), factor)| {
+            .map(|(chunk, (((((((r, x), z), b), own), group), inertia), factor))| {
                 let n = r.len();
-                let (x, z, b, q, factor) = (&mut x[..n], &mut z[..n], &b[..n], &q[..n], &factor[..n]);
-                let (mut square, mut scale, mut off) = (0.0, 0.0, 0.0);
+                let (x, z, b, own) = (&mut x[..n], &mut z[..n], &b[..n], &own[..n]);
+                let (group, inertia, factor) = (&group[..n], &inertia[..n], &factor[..n]);
+                let mut start = Start::default();
                 for i in 0..n {
-                    let difference = b[i] - q[i] - r[i];
-                    off += difference.dot(factor[i].solve(difference));
+                    let mut image = x[i] * inertia[i] + own[i];
+                    if group[i] != NO_GROUP {
+                        // S^T: the sum of a group's members at its leader, zero at the others.
+                        let is_leader = groups.members(group[i] as usize)[0] as usize == chunk * CHUNK + i;
+                        image = if is_leader { image + others[group[i] as usize] } else { DVec3::ZERO };
+                    }
+                    let difference = b[i] - image - r[i];
+                    start.off += difference.dot(factor[i].solve(difference));
                     if is_guess {
                         x[i] *= multiple;
                     }
-                    r[i] = b[i] - q[i] * multiple;
+                    r[i] = b[i] - image * multiple;
                     z[i] = factor[i].solve(r[i]);
-                    square += r[i].dot(z[i]);
-                    scale += b[i].dot(factor[i].solve(b[i]));
+                    start.square += r[i].dot(z[i]);
+                    start.scale += b[i].dot(factor[i].solve(b[i]));
+                    start.largest = start.largest.max(z[i].abs().max_element());
                 }
-                [square, scale, off]
+                start
             })
-            .collect_into_vec(&mut self.partial_sums);
+            .collect_into_vec(&mut self.partial_starts);
         if is_guess {
             system.product.scale(multiple);
         }
-        let sum = |total: [f64; 3], part: &[f64; 3]| std::array::from_fn(|i| total[i] + part[i]);
-        self.partial_sums.iter().fold([0.0; 3], sum)
+        self.partial_starts.iter().fold(Start::default(), Start::and)
     }
 
     /// A step of this length along the direction; the new squared norm of the residual.
@@ -288,16 +324,6 @@ impl ConjugateGradients {
         });
         copy_from_leaders(system.groups, &mut self.direction);
     }
-}
-
-/// The scalar product of two vectors, one of which is summed at leaders.
-fn product(u: &[DVec3], v: &[DVec3], partial: &mut Vec<f64>) -> f64 {
-    u.par_chunks(CHUNK)
-        .zip(v.par_chunks(CHUNK))
-        .with_min_len(CHUNKS_PER_TASK)
-        .map(|(u, v)| u.iter().zip(v).fold(0.0, |total, (u, v)| total + u.dot(*v)))
-        .collect_into_vec(partial);
-    partial.iter().sum()
 }
 
 /// `image` = S^T A times `u`, summed at leaders; returns u·image.

@@ -14,6 +14,8 @@ use crate::{CHUNK, CHUNKS_PER_TASK};
 pub(crate) struct Product {
     u: Vec<DVec3>,
     image: Vec<DVec3>,
+    /// Whether the product is one of the operator as it is.
+    is_kept: bool,
     /// Of each slice of sixteen rows, whether they are still to be computed.
     stale: Vec<bool>,
     /// What rounded iterations have left unknown of the product.
@@ -42,20 +44,26 @@ const CHANGED_MAX: usize = 64;
 impl Product {
     /// Tells that the operator is another one.
     pub(crate) fn forget(&mut self) {
-        self.u.clear();
+        self.is_kept = false;
         self.doubt = Doubt::default();
     }
 
     /// Whether nothing is kept.
     pub(crate) fn is_forgotten(&self) -> bool {
-        self.u.is_empty()
+        !self.is_kept
     }
 
     /// The product with `u` [kg m/s].
     pub(crate) fn of(&mut self, materials: &mut [Box<dyn Material>], u: &[DVec3]) -> &[DVec3] {
-        self.mark_changed(materials, u);
-        self.u.resize(u.len(), DVec3::ZERO);
-        copy(u, &mut self.u);
+        if std::mem::replace(&mut self.is_kept, true) {
+            self.follow(materials, u);
+        } else {
+            self.image.resize(u.len(), DVec3::ZERO);
+            self.u.resize(u.len(), DVec3::ZERO);
+            copy(u, &mut self.u);
+            self.stale.clear();
+            self.stale.resize(u.len().div_ceil(LANES), true);
+        }
         if self.stale.contains(&true) {
             let Self { image, stale, .. } = self;
             materials.iter_mut().for_each(|material| material.load(Vector::Exact(u), Some(stale)));
@@ -82,26 +90,26 @@ impl Product {
 
     /// Takes `row(i)` for the product with `u`, but for members of groups, whose rows are computed when they are asked for.
     pub(crate) fn assume(&mut self, u: &[DVec3], row: impl Fn(usize) -> DVec3 + Sync, groups: &GroupMap) {
-        copy(u, &mut self.u);
-        let rows = self.image.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
-        rows.for_each(|(i, image)| *image = row(i));
+        let rows = self.image.par_iter_mut().zip(self.u.par_iter_mut().zip(u)).enumerate();
+        rows.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, (image, (before, u)))| {
+            (*image, *before) = (row(i), *u);
+        });
         for group in 0..groups.len() {
             groups.members(group).iter().for_each(|&i| self.stale[i as usize / LANES] = true);
         }
     }
 
-    /// Marks the rows that are not those of `u`.
-    fn mark_changed(&mut self, materials: &[Box<dyn Material>], u: &[DVec3]) {
-        let Self { u: before, image, stale, doubt } = self;
-        let changed: Vec<u32> = if before.len() == u.len() {
-            let indices = (0..u.len() as u32).into_par_iter().with_min_len(CHUNK * CHUNKS_PER_TASK);
-            indices.filter(|&i| u[i as usize] != before[i as usize]).collect()
-        } else {
-            image.resize(u.len(), DVec3::ZERO);
-            stale.clear();
-            stale.resize(u.len().div_ceil(LANES), true);
-            return;
-        };
+    /// Takes `u`, and marks the rows that this changes.
+    fn follow(&mut self, materials: &[Box<dyn Material>], u: &[DVec3]) {
+        let Self { u: before, stale, doubt, .. } = self;
+        let both = before.par_iter_mut().zip(u).enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
+        let changed = both.filter_map(|(i, (before, u))| {
+            (*before != *u).then(|| {
+                *before = *u;
+                i as u32
+            })
+        });
+        let changed: Vec<u32> = changed.collect();
         if changed.len() > u.len() / CHANGED_MAX {
             stale.fill(true);
             doubt.sum = 0.0;

@@ -9,7 +9,7 @@ use crate::block::{Block, Factor};
 use crate::conjugate_gradients::{System, sum_to_leaders};
 use crate::material::Material;
 use crate::product::Product;
-use crate::vectors::{Vector, copy};
+use crate::vectors::Vector;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// The system S^T (M + h C + h^2 K) S of a stage, apart from the materials' own operators, which all stages share.
@@ -19,9 +19,8 @@ pub(crate) struct Reduced {
     pub(crate) velocity: Vec<DVec3>,
     /// Slope of the momentum given to each group [kg].
     pub(crate) slope: Vec<f64>,
-    /// Length of the step that the factors of free particles are for [s]; NaN where there are none.
+    /// Length of the step that the factors are for [s]; NaN where there are none.
     dt: f64,
-    free_factor: Vec<Factor>,
     inertia: Vec<f64>,
     factor: Vec<Factor>,
     /// The groups that the unknowns are for, with their inertias and velocities.
@@ -31,7 +30,7 @@ pub(crate) struct Reduced {
     /// (h C + h^2 K) times the velocities, and times the change that an iteration has come to.
     start: Product,
     change: Product,
-    /// S^T (h F + h^2 dF/dx v): the right-hand side without what comes from others [kg m/s].
+    /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without what comes from others [kg m/s].
     load: Vec<DVec3>,
 }
 
@@ -59,18 +58,22 @@ impl Reduced {
         materials: &[Box<dyn Material>],
         stage: &Stage<'_>,
     ) -> Result<(), SolverError> {
-        self.set_free(particles, materials, stage.dt);
+        if self.dt == stage.dt {
+            // Of the last stage only its groups are left.
+            let Self { velocity, inertia, factor, groups, .. } = self;
+            for &i in groups.all_members() {
+                let i = i as usize;
+                (velocity[i], inertia[i]) = (particles.velocity[i], particles.mass[i]);
+                factor[i] = free_factor(particles, materials, i);
+            }
+        } else {
+            self.set_free(particles, materials, stage.dt);
+        }
         self.groups.clone_from(stage.groups);
         self.group_inertia.clear();
         self.group_inertia.extend_from_slice(stage.inertia);
         self.group_velocity.clear();
         self.group_velocity.extend_from_slice(stage.velocity);
-        self.velocity.resize(particles.len(), DVec3::ZERO);
-        copy(&particles.velocity, &mut self.velocity);
-        self.factor.resize(particles.len(), Factor::default());
-        copy(&self.free_factor, &mut self.factor);
-        self.inertia.resize(particles.len(), 0.0);
-        copy(&particles.mass, &mut self.inertia);
         self.slope.clear();
         for group in 0..stage.groups.len() {
             let slope = self.set_group(group, particles, materials, stage)?;
@@ -79,26 +82,20 @@ impl Reduced {
         Ok(())
     }
 
-    /// Factors of the diagonal blocks as they are without groups, unless they are there already.
+    /// Sets all unknowns as they are without groups.
     fn set_free(&mut self, particles: &Particles, materials: &[Box<dyn Material>], dt: f64) {
-        if self.dt == dt {
-            return;
-        }
         self.dt = dt;
         self.start.forget();
         self.change.forget();
-        self.free_factor.resize(particles.len(), Factor::default());
-        self.free_factor.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(
-            |(i, factor)| {
-                let mut block = Block::default();
-                materials.iter().for_each(|material| material.add_diagonal(i, None, &mut block));
-                *factor = if particles.immovable[i] {
-                    Factor::default()
-                } else {
-                    Factor::new(particles.mass[i], &block)
-                };
-            },
-        );
+        let Self { velocity, inertia, factor, .. } = self;
+        velocity.resize(particles.len(), DVec3::ZERO);
+        inertia.resize(particles.len(), 0.0);
+        factor.resize(particles.len(), Factor::default());
+        let unknowns = velocity.par_iter_mut().zip(inertia).zip(factor).enumerate();
+        unknowns.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, ((velocity, inertia), factor))| {
+            (*velocity, *inertia) = (particles.velocity[i], particles.mass[i]);
+            *factor = free_factor(particles, materials, i);
+        });
     }
 
     /// Makes the members of a group one unknown; its slope.
@@ -136,28 +133,34 @@ impl Reduced {
         }
     }
 
-    /// Finds S^T (h F + h^2 dF/dx v), summed at leaders.
+    /// Finds S^T (h F + h^2 dF/dx v), summed at leaders: the right-hand side without what comes from others.
     pub(crate) fn find_load(
         &mut self,
         particles: &Particles,
         materials: &mut [Box<dyn Material>],
         gravity: DVec3,
         stage: &Stage<'_>,
+        sum: &mut [DVec3],
     ) {
         let product = self.start.of(materials, &self.velocity);
-        self.load.resize(particles.len(), DVec3::ZERO);
         let (dt, fall) = (stage.dt, gravity * stage.dt);
-        let rows = self.load.par_iter_mut().zip(product).enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
-        rows.for_each(|(i, (load, product))| {
-            *load = free_impulse(particles, materials, fall, dt, i) - *product;
+        let rows = sum.par_iter_mut().zip(product).enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
+        rows.for_each(|(i, (sum, product))| {
+            *sum = free_impulse(particles, materials, fall, dt, i) - *product;
         });
-        sum_to_leaders(stage.groups, &mut self.load);
+        sum_to_leaders(stage.groups, sum);
+        let leaders = (0..stage.groups.len()).map(|group| stage.groups.members(group).first());
+        self.load.clear();
+        self.load.extend(leaders.map(|leader| leader.map_or(DVec3::ZERO, |&leader| sum[leader as usize])));
     }
 
-    /// S^T (h F + h^2 dF/dx v) + J_ext, summed at leaders.
-    pub(crate) fn right_hand_side(&self, stage: &Stage<'_>, sum: &mut [DVec3]) {
-        copy(&self.load, sum);
-        add_impulses(stage, sum);
+    /// Adds J_ext to what [`Self::find_load`] has found, whatever was added before.
+    pub(crate) fn set_impulses(&self, stage: &Stage<'_>, sum: &mut [DVec3]) {
+        for (group, (load, impulse)) in self.load.iter().zip(stage.impulse).enumerate() {
+            if let Some(&leader) = stage.groups.members(group).first() {
+                sum[leader as usize] = *load + *impulse;
+            }
+        }
     }
 
     /// What is left of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv` summed at leaders, for the
@@ -172,7 +175,11 @@ impl Reduced {
     ) {
         impulses(particles, materials, gravity * stage.dt, (stage.dt, velocity), sum);
         sum_to_leaders(stage.groups, sum);
-        add_impulses(stage, sum);
+        for (group, &impulse) in stage.impulse.iter().enumerate() {
+            if let Some(&leader) = stage.groups.members(group).first() {
+                sum[leader as usize] += impulse;
+            }
+        }
         sum.iter_mut().zip(change.iter().zip(&self.inertia)).for_each(|(sum, (dv, m))| *sum -= *dv * *m);
     }
 
@@ -221,13 +228,14 @@ impl Reduced {
     }
 }
 
-/// Adds J_ext at leaders.
-fn add_impulses(stage: &Stage<'_>, sum: &mut [DVec3]) {
-    for (group, &impulse) in stage.impulse.iter().enumerate() {
-        if let Some(&leader) = stage.groups.members(group).first() {
-            sum[leader as usize] += impulse;
-        }
+/// Factor of a particle's diagonal block if it is in no group.
+fn free_factor(particles: &Particles, materials: &[Box<dyn Material>], i: usize) -> Factor {
+    if particles.immovable[i] {
+        return Factor::default();
     }
+    let mut block = Block::default();
+    materials.iter().for_each(|material| material.add_diagonal(i, None, &mut block));
+    Factor::new(particles.mass[i], &block)
 }
 
 /// Impulse [kg m/s] that materials and gravity give each particle in a step of length h, linearised, if all particles

@@ -10,7 +10,7 @@ use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
 use rayon::prelude::*;
 
 use crate::CHUNK;
-use crate::block::RoundedFactor;
+use crate::block::{Factor, RoundedFactor};
 use crate::conjugate_gradients::System;
 use crate::fixed::operand_scale;
 use crate::multilevel::{Level, Multilevel};
@@ -38,8 +38,10 @@ pub(crate) struct RoundedIteration {
     coarse: Multilevel,
     /// Whether inertia and factors are those of the system.
     is_loaded: bool,
-    /// Whether coarse grids are those of the operator.
+    /// Whether coarse grids, and all but groups, are those of the operator.
     has_grids: bool,
+    /// Members of the groups that are loaded.
+    members: Vec<u32>,
     partial: Vec<f64>,
 }
 
@@ -72,25 +74,21 @@ impl RoundedIteration {
             coarse,
             is_loaded: false,
             has_grids: false,
+            members: Vec::new(),
             partial: Vec::new(),
         }
     }
 
-    /// Reduces the residual of a system from `residual`, whose preconditioned values are `preconditioned`, until its
+    /// Reduces the residual of a system from `residual`, whose preconditioned values are `largest` at most, until its
     /// squared norm is at most `goal`, in at most `limit` iterations; adds to the solution what that takes, and leaves the residual
     /// that it has come to.
     pub(crate) fn reduce(
         &mut self,
         system: &mut System<'_>,
-        (residual, preconditioned): (&mut [DVec3], &[DVec3]),
+        (residual, largest): (&mut [DVec3], f64),
         (goal, limit): (f64, u32),
         solution: &mut [DVec3],
     ) -> Reached {
-        let largest = preconditioned
-            .par_iter()
-            .with_min_len(CHUNK * CHUNKS_PER_TASK)
-            .map(|z| z.abs().max_element())
-            .reduce(|| 0.0, f64::max);
         let scale = operand_scale(largest);
         let square = self.load(system, residual, scale);
         let mut reached = Reached { iterations: 0, square, energy: 0.0 };
@@ -167,25 +165,34 @@ impl RoundedIteration {
         self.partial.iter().sum()
     }
 
+    /// Of an operator that is loaded already, only groups may be others.
     fn load_system(&mut self, system: &System<'_>) {
-        let slices = self.inertia.par_iter_mut().zip(&mut self.factor).zip(&mut self.free);
-        let slices = slices.zip(self.diagonal.par_chunks_mut(LANES));
-        let slices = slices.zip(system.inertia.par_chunks(LANES)).zip(system.factor.par_chunks(LANES));
-        slices.with_min_len(SLICES * CHUNKS_PER_TASK).for_each(
-            |(((((inertia, factor), free), diagonal), masses), factors)| {
-                for (lane, (diagonal, &mass)) in diagonal.iter_mut().zip(masses).enumerate() {
-                    inertia[lane] = mass as f32;
-                    factor.set(lane, &factors[lane]);
-                    let [xx, yy, zz, yz, xz, xy] = factors[lane].entries();
-                    let is_free = xx > 0.0;
-                    free[lane] = if is_free { 1.0 } else { 0.0 };
-                    let mass = if is_free { mass } else { 0.0 };
-                    *diagonal = [mass, xx, yy, zz, yz, xz, xy, 0.0].map(|entry| entry as f32);
-                }
-            },
-        );
+        let has_grids = std::mem::replace(&mut self.has_grids, true);
+        let members = system.groups.all_members();
+        if has_grids {
+            for i in std::mem::take(&mut self.members).iter().chain(members).map(|&i| i as usize) {
+                let (slice, lane) = (i / LANES, i % LANES);
+                let row = (&mut self.inertia[slice], &mut self.factor[slice], &mut self.free[slice]);
+                set_row(lane, (system.inertia[i], &system.factor[i]), row, &mut self.diagonal[i]);
+            }
+        } else {
+            let slices = self.inertia.par_iter_mut().zip(&mut self.factor).zip(&mut self.free);
+            let slices = slices.zip(self.diagonal.par_chunks_mut(LANES));
+            let slices = slices.zip(system.inertia.par_chunks(LANES)).zip(system.factor.par_chunks(LANES));
+            slices.with_min_len(SLICES * CHUNKS_PER_TASK).for_each(
+                |(((((inertia, factor), free), diagonal), masses), factors)| {
+                    for (lane, (diagonal, of)) in
+                        diagonal.iter_mut().zip(masses.iter().zip(factors)).enumerate()
+                    {
+                        set_row(lane, (*of.0, of.1), (inertia, factor, free), diagonal);
+                    }
+                },
+            );
+        }
+        self.members.clear();
+        self.members.extend_from_slice(members);
         // Light groups decide little about the grids: later stages have the first one's.
-        if !std::mem::replace(&mut self.has_grids, true) || has_heavy_groups(system) {
+        if !has_grids || has_heavy_groups(system) {
             self.coarse.prepare(&self.diagonal);
         }
     }
@@ -282,6 +289,22 @@ impl RoundedIteration {
         }
         product
     }
+}
+
+/// Rounds an unknown's inertia and the factor of its diagonal block into a lane, and the block for coarse grids.
+fn set_row(
+    lane: usize,
+    (mass, own): (f64, &Factor),
+    (inertia, factor, free): (&mut Sixteen, &mut RoundedFactor, &mut Sixteen),
+    diagonal: &mut [f32; 8],
+) {
+    inertia[lane] = mass as f32;
+    factor.set(lane, own);
+    let [xx, yy, zz, yz, xz, xy] = own.entries();
+    let is_free = xx > 0.0;
+    free[lane] = if is_free { 1.0 } else { 0.0 };
+    let mass = if is_free { mass } else { 0.0 };
+    *diagonal = [mass, xx, yy, zz, yz, xz, xy, 0.0].map(|entry| entry as f32);
 }
 
 /// Mean unknowns in a group that coarse grids must know of: about as many as a cell of the finest has particles.

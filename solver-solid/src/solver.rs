@@ -151,10 +151,10 @@ impl SolidSolver {
         if !reduced.is_set_for(stage) {
             iteration.forget_system();
             reduced.set(particles, materials, stage)?;
-            reduced.find_load(particles, materials, self.gravity, stage);
+            reduced.find_load(particles, materials, self.gravity, stage, &mut iteration.right_hand_side);
             reduced.starting_point(particles, &self.expected, stage, &mut iteration.solution);
         }
-        reduced.right_hand_side(stage, &mut iteration.right_hand_side);
+        reduced.set_impulses(stage, &mut iteration.right_hand_side);
         let limits = Limits { forcing: stage.forcing, ..self.limits };
         let solved = iteration.solve(&mut reduced.system(materials, stage), &limits, None);
         let solved = solved.map_err(|failure| self.explain(failure))?;
@@ -315,10 +315,9 @@ impl Solver for SolidSolver {
 
     fn begin(&mut self) -> Result<(), SolverError> {
         // The change of velocity of the last step is expected again.
-        let expected =
-            self.particles.velocity.iter().zip(&self.iteration.solution).map(|(v, change)| *v + *change);
-        self.expected.clear();
-        self.expected.extend(expected);
+        let expected = self.particles.velocity.par_iter().zip(&self.iteration.solution);
+        let expected = expected.with_min_len(CHUNK * CHUNKS_PER_TASK).map(|(v, change)| *v + *change);
+        expected.collect_into_vec(&mut self.expected);
         self.linearise();
         Ok(())
     }
@@ -454,7 +453,10 @@ fn merge(known: &mut FieldValues, more: &FieldValues) {
 
 pub(crate) fn check_finite(particles: &Particles, column: &[DVec3], what: &str) -> Result<(), SolverError> {
     let columns = column.par_iter().with_min_len(CHUNK * CHUNKS_PER_TASK);
-    match columns.position_first(|value| !value.is_finite()) {
+    if columns.map(|value| value.is_finite()).reduce(|| true, |a, b| a & b) {
+        return Ok(());
+    }
+    match column.iter().position(|value| !value.is_finite()) {
         Some(i) => Err(SolverError(format!("particle {}: {what} became {}", particles.id[i], column[i]))),
         None => Ok(()),
     }

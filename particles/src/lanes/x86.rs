@@ -65,6 +65,16 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
+    fn any_outside(values: &[f32; 8], low: f32, high: f32) -> bool {
+        // SAFETY: eight values are read of eight; and this runs where there is AVX.
+        unsafe {
+            let values = _mm256_loadu_ps(values.as_ptr());
+            let below = _mm256_cmp_ps::<_CMP_LT_OQ>(values, _mm256_set1_ps(low));
+            let above = _mm256_cmp_ps::<_CMP_GT_OQ>(values, _mm256_set1_ps(high));
+            _mm256_movemask_ps(_mm256_or_ps(below, above)) != 0
+        }
+    }
+    #[inline(always)]
     fn sum(self) -> f32 {
         unsafe { sum8(_mm256_add_ps(self.0, self.1)) }
     }
@@ -236,6 +246,16 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn store(self, to: &mut [f32; LANES]) {
         unsafe { _mm512_storeu_ps(to.as_mut_ptr(), self.0) }
+    }
+    #[inline(always)]
+    fn any_outside(values: &[f32; 8], low: f32, high: f32) -> bool {
+        // SAFETY: eight values are read of eight; and this runs where there is AVX.
+        unsafe {
+            let values = _mm256_loadu_ps(values.as_ptr());
+            let below = _mm256_cmp_ps::<_CMP_LT_OQ>(values, _mm256_set1_ps(low));
+            let above = _mm256_cmp_ps::<_CMP_GT_OQ>(values, _mm256_set1_ps(high));
+            _mm256_movemask_ps(_mm256_or_ps(below, above)) != 0
+        }
     }
     #[inline(always)]
     fn sum(self) -> f32 {

@@ -96,22 +96,24 @@ impl<const K: usize> Sums<K> {
         Self { columns: Columns::new(cut.tasks * (cut.length + cut.spill), before), cut }
     }
 
-    /// Runs `add` for each task with its item and its part of the sums, which hold `none`, and joins what came out in the order of
-    /// tasks, by `with(k, sum, term)`.
+    /// Runs `add` for each task that has an item, with its part of the sums, which hold `none`, and joins what came out in the order
+    /// of tasks, by `with(k, sum, term)`. Sums of other tasks are not touched.
     pub(super) fn collect<I: Send, R: Send>(
         &mut self,
         none: [f32; K],
         with: impl Fn(usize, f32, f32) -> f32 + Sync,
-        items: Vec<I>,
+        items: Vec<Option<I>>,
         add: impl Fn(I, [&mut [f32]; K]) -> R + Sync,
     ) -> Vec<R> {
         let Cut { length, spill, tasks } = self.cut;
         let mut windows = self.columns.all_mut().map(|column| column.chunks_mut(length + spill));
         let mut windows: Vec<[&mut [f32]; K]> =
             (0..tasks).map(|_| windows.each_mut().map(|column| column.next().unwrap_or_default())).collect();
-        let results = windows.par_iter_mut().zip(items).with_max_len(1).map(|(window, item)| {
+        let runs: Vec<bool> = items.iter().map(Option::is_some).collect();
+        let results = windows.par_iter_mut().zip(items).with_max_len(1).filter_map(|(window, item)| {
+            let item = item?;
             window.iter_mut().zip(none).for_each(|(column, none)| column.fill(none));
-            add(item, window.each_mut().map(|column| &mut **column))
+            Some(add(item, window.each_mut().map(|column| &mut **column)))
         });
         let results = results.collect();
         let (mut own, beyond): (Vec<_>, Vec<_>) = windows
@@ -121,7 +123,8 @@ impl<const K: usize> Sums<K> {
                 (parts.each_mut().map(|part| std::mem::take(&mut part.0)), parts.map(|part| &*part.1))
             })
             .unzip();
-        own[1..].par_iter_mut().zip(beyond).for_each(|(own, beyond)| {
+        let pairs = own[1..].par_iter_mut().zip(beyond).zip(runs.par_windows(2));
+        pairs.filter(|(_, runs)| runs[0] && runs[1]).for_each(|((own, beyond), _)| {
             for k in 0..K {
                 for (own, beyond) in own[k].iter_mut().zip(beyond[k]) {
                     *own = with(k, *own, *beyond);
@@ -170,7 +173,7 @@ mod tests {
         }
         let mut sums = Sums::new(cut, 9);
         for _ in 0..2 {
-            let items = starts.windows(2).map(|of| of[0]..of[1]).collect();
+            let items = starts.windows(2).map(|of| Some(of[0]..of[1])).collect();
             sums.collect(none, with, items, |own: std::ops::Range<usize>, mut columns| {
                 for site in own.clone() {
                     for step in steps {

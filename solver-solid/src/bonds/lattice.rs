@@ -22,11 +22,12 @@ use super::lattice_kernels::{
 };
 use super::law::Law;
 use super::stencil::{Stencil, stencils};
-use super::table::{Bond, BondTable, Pass, QUANTA, scale_of};
+use super::table::{Bond, BondTable, Pass, QUANTA, scale_of, vector};
 use crate::fixed::{quantise, whole};
 use crate::vectors::{Slice, Vector, sixteen};
+use crate::{CHUNK, CHUNKS_PER_TASK};
 
-/// A site or block that holds nothing.
+/// What holds nothing: a site, a block, a shift.
 const VACANT: u32 = u32::MAX;
 
 /// See the module.
@@ -47,8 +48,8 @@ pub(crate) struct LatticeTable {
     /// Particle at each site.
     particle: Vec<u32>,
     stencils: Vec<Stencil>,
-    /// Shifts in order, and their stencils.
-    by_shift: Vec<(usize, usize)>,
+    /// Of each shift, its stencil.
+    by_shift: Vec<u32>,
     /// Of each block, a word a stencil.
     live: Vec<u16>,
     /// Whether a block has bonds for which the series does not hold (`stretch.rs`).
@@ -69,6 +70,9 @@ pub(crate) struct LatticeTable {
     image: Sums<3>,
 }
 
+/// Sites that a task moves values to.
+const SITES: usize = 64 * LANES;
+
 /// Columns that are read in loops that add to others.
 const READ: usize = 9;
 
@@ -82,9 +86,10 @@ impl LatticeTable {
         let site = |cell: &[i32; 3]| cell[0] as usize + row * cell[1] as usize + layer * cell[2] as usize;
         let sites: Vec<usize> = lattice.cells.iter().map(site).collect();
         let stencils = stencils(lattice, law, margin, [1, row as isize, layer as isize]);
-        let mut by_shift: Vec<_> = stencils.iter().map(|stencil| stencil.shift).zip(0..).collect();
-        by_shift.sort_unstable();
-        let reach = by_shift.last().map_or(0, |&(shift, _)| shift) + LANES;
+        let largest = stencils.iter().map(|stencil| stencil.shift).max().unwrap_or_default();
+        let mut by_shift = vec![VACANT; largest + 1];
+        (0..).zip(&stencils).for_each(|(index, stencil)| by_shift[stencil.shift] = index);
+        let reach = largest + LANES;
         let own = sites.last().map_or(0, |last| last + 1).next_multiple_of(LANES);
         let (total, cut) = (own + reach.next_multiple_of(LANES), Cut::new(own, reach));
         let mut particle = vec![VACANT; total];
@@ -174,25 +179,26 @@ impl LatticeTable {
     }
 
     /// First site of each task, and its blocks.
-    fn tasks(&self) -> Vec<(usize, Range<usize>)> {
-        self.cut.starts().zip(self.task.windows(2)).map(|(start, of)| (start, of[0]..of[1])).collect()
+    fn tasks(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        self.cut.starts().zip(self.task.windows(2)).map(|(start, of)| (start, of[0]..of[1]))
     }
 
     /// Blocks that add to rows in slices of the solver's particles for which `wanted` is true.
     fn adding(&self, first: usize, wanted: &[bool]) -> Vec<bool> {
+        let is_wanted = |&(_, &site): &(usize, &u32)| {
+            let particles = self.particle[site as usize..][..LANES].iter().filter(|&&i| i != VACANT);
+            particles.into_iter().any(|&i| wanted[(first + i as usize) / LANES])
+        };
+        let blocks = self.block_site.par_iter().enumerate().with_min_len(64).filter(is_wanted);
         let mut adding = vec![false; self.block_site.len()];
-        for (block, &site) in self.block_site.iter().enumerate() {
+        for (block, &site) in blocks.collect::<Vec<_>>() {
             let site = site as usize;
-            let mut particles = self.particle[site..site + LANES].iter().filter(|&&i| i != VACANT);
-            if particles.any(|&i| wanted[(first + i as usize) / LANES]) {
-                adding[block] = true;
-                for stencil in &self.stencils {
-                    for from in [site, site + LANES - 1] {
-                        let from =
-                            from.checked_sub(stencil.shift).map_or(VACANT, |at| self.block[at / LANES]);
-                        if from != VACANT {
-                            adding[from as usize] = true;
-                        }
+            adding[block] = true;
+            for stencil in &self.stencils {
+                for from in [site, site + LANES - 1] {
+                    let from = from.checked_sub(stencil.shift).map_or(VACANT, |at| self.block[at / LANES]);
+                    if from != VACANT {
+                        adding[from as usize] = true;
                     }
                 }
             }
@@ -200,16 +206,31 @@ impl LatticeTable {
         adding
     }
 
-    /// Writes `value(i)` of every particle to its site, in parallel over blocks.
+    /// Of each [`SITES`] sites, whether such blocks read any of them.
+    fn read_by(&self, adding: &[bool]) -> Vec<bool> {
+        let mut read = vec![false; self.particle.len().div_ceil(SITES)];
+        for (&site, _) in self.block_site.iter().zip(adding).filter(|(_, adding)| **adding) {
+            read[site as usize / SITES] = true;
+            for stencil in &self.stencils {
+                let there = site as usize + stencil.shift;
+                (read[there / SITES], read[(there + LANES - 1) / SITES]) = (true, true);
+            }
+        }
+        read
+    }
+
+    /// Writes `value(i)` of every particle to its site, in parallel over chunks of [`SITES`], or over those that are `read`.
     fn scatter<T: Copy + Default + Send>(
         &self,
         columns: &mut Columns<T, 3>,
+        read: Option<&[bool]>,
         value: impl Fn(usize) -> [T; 3] + Sync,
     ) {
-        const SITES: usize = 64 * LANES;
         let [x, y, z] = columns.all_mut();
         let chunks = x.par_chunks_mut(SITES).zip(y.par_chunks_mut(SITES)).zip(z.par_chunks_mut(SITES));
-        chunks.zip(self.particle.par_chunks(SITES)).for_each(|(((x, y), z), particle)| {
+        let chunks = chunks.zip(self.particle.par_chunks(SITES)).enumerate();
+        let chunks = chunks.filter(|&(chunk, _)| read.is_none_or(|read| read[chunk]));
+        chunks.for_each(|(_, (((x, y), z), particle))| {
             for (at, &i) in particle.iter().enumerate() {
                 if i != VACANT {
                     [x[at], y[at], z[at]] = value(i as usize);
@@ -250,14 +271,14 @@ fn add_block<T: BondTerm<K>, const K: usize>(
 impl BondTable for LatticeTable {
     fn load_positions(&mut self, position: &[DVec3]) {
         let mut displacement = std::mem::take(&mut self.displacement);
-        self.scatter(&mut displacement, |i| {
+        self.scatter(&mut displacement, None, |i| {
             (position[i] - self.ideal[i]).to_array().map(|length| quantise(length, self.per_quantum))
         });
         self.displacement = displacement;
         let Some(&origin) = position.get(position.len() / 2) else { return };
         let per_spacing = self.per_quantum / QUANTA;
         let mut rounded = std::mem::take(&mut self.position);
-        self.scatter(&mut rounded, |i| {
+        self.scatter(&mut rounded, None, |i| {
             ((position[i] - origin) * per_spacing).to_array().map(|length| length as f32)
         });
         self.position = rounded;
@@ -268,7 +289,7 @@ impl BondTable for LatticeTable {
         let mut force = std::mem::take(&mut self.force);
         let live_of = by_task(&self.task, self.stencils.len(), &mut live);
         let far_of = by_task(&self.task, 1, &mut far);
-        let items = self.tasks().into_iter().zip(live_of).zip(far_of).collect();
+        let items = self.tasks().zip(live_of).zip(far_of).map(Some).collect();
         let thresholds = thresholds.map(|(of, least)| Thresholds { of, least, particle: &self.particle });
         type Item<'a> = (((usize, Range<usize>), &'a mut [u16]), &'a mut [bool]);
         let passes = force.collect(
@@ -314,22 +335,27 @@ impl BondTable for LatticeTable {
         let mut diagonal = self.diagonal.take().unwrap_or_else(|| Sums::new(self.cut, READ));
         let mut all = std::mem::take(&mut self.coefficient);
         all.resize(self.live.len(), [0; LANES]);
-        let items = self.tasks().into_iter().zip(by_task(&self.task, self.stencils.len(), &mut all));
+        let items = self.tasks().zip(by_task(&self.task, self.stencils.len(), &mut all));
         type Item<'a> = ((usize, Range<usize>), &'a mut [[Coefficient; LANES]]);
         diagonal.collect(
-            DiagonalTerm::<true>::NONE,
-            DiagonalTerm::<true>::with,
-            items.collect(),
+            DiagonalTerm::<true, true>::NONE,
+            DiagonalTerm::<true, true>::with,
+            items.map(Some).collect(),
             |((start, blocks), coefficient): Item<'_>, mut sums| {
                 let coefficient = coefficient.chunks_mut(self.stencils.len().max(1));
                 for (block, coefficient) in blocks.zip(coefficient) {
                     let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
-                    if self.half_gain.is_empty() {
-                        let term = DiagonalTerm::<false> { geometry, live, coefficient };
-                        add_block(term, geometry, start, &mut sums);
-                    } else {
-                        let term = DiagonalTerm::<true> { geometry, live, coefficient };
-                        add_block(term, geometry, start, &mut sums);
+                    macro_rules! add {
+                        ($gain:literal, $far:literal) => {{
+                            let term = DiagonalTerm::<$gain, $far> { geometry, live, coefficient };
+                            add_block(term, geometry, start, &mut sums);
+                        }};
+                    }
+                    match (!self.half_gain.is_empty(), self.far[block]) {
+                        (false, false) => add!(false, false),
+                        (false, true) => add!(false, true),
+                        (true, false) => add!(true, false),
+                        (true, true) => add!(true, true),
                     }
                 }
             },
@@ -339,24 +365,31 @@ impl BondTable for LatticeTable {
 
     fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64 {
         let mut operand = std::mem::take(&mut self.operand);
+        let adding = wanted.map(|wanted| self.adding(first, wanted));
+        let read = adding.as_ref().map(|adding| self.read_by(adding));
+        let read = read.as_deref();
         let (scale, rounded) = match u {
             Vector::Exact(u) => {
                 let own = &u[first..first + self.place.len()];
                 let scale = scale_of(own);
-                self.scatter(&mut operand, |i| (own[i] * scale).to_array().map(whole));
+                self.scatter(&mut operand, read, |i| (own[i] * scale).to_array().map(whole));
                 (scale, false)
             }
             Vector::Rounded(u) => {
-                self.scatter(&mut operand, |i| u.get(first + i).map(|u| u.to_bits() as i32));
+                self.scatter(&mut operand, read, |i| u.get(first + i).map(|u| u.to_bits() as i32));
                 (1.0, true)
             }
         };
         self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
-        let adding = wanted.map(|wanted| self.adding(first, wanted));
-        let (with, none) = (ProductTerm::<true>::with, ProductTerm::<true>::NONE);
-        image.collect(none, with, self.tasks(), |(start, blocks): (usize, Range<usize>), mut sums| {
-            for block in blocks.filter(|&block| adding.as_ref().is_none_or(|adding| adding[block])) {
+        let is_adding = |block: usize| adding.as_ref().is_none_or(|adding| adding[block]);
+        let items = self.tasks().map(|(start, blocks)| {
+            let any = adding.is_none() || blocks.clone().any(is_adding);
+            any.then_some((start, blocks))
+        });
+        let (with, none) = (ProductTerm::<true, true>::with, ProductTerm::<true, true>::NONE);
+        image.collect(none, with, items.collect(), |(start, blocks): (usize, Range<usize>), mut sums| {
+            for block in blocks.filter(|&block| is_adding(block)) {
                 let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
                 let (operand, position) = (self.operand.all(), self.position.all());
                 macro_rules! rounded {
@@ -368,13 +401,9 @@ impl BondTable for LatticeTable {
                     }};
                 }
                 macro_rules! exact {
-                    ($gain:literal) => {{
-                        add_block(
-                            ProductTerm::<$gain> { geometry, live, operand },
-                            geometry,
-                            start,
-                            &mut sums,
-                        );
+                    ($gain:literal, $far:literal) => {{
+                        let term = ProductTerm::<$gain, $far> { geometry, live, operand };
+                        add_block(term, geometry, start, &mut sums);
                     }};
                 }
                 match (rounded, !self.half_gain.is_empty(), self.far[block]) {
@@ -382,8 +411,10 @@ impl BondTable for LatticeTable {
                     (true, false, true) => rounded!(false, true),
                     (true, true, false) => rounded!(true, false),
                     (true, true, true) => rounded!(true, true),
-                    (false, false, _) => exact!(false),
-                    (false, true, _) => exact!(true),
+                    (false, false, false) => exact!(false, false),
+                    (false, false, true) => exact!(false, true),
+                    (false, true, false) => exact!(true, false),
+                    (false, true, true) => exact!(true, true),
                 }
             }
         });
@@ -396,12 +427,29 @@ impl BondTable for LatticeTable {
         ([x, y, z], least)
     }
 
+    fn set_forces(&self, unit: f64, force: &mut [DVec3]) {
+        let [x, y, z, ..] = self.force.all();
+        let particles = force.par_iter_mut().zip(&self.place).with_min_len(CHUNK * CHUNKS_PER_TASK);
+        particles.for_each(|(force, &place)| {
+            let place = place as usize;
+            *force = vector([x[place], y[place], z[place]]) * unit;
+        });
+    }
+
     fn block(&self, i: usize) -> [f32; 6] {
         self.diagonal.as_ref().map_or([0.0; 6], |diagonal| diagonal.at(self.place[i] as usize))
     }
 
     fn product(&self, i: usize) -> [f32; 3] {
         self.image.at(self.place[i] as usize)
+    }
+
+    fn add_exact_products(&self, first: usize, unit: f64, image: &mut [DVec3]) {
+        let [x, y, z] = self.image.all();
+        for (image, &place) in image.iter_mut().zip(&self.place[first..]) {
+            let place = place as usize;
+            *image += vector([x[place], y[place], z[place]]) * unit;
+        }
     }
 
     fn add_products(&self, rows: Range<usize>, unit: f32, image: &mut [Slice], at: usize) {
@@ -417,8 +465,8 @@ impl BondTable for LatticeTable {
     fn joined(&self, i: usize, j: usize) -> bool {
         let (lower, upper) = (self.site(i.min(j)), self.site(i.max(j)));
         // Margins keep two sites apart that are no step from each other.
-        let step = self.by_shift.binary_search_by_key(&(upper - lower), |&(shift, _)| shift);
-        step.is_ok_and(|step| self.live_word(lower, self.by_shift[step].1).is_some())
+        let stencil = self.by_shift.get(upper - lower).filter(|&&stencil| stencil != VACANT);
+        stencil.is_some_and(|&stencil| self.live_word(lower, stencil as usize).is_some())
     }
 
     fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond)) {
@@ -483,116 +531,4 @@ impl BondTable for LatticeTable {
 }
 
 #[cfg(test)]
-mod tests {
-    use amalgam_particles::lanes::Width;
-    use amalgam_particles::random::uniform_f64;
-
-    use super::super::law::Model;
-    use super::*;
-
-    fn table(gain: bool) -> LatticeTable {
-        let points: Vec<DVec3> = (0..7 * 6 * 5)
-            .map(|i| DVec3::new(f64::from(i % 7), f64::from(i / 7 % 6), f64::from(i / 42)))
-            .collect();
-        let lattice = Lattice::find(&points, 1.0).expect("a lattice");
-        let mut law = Law {
-            spacing: 1.0,
-            horizon: 3.015,
-            volume: 1.0,
-            micromodulus: 1.0,
-            critical_stretch: f64::INFINITY,
-            threshold_rise: 0.0,
-            strength_scatter: 0.0,
-            volume_correction: true,
-            surface_correction: gain,
-            damping_time: 0.0,
-            model: Model::Solid,
-        };
-        law.calibrate(Model::Solid.moment(law.horizon, 1.0), None);
-        let mut table = LatticeTable::new(&lattice, &law);
-        if gain {
-            table.set_gains(&(0..points.len()).map(|i| 1.0 + 0.01 * i as f32).collect::<Vec<_>>());
-        }
-        let shaken = |i: usize, x: &DVec3| {
-            *x + DVec3::from_array([0, 1, 2].map(|axis| 0.2 * uniform_f64(&[i as u64, axis])))
-        };
-        let position: Vec<DVec3> = points.iter().enumerate().map(|(i, x)| shaken(i, x)).collect();
-        table.load_positions(&position);
-        table.forces(None);
-        table.multiply(Vector::Exact(&position), 0, None);
-        table
-    }
-
-    /// Forces, diagonal and product of every block, one after the other, as bits.
-    fn bits(table: &LatticeTable, width: &Width) -> Vec<u32> {
-        let total = table.particle.len();
-        let mut sums: [Vec<Vec<f32>>; 5] = [5, 6, 3, 3, 3].map(|columns| vec![vec![0.0; total]; columns]);
-        let mut all: Vec<u32> = Vec::new();
-        for block in 0..table.block_site.len() {
-            let mut live = table.live[table.words(block)].to_vec();
-            let geometry = table.geometry(block);
-            let operand = table.operand.all();
-            macro_rules! add {
-                ($sums:literal, $term:expr) => {{
-                    let mut columns = sums[$sums].iter_mut();
-                    let sums = std::array::from_fn(|_| columns.next().expect("a column").as_mut_slice());
-                    width.run(BothEnds { term: $term, geometry, start: 0, sums })
-                }};
-            }
-            let (thresholds, is_far, broken) = (None, false, &mut Vec::new());
-            add!(0, ForceTerm::<true, true> { geometry, live: &mut live, thresholds, is_far, broken });
-            let (live, mut coefficient) = (&live, vec![[0; LANES]; live.len()]);
-            add!(1, DiagonalTerm::<true> { geometry, live, coefficient: &mut coefficient });
-            let coefficient = coefficient.as_slice();
-            all.extend(coefficient.iter().flatten());
-            add!(2, ProductTerm::<true> { geometry, live, operand });
-            // Exponents and mantissas as they come, but no NaN.
-            let operand = operand.map(|u| u.iter().map(|u| u & 0x4fff_ffff).collect::<Vec<_>>());
-            let (operand, position) = (operand.each_ref().map(Vec::as_slice), table.position.all());
-            add!(3, RoundedTerm::<true, true> { geometry, live, coefficient, position, operand });
-            add!(4, RoundedTerm::<true, false> { geometry, live, coefficient, position, operand });
-        }
-        all.extend(sums.iter().flatten().flatten().map(|value| value.to_bits()));
-        all
-    }
-
-    #[test]
-    fn every_width_gives_the_same_bits() {
-        let table = table(true);
-        let widths = Width::supported();
-        let plain = bits(&table, &widths[0]);
-        assert!(plain.iter().any(|&bits| bits != 0));
-        for width in &widths[1..] {
-            assert!(bits(&table, width) == plain, "{width:?}");
-        }
-    }
-
-    #[test]
-    fn a_bond_pulls_both_ends_alike() {
-        let table = table(false);
-        for i in 0..table.place.len() {
-            table.visit(i, &mut |bond| {
-                let mut back = 0;
-                table.visit(bond.neighbour as usize, &mut |other| {
-                    if other.neighbour as usize == i {
-                        back += 1;
-                        assert_eq!((other.rest, other.stiffness), (bond.rest, bond.stiffness));
-                    }
-                });
-                assert_eq!(back, 1);
-            });
-            for j in 0..table.place.len() {
-                let mut joined = false;
-                table.visit(i, &mut |bond| joined |= bond.neighbour as usize == j);
-                assert_eq!(table.joined(i, j), joined, "{i} {j}");
-            }
-        }
-        // What is left of the sum of all forces is the rounding of each particle's own sum.
-        let total = (0..table.place.len()).fold([0.0; 3], |total: [f64; 3], i| {
-            let force = table.force(i).0;
-            std::array::from_fn(|axis| total[axis] + f64::from(force[axis]))
-        });
-        let scale: f64 = (0..table.place.len()).map(|i| f64::from(table.force(i).0[0].abs())).sum();
-        assert!(total.iter().all(|sum| sum.abs() < 1e-6 * scale), "{total:?} of {scale}");
-    }
-}
+mod tests;

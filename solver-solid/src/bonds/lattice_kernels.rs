@@ -155,21 +155,15 @@ impl<T: BondTerm<K>, const K: usize> Task for BothEnds<'_, T, K> {
     }
 }
 
-/// Elongation by length of bonds of these excesses.
+/// Excesses of bonds for these differences of displacements, 0 of those that do not live.
 #[inline(always)]
-fn elongation_shares(excess: &Strip) -> Strip {
-    let (mut share, mut is_far) = ([0.0; STRIP], false);
+fn excesses(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
+    let mut excess = [0.0; STRIP];
     for lane in 0..STRIP {
-        share[lane] = elongation_share::<false>(excess[lane]);
-        is_far |= excess[lane].abs() > SERIES_MAX;
+        let own = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
+        excess[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
     }
-    if is_far { far_shares(*excess) } else { share }
-}
-
-#[cold]
-#[inline(never)]
-fn far_shares(excess: Strip) -> Strip {
-    excess.map(elongation_share::<true>)
+    excess
 }
 
 /// Where bonds break.
@@ -195,52 +189,75 @@ pub(super) struct ForceTerm<'a, const GAIN: bool, const LEAST: bool> {
 }
 
 impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
-    /// Breaks bonds beyond their thresholds, and computes the others as far as they are.
+    /// Breaks bonds beyond their thresholds, and notes whether any of the others is far.
     #[cold]
     #[inline(never)]
-    fn beyond(&mut self, stencil: usize, first: usize, mut excess: Strip) -> [Strip; 2] {
+    fn break_beyond(&mut self, stencil: usize, first: usize) {
         let Self { geometry, thresholds, .. } = self;
-        let step = &geometry.stencils[stencil];
-        for (lane, excess) in excess.iter_mut().enumerate() {
-            let site = geometry.site + first + lane;
+        let (step, column) = (&geometry.stencils[stencil], geometry.displacement);
+        let live = self.live[stencil];
+        for lane in (first..first + STRIP).filter(|lane| live >> lane & 1 != 0) {
+            let site = geometry.site + lane;
             let there = site + step.shift;
-            if let Some(Thresholds { of, particle, .. }) = thresholds
-                && self.live[stencil] >> (first + lane) & 1 != 0
-            {
+            let eta = column.map(|column| column[there].wrapping_sub(column[site]));
+            let excess = step.excess(eta);
+            if let Some(Thresholds { of, particle, .. }) = thresholds {
                 let ends = [particle[site], particle[there]];
                 let [own, other] = ends.map(|end| of[end as usize]);
-                if *excess > own.min(other) {
+                if excess > own.min(other) {
                     let gain = geometry.gain::<GAIN>(site)[0] + geometry.gain::<GAIN>(there)[0];
-                    let pull = step.stiffness * gain * elongation_share::<true>(*excess);
-                    let column = geometry.displacement;
-                    let pull = std::array::from_fn(|axis| {
-                        let eta = column[axis][there].wrapping_sub(column[axis][site]);
-                        pull * (step.offset[axis] + eta as f32)
-                    });
+                    let pull = step.stiffness * gain * elongation_share::<true>(excess);
+                    let pull = std::array::from_fn(|axis| pull * (step.offset[axis] + eta[axis] as f32));
                     self.broken.push(Broken { ends, pull });
-                    self.live[stencil] &= !(1 << (first + lane));
-                    *excess = 0.0;
+                    self.live[stencil] &= !(1 << lane);
+                    continue;
                 }
             }
             self.is_far |= excess.abs() > SERIES_MAX;
         }
-        [excess, excess.map(elongation_share::<true>)]
+    }
+
+    /// The terms of bonds of these excesses and differences of displacements.
+    #[inline(always)]
+    fn pulls<const FAR: bool>(
+        &self,
+        own_gain: &Strip,
+        (step, there): (&Stencil, usize),
+        live: u32,
+        excess: &Strip,
+        eta: &[Strip<i32>; 3],
+    ) -> [Strip; 5] {
+        let gain = self.geometry.gain::<GAIN>(there);
+        let mut terms = [[0.0; STRIP]; 5];
+        for lane in 0..STRIP {
+            let share = elongation_share::<FAR>(excess[lane]);
+            let pull = step.stiffness * (own_gain[lane] + gain[lane]) * share;
+            for axis in 0..3 {
+                terms[axis][lane] = pull * (step.offset[axis] + eta[axis][lane] as f32);
+            }
+            let square = excess[lane].mul_add(step.rest_square, step.rest_square);
+            terms[4][lane] = pull * share * square;
+            terms[3][lane] = if live & (1 << lane) != 0 { excess[lane] } else { f32::INFINITY };
+        }
+        terms
     }
 }
 
 impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN, LEAST> {
     const NONE: [f32; 5] = [0.0, 0.0, 0.0, f32::INFINITY, 0.0];
-    type Own = (Around<'a, i32>, Strip);
+    /// With it the excess beyond which a bond is looked at by itself.
+    type Own = (Around<'a, i32>, Strip, f32);
 
     #[inline(always)]
     fn own(&self, site: usize) -> Self::Own {
-        (self.geometry.displacements(site), self.geometry.gain::<GAIN>(site))
+        let limit = self.thresholds.map_or(SERIES_MAX, |thresholds| thresholds.least.min(SERIES_MAX));
+        (self.geometry.displacements(site), self.geometry.gain::<GAIN>(site), limit)
     }
 
     #[inline(always)]
     fn terms<L: Lanes>(
         &mut self,
-        (own, own_gain): &Self::Own,
+        (own, own_gain, limit): &Self::Own,
         stencil: usize,
         first: usize,
         there: usize,
@@ -250,31 +267,14 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN
             return None;
         }
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
-        let gain = self.geometry.gain::<GAIN>(there);
-        let limit = self.thresholds.map_or(SERIES_MAX, |thresholds| thresholds.least.min(SERIES_MAX));
-        let (mut excess, mut share, mut is_beyond) = ([0.0; STRIP], [0.0; STRIP], false);
-        for lane in 0..STRIP {
-            let own = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
-            excess[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
-            share[lane] = elongation_share::<false>(excess[lane]);
-            is_beyond |= (excess[lane] > limit) | (excess[lane] < -SERIES_MAX);
+        let excess = excesses(step, &eta, live);
+        if L::any_outside(&excess, -SERIES_MAX, *limit) {
+            self.break_beyond(stencil, first);
+            let live = u32::from(self.live[stencil] >> first);
+            let excess = excesses(step, &eta, live);
+            return Some(self.pulls::<true>(own_gain, (step, there), live, &excess, &eta));
         }
-        let mut left = live;
-        if is_beyond {
-            [excess, share] = self.beyond(stencil, first, excess);
-            left = u32::from(self.live[stencil] >> first);
-        }
-        let mut terms = [[0.0; STRIP]; 5];
-        for lane in 0..STRIP {
-            let pull = step.stiffness * (own_gain[lane] + gain[lane]) * share[lane];
-            for axis in 0..3 {
-                terms[axis][lane] = pull * (step.offset[axis] + eta[axis][lane] as f32);
-            }
-            let square = excess[lane].mul_add(step.rest_square, step.rest_square);
-            terms[4][lane] = pull * share[lane] * square;
-            terms[3][lane] = if left & (1 << lane) != 0 { excess[lane] } else { f32::INFINITY };
-        }
-        Some(terms)
+        Some(self.pulls::<false>(own_gain, (step, there), live, &excess, &eta))
     }
 
     #[inline(always)]
@@ -296,14 +296,15 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN
     }
 }
 
-/// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use where the series holds.
-pub(super) struct DiagonalTerm<'a, const GAIN: bool> {
+/// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use where the series holds. `FAR` if it
+/// does not for all.
+pub(super) struct DiagonalTerm<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) coefficient: &'a mut [[Coefficient; LANES]],
 }
 
-impl<'a, const GAIN: bool> BondTerm<6> for DiagonalTerm<'a, GAIN> {
+impl<'a, const GAIN: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a, GAIN, FAR> {
     type Own = (Around<'a, i32>, Strip);
 
     #[inline(always)]
@@ -327,12 +328,7 @@ impl<'a, const GAIN: bool> BondTerm<6> for DiagonalTerm<'a, GAIN> {
         }
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
         let gain = self.geometry.gain::<GAIN>(there);
-        let mut excess = [0.0; STRIP];
-        for lane in 0..STRIP {
-            let own = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
-            excess[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
-        }
-        let share = elongation_shares(&excess);
+        let share = excesses(step, &eta, live).map(elongation_share::<FAR>);
         let (mut across, mut along) = ([0.0; STRIP], [0.0; STRIP]);
         for lane in 0..STRIP {
             (across[lane], along[lane]) = linearised(share[lane]);
@@ -517,14 +513,14 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a, GAIN
     }
 }
 
-/// The product with an operand in whole numbers.
-pub(super) struct ProductTerm<'a, const GAIN: bool> {
+/// The product with an operand in whole numbers; `FAR` if the series does not hold for all bonds.
+pub(super) struct ProductTerm<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) operand: [&'a [i32]; 3],
 }
 
-impl<'a, const GAIN: bool> BondTerm<3> for ProductTerm<'a, GAIN> {
+impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for ProductTerm<'a, GAIN, FAR> {
     type Own = (Around<'a, i32>, Around<'a, i32>, Strip);
 
     #[inline(always)]
@@ -548,12 +544,7 @@ impl<'a, const GAIN: bool> BondTerm<3> for ProductTerm<'a, GAIN> {
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
         let (own_u, other_u) = (&operand.own, at(operand.columns, there));
         let gain = self.geometry.gain::<GAIN>(there);
-        let mut excess = [0.0; STRIP];
-        for lane in 0..STRIP {
-            let own = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
-            excess[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
-        }
-        let share = elongation_shares(&excess);
+        let share = excesses(step, &eta, live).map(elongation_share::<FAR>);
         let mut terms = [[0.0; STRIP]; 3];
         for lane in 0..STRIP {
             let stiffness = step.stiffness * (own_gain[lane] + gain[lane]);

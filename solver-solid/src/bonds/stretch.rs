@@ -16,8 +16,10 @@ pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
     const C: [f32; 6] = [0.5, -0.375_000_02, 0.312_470_65, -0.273_409_96, 0.251_080_8, -0.230_262_27];
     // A broken bond, whose factor is zero, may be any length: its number must not overflow, zero times that is none.
     let x = excess.min(SERIES_MAX);
-    let sum = C[5].mul_add(x, C[4]).mul_add(x, C[3]).mul_add(x, C[2]);
-    let near = x * sum.mul_add(x, C[1]).mul_add(x, C[0]);
+    // In pairs, which need not wait for each other.
+    let square = x * x;
+    let [low, middle, high] = [C[1].mul_add(x, C[0]), C[3].mul_add(x, C[2]), C[5].mul_add(x, C[4])];
+    let near = x * high.mul_add(square, middle).mul_add(square, low);
     if FAR && excess.abs() > SERIES_MAX {
         // Ends that coincide have no direction, and the vector by which this is multiplied is zero.
         let square = 1.0 + excess;

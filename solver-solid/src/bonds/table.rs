@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::fixed::operand_scale;
 use crate::vectors::{Slice, Vector};
+use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// Lengths are whole numbers of quanta in the hot loops: this many a spacing. The difference of two positions is exact
 /// then, wherever the body is, up to 128 spacings; and forces are the same to the bit if a body moves by whole quanta.
@@ -65,11 +66,25 @@ pub(crate) trait BondTable: Send + Sync {
     /// Force on particle `i`, and the least excess of its bonds, infinite without any; of use only if the law lets thresholds rise.
     fn force(&self, i: usize) -> ([f32; 3], f32);
 
+    /// Forces on all particles, times `unit`.
+    fn set_forces(&self, unit: f64, force: &mut [DVec3]) {
+        force.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, force)| {
+            *force = vector(self.force(i).0) * unit;
+        });
+    }
+
     /// Diagonal block of particle `i`: xx, yy, zz, yz, xz, xy.
     fn block(&self, i: usize) -> [f32; 6];
 
     /// Row `i` of the last product, in the unit it came with.
     fn product(&self, i: usize) -> [f32; 3];
+
+    /// Adds the rows of the last product from `first` on times `unit` to `image`.
+    fn add_exact_products(&self, first: usize, unit: f64, image: &mut [DVec3]) {
+        for (i, image) in (first..).zip(image) {
+            *image += vector(self.product(i)) * unit;
+        }
+    }
 
     /// Adds these rows of the last product times `unit` to `image`, where they begin at particle `at`.
     fn add_products(&self, rows: Range<usize>, unit: f32, image: &mut [Slice], at: usize);
@@ -100,6 +115,10 @@ pub(crate) trait BondTable: Send + Sync {
 #[inline(always)]
 pub(super) fn component_difference<const ROUNDED: bool>(a: i32, b: i32) -> f32 {
     if ROUNDED { f32::from_bits(a as u32) - f32::from_bits(b as u32) } else { a.wrapping_sub(b) as f32 }
+}
+
+pub(super) fn vector(v: [f32; 3]) -> DVec3 {
+    DVec3::from_array(v.map(f64::from))
 }
 
 /// The factor that brings the components of `u` into 30 bits.
