@@ -11,7 +11,7 @@ use amalgam_coordinator::{
 use amalgam_particles::{DVec3, ParticleId, random};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-const LIMIT: GroupLimit = GroupLimit { min: 8, max: 64, seed: 1, step: 7 };
+const LIMIT: GroupLimit = GroupLimit { min: 8, max: 64, keep_lone_contacts: true, seed: 1, step: 7 };
 
 /// How a scene's particles are stored.
 #[derive(Clone, Copy, PartialEq)]

@@ -12,14 +12,15 @@ use crate::contacts::Candidates;
 use crate::methods::Response;
 
 /// How many particles a group may hold: a number drawn for each group uniformly from `min..=max`. The draw is the
-/// same in every stage of a step and another one in the next step, so that no pair is ignored persistently. A particle
-/// that would be left alone with its contacts is taken beyond the limit.
+/// same in every stage of a step and another one in the next step, so that no pair is ignored persistently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimit {
     /// Least limit, at most `max`.
     pub min: u32,
     /// Largest limit; `u32::MAX` for both means no limit.
     pub max: u32,
+    /// Whether a particle that would be left alone with its contacts is taken beyond the limit.
+    pub keep_lone_contacts: bool,
     /// Seed of the scene.
     pub seed: u64,
     /// The step that is being computed.
@@ -118,8 +119,8 @@ impl Forest {
 
     /// Merges the given pairs, `i < j` and sorted, in that order.
     ///
-    /// A pair is refused if its union would exceed the limit of the group and both are in groups, or if it would join two
-    /// immovable particles that move at different velocities: no velocity of the group could be right for both.
+    /// A pair is refused if its union would exceed the limit of the group, but see [`GroupLimit::keep_lone_contacts`], or if
+    /// it would join two immovable particles that move at different velocities: no velocity of the group could be right for both.
     ///
     /// # Panics
     /// If `limit.min > limit.max`, or a pair names no candidate.
@@ -320,6 +321,9 @@ impl Forest {
             if !self.join(candidates, (i, j), fits) {
                 self.refused.push((i, j));
             }
+        }
+        if !limit.keep_lone_contacts {
+            return;
         }
         // A particle that nobody has taken has no contact in this step: what presses it would set it free.
         let mut refused = std::mem::take(&mut self.refused);

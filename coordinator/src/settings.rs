@@ -93,6 +93,8 @@ pub struct CouplingSettings {
     pub stage_cap: u32,
     /// Smallest and largest limit of particles in a meta-particle; drawn anew for each in every step.
     pub group_limit: [u32; 2],
+    /// Take a particle that no group has taken beyond the limit, so that it is not left without contacts for a step.
+    pub keep_lone_contacts: bool,
     /// Most repetitions of a stage when implicit participants share meta-particles.
     pub coupling_iterations: u32,
     /// Relative change of the impulses at which repetitions end.
@@ -119,6 +121,7 @@ impl Default for CouplingSettings {
             max_stages: MaxStages::Count(2),
             stage_cap: 16,
             group_limit: [8, 64],
+            keep_lone_contacts: true,
             coupling_iterations: 40,
             coupling_tolerance: 1e-3,
             interest_mask: true,

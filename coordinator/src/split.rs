@@ -214,7 +214,7 @@ mod tests {
                 .collect();
             pairs.sort_unstable();
             let mut forest = Forest::new();
-            let limit = GroupLimit { min: u32::MAX, max: u32::MAX, seed: 0, step: 0 };
+            let limit = GroupLimit { min: u32::MAX, max: u32::MAX, keep_lone_contacts: true, seed: 0, step: 0 };
             forest.merge(&candidates, &pairs, &limit);
             let rule = if paper { SplitRule::Paper } else { SplitRule::Symmetric };
             let settings = SplitSettings { rule, alpha, beta: 1.0, slip: 0.7 };

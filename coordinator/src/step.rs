@@ -204,8 +204,8 @@ impl Simulation {
     /// Merges the active pairs and deals the groups to the participants that have particles in them.
     fn merge(&mut self) {
         let start = Instant::now();
-        let [min, max] = self.plan.coupling.group_limit;
-        let limit = GroupLimit { min, max, seed: self.plan.seed, step: self.steps };
+        let CouplingSettings { group_limit: [min, max], keep_lone_contacts, .. } = self.plan.coupling;
+        let limit = GroupLimit { min, max, keep_lone_contacts, seed: self.plan.seed, step: self.steps };
         let scratch = &mut self.scratch;
         if self.plan.coupling.method == ContactMethod::MergeSplit {
             scratch.forest.merge(&scratch.candidates, &scratch.pairs, &limit);

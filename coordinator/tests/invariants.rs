@@ -11,7 +11,8 @@ use glam::DMat3;
 use proptest::prelude::*;
 
 const TOLERANCE: f64 = 1e-12;
-const UNLIMITED: GroupLimit = GroupLimit { min: u32::MAX, max: u32::MAX, seed: 0, step: 0 };
+const UNLIMITED: GroupLimit =
+    GroupLimit { min: u32::MAX, max: u32::MAX, keep_lone_contacts: true, seed: 0, step: 0 };
 
 /// Random numbers in [-1, 1), named by a seed, a particle and a purpose.
 fn noise(seed: u64, i: usize, purpose: u64) -> f64 {
@@ -404,7 +405,7 @@ proptest! {
 
     #[test]
     fn groups_keep_their_limit_and_the_velocity_of_what_is_immovable(
-        seed: u64, count in 2usize..300, min in 2u32..6, more in 0u32..5, step: u64,
+        seed: u64, count in 2usize..300, min in 2u32..6, more in 0u32..5, step: u64, keep_lone_contacts: bool,
     ) {
         let mut candidates = crowd(seed, count, 2.0);
         let count = candidates.len();
@@ -420,7 +421,7 @@ proptest! {
             .collect();
         pairs.sort_unstable();
         pairs.dedup();
-        let limit = GroupLimit { min, max: min + more, seed, step };
+        let limit = GroupLimit { min, max: min + more, keep_lone_contacts, seed, step };
         let mut forest = Forest::new();
         forest.merge(&cluster(seed, 9, 1.0, 0), &random_tree(seed, 9), &UNLIMITED);
         forest.merge(&candidates, &pairs, &limit);
@@ -441,9 +442,9 @@ proptest! {
         for pair in &pairs {
             prop_assert_eq!(forest.same_group(pair.0, pair.1), !forest.refused().contains(pair), "{:?}", pair);
         }
-        // Merged naively: within the limit first, then whoever is alone.
+        // Merged naively: within the limit first, then, unless they may be left alone, whoever is.
         let mut root: Vec<usize> = (0..count).collect();
-        for adopting in [false, true] {
+        for adopting in [false, true].into_iter().take(1 + usize::from(keep_lone_contacts)) {
             for &(i, j) in &pairs {
                 let (a, b) = (root[i as usize].min(root[j as usize]), root[i as usize].max(root[j as usize]));
                 let members = |of: usize| (0..count).filter(|&k| root[k] == of).collect::<Vec<_>>();
@@ -479,7 +480,7 @@ proptest! {
             let contacts = ContactFinder::new().detect(dealt, &intersecting(dealt, true)).clone();
             let forest = {
                 let mut forest = Forest::new();
-                forest.merge(dealt, &contacts.active, &GroupLimit { min: 20, max: 20, seed, step: 0 });
+                forest.merge(dealt, &contacts.active, &GroupLimit { min: 20, max: 20, keep_lone_contacts: true, seed, step: 0 });
                 forest
             };
             let mut velocity = Vec::new();
@@ -501,7 +502,11 @@ fn nothing_depends_on_the_number_of_threads() {
     let run = || {
         let contacts = ContactFinder::new().detect(&candidates, &[]).clone();
         let mut forest = Forest::new();
-        forest.merge(&candidates, &contacts.active, &GroupLimit { min: 8, max: 64, seed: 3, step: 4 });
+        forest.merge(
+            &candidates,
+            &contacts.active,
+            &GroupLimit { min: 8, max: 64, keep_lone_contacts: true, seed: 3, step: 4 },
+        );
         let mut velocity = Vec::new();
         let energy = vec![0.0; forest.len()];
         let settings = SplitSettings::default();

@@ -111,7 +111,11 @@ impl Systems {
         }
         pairs.sort_unstable();
         let mut forest = Forest::new();
-        forest.merge(&candidates, &pairs, &GroupLimit { min: 4, max: 4, seed: 0, step: 0 });
+        forest.merge(
+            &candidates,
+            &pairs,
+            &GroupLimit { min: 4, max: 4, keep_lone_contacts: true, seed: 0, step: 0 },
+        );
         forest
     }
 
