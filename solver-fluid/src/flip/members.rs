@@ -137,8 +137,9 @@ impl Extras {
             width.run(Find { grid, moving, fall, position, velocity, members, mass, found });
         });
         let members = &self.members;
-        self.axes.par_iter_mut().enumerate().for_each(|(axis, kept)| {
-            // Not in place: the axes stand side by side, and threads would wait for each other's lines of memory.
+        self.axes.par_iter_mut().enumerate().rev().for_each(|(axis, kept)| {
+            // The vertical axis first: on a floor it has most faces. Not in place: the axes stand side by side, and threads would
+            // wait for each other's lines of memory.
             let mut touched = std::mem::take(kept);
             touched.clear(grid.len());
             width.run(Add { grid, members, axis, count: moving.mass.len(), touched: &mut touched });
