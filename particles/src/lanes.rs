@@ -340,4 +340,29 @@ mod tests {
             }
         }
     }
+
+    struct AnyOutside<'a>(&'a [f32; 8]);
+
+    impl Task for AnyOutside<'_> {
+        type Output = bool;
+
+        #[inline(always)]
+        fn run<L: Lanes>(self) -> bool {
+            L::any_outside(self.0, -1.0, 2.0)
+        }
+    }
+
+    #[test]
+    fn one_lane_outside_is_found() {
+        for width in Width::supported() {
+            assert!(!width.run(AnyOutside(&[-1.0, 2.0, 0.0, -0.5, 1.5, f32::NAN, 2.0, -1.0])), "{width:?}");
+            for lane in 0..8 {
+                for value in [-1.1, 2.1, f32::INFINITY, f32::NEG_INFINITY] {
+                    let mut values = [0.0; 8];
+                    values[lane] = value;
+                    assert!(width.run(AnyOutside(&values)), "{width:?} {lane} {value}");
+                }
+            }
+        }
+    }
 }

@@ -66,13 +66,7 @@ impl Lanes for Avx2 {
     }
     #[inline(always)]
     fn any_outside(values: &[f32; 8], low: f32, high: f32) -> bool {
-        // SAFETY: eight values are read of eight; and this runs where there is AVX.
-        unsafe {
-            let values = _mm256_loadu_ps(values.as_ptr());
-            let below = _mm256_cmp_ps::<_CMP_LT_OQ>(values, _mm256_set1_ps(low));
-            let above = _mm256_cmp_ps::<_CMP_GT_OQ>(values, _mm256_set1_ps(high));
-            _mm256_movemask_ps(_mm256_or_ps(below, above)) != 0
-        }
+        unsafe { any_outside(values, low, high) }
     }
     #[inline(always)]
     fn sum(self) -> f32 {
@@ -215,6 +209,17 @@ unsafe fn expand(words: &[u32; 8], selected: u8) -> [u32; 8] {
     }
 }
 
+#[inline(always)]
+unsafe fn any_outside(values: &[f32; 8], low: f32, high: f32) -> bool {
+    // SAFETY: eight values are read of eight; and this runs inside `run_avx2` or `run_avx512` alone.
+    unsafe {
+        let values = _mm256_loadu_ps(values.as_ptr());
+        let below = _mm256_cmp_ps::<_CMP_LT_OQ>(values, _mm256_set1_ps(low));
+        let above = _mm256_cmp_ps::<_CMP_GT_OQ>(values, _mm256_set1_ps(high));
+        _mm256_movemask_ps(_mm256_or_ps(below, above)) != 0
+    }
+}
+
 /// Halves added until one lane is left.
 #[inline(always)]
 unsafe fn sum8(lanes: __m256) -> f32 {
@@ -249,13 +254,7 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn any_outside(values: &[f32; 8], low: f32, high: f32) -> bool {
-        // SAFETY: eight values are read of eight; and this runs where there is AVX.
-        unsafe {
-            let values = _mm256_loadu_ps(values.as_ptr());
-            let below = _mm256_cmp_ps::<_CMP_LT_OQ>(values, _mm256_set1_ps(low));
-            let above = _mm256_cmp_ps::<_CMP_GT_OQ>(values, _mm256_set1_ps(high));
-            _mm256_movemask_ps(_mm256_or_ps(below, above)) != 0
-        }
+        unsafe { any_outside(values, low, high) }
     }
     #[inline(always)]
     fn sum(self) -> f32 {

@@ -196,6 +196,8 @@ fn clustered(position: &[DVec3]) -> Vec<u32> {
 
 fn halve(order: &mut [u32], position: &[DVec3]) {
     if order.len() <= CLUSTER {
+        // Which eight they are is certain, but not how a selection leaves them.
+        order.sort_unstable();
         return;
     }
     let (mut low, mut high) = (DVec3::INFINITY, DVec3::NEG_INFINITY);
