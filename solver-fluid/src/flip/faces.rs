@@ -1,19 +1,19 @@
 //! Velocities at faces, from what particles bring to what they take: forces, walls, the pressure's push, and the velocity
 //! of faces in the air.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{LANES, Width};
-use glam::Vec4;
 use rayon::prelude::*;
 
 use super::grid::Grid;
 use super::members::{Extras, MEMBERS};
 use super::pressure::larger;
-use super::sweeps::{Bring, Conduct, Forces, Know, PairUp, Push, is_open};
+use super::sweeps::{BesideKnown, Bring, Conduct, Forces, Know, PairUp, Push, Unknown, is_open};
 use super::system::{BLOCK, RUN, Split, System};
-use super::transfer::{Cell, Fours};
+use super::transfer::{Cell, Pairs};
 use super::walls::WallFace;
 
 /// Times that velocities are carried on to faces which have none.
@@ -78,11 +78,6 @@ fn is_free(cell: Cell) -> bool {
     matches!(cell, Cell::Air | Cell::Spray)
 }
 
-/// Whether a face lies between two cells, not at or in a wall.
-fn is_inside(cell: &[Cell], face: usize, stride: usize) -> bool {
-    cell[face] != Cell::Wall && cell[face - stride] != Cell::Wall
-}
-
 impl Field {
     fn new(grid: &Grid) -> Self {
         Self {
@@ -92,11 +87,10 @@ impl Field {
     }
 
     /// Faces without particles beside a cell that is no air: others occupy it.
-    fn incomplete(&self, grid: &Grid, axis: usize, cell: &[Cell]) -> Vec<usize> {
-        let (stride, known) = (grid.strides()[axis], &self.known[axis]);
-        let beside = |face: usize| is_open(cell[face]) || is_open(cell[face - stride]);
-        let faces = (grid.first() + stride..cell.len()).into_par_iter().with_min_len(BLOCK);
-        faces.filter(|&face| !known[face] && is_inside(cell, face, stride) && beside(face)).collect()
+    fn incomplete(&self, grid: &Grid, width: Width, axis: usize, cell: &[Cell]) -> Vec<usize> {
+        let (stride, known) = (grid.strides()[axis], &self.known[axis][..]);
+        let mark = |begin, marks: &mut [u8]| width.run(Unknown { begin, stride, cell, known, marks });
+        marked(grid.first() + stride..cell.len(), mark).map(|(face, _)| face).collect()
     }
 
     /// Lets these faces move like those around them, which see only what particles brought, not each other.
@@ -136,23 +130,33 @@ fn carry_on(grid: &Grid, (velocity, known, old): Columns<'_>, faces: &[Beside]) 
 }
 
 /// Faces of an axis whose velocity is not known, beside known ones.
-fn beside_known(grid: &Grid, axis: usize, cell: &[Cell], known: &[bool]) -> Vec<Beside> {
-    let first = grid.index([0, 0, 0]);
-    let last = grid.index(grid.cells.map(|n| n - 1)) + 1;
-    let blocks = (first..last).into_par_iter().step_by(BLOCK);
-    let beside = blocks.flat_map_iter(|begin| {
-        let mut bits = [0; BLOCK];
-        let bits = &mut bits[..BLOCK.min(last - begin)];
-        for (n, shift) in around(grid).into_iter().enumerate() {
-            let near = &known[begin.wrapping_add_signed(shift)..][..bits.len()];
-            bits.iter_mut().zip(near).for_each(|(bits, &near)| *bits |= u8::from(near) << n);
+fn beside_known(grid: &Grid, width: Width, axis: usize, cell: &[Cell], known: &[bool]) -> Vec<Beside> {
+    let (first, last) = (grid.index([0, 0, 0]), grid.index(grid.cells.map(|n| n - 1)));
+    let (around, stride) = (around(grid), grid.strides()[axis]);
+    let mark = |begin, marks: &mut [u8]| {
+        width.run(BesideKnown { begin, around, stride, cell, known, marks });
+    };
+    marked(first..last + 1, mark).map(|(face, known)| Beside { face, known }).collect()
+}
+
+/// Faces to which `mark`, given the first one of a block, gives a mark that is not zero, and their marks.
+fn marked(
+    faces: Range<usize>,
+    mark: impl Fn(usize, &mut [u8]) + Sync + Send,
+) -> impl ParallelIterator<Item = (usize, u8)> {
+    let end = faces.end;
+    faces.into_par_iter().step_by(BLOCK).flat_map_iter(move |begin| {
+        let mut marks = [0; BLOCK];
+        mark(begin, &mut marks[..BLOCK.min(end - begin)]);
+        let mut some = Vec::new();
+        // Few have one.
+        for (n, eight) in marks.as_chunks::<8>().0.iter().enumerate().filter(|(_, eight)| **eight != [0; 8]) {
+            for (l, &mark) in eight.iter().enumerate().filter(|(_, mark)| **mark != 0) {
+                some.push((begin + 8 * n + l, mark));
+            }
         }
-        let own = &known[begin..][..bits.len()];
-        bits.iter_mut().zip(own).for_each(|(bits, &own)| *bits = if own { 0 } else { *bits });
-        let found = bits.iter().zip(begin..).filter(|(bits, _)| **bits != 0);
-        found.map(|(&known, face)| Beside { face, known }).collect::<Vec<_>>()
-    });
-    beside.filter(|beside| is_inside(cell, beside.face, grid.strides()[axis])).collect()
+        some
+    })
 }
 
 impl Flow {
@@ -207,7 +211,7 @@ impl Flow {
         self.conducts = conducts.into_inner();
         self.new |= new;
         if new {
-            *incomplete = [0, 1, 2].map(|axis| gathered.incomplete(grid, axis, forces.cell));
+            *incomplete = [0, 1, 2].map(|axis| gathered.incomplete(grid, width, axis, forces.cell));
         }
         for (axis, faces) in incomplete.iter().enumerate() {
             gathered.complete(grid, axis, &mut old[axis], faces);
@@ -293,7 +297,7 @@ impl Flow {
             }
             for faces in carried {
                 if new_faces {
-                    *faces = beside_known(grid, axis, cell, known);
+                    *faces = beside_known(grid, width, axis, cell, known);
                 }
                 carry_on(grid, (velocity, known, old), faces);
             }
@@ -314,11 +318,11 @@ impl Flow {
         (cell, extras): (&[Cell], &Extras),
         potential: &Split<f64>,
         speed_max: f64,
-        fours: &mut Fours,
+        pairs: &mut Pairs,
     ) {
         let at = |n: usize| potential[n % 2][n / 2];
         let own = |cell: Cell| is_free(cell) || cell == Cell::Fluid;
-        for (axis, fours) in fours.iter_mut().enumerate() {
+        for (axis, pairs) in pairs.iter_mut().enumerate() {
             let (stride, conductance) = (grid.strides()[axis], &self.conductance[axis]);
             let speed = |face: usize| {
                 let pair = [face, face - stride].map(|n| cell[n]);
@@ -332,33 +336,23 @@ impl Flow {
             };
             let first = grid.index([0, 0, 0]);
             let last = grid.index(grid.cells);
-            fours[first..last].par_chunks_mut(BLOCK).enumerate().for_each(|(block, fours)| {
-                let mut next = speed(first + block * BLOCK);
-                for (n, four) in fours.iter_mut().enumerate() {
-                    four.x += next;
-                    next = speed(first + block * BLOCK + n + 1);
-                    four.z += next;
-                }
-            });
+            let faces = pairs[first..last].par_iter_mut().enumerate().with_min_len(BLOCK);
+            faces.for_each(|(n, [velocity, _])| *velocity += speed(first + n));
         }
     }
 
     /// For each face its velocity, and what a particle gets to which `flip_share` of its old velocity is added. The
     /// largest of the latter along each axis [m/s].
-    pub(super) fn pair_up(&self, flip_share: f64, fours: &mut Fours) -> DVec3 {
+    pub(super) fn pair_up(&self, flip_share: f64, pairs: &mut Pairs) -> DVec3 {
         let mut largest = DVec3::ZERO;
-        for (axis, fours) in fours.iter_mut().enumerate() {
+        for (axis, pairs) in pairs.iter_mut().enumerate() {
             let (velocity, old) = (&self.projected.velocity[axis], &self.old[axis]);
-            fours.resize(velocity.len(), Vec4::ZERO);
+            pairs.resize(velocity.len(), [0.0; 2]);
             let blocks =
-                fours.par_chunks_mut(BLOCK).zip(velocity.par_chunks(BLOCK)).zip(old.par_chunks(BLOCK));
+                pairs.par_chunks_mut(BLOCK).zip(velocity.par_chunks(BLOCK)).zip(old.par_chunks(BLOCK));
             let largest_of =
-                |((fours, velocity), old)| self.width.run(PairUp { flip_share, velocity, old, fours });
+                |((pairs, velocity), old)| self.width.run(PairUp { flip_share, velocity, old, pairs });
             largest[axis] = blocks.map(largest_of).reduce(|| 0.0, larger);
-            // The last of each block is beside the first of the next one.
-            for face in (BLOCK..fours.len()).step_by(BLOCK) {
-                (fours[face - 1].z, fours[face - 1].w) = (fours[face].x, fours[face].y);
-            }
         }
         largest
     }

@@ -13,8 +13,10 @@ use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 use rayon::slice::ChunksMut;
 
-use super::grid::Grid;
-use super::system::{BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window};
+use super::grid::{Grid, kept};
+use super::system::{
+    BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window, window_mut,
+};
 
 /// Cells of the coarsest level, at most, along its longest axis.
 const COARSEST: usize = 4;
@@ -25,8 +27,9 @@ const SWEEPS: usize = 2;
 /// By how much the correction from the next level is lengthened on the finest one: aggregates without it are too stiff
 /// [Braess1995]. Measured: from .69 on, eigenvalues begin at .75; on all levels it would lengthen the smoothest mode too much.
 const OVERCORRECTION: f32 = 1.1;
-/// Columns of one colour at least this long are shared among threads.
-const SHARED: usize = 1 << 13;
+/// Columns of one colour at least this long are shared among threads: even where that gains nothing itself, since a thread
+/// that waits longer falls asleep.
+const SHARED: usize = 1 << 11;
 
 /// A system with the work space of a cycle.
 #[derive(Clone, Debug)]
@@ -52,11 +55,14 @@ enum Yield {
     Relaxed,
     /// That, with zero in all other places.
     First,
-    /// A last sweep, and the product of the solution and the right-hand side.
+    /// A last sweep: red cells come last. With its [`Products`].
     Last,
     /// The residual of the solution so far.
     Residual,
 }
+
+/// With the solution z and the right-hand side b: z b, and z A z.
+type Products = [f64; 2];
 
 /// One block of a pass.
 struct Pass<'a> {
@@ -72,11 +78,11 @@ struct Pass<'a> {
 }
 
 impl Task for Pass<'_> {
-    type Output = f64;
+    type Output = Products;
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> f64 {
-        let mut product = [0.0; LANES];
+    fn run<L: Lanes>(self) -> Products {
+        let mut products = [[0.0; LANES]; 2];
         let System { grid, common, face_of, diagonal, inverse, kind, .. } = self.system;
         let (colour, other, common) = (self.colour, self.other, L::splat(*common));
         let [lower, upper] = neighbours(grid, colour);
@@ -118,13 +124,20 @@ impl Task for Pass<'_> {
             };
             value.store(result);
             if matches!(self.yields, Yield::Last) {
-                let right_hand_side: &[f32; LANES] = window(self.right_hand_side, at);
+                let b: &[f32; LANES] = window(self.right_hand_side, at);
+                let diagonal: &[f32; LANES] = window(&diagonal[colour], at);
+                let mut around = [0.0; LANES];
+                (sum - L::load(b)).store(&mut around);
+                // Each pair of neighbours once, for the red one.
+                let pairs = if colour == 0 { 2.0 } else { 0.0 };
                 for l in 0..LANES {
-                    product[l] += f64::from(right_hand_side[l]) * f64::from(result[l]);
+                    let z = f64::from(result[l]);
+                    products[0][l] += z * f64::from(b[l]);
+                    products[1][l] += z * (f64::from(diagonal[l]) * z - pairs * f64::from(around[l]));
                 }
             }
         }
-        add_lanes(product)
+        products.map(add_lanes)
     }
 }
 
@@ -156,7 +169,7 @@ impl Level {
         width: Width,
         colour: usize,
         yields: Yield,
-    ) -> impl IndexedParallelIterator<Item = f64> {
+    ) -> impl IndexedParallelIterator<Item = Products> {
         let Self { system, solution: [red, black], right_hand_side, residual } = self;
         let (own, other) = if colour == 0 { (red, black) } else { (black, red) };
         let (result, own): (_, &[f32]) = match yields {
@@ -168,7 +181,7 @@ impl Level {
             let begin = b * BLOCK;
             width.run(Pass { system, yields, colour, begin, result, right_hand_side, own, other })
         };
-        let least = if result.len() < SHARED { usize::MAX } else { 4 };
+        let least = if result.len() < SHARED { usize::MAX } else { 1 };
         result.par_chunks_mut(BLOCK).enumerate().map(block).with_min_len(least)
     }
 
@@ -215,6 +228,12 @@ fn pairs_of_layers<'a>(grid: &Grid, column: &'a mut Split<f32>) -> [ChunksMut<'a
 /// Parts of a cell's correction that come from its own aggregate and from the next one, along an axis.
 const SHARE: [f32; 2] = [0.75, 0.25];
 
+/// What comes from these.
+#[inline(always)]
+fn mixed<L: Lanes>(own: L, next: L) -> L {
+    L::splat(SHARE[0]) * own + L::splat(SHARE[1]) * next
+}
+
 /// A row's own row of aggregates of `count`, and the next one; behind a wall is as before it.
 #[inline(always)]
 fn near(row: usize, count: usize) -> [usize; 2] {
@@ -255,37 +274,44 @@ impl Task for Restrict<'_> {
         let [n, rows, layers] = grid.cells;
         let begin = begin_of_pair(&grid, pair);
         // Of red cells that are the lower ones along x in their aggregates, and of upper ones; beside walls.
-        let mut sides = [vec![0.0; n + 2], vec![0.0; n + 2]];
-        let mut sums = vec![0.0; n.next_multiple_of(2)];
+        let len = n.next_multiple_of(LANES);
+        let mut sides = [vec![0.0; len + 2], vec![0.0; len + 2]];
+        let mut sums = vec![0.0; len];
         for k in 2 * pair..(2 * pair + 2).min(layers) {
             let in_layers = around(k, fine.cells[2], layers);
             for j in 0..rows {
-                sides.iter_mut().for_each(|side| side.fill(0.0));
-                for (z, of_layer) in in_layers {
-                    for (y, of_row) in around(j, fine.cells[1], rows) {
-                        let part = of_layer * of_row;
-                        let first = fine.index([0, y, z]);
-                        let residual = &residual[first.div_ceil(2)..][..n];
-                        let side = &mut sides[first % 2][1..=n];
-                        for i in 0..n {
-                            side[i] += part * residual[i];
+                let in_rows = around(j, fine.cells[1], rows);
+                for i in (0..n).step_by(LANES) {
+                    let mut sum = [L::splat(0.0); 2];
+                    for (z, of_layer) in in_layers {
+                        for (y, of_row) in in_rows {
+                            let first = fine.index([0, y, z]);
+                            let of_side = &mut sum[first % 2];
+                            let part = L::splat(of_layer * of_row);
+                            *of_side = *of_side + part * L::load(window(residual, first.div_ceil(2) + i));
                         }
+                    }
+                    for (side, sum) in sides.iter_mut().zip(sum) {
+                        sum.store(window_mut(side, i + 1));
                     }
                 }
                 // Behind a wall is as before it.
                 let [low, high] = &mut sides;
                 (high[0], low[n + 1]) = (low[1], high[n]);
-                for i in 0..n {
-                    let own = low[i + 1] + high[i + 1];
-                    sums[i] = SHARE[0] * own + SHARE[1] * (low[i + 2] + high[i]);
+                for i in (0..n).step_by(LANES) {
+                    let own = L::load(window(low, i + 1)) + L::load(window(high, i + 1));
+                    let next = L::load(window(low, i + 2)) + L::load(window(high, i));
+                    mixed(own, next).store(window_mut(&mut sums, i));
                 }
+                // What has no partner has a wall.
+                sums[n..].fill(0.0);
                 // The pair of layers begins with a black one.
                 let at = grid.index([0, j, k]) - begin;
                 let [even, odd] =
                     if at.is_multiple_of(2) { [&mut *black, &mut *red] } else { [&mut *red, &mut *black] };
                 let (even, odd) = (&mut even[at / 2..], &mut odd[at.div_ceil(2)..]);
-                for (&[first, second], (even, odd)) in sums.as_chunks().0.iter().zip(even.iter_mut().zip(odd))
-                {
+                let pairs = sums[..n.next_multiple_of(2)].as_chunks().0.iter();
+                for (&[first, second], (even, odd)) in pairs.zip(even.iter_mut().zip(odd)) {
                     (*even, *odd) = (first, second);
                 }
             }
@@ -314,26 +340,26 @@ impl Task for Prolong<'_> {
         let share = SHARE.map(|share| factor * share);
         let [n, rows, layers] = grid.cells;
         let begin = begin_of_pair(&fine, pair).div_ceil(2);
-        // The layers of aggregates around, row after row, and a row mixed from four of theirs.
-        let len = n.next_multiple_of(2);
-        let (mut joined, mut row) = ([0, 1, 2].map(|_| vec![0.0; len * rows]), vec![0.0; n + 2]);
-        for (k, joined) in (pair..).zip(&mut joined) {
-            let k = k.saturating_sub(1).min(layers - 1);
-            for (j, joined) in joined.chunks_exact_mut(len).enumerate() {
-                let at = grid.index([0, j, k]);
-                let (even, odd) = (&from[at % 2][at / 2..], &from[1 - at % 2][at.div_ceil(2)..]);
-                for (two, (even, odd)) in joined.as_chunks_mut().0.iter_mut().zip(even.iter().zip(odd)) {
-                    *two = [*even, *odd];
-                }
-            }
-        }
+        // A row mixed from four of aggregates.
+        let mut row = vec![0.0; n.next_multiple_of(2 * LANES) + 2];
         for z in 2 * pair..(2 * pair + 2).min(fine.cells[2]) {
-            let layers = [&joined[1], &joined[2 * (z % 2)]];
             for y in 0..fine.cells[1] {
-                let [[a, b], [c, d]] = layers.map(|layer| near(y, rows).map(|j| &layer[j * len..][..n]));
-                for i in 0..n {
-                    let (own, next) = (SHARE[0] * a[i] + SHARE[1] * b[i], SHARE[0] * c[i] + SHARE[1] * d[i]);
-                    row[i + 1] = SHARE[0] * own + SHARE[1] * next;
+                let four = near(z, layers).map(|k| near(y, rows).map(|j| grid.index([0, j, k])));
+                for i in (0..n).step_by(2 * LANES) {
+                    // Those of even places along x, and of odd ones.
+                    let mut halves = [[0.0; LANES]; 2];
+                    for (odd, half) in halves.iter_mut().enumerate() {
+                        let mut two = [L::splat(0.0); 2];
+                        for (two, [own, next]) in two.iter_mut().zip(four) {
+                            let [own, next] = [own + i + odd, next + i + odd];
+                            let own = L::load(window(&from[own % 2], own / 2));
+                            *two = mixed(own, L::load(window(&from[next % 2], next / 2)));
+                        }
+                        mixed(two[0], two[1]).store(half);
+                    }
+                    for (l, pair) in row[i + 1..][..2 * LANES].as_chunks_mut().0.iter_mut().enumerate() {
+                        *pair = [halves[0][l], halves[1][l]];
+                    }
                 }
                 (row[0], row[n + 1]) = (row[1], row[n]);
                 let first = fine.index([0, y, z]);
@@ -341,12 +367,25 @@ impl Task for Prolong<'_> {
                 let (to, inverse) = (&mut to[at - begin..][..n], &inverse[at..][..n]);
                 // The lower ones of their aggregates along x, or the upper ones.
                 let (own, next) = (&row[1..][..n], &row[2 * (first % 2)..][..n]);
-                for i in 0..n {
-                    let value = share[0] * own[i] + share[1] * next[i];
-                    to[i] += if inverse[i] != 0.0 { value } else { 0.0 };
+                for i in (0..n).step_by(LANES) {
+                    if i + LANES <= n {
+                        let (own, next, inverse) = (window(own, i), window(next, i), window(inverse, i));
+                        add_corrections(share, own, next, inverse, window_mut(to, i));
+                    } else {
+                        add_corrections(share, &own[i..], &next[i..], &inverse[i..], &mut to[i..]);
+                    }
                 }
             }
         }
+    }
+}
+
+/// Adds shares of `own` and `next` where there is an unknown.
+#[inline(always)]
+fn add_corrections(share: [f32; 2], own: &[f32], next: &[f32], inverse: &[f32], to: &mut [f32]) {
+    for i in 0..to.len() {
+        let value = share[0] * own[i] + share[1] * next[i];
+        to[i] += kept(value, inverse[i] != 0.0);
     }
 }
 
@@ -405,8 +444,8 @@ impl Multigrid {
         &mut self.levels[0].right_hand_side
     }
 
-    /// One symmetric cycle from zero; the product of its answer and the right-hand side.
-    pub(super) fn cycle(&mut self) -> f64 {
+    /// One symmetric cycle from zero. With its answer z and the right-hand side b: z b, and z A z.
+    pub(super) fn cycle(&mut self) -> Products {
         self.cycle_from(0)
     }
 
@@ -415,7 +454,7 @@ impl Multigrid {
         self.levels[0].sweep_from_zero(self.width, SWEEPS);
     }
 
-    fn cycle_from(&mut self, level: usize) -> f64 {
+    fn cycle_from(&mut self, level: usize) -> Products {
         let width = self.width;
         let coarsest = level + 1 == self.levels.len();
         let sweeps = if coarsest { COARSEST_SWEEPS } else { SWEEPS };
@@ -434,6 +473,8 @@ impl Multigrid {
             this.pass(width, 1, Yield::Relaxed);
             this.pass(width, 0, Yield::Relaxed);
         }
-        [1, 0].map(|colour| in_order(this.blocks(width, colour, Yield::Last))).iter().sum()
+        let last = if level == 0 { Yield::Last } else { Yield::Relaxed };
+        let [[a, b], [c, d]] = [1, 0].map(|colour| in_order(this.blocks(width, colour, last)));
+        [a + c, b + d]
     }
 }

@@ -15,6 +15,13 @@ use super::system::{BLOCK, Kind, Split, System, add_lanes, in_order, neighbours,
 /// From how many times the residual that is wanted on a better starting point is worth its time.
 const START: f64 = 100.0;
 
+/// Up to how many times that sweeps alone are tried, at half the time of an iteration: they take away what single cells
+/// have too much of, and that is the largest.
+const FINISH: f64 = 2.0;
+
+/// Part of z A z below which p A p is lost in the rounding of z, and the direction starts anew.
+const CONJUGATE_MIN: f64 = 1e-3;
+
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -111,24 +118,6 @@ impl<'a> Unknowns<'a> {
     }
 }
 
-/// A block of `p A p`.
-struct Curvature<'a> {
-    unknowns: Unknowns<'a>,
-    p: &'a Split<f64>,
-}
-
-impl Task for Curvature<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> f64 {
-        let Unknowns { colour, begin, len, .. } = self.unknowns;
-        let mut image = [0.0; BLOCK];
-        self.unknowns.times(self.p, &mut image);
-        dot(&self.p[colour][begin..][..len], &image[..len])
-    }
-}
-
 /// A block of `r = right_hand_side - A p`, and r in f32; the largest entries of the right-hand side and of r.
 struct Residual<'a> {
     unknowns: Unknowns<'a>,
@@ -155,7 +144,7 @@ impl Task for Residual<'_> {
 }
 
 /// A block of `x += length p`, of `r -= length A p`, and of r in f32; the largest entry of r. To multiply again is cheaper
-/// than to keep the product of [`Curvature`].
+/// than to keep a product.
 struct Advance<'a> {
     unknowns: Unknowns<'a>,
     length: f64,
@@ -211,18 +200,6 @@ impl Task for Turn<'_> {
             }
         }
     }
-}
-
-/// The product of two columns, lane by lane.
-#[inline(always)]
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0; LANES];
-    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
-        for l in 0..LANES {
-            sums[l] += a[l] * b[l];
-        }
-    }
-    add_lanes(sums)
 }
 
 /// Products of blocks, with q = A p = b - r: of p and the residual that is left behind a step z, `p r - z q`, and `p q`.
@@ -290,18 +267,30 @@ impl Pressure {
         if worst > START * target {
             worst = self.start(right_hand_side, pressure);
         }
-        let (mut iterations, mut square) = (0, 0.0);
+        let (mut iterations, mut square, mut curvature) = (0, f64::INFINITY, 0.0);
         while worst > target || worst.is_nan() {
             if iterations == limits.max_iterations || !worst.is_finite() {
                 return Err(Unconverged(worst / scale));
             }
-            let next_square = self.multigrid.cycle();
-            self.turn(if iterations == 0 { 0.0 } else { next_square / square });
-            square = next_square;
-            let curvature = self.curvature();
-            if curvature.is_nan() || curvature <= 0.0 {
+            // Once after an iteration: what sweeps do not take away, another one must.
+            if square.is_finite() && worst < FINISH * target {
+                self.multigrid.smooth();
+                self.turn(0.0);
+                worst = self.advance(1.0, pressure);
+                square = f64::INFINITY;
+                continue;
+            }
+            let [next_square, stiffness] = self.multigrid.cycle();
+            if stiffness.is_nan() || stiffness <= 0.0 {
                 return Err(Unconverged(worst / scale));
             }
+            // p A p of a direction p that is conjugate to the last one [ChronopoulosGear1989], which saves a product.
+            let mut beta = next_square / square;
+            let conjugate = stiffness - beta * beta * curvature;
+            let is_lost = conjugate < CONJUGATE_MIN * stiffness;
+            (beta, curvature) = if is_lost { (0.0, stiffness) } else { (beta, conjugate) };
+            self.turn(beta);
+            square = next_square;
             worst = self.advance(square / curvature, pressure);
             iterations += 1;
         }
@@ -316,7 +305,7 @@ impl Pressure {
             return false;
         }
         let unknowns: usize = system.inverse.iter().flatten().filter(|&&inverse| inverse != 0.0).count();
-        let sum = in_order(blocks(right_hand_side).map(|block| block.iter().sum()));
+        let [sum] = in_order(blocks(right_hand_side).map(|block| [block.iter().sum()]));
         let mean = sum / unknowns.max(1) as f64;
         for (column, inverse) in right_hand_side.iter_mut().zip(&system.inverse) {
             for (b, &inverse) in column.iter_mut().zip(inverse) {
@@ -368,11 +357,8 @@ impl Pressure {
         multigrid.smooth();
         let width = multigrid.width();
         let columns = blocks(multigrid.solution()).zip(blocks(pressure)).zip(blocks(right_hand_side));
-        let products: Vec<_> = columns
-            .zip(blocks(residual))
-            .map(|(((z, p), b), r)| width.run(Products { z, p, b, r }))
-            .collect();
-        let [error, energy] = products.iter().fold([0.0; 2], |[a, b], sum| [a + sum[0], b + sum[1]]);
+        let products = columns.zip(blocks(residual));
+        let [error, energy] = in_order(products.map(|(((z, p), b), r)| width.run(Products { z, p, b, r })));
         let longer = if energy > 0.0 { error / energy } else { 0.0 };
         let columns = blocks_mut(direction).zip(blocks(multigrid.solution())).zip(blocks(pressure));
         columns.for_each(|((direction, z), p)| {
@@ -392,16 +378,6 @@ impl Pressure {
             let unknowns = Unknowns::of_block(system, n, p.len());
             width.run(Turn { unknowns, beta, z, p });
         });
-    }
-
-    /// `p A p` for the direction p.
-    fn curvature(&self) -> f64 {
-        let Self { multigrid, direction: p, .. } = self;
-        let (system, width) = (multigrid.finest(), multigrid.width());
-        in_order(blocks(p).enumerate().map(|(n, own)| {
-            let unknowns = Unknowns::of_block(system, n, own.len());
-            width.run(Curvature { unknowns, p })
-        }))
     }
 
     /// Goes `length` along the direction; the largest residual there.

@@ -16,7 +16,7 @@ use super::pressure::{Limits, Pressure};
 use super::snapshot::{self, Progress};
 use super::sweeps::Forces;
 use super::system::{Split, split_zeros};
-use super::transfer::{CHUNK, Cell, Deposit, Found, Fours, Gather};
+use super::transfer::{CHUNK, Cell, Deposit, Found, Gather, Pairs};
 use super::walls::{WallFace, unpressed};
 use crate::sources::Sources;
 use crate::substeps::{BeforeLast, fastest};
@@ -58,7 +58,7 @@ pub struct Flip {
     /// Length of the sub-step [s] for which `flow` was gathered from `start`; none if it was not.
     gathered: Option<f64>,
     /// What particles take: see [`Flow::pair_up`].
-    fours: Fours,
+    pairs: Pairs,
     right_hand_side: Split<f64>,
     solver: Pressure,
     /// Pressure in cells [Pa]: the last answer, where the next solve starts.
@@ -101,7 +101,7 @@ impl Flip {
             cell_before: Vec::new(),
             flow: Flow::new(&grid, width),
             gathered: None,
-            fours: Fours::default(),
+            pairs: Pairs::default(),
             right_hand_side: split_zeros(&grid),
             solver: Pressure::new(grid, width),
             pressure: split_zeros(&grid),
@@ -210,7 +210,7 @@ impl Flip {
         })?;
         flow.push(grid, cell, &self.pressure);
         flow.hold(&self.unpressed);
-        self.speed_bound += flow.pair_up(parameters.flip_share, &mut self.fours).length();
+        self.speed_bound += flow.pair_up(parameters.flip_share, &mut self.pairs).length();
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl Flip {
     /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with that of the
     /// grid, second order, through the middle of the way.
     fn travel(&self, groups: &GroupMap, begin: usize, (position, velocity): (&mut [DVec3], &mut [DVec3])) {
-        let Self { grid, fours, substep, width, .. } = self;
+        let Self { grid, pairs, substep, width, .. } = self;
         let (low, high) = self.parameters.inner_domain();
         let group_of = &groups.group_of()[begin..];
         let (mut middle, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
@@ -239,14 +239,14 @@ impl Flip {
         {
             let group_of = &group_of[n * BLOCK..][..position.len()];
             let (middle, found) = (&mut middle[..position.len()], &mut found[..position.len()]);
-            width.run(Gather { grid, fours, position, found: &mut *found });
+            width.run(Gather { grid, pairs, position, found: &mut *found });
             for (l, found) in found.iter().enumerate() {
                 middle[l] = position[l] + 0.5 * substep * grid_velocity(found);
                 if group_of[l] == NO_GROUP {
                     velocity[l] = self.taken(velocity[l], found);
                 }
             }
-            width.run(Gather { grid, fours, position: middle, found: &mut *found });
+            width.run(Gather { grid, pairs, position: middle, found: &mut *found });
             for (l, found) in found.iter().enumerate() {
                 if group_of[l] == NO_GROUP {
                     position[l] = (position[l] + *substep * grid_velocity(found)).max(low).min(high);
@@ -286,7 +286,7 @@ impl Flip {
             ))
         })?;
         let speed_max = SPREAD_MAX * parameters.radius / self.substep;
-        self.flow.spread(grid, (cell, extras), potential, speed_max, &mut self.fours);
+        self.flow.spread(grid, (cell, extras), potential, speed_max, &mut self.pairs);
         Ok(())
     }
 
@@ -475,7 +475,7 @@ impl Deferred for Flip {
     }
 
     fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
-        let Self { grid, fours, particles, width, .. } = self;
+        let Self { grid, pairs, particles, width, .. } = self;
         let before = self.before.of(particles);
         let of_block = |wanted: &[u32]| {
             let (mut position, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
@@ -483,7 +483,7 @@ impl Deferred for Flip {
                 *position = before.0[i as usize];
             }
             let (position, found) = (&position[..wanted.len()], &mut found[..wanted.len()]);
-            width.run(Gather { grid, fours, position, found: &mut *found });
+            width.run(Gather { grid, pairs, position, found: &mut *found });
             let velocity =
                 found.iter().zip(wanted).map(|(found, &i)| self.taken(before.1[i as usize], found));
             velocity.collect::<Vec<_>>()

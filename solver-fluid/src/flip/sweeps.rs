@@ -1,7 +1,6 @@
 //! Passes over all faces, written for vectors.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task};
-use glam::Vec4;
 
 use super::Parameters;
 use super::grid::{Grid, kept};
@@ -228,14 +227,74 @@ impl Task for Know<'_> {
     }
 }
 
-/// What particles find at a block of faces and at the next ones along x, but for the next of the last: the velocity, and
-/// what a particle gets to which `flip_share` of its old velocity is added. The largest of the latter [m/s].
+/// Marks the faces of a block that are not known and through which the pressure pushes.
+pub(super) struct Unknown<'a> {
+    /// The first face.
+    pub(super) begin: usize,
+    /// From a cell to the one on the other side.
+    pub(super) stride: usize,
+    pub(super) cell: &'a [Cell],
+    pub(super) known: &'a [bool],
+    pub(super) marks: &'a mut [u8],
+}
+
+impl Task for Unknown<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { begin, stride, cell, known, marks } = self;
+        let (own, lower) = (&cell[begin..][..marks.len()], &cell[begin - stride..][..marks.len()]);
+        let known = &known[begin..][..marks.len()];
+        for l in 0..marks.len() {
+            marks[l] = u8::from(!known[l] & Sides::new([own[l], lower[l]]).are_pushed());
+        }
+    }
+}
+
+/// Marks the faces of a block that are not known but beside known ones, with a bit for each of those; not those of walls.
+pub(super) struct BesideKnown<'a> {
+    /// The first face.
+    pub(super) begin: usize,
+    /// Where the faces around one stand.
+    pub(super) around: [isize; 6],
+    /// From a cell to the one on the other side.
+    pub(super) stride: usize,
+    pub(super) cell: &'a [Cell],
+    pub(super) known: &'a [bool],
+    /// Zero.
+    pub(super) marks: &'a mut [u8],
+}
+
+impl Task for BesideKnown<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { begin, around, stride, cell, known, marks } = self;
+        for (n, shift) in around.into_iter().enumerate() {
+            let near = &known[begin.wrapping_add_signed(shift)..][..marks.len()];
+            for l in 0..marks.len() {
+                marks[l] |= u8::from(near[l]) << n;
+            }
+        }
+        let (own, lower) = (&cell[begin..][..marks.len()], &cell[begin - stride..][..marks.len()]);
+        let known = &known[begin..][..marks.len()];
+        for l in 0..marks.len() {
+            let is_none = known[l] | Sides::new([own[l], lower[l]]).contain(WALL);
+            marks[l] &= u8::from(is_none).wrapping_sub(1);
+        }
+    }
+}
+
+/// What particles find at a block of faces: the velocity, and what a particle gets to which `flip_share` of its old
+/// velocity is added. The largest of the latter [m/s].
 pub(super) struct PairUp<'a> {
     pub(super) flip_share: f64,
     /// After the sub-step and before it.
     pub(super) velocity: &'a [f64],
     pub(super) old: &'a [f64],
-    pub(super) fours: &'a mut [Vec4],
+    pub(super) pairs: &'a mut [[f32; 2]],
 }
 
 impl Task for PairUp<'_> {
@@ -243,25 +302,15 @@ impl Task for PairUp<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> f64 {
-        let Self { flip_share, velocity, old, fours } = self;
+        let Self { flip_share, velocity, old, pairs } = self;
         let mut largest = [0.0; LANES];
         let columns = velocity.as_chunks::<LANES>().0.iter().zip(old.as_chunks::<LANES>().0);
-        let mut before: Option<&mut Vec4> = None;
-        for ((velocity, old), fours) in columns.zip(fours.as_chunks_mut::<LANES>().0) {
-            let mut given = [0.0; LANES];
+        for ((velocity, old), pairs) in columns.zip(pairs.as_chunks_mut::<LANES>().0) {
             for l in 0..LANES {
-                given[l] = velocity[l] - flip_share * old[l];
-                largest[l] = larger(largest[l], given[l].abs());
+                let given = velocity[l] - flip_share * old[l];
+                largest[l] = larger(largest[l], given.abs());
+                pairs[l] = [velocity[l] as f32, given as f32];
             }
-            let pairs: [[f32; 2]; LANES] = std::array::from_fn(|l| [velocity[l] as f32, given[l] as f32]);
-            if let Some(before) = before {
-                [before.z, before.w] = pairs[0];
-            }
-            for l in 0..LANES {
-                let ([a, b], [c, d]) = (pairs[l], pairs[(l + 1).min(LANES - 1)]);
-                fours[l] = Vec4::new(a, b, c, d);
-            }
-            before = Some(&mut fours[LANES - 1]);
         }
         largest.into_iter().fold(0.0, larger)
     }

@@ -67,6 +67,12 @@ pub(super) fn window<T>(column: &[T], at: usize) -> &[T; LANES] {
     column[at..at + LANES].first_chunk().expect("sixteen entries")
 }
 
+/// The same, to be changed.
+#[inline(always)]
+pub(super) fn window_mut<T>(column: &mut [T], at: usize) -> &mut [T; LANES] {
+    column[at..at + LANES].first_chunk_mut().expect("sixteen entries")
+}
+
 /// A fixed tree over the lanes.
 #[inline(always)]
 pub(super) fn add_lanes(mut lanes: [f64; LANES]) -> f64 {
@@ -78,9 +84,13 @@ pub(super) fn add_lanes(mut lanes: [f64; LANES]) -> f64 {
     lanes[0]
 }
 
-/// The sum of what blocks yield, in their order, whatever the threads.
-pub(super) fn in_order(of_blocks: impl IndexedParallelIterator<Item = f64>) -> f64 {
-    of_blocks.collect::<Vec<_>>().into_iter().sum()
+/// The sums of what blocks yield, in their order, whatever the threads.
+pub(super) fn in_order<const K: usize>(of_blocks: impl IndexedParallelIterator<Item = [f64; K]>) -> [f64; K] {
+    let mut sums = [0.0; K];
+    for of_block in of_blocks.collect::<Vec<_>>() {
+        sums.iter_mut().zip(of_block).for_each(|(sum, of_block)| *sum += of_block);
+    }
+    sums
 }
 
 impl System {

@@ -1,6 +1,6 @@
 //! Between particles and grid: the loops over all particles.
 //!
-//! Beside each face's two numbers stand those of the next face along x: four, one vector on every processor.
+//! A face's two numbers and those of the next face along x are one vector of four on every processor.
 //! What bounds these loops is arithmetic, not memory: a particle visits 12 such rows to bring its velocity to the grid
 //! and 24 to take the grid's back, and neighbouring particles visit the same ones.
 
@@ -69,8 +69,11 @@ impl Sides {
     }
 }
 
-/// For each axis, two numbers at each face and two at the next one along x.
-pub(super) type Fours = [Vec<Vec4>; 3];
+/// For each axis, two numbers at each face and two at the next one along x, so that sums of neighbours do not overlap.
+type Fours = [Vec<Vec4>; 3];
+
+/// For each axis, two numbers at each face.
+pub(super) type Pairs = [Vec<[f32; 2]>; 3];
 
 /// Weights of places among the faces of an axis: along x, and of the four rows of two faces.
 struct Weights<const N: usize> {
@@ -267,7 +270,7 @@ pub(super) type Found = [[f32; 2]; 3];
 /// From the faces to particles.
 pub(super) struct Gather<'a> {
     pub(super) grid: &'a Grid,
-    pub(super) fours: &'a Fours,
+    pub(super) pairs: &'a Pairs,
     /// Where to look [m].
     pub(super) position: &'a [DVec3],
     /// One a position.
@@ -279,7 +282,7 @@ impl Task for Gather<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { grid, fours: [x, y, z], position, found } = self;
+        let Self { grid, pairs: [x, y, z], position, found } = self;
         let mut positions = [[0.0; LANES]; 3];
         for (position, found) in position.chunks(LANES).zip(found.chunks_mut(LANES)) {
             for (l, position) in position.iter().enumerate() {
@@ -293,14 +296,23 @@ impl Task for Gather<'_> {
     }
 }
 
+/// The pairs of a face and of the next one.
+#[inline(always)]
+fn two(pairs: &[[f32; 2]], at: usize) -> Vec4 {
+    let two: &[[f32; 2]; 2] = pairs[at..at + 2].first_chunk().expect("two pairs");
+    let [[a, b], [c, d]] = *two;
+    Vec4::new(a, b, c, d)
+}
+
 /// Both numbers of `axis` at the places of particles.
 #[inline(always)]
-fn gather(grid: &Grid, places: &Places<LANES>, axis: usize, fours: &[Vec4], found: &mut [Found]) {
+fn gather(grid: &Grid, places: &Places<LANES>, axis: usize, pairs: &[[f32; 2]], found: &mut [Found]) {
     let (weights, rows) = (Weights::new(places, axis), grid.rows());
     for (l, found) in found.iter_mut().enumerate() {
         let low = places.low[axis][l] as usize;
-        let sum = (weights.row[0][l] * fours[low + rows[0]] + weights.row[1][l] * fours[low + rows[1]])
-            + (weights.row[2][l] * fours[low + rows[2]] + weights.row[3][l] * fours[low + rows[3]]);
+        let sum = (weights.row[0][l] * two(pairs, low + rows[0])
+            + weights.row[1][l] * two(pairs, low + rows[1]))
+            + (weights.row[2][l] * two(pairs, low + rows[2]) + weights.row[3][l] * two(pairs, low + rows[3]));
         let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
         let sum = sum * Vec4::new(x0, x0, x1, x1);
         found[axis] = [sum.x + sum.z, sum.y + sum.w];
