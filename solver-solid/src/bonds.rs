@@ -31,7 +31,7 @@ pub(crate) use law::{Calibration, Law, Model};
 use crate::block::Block;
 use crate::material::Material;
 use crate::multilevel::Region;
-use crate::vectors::{Columns, Slice, Vector, copy};
+use crate::vectors::{Columns, Slice, Vector, copy, least};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 use stretch::{excess_of, stretch_of};
 use table::{BondTable, Broken, QUANTA, vector};
@@ -119,7 +119,7 @@ impl Bonds {
         };
         this.stable_dt =
             this.bodies.iter().fold(f64::INFINITY, |least, body| least.min(body.stable_dt(particles)));
-        this.find_forces(&particles.position, false);
+        this.find_forces(false);
         Ok(this)
     }
 
@@ -131,15 +131,15 @@ impl Bonds {
         })
     }
 
-    /// Forces at `position`, of all bonds that hold there; the bonds that break there, by index, with what they pulled
-    /// the first end with [N].
-    fn find_forces(&mut self, position: &[DVec3], breaking: bool) -> Vec<([u32; 2], DVec3)> {
+    /// Forces at the positions that the bodies followed, of all bonds that hold there; the bonds that break there, by index, with
+    /// what they pulled the first end with [N].
+    fn find_forces(&mut self, breaking: bool) -> Vec<([u32; 2], DVec3)> {
         let mut broken = Vec::new();
         for body in &mut self.bodies {
             let unit = body.law.unit_stiffness() * body.law.spacing / QUANTA;
             let first = body.first as u32;
             broken.extend(
-                body.find_forces(position, breaking)
+                body.find_forces(breaking)
                     .iter()
                     .map(|bond| (bond.ends.map(|i| first + i), vector(bond.pull) * unit)),
             );
@@ -232,45 +232,45 @@ impl Body {
         }
     }
 
-    fn find_forces(&mut self, position: &[DVec3], breaking: bool) -> Vec<Broken> {
-        let own = &position[self.first..self.first + self.count];
-        self.table.load_positions(own);
-        copy(own, &mut self.followed);
-        let limits = self.threshold.par_iter().with_min_len(CHUNK).copied();
-        let limit = limits.reduce(|| f32::INFINITY, f32::min);
-        let pass = self.table.forces((breaking && limit < f32::INFINITY).then_some((&self.threshold, limit)));
+    fn find_forces(&mut self, breaking: bool) -> Vec<Broken> {
+        self.table.load_positions(&self.followed);
+        let limit = if breaking { least(&self.threshold) } else { f32::INFINITY };
+        let pass = self.table.forces((limit < f32::INFINITY).then_some((&self.threshold, limit)));
         let quantum = self.law.spacing / QUANTA;
         self.energy = pass.energy * self.law.unit_stiffness() * quantum * quantum;
         if self.law.threshold_rise != 0.0 {
-            let rise = self.law.threshold_rise;
-            for (i, threshold) in self.threshold.iter_mut().enumerate() {
-                let least = f64::from(self.table.force(i).1);
+            let (rise, table) = (self.law.threshold_rise, &self.table);
+            let thresholds = self.threshold.par_iter_mut().zip(&self.strength).enumerate();
+            thresholds.with_min_len(CHUNK).for_each(|(i, (threshold, &strength))| {
+                let least = f64::from(table.force(i).1);
                 let least = if least < f64::INFINITY { stretch_of(least) } else { 0.0 };
-                *threshold = excess_of(f64::from(self.strength[i]) - rise * least) as f32;
-            }
+                *threshold = excess_of(f64::from(strength) - rise * least) as f32;
+            });
         }
         pass.broken
     }
 
-    /// Bonds cannot follow a body that is torn apart by more than half of what a difference can hold in one step.
-    fn check_followed(&self, particles: &Particles) -> Result<(), SolverError> {
+    /// Follows the particles, in one step not by more than half of what a difference can hold: the body is torn apart then.
+    fn follow(&mut self, particles: &Particles) -> Result<(), SolverError> {
         let position = &particles.position[self.first..self.first + self.count];
-        let moved = |i: usize| position[i] - self.followed[i];
-        let (origin, limit) = (moved(0), STEP_MAX * self.law.spacing);
-        let is_near = |i: usize| (moved(i) - origin).abs().cmple(DVec3::splat(limit)).all();
-        let all = (0..self.count).into_par_iter().with_min_len(CHUNK * CHUNKS_PER_TASK);
-        if all.map(is_near).reduce(|| true, |a, b| a & b) {
-            return Ok(());
-        }
-        match (0..self.count).find(|&i| !is_near(i)) {
-            None => Ok(()),
-            Some(i) => Err(SolverError(format!(
-                "particle {} went {:.1} spacings away from its body in one step: the body is torn apart by an instability; \
-                 take shorter steps, or write integrator = \"implicit-euler\"",
-                particles.id[self.first + i],
-                (moved(i) - moved(0)).length() / self.law.spacing
-            ))),
-        }
+        let (origin, limit) = (position[0] - self.followed[0], STEP_MAX * self.law.spacing);
+        let is_near = |to: DVec3, from: DVec3| (to - from - origin).abs().cmple(DVec3::splat(limit)).all();
+        // Checked and copied at once, as both wait for memory; far particles stay where they were.
+        let chunks = self.followed.par_chunks_mut(CHUNK).zip(position.par_chunks(CHUNK)).enumerate();
+        let far = chunks.with_min_len(CHUNKS_PER_TASK).filter_map(|(chunk, (followed, position))| {
+            let far = position.iter().zip(&*followed).position(|(&to, &from)| !is_near(to, from));
+            if far.is_none() {
+                followed.copy_from_slice(position);
+            }
+            far.map(|at| chunk * CHUNK + at)
+        });
+        let Some(i) = far.min() else { return Ok(()) };
+        Err(SolverError(format!(
+            "particle {} went {:.1} spacings away from its body in one step: the body is torn apart by an instability; \
+             take shorter steps, or write integrator = \"implicit-euler\"",
+            particles.id[self.first + i],
+            (position[i] - self.followed[i] - origin).length() / self.law.spacing
+        )))
     }
 }
 
@@ -366,11 +366,17 @@ impl Material for Bonds {
 
     fn linearise(&mut self, position: &[DVec3], implicit: bool) {
         if !std::mem::take(&mut self.current) {
-            self.find_forces(position, false);
+            for body in &mut self.bodies {
+                copy(&position[body.first..body.first + body.count], &mut body.followed);
+            }
+            self.find_forces(false);
             self.add_parting();
         }
         if implicit {
-            self.bodies.iter_mut().for_each(|body| body.table.find_blocks());
+            for body in &mut self.bodies {
+                body.table.round_positions(&body.followed);
+                body.table.find_blocks();
+            }
         }
     }
 
@@ -427,10 +433,8 @@ impl Material for Bonds {
     }
 
     fn update(&mut self, particles: &Particles, implicit: bool) -> Result<Vec<[u32; 2]>, SolverError> {
-        for body in &self.bodies {
-            body.check_followed(particles)?;
-        }
-        let broken = self.find_forces(&particles.position, true);
+        self.bodies.iter_mut().try_for_each(|body| body.follow(particles))?;
+        let broken = self.find_forces(true);
         let ends = broken.iter().map(|&(ends, _)| ends).collect();
         self.parting = if implicit { Vec::new() } else { broken };
         self.add_parting();

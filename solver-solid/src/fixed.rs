@@ -4,10 +4,13 @@
 #[inline]
 pub(crate) fn quantise(length: f64, per_quantum: f64) -> i32 {
     let quanta = length * per_quantum;
-    if quanta.abs() < (1u64 << 50) as f64 {
-        return whole(quanta);
-    }
-    // What wraps around cancels in differences.
+    if quanta.abs() < (1u64 << 50) as f64 { whole(quanta) } else { wrapped(quanta) }
+}
+
+/// Any number modulo 2^32: what wraps around cancels in differences. Apart, as its calls would slow down loops that hardly need it.
+#[cold]
+#[inline(never)]
+fn wrapped(quanta: f64) -> i32 {
     const TURN: f64 = (1u64 << 32) as f64;
     (quanta - (quanta / TURN).floor() * TURN) as u64 as u32 as i32
 }

@@ -43,6 +43,23 @@ pub(crate) fn copy<T: Copy + Send + Sync>(from: &[T], to: &mut [T]) {
     chunks.for_each(|(to, from)| to.copy_from_slice(from));
 }
 
+/// The least of some values, none of them NaN; infinite without any.
+pub(crate) fn least(values: &[f32]) -> f32 {
+    let of = |values: &[f32]| {
+        // Lane by lane: one after the other, each would wait for the last.
+        let (slices, rest) = values.as_chunks::<LANES>();
+        let mut least = [f32::INFINITY; LANES];
+        for slice in slices {
+            for lane in 0..LANES {
+                least[lane] = if slice[lane] < least[lane] { slice[lane] } else { least[lane] };
+            }
+        }
+        least.iter().chain(rest).copied().fold(f32::INFINITY, f32::min)
+    };
+    let chunks = values.par_chunks(CHUNK).with_min_len(CHUNKS_PER_TASK);
+    chunks.map(of).reduce(|| f32::INFINITY, f32::min)
+}
+
 /// Sixteen values of a column from `at` on.
 #[inline(always)]
 pub(crate) fn sixteen<T>(column: &[T], at: usize) -> &[T; LANES] {

@@ -65,8 +65,21 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
-    fn any_outside(values: &[f32; 8], low: f32, high: f32) -> bool {
-        unsafe { any_outside(values, low, high) }
+    fn any_outside(values: &[f32; LANES], low: f32, high: f32) -> bool {
+        // SAFETY: two times eight values are read of sixteen; and this runs inside `run_avx2` alone.
+        unsafe {
+            let (low, high) = (_mm256_set1_ps(low), _mm256_set1_ps(high));
+            let [first, second] = [_mm256_loadu_ps(values.as_ptr()), _mm256_loadu_ps(values.as_ptr().add(8))];
+            let below = _mm256_or_ps(
+                _mm256_cmp_ps::<_CMP_LT_OQ>(first, low),
+                _mm256_cmp_ps::<_CMP_LT_OQ>(second, low),
+            );
+            let above = _mm256_or_ps(
+                _mm256_cmp_ps::<_CMP_GT_OQ>(first, high),
+                _mm256_cmp_ps::<_CMP_GT_OQ>(second, high),
+            );
+            _mm256_movemask_ps(_mm256_or_ps(below, above)) != 0
+        }
     }
     #[inline(always)]
     fn sum(self) -> f32 {
@@ -209,17 +222,6 @@ unsafe fn expand(words: &[u32; 8], selected: u8) -> [u32; 8] {
     }
 }
 
-#[inline(always)]
-unsafe fn any_outside(values: &[f32; 8], low: f32, high: f32) -> bool {
-    // SAFETY: eight values are read of eight; and this runs inside `run_avx2` or `run_avx512` alone.
-    unsafe {
-        let values = _mm256_loadu_ps(values.as_ptr());
-        let below = _mm256_cmp_ps::<_CMP_LT_OQ>(values, _mm256_set1_ps(low));
-        let above = _mm256_cmp_ps::<_CMP_GT_OQ>(values, _mm256_set1_ps(high));
-        _mm256_movemask_ps(_mm256_or_ps(below, above)) != 0
-    }
-}
-
 /// Halves added until one lane is left.
 #[inline(always)]
 unsafe fn sum8(lanes: __m256) -> f32 {
@@ -253,8 +255,13 @@ impl Lanes for Avx512 {
         unsafe { _mm512_storeu_ps(to.as_mut_ptr(), self.0) }
     }
     #[inline(always)]
-    fn any_outside(values: &[f32; 8], low: f32, high: f32) -> bool {
-        unsafe { any_outside(values, low, high) }
+    fn any_outside(values: &[f32; LANES], low: f32, high: f32) -> bool {
+        // SAFETY: sixteen values are read of sixteen; and this runs inside `run_avx512` alone.
+        unsafe {
+            let values = _mm512_loadu_ps(values.as_ptr());
+            let below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(values, _mm512_set1_ps(low));
+            below | _mm512_cmp_ps_mask::<_CMP_GT_OQ>(values, _mm512_set1_ps(high)) != 0
+        }
     }
     #[inline(always)]
     fn sum(self) -> f32 {

@@ -275,6 +275,9 @@ impl BondTable for LatticeTable {
             (position[i] - self.ideal[i]).to_array().map(|length| quantise(length, self.per_quantum))
         });
         self.displacement = displacement;
+    }
+
+    fn round_positions(&mut self, position: &[DVec3]) {
         let Some(&origin) = position.get(position.len() / 2) else { return };
         let per_spacing = self.per_quantum / QUANTA;
         let mut rounded = std::mem::take(&mut self.position);

@@ -7,12 +7,8 @@ use super::stretch::{SERIES_MAX, elongation_share};
 use super::table::{Broken, component_difference};
 use crate::vectors::{window, window_mut};
 
-/// Lanes that a loop works on at once, whatever the instructions: what a site's sum is made of comes in an order that depends on
-/// them. With sixteen, AVX2 has not enough registers.
-pub(super) const STRIP: usize = 8;
-
 /// A value of each lane.
-pub(super) type Strip<T = f32> = [T; STRIP];
+pub(super) type Strip<T = f32> = [T; LANES];
 
 /// What the kernels share: a block, its surroundings and their displacements.
 #[derive(Clone, Copy)]
@@ -27,16 +23,16 @@ impl<'a> Geometry<'a> {
     /// Half of the gains from a site on.
     #[inline(always)]
     fn gain<const GAIN: bool>(&self, site: usize) -> Strip {
-        if GAIN { *window(self.half_gain, site) } else { [0.5; STRIP] }
+        if GAIN { *window(self.half_gain, site) } else { [0.5; LANES] }
     }
 
-    /// The displacements around a strip.
+    /// The displacements around a block.
     #[inline(always)]
     fn displacements(&self, site: usize) -> Around<'a, i32> {
         self.around(self.displacement, site)
     }
 
-    /// Values around a strip.
+    /// Values around a block.
     #[inline(always)]
     fn around<T: Copy>(&self, [x, y, z]: [&'a [T]; 3], site: usize) -> Around<'a, T> {
         // All as long as one, so that it is asked once for all whether a site is inside.
@@ -46,7 +42,7 @@ impl<'a> Geometry<'a> {
     }
 }
 
-/// Columns, and what they hold at a strip of sites.
+/// Columns, and what they hold at a block's sites.
 pub(super) struct Around<'a, T> {
     columns: [&'a [T]; 3],
     own: [Strip<T>; 3],
@@ -57,9 +53,9 @@ impl Around<'_, i32> {
     #[inline(always)]
     fn differences(&self, there: usize) -> [Strip<i32>; 3] {
         let (own, other) = (&self.own, at(self.columns, there));
-        let mut difference = [[0; STRIP]; 3];
+        let mut difference = [[0; LANES]; 3];
         for axis in 0..3 {
-            for lane in 0..STRIP {
+            for lane in 0..LANES {
                 difference[axis][lane] = other[axis][lane].wrapping_sub(own[axis][lane]);
             }
         }
@@ -76,21 +72,14 @@ fn at<T: Copy>([x, y, z]: [&[T]; 3], site: usize) -> [Strip<T>; 3] {
 pub(super) trait BondTerm<const K: usize> {
     /// Sums of nothing.
     const NONE: [f32; K] = [0.0; K];
-    /// What is read of the lower ends of a strip of bonds, once for all stencils.
+    /// What is read of the lower ends, once for all stencils.
     type Own;
 
     /// Reads it.
     fn own(&self, site: usize) -> Self::Own;
 
-    /// The terms of the bonds of a stencil from the lanes `first..` of the block to the sites from `there` on; none if there is no
-    /// such bond.
-    fn terms<L: Lanes>(
-        &mut self,
-        own: &Self::Own,
-        stencil: usize,
-        first: usize,
-        there: usize,
-    ) -> Option<[Strip; K]>;
+    /// The terms of the bonds of a stencil from the block to the sites from `there` on; none if there is no such bond.
+    fn terms<L: Lanes>(&mut self, own: &Self::Own, stencil: usize, there: usize) -> Option<[Strip; K]>;
 
     /// A sum at the lower end of a bond and one more term.
     #[inline(always)]
@@ -125,30 +114,27 @@ impl<T: BondTerm<K>, const K: usize> Task for BothEnds<'_, T, K> {
         let Self { mut term, geometry: Geometry { site, stencils, .. }, start, sums } = self;
         let length = sums[0].len();
         let sums = sums.map(|column| &mut column[..length]);
-        for first in (0..LANES).step_by(STRIP) {
-            let site = site + first;
-            let own = term.own(site);
-            let mut sum = T::NONE.map(|none| [none; STRIP]);
-            for (index, stencil) in stencils.iter().enumerate() {
-                let there = site + stencil.shift;
-                let Some(terms) = term.terms::<L>(&own, index, first, there) else { continue };
-                for k in 0..K {
-                    for lane in 0..STRIP {
-                        sum[k][lane] = T::with(k, sum[k][lane], terms[k][lane]);
-                    }
-                }
-                for k in 0..K {
-                    let upper: &mut Strip = window_mut(sums[k], there - start);
-                    for lane in 0..STRIP {
-                        upper[lane] = T::with_upper(k, upper[lane], terms[k][lane]);
-                    }
+        let own = term.own(site);
+        let mut sum = T::NONE.map(|none| [none; LANES]);
+        for (index, stencil) in stencils.iter().enumerate() {
+            let there = site + stencil.shift;
+            let Some(terms) = term.terms::<L>(&own, index, there) else { continue };
+            for k in 0..K {
+                for lane in 0..LANES {
+                    sum[k][lane] = T::with(k, sum[k][lane], terms[k][lane]);
                 }
             }
             for k in 0..K {
-                let lower: &mut Strip = window_mut(sums[k], site - start);
-                for lane in 0..STRIP {
-                    lower[lane] = T::with(k, lower[lane], sum[k][lane]);
+                let upper: &mut Strip = window_mut(sums[k], there - start);
+                for lane in 0..LANES {
+                    upper[lane] = T::with_upper(k, upper[lane], terms[k][lane]);
                 }
+            }
+        }
+        for k in 0..K {
+            let lower: &mut Strip = window_mut(sums[k], site - start);
+            for lane in 0..LANES {
+                lower[lane] = T::with(k, lower[lane], sum[k][lane]);
             }
         }
         term
@@ -158,12 +144,22 @@ impl<T: BondTerm<K>, const K: usize> Task for BothEnds<'_, T, K> {
 /// Excesses of bonds for these differences of displacements, 0 of those that do not live.
 #[inline(always)]
 fn excesses(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
-    let mut excess = [0.0; STRIP];
-    for lane in 0..STRIP {
+    let mut excess = [0.0; LANES];
+    for lane in 0..LANES {
         let own = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
         excess[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
     }
     excess
+}
+
+/// What [`elongation_share`] gives for them.
+#[inline(always)]
+fn shares<const FAR: bool>(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
+    let (excess, mut share) = (excesses(step, eta, live), [0.0; LANES]);
+    for lane in 0..LANES {
+        share[lane] = elongation_share::<FAR>(excess[lane]);
+    }
+    share
 }
 
 /// Where bonds break.
@@ -192,11 +188,11 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
     /// Breaks bonds beyond their thresholds, and notes whether any of the others is far.
     #[cold]
     #[inline(never)]
-    fn break_beyond(&mut self, stencil: usize, first: usize) {
+    fn break_beyond(&mut self, stencil: usize) {
         let Self { geometry, thresholds, .. } = self;
         let (step, column) = (&geometry.stencils[stencil], geometry.displacement);
         let live = self.live[stencil];
-        for lane in (first..first + STRIP).filter(|lane| live >> lane & 1 != 0) {
+        for lane in (0..LANES).filter(|lane| live >> lane & 1 != 0) {
             let site = geometry.site + lane;
             let there = site + step.shift;
             let eta = column.map(|column| column[there].wrapping_sub(column[site]));
@@ -228,8 +224,8 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
         eta: &[Strip<i32>; 3],
     ) -> [Strip; 5] {
         let gain = self.geometry.gain::<GAIN>(there);
-        let mut terms = [[0.0; STRIP]; 5];
-        for lane in 0..STRIP {
+        let mut terms = [[0.0; LANES]; 5];
+        for lane in 0..LANES {
             let share = elongation_share::<FAR>(excess[lane]);
             let pull = step.stiffness * (own_gain[lane] + gain[lane]) * share;
             for axis in 0..3 {
@@ -259,18 +255,17 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN
         &mut self,
         (own, own_gain, limit): &Self::Own,
         stencil: usize,
-        first: usize,
         there: usize,
     ) -> Option<[Strip; 5]> {
-        let live = u32::from(self.live[stencil] >> first);
+        let live = u32::from(self.live[stencil]);
         if live == 0 {
             return None;
         }
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
         let excess = excesses(step, &eta, live);
         if L::any_outside(&excess, -SERIES_MAX, *limit) {
-            self.break_beyond(stencil, first);
-            let live = u32::from(self.live[stencil] >> first);
+            self.break_beyond(stencil);
+            let live = u32::from(self.live[stencil]);
             let excess = excesses(step, &eta, live);
             return Some(self.pulls::<true>(own_gain, (step, there), live, &excess, &eta));
         }
@@ -317,51 +312,44 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a, GAI
         &mut self,
         (own, own_gain): &Self::Own,
         stencil: usize,
-        first: usize,
         there: usize,
     ) -> Option<[Strip; 6]> {
-        let live = u32::from(self.live[stencil] >> first);
-        let coefficient: &mut Strip<Coefficient> = window_mut(&mut self.coefficient[stencil], first);
+        let live = u32::from(self.live[stencil]);
+        let coefficient = &mut self.coefficient[stencil];
         if live == 0 {
-            *coefficient = [0; STRIP];
+            *coefficient = [0; LANES];
             return None;
         }
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
         let gain = self.geometry.gain::<GAIN>(there);
-        let share = excesses(step, &eta, live).map(elongation_share::<FAR>);
-        let (mut across, mut along) = ([0.0; STRIP], [0.0; STRIP]);
-        for lane in 0..STRIP {
-            (across[lane], along[lane]) = linearised(share[lane]);
-        }
-        let mut rounded = [0; STRIP];
-        for lane in 0..STRIP {
+        let share = shares::<FAR>(step, &eta, live);
+        let mut rounded = [0; LANES];
+        for lane in 0..LANES {
             let on = if live & (1 << lane) != 0 { u32::MAX } else { 0 };
-            rounded[lane] = packed((across[lane], along[lane])) & on;
+            rounded[lane] = packed(linearised(share[lane])) & on;
         }
-        let mut d = [[0.0; STRIP]; 3];
-        for axis in 0..3 {
-            for lane in 0..STRIP {
-                d[axis][lane] = step.offset[axis] + eta[axis][lane] as f32;
-            }
+        *coefficient = rounded;
+        // In a loop of its own: a choice would keep the next one from becoming vectors.
+        let mut stiffness = [0.0; LANES];
+        for lane in 0..LANES {
+            let own = step.stiffness * (own_gain[lane] + gain[lane]);
+            stiffness[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
         }
-        for lane in 0..STRIP {
-            let stiffness = step.stiffness * (own_gain[lane] + gain[lane]);
-            let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-            across[lane] *= stiffness;
-            along[lane] *= stiffness * step.inverse_square;
-        }
-        let mut terms = [[0.0; STRIP]; 6];
-        for lane in 0..STRIP {
-            let [x, y, z] = d.map(|axis| axis[lane]);
-            let [along_x, along_y, along_z] = [along[lane] * x, along[lane] * y, along[lane] * z];
-            terms[0][lane] = along_x.mul_add(x, across[lane]);
-            terms[1][lane] = along_y.mul_add(y, across[lane]);
-            terms[2][lane] = along_z.mul_add(z, across[lane]);
+        let mut terms = [[0.0; LANES]; 6];
+        for lane in 0..LANES {
+            let (across, along) = linearised(share[lane]);
+            let (across, along) = (stiffness[lane] * across, stiffness[lane] * (along * step.inverse_square));
+            let x = step.offset[0] + eta[0][lane] as f32;
+            let y = step.offset[1] + eta[1][lane] as f32;
+            let z = step.offset[2] + eta[2][lane] as f32;
+            let (along_x, along_y, along_z) = (along * x, along * y, along * z);
+            terms[0][lane] = along_x.mul_add(x, across);
+            terms[1][lane] = along_y.mul_add(y, across);
+            terms[2][lane] = along_z.mul_add(z, across);
             terms[3][lane] = along_y * z;
             terms[4][lane] = along_x * z;
             terms[5][lane] = along_x * y;
         }
-        *coefficient = rounded;
         Some(terms)
     }
 
@@ -433,19 +421,12 @@ pub(super) struct RoundedTerm<'a, const GAIN: bool, const FAR: bool> {
 impl<const GAIN: bool, const FAR: bool> RoundedTerm<'_, GAIN, FAR> {
     /// Parts across and along of each bond.
     #[inline(always)]
-    fn parts(
-        &self,
-        own: &Around<'_, i32>,
-        stencil: usize,
-        live: u32,
-        first: usize,
-        there: usize,
-    ) -> [Strip; 2] {
-        let coefficient: &Strip<Coefficient> = window(&self.coefficient[stencil], first);
-        let (mut across, mut along) = ([0.0; STRIP], [0.0; STRIP]);
+    fn parts(&self, own: &Around<'_, i32>, stencil: usize, live: u32, there: usize) -> [Strip; 2] {
+        let coefficient = &self.coefficient[stencil];
+        let (mut across, mut along) = ([0.0; LANES], [0.0; LANES]);
         if FAR {
             let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
-            for lane in 0..STRIP {
+            for lane in 0..LANES {
                 let excess = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
                 let exact = linearised(elongation_share::<true>(excess));
                 let near = unpacked(packed(exact));
@@ -454,7 +435,7 @@ impl<const GAIN: bool, const FAR: bool> RoundedTerm<'_, GAIN, FAR> {
                 (across[lane], along[lane]) = if live & (1 << lane) != 0 { of } else { (0.0, 0.0) };
             }
         } else {
-            for lane in 0..STRIP {
+            for lane in 0..LANES {
                 (across[lane], along[lane]) = unpacked(coefficient[lane]);
             }
         }
@@ -477,23 +458,20 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a, GAIN
         &mut self,
         (position, operand, displacement, own_gain): &Self::Own,
         stencil: usize,
-        first: usize,
         there: usize,
     ) -> Option<[Strip; 3]> {
-        let live = u32::from(self.live[stencil] >> first);
+        let live = u32::from(self.live[stencil]);
         if live == 0 {
             return None;
         }
-        if first == 0 {
-            L::prefetch(&self.coefficient[stencil], PREFETCH);
-        }
+        L::prefetch(&self.coefficient[stencil], PREFETCH);
         let step = &self.geometry.stencils[stencil];
         let (own, other) = (&position.own, at(position.columns, there));
         let (own_u, other_u) = (&operand.own, at(operand.columns, there));
         let gain = self.geometry.gain::<GAIN>(there);
-        let [across, along] = self.parts(displacement, stencil, live, first, there);
-        let mut terms = [[0.0; STRIP]; 3];
-        for lane in 0..STRIP {
+        let [across, along] = self.parts(displacement, stencil, live, there);
+        let mut terms = [[0.0; LANES]; 3];
+        for lane in 0..LANES {
             let gain = own_gain[lane] + gain[lane];
             let (across, along) =
                 (across[lane] * (step.across_part * gain), along[lane] * (step.along_part * gain));
@@ -534,19 +512,18 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for ProductTerm<'a, GAIN
         &mut self,
         (own, operand, own_gain): &Self::Own,
         stencil: usize,
-        first: usize,
         there: usize,
     ) -> Option<[Strip; 3]> {
-        let live = u32::from(self.live[stencil] >> first);
+        let live = u32::from(self.live[stencil]);
         if live == 0 {
             return None;
         }
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
         let (own_u, other_u) = (&operand.own, at(operand.columns, there));
         let gain = self.geometry.gain::<GAIN>(there);
-        let share = excesses(step, &eta, live).map(elongation_share::<FAR>);
-        let mut terms = [[0.0; STRIP]; 3];
-        for lane in 0..STRIP {
+        let share = shares::<FAR>(step, &eta, live);
+        let mut terms = [[0.0; LANES]; 3];
+        for lane in 0..LANES {
             let stiffness = step.stiffness * (own_gain[lane] + gain[lane]);
             let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
             let (across, along) = linearised(share[lane]);

@@ -55,11 +55,15 @@ pub(crate) trait BondTable: Send + Sync {
     /// above that of either end breaks first and has no force; the number beside them is the least of them.
     fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass;
 
+    /// Takes the positions [m], those of [`Self::load_positions`], once more, as products with rounded vectors want them.
+    fn round_positions(&mut self, _position: &[DVec3]) {}
+
     /// Diagonal blocks of the stiffness at the positions.
     fn find_blocks(&mut self);
 
     /// Multiplies the stiffness at the positions with `u`, in which the body's particles begin at `first`; the unit of
-    /// [`Self::product`] that comes out. With a rounded `u` the stiffness is rounded too, to the sixth digit.
+    /// [`Self::product`] that comes out. With a rounded `u` the stiffness is rounded too, to the sixth digit, and
+    /// [`Self::round_positions`] and [`Self::find_blocks`] come first.
     /// If `wanted` is given, only rows matter in slices of the solver's particles for which it is true.
     fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64;
 

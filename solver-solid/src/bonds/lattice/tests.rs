@@ -34,6 +34,7 @@ fn table(gain: bool) -> LatticeTable {
     };
     let position: Vec<DVec3> = points.iter().enumerate().map(|(i, x)| shaken(i, x)).collect();
     table.load_positions(&position);
+    table.round_positions(&position);
     table.forces(None);
     table.multiply(Vector::Exact(&position), 0, None);
     table
