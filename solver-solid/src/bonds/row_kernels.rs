@@ -182,11 +182,16 @@ fn bond<const W: usize>(
     (d, square, excess(square, inverse_rest), gain * share.stiffness(inverse_rest))
 }
 
+/// How far in front of what it works on a loop asks for bonds [bytes]: processors that guess what is read next do not go on from one
+/// page to another.
+const AHEAD: usize = 2048;
+
 /// Words from `at` on, one after the other, to the selected lanes.
 #[inline(always)]
 fn expanded<L: Lanes, const W: usize>(words: &[u32], at: usize, selected: u16) -> [u32; W] {
     let mut lanes = [0; W];
     let words: &[u32; W] = window(words, at);
+    L::prefetch(words, AHEAD);
     L::Register::expand_words(words, selected, &mut lanes);
     lanes
 }
@@ -195,6 +200,7 @@ fn expanded<L: Lanes, const W: usize>(words: &[u32], at: usize, selected: u16) -
 #[inline(always)]
 fn expanded_values<L: Lanes, const W: usize>(values: &[f32], at: usize, selected: u16) -> [f32; W] {
     let (values, mut words): (&[f32; W], _) = (window(values, at), [0; W]);
+    L::prefetch(values, AHEAD);
     for lane in 0..W {
         words[lane] = values[lane].to_bits();
     }
