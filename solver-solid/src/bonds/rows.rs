@@ -18,7 +18,7 @@ use super::row_kernels::{
     ProductKernel, RoundedKernel, Rows, Share, UNIT, difference, excess, square, unpack,
 };
 use super::stretch::elongation_share;
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
 use crate::fixed::{quantise, whole};
 use crate::vectors::{Slice, Vector};
 
@@ -363,6 +363,13 @@ impl BondTable for RowTable {
         let (cluster, lane) = self.place_of(i);
         let of = &self.force[cluster];
         (of.force.map(|axis| axis[lane]), of.least[lane])
+    }
+
+    fn set_forces(&self, unit: f64, force: &mut [DVec3]) {
+        force.par_iter_mut().zip(&self.slot).with_min_len(4096).for_each(|(force, &slot)| {
+            let of = &self.force[slot as usize / CLUSTER].force;
+            *force = vector(of.map(|axis| axis[slot as usize % CLUSTER])) * unit;
+        });
     }
 
     fn block(&self, i: usize) -> [f32; 6] {
