@@ -80,20 +80,6 @@ pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = S
             _mm_prefetch(std::ptr::from_ref(at).cast::<i8>().wrapping_add(bytes), _MM_HINT_T0);
         }
     }
-
-    /// The first words, in order, in the lanes whose bit is set, and 0 in the others.
-    #[inline(always)]
-    fn expand(words: &[u32; 8], selected: u8) -> [u32; 8] {
-        let mut lanes = [0; 8];
-        let mut next = 0;
-        for (lane, word) in lanes.iter_mut().enumerate() {
-            if selected >> lane & 1 == 1 {
-                *word = words[next];
-                next += 1;
-            }
-        }
-        lanes
-    }
 }
 
 /// A loop to be compiled for each width. `run` must be `#[inline(always)]`, and so must what it calls in its loops:
@@ -314,14 +300,20 @@ mod tests {
         assert_eq!((a.least(), a.greatest()), (0.0, 15.0));
     }
 
-    struct Expand<'a>(&'a [u32; 8], u8);
+    struct Expand<'a>(&'a [u32; 2 * LANES], u16);
 
     impl Task for Expand<'_> {
-        type Output = [u32; 8];
+        type Output = [u32; LANES];
 
         #[inline(always)]
-        fn run<L: Lanes>(self) -> [u32; 8] {
-            L::expand(self.0, self.1)
+        fn run<L: Lanes>(self) -> [u32; LANES] {
+            let (mut lanes, mut next) = ([0; LANES], 0);
+            for (first, lanes) in lanes.chunks_mut(L::Register::LANES).enumerate() {
+                let selected = self.1 >> (first * L::Register::LANES);
+                L::Register::expand_words(&self.0[next..], selected, lanes);
+                next += lanes.iter().filter(|&&word| word != 0).count();
+            }
+            lanes
         }
     }
 
@@ -330,13 +322,51 @@ mod tests {
         let words = std::array::from_fn(|lane| 10 + lane as u32);
         for width in Width::supported() {
             let expand = |selected| width.run(Expand(&words, selected));
-            assert_eq!(expand(0b1010_0110), [0, 10, 11, 0, 0, 12, 0, 13], "{width:?}");
-            for selected in 0..=u8::MAX {
+            let expected = [0, 10, 11, 0, 0, 12, 0, 13, 14, 0, 0, 0, 0, 0, 15, 16];
+            assert_eq!(expand(0b1100_0001_1010_0110), expected, "{width:?}");
+            for selected in 0..=u16::MAX {
                 let lanes = expand(selected);
                 let found: Vec<u32> = lanes.into_iter().filter(|&word| word != 0).collect();
                 assert_eq!(found, words[..selected.count_ones() as usize], "{width:?}");
                 let is_selected = |(lane, word): (usize, u32)| (word != 0) == (selected >> lane & 1 == 1);
                 assert!(lanes.into_iter().enumerate().all(is_selected), "{width:?}");
+            }
+        }
+    }
+
+    struct Spread<'a>(&'a [i32; 4], &'a [i32; 4]);
+
+    impl Task for Spread<'_> {
+        type Output = [[i32; LANES]; 4];
+
+        #[inline(always)]
+        fn run<L: Lanes>(self) -> [[i32; LANES]; 4] {
+            let mut lanes = [[0; LANES]; 4];
+            if L::Register::LANES == LANES {
+                L::Register::spread(self.0, self.1, &mut lanes);
+            } else {
+                for (record, first) in [(self.0, 0), (self.1, 8)] {
+                    let mut half = [[0; 8]; 4];
+                    L::Register::spread(record, record, &mut half);
+                    for (lanes, half) in lanes.iter_mut().zip(half) {
+                        lanes[first..][..8].copy_from_slice(&half);
+                    }
+                }
+            }
+            lanes
+        }
+    }
+
+    #[test]
+    fn two_records_go_to_half_of_the_lanes_each() {
+        for width in Width::supported() {
+            let lanes = width.run(Spread(&[1, 2, 3, 4], &[5, 6, 7, 8]));
+            for (low, lanes) in (1..).zip(lanes) {
+                assert_eq!(
+                    lanes,
+                    std::array::from_fn(|lane| if lane < 8 { low } else { low + 4 }),
+                    "{width:?}"
+                );
             }
         }
     }

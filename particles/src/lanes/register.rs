@@ -41,6 +41,19 @@ pub trait Register:
 
     /// Writes the first words of `from` whose bit is set to the first places of `to`, in order, and anything to the places behind.
     fn store_selected_words(from: &[u32], selected: u16, to: &mut [u32]);
+    /// The other way: the first words of `from`, in order, to the places of `to` whose bit is set, and 0 to the others.
+    fn expand_words(from: &[u32], selected: u16, to: &mut [u32]);
+
+    /// Each of four words in all lanes: those of `low` in the first eight, and those of `high` in the others, if `W` is sixteen.
+    /// There are as many lanes as a register has.
+    #[inline(always)]
+    fn spread<const W: usize>(low: &[i32; 4], high: &[i32; 4], to: &mut [[i32; W]; 4]) {
+        for (to, (&low, &high)) in to.iter_mut().zip(low.iter().zip(high)) {
+            for (lane, to) in to.iter_mut().enumerate() {
+                *to = if lane < 8 { low } else { high };
+            }
+        }
+    }
 
     /// A record whose first three entries are a place and the others the bits of f32: the place as `entry - origin`, wrapping and
     /// exact up to 2^24, the others as they are; and all times `factor` plus `term`, rounded once. Of `origin` three
@@ -147,6 +160,15 @@ impl Register for Plain<8> {
         let first = SELECTED_FIRST[usize::from(selected & 0xff)];
         for (to, lane) in to[..8].iter_mut().zip(first) {
             *to = from[..8][usize::from(lane)];
+        }
+    }
+    #[inline(always)]
+    fn expand_words(from: &[u32], selected: u16, to: &mut [u32]) {
+        let mut next = 0;
+        for (lane, word) in to[..8].iter_mut().enumerate() {
+            let is_selected = selected >> lane & 1 == 1;
+            *word = if is_selected { from[next] } else { 0 };
+            next += usize::from(is_selected);
         }
     }
     #[inline(always)]

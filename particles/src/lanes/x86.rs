@@ -89,10 +89,6 @@ impl Lanes for Avx2 {
     fn mul_add(self, factor: Self, term: Self) -> Self {
         unsafe { Self(_mm256_fmadd_ps(self.0, factor.0, term.0), _mm256_fmadd_ps(self.1, factor.1, term.1)) }
     }
-    #[inline(always)]
-    fn expand(words: &[u32; 8], selected: u8) -> [u32; 8] {
-        unsafe { expand(words, selected) }
-    }
 }
 
 operators! { Eight,
@@ -160,6 +156,16 @@ impl Register for Eight {
         }
     }
     #[inline(always)]
+    fn expand_words(from: &[u32], selected: u16, to: &mut [u32]) {
+        unsafe {
+            let rank = rank((selected & 0xff) as u8);
+            let words = _mm256_permutevar8x32_epi32(_mm256_loadu_si256(from[..8].as_ptr().cast()), rank);
+            let (words, rank) = (_mm256_castsi256_ps(words), _mm256_castsi256_ps(rank));
+            let lanes = _mm256_blendv_ps(words, _mm256_setzero_ps(), rank);
+            _mm256_storeu_ps(to[..8].as_mut_ptr().cast(), lanes);
+        }
+    }
+    #[inline(always)]
     fn store_indices(selected: u16, first: u32, to: &mut [u32]) {
         unsafe {
             let lanes = _mm256_add_epi32(selected_first(selected), _mm256_set1_epi32(first as i32));
@@ -211,15 +217,9 @@ static RANK: [[u32; 8]; 256] = {
 };
 
 #[inline(always)]
-unsafe fn expand(words: &[u32; 8], selected: u8) -> [u32; 8] {
+unsafe fn rank(set: u8) -> __m256i {
     // SAFETY: eight words are 32 bytes; and this runs inside `run_avx2` or `run_avx512` alone.
-    unsafe {
-        let rank = _mm256_loadu_si256(RANK[usize::from(selected)].as_ptr().cast());
-        let words = _mm256_permutevar8x32_epi32(_mm256_loadu_si256(words.as_ptr().cast()), rank);
-        let (words, rank) = (_mm256_castsi256_ps(words), _mm256_castsi256_ps(rank));
-        let lanes = _mm256_blendv_ps(words, _mm256_setzero_ps(), rank);
-        std::mem::transmute::<__m256, [u32; 8]>(lanes)
-    }
+    unsafe { _mm256_loadu_si256(RANK[usize::from(set)].as_ptr().cast()) }
 }
 
 /// Halves added until one lane is left.
@@ -273,10 +273,6 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn mul_add(self, factor: Self, term: Self) -> Self {
         unsafe { Self(_mm512_fmadd_ps(self.0, factor.0, term.0)) }
-    }
-    #[inline(always)]
-    fn expand(words: &[u32; 8], selected: u8) -> [u32; 8] {
-        unsafe { expand(words, selected) }
     }
 }
 
@@ -335,6 +331,31 @@ impl Register for Avx512 {
                 to[..LANES].as_mut_ptr().cast(),
                 _mm512_maskz_compress_epi32(selected, words),
             );
+        }
+    }
+    #[inline(always)]
+    fn expand_words(from: &[u32], selected: u16, to: &mut [u32]) {
+        // Not by the instruction for it, which is slow from memory.
+        let [low, high] = selected.to_le_bytes();
+        unsafe {
+            let second = _mm256_add_epi32(rank(high), _mm256_set1_epi32(low.count_ones() as i32));
+            let rank = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(rank(low)), second);
+            let words = _mm512_loadu_si512(from[..LANES].as_ptr().cast());
+            let lanes = _mm512_maskz_permutexvar_epi32(selected, rank, words);
+            _mm512_storeu_si512(to[..LANES].as_mut_ptr().cast(), lanes);
+        }
+    }
+    #[inline(always)]
+    fn spread<const W: usize>(low: &[i32; 4], high: &[i32; 4], to: &mut [[i32; W]; 4]) {
+        let [first, second, third, fourth] = to;
+        unsafe {
+            let low = _mm512_broadcast_i32x4(_mm_loadu_si128(low.as_ptr().cast()));
+            let high = _mm_loadu_si128(high.as_ptr().cast());
+            let both = _mm512_mask_broadcast_i32x4(low, 0xff00, high);
+            _mm512_storeu_si512(first[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0x00>(both));
+            _mm512_storeu_si512(second[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0x55>(both));
+            _mm512_storeu_si512(third[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0xaa>(both));
+            _mm512_storeu_si512(fourth[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0xff>(both));
         }
     }
     #[inline(always)]

@@ -1,9 +1,10 @@
 //! The hot loops over clusters of rows (`rows.rs`).
 //!
 //! A lane is one particle of a cluster, and the loop runs over all that any of them is bonded to: what is read of a neighbour
-//! goes to all lanes, nothing is gathered, and no sum runs over lanes, so that results do not depend on their number.
+//! goes to all lanes, nothing is gathered, and no sum runs over lanes, so that results do not depend on their number. Sixteen lanes
+//! take two neighbours, and a sum over each of them.
 
-use amalgam_particles::lanes::{Lanes, Register, Task};
+use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 
 use super::stretch::{SERIES_MAX, elongation_share};
 use super::table::{QUANTA, component_difference};
@@ -19,17 +20,18 @@ pub(super) type Eight<T = f32> = [T; CLUSTER];
 /// 1/L.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    /// a spacing [quanta]
+    /// a
     pub(super) inner: f32,
-    /// b spacing
+    /// b spacing [1/quanta]
     pub(super) slope: f32,
 }
 
 impl Share {
+    /// By 1/L, in its unit: without the factor of a spacing.
     #[inline(always)]
     pub(super) fn stiffness(&self, inverse_rest: f32) -> f32 {
-        let (inner, edge) = (QUANTA as f32 * inverse_rest, self.inner.mul_add(inverse_rest, -self.slope));
-        if edge < inner { edge } else { inner }
+        let edge = self.inner.mul_add(inverse_rest, -self.slope);
+        if edge < inverse_rest { edge } else { inverse_rest }
     }
 }
 
@@ -76,8 +78,9 @@ fn f32_of(bits: i32) -> f32 {
 pub(super) struct Rows<'a> {
     /// Slot of its first particle.
     pub(super) first: usize,
+    /// An even number of them.
     pub(super) neighbour: &'a [Neighbour],
-    /// Position in quanta and half of the gain (the bits of an f32) at each slot.
+    /// Position in quanta and the gain times half a spacing [quanta] (the bits of an f32) at each slot.
     pub(super) record: &'a [[i32; 4]],
     pub(super) share: Share,
 }
@@ -85,53 +88,127 @@ pub(super) struct Rows<'a> {
 impl Rows<'_> {
     /// Four numbers of the records of the cluster, a column each.
     #[inline(always)]
-    fn own<const N: usize>(&self, record: &[[i32; N]], from: usize) -> [Eight<i32>; 4] {
+    fn own<const N: usize, const W: usize>(&self, record: &[[i32; N]], from: usize) -> [[i32; W]; 4] {
         let records: &[_; CLUSTER] = window(record, self.first);
-        let mut columns = [[0; CLUSTER]; 4];
+        let mut columns = [[0; W]; 4];
         for k in 0..4 {
-            for lane in 0..CLUSTER {
-                columns[k][lane] = records[lane][from + k];
+            for lane in 0..W {
+                columns[k][lane] = records[lane % CLUSTER][from + k];
             }
         }
         columns
     }
 }
 
+/// A loop over neighbours in twos, of which the first goes to one half of sixteen lanes and the second to the other: or, if a
+/// register has eight, one loop over the first of them and one over the second, with the same sums.
+pub(super) trait Kernel {
+    type Output;
+    /// What comes out without any bonds.
+    const NOTHING: Self::Output;
+    /// With `W` lanes in a register; `PART` counts its loops. Adds to what was found before.
+    fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output);
+}
+
+/// A kernel in as many lanes as a register has.
+pub(super) struct Abreast<K>(pub(super) K);
+
+impl<K: Kernel> Task for Abreast<K> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self) -> K::Output {
+        let mut found = K::NOTHING;
+        if L::Register::LANES == LANES {
+            self.0.run::<L, LANES, 0>(&mut found);
+        } else {
+            self.0.run::<L, CLUSTER, 0>(&mut found);
+            self.0.run::<L, CLUSTER, 1>(&mut found);
+        }
+        found
+    }
+}
+
+/// What a register takes of two neighbours: their slots, in the lower and in the upper half of the lanes, the lanes that are
+/// bonded, and where these bonds begin. `at` goes on to the next two.
+#[inline(always)]
+fn taken<const W: usize, const PART: usize>(two: [Neighbour; 2], at: &mut usize) -> ([usize; 2], u16, usize) {
+    let [(low, first), (high, second)] = [unpack(two[0]), unpack(two[1])];
+    let (begin, middle) = (*at, *at + first.count_ones() as usize);
+    *at = middle + second.count_ones() as usize;
+    match (W, PART) {
+        (LANES, _) => ([low, high], u16::from_le_bytes([first, second]), begin),
+        (_, 0) => ([low; 2], first.into(), begin),
+        _ => ([high; 2], second.into(), middle),
+    }
+}
+
+/// Four numbers of the records of the neighbours, a column each.
+#[inline(always)]
+fn columns<L: Lanes, const N: usize, const W: usize>(
+    records: &[[i32; N]],
+    slots: [usize; 2],
+    from: usize,
+) -> [[i32; W]; 4] {
+    let mut columns = [[0; W]; 4];
+    let (low, high) = (&records[slots[0]], &records[slots[1]]);
+    L::Register::spread(window(low, from), window(high, from), &mut columns);
+    columns
+}
+
+/// Adds the sums of a register to those of the cluster.
+#[inline(always)]
+fn fold<const W: usize, const N: usize>(sums: &[[f32; W]; N], total: &mut [Eight; N]) {
+    for entry in 0..N {
+        for lane in 0..W {
+            total[entry][lane % CLUSTER] += sums[entry][lane];
+        }
+    }
+}
+
 /// A bond in a lane: the vector to the neighbour, its square, the excess, and the stiffness as if the bond were live.
 #[inline(always)]
-fn bond(
-    own: &[Eight<i32>; 4],
-    other: &[i32; 4],
+fn bond<const W: usize>(
+    own: &[[i32; W]; 4],
+    other: &[[i32; W]; 4],
     lane: usize,
     share: Share,
     inverse_rest: f32,
 ) -> ([f32; 3], f32, f32, f32) {
-    let d = difference(other, &[own[0][lane], own[1][lane], own[2][lane], 0]);
+    let other = [other[0][lane], other[1][lane], other[2][lane], other[3][lane]];
+    let d = difference(&other, &[own[0][lane], own[1][lane], own[2][lane], 0]);
     let square = square(d);
     let gain = f32_of(own[3][lane]) + f32_of(other[3]);
     (d, square, excess(square, inverse_rest), gain * share.stiffness(inverse_rest))
 }
 
-/// Words of the selected lanes, which come one after the other from `at` on; `at` goes on to the next.
+/// How far in front of what it works on a loop asks for bonds [bytes]: processors that guess what is read next do not go on from one
+/// page to another.
+const AHEAD: usize = 2048;
+
+/// Words from `at` on, one after the other, to the selected lanes.
 #[inline(always)]
-fn expanded<L: Lanes>(words: &[u32], at: &mut usize, selected: u8) -> Eight<u32> {
-    let lanes = L::expand(window(words, *at), selected);
-    *at += selected.count_ones() as usize;
+fn expanded<L: Lanes, const W: usize>(words: &[u32], at: usize, selected: u16) -> [u32; W] {
+    let mut lanes = [0; W];
+    let words: &[u32; W] = window(words, at);
+    L::prefetch(words, AHEAD);
+    L::Register::expand_words(words, selected, &mut lanes);
     lanes
 }
 
 /// The same of f32.
 #[inline(always)]
-fn expanded_values<L: Lanes>(values: &[f32], at: &mut usize, selected: u8) -> Eight {
-    let (values, mut words): (&Eight, Eight<u32>) = (window(values, *at), [0; CLUSTER]);
-    for lane in 0..CLUSTER {
+fn expanded_values<L: Lanes, const W: usize>(values: &[f32], at: usize, selected: u16) -> [f32; W] {
+    let (values, mut words): (&[f32; W], _) = (window(values, at), [0; W]);
+    L::prefetch(values, AHEAD);
+    for lane in 0..W {
         words[lane] = values[lane].to_bits();
     }
-    let words = expanded::<L>(&words, &mut 0, selected);
-    *at += selected.count_ones() as usize;
-    let mut lanes = [0.0; CLUSTER];
-    for lane in 0..CLUSTER {
-        lanes[lane] = f32::from_bits(words[lane]);
+    let mut expanded = [0; W];
+    L::Register::expand_words(&words, selected, &mut expanded);
+    let mut lanes = [0.0; W];
+    for lane in 0..W {
+        lanes[lane] = f32::from_bits(expanded[lane]);
     }
     lanes
 }
@@ -159,23 +236,29 @@ pub(super) struct ForceKernel<'a, const FAR: bool> {
     pub(super) inverse_rest: &'a [f32],
 }
 
-impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
+impl<const FAR: bool> Kernel for ForceKernel<'_, FAR> {
     type Output = Forces;
+    const NOTHING: Forces = Forces {
+        force: [[0.0; CLUSTER]; 3],
+        least: [f32::INFINITY; CLUSTER],
+        largest: [0.0; CLUSTER],
+        energy: [0.0; CLUSTER],
+    };
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> Forces {
-        let Self { rows, inverse_rest } = self;
-        let own = rows.own(rows.record, 0);
-        let mut force = [[0.0f32; CLUSTER]; 3];
-        let (mut least, mut largest) = ([f32::INFINITY; CLUSTER], [0.0f32; CLUSTER]);
-        let mut energy = [0.0f32; CLUSTER];
+    fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output) {
+        let &mut Self { rows, inverse_rest } = self;
+        let own = rows.own::<_, W>(rows.record, 0);
+        let (mut force, mut energy) = ([[0.0f32; W]; 3], [[0.0f32; W]]);
+        let (mut least, mut largest) = ([f32::INFINITY; W], [0.0f32; W]);
         let mut at = 0;
-        for &neighbour in rows.neighbour {
-            let (other, selected) = unpack(neighbour);
-            let other = &rows.record[other];
-            let inverse_rest = expanded_values::<L>(inverse_rest, &mut at, selected);
-            for lane in 0..CLUSTER {
-                let (d, square, excess, stiffness) = bond(&own, other, lane, rows.share, inverse_rest[lane]);
+        for &two in rows.neighbour.as_chunks().0 {
+            let (others, selected, begin) = taken::<W, PART>(two, &mut at);
+            let inverse_rest = expanded_values::<L, W>(inverse_rest, begin, selected);
+            let other = columns::<L, _, W>(rows.record, others, 0);
+            for lane in 0..W {
+                let (d, square, excess, stiffness) =
+                    bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
                 let (high, low) =
                     if inverse_rest[lane] > 0.0 { (excess, excess) } else { (0.0, f32::INFINITY) };
                 let share = elongation_share::<FAR>(high);
@@ -183,13 +266,23 @@ impl<const FAR: bool> Task for ForceKernel<'_, FAR> {
                 force[0][lane] = pull.mul_add(d[0], force[0][lane]);
                 force[1][lane] = pull.mul_add(d[1], force[1][lane]);
                 force[2][lane] = pull.mul_add(d[2], force[2][lane]);
-                energy[lane] = (pull * share).mul_add(square, energy[lane]);
+                energy[0][lane] = (pull * share).mul_add(square, energy[0][lane]);
                 least[lane] = if low < least[lane] { low } else { least[lane] };
                 largest[lane] = if high > largest[lane] { high } else { largest[lane] };
             }
         }
         // Each bond is seen from both ends: a quarter of k e^2 from each.
-        Forces { force, least, largest, energy: energy.map(|energy| 0.25 * energy) }
+        for energy in &mut energy[0] {
+            *energy *= 0.25;
+        }
+        fold(&force, &mut found.force);
+        fold(&energy, std::array::from_mut(&mut found.energy));
+        for lane in 0..W {
+            let of = lane % CLUSTER;
+            found.least[of] = if least[lane] < found.least[of] { least[lane] } else { found.least[of] };
+            found.largest[of] =
+                if largest[lane] > found.largest[of] { largest[lane] } else { found.largest[of] };
+        }
     }
 }
 
@@ -253,24 +346,23 @@ pub(super) struct DiagonalKernel<'a, const FAR: bool> {
     pub(super) coefficient: &'a mut [Coefficient],
 }
 
-impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
+impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
     type Output = ([Eight; 6], bool);
+    const NOTHING: ([Eight; 6], bool) = ([[0.0; CLUSTER]; 6], true);
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> ([Eight; 6], bool) {
-        let Self { rows, inverse_rest, coefficient } = self;
-        let own = rows.own(rows.record, 0);
-        let mut sum = [[0.0f32; CLUSTER]; 6];
-        let mut far = [0u32; CLUSTER];
+    fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output) {
+        let &mut Self { rows, inverse_rest, ref mut coefficient } = self;
+        let own = rows.own::<_, W>(rows.record, 0);
+        let (mut sum, mut far) = ([[0.0f32; W]; 6], [0u32; W]);
         let mut at = 0;
-        for &neighbour in rows.neighbour {
-            let (other, selected) = unpack(neighbour);
-            let other = &rows.record[other];
-            let begin = at;
-            let inverse_rest = expanded_values::<L>(inverse_rest, &mut at, selected);
-            let mut words = [0; 2 * CLUSTER];
-            for lane in 0..CLUSTER {
-                let (d, _, excess, stiffness) = bond(&own, other, lane, rows.share, inverse_rest[lane]);
+        for &two in rows.neighbour.as_chunks().0 {
+            let (others, selected, begin) = taken::<W, PART>(two, &mut at);
+            let inverse_rest = expanded_values::<L, W>(inverse_rest, begin, selected);
+            let other = columns::<L, _, W>(rows.record, others, 0);
+            let mut words = [0; W];
+            for lane in 0..W {
+                let (d, _, excess, stiffness) = bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
                 let stiffness = if inverse_rest[lane] > 0.0 { stiffness } else { 0.0 };
                 let (across, along) = linearised::<FAR>(excess, inverse_rest[lane], stiffness);
                 let (word, fits) = packed((across, along * UNIT_SQUARE));
@@ -283,9 +375,16 @@ impl<const FAR: bool> Task for DiagonalKernel<'_, FAR> {
                 sum[4][lane] = (along * d[0]).mul_add(d[2], sum[4][lane]);
                 sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
             }
-            L::Register::store_selected_words(&words, u16::from(selected), &mut coefficient[begin..]);
+            let end = begin + selected.count_ones() as usize;
+            let behind: [Coefficient; W] = *window(coefficient, end);
+            L::Register::store_selected_words(&words, selected, &mut coefficient[begin..]);
+            if PART != 0 {
+                // The loop before wrote there.
+                coefficient[end..][..W].copy_from_slice(&behind);
+            }
         }
-        (sum, far.iter().all(|&far| far == 0))
+        fold(&sum, &mut found.0);
+        found.1 &= far.iter().all(|&far| far == 0);
     }
 }
 
@@ -298,21 +397,23 @@ pub(super) struct ProductKernel<'a, const FAR: bool, const ROUNDED: bool> {
     pub(super) pair: &'a [Pair],
 }
 
-impl<const FAR: bool, const ROUNDED: bool> Task for ProductKernel<'_, FAR, ROUNDED> {
+impl<const FAR: bool, const ROUNDED: bool> Kernel for ProductKernel<'_, FAR, ROUNDED> {
     type Output = [Eight; 3];
+    const NOTHING: [Eight; 3] = [[0.0; CLUSTER]; 3];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [Eight; 3] {
-        let Self { rows, inverse_rest, pair } = self;
-        let (own, own_u) = (rows.own(rows.record, 0), rows.own(pair, OPERAND));
-        let mut image = [[0.0f32; CLUSTER]; 3];
+    fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output) {
+        let &mut Self { rows, inverse_rest, pair } = self;
+        let (own, own_u) = (rows.own::<_, W>(rows.record, 0), rows.own::<_, W>(pair, OPERAND));
+        let mut image = [[0.0f32; W]; 3];
         let mut at = 0;
-        for &neighbour in rows.neighbour {
-            let (other, selected) = unpack(neighbour);
-            let (other, other_u) = (&rows.record[other], &pair[other]);
-            let inverse_rest = expanded_values::<L>(inverse_rest, &mut at, selected);
-            for lane in 0..CLUSTER {
-                let (d, _, excess, stiffness) = bond(&own, other, lane, rows.share, inverse_rest[lane]);
+        for &two in rows.neighbour.as_chunks().0 {
+            let (others, selected, begin) = taken::<W, PART>(two, &mut at);
+            let inverse_rest = expanded_values::<L, W>(inverse_rest, begin, selected);
+            let other = columns::<L, _, W>(rows.record, others, 0);
+            let other_u = columns::<L, _, W>(pair, others, OPERAND);
+            for lane in 0..W {
+                let (d, _, excess, stiffness) = bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
                 let stiffness = if inverse_rest[lane] > 0.0 { stiffness } else { 0.0 };
                 let (mut across, mut along) = linearised::<FAR>(excess, inverse_rest[lane], stiffness);
                 if ROUNDED {
@@ -321,9 +422,9 @@ impl<const FAR: bool, const ROUNDED: bool> Task for ProductKernel<'_, FAR, ROUND
                     (across, along) = if fits { (near.0, near.1 / UNIT_SQUARE) } else { (across, along) };
                 }
                 let u = [
-                    component_difference::<ROUNDED>(own_u[0][lane], other_u[OPERAND]),
-                    component_difference::<ROUNDED>(own_u[1][lane], other_u[OPERAND + 1]),
-                    component_difference::<ROUNDED>(own_u[2][lane], other_u[OPERAND + 2]),
+                    component_difference::<ROUNDED>(own_u[0][lane], other_u[0][lane]),
+                    component_difference::<ROUNDED>(own_u[1][lane], other_u[1][lane]),
+                    component_difference::<ROUNDED>(own_u[2][lane], other_u[2][lane]),
                 ];
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
@@ -331,7 +432,7 @@ impl<const FAR: bool, const ROUNDED: bool> Task for ProductKernel<'_, FAR, ROUND
                 image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
             }
         }
-        image
+        fold(&image, found);
     }
 }
 
@@ -342,30 +443,32 @@ pub(super) struct RoundedKernel<'a> {
     pub(super) pair: &'a [Pair],
 }
 
-impl Task for RoundedKernel<'_> {
+impl Kernel for RoundedKernel<'_> {
     type Output = [Eight; 3];
+    const NOTHING: [Eight; 3] = [[0.0; CLUSTER]; 3];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> [Eight; 3] {
-        let Self { rows, coefficient, pair } = self;
-        let (own, own_u) = (rows.own(pair, 0), rows.own(pair, OPERAND));
-        let mut image = [[0.0f32; CLUSTER]; 3];
+    fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output) {
+        let &mut Self { rows, coefficient, pair } = self;
+        let (own, own_u) = (rows.own::<_, W>(pair, 0), rows.own::<_, W>(pair, OPERAND));
+        let mut image = [[0.0f32; W]; 3];
         let mut at = 0;
-        for &neighbour in rows.neighbour {
-            let (other, selected) = unpack(neighbour);
-            let other = &pair[other];
-            let coefficient = expanded::<L>(coefficient, &mut at, selected);
-            for lane in 0..CLUSTER {
+        for &two in rows.neighbour.as_chunks().0 {
+            let (others, selected, begin) = taken::<W, PART>(two, &mut at);
+            let coefficient = expanded::<L, W>(coefficient, begin, selected);
+            let (other, other_u) =
+                (columns::<L, _, W>(pair, others, 0), columns::<L, _, W>(pair, others, OPERAND));
+            for lane in 0..W {
                 let (across, along) = unpacked(coefficient[lane]);
                 let d = [
-                    component_difference::<true>(other[0], own[0][lane]),
-                    component_difference::<true>(other[1], own[1][lane]),
-                    component_difference::<true>(other[2], own[2][lane]),
+                    component_difference::<true>(other[0][lane], own[0][lane]),
+                    component_difference::<true>(other[1][lane], own[1][lane]),
+                    component_difference::<true>(other[2][lane], own[2][lane]),
                 ];
                 let u = [
-                    component_difference::<true>(own_u[0][lane], other[OPERAND]),
-                    component_difference::<true>(own_u[1][lane], other[OPERAND + 1]),
-                    component_difference::<true>(own_u[2][lane], other[OPERAND + 2]),
+                    component_difference::<true>(own_u[0][lane], other_u[0][lane]),
+                    component_difference::<true>(own_u[1][lane], other_u[1][lane]),
+                    component_difference::<true>(own_u[2][lane], other_u[2][lane]),
                 ];
                 let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
                 image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
@@ -373,7 +476,7 @@ impl Task for RoundedKernel<'_> {
                 image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
             }
         }
-        image
+        fold(&image, found);
     }
 }
 
@@ -390,7 +493,7 @@ mod tests {
         let quanta = |i: usize, what: u64| (random(i, what) * 3.0 * QUANTA) as i32;
         let record: Vec<[i32; 4]> = (0..96)
             .map(|i| {
-                let gain = (0.5 + 0.01 * random(i, 9)) as f32;
+                let gain = ((0.5 + 0.01 * random(i, 9)) * QUANTA) as f32;
                 [quanta(i, 0), quanta(i, 1), quanta(i, 2), gain.to_bits() as i32]
             })
             .collect();
@@ -398,7 +501,7 @@ mod tests {
         let pair: Vec<Pair> = (0..96)
             .map(|i| std::array::from_fn(|k| if k % 4 < 3 { bits(i, 20 + k as u64) } else { 0 }))
             .collect();
-        let share = Share { inner: 3.5 * QUANTA as f32, slope: 1.0 };
+        let share = Share { inner: 3.5, slope: 1.0 / QUANTA as f32 };
         for first in (0..96).step_by(CLUSTER) {
             let neighbour: Vec<Neighbour> = (0..96)
                 .map(|other| (other as u32) << CLUSTER | (random(other, 10 + first as u64) * 256.0) as u32)
@@ -413,13 +516,14 @@ mod tests {
             let results = |width: &Width| {
                 let inverse_rest = inverse_rest.as_slice();
                 let mut coefficient = vec![0; bonds + 16];
-                let forces = width.run(ForceKernel::<true> { rows, inverse_rest });
+                let forces = width.run(Abreast(ForceKernel::<true> { rows, inverse_rest }));
                 let kernel =
                     DiagonalKernel::<true> { rows, inverse_rest, coefficient: coefficient.as_mut_slice() };
-                let (diagonal, _) = width.run(kernel);
-                let exact = width.run(ProductKernel::<true, false> { rows, inverse_rest, pair: &pair });
-                let far = width.run(ProductKernel::<true, true> { rows, inverse_rest, pair: &pair });
-                let near = width.run(RoundedKernel { rows, coefficient: &coefficient, pair: &pair });
+                let (diagonal, _) = width.run(Abreast(kernel));
+                let exact =
+                    width.run(Abreast(ProductKernel::<true, false> { rows, inverse_rest, pair: &pair }));
+                let far = width.run(Abreast(ProductKernel::<true, true> { rows, inverse_rest, pair: &pair }));
+                let near = width.run(Abreast(RoundedKernel { rows, coefficient: &coefficient, pair: &pair }));
                 let scalars = [forces.least, forces.largest, forces.energy];
                 let all = forces.force.into_iter().chain(scalars).chain(diagonal);
                 let all = all.chain(exact).chain(far).chain(near).flatten().map(f32::to_bits);

@@ -14,11 +14,11 @@ use rayon::prelude::*;
 
 use super::law::Law;
 use super::row_kernels::{
-    CLUSTER, Coefficient, DiagonalKernel, Eight, ForceKernel, Forces, Neighbour, OPERAND, Pair,
+    Abreast, CLUSTER, Coefficient, DiagonalKernel, Eight, ForceKernel, Forces, Neighbour, OPERAND, Pair,
     ProductKernel, RoundedKernel, Rows, Share, UNIT, difference, excess, square, unpack,
 };
 use super::stretch::elongation_share;
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
 use crate::fixed::{quantise, whole};
 use crate::vectors::{Slice, Vector};
 
@@ -42,7 +42,7 @@ pub(crate) struct RowTable {
     /// Of each bond, and of each cluster whether all its bonds have one.
     coefficient: Vec<Coefficient>,
     is_near: Vec<bool>,
-    /// Position in quanta, and half of the gain (the bits of an f32), in each slot of every cluster.
+    /// Position in quanta, and the gain times half a spacing in quanta (the bits of an f32), in each slot of every cluster.
     record: Vec<[i32; 4]>,
     /// Position from the first slot, and the vector to multiply.
     pair: Vec<Pair>,
@@ -69,12 +69,12 @@ impl RowTable {
         let slots = bonds.len() * CLUSTER;
         let mut this = Self {
             per_quantum: QUANTA / law.spacing,
-            share: Share { inner: (constant * QUANTA) as f32, slope: (slope * law.spacing) as f32 },
+            share: Share { inner: constant as f32, slope: (slope * law.spacing / QUANTA) as f32 },
             neighbour: bonds.concat(),
             inverse_rest: vec![0.0; start[bonds.len()][1]],
             coefficient: Vec::new(),
             is_near: vec![false; bonds.len()],
-            record: vec![[0, 0, 0, 0.5f32.to_bits() as i32]; slots],
+            record: vec![[0, 0, 0, (0.5 * QUANTA as f32).to_bits() as i32]; slots],
             pair: vec![[0; 8]; slots],
             force: vec![Forces::default(); bonds.len()],
             diagonal: vec![Default::default(); bonds.len()],
@@ -176,8 +176,8 @@ impl RowTable {
 
 /// Forces on a cluster.
 fn forces(rows: Rows<'_>, inverse_rest: &[f32]) -> Forces {
-    let near = lanes::run(ForceKernel::<false> { rows, inverse_rest });
-    if near.is_far() { lanes::run(ForceKernel::<true> { rows, inverse_rest }) } else { near }
+    let near = lanes::run(Abreast(ForceKernel::<false> { rows, inverse_rest }));
+    if near.is_far() { lanes::run(Abreast(ForceKernel::<true> { rows, inverse_rest })) } else { near }
 }
 
 /// Cuts a column of bonds into a slice for each cluster.
@@ -236,6 +236,8 @@ fn bonds_of_clusters(position: &[DVec3], reach: f64) -> Vec<Vec<Neighbour>> {
             *kept |= if same { *next } else { 0 };
             same
         });
+        // Kernels take two at a time.
+        words.resize(words.len().next_multiple_of(2), (first as u32) << CLUSTER);
         words.shrink_to_fit();
         words
     };
@@ -304,9 +306,9 @@ impl BondTable for RowTable {
             .map(|(cluster, (diagonal, coefficient))| {
                 let (rows, inverse_rest) = (self.rows(cluster), &self.inverse_rest[self.bonds(cluster)]);
                 let (blocks, is_near) = if self.force[cluster].is_far() {
-                    lanes::run(DiagonalKernel::<true> { rows, inverse_rest, coefficient })
+                    lanes::run(Abreast(DiagonalKernel::<true> { rows, inverse_rest, coefficient }))
                 } else {
-                    lanes::run(DiagonalKernel::<false> { rows, inverse_rest, coefficient })
+                    lanes::run(Abreast(DiagonalKernel::<false> { rows, inverse_rest, coefficient }))
                 };
                 *diagonal = blocks;
                 is_near
@@ -342,11 +344,15 @@ impl BondTable for RowTable {
             *image = match (rounded, self.force[cluster].is_far()) {
                 (true, _) if self.is_near[cluster] => {
                     let coefficient = &self.coefficient[bonds];
-                    lanes::run(RoundedKernel { rows, coefficient, pair })
+                    lanes::run(Abreast(RoundedKernel { rows, coefficient, pair }))
                 }
-                (true, _) => lanes::run(ProductKernel::<true, true> { rows, inverse_rest, pair }),
-                (false, false) => lanes::run(ProductKernel::<false, false> { rows, inverse_rest, pair }),
-                (false, true) => lanes::run(ProductKernel::<true, false> { rows, inverse_rest, pair }),
+                (true, _) => lanes::run(Abreast(ProductKernel::<true, true> { rows, inverse_rest, pair })),
+                (false, false) => {
+                    lanes::run(Abreast(ProductKernel::<false, false> { rows, inverse_rest, pair }))
+                }
+                (false, true) => {
+                    lanes::run(Abreast(ProductKernel::<true, false> { rows, inverse_rest, pair }))
+                }
             };
         });
         self.image = image;
@@ -357,6 +363,13 @@ impl BondTable for RowTable {
         let (cluster, lane) = self.place_of(i);
         let of = &self.force[cluster];
         (of.force.map(|axis| axis[lane]), of.least[lane])
+    }
+
+    fn set_forces(&self, unit: f64, force: &mut [DVec3]) {
+        force.par_iter_mut().zip(&self.slot).with_min_len(4096).for_each(|(force, &slot)| {
+            let of = &self.force[slot as usize / CLUSTER].force;
+            *force = vector(of.map(|axis| axis[slot as usize % CLUSTER])) * unit;
+        });
     }
 
     fn block(&self, i: usize) -> [f32; 6] {
@@ -405,7 +418,7 @@ impl BondTable for RowTable {
 
     fn set_gains(&mut self, gains: &[f32]) {
         for (record, &i) in self.record.iter_mut().zip(&self.order) {
-            record[3] = (0.5 * gains[i as usize]).to_bits() as i32;
+            record[3] = (0.5 * QUANTA as f32 * gains[i as usize]).to_bits() as i32;
         }
     }
 
