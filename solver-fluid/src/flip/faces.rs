@@ -275,11 +275,11 @@ impl Flow {
 
     /// Subtracts the gradient of the pressure, and carries velocities on to the faces between cells of air.
     pub(super) fn push(&mut self, grid: &Grid, cell: &[Cell], split: &Split<f64>) {
-        let Self { gathered, old, conductance, projected, carried, new, pressure, width, .. } = self;
+        let Self { gathered, old, conductance, changed, projected, carried, new, pressure, width, .. } = self;
         let [red, black] = split;
         let pairs = pressure.par_chunks_exact_mut(2).zip(red.par_iter().zip(black)).with_min_len(BLOCK);
         pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
-        let (new_faces, width, pressure) = (*new, *width, &pressure[..]);
+        let (new_faces, width, pressure, changed) = (*new, *width, &pressure[..], &changed[..]);
         let Field { velocity, known } = projected;
         let columns = velocity.par_iter_mut().zip(known).zip(old).zip(carried).enumerate();
         columns.for_each(|(axis, (((velocity, known), old), carried))| {
@@ -287,7 +287,7 @@ impl Flow {
             let (conductance, before) = (&conductance[axis], &gathered.velocity[axis]);
             velocity.par_chunks_mut(BLOCK).enumerate().for_each(|(n, after)| {
                 let begin = n * BLOCK;
-                width.run(Push { begin, stride, cell_size, conductance, pressure, before, after });
+                width.run(Push { begin, stride, cell_size, conductance, changed, pressure, before, after });
             });
             if new_faces {
                 let brought = &gathered.known[axis];

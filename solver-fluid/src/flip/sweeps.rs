@@ -162,6 +162,8 @@ pub(super) struct Push<'a> {
     pub(super) cell_size: f64,
     /// Of all faces.
     pub(super) conductance: &'a [f32],
+    /// Which runs of faces have another velocity before it than at the last push.
+    pub(super) changed: &'a [bool],
     pub(super) pressure: &'a [f64],
     /// Velocity before it, of all faces, and after it, of the block.
     pub(super) before: &'a [f64],
@@ -173,7 +175,7 @@ impl Task for Push<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { begin, stride, cell_size, conductance, pressure, before, after } = self;
+        let Self { begin, stride, cell_size, conductance, changed, pressure, before, after } = self;
         for n in (0..after.len()).step_by(LANES) {
             let first = begin + n;
             let velocity: &mut [f64; LANES] = sixteen_mut(&mut after[n..]);
@@ -182,6 +184,10 @@ impl Task for Push<'_> {
                 continue;
             }
             let (old, conductance) = (sixteen(&before[first..]), sixteen(&conductance[first..]));
+            // In the air.
+            if !changed[first / RUN] && conductance.iter().fold(true, |none, &c| none & (c == 0.0)) {
+                continue;
+            }
             let (upper, lower) = (sixteen(&pressure[first..]), sixteen(&pressure[first - stride..]));
             for l in 0..LANES {
                 velocity[l] = old[l] - f64::from(conductance[l]) * cell_size * (upper[l] - lower[l]);
