@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    struct Spread<'a>(&'a [i32; 4], &'a [i32; 4]);
+    struct Spread<'a>([&'a [i32; 4]; 4]);
 
     impl Task for Spread<'_> {
         type Output = [[i32; LANES]; 4];
@@ -343,11 +343,12 @@ mod tests {
         fn run<L: Lanes>(self) -> [[i32; LANES]; 4] {
             let mut lanes = [[0; LANES]; 4];
             if L::Register::LANES == LANES {
-                L::Register::spread(self.0, self.1, &mut lanes);
+                L::Register::spread(self.0, &mut lanes);
             } else {
-                for (record, first) in [(self.0, 0), (self.1, 8)] {
+                let [a, b, c, d] = self.0;
+                for (records, first) in [([a, b, a, b], 0), ([c, d, c, d], 8)] {
                     let mut half = [[0; 8]; 4];
-                    L::Register::spread(record, record, &mut half);
+                    L::Register::spread(records, &mut half);
                     for (lanes, half) in lanes.iter_mut().zip(half) {
                         lanes[first..][..8].copy_from_slice(&half);
                     }
@@ -358,15 +359,12 @@ mod tests {
     }
 
     #[test]
-    fn two_records_go_to_half_of_the_lanes_each() {
+    fn each_record_goes_to_four_lanes() {
         for width in Width::supported() {
-            let lanes = width.run(Spread(&[1, 2, 3, 4], &[5, 6, 7, 8]));
-            for (low, lanes) in (1..).zip(lanes) {
-                assert_eq!(
-                    lanes,
-                    std::array::from_fn(|lane| if lane < 8 { low } else { low + 4 }),
-                    "{width:?}"
-                );
+            let lanes =
+                width.run(Spread([&[1, 2, 3, 4], &[11, 12, 13, 14], &[21, 22, 23, 24], &[31, 32, 33, 34]]));
+            for (word, lanes) in (1..).zip(lanes) {
+                assert_eq!(lanes, std::array::from_fn(|lane| word + 10 * (lane as i32 / 4)), "{width:?}");
             }
         }
     }

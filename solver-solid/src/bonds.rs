@@ -3,7 +3,7 @@
 //!
 //! The force of a bond of rest length L at length l is `k (l - L) n` with `k = c w V V / L` (`law.rs`, `stretch.rs`): a spring,
 //! in the view of [Levine2014], and linearised like one (`springs.rs`). Two layouts (`table.rs`) hold them: words of a lattice
-//! (`lattice.rs`) and compressed rows of eight particles each (`rows.rs`). Hot loops are f32 on exact differences, what is added up over them f64.
+//! (`lattice.rs`) and compressed rows of four particles each (`rows.rs`). Hot loops are f32 on exact differences, what is added up over them f64.
 
 mod columns;
 mod cubic;

@@ -44,13 +44,12 @@ pub trait Register:
     /// The other way: the first words of `from`, in order, to the places of `to` whose bit is set, and 0 to the others.
     fn expand_words(from: &[u32], selected: u16, to: &mut [u32]);
 
-    /// Each of four words in all lanes: those of `low` in the first eight, and those of `high` in the others, if `W` is sixteen.
-    /// There are as many lanes as a register has.
+    /// Four words of each record, a column of them each: a record for every four lanes, of which there are as many as a register has.
     #[inline(always)]
-    fn spread<const W: usize>(low: &[i32; 4], high: &[i32; 4], to: &mut [[i32; W]; 4]) {
-        for (to, (&low, &high)) in to.iter_mut().zip(low.iter().zip(high)) {
+    fn spread<const W: usize>(records: [&[i32; 4]; 4], to: &mut [[i32; W]; 4]) {
+        for (word, to) in to.iter_mut().enumerate() {
             for (lane, to) in to.iter_mut().enumerate() {
-                *to = if lane < 8 { low } else { high };
+                *to = records[lane / 4][word];
             }
         }
     }

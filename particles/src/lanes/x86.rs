@@ -158,11 +158,24 @@ impl Register for Eight {
     #[inline(always)]
     fn expand_words(from: &[u32], selected: u16, to: &mut [u32]) {
         unsafe {
-            let rank = rank((selected & 0xff) as u8);
+            let rank = _mm256_loadu_si256(RANK[usize::from(selected & 0xff)].as_ptr().cast());
             let words = _mm256_permutevar8x32_epi32(_mm256_loadu_si256(from[..8].as_ptr().cast()), rank);
             let (words, rank) = (_mm256_castsi256_ps(words), _mm256_castsi256_ps(rank));
             let lanes = _mm256_blendv_ps(words, _mm256_setzero_ps(), rank);
             _mm256_storeu_ps(to[..8].as_mut_ptr().cast(), lanes);
+        }
+    }
+    #[inline(always)]
+    fn spread<const W: usize>(records: [&[i32; 4]; 4], to: &mut [[i32; W]; 4]) {
+        let [first, second, third, fourth] = to;
+        unsafe {
+            let low = _mm256_broadcastsi128_si256(_mm_loadu_si128(records[0].as_ptr().cast()));
+            let high = _mm256_broadcastsi128_si256(_mm_loadu_si128(records[1].as_ptr().cast()));
+            let both = _mm256_blend_epi32::<0xf0>(low, high);
+            _mm256_storeu_si256(first[..8].as_mut_ptr().cast(), _mm256_shuffle_epi32::<0x00>(both));
+            _mm256_storeu_si256(second[..8].as_mut_ptr().cast(), _mm256_shuffle_epi32::<0x55>(both));
+            _mm256_storeu_si256(third[..8].as_mut_ptr().cast(), _mm256_shuffle_epi32::<0xaa>(both));
+            _mm256_storeu_si256(fourth[..8].as_mut_ptr().cast(), _mm256_shuffle_epi32::<0xff>(both));
         }
     }
     #[inline(always)]
@@ -216,12 +229,6 @@ static RANK: [[u32; 8]; 256] = {
     table
 };
 
-#[inline(always)]
-unsafe fn rank(set: u8) -> __m256i {
-    // SAFETY: eight words are 32 bytes; and this runs inside `run_avx2` or `run_avx512` alone.
-    unsafe { _mm256_loadu_si256(RANK[usize::from(set)].as_ptr().cast()) }
-}
-
 /// Halves added until one lane is left.
 #[inline(always)]
 unsafe fn sum8(lanes: __m256) -> f32 {
@@ -230,6 +237,18 @@ unsafe fn sum8(lanes: __m256) -> f32 {
         let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
     }
+}
+
+/// The same words, of which the compiler knows nothing any more. It would make a load a part of what expands words, which is slow
+/// from memory, and of shuffles others that make a loop wait for its turn before.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn opaque(mut words: __m512i) -> __m512i {
+    // SAFETY: there are no instructions in it.
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(zmm_reg) words, options(pure, nomem, nostack, preserves_flags));
+    }
+    words
 }
 
 operators! { Avx512,
@@ -335,27 +354,22 @@ impl Register for Avx512 {
     }
     #[inline(always)]
     fn expand_words(from: &[u32], selected: u16, to: &mut [u32]) {
-        // Not by the instruction for it, which is slow from memory.
-        let [low, high] = selected.to_le_bytes();
         unsafe {
-            let second = _mm256_add_epi32(rank(high), _mm256_set1_epi32(low.count_ones() as i32));
-            let rank = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(rank(low)), second);
-            let words = _mm512_loadu_si512(from[..LANES].as_ptr().cast());
-            let lanes = _mm512_maskz_permutexvar_epi32(selected, rank, words);
-            _mm512_storeu_si512(to[..LANES].as_mut_ptr().cast(), lanes);
+            let words = opaque(_mm512_loadu_si512(from[..LANES].as_ptr().cast()));
+            _mm512_storeu_si512(to[..LANES].as_mut_ptr().cast(), _mm512_maskz_expand_epi32(selected, words));
         }
     }
     #[inline(always)]
-    fn spread<const W: usize>(low: &[i32; 4], high: &[i32; 4], to: &mut [[i32; W]; 4]) {
+    fn spread<const W: usize>(records: [&[i32; 4]; 4], to: &mut [[i32; W]; 4]) {
         let [first, second, third, fourth] = to;
         unsafe {
-            let low = _mm512_broadcast_i32x4(_mm_loadu_si128(low.as_ptr().cast()));
-            let high = _mm_loadu_si128(high.as_ptr().cast());
-            let both = _mm512_mask_broadcast_i32x4(low, 0xff00, high);
-            _mm512_storeu_si512(first[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0x00>(both));
-            _mm512_storeu_si512(second[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0x55>(both));
-            _mm512_storeu_si512(third[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0xaa>(both));
-            _mm512_storeu_si512(fourth[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0xff>(both));
+            let [a, b, c, d] = records.map(|record| _mm_loadu_si128(record.as_ptr().cast()));
+            let (low, high) = (_mm256_set_m128i(b, a), _mm256_set_m128i(d, c));
+            let all = opaque(_mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high));
+            _mm512_storeu_si512(first[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0x00>(all));
+            _mm512_storeu_si512(second[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0x55>(all));
+            _mm512_storeu_si512(third[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0xaa>(all));
+            _mm512_storeu_si512(fourth[..LANES].as_mut_ptr().cast(), _mm512_shuffle_epi32::<0xff>(all));
         }
     }
     #[inline(always)]

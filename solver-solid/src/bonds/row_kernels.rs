@@ -2,7 +2,7 @@
 //!
 //! A lane is one particle of a cluster, and the loop runs over all that any of them is bonded to: what is read of a neighbour
 //! goes to all lanes, nothing is gathered, and no sum runs over lanes, so that results do not depend on their number. Sixteen lanes
-//! take two neighbours, and a sum over each of them.
+//! take four neighbours, and a sum over each of them.
 
 use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 
@@ -11,10 +11,13 @@ use super::table::{QUANTA, component_difference};
 use crate::vectors::window;
 
 /// Particles of a cluster.
-pub(super) const CLUSTER: usize = 8;
+pub(super) const CLUSTER: usize = 4;
+
+/// Neighbours that sixteen lanes take together.
+pub(super) const TOGETHER: usize = LANES / CLUSTER;
 
 /// A value of each particle of a cluster.
-pub(super) type Eight<T = f32> = [T; CLUSTER];
+pub(super) type Four<T = f32> = [T; CLUSTER];
 
 /// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
 /// 1/L.
@@ -55,13 +58,19 @@ pub(super) fn excess(square: f32, inverse_rest: f32) -> f32 {
     (square * inverse_rest).mul_add(inverse_rest, -1.0)
 }
 
-/// Another particle, and which lanes are bonded to it: its slot, shifted by [`CLUSTER`] bits, and a bit a lane.
-pub(super) type Neighbour = u32;
+/// Other particles by their slots, and which of the cluster's are bonded to each: four bits a neighbour, those of the first in the
+/// lowest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Neighbours {
+    pub(super) slot: [u32; TOGETHER],
+    pub(super) lanes: u16,
+}
 
-/// Slot and lanes.
-#[inline(always)]
-pub(super) fn unpack(neighbour: Neighbour) -> (usize, u8) {
-    ((neighbour >> CLUSTER) as usize, neighbour as u8)
+impl Neighbours {
+    /// Slot and lanes of each.
+    pub(super) fn each(&self) -> [(usize, u16); TOGETHER] {
+        std::array::from_fn(|k| (self.slot[k] as usize, self.lanes >> (k * CLUSTER) & ((1 << CLUSTER) - 1)))
+    }
 }
 
 /// What the iteration reads of a particle, bits of f32: its position in [`UNIT`]s, and the operand from [`OPERAND`] on.
@@ -78,8 +87,7 @@ fn f32_of(bits: i32) -> f32 {
 pub(super) struct Rows<'a> {
     /// Slot of its first particle.
     pub(super) first: usize,
-    /// An even number of them.
-    pub(super) neighbour: &'a [Neighbour],
+    pub(super) neighbours: &'a [Neighbours],
     /// Position in quanta and the gain times half a spacing [quanta] (the bits of an f32) at each slot.
     pub(super) record: &'a [[i32; 4]],
     pub(super) share: Share,
@@ -100,8 +108,8 @@ impl Rows<'_> {
     }
 }
 
-/// A loop over neighbours in twos, of which the first goes to one half of sixteen lanes and the second to the other: or, if a
-/// register has eight, one loop over the first of them and one over the second, with the same sums.
+/// A loop over neighbours in fours, each of which goes to a quarter of sixteen lanes: or, if a register has eight, one loop over the
+/// first two of them and one over the others, with the same sums.
 pub(super) trait Kernel {
     type Output;
     /// What comes out without any bonds.
@@ -122,43 +130,53 @@ impl<K: Kernel> Task for Abreast<K> {
         if L::Register::LANES == LANES {
             self.0.run::<L, LANES, 0>(&mut found);
         } else {
-            self.0.run::<L, CLUSTER, 0>(&mut found);
-            self.0.run::<L, CLUSTER, 1>(&mut found);
+            self.0.run::<L, { LANES / 2 }, 0>(&mut found);
+            self.0.run::<L, { LANES / 2 }, 1>(&mut found);
         }
         found
     }
 }
 
-/// What a register takes of two neighbours: their slots, in the lower and in the upper half of the lanes, the lanes that are
-/// bonded, and where these bonds begin. `at` goes on to the next two.
+/// What a register takes of four neighbours, all or two of them: their slots, as many as it has quarters of sixteen lanes, the lanes
+/// that are bonded, and where these bonds begin. `at` goes on to the next four.
 #[inline(always)]
-fn taken<const W: usize, const PART: usize>(two: [Neighbour; 2], at: &mut usize) -> ([usize; 2], u16, usize) {
-    let [(low, first), (high, second)] = [unpack(two[0]), unpack(two[1])];
-    let (begin, middle) = (*at, *at + first.count_ones() as usize);
-    *at = middle + second.count_ones() as usize;
-    match (W, PART) {
-        (LANES, _) => ([low, high], u16::from_le_bytes([first, second]), begin),
-        (_, 0) => ([low; 2], first.into(), begin),
-        _ => ([high; 2], second.into(), middle),
-    }
+fn taken<const W: usize, const PART: usize>(
+    four: &Neighbours,
+    at: &mut usize,
+) -> ([usize; TOGETHER], u16, usize) {
+    let ([a, b, c, d], [low, high]) = (four.slot, four.lanes.to_le_bytes());
+    let (begin, middle) = (*at, *at + low.count_ones() as usize);
+    *at += four.lanes.count_ones() as usize;
+    let (slots, selected, begin) = match (W, PART) {
+        (LANES, _) => ([a, b, c, d], four.lanes, begin),
+        (_, 0) => ([a, b, a, b], low.into(), begin),
+        _ => ([c, d, c, d], high.into(), middle),
+    };
+    ([slots[0] as usize, slots[1] as usize, slots[2] as usize, slots[3] as usize], selected, begin)
 }
 
 /// Four numbers of the records of the neighbours, a column each.
 #[inline(always)]
 fn columns<L: Lanes, const N: usize, const W: usize>(
     records: &[[i32; N]],
-    slots: [usize; 2],
+    slots: [usize; TOGETHER],
     from: usize,
 ) -> [[i32; W]; 4] {
     let mut columns = [[0; W]; 4];
-    let (low, high) = (&records[slots[0]], &records[slots[1]]);
-    L::Register::spread(window(low, from), window(high, from), &mut columns);
+    let [a, b, c, d] = slots;
+    let four = [
+        window(&records[a], from),
+        window(&records[b], from),
+        window(&records[c], from),
+        window(&records[d], from),
+    ];
+    L::Register::spread(four, &mut columns);
     columns
 }
 
 /// Adds the sums of a register to those of the cluster.
 #[inline(always)]
-fn fold<const W: usize, const N: usize>(sums: &[[f32; W]; N], total: &mut [Eight; N]) {
+fn fold<const W: usize, const N: usize>(sums: &[[f32; W]; N], total: &mut [Four; N]) {
     for entry in 0..N {
         for lane in 0..W {
             total[entry][lane % CLUSTER] += sums[entry][lane];
@@ -216,11 +234,11 @@ fn expanded_values<L: Lanes, const W: usize>(values: &[f32], at: usize, selected
 /// Of each particle of a cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forces {
-    pub(super) force: [Eight; 3],
+    pub(super) force: [Four; 3],
     /// Least excess of the bonds, infinite without any, and largest.
-    pub(super) least: Eight,
-    pub(super) largest: Eight,
-    pub(super) energy: Eight,
+    pub(super) least: Four,
+    pub(super) largest: Four,
+    pub(super) energy: Four,
 }
 
 impl Forces {
@@ -252,8 +270,8 @@ impl<const FAR: bool> Kernel for ForceKernel<'_, FAR> {
         let (mut force, mut energy) = ([[0.0f32; W]; 3], [[0.0f32; W]]);
         let (mut least, mut largest) = ([f32::INFINITY; W], [0.0f32; W]);
         let mut at = 0;
-        for &two in rows.neighbour.as_chunks().0 {
-            let (others, selected, begin) = taken::<W, PART>(two, &mut at);
+        for four in rows.neighbours {
+            let (others, selected, begin) = taken::<W, PART>(four, &mut at);
             let inverse_rest = expanded_values::<L, W>(inverse_rest, begin, selected);
             let other = columns::<L, _, W>(rows.record, others, 0);
             for lane in 0..W {
@@ -347,8 +365,8 @@ pub(super) struct DiagonalKernel<'a, const FAR: bool> {
 }
 
 impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
-    type Output = ([Eight; 6], bool);
-    const NOTHING: ([Eight; 6], bool) = ([[0.0; CLUSTER]; 6], true);
+    type Output = ([Four; 6], bool);
+    const NOTHING: ([Four; 6], bool) = ([[0.0; CLUSTER]; 6], true);
 
     #[inline(always)]
     fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output) {
@@ -356,8 +374,8 @@ impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
         let own = rows.own::<_, W>(rows.record, 0);
         let (mut sum, mut far) = ([[0.0f32; W]; 6], [0u32; W]);
         let mut at = 0;
-        for &two in rows.neighbour.as_chunks().0 {
-            let (others, selected, begin) = taken::<W, PART>(two, &mut at);
+        for four in rows.neighbours {
+            let (others, selected, begin) = taken::<W, PART>(four, &mut at);
             let inverse_rest = expanded_values::<L, W>(inverse_rest, begin, selected);
             let other = columns::<L, _, W>(rows.record, others, 0);
             let mut words = [0; W];
@@ -398,8 +416,8 @@ pub(super) struct ProductKernel<'a, const FAR: bool, const ROUNDED: bool> {
 }
 
 impl<const FAR: bool, const ROUNDED: bool> Kernel for ProductKernel<'_, FAR, ROUNDED> {
-    type Output = [Eight; 3];
-    const NOTHING: [Eight; 3] = [[0.0; CLUSTER]; 3];
+    type Output = [Four; 3];
+    const NOTHING: [Four; 3] = [[0.0; CLUSTER]; 3];
 
     #[inline(always)]
     fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output) {
@@ -407,8 +425,8 @@ impl<const FAR: bool, const ROUNDED: bool> Kernel for ProductKernel<'_, FAR, ROU
         let (own, own_u) = (rows.own::<_, W>(rows.record, 0), rows.own::<_, W>(pair, OPERAND));
         let mut image = [[0.0f32; W]; 3];
         let mut at = 0;
-        for &two in rows.neighbour.as_chunks().0 {
-            let (others, selected, begin) = taken::<W, PART>(two, &mut at);
+        for four in rows.neighbours {
+            let (others, selected, begin) = taken::<W, PART>(four, &mut at);
             let inverse_rest = expanded_values::<L, W>(inverse_rest, begin, selected);
             let other = columns::<L, _, W>(rows.record, others, 0);
             let other_u = columns::<L, _, W>(pair, others, OPERAND);
@@ -444,8 +462,8 @@ pub(super) struct RoundedKernel<'a> {
 }
 
 impl Kernel for RoundedKernel<'_> {
-    type Output = [Eight; 3];
-    const NOTHING: [Eight; 3] = [[0.0; CLUSTER]; 3];
+    type Output = [Four; 3];
+    const NOTHING: [Four; 3] = [[0.0; CLUSTER]; 3];
 
     #[inline(always)]
     fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output) {
@@ -453,8 +471,8 @@ impl Kernel for RoundedKernel<'_> {
         let (own, own_u) = (rows.own::<_, W>(pair, 0), rows.own::<_, W>(pair, OPERAND));
         let mut image = [[0.0f32; W]; 3];
         let mut at = 0;
-        for &two in rows.neighbour.as_chunks().0 {
-            let (others, selected, begin) = taken::<W, PART>(two, &mut at);
+        for four in rows.neighbours {
+            let (others, selected, begin) = taken::<W, PART>(four, &mut at);
             let coefficient = expanded::<L, W>(coefficient, begin, selected);
             let (other, other_u) =
                 (columns::<L, _, W>(pair, others, 0), columns::<L, _, W>(pair, others, OPERAND));
@@ -503,16 +521,21 @@ mod tests {
             .collect();
         let share = Share { inner: 3.5, slope: 1.0 / QUANTA as f32 };
         for first in (0..96).step_by(CLUSTER) {
-            let neighbour: Vec<Neighbour> = (0..96)
-                .map(|other| (other as u32) << CLUSTER | (random(other, 10 + first as u64) * 256.0) as u32)
-                .filter(|&word| unpack(word).0 / CLUSTER != first / CLUSTER)
+            let others: Vec<u32> = (0..96)
+                .filter(|&other| other / CLUSTER != first / CLUSTER)
+                .map(|other| other as u32)
                 .collect();
-            let bonds = neighbour.iter().map(|&word| unpack(word).1.count_ones() as usize).sum::<usize>();
+            let of = |slots: &[u32; TOGETHER]| {
+                let lanes = (random(slots[0] as usize, 10 + first as u64) * 65536.0) as u16;
+                Neighbours { slot: *slots, lanes }
+            };
+            let neighbours: Vec<Neighbours> = others.as_chunks().0.iter().map(of).collect();
+            let bonds = neighbours.iter().map(|four| four.lanes.count_ones() as usize).sum::<usize>();
             let rest = |k: usize| {
                 (1.0 + random(k, 40)) / (3.0 * QUANTA) * if k.is_multiple_of(9) { -1.0 } else { 1.0 }
             };
             let inverse_rest: Vec<f32> = (0..bonds + 16).map(|k| rest(k) as f32).collect();
-            let rows = Rows { first, neighbour: &neighbour, record: &record, share };
+            let rows = Rows { first, neighbours: &neighbours, record: &record, share };
             let results = |width: &Width| {
                 let inverse_rest = inverse_rest.as_slice();
                 let mut coefficient = vec![0; bonds + 16];

@@ -1,8 +1,8 @@
-//! Bonds of a body of particles anywhere: compressed rows, eight at a time.
+//! Bonds of a body of particles anywhere: compressed rows, four at a time.
 //!
-//! Eight particles that lie together are a *cluster*. Its rows are one: a word for each particle that any of the eight is
-//! bonded to, with a bit for each that is, and the bonds' inverse rest lengths one after the other, negative once a bond is
-//! broken. A bond takes 4 bytes, 4 more for its stiffness in implicit steps, and one as its part of the word. Particles are kept in the
+//! Four particles that lie together are a *cluster*. Its rows are one: the slot of each particle that any of the four is
+//! bonded to, a bit for each that is, and the bonds' inverse rest lengths one after the other, negative once a bond is
+//! broken. A bond takes 4 bytes, 4 more for its stiffness in implicit steps, and one and a half or two for the slots. Particles are kept in the
 //! order of clusters; a particle's place in it is its *slot*.
 
 use std::borrow::Cow;
@@ -14,8 +14,8 @@ use rayon::prelude::*;
 
 use super::law::Law;
 use super::row_kernels::{
-    Abreast, CLUSTER, Coefficient, DiagonalKernel, Eight, ForceKernel, Forces, Neighbour, OPERAND, Pair,
-    ProductKernel, RoundedKernel, Rows, Share, UNIT, difference, excess, square, unpack,
+    Abreast, CLUSTER, Coefficient, DiagonalKernel, ForceKernel, Forces, Four, Neighbours, OPERAND, Pair,
+    ProductKernel, RoundedKernel, Rows, Share, TOGETHER, UNIT, difference, excess, square,
 };
 use super::stretch::elongation_share;
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
@@ -23,7 +23,7 @@ use crate::fixed::{quantise, whole};
 use crate::vectors::{Slice, Vector};
 
 /// Clusters that one task works on.
-const CHUNK: usize = 32;
+const CHUNK: usize = 64;
 
 /// See the module. Forces, blocks and products are those of a cluster.
 pub(crate) struct RowTable {
@@ -36,7 +36,7 @@ pub(crate) struct RowTable {
     /// Where the neighbours and the bonds of each cluster begin, and the ends. After the bonds of each there is room for
     /// [`LANES`] more, as many as a loop may touch.
     start: Vec<[usize; 2]>,
-    neighbour: Vec<Neighbour>,
+    neighbours: Vec<Neighbours>,
     /// Inverse of the rest length [1/quanta].
     inverse_rest: Vec<f32>,
     /// Of each bond, and of each cluster whether all its bonds have one.
@@ -47,8 +47,8 @@ pub(crate) struct RowTable {
     /// Position from the first slot, and the vector to multiply.
     pair: Vec<Pair>,
     force: Vec<Forces>,
-    diagonal: Vec<[Eight; 6]>,
-    image: Vec<[Eight; 3]>,
+    diagonal: Vec<[Four; 6]>,
+    image: Vec<[Four; 3]>,
 }
 
 impl RowTable {
@@ -62,7 +62,7 @@ impl RowTable {
         let mut start = vec![[0; 2]];
         start.extend(bonds.iter().scan([0; 2], |[neighbours, bonds], of| {
             *neighbours += of.len();
-            *bonds += of.iter().map(|word| unpack(*word).1.count_ones() as usize).sum::<usize>() + LANES;
+            *bonds += of.iter().map(|four| four.lanes.count_ones() as usize).sum::<usize>() + LANES;
             Some([*neighbours, *bonds])
         }));
         let (constant, slope) = law.volume_line();
@@ -70,7 +70,7 @@ impl RowTable {
         let mut this = Self {
             per_quantum: QUANTA / law.spacing,
             share: Share { inner: constant as f32, slope: (slope * law.spacing / QUANTA) as f32 },
-            neighbour: bonds.concat(),
+            neighbours: bonds.concat(),
             inverse_rest: vec![0.0; start[bonds.len()][1]],
             coefficient: Vec::new(),
             is_near: vec![false; bonds.len()],
@@ -85,12 +85,11 @@ impl RowTable {
         };
         drop(bonds);
         this.load_positions(position);
-        let Self { neighbour, inverse_rest, record, start, .. } = &mut this;
-        let clusters = split(inverse_rest, start).into_par_iter().zip(start.par_windows(2)).enumerate();
+        let Self { neighbours, inverse_rest, record, start, .. } = &mut this;
+        let clusters = split(inverse_rest, start, 1).into_par_iter().zip(start.par_windows(2)).enumerate();
         clusters.with_min_len(CHUNK).for_each(|(cluster, (inverse_rest, start))| {
             let mut at = 0;
-            for &neighbour in &neighbour[start[0][0]..start[1][0]] {
-                let (other, selected) = unpack(neighbour);
+            for (other, selected) in neighbours[start[0][0]..start[1][0]].iter().flat_map(Neighbours::each) {
                 for lane in (0..CLUSTER).filter(|lane| selected >> lane & 1 != 0) {
                     let square = square(difference(&record[other], &record[cluster * CLUSTER + lane]));
                     inverse_rest[at] = (1.0 / f64::from(square).max(1.0).sqrt()) as f32;
@@ -104,7 +103,7 @@ impl RowTable {
     fn rows(&self, cluster: usize) -> Rows<'_> {
         Rows {
             first: cluster * CLUSTER,
-            neighbour: &self.neighbour[self.start[cluster][0]..self.start[cluster + 1][0]],
+            neighbours: &self.neighbours[self.start[cluster][0]..self.start[cluster + 1][0]],
             record: &self.record,
             share: self.share,
         }
@@ -118,12 +117,13 @@ impl RowTable {
     fn row(&self, slot: usize) -> impl Iterator<Item = (usize, usize)> {
         let (cluster, lane) = (slot / CLUSTER, slot % CLUSTER);
         let mut next = 0;
-        self.rows(cluster).neighbour.iter().filter_map(move |&neighbour| {
-            let (other, selected) = unpack(neighbour);
-            let at = next + (selected & ((1 << lane) - 1)).count_ones() as usize;
-            next += selected.count_ones() as usize;
-            (selected >> lane & 1 != 0).then_some((other, at))
-        })
+        self.rows(cluster).neighbours.iter().flat_map(Neighbours::each).filter_map(
+            move |(other, selected)| {
+                let at = next + (selected & ((1 << lane) - 1)).count_ones() as usize;
+                next += selected.count_ones() as usize;
+                (selected >> lane & 1 != 0).then_some((other, at))
+            },
+        )
     }
 
     /// The live bonds of a particle: the slot of the other end, and which of all bonds it is.
@@ -180,13 +180,18 @@ fn forces(rows: Rows<'_>, inverse_rest: &[f32]) -> Forces {
     if near.is_far() { lanes::run(Abreast(ForceKernel::<true> { rows, inverse_rest })) } else { near }
 }
 
-/// Cuts a column of bonds into a slice for each cluster.
-fn split<'a, T>(mut column: &'a mut [T], start: &[[usize; 2]]) -> Vec<&'a mut [T]> {
-    let lengths = start.windows(2).map(|ends| ends[1][1] - ends[0][1]);
-    lengths.map(|length| column.split_off_mut(..length).expect("columns hold all bonds")).collect()
+/// Cuts a column of bonds into a slice for each `clusters` of them.
+fn split<'a, T>(mut column: &'a mut [T], start: &[[usize; 2]], clusters: usize) -> Vec<&'a mut [T]> {
+    let ends = (0..start.len() - 1).step_by(clusters).map(|n| [n, (n + clusters).min(start.len() - 1)]);
+    ends.map(|[from, to]| take(&mut column, start[to][1] - start[from][1])).collect()
 }
 
-/// Particles in an order in which every eight lie together, and so do every sixteen, thirty-two and so on: halves across the longest
+/// The first entries of a column, which is left without them.
+fn take<'a, T>(column: &mut &'a mut [T], length: usize) -> &'a mut [T] {
+    column.split_off_mut(..length).expect("columns hold all bonds")
+}
+
+/// Particles in an order in which every four lie together, and so do every eight, sixteen and so on: halves across the longest
 /// side, halved again.
 fn clustered(position: &[DVec3]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..position.len() as u32).collect();
@@ -196,7 +201,7 @@ fn clustered(position: &[DVec3]) -> Vec<u32> {
 
 fn halve(order: &mut [u32], position: &[DVec3]) {
     if order.len() <= CLUSTER {
-        // Which eight they are is certain, but not how a selection leaves them.
+        // Which four they are is certain, but not how a selection leaves them.
         order.sort_unstable();
         return;
     }
@@ -217,7 +222,7 @@ fn halve(order: &mut [u32], position: &[DVec3]) {
 }
 
 /// For each cluster of particles in order all that its particles are bonded to, by slot.
-fn bonds_of_clusters(position: &[DVec3], reach: f64) -> Vec<Vec<Neighbour>> {
+fn bonds_of_clusters(position: &[DVec3], reach: f64) -> Vec<Vec<Neighbours>> {
     let grid = CellGrid::new(position, reach);
     let of = |cluster: usize| {
         let first = cluster * CLUSTER;
@@ -236,10 +241,13 @@ fn bonds_of_clusters(position: &[DVec3], reach: f64) -> Vec<Vec<Neighbour>> {
             *kept |= if same { *next } else { 0 };
             same
         });
-        // Kernels take two at a time.
-        words.resize(words.len().next_multiple_of(2), (first as u32) << CLUSTER);
-        words.shrink_to_fit();
-        words
+        words.resize(words.len().next_multiple_of(TOGETHER), (first as u32) << CLUSTER);
+        let lanes = |word: u32| word as u16 & ((1 << CLUSTER) - 1);
+        let of = |words: &[u32; TOGETHER]| Neighbours {
+            slot: words.map(|word| word >> CLUSTER),
+            lanes: words.iter().rev().fold(0, |all, &word| all << CLUSTER | lanes(word)),
+        };
+        words.as_chunks().0.iter().map(of).collect()
     };
     (0..position.len().div_ceil(CLUSTER)).into_par_iter().with_min_len(CHUNK).map(of).collect()
 }
@@ -257,15 +265,16 @@ impl BondTable for RowTable {
     fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass {
         let mut inverse_rest = std::mem::take(&mut self.inverse_rest);
         let mut force = std::mem::take(&mut self.force);
-        let mut bonds = split(&mut inverse_rest, &self.start);
+        let bonds = split(&mut inverse_rest, &self.start, CHUNK);
         let passes: Vec<Pass> = force
             .par_chunks_mut(CHUNK)
-            .zip(bonds.par_chunks_mut(CHUNK))
+            .zip(bonds)
             .enumerate()
-            .map(|(chunk, (force, bonds))| {
+            .map(|(chunk, (force, mut bonds))| {
                 let mut pass = Pass::default();
-                for (cluster, (force, inverse_rest)) in (chunk * CHUNK..).zip(force.iter_mut().zip(bonds)) {
-                    let rows = self.rows(cluster);
+                for (cluster, force) in (chunk * CHUNK..).zip(force) {
+                    let (rows, inverse_rest) =
+                        (self.rows(cluster), take(&mut bonds, self.bonds(cluster).len()));
                     *force = forces(rows, inverse_rest);
                     if let Some((thresholds, limit)) = thresholds
                         && force.largest.iter().any(|&largest| largest > limit)
@@ -300,7 +309,7 @@ impl BondTable for RowTable {
         let (mut coefficient, mut diagonal) =
             (std::mem::take(&mut self.coefficient), std::mem::take(&mut self.diagonal));
         coefficient.resize(self.inverse_rest.len(), 0);
-        let clusters = diagonal.par_iter_mut().zip(split(&mut coefficient, &self.start)).enumerate();
+        let clusters = diagonal.par_iter_mut().zip(split(&mut coefficient, &self.start, 1)).enumerate();
         clusters
             .with_min_len(CHUNK)
             .map(|(cluster, (diagonal, coefficient))| {
@@ -441,8 +450,9 @@ impl BondTable for RowTable {
     }
 
     fn bytes(&self) -> usize {
-        let per_cluster = 16 + 1 + size_of::<Forces>() + size_of::<[Eight; 9]>() + CLUSTER * (3 * 16 + 2 * 4);
-        4 * (self.neighbour.len() + self.inverse_rest.len() + self.coefficient.len())
+        let per_cluster = 16 + 1 + size_of::<Forces>() + size_of::<[Four; 9]>() + CLUSTER * (3 * 16 + 2 * 4);
+        size_of_val(self.neighbours.as_slice())
+            + 4 * (self.inverse_rest.len() + self.coefficient.len())
             + self.force.len() * per_cluster
     }
 }
@@ -462,9 +472,9 @@ mod tests {
         sorted.sort_unstable();
         assert!(sorted.into_iter().eq(0..edge.pow(3)));
         let in_order: Vec<DVec3> = order.iter().map(|&i| position[i as usize]).collect();
-        let words = bonds_of_clusters(&in_order, 3.015).concat();
-        let bonds: u32 = words.iter().map(|&word| unpack(word).1.count_ones()).sum();
-        // Eight in a row would use .37 of the lanes, whole cubes .53.
-        assert!(f64::from(bonds) > 0.47 * (CLUSTER * words.len()) as f64, "{bonds} {}", words.len());
+        let fours = bonds_of_clusters(&in_order, 3.015).concat();
+        let bonds: u32 = fours.iter().map(|four| four.lanes.count_ones()).sum();
+        // Four in a row would use .58 of the lanes, squares .65; at the surface fewer.
+        assert!(f64::from(bonds) > 0.58 * (LANES * fours.len()) as f64, "{bonds} {}", fours.len());
     }
 }
