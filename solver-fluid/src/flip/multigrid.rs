@@ -55,14 +55,11 @@ enum Yield {
     Relaxed,
     /// That, with zero in all other places.
     First,
-    /// A last sweep: red cells come last. With its [`Products`].
+    /// A last sweep, and the product of the solution and the right-hand side.
     Last,
     /// The residual of the solution so far.
     Residual,
 }
-
-/// With the solution z and the right-hand side b: z b, and z A z.
-type Products = [f64; 2];
 
 /// One block of a pass.
 struct Pass<'a> {
@@ -78,11 +75,11 @@ struct Pass<'a> {
 }
 
 impl Task for Pass<'_> {
-    type Output = Products;
+    type Output = [f64; 1];
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> Products {
-        let mut products = [[0.0; LANES]; 2];
+    fn run<L: Lanes>(self) -> [f64; 1] {
+        let mut product = [0.0; LANES];
         let System { grid, common, face_of, diagonal, inverse, kind, .. } = self.system;
         let (colour, other, common) = (self.colour, self.other, L::splat(*common));
         let [lower, upper] = neighbours(grid, colour);
@@ -125,19 +122,12 @@ impl Task for Pass<'_> {
             value.store(result);
             if matches!(self.yields, Yield::Last) {
                 let b: &[f32; LANES] = window(self.right_hand_side, at);
-                let diagonal: &[f32; LANES] = window(&diagonal[colour], at);
-                let mut around = [0.0; LANES];
-                (sum - L::load(b)).store(&mut around);
-                // Each pair of neighbours once, for the red one.
-                let pairs = if colour == 0 { 2.0 } else { 0.0 };
                 for l in 0..LANES {
-                    let z = f64::from(result[l]);
-                    products[0][l] += z * f64::from(b[l]);
-                    products[1][l] += z * (f64::from(diagonal[l]) * z - pairs * f64::from(around[l]));
+                    product[l] += f64::from(b[l]) * f64::from(result[l]);
                 }
             }
         }
-        products.map(add_lanes)
+        [add_lanes(product)]
     }
 }
 
@@ -169,7 +159,7 @@ impl Level {
         width: Width,
         colour: usize,
         yields: Yield,
-    ) -> impl IndexedParallelIterator<Item = Products> {
+    ) -> impl IndexedParallelIterator<Item = [f64; 1]> {
         let Self { system, solution: [red, black], right_hand_side, residual } = self;
         let (own, other) = if colour == 0 { (red, black) } else { (black, red) };
         let (result, own): (_, &[f32]) = match yields {
@@ -444,8 +434,8 @@ impl Multigrid {
         &mut self.levels[0].right_hand_side
     }
 
-    /// One symmetric cycle from zero. With its answer z and the right-hand side b: z b, and z A z.
-    pub(super) fn cycle(&mut self) -> Products {
+    /// One symmetric cycle from zero; the product of its answer and the right-hand side.
+    pub(super) fn cycle(&mut self) -> f64 {
         self.cycle_from(0)
     }
 
@@ -454,7 +444,7 @@ impl Multigrid {
         self.levels[0].sweep_from_zero(self.width, SWEEPS);
     }
 
-    fn cycle_from(&mut self, level: usize) -> Products {
+    fn cycle_from(&mut self, level: usize) -> f64 {
         let width = self.width;
         let coarsest = level + 1 == self.levels.len();
         let sweeps = if coarsest { COARSEST_SWEEPS } else { SWEEPS };
@@ -474,7 +464,6 @@ impl Multigrid {
             this.pass(width, 0, Yield::Relaxed);
         }
         let last = if level == 0 { Yield::Last } else { Yield::Relaxed };
-        let [[a, b], [c, d]] = [1, 0].map(|colour| in_order(this.blocks(width, colour, last)));
-        [a + c, b + d]
+        [1, 0].map(|colour| in_order(this.blocks(width, colour, last))).iter().flatten().sum()
     }
 }

@@ -19,9 +19,6 @@ const START: f64 = 100.0;
 /// have too much of, and that is the largest.
 const FINISH: f64 = 2.0;
 
-/// Part of z A z below which p A p is lost in the rounding of z, and the direction starts anew.
-const CONJUGATE_MIN: f64 = 1e-3;
-
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -118,6 +115,24 @@ impl<'a> Unknowns<'a> {
     }
 }
 
+/// A block of `p A p`.
+struct Curvature<'a> {
+    unknowns: Unknowns<'a>,
+    p: &'a Split<f64>,
+}
+
+impl Task for Curvature<'_> {
+    type Output = [f64; 1];
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> [f64; 1] {
+        let Unknowns { colour, begin, len, .. } = self.unknowns;
+        let mut image = [0.0; BLOCK];
+        self.unknowns.times(self.p, &mut image);
+        [dot(&self.p[colour][begin..][..len], &image[..len])]
+    }
+}
+
 /// A block of `r = right_hand_side - A p`, and r in f32; the largest entries of the right-hand side and of r.
 struct Residual<'a> {
     unknowns: Unknowns<'a>,
@@ -144,7 +159,7 @@ impl Task for Residual<'_> {
 }
 
 /// A block of `x += length p`, of `r -= length A p`, and of r in f32; the largest entry of r. To multiply again is cheaper
-/// than to keep a product.
+/// than to keep the product of [`Curvature`].
 struct Advance<'a> {
     unknowns: Unknowns<'a>,
     length: f64,
@@ -200,6 +215,18 @@ impl Task for Turn<'_> {
             }
         }
     }
+}
+
+/// The product of two columns, lane by lane.
+#[inline(always)]
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
+        for l in 0..LANES {
+            sums[l] += a[l] * b[l];
+        }
+    }
+    add_lanes(sums)
 }
 
 /// Products of blocks, with q = A p = b - r: of p and the residual that is left behind a step z, `p r - z q`, and `p q`.
@@ -267,30 +294,26 @@ impl Pressure {
         if worst > START * target {
             worst = self.start(right_hand_side, pressure);
         }
-        let (mut iterations, mut square, mut curvature) = (0, f64::INFINITY, 0.0);
+        let (mut iterations, mut square, mut finished) = (0, f64::INFINITY, false);
         while worst > target || worst.is_nan() {
             if iterations == limits.max_iterations || !worst.is_finite() {
                 return Err(Unconverged(worst / scale));
             }
-            // Once after an iteration: what sweeps do not take away, another one must.
-            if square.is_finite() && worst < FINISH * target {
+            // Once: directions are no longer conjugate behind it.
+            if !finished && iterations > 0 && worst < FINISH * target {
                 self.multigrid.smooth();
                 self.turn(0.0);
                 worst = self.advance(1.0, pressure);
-                square = f64::INFINITY;
+                (square, finished) = (f64::INFINITY, true);
                 continue;
             }
-            let [next_square, stiffness] = self.multigrid.cycle();
-            if stiffness.is_nan() || stiffness <= 0.0 {
+            let next_square = self.multigrid.cycle();
+            self.turn(next_square / square);
+            square = next_square;
+            let curvature = self.curvature();
+            if curvature.is_nan() || curvature <= 0.0 {
                 return Err(Unconverged(worst / scale));
             }
-            // p A p of a direction p that is conjugate to the last one [ChronopoulosGear1989], which saves a product.
-            let mut beta = next_square / square;
-            let conjugate = stiffness - beta * beta * curvature;
-            let is_lost = conjugate < CONJUGATE_MIN * stiffness;
-            (beta, curvature) = if is_lost { (0.0, stiffness) } else { (beta, conjugate) };
-            self.turn(beta);
-            square = next_square;
             worst = self.advance(square / curvature, pressure);
             iterations += 1;
         }
@@ -378,6 +401,17 @@ impl Pressure {
             let unknowns = Unknowns::of_block(system, n, p.len());
             width.run(Turn { unknowns, beta, z, p });
         });
+    }
+
+    /// `p A p` for the direction p.
+    fn curvature(&self) -> f64 {
+        let Self { multigrid, direction: p, .. } = self;
+        let (system, width) = (multigrid.finest(), multigrid.width());
+        let [curvature] = in_order(blocks(p).enumerate().map(|(n, own)| {
+            let unknowns = Unknowns::of_block(system, n, own.len());
+            width.run(Curvature { unknowns, p })
+        }));
+        curvature
     }
 
     /// Goes `length` along the direction; the largest residual there.
