@@ -21,7 +21,8 @@ const STEP_DEADLINE: Duration = Duration::from_secs(2);
 /// Added to the deadline for ending processes and writing, on a machine that has other things to do.
 const MARGIN: Duration = Duration::from_secs(4);
 
-const PHASES: [&str; 4] = ["Begin", "Integrate", "Commit", "Frame"];
+/// All that a solver may be stopped in.
+const PHASES: [&str; 5] = ["Survey", "Begin", "Integrate", "Commit", "Frame"];
 
 /// A run that would take hours, with two frames written.
 fn start(folder: &Folder) -> (Child, Vec<u32>) {
