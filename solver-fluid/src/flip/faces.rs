@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::grid::Grid;
 use super::members::{Extras, MEMBERS};
 use super::pressure::larger;
-use super::sweeps::{BesideKnown, Bring, Conduct, Forces, Know, PairUp, Push, Unknown, is_open};
+use super::sweeps::{BesideKnown, Bring, Conduct, Forces, Know, PairUp, Strongest, Unknown, is_open, pushed};
 use super::system::{BLOCK, RUN, Split, System};
 use super::transfer::{Cell, Pairs};
 use super::walls::WallFace;
@@ -36,6 +36,9 @@ struct Field {
 pub(super) struct Flow {
     /// Before the projection. Kept, so that a later stage computes anew only what groups touch.
     gathered: Field,
+    /// The largest of what particles would find without members before the projection to which a share of their old velocity is
+    /// added, along each axis [m/s]; and with members.
+    most: [[f64; 3]; 2],
     /// Velocity at the start of the sub-step [m/s], where one is known before the projection or after it.
     old: Faces<f64>,
     /// dt / (density cell_size^2) [m s/kg] of faces that the pressure pushes through, else zero.
@@ -49,10 +52,14 @@ pub(super) struct Flow {
     width: Width,
     /// Faces without particles beside cells that others occupy.
     incomplete: Faces<usize>,
-    /// After it.
-    projected: Field,
+    /// Whether a velocity is known after the push, before any is carried on and behind it.
+    known: Faces<bool>,
+    /// Faces whose push is undone, with their velocity before it and conductance.
+    held: Vec<(WallFace, f64, f32)>,
     /// Faces in the air to which velocities are carried on, of each axis one time after the other.
     carried: [[Vec<Beside>; EXTRAPOLATIONS]; 3],
+    /// For each of those, from which of the faces around it; 0 for all others.
+    beside: Faces<u8>,
     /// Whether those must be found anew: members do not change which faces particles reach.
     new: bool,
 }
@@ -63,9 +70,6 @@ struct Beside {
     face: usize,
     known: u8,
 }
-
-/// Velocities of an axis, whether they are known, and old ones.
-type Columns<'a> = (&'a mut [f64], &'a mut [bool], &'a mut [f64]);
 
 /// Where the six faces around one stand in a column.
 fn around(grid: &Grid) -> [isize; 6] {
@@ -105,27 +109,68 @@ impl Field {
             (known != 0).then_some(Beside { face, known })
         };
         let faces: Vec<_> = faces.par_iter().with_min_len(BLOCK).filter_map(beside).collect();
-        carry_on(grid, (&mut self.velocity[axis], &mut self.known[axis], old), &faces);
+        let means = means(grid, |face| [self.velocity[axis][face], old[face]], &faces);
+        for (Beside { face, .. }, mean) in faces.into_iter().zip(means) {
+            [self.velocity[axis][face], old[face]] = mean;
+            self.known[axis][face] = true;
+        }
     }
 }
 
-/// Gives these faces of an axis the mean of the known ones around them, of velocities and of old ones.
-fn carry_on(grid: &Grid, (velocity, known, old): Columns<'_>, faces: &[Beside]) {
-    let around = around(grid);
-    let mean = |beside: &Beside| {
-        let mut sum = [0.0; 2];
-        for (n, shift) in around.into_iter().enumerate() {
-            let near = beside.face.wrapping_add_signed(shift);
-            let on = beside.known >> n & 1 != 0;
-            sum[0] += if on { velocity[near] } else { 0.0 };
-            sum[1] += if on { old[near] } else { 0.0 };
+impl Beside {
+    /// The mean of what `at` finds at the known faces, given where the six around stand.
+    fn mean(&self, around: [isize; 6], at: impl Fn(usize) -> [f64; 2]) -> [f64; 2] {
+        let mut sums = [0.0; 2];
+        for (_, shift) in around.into_iter().enumerate().filter(|(n, _)| self.known >> n & 1 != 0) {
+            let values = at(self.face.wrapping_add_signed(shift));
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
         }
-        sum.map(|sum| sum / f64::from(beside.known.count_ones()))
-    };
-    let means: Vec<_> = faces.par_iter().with_min_len(BLOCK).map(mean).collect();
-    for (&Beside { face, .. }, mean) in faces.iter().zip(means) {
-        [velocity[face], old[face]] = mean;
-        known[face] = true;
+        sums.map(|sum| sum / f64::from(self.known.count_ones()))
+    }
+}
+
+/// The means of what `at` finds at the known ones around these faces.
+fn means(grid: &Grid, at: impl Fn(usize) -> [f64; 2] + Sync, faces: &[Beside]) -> Vec<[f64; 2]> {
+    let around = around(grid);
+    faces.par_iter().with_min_len(BLOCK).map(|beside| beside.mean(around, &at)).collect()
+}
+
+/// Velocities after a sub-step and before it, found where they are asked for.
+#[derive(Clone, Copy)]
+pub(super) struct AtFaces<'a> {
+    strides: [usize; 3],
+    cell_size: f64,
+    /// Before the push.
+    gathered: &'a Faces<f64>,
+    conductance: &'a Faces<f32>,
+    pressure: &'a [f64],
+    old: &'a Faces<f64>,
+    beside: &'a Faces<u8>,
+    around: [isize; 6],
+    pub(super) flip_share: f64,
+}
+
+impl AtFaces<'_> {
+    #[inline(always)]
+    pub(super) fn velocities(&self, axis: usize, face: usize) -> [f64; 2] {
+        match self.beside[axis][face] {
+            0 => self.own(axis, face),
+            known => self.carried(axis, Beside { face, known }),
+        }
+    }
+
+    /// Those of a face of which nothing is carried on to it.
+    #[inline(always)]
+    fn own(&self, axis: usize, face: usize) -> [f64; 2] {
+        let pressure = [self.pressure[face], self.pressure[face.saturating_sub(self.strides[axis])]];
+        let push = pushed(f64::from(self.conductance[axis][face]), self.cell_size, pressure);
+        [self.gathered[axis][face] - push, self.old[axis][face]]
+    }
+
+    /// The mean of those that are known around a face, which may be carried on themselves.
+    #[cold]
+    fn carried(&self, axis: usize, beside: Beside) -> [f64; 2] {
+        beside.mean(self.around, |face| self.velocities(axis, face))
     }
 }
 
@@ -170,8 +215,11 @@ impl Flow {
             pressure: vec![0.0; grid.len()],
             width,
             incomplete: [0, 1, 2].map(|_| Vec::new()),
-            projected: Field::new(grid),
+            known: [0, 1, 2].map(|_| vec![false; grid.len()]),
+            most: [[0.0; 3]; 2],
+            held: Vec::new(),
             carried: Default::default(),
+            beside: [0, 1, 2].map(|_| vec![0; grid.len()]),
             new: true,
         }
     }
@@ -181,20 +229,28 @@ impl Flow {
     /// are visited that members touch, or touched the last time.
     pub(super) fn gather(&mut self, forces: &Forces<'_>, extras: &Extras, new: bool) {
         let (grid, width) = (forces.grid, self.width);
-        let Self { gathered, old, conductance, incomplete, changed, .. } = self;
+        let Self { gathered, old, conductance, incomplete, changed, most, held, .. } = self;
         let Field { velocity, known } = gathered;
+        for (wall, before, conducted) in held.drain(..) {
+            (velocity[wall.axis][wall.face], conductance[wall.axis][wall.face]) = (before, conducted);
+        }
         changed.fill(new);
         let conducts = AtomicBool::new(new);
-        let fields = velocity.par_iter_mut().zip(&mut *old).zip(known).zip(conductance).enumerate();
-        fields.for_each(|(axis, (((velocity, old), known), conductance))| {
+        let [alone, with_members] = most;
+        let fields = velocity.par_iter_mut().zip(&mut *old).zip(known).zip(conductance);
+        let fields = fields.zip(alone.par_iter_mut().zip(with_members)).enumerate();
+        fields.for_each(|(axis, ((((velocity, old), known), conductance), (alone, with_members)))| {
             if new {
                 let moved = velocity.par_chunks_mut(BLOCK).zip(old.par_chunks_mut(BLOCK));
                 let others = known.par_chunks_mut(BLOCK).zip(conductance.par_chunks_mut(BLOCK));
-                moved.zip(others).enumerate().for_each(|(n, ((velocity, old), (known, conductance)))| {
-                    let columns = (velocity, old, known, conductance);
-                    width.run(Bring { forces, axis, begin: n * BLOCK, columns });
-                });
+                let brought =
+                    moved.zip(others).enumerate().map(|(n, ((velocity, old), (known, conductance)))| {
+                        let columns = (velocity, old, known, conductance);
+                        width.run(Bring { forces, axis, begin: n * BLOCK, columns })
+                    });
+                *alone = brought.reduce(|| 0.0, larger);
             }
+            *with_members = *alone;
             let left = extras.left(axis).map(|face| (face, None));
             let faces = left.chain(extras.touched(axis).map(|(face, extra)| (face, Some(extra))));
             let faces: Vec<_> = faces.collect();
@@ -203,6 +259,7 @@ impl Flow {
             for (&(face, _), brought) in faces.iter().zip(brought) {
                 let before = conductance[face];
                 (velocity[face], old[face], known[face], conductance[face]) = brought;
+                *with_members = larger(*with_members, forces.given(velocity[face], old[face]));
                 if conductance[face] != before {
                     conducts.store(true, Ordering::Relaxed);
                 }
@@ -273,41 +330,61 @@ impl Flow {
         }
     }
 
-    /// Subtracts the gradient of the pressure, and carries velocities on to the faces between cells of air.
-    pub(super) fn push(&mut self, grid: &Grid, cell: &[Cell], split: &Split<f64>) {
-        let Self { gathered, old, conductance, changed, projected, carried, new, pressure, width, .. } = self;
-        let [red, black] = split;
-        let pairs = pressure.par_chunks_exact_mut(2).zip(red.par_iter().zip(black)).with_min_len(BLOCK);
-        pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
-        let (new_faces, width, pressure, changed) = (*new, *width, &pressure[..], &changed[..]);
-        let Field { velocity, known } = projected;
-        let columns = velocity.par_iter_mut().zip(known).zip(old).zip(carried).enumerate();
-        columns.for_each(|(axis, (((velocity, known), old), carried))| {
-            let (stride, cell_size) = (grid.strides()[axis], grid.cell_size);
-            let (conductance, before) = (&conductance[axis], &gathered.velocity[axis]);
-            velocity.par_chunks_mut(BLOCK).enumerate().for_each(|(n, after)| {
-                let begin = n * BLOCK;
-                width.run(Push { begin, stride, cell_size, conductance, changed, pressure, before, after });
+    /// Finds to which faces velocities are carried on.
+    fn find_carried(&mut self, grid: &Grid, cell: &[Cell]) {
+        let Self { gathered: Field { known: brought, .. }, known, carried, beside, width, .. } = self;
+        let (width, columns) =
+            (*width, known.par_iter_mut().zip(carried).zip(beside).zip(brought).enumerate());
+        columns.for_each(|(axis, (((known, carried), beside), brought))| {
+            let stride = grid.strides()[axis];
+            known.par_chunks_mut(BLOCK).enumerate().for_each(|(n, known)| {
+                width.run(Know { begin: n * BLOCK, stride, brought, cell, known });
             });
-            if new_faces {
-                let brought = &gathered.known[axis];
-                known.par_chunks_mut(BLOCK).enumerate().for_each(|(n, known)| {
-                    width.run(Know { begin: n * BLOCK, stride, brought, cell, known });
-                });
-            }
+            carried.iter().flatten().for_each(|before| beside[before.face] = 0);
             for faces in carried {
-                if new_faces {
-                    *faces = beside_known(grid, width, axis, cell, known);
+                *faces = beside_known(grid, width, axis, cell, known);
+                for of in faces {
+                    (known[of.face], beside[of.face]) = (true, of.known);
                 }
-                carry_on(grid, (velocity, known, old), faces);
             }
         });
-        *new = false;
     }
 
-    /// Stops what flows into walls that let go.
-    pub(super) fn hold(&mut self, walls: &[WallFace]) {
-        walls.iter().for_each(|wall| wall.hold(&mut self.projected.velocity));
+    /// Takes the pressure, whose gradient is subtracted where velocities are asked for, and stops what flows into walls that let
+    /// go. A bound of what particles find along each axis to which `flip_share` of their old velocity is added [m/s].
+    pub(super) fn push(
+        &mut self,
+        (grid, cell): (&Grid, &[Cell]),
+        split: &Split<f64>,
+        walls: &[WallFace],
+        flip_share: f64,
+    ) -> DVec3 {
+        if std::mem::take(&mut self.new) {
+            self.find_carried(grid, cell);
+        }
+        let [red, black] = split;
+        let pairs = self.pressure.par_chunks_exact_mut(2).zip(red.par_iter().zip(black)).with_min_len(BLOCK);
+        pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
+        let mut bound = DVec3::ZERO;
+        for axis in 0..3 {
+            let (stride, cell_size, pressure) = (grid.strides()[axis], grid.cell_size, &self.pressure[..]);
+            let blocks = self.conductance[axis].par_chunks(BLOCK).enumerate().map(|(n, conductance)| {
+                let begin = n * BLOCK;
+                self.width.run(Strongest { begin, stride, cell_size, conductance, pressure })
+            });
+            bound[axis] = self.most[1][axis] + blocks.reduce(|| 0.0, larger);
+        }
+        for &wall in walls {
+            let WallFace { axis, face, .. } = wall;
+            let [velocity, old] = self.at_faces(grid, flip_share).velocities(axis, face);
+            if wall.holds(velocity) {
+                let columns = (&mut self.gathered.velocity[axis][face], &mut self.conductance[axis][face]);
+                self.held.push((wall, *columns.0, *columns.1));
+                (*columns.0, *columns.1) = (0.0, 0.0);
+                bound[axis] = larger(bound[axis], (flip_share * old).abs());
+            }
+        }
+        bound
     }
 
     /// Adds -grad `potential` to the velocity at faces, at most `speed_max` [m/s]. Faces that members touch or that are
@@ -341,24 +418,36 @@ impl Flow {
         }
     }
 
-    /// For each face its velocity, and what a particle gets to which `flip_share` of its old velocity is added. The
-    /// largest of the latter along each axis [m/s].
-    pub(super) fn pair_up(&self, flip_share: f64, pairs: &mut Pairs) -> DVec3 {
-        let mut largest = DVec3::ZERO;
-        for (axis, pairs) in pairs.iter_mut().enumerate() {
-            let (velocity, old) = (&self.projected.velocity[axis], &self.old[axis]);
-            pairs.resize(velocity.len(), [0.0; 2]);
-            let blocks =
-                pairs.par_chunks_mut(BLOCK).zip(velocity.par_chunks(BLOCK)).zip(old.par_chunks(BLOCK));
-            let largest_of =
-                |((pairs, velocity), old)| self.width.run(PairUp { flip_share, velocity, old, pairs });
-            largest[axis] = blocks.map(largest_of).reduce(|| 0.0, larger);
-        }
-        largest
+    /// What particles find at each face. Called last in a sub-step: from here on what is carried on stands where it belongs.
+    pub(super) fn pair_up(&mut self, grid: &Grid, flip_share: f64, pairs: &mut Pairs) {
+        let Self { gathered, old, conductance, carried, pressure, width, .. } = self;
+        let (width, pressure, cell_size) = (*width, &pressure[..], grid.cell_size);
+        let columns = pairs.par_iter_mut().zip(&mut gathered.velocity).zip(old).zip(carried).enumerate();
+        columns.for_each(|(axis, (((pairs, before), old), carried))| {
+            let (stride, conductance) = (grid.strides()[axis], &conductance[axis][..]);
+            for faces in carried {
+                let at = |face: usize| {
+                    let pressure = [pressure[face], pressure[face.saturating_sub(stride)]];
+                    [before[face] - pushed(f64::from(conductance[face]), cell_size, pressure), old[face]]
+                };
+                for (&Beside { face, .. }, mean) in faces.iter().zip(means(grid, at, faces)) {
+                    [before[face], old[face]] = mean;
+                }
+            }
+            pairs.resize(before.len(), [0.0; 2]);
+            pairs.par_chunks_mut(BLOCK).enumerate().for_each(|(n, pairs)| {
+                let begin = n * BLOCK;
+                let columns = (before.as_slice(), old.as_slice(), pairs);
+                width.run(PairUp { begin, stride, cell_size, flip_share, pressure, conductance, columns });
+            });
+        });
     }
 
     /// Velocities after and before the sub-step [m/s].
-    pub(super) fn after_and_before(&self) -> [&Faces<f64>; 2] {
-        [&self.projected.velocity, &self.old]
+    pub(super) fn at_faces(&self, grid: &Grid, flip_share: f64) -> AtFaces<'_> {
+        let Self { gathered: Field { velocity: gathered, .. }, conductance, pressure, old, beside, .. } =
+            self;
+        let (strides, cell_size, around) = (grid.strides(), grid.cell_size, around(grid));
+        AtFaces { strides, cell_size, gathered, conductance, pressure, old, beside, around, flip_share }
     }
 }

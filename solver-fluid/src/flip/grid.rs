@@ -228,16 +228,22 @@ impl<const N: usize> Among<N> {
         weights
     }
 
-    /// The values of two columns of faces at one of the places.
+    /// Both `values` at one of the places. `place` says for each face where these stand.
     #[inline(always)]
-    pub(super) fn interpolate(&self, grid: &Grid, l: usize, [a, b]: [&[f64]; 2]) -> [f64; 2] {
+    pub(super) fn interpolate(
+        &self,
+        grid: &Grid,
+        l: usize,
+        (place, values): (&[u32], &[[f64; 2]]),
+    ) -> [f64; 2] {
         let [x, y, z] = self.part.each_ref().map(|part| f64::from(part[l]));
         let of_rows = [(1.0 - y) * (1.0 - z), y * (1.0 - z), (1.0 - y) * z, y * z];
         let mut sums = [0.0; 4];
         for (row, weight) in grid.rows().into_iter().zip(of_rows) {
             let at = self.low[l] as usize + row;
-            let (a, b) = (&a[at..at + 2], &b[at..at + 2]);
-            for (sum, value) in sums.iter_mut().zip([a[0], a[1], b[0], b[1]]) {
+            let place = &place[at..at + 2];
+            let ([a, b], [c, d]) = (values[place[0] as usize], values[place[1] as usize]);
+            for (sum, value) in sums.iter_mut().zip([a, c, b, d]) {
                 *sum += weight * value;
             }
         }
@@ -278,7 +284,10 @@ mod tests {
                 }
             }
             let inside = grid.origin + DVec3::new(0.61, 1.17, 0.7);
-            let error = grid.place(inside).among(axis).interpolate(&grid, 0, [&column; 2])[1] - field(inside);
+            let place: Vec<u32> = (0..grid.len() as u32).collect();
+            let values: Vec<[f64; 2]> = column.iter().map(|&value| [f64::NAN, value]).collect();
+            let among = grid.place(inside).among(axis);
+            let error = among.interpolate(&grid, 0, (&place, &values))[1] - field(inside);
             assert!(error.abs() < 1e-6, "{error}");
             for x in [grid.origin, grid.origin + DVec3::new(2.0, 2.5, 1.5), inside] {
                 let existing = |&(face, weight): &(usize, f64)| {

@@ -5,7 +5,7 @@ use amalgam_particles::{DVec3, GroupMap, Particles};
 use amalgam_solver_kit::Stage;
 use rayon::prelude::*;
 
-use super::faces::Faces;
+use super::faces::AtFaces;
 use super::grid::{Among, Grid};
 
 /// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that the grid
@@ -14,6 +14,9 @@ const IMMOVABLE: f64 = 1e6;
 
 /// Members of one task.
 pub(super) const MEMBERS: usize = 256;
+
+/// Faces among which those that are touched are looked for, if any is.
+const BLOCK: usize = 64;
 
 /// What members add to a face.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,9 +73,14 @@ pub(super) struct Extras {
 struct Touched {
     /// Of each face its place in `extra`, from 1 on; 0 if no member touches it.
     place: Vec<u32>,
+    /// Those that are touched, in order: what is read and written of them then lies side by side.
     face: Vec<usize>,
+    /// Which blocks of [`BLOCK`] faces hold any of them.
+    block: Vec<bool>,
     /// Mass, momentum, impulse, and nothing: as long as a vector.
     extra: Vec<[f64; 4]>,
+    /// Velocities after the sub-step and before it [m/s] by `place`, none of them at 0.
+    flow: Vec<[f64; 2]>,
     /// What was touched the last time.
     before: Vec<usize>,
 }
@@ -105,15 +113,22 @@ impl Extras {
 
     /// Faces that members touch, and what they add.
     pub(super) fn touched(&self, axis: usize) -> impl Iterator<Item = (usize, Extra)> {
-        let Touched { face, extra, .. } = &self.axes[axis];
-        let extra = extra.iter().map(|&[mass, momentum, impulse, _]| Extra { mass, momentum, impulse });
-        face.iter().copied().zip(extra)
+        let Touched { place, face, extra, .. } = &self.axes[axis];
+        face.iter().map(|&face| {
+            let [mass, momentum, impulse, _] = extra[place[face] as usize - 1];
+            (face, Extra { mass, momentum, impulse })
+        })
     }
 
     /// Faces that members touched before the last [`Self::renew`], and touch no longer.
     pub(super) fn left(&self, axis: usize) -> impl Iterator<Item = usize> {
         let Touched { place, before, .. } = &self.axes[axis];
         before.iter().copied().filter(|&face| place[face] == 0)
+    }
+
+    /// Takes the velocities after the sub-step and before it where members find them.
+    pub(super) fn take(&mut self, flow: &AtFaces<'_>) {
+        self.axes.par_iter_mut().enumerate().for_each(|(axis, touched)| touched.take(axis, flow));
     }
 
     /// Sums up what members add: their share of their group's inertia and its velocity in place of their own mass and
@@ -143,20 +158,31 @@ impl Extras {
             let mut touched = std::mem::take(kept);
             touched.clear(grid.len());
             width.run(Add { grid, members, axis, count: moving.mass.len(), touched: &mut touched });
+            touched.list();
             *kept = touched;
         });
     }
 }
 
 impl Touched {
+    /// Takes the velocities at faces that are touched; where no member adds, none counts.
+    fn take(&mut self, axis: usize, flow: &AtFaces<'_>) {
+        self.flow.resize(self.extra.len() + 1, [0.0; 2]);
+        for &face in &self.face {
+            self.flow[self.place[face] as usize] = flow.velocities(axis, face);
+        }
+    }
+
     /// Forgets what is touched, but for where; for columns of `len` faces.
     fn clear(&mut self, len: usize) {
-        let Self { place, face, extra, before } = self;
+        let Self { place, face, extra, before, block, .. } = self;
         std::mem::swap(face, before);
         before.iter().for_each(|&face| place[face] = 0);
         face.clear();
         extra.clear();
         place.resize(len, 0);
+        block.clear();
+        block.resize(len.div_ceil(BLOCK), false);
     }
 
     /// What members add to a face.
@@ -170,9 +196,19 @@ impl Touched {
 
     #[cold]
     fn touch(&mut self, face: usize) {
-        self.face.push(face);
+        self.block[face / BLOCK] = true;
         self.extra.push([0.0; 4]);
         self.place[face] = self.extra.len() as u32;
+    }
+
+    /// Lists the faces that are touched.
+    fn list(&mut self) {
+        let Self { place, face, block, .. } = self;
+        for (block, _) in block.iter().enumerate().filter(|(_, touched)| **touched) {
+            let begin = block * BLOCK;
+            let places = place[begin..].iter().take(BLOCK).enumerate();
+            face.extend(places.filter(|(_, place)| **place != 0).map(|(n, _)| begin + n));
+        }
     }
 }
 
@@ -197,6 +233,12 @@ impl Task for Find<'_> {
     fn run<L: Lanes>(self) {
         let Self { grid, moving, fall, position, velocity, members, mass, found } = self;
         let mut positions = [[0.0; LANES]; 3];
+        for &member in members {
+            let member = member as usize;
+            L::prefetch(&position[member], 0);
+            L::prefetch(&velocity[member], 0);
+            L::prefetch(&moving.groups.group_of()[member], 0);
+        }
         for l in 0..LANES {
             let n = l.min(members.len() - 1);
             let member = members[n] as usize;
@@ -262,8 +304,7 @@ pub(super) struct Take<'a> {
     /// Of groups [m/s].
     pub(super) velocity: &'a [DVec3],
     pub(super) flip_share: f64,
-    /// Velocities at faces after the sub-step and before it [m/s].
-    pub(super) flow: [&'a Faces<f64>; 2],
+    pub(super) extras: &'a Extras,
     pub(super) members: &'a Sixteen,
     /// As many as there are.
     pub(super) result: &'a mut [DVec3],
@@ -274,12 +315,13 @@ impl Task for Take<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { grid, velocity, flip_share: flip, flow: [new, old], members, result } = self;
+        let Self { grid, velocity, flip_share: flip, extras, members, result } = self;
         let mut found = [[[0.0; 3]; 2]; LANES];
         for axis in 0..3 {
+            let Touched { place, flow, .. } = &extras.axes[axis];
             for (l, found) in found.iter_mut().enumerate() {
                 let among = &members.axes[axis].among;
-                [found[0][axis], found[1][axis]] = among.interpolate(grid, l, [&new[axis], &old[axis]]);
+                [found[0][axis], found[1][axis]] = among.interpolate(grid, l, (place, flow));
             }
         }
         for (l, result) in result.iter_mut().enumerate() {

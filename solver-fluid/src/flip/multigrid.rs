@@ -121,13 +121,23 @@ impl Task for Pass<'_> {
             };
             value.store(result);
             if matches!(self.yields, Yield::Last) {
-                let b: &[f32; LANES] = window(self.right_hand_side, at);
-                for l in 0..LANES {
-                    product[l] += f64::from(b[l]) * f64::from(result[l]);
-                }
+                add_products(window(self.right_hand_side, at), result, &mut product);
             }
         }
         [add_lanes(product)]
+    }
+}
+
+/// Adds products of two vectors, lane by lane.
+#[inline(always)]
+fn add_products(a: &[f32; LANES], b: &[f32; LANES], sums: &mut [f64; LANES]) {
+    // First all products: else compilers take lane after lane.
+    let mut products = [0.0; LANES];
+    for l in 0..LANES {
+        products[l] = f64::from(a[l]) * f64::from(b[l]);
+    }
+    for l in 0..LANES {
+        sums[l] += products[l];
     }
 }
 
@@ -143,22 +153,25 @@ impl Level {
 
     /// A pass over one colour of the solution, or over the residual.
     fn pass(&mut self, width: Width, colour: usize, yields: Yield) {
-        self.blocks(width, colour, yields).for_each(|_| ());
+        self.blocks(width, colour, yields, None).for_each(|_| ());
     }
 
-    fn sweep_from_zero(&mut self, width: Width, sweeps: usize) {
+    /// Sweeps, in some blocks or in all.
+    fn sweep_from_zero(&mut self, width: Width, sweeps: usize, only: Option<&[bool]>) {
         for sweep in 0..sweeps {
-            self.pass(width, 0, if sweep == 0 { Yield::First } else { Yield::Relaxed });
-            self.pass(width, 1, Yield::Relaxed);
+            let first = if sweep == 0 { Yield::First } else { Yield::Relaxed };
+            self.blocks(width, 0, first, only).for_each(|_| ());
+            self.blocks(width, 1, Yield::Relaxed, only).for_each(|_| ());
         }
     }
 
-    /// The blocks of a pass, and what products they yield.
+    /// The blocks of a pass, and what products they yield; or `only` some of them.
     fn blocks(
         &mut self,
         width: Width,
         colour: usize,
         yields: Yield,
+        only: Option<&[bool]>,
     ) -> impl IndexedParallelIterator<Item = [f64; 1]> {
         let Self { system, solution: [red, black], right_hand_side, residual } = self;
         let (own, other) = if colour == 0 { (red, black) } else { (black, red) };
@@ -168,6 +181,9 @@ impl Level {
         };
         let (system, right_hand_side, other) = (&*system, &right_hand_side[colour][..], &other[..]);
         let block = move |(b, result): (usize, &mut [f32])| {
+            if only.is_some_and(|only| !only[b]) {
+                return [0.0];
+            }
             let begin = b * BLOCK;
             width.run(Pass { system, yields, colour, begin, result, right_hand_side, own, other })
         };
@@ -439,9 +455,13 @@ impl Multigrid {
         self.cycle_from(0)
     }
 
-    /// Sweeps from zero, on the finest level only.
-    pub(super) fn smooth(&mut self) {
-        self.levels[0].sweep_from_zero(self.width, SWEEPS);
+    /// Sweeps from zero, on the finest level only, and only in some blocks of a colour; it stays zero in the others.
+    pub(super) fn smooth(&mut self, only: &[bool]) {
+        for column in &mut self.levels[0].solution {
+            let blocks = column.par_chunks_mut(BLOCK).zip(only);
+            blocks.filter(|(_, wanted)| !**wanted).for_each(|(block, _)| block.fill(0.0));
+        }
+        self.levels[0].sweep_from_zero(self.width, SWEEPS, Some(only));
     }
 
     fn cycle_from(&mut self, level: usize) -> f64 {
@@ -449,7 +469,7 @@ impl Multigrid {
         let coarsest = level + 1 == self.levels.len();
         let sweeps = if coarsest { COARSEST_SWEEPS } else { SWEEPS };
         let this = &mut self.levels[level];
-        this.sweep_from_zero(width, sweeps);
+        this.sweep_from_zero(width, sweeps, None);
         if !coarsest {
             this.pass(width, 0, Yield::Residual);
             let (fine, coarse) = self.levels.split_at_mut(level + 1);
@@ -464,6 +484,6 @@ impl Multigrid {
             this.pass(width, 0, Yield::Relaxed);
         }
         let last = if level == 0 { Yield::Last } else { Yield::Relaxed };
-        [1, 0].map(|colour| in_order(this.blocks(width, colour, last))).iter().flatten().sum()
+        [1, 0].map(|colour| in_order(this.blocks(width, colour, last, None))).iter().flatten().sum()
     }
 }

@@ -217,6 +217,30 @@ impl Task for Turn<'_> {
     }
 }
 
+/// A block of `x += part x` and `r -= part A x`, with A x = b - r; r in f32, too, and its largest entry.
+struct Lengthen<'a> {
+    part: f64,
+    b: &'a [f64],
+    x: &'a mut [f64],
+    r: &'a mut [f64],
+    rounded: &'a mut [f32],
+}
+
+impl Task for Lengthen<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { part, b, x, r, rounded } = self;
+        for l in 0..x.len().min(b.len()).min(r.len()).min(rounded.len()) {
+            x[l] += part * x[l];
+            r[l] -= part * (b[l] - r[l]);
+            rounded[l] = r[l] as f32;
+        }
+        largest(r)
+    }
+}
+
 /// The product of two columns, lane by lane.
 #[inline(always)]
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -292,8 +316,9 @@ impl Pressure {
         let [scale, mut worst] = self.largest();
         let target = f64::max(limits.tolerance * scale, limits.forcing * worst);
         if worst > START * target {
-            worst = self.start(right_hand_side, pressure);
+            worst = self.start(right_hand_side, (changed, target), pressure);
         }
+        let all = vec![true; self.largest.len() / 2];
         let (mut iterations, mut square, mut finished) = (0, f64::INFINITY, false);
         while worst > target || worst.is_nan() {
             if iterations == limits.max_iterations || !worst.is_finite() {
@@ -301,9 +326,9 @@ impl Pressure {
             }
             // Once: directions are no longer conjugate behind it.
             if !finished && iterations > 0 && worst < FINISH * target {
-                self.multigrid.smooth();
+                self.multigrid.smooth(&all);
                 self.turn(0.0);
-                worst = self.advance(1.0, pressure);
+                worst = self.advance(1.0, &all, pressure);
                 (square, finished) = (f64::INFINITY, true);
                 continue;
             }
@@ -314,7 +339,7 @@ impl Pressure {
             if curvature.is_nan() || curvature <= 0.0 {
                 return Err(Unconverged(worst / scale));
             }
-            worst = self.advance(square / curvature, pressure);
+            worst = self.advance(square / curvature, &all, pressure);
             iterations += 1;
         }
         Ok(iterations)
@@ -372,24 +397,48 @@ impl Pressure {
         });
     }
 
-    /// A better starting point, cheaper than an iteration: sweeps of the smoother take away what single cells have too much
-    /// of, and the pressure that was there is lengthened so that the error has least energy, for it is near the smoothest
-    /// mode, the one that the preconditioner overestimates most. The largest residual there.
-    fn start(&mut self, right_hand_side: &Split<f64>, pressure: &mut Split<f64>) -> f64 {
-        let Self { multigrid, residual, direction, .. } = self;
-        multigrid.smooth();
+    /// A better starting point, cheaper than an iteration: where the residual is above the target, sweeps of the smoother take
+    /// away what single cells have too much of; and if but some cells have changed, the pressure that was there is
+    /// lengthened. The largest residual there.
+    fn start(
+        &mut self,
+        right_hand_side: &Split<f64>,
+        (changed, target): (&[bool], f64),
+        pressure: &mut Split<f64>,
+    ) -> f64 {
+        let colours = self.largest.as_chunks::<2>().0.iter();
+        let above: Vec<bool> = colours.map(|[[_, red], [_, black]]| larger(*red, *black) > target).collect();
+        let near = self.beside(&above);
+        self.multigrid.smooth(&near);
+        if !changed.iter().all(|&changed| changed) {
+            self.lengthen(right_hand_side, pressure);
+        }
+        self.turn(0.0);
+        self.advance(1.0, &self.beside(&near), pressure)
+    }
+
+    /// These blocks and those that hold their neighbours.
+    fn beside(&self, blocks: &[bool]) -> Vec<bool> {
+        let reach = (self.multigrid.finest().grid.layer() / 2 + 1).div_ceil(BLOCK);
+        let around = |n: usize| &blocks[n.saturating_sub(reach)..blocks.len().min(n + reach + 1)];
+        (0..blocks.len()).map(|n| around(n).contains(&true)).collect()
+    }
+
+    /// Lengthens the pressure so that behind the step that the smoother found the error has least energy: it is near
+    /// the smoothest mode, the one that the preconditioner overestimates most.
+    fn lengthen(&mut self, right_hand_side: &Split<f64>, pressure: &mut Split<f64>) {
+        let Self { multigrid, residual, largest, .. } = self;
         let width = multigrid.width();
         let columns = blocks(multigrid.solution()).zip(blocks(pressure)).zip(blocks(right_hand_side));
         let products = columns.zip(blocks(residual));
         let [error, energy] = in_order(products.map(|(((z, p), b), r)| width.run(Products { z, p, b, r })));
-        let longer = if energy > 0.0 { error / energy } else { 0.0 };
-        let columns = blocks_mut(direction).zip(blocks(multigrid.solution())).zip(blocks(pressure));
-        columns.for_each(|((direction, z), p)| {
-            for ((direction, &z), &p) in direction.iter_mut().zip(z).zip(p) {
-                *direction = f64::from(z) + longer * p;
-            }
+        let part = if energy > 0.0 { error / energy } else { 0.0 };
+        let (_, rounded) = multigrid.finest_and_right_hand_side();
+        let columns = blocks_mut(pressure).zip(blocks_mut(residual)).zip(blocks_mut(rounded));
+        let columns = columns.zip(blocks(right_hand_side)).zip(largest);
+        columns.for_each(|((((x, r), rounded), b), [_, worst])| {
+            *worst = width.run(Lengthen { part, b, x, r, rounded });
         });
-        self.advance(1.0, pressure)
     }
 
     /// Turns the direction to what the preconditioner found and `beta` of the old one.
@@ -414,13 +463,15 @@ impl Pressure {
         curvature
     }
 
-    /// Goes `length` along the direction; the largest residual there.
-    fn advance(&mut self, length: f64, pressure: &mut Split<f64>) -> f64 {
+    /// Goes `length` along the direction in some blocks of each colour; in others the direction must be zero, and so beside them.
+    /// The largest residual there.
+    fn advance(&mut self, length: f64, only: &[bool], pressure: &mut Split<f64>) -> f64 {
         let Self { multigrid, residual, direction: p, largest } = self;
         let width = multigrid.width();
         let (system, rounded) = multigrid.finest_and_right_hand_side();
         let columns = blocks_mut(pressure).zip(blocks_mut(residual)).zip(blocks_mut(rounded));
-        columns.zip(largest).enumerate().for_each(|(n, (((x, r), rounded), [_, worst]))| {
+        let columns = columns.zip(largest).enumerate().filter(|(n, _)| only[n / 2]);
+        columns.for_each(|(n, (((x, r), rounded), [_, worst]))| {
             let unknowns = Unknowns::of_block(system, n, r.len());
             *worst = width.run(Advance { unknowns, length, p, x, r, rounded });
         });

@@ -208,21 +208,21 @@ impl Flip {
                 unconverged.0, limits.max_iterations, limits.tolerance
             ))
         })?;
-        flow.push(grid, cell, &self.pressure);
-        flow.hold(&self.unpressed);
-        self.speed_bound += flow.pair_up(parameters.flip_share, &mut self.pairs).length();
+        let given = flow.push((grid, cell), &self.pressure, &self.unpressed, parameters.flip_share);
+        self.speed_bound += given.length();
         Ok(())
     }
 
     /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of its
     /// velocity is what others feel.
-    fn member_velocities(&self, moving: &Moving<'_>) -> Vec<DVec3> {
-        let Self { grid, width, parameters: Parameters { flip_share, .. }, extras, flow, .. } = self;
-        let (flip_share, flow) = (*flip_share, flow.after_and_before());
+    fn member_velocities(&mut self, moving: &Moving<'_>) -> Vec<DVec3> {
+        let Self { grid, width, extras, flow, parameters: Parameters { flip_share, .. }, .. } = self;
+        extras.take(&flow.at_faces(grid, *flip_share));
+        let (flip_share, extras) = (*flip_share, &*extras);
         let mut velocities = vec![DVec3::ZERO; moving.mass.len()];
         let chunks = velocities.par_chunks_mut(LANES).zip(&extras.members).with_min_len(MEMBERS / LANES);
         chunks.for_each(|(result, members)| {
-            width.run(Take { grid, velocity: moving.velocity, flip_share, flow, members, result });
+            width.run(Take { grid, velocity: moving.velocity, flip_share, extras, members, result });
         });
         velocities
     }
@@ -261,9 +261,10 @@ impl Flip {
         self.parameters.flip_share * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])))
     }
 
-    /// Adds to the velocity with which free particles travel what brings the density nearer to the rest density.
-    fn even_out(&mut self, first: bool) -> Result<(), SolverError> {
+    /// Finds with what free particles travel: the flow, and what brings the density nearer to the rest density.
+    fn pair_up(&mut self, first: bool) -> Result<(), SolverError> {
         let Self { grid, parameters, extras, cell, right_hand_side, potential, .. } = self;
+        self.flow.pair_up(grid, parameters.flip_share, &mut self.pairs);
         let deposit = if first { &self.start } else { &self.later };
         let crowd = Crowd { grid, deposit, extras, cell, full: parameters.full() };
         if crowd.deviations(right_hand_side) < DEVIATION_MIN {
@@ -402,7 +403,7 @@ impl Solver for Flip {
             self.advance_grid(first, &moving, stage)?;
             let given = give(&moving, &self.member_velocities(&moving));
             if k + 1 < substeps {
-                self.even_out(first)?;
+                self.pair_up(first)?;
                 self.pass_substep(&moving);
             }
             for (group, given) in given.into_iter().enumerate() {
@@ -418,7 +419,7 @@ impl Solver for Flip {
     }
 
     fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
-        self.even_out(self.before.is_committed())?;
+        self.pair_up(self.before.is_committed())?;
         let (mut position, mut velocity) = self.before.take_committed(end.groups, &mut self.particles);
         self.travel_all(end.groups, &mut position, &mut velocity);
         (self.particles.position, self.particles.velocity) = (position, velocity);
@@ -475,8 +476,9 @@ impl Deferred for Flip {
     }
 
     fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
-        let Self { grid, pairs, particles, width, .. } = self;
+        let Self { grid, particles, width, .. } = self;
         let before = self.before.of(particles);
+        let pairs = self.flow.at_faces(grid, self.parameters.flip_share);
         let of_block = |wanted: &[u32]| {
             let (mut position, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
             for (position, &i) in position.iter_mut().zip(wanted) {

@@ -7,7 +7,7 @@ use super::grid::{Grid, kept};
 use super::members::Extra;
 use super::pressure::larger;
 use super::system::RUN;
-use super::transfer::{Cell, Deposit, OPEN, SPRAY, Sides, WALL};
+use super::transfer::{Cell, Deposit, OPEN, SPRAY, Sides, WALL, pair};
 
 /// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
 /// (`docs/method.md`, "Integrating a meta-particle inside a participant").
@@ -33,6 +33,12 @@ impl Forces<'_> {
         let lower = face.checked_sub(self.grid.strides()[axis]);
         let cells = [self.cell[face], lower.map_or(Cell::Wall, |lower| self.cell[lower])];
         self.face(axis, self.deposit.at(axis, face), extra, Sides::new(cells))
+    }
+
+    /// What particles find besides their share of the old velocity, before the push [m/s].
+    #[inline(always)]
+    pub(super) fn given(&self, velocity: f64, old: f64) -> f64 {
+        (velocity - self.parameters.flip_share * old).abs()
     }
 
     /// Conductance of a face in the midst of the fluid.
@@ -67,7 +73,8 @@ impl Forces<'_> {
     }
 }
 
-/// What a block of faces has without members. Those before the column's first `stride` are in the domain's walls.
+/// What a block of faces has without members. Those before the column's first `stride` are in the domain's walls. The
+/// largest of what is given to particles there.
 pub(super) struct Bring<'a> {
     pub(super) forces: &'a Forces<'a>,
     pub(super) axis: usize,
@@ -77,11 +84,12 @@ pub(super) struct Bring<'a> {
 }
 
 impl Task for Bring<'_> {
-    type Output = ();
+    type Output = f64;
 
     #[inline(always)]
-    fn run<L: Lanes>(self) {
+    fn run<L: Lanes>(self) -> f64 {
         let Self { forces, axis, begin, columns: (velocity, old, known, conductance) } = self;
+        let mut largest = [0.0; LANES];
         let stride = forces.grid.strides()[axis];
         for n in (0..velocity.len()).step_by(LANES) {
             let first = begin + n;
@@ -99,7 +107,11 @@ impl Task for Bring<'_> {
                 (velocity[l], old[l], known[l], conductance[l]) =
                     forces.face(axis, [weight[l], moved[l]], None, Sides::new([own[l], lower[l]]));
             }
+            for l in 0..LANES {
+                largest[l] = larger(largest[l], forces.given(velocity[l], old[l]));
+            }
         }
+        largest.into_iter().fold(0.0, larger)
     }
 }
 
@@ -153,46 +165,42 @@ impl Task for Conduct<'_> {
     }
 }
 
-/// The push of the pressure, on a block of faces.
-pub(super) struct Push<'a> {
+/// What the pressure takes from the velocity of a face, from that of the cell above it and of the one below [m/s].
+#[inline(always)]
+pub(super) fn pushed(conductance: f64, cell_size: f64, [upper, lower]: [f64; 2]) -> f64 {
+    conductance * cell_size * (upper - lower)
+}
+
+/// The strongest push of the pressure on a block of faces [m/s].
+pub(super) struct Strongest<'a> {
     /// The first face.
     pub(super) begin: usize,
     /// From a cell to the one on the other side.
     pub(super) stride: usize,
     pub(super) cell_size: f64,
-    /// Of all faces.
+    /// Of the block.
     pub(super) conductance: &'a [f32],
-    /// Which runs of faces have another velocity before it than at the last push.
-    pub(super) changed: &'a [bool],
+    /// Of all cells.
     pub(super) pressure: &'a [f64],
-    /// Velocity before it, of all faces, and after it, of the block.
-    pub(super) before: &'a [f64],
-    pub(super) after: &'a mut [f64],
 }
 
-impl Task for Push<'_> {
-    type Output = ();
+impl Task for Strongest<'_> {
+    type Output = f64;
 
     #[inline(always)]
-    fn run<L: Lanes>(self) {
-        let Self { begin, stride, cell_size, conductance, changed, pressure, before, after } = self;
-        for n in (0..after.len()).step_by(LANES) {
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { begin, stride, cell_size, conductance, pressure } = self;
+        let mut largest = [0.0; LANES];
+        for n in (0..conductance.len()).step_by(LANES).filter(|n| begin + n >= stride) {
             let first = begin + n;
-            let velocity: &mut [f64; LANES] = sixteen_mut(&mut after[n..]);
-            if first < stride {
-                *velocity = Default::default();
-                continue;
-            }
-            let (old, conductance) = (sixteen(&before[first..]), sixteen(&conductance[first..]));
-            // In the air.
-            if !changed[first / RUN] && conductance.iter().fold(true, |none, &c| none & (c == 0.0)) {
-                continue;
-            }
+            let conductance = sixteen(&conductance[n..]);
             let (upper, lower) = (sixteen(&pressure[first..]), sixteen(&pressure[first - stride..]));
             for l in 0..LANES {
-                velocity[l] = old[l] - f64::from(conductance[l]) * cell_size * (upper[l] - lower[l]);
+                let push = pushed(f64::from(conductance[l]), cell_size, [upper[l], lower[l]]);
+                largest[l] = larger(largest[l], push.abs());
             }
         }
+        largest.into_iter().fold(0.0, larger)
     }
 }
 
@@ -293,32 +301,46 @@ impl Task for BesideKnown<'_> {
     }
 }
 
-/// What particles find at a block of faces: the velocity, and what a particle gets to which `flip_share` of its old
-/// velocity is added. The largest of the latter [m/s].
+/// What particles find at a block of faces.
 pub(super) struct PairUp<'a> {
+    /// The first face.
+    pub(super) begin: usize,
+    /// From a cell to the one on the other side.
+    pub(super) stride: usize,
+    pub(super) cell_size: f64,
     pub(super) flip_share: f64,
-    /// After the sub-step and before it.
-    pub(super) velocity: &'a [f64],
-    pub(super) old: &'a [f64],
-    pub(super) pairs: &'a mut [[f32; 2]],
+    /// Of all cells and of all faces.
+    pub(super) pressure: &'a [f64],
+    pub(super) conductance: &'a [f32],
+    /// Velocities before the push and before the sub-step, of all faces; pairs of the block.
+    pub(super) columns: (&'a [f64], &'a [f64], &'a mut [[f32; 2]]),
 }
 
 impl Task for PairUp<'_> {
-    type Output = f64;
+    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self) -> f64 {
-        let Self { flip_share, velocity, old, pairs } = self;
-        let mut largest = [0.0; LANES];
-        let columns = velocity.as_chunks::<LANES>().0.iter().zip(old.as_chunks::<LANES>().0);
-        for ((velocity, old), pairs) in columns.zip(pairs.as_chunks_mut::<LANES>().0) {
+    fn run<L: Lanes>(self) {
+        let Self {
+            begin,
+            stride,
+            cell_size,
+            flip_share,
+            pressure,
+            conductance,
+            columns: (before, old, pairs),
+        } = self;
+        let (chunks, _) = pairs.as_chunks_mut::<LANES>();
+        for (n, pairs) in chunks.iter_mut().enumerate().filter(|(n, _)| begin + n * LANES >= stride) {
+            let first = begin + n * LANES;
+            let (upper, lower) = (sixteen(&pressure[first..]), sixteen(&pressure[first - stride..]));
+            let (before, old) = (sixteen(&before[first..]), sixteen(&old[first..]));
+            let conductance = sixteen(&conductance[first..]);
             for l in 0..LANES {
-                let given = velocity[l] - flip_share * old[l];
-                largest[l] = larger(largest[l], given.abs());
-                pairs[l] = [velocity[l] as f32, given as f32];
+                let push = pushed(f64::from(conductance[l]), cell_size, [upper[l], lower[l]]);
+                pairs[l] = pair(flip_share, [before[l] - push, old[l]]);
             }
         }
-        largest.into_iter().fold(0.0, larger)
     }
 }
 

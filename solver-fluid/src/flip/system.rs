@@ -73,15 +73,23 @@ pub(super) fn window_mut<T>(column: &mut [T], at: usize) -> &mut [T; LANES] {
     column[at..at + LANES].first_chunk_mut().expect("sixteen entries")
 }
 
-/// A fixed tree over the lanes.
+/// A fixed tree over the lanes: halves are added until one lane is left.
 #[inline(always)]
-pub(super) fn add_lanes(mut lanes: [f64; LANES]) -> f64 {
-    for half in [8, 4, 2, 1] {
-        for l in 0..half {
-            lanes[l] += lanes[l + half];
-        }
+pub(super) fn add_lanes(lanes: [f64; LANES]) -> f64 {
+    let eight: [f64; 8] = halves(&lanes);
+    let four: [f64; 4] = halves(&eight);
+    let [a, b] = halves(&four);
+    a + b
+}
+
+/// Sums of the first and the second half.
+#[inline(always)]
+fn halves<const N: usize>(lanes: &[f64]) -> [f64; N] {
+    let mut sums = [0.0; N];
+    for l in 0..N {
+        sums[l] = lanes[l] + lanes[N + l];
     }
-    lanes[0]
+    sums
 }
 
 /// The sums of what blocks yield, in their order, whatever the threads.

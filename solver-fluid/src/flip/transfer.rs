@@ -10,6 +10,7 @@ use glam::Vec4;
 use rayon::prelude::*;
 
 use super::density;
+use super::faces::AtFaces;
 use super::grid::{Grid, Places};
 
 /// Particles of one task.
@@ -267,52 +268,75 @@ fn scatter(
 /// What a particle finds on the grid: both numbers of each axis.
 pub(super) type Found = [[f32; 2]; 3];
 
+/// What particles find at a face: the velocity, and what a particle gets to which `flip_share` of its old velocity is added [m/s].
+/// From the velocities after the sub-step and before it.
+#[inline(always)]
+pub(super) fn pair(flip_share: f64, [velocity, old]: [f64; 2]) -> [f32; 2] {
+    [velocity as f32, (velocity - flip_share * old) as f32]
+}
+
+/// Where particles find pairs.
+pub(super) trait Source: Copy {
+    /// Those of a face and of the next one.
+    fn two(self, axis: usize, at: usize) -> Vec4;
+}
+
+impl Source for &Pairs {
+    #[inline(always)]
+    fn two(self, axis: usize, at: usize) -> Vec4 {
+        let two: &[[f32; 2]; 2] = self[axis][at..at + 2].first_chunk().expect("two pairs");
+        let [[a, b], [c, d]] = *two;
+        Vec4::new(a, b, c, d)
+    }
+}
+
+/// For a few particles.
+impl Source for AtFaces<'_> {
+    #[inline(always)]
+    fn two(self, axis: usize, at: usize) -> Vec4 {
+        let [a, b] = pair(self.flip_share, self.velocities(axis, at));
+        let [c, d] = pair(self.flip_share, self.velocities(axis, at + 1));
+        Vec4::new(a, b, c, d)
+    }
+}
+
 /// From the faces to particles.
-pub(super) struct Gather<'a> {
+pub(super) struct Gather<'a, S> {
     pub(super) grid: &'a Grid,
-    pub(super) pairs: &'a Pairs,
+    pub(super) pairs: S,
     /// Where to look [m].
     pub(super) position: &'a [DVec3],
     /// One a position.
     pub(super) found: &'a mut [Found],
 }
 
-impl Task for Gather<'_> {
+impl<S: Source> Task for Gather<'_, S> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { grid, pairs: [x, y, z], position, found } = self;
+        let Self { grid, pairs, position, found } = self;
         let mut positions = [[0.0; LANES]; 3];
         for (position, found) in position.chunks(LANES).zip(found.chunks_mut(LANES)) {
             for (l, position) in position.iter().enumerate() {
                 (positions[0][l], positions[1][l], positions[2][l]) = (position.x, position.y, position.z);
             }
             let places = grid.places(&positions);
-            gather(grid, &places, 0, x, found);
-            gather(grid, &places, 1, y, found);
-            gather(grid, &places, 2, z, found);
+            gather(grid, &places, 0, pairs, found);
+            gather(grid, &places, 1, pairs, found);
+            gather(grid, &places, 2, pairs, found);
         }
     }
 }
 
-/// The pairs of a face and of the next one.
-#[inline(always)]
-fn two(pairs: &[[f32; 2]], at: usize) -> Vec4 {
-    let two: &[[f32; 2]; 2] = pairs[at..at + 2].first_chunk().expect("two pairs");
-    let [[a, b], [c, d]] = *two;
-    Vec4::new(a, b, c, d)
-}
-
 /// Both numbers of `axis` at the places of particles.
 #[inline(always)]
-fn gather(grid: &Grid, places: &Places<LANES>, axis: usize, pairs: &[[f32; 2]], found: &mut [Found]) {
+fn gather(grid: &Grid, places: &Places<LANES>, axis: usize, pairs: impl Source, found: &mut [Found]) {
     let (weights, rows) = (Weights::new(places, axis), grid.rows());
     for (l, found) in found.iter_mut().enumerate() {
         let low = places.low[axis][l] as usize;
-        let sum = (weights.row[0][l] * two(pairs, low + rows[0])
-            + weights.row[1][l] * two(pairs, low + rows[1]))
-            + (weights.row[2][l] * two(pairs, low + rows[2]) + weights.row[3][l] * two(pairs, low + rows[3]));
+        let row = |n: usize| weights.row[n][l] * pairs.two(axis, low + rows[n]);
+        let sum = (row(0) + row(1)) + (row(2) + row(3));
         let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
         let sum = sum * Vec4::new(x0, x0, x1, x1);
         found[axis] = [sum.x + sum.z, sum.y + sum.w];

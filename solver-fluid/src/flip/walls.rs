@@ -11,8 +11,8 @@ use super::transfer::{Cell, Deposit};
 /// A face of the domain's walls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WallFace {
-    axis: usize,
-    face: usize,
+    pub(super) axis: usize,
+    pub(super) face: usize,
     /// The cell of walls behind it.
     wall: usize,
     /// 1 if away from the wall is upwards along the axis, else -1.
@@ -51,11 +51,8 @@ impl WallFace {
         }
     }
 
-    /// Holds up what flows into the wall after all.
-    pub(super) fn hold(&self, velocity: &mut [Vec<f64>; 3]) {
-        let velocity = &mut velocity[self.axis][self.face];
-        if self.away * *velocity < 0.0 {
-            *velocity = 0.0;
-        }
+    /// Whether a velocity leads into the wall after all, which holds it up.
+    pub(super) fn holds(&self, velocity: f64) -> bool {
+        self.away * velocity < 0.0
     }
 }
