@@ -173,6 +173,35 @@ fn a_later_stage_answers_as_if_it_were_the_first() {
     }
 }
 
+/// A column that collapses around a wall of members that are held or very heavy, until faces as light as air are beside them:
+/// every solve must reach its tolerance, and nothing may get faster than it can fall.
+#[test]
+fn solves_with_members_much_heavier_than_their_surroundings_converge() {
+    for ratio in [1e2, 1e4, f64::INFINITY] {
+        let mut solver = create(&column("tolerance = 1e-8"), &world(DVec3::new(0.8, 0.4, 1.0), GRAVITY));
+        let count = solver.particles().len();
+        let position = &solver.particles().position;
+        let wall = |x: DVec3| (x.x - 0.2).abs() < 0.04 && x.z < 0.5;
+        let members: Vec<u32> = (0..count as u32).filter(|&i| wall(position[i as usize])).collect();
+        let ids: Vec<_> = members.iter().map(|&i| solver.particles().id[i as usize]).collect();
+        for _ in 0..100 {
+            let particles = solver.particles();
+            let is_member = |&i: &u32| ids.contains(&particles.id[i as usize]);
+            let members: Vec<u32> = (0..count as u32).filter(is_member).collect();
+            let mut map = GroupMap::default();
+            map.set(count, &(0..=members.len() as u32).collect::<Vec<_>>(), &members);
+            let held =
+                |&i: &u32| if ratio.is_finite() { particles.velocity[i as usize] } else { DVec3::ZERO };
+            let velocity = members.iter().map(held).collect();
+            let groups = Groups { map, inertia: vec![ratio * particles.mass[0]; members.len()], velocity };
+            step(solver.as_mut(), &groups, 5e-3);
+        }
+        let fastest = solver.particles().velocity.iter().map(|v| v.length()).fold(0.0, f64::max);
+        let fall = (2.0 * GRAVITY * 0.75).sqrt();
+        assert!(fastest < 2.0 * fall, "{ratio}: {fastest} m/s, a fall from the top {fall} m/s");
+    }
+}
+
 /// A jet fills a tank whose bottom drains into a sink; a restored fluid goes on to the same bits.
 #[test]
 fn particles_appear_disappear_and_are_restored() {
