@@ -167,9 +167,9 @@ fn figures(times: &Times, counts: (u32, usize), held: Option<f64>, work: (usize,
     let cycle = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 13.0 + iterations * 40.0;
     let traffic = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 40.0 + iterations * 110.0;
     let mut integrate = Figure::new(name("stage 1"), n, times.integrate.clone());
-    // Velocities and their changes on faces: some twelve passes over three columns of f64.
+    // Velocities before the push and coefficients, on faces: as much as eight passes over three columns of f64.
     integrate.bound =
-        Some(Bound { operations: of_grid * (cycle + 100.0), bytes: of_grid * (traffic + 12.0 * 3.0 * 8.0) });
+        Some(Bound { operations: of_grid * (cycle + 100.0), bytes: of_grid * (traffic + 8.0 * 3.0 * 8.0) });
     let again = Figure::new(name("stage 2"), n, times.again.clone());
     let mut commit = Figure::new(name("commit"), n, times.commit.clone());
     // Back, twice: 12 rows and the place each. Position and velocity, read and written, and the group.
