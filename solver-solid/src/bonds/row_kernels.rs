@@ -6,7 +6,7 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 
-use super::stretch::{SERIES_MAX, elongation_share, series};
+use super::stretch::{SERIES_MAX, Share, elongation_share, series};
 use super::table::{QUANTA, component_difference};
 use crate::vectors::window;
 
@@ -18,25 +18,6 @@ pub(super) const TOGETHER: usize = LANES / CLUSTER;
 
 /// A value of each particle of a cluster.
 pub(super) type Four<T = f32> = [T; CLUSTER];
-
-/// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
-/// 1/L.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
-    /// a
-    pub(super) inner: f32,
-    /// b spacing [1/quanta]
-    pub(super) slope: f32,
-}
-
-impl Share {
-    /// By 1/L, in its unit: without the factor of a spacing.
-    #[inline(always)]
-    pub(super) fn stiffness(&self, inverse_rest: f32) -> f32 {
-        let edge = self.inner.mul_add(inverse_rest, -self.slope);
-        if edge < inverse_rest { edge } else { inverse_rest }
-    }
-}
 
 #[inline(always)]
 pub(super) fn difference(other: &[i32; 4], own: &[i32; 4]) -> [f32; 3] {

@@ -15,9 +15,9 @@ use rayon::prelude::*;
 use super::law::Law;
 use super::row_kernels::{
     Abreast, CLUSTER, Coefficient, DiagonalKernel, ForceKernel, Forces, Four, Neighbours, OPERAND, Pair,
-    ProductKernel, RoundedKernel, Rows, Share, TOGETHER, UNIT, difference, excess, square,
+    ProductKernel, RoundedKernel, Rows, TOGETHER, UNIT, difference, excess, square,
 };
-use super::stretch::{SERIES_MAX, elongation_share};
+use super::stretch::{SERIES_MAX, Share, elongation_share};
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
 use crate::fixed::{quantise, whole};
 use crate::vectors::{Slice, Vector};

@@ -35,6 +35,25 @@ pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
     }
 }
 
+/// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
+/// 1/L.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// a
+    pub(super) inner: f32,
+    /// b spacing [1/quanta]
+    pub(super) slope: f32,
+}
+
+impl Share {
+    /// By 1/L, in its unit: without the factor of a spacing.
+    #[inline(always)]
+    pub(super) fn stiffness(&self, inverse_rest: f32) -> f32 {
+        let edge = self.inner.mul_add(inverse_rest, -self.slope);
+        if edge < inverse_rest { edge } else { inverse_rest }
+    }
+}
+
 /// The excess of a stretch.
 pub(super) fn excess_of(stretch: f64) -> f64 {
     stretch * (2.0 + stretch)
