@@ -509,6 +509,7 @@ mod tests {
 
     #[test]
     fn every_width_gives_the_same_bits() {
+        const HALF: i32 = (0.5 * QUANTA as f32).to_bits() as i32;
         let random = |i: usize, what: u64| uniform_f64(&[i as u64, what]);
         let quanta = |i: usize, what: u64| (random(i, what) * 3.0 * QUANTA) as i32;
         let record: Vec<[i32; 4]> = (0..96)
@@ -564,6 +565,11 @@ mod tests {
             for width in &widths[1..] {
                 assert_eq!(results(width), plain, "{width:?}");
             }
+            let ones: Vec<_> = record.iter().map(|&[x, y, z, _]| [x, y, z, HALF]).collect();
+            let (rows, inverse_rest) = (Rows { record: &ones, ..rows }, inverse_rest.as_slice());
+            let read = widths[0].run(Abreast(ForceKernel::<false, true, false> { rows, inverse_rest }));
+            let not = widths[0].run(Abreast(ForceKernel::<false, false, false> { rows, inverse_rest }));
+            assert_eq!((read.force, read.energy), (not.force, not.energy), "gains of 1, read or not");
         }
     }
 

@@ -163,8 +163,12 @@ impl RowTable {
             } else {
                 lanes::run(Abreast(ForceKernel::<false, false, false> { rows, inverse_rest }))
             };
-            if near.largest.iter().all(|&largest| largest <= limit.min(SERIES_MAX)) {
+            let most = near.largest.into_iter().fold(0.0, f32::max);
+            if most <= limit.min(SERIES_MAX) {
                 return near;
+            }
+            if most > SERIES_MAX {
+                return lanes::run(Abreast(ForceKernel::<true, true, true> { rows, inverse_rest }));
             }
         }
         forces(rows, inverse_rest)
