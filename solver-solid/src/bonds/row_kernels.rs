@@ -6,7 +6,7 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 
-use super::stretch::{SERIES_MAX, elongation_share};
+use super::stretch::{SERIES_MAX, Share, elongation_share, series};
 use super::table::{QUANTA, component_difference};
 use crate::vectors::window;
 
@@ -18,25 +18,6 @@ pub(super) const TOGETHER: usize = LANES / CLUSTER;
 
 /// A value of each particle of a cluster.
 pub(super) type Four<T = f32> = [T; CLUSTER];
-
-/// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
-/// 1/L.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
-    /// a
-    pub(super) inner: f32,
-    /// b spacing [1/quanta]
-    pub(super) slope: f32,
-}
-
-impl Share {
-    /// By 1/L, in its unit: without the factor of a spacing.
-    #[inline(always)]
-    pub(super) fn stiffness(&self, inverse_rest: f32) -> f32 {
-        let edge = self.inner.mul_add(inverse_rest, -self.slope);
-        if edge < inverse_rest { edge } else { inverse_rest }
-    }
-}
 
 #[inline(always)]
 pub(super) fn difference(other: &[i32; 4], own: &[i32; 4]) -> [f32; 3] {
@@ -235,7 +216,8 @@ fn expanded_values<L: Lanes, const W: usize>(values: &[f32], at: usize, selected
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forces {
     pub(super) force: [Four; 3],
-    /// Least excess of the bonds, infinite without any, and largest.
+    /// Least excess of the bonds, infinite without any, and largest; or, if a kernel does without the `EXTREMES`, what all
+    /// excesses are between, as far from 0 as the one that is furthest.
     pub(super) least: Four,
     pub(super) largest: Four,
     pub(super) energy: Four,
@@ -249,12 +231,15 @@ impl Forces {
     }
 }
 
-pub(super) struct ForceKernel<'a, const FAR: bool> {
+/// Forces, with extremes as they are if `EXTREMES`. Without `GAIN` all gains must be 1.
+pub(super) struct ForceKernel<'a, const FAR: bool, const GAIN: bool, const EXTREMES: bool> {
     pub(super) rows: Rows<'a>,
     pub(super) inverse_rest: &'a [f32],
 }
 
-impl<const FAR: bool> Kernel for ForceKernel<'_, FAR> {
+impl<const FAR: bool, const GAIN: bool, const EXTREMES: bool> Kernel
+    for ForceKernel<'_, FAR, GAIN, EXTREMES>
+{
     type Output = Forces;
     const NOTHING: Forces = Forces {
         force: [[0.0; CLUSTER]; 3],
@@ -277,16 +262,33 @@ impl<const FAR: bool> Kernel for ForceKernel<'_, FAR> {
             for lane in 0..W {
                 let (d, square, excess, stiffness) =
                     bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
-                let (high, low) =
-                    if inverse_rest[lane] > 0.0 { (excess, excess) } else { (0.0, f32::INFINITY) };
-                let share = elongation_share::<FAR>(high);
+                let is_live = inverse_rest[lane] > 0.0;
+                let high = if is_live { excess } else { 0.0 };
+                // Beyond its reach nothing is taken from a series: extremes tell, and the kernel that is `FAR` follows.
+                let share = if FAR { elongation_share::<true>(high) } else { series(high) };
+                let stiffness = if GAIN { stiffness } else { rows.share.stiffness(inverse_rest[lane]) };
                 let pull = stiffness * share;
                 force[0][lane] = pull.mul_add(d[0], force[0][lane]);
                 force[1][lane] = pull.mul_add(d[1], force[1][lane]);
                 force[2][lane] = pull.mul_add(d[2], force[2][lane]);
                 energy[0][lane] = (pull * share).mul_add(square, energy[0][lane]);
-                least[lane] = if low < least[lane] { low } else { least[lane] };
+                let high = if EXTREMES { high } else { high.abs() };
                 largest[lane] = if high > largest[lane] { high } else { largest[lane] };
+                if EXTREMES {
+                    let low = if is_live { excess } else { f32::INFINITY };
+                    least[lane] = if low < least[lane] { low } else { least[lane] };
+                } else {
+                    least[lane] = -largest[lane];
+                }
+            }
+        }
+        if !GAIN {
+            // What gains of 1 add up to, a power of two: of the sums at once it is the same.
+            for lane in 0..W {
+                force[0][lane] *= QUANTA as f32;
+                force[1][lane] *= QUANTA as f32;
+                force[2][lane] *= QUANTA as f32;
+                energy[0][lane] *= QUANTA as f32;
             }
         }
         // Each bond is seen from both ends: a quarter of k e^2 from each.
@@ -507,6 +509,7 @@ mod tests {
 
     #[test]
     fn every_width_gives_the_same_bits() {
+        const HALF: i32 = (0.5 * QUANTA as f32).to_bits() as i32;
         let random = |i: usize, what: u64| uniform_f64(&[i as u64, what]);
         let quanta = |i: usize, what: u64| (random(i, what) * 3.0 * QUANTA) as i32;
         let record: Vec<[i32; 4]> = (0..96)
@@ -539,17 +542,21 @@ mod tests {
             let results = |width: &Width| {
                 let inverse_rest = inverse_rest.as_slice();
                 let mut coefficient = vec![0; bonds + 16];
-                let forces = width.run(Abreast(ForceKernel::<true> { rows, inverse_rest }));
+                let forces = width.run(Abreast(ForceKernel::<true, true, true> { rows, inverse_rest }));
                 let kernel =
                     DiagonalKernel::<true> { rows, inverse_rest, coefficient: coefficient.as_mut_slice() };
                 let (diagonal, _) = width.run(Abreast(kernel));
                 let exact =
                     width.run(Abreast(ProductKernel::<true, false> { rows, inverse_rest, pair: &pair }));
                 let far = width.run(Abreast(ProductKernel::<true, true> { rows, inverse_rest, pair: &pair }));
-                let near = width.run(Abreast(RoundedKernel { rows, coefficient: &coefficient, pair: &pair }));
-                let scalars = [forces.least, forces.largest, forces.energy];
-                let all = forces.force.into_iter().chain(scalars).chain(diagonal);
-                let all = all.chain(exact).chain(far).chain(near).flatten().map(f32::to_bits);
+                let rounded =
+                    width.run(Abreast(RoundedKernel { rows, coefficient: &coefficient, pair: &pair }));
+                let near = width.run(Abreast(ForceKernel::<false, true, false> { rows, inverse_rest }));
+                let without = width.run(Abreast(ForceKernel::<false, false, false> { rows, inverse_rest }));
+                let columns = [forces, near, without]
+                    .map(|of| [of.force[0], of.force[1], of.force[2], of.least, of.largest, of.energy]);
+                let all = columns.into_iter().flatten().chain(diagonal);
+                let all = all.chain(exact).chain(far).chain(rounded).flatten().map(f32::to_bits);
                 (all.collect::<Vec<_>>(), coefficient[..bonds].to_vec())
             };
             let widths = Width::supported();
@@ -558,6 +565,11 @@ mod tests {
             for width in &widths[1..] {
                 assert_eq!(results(width), plain, "{width:?}");
             }
+            let ones: Vec<_> = record.iter().map(|&[x, y, z, _]| [x, y, z, HALF]).collect();
+            let (rows, inverse_rest) = (Rows { record: &ones, ..rows }, inverse_rest.as_slice());
+            let read = widths[0].run(Abreast(ForceKernel::<false, true, false> { rows, inverse_rest }));
+            let not = widths[0].run(Abreast(ForceKernel::<false, false, false> { rows, inverse_rest }));
+            assert_eq!((read.force, read.energy), (not.force, not.energy), "gains of 1, read or not");
         }
     }
 

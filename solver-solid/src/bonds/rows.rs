@@ -15,9 +15,9 @@ use rayon::prelude::*;
 use super::law::Law;
 use super::row_kernels::{
     Abreast, CLUSTER, Coefficient, DiagonalKernel, ForceKernel, Forces, Four, Neighbours, OPERAND, Pair,
-    ProductKernel, RoundedKernel, Rows, Share, TOGETHER, UNIT, difference, excess, square,
+    ProductKernel, RoundedKernel, Rows, TOGETHER, UNIT, difference, excess, square,
 };
-use super::stretch::elongation_share;
+use super::stretch::{SERIES_MAX, Share, elongation_share};
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
 use crate::fixed::{quantise, whole};
 use crate::vectors::{Slice, Vector};
@@ -30,6 +30,10 @@ pub(crate) struct RowTable {
     /// Quanta in a metre.
     per_quantum: f64,
     share: Share,
+    /// Whether the least excess of bonds is asked for.
+    thresholds_rise: bool,
+    /// Whether any gain is not 1.
+    has_gains: bool,
     /// The particle in each slot, and the slot of each particle.
     order: Vec<u32>,
     slot: Vec<u32>,
@@ -70,6 +74,8 @@ impl RowTable {
         let mut this = Self {
             per_quantum: QUANTA / law.spacing,
             share: Share { inner: constant as f32, slope: (slope * law.spacing / QUANTA) as f32 },
+            thresholds_rise: law.threshold_rise != 0.0,
+            has_gains: false,
             neighbours: bonds.concat(),
             inverse_rest: vec![0.0; start[bonds.len()][1]],
             coefficient: Vec::new(),
@@ -149,6 +155,25 @@ impl RowTable {
         slots.for_each(|(pair, &i)| pair[OPERAND..][..3].copy_from_slice(&u(i as usize)));
     }
 
+    /// Forces on a cluster. Extremes are as they are if thresholds rise or any excess is above `limit`.
+    fn forces_of(&self, rows: Rows<'_>, inverse_rest: &[f32], limit: f32) -> Forces {
+        if !self.thresholds_rise {
+            let near = if self.has_gains {
+                lanes::run(Abreast(ForceKernel::<false, true, false> { rows, inverse_rest }))
+            } else {
+                lanes::run(Abreast(ForceKernel::<false, false, false> { rows, inverse_rest }))
+            };
+            let most = near.largest.into_iter().fold(0.0, f32::max);
+            if most <= limit.min(SERIES_MAX) {
+                return near;
+            }
+            if most > SERIES_MAX {
+                return lanes::run(Abreast(ForceKernel::<true, true, true> { rows, inverse_rest }));
+            }
+        }
+        forces(rows, inverse_rest)
+    }
+
     /// Breaks bonds of a slot whose excess is above the threshold of either end.
     fn break_bonds(
         &self,
@@ -174,10 +199,14 @@ impl RowTable {
     }
 }
 
-/// Forces on a cluster.
+/// Forces on a cluster, with the extremes of its bonds as they are.
 fn forces(rows: Rows<'_>, inverse_rest: &[f32]) -> Forces {
-    let near = lanes::run(Abreast(ForceKernel::<false> { rows, inverse_rest }));
-    if near.is_far() { lanes::run(Abreast(ForceKernel::<true> { rows, inverse_rest })) } else { near }
+    let near = lanes::run(Abreast(ForceKernel::<false, true, true> { rows, inverse_rest }));
+    if near.is_far() {
+        lanes::run(Abreast(ForceKernel::<true, true, true> { rows, inverse_rest }))
+    } else {
+        near
+    }
 }
 
 /// Cuts a column of bonds into a slice for each `clusters` of them.
@@ -266,6 +295,7 @@ impl BondTable for RowTable {
         let mut inverse_rest = std::mem::take(&mut self.inverse_rest);
         let mut force = std::mem::take(&mut self.force);
         let bonds = split(&mut inverse_rest, &self.start, CHUNK);
+        let limit = thresholds.map_or(f32::INFINITY, |(_, limit)| limit);
         let passes: Vec<Pass> = force
             .par_chunks_mut(CHUNK)
             .zip(bonds)
@@ -275,8 +305,8 @@ impl BondTable for RowTable {
                 for (cluster, force) in (chunk * CHUNK..).zip(force) {
                     let (rows, inverse_rest) =
                         (self.rows(cluster), take(&mut bonds, self.bonds(cluster).len()));
-                    *force = forces(rows, inverse_rest);
-                    if let Some((thresholds, limit)) = thresholds
+                    *force = self.forces_of(rows, inverse_rest, limit);
+                    if let Some((thresholds, _)) = thresholds
                         && force.largest.iter().any(|&largest| largest > limit)
                     {
                         for lane in (0..CLUSTER).filter(|&lane| force.largest[lane] > limit) {
@@ -426,6 +456,7 @@ impl BondTable for RowTable {
     }
 
     fn set_gains(&mut self, gains: &[f32]) {
+        self.has_gains = gains.iter().any(|&gain| gain != 1.0);
         for (record, &i) in self.record.iter_mut().zip(&self.order) {
             record[3] = (0.5 * QUANTA as f32 * gains[i as usize]).to_bits() as i32;
         }

@@ -10,22 +10,47 @@
 /// Largest |x| for which the polynomial holds.
 pub(super) const SERIES_MAX: f32 = 0.125;
 
-/// Elongation by length, 1 - L/l, for an excess. If not `FAR`, the excess must be within [`SERIES_MAX`].
+/// Elongation by length, 1 - L/l, for an excess within [`SERIES_MAX`].
 #[inline(always)]
-pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
+pub(super) fn series(excess: f32) -> f32 {
     const C: [f32; 6] = [0.5, -0.375_000_02, 0.312_470_65, -0.273_409_96, 0.251_080_8, -0.230_262_27];
-    // A broken bond, whose factor is zero, may be any length: its number must not overflow, zero times that is none.
-    let x = excess.min(SERIES_MAX);
+    let x = excess;
     // In pairs, which need not wait for each other.
     let square = x * x;
     let [low, middle, high] = [C[1].mul_add(x, C[0]), C[3].mul_add(x, C[2]), C[5].mul_add(x, C[4])];
-    let near = x * high.mul_add(square, middle).mul_add(square, low);
+    x * high.mul_add(square, middle).mul_add(square, low)
+}
+
+/// The same for any excess if `FAR`; if not, that of a live bond must be within [`SERIES_MAX`].
+#[inline(always)]
+pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
+    // A broken bond, whose factor is zero, may be any length: its number must not overflow, zero times that is none.
+    let near = series(excess.min(SERIES_MAX));
     if FAR && excess.abs() > SERIES_MAX {
         // Ends that coincide have no direction, and the vector by which this is multiplied is zero.
         let square = 1.0 + excess;
         1.0 - 1.0 / (if square > 1e-12 { square } else { 1e-12 }).sqrt()
     } else {
         near
+    }
+}
+
+/// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
+/// 1/L.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// a
+    pub(super) inner: f32,
+    /// b spacing [1/quanta]
+    pub(super) slope: f32,
+}
+
+impl Share {
+    /// By 1/L, in its unit: without the factor of a spacing.
+    #[inline(always)]
+    pub(super) fn stiffness(&self, inverse_rest: f32) -> f32 {
+        let edge = self.inner.mul_add(inverse_rest, -self.slope);
+        if edge < inverse_rest { edge } else { inverse_rest }
     }
 }
 
