@@ -13,7 +13,7 @@ use super::members::{Extras, MEMBERS};
 use super::pressure::larger;
 use super::sweeps::{BesideKnown, Bring, Conduct, Forces, Know, PairUp, Strongest, Unknown, is_open, pushed};
 use super::system::{BLOCK, RUN, Split, System};
-use super::transfer::{Cell, Pairs};
+use super::transfer::{Cell, Pairs, pair};
 use super::walls::WallFace;
 
 /// Times that velocities are carried on to faces which have none.
@@ -39,7 +39,7 @@ pub(super) struct Flow {
     /// The largest of what particles would find without members before the projection to which a share of their old velocity is
     /// added, along each axis [m/s]; and with members.
     most: [[f64; 3]; 2],
-    /// Velocity at the start of the sub-step [m/s], where one is known before the projection or after it.
+    /// Velocity at the start of the sub-step [m/s], where one is known.
     old: Faces<f64>,
     /// dt / (density cell_size^2) [m s/kg] of faces that the pressure pushes through, else zero.
     conductance: Faces<f32>,
@@ -418,28 +418,33 @@ impl Flow {
         }
     }
 
-    /// What particles find at each face. Called last in a sub-step: from here on what is carried on stands where it belongs.
-    pub(super) fn pair_up(&mut self, grid: &Grid, flip_share: f64, pairs: &mut Pairs) {
-        let Self { gathered, old, conductance, carried, pressure, width, .. } = self;
-        let (width, pressure, cell_size) = (*width, &pressure[..], grid.cell_size);
-        let columns = pairs.par_iter_mut().zip(&mut gathered.velocity).zip(old).zip(carried).enumerate();
-        columns.for_each(|(axis, (((pairs, before), old), carried))| {
+    /// What particles find at each face.
+    pub(super) fn pair_up(&self, grid: &Grid, flip_share: f64, pairs: &mut Pairs) {
+        let at_faces = self.at_faces(grid, flip_share);
+        let AtFaces { gathered, conductance, pressure, old, cell_size, .. } = at_faces;
+        pairs.par_iter_mut().zip(&self.carried).enumerate().for_each(|(axis, (pairs, carried))| {
             let (stride, conductance) = (grid.strides()[axis], &conductance[axis][..]);
-            for faces in carried {
-                let at = |face: usize| {
-                    let pressure = [pressure[face], pressure[face.saturating_sub(stride)]];
-                    [before[face] - pushed(f64::from(conductance[face]), cell_size, pressure), old[face]]
-                };
-                for (&Beside { face, .. }, mean) in faces.iter().zip(means(grid, at, faces)) {
-                    [before[face], old[face]] = mean;
-                }
-            }
+            let (before, old) = (&gathered[axis][..], &old[axis][..]);
             pairs.resize(before.len(), [0.0; 2]);
             pairs.par_chunks_mut(BLOCK).enumerate().for_each(|(n, pairs)| {
-                let begin = n * BLOCK;
-                let columns = (before.as_slice(), old.as_slice(), pairs);
-                width.run(PairUp { begin, stride, cell_size, flip_share, pressure, conductance, columns });
+                let (begin, columns) = (n * BLOCK, (before, old, pairs));
+                self.width.run(PairUp {
+                    begin,
+                    stride,
+                    cell_size,
+                    flip_share,
+                    pressure,
+                    conductance,
+                    columns,
+                });
             });
+            for faces in carried {
+                let found = faces.par_iter().with_min_len(BLOCK);
+                let found = found.map(|of| pair(flip_share, at_faces.velocities(axis, of.face)));
+                for (of, found) in faces.iter().zip(found.collect::<Vec<_>>()) {
+                    pairs[of.face] = found;
+                }
+            }
         });
     }
 

@@ -16,7 +16,7 @@ use super::pressure::{Limits, Pressure};
 use super::snapshot::{self, Progress};
 use super::sweeps::Forces;
 use super::system::{Split, split_zeros};
-use super::transfer::{CHUNK, Cell, Deposit, Found, Gather, Pairs};
+use super::transfer::{CHUNK, Cell, Deposit, Found, Gather, Pairs, Source};
 use super::walls::{WallFace, unpressed};
 use crate::sources::Sources;
 use crate::substeps::{BeforeLast, fastest};
@@ -34,6 +34,9 @@ const DENSITY_TOLERANCE: f64 = 0.1;
 /// How far the density projection may move a particle in a sub-step, in radii: contacts are looked for at the start of
 /// a step only.
 const SPREAD_MAX: f64 = 0.25;
+
+/// From which part of all particles on pairs are found at all faces before they are asked for.
+const MANY: usize = 16;
 
 /// Particles that find what is on the grid at once.
 const BLOCK: usize = 256;
@@ -261,6 +264,23 @@ impl Flip {
         self.parameters.flip_share * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])))
     }
 
+    /// The velocities that these free particles take, from where they find pairs and from positions and velocities before.
+    fn found(&self, pairs: impl Source + Sync, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
+        let Self { grid, width, .. } = self;
+        let of_block = |wanted: &[u32]| {
+            let (mut position, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
+            for (position, &i) in position.iter_mut().zip(wanted) {
+                *position = before.0[i as usize];
+            }
+            let (position, found) = (&position[..wanted.len()], &mut found[..wanted.len()]);
+            width.run(Gather { grid, pairs, position, found: &mut *found });
+            let velocity =
+                found.iter().zip(wanted).map(|(found, &i)| self.taken(before.1[i as usize], found));
+            velocity.collect::<Vec<_>>()
+        };
+        wanted.par_chunks(BLOCK).flat_map_iter(of_block).collect()
+    }
+
     /// Finds with what free particles travel: the flow, and what brings the density nearer to the rest density.
     fn pair_up(&mut self, first: bool) -> Result<(), SolverError> {
         let Self { grid, parameters, extras, cell, right_hand_side, potential, .. } = self;
@@ -476,20 +496,13 @@ impl Deferred for Flip {
     }
 
     fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
-        let Self { grid, particles, width, .. } = self;
-        let before = self.before.of(particles);
-        let pairs = self.flow.at_faces(grid, self.parameters.flip_share);
-        let of_block = |wanted: &[u32]| {
-            let (mut position, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
-            for (position, &i) in position.iter_mut().zip(wanted) {
-                *position = before.0[i as usize];
-            }
-            let (position, found) = (&position[..wanted.len()], &mut found[..wanted.len()]);
-            width.run(Gather { grid, pairs, position, found: &mut *found });
-            let velocity =
-                found.iter().zip(wanted).map(|(found, &i)| self.taken(before.1[i as usize], found));
-            velocity.collect::<Vec<_>>()
-        };
-        wanted.par_chunks(BLOCK).flat_map_iter(of_block).collect()
+        let before = self.before.of(&self.particles);
+        let flip_share = self.parameters.flip_share;
+        if wanted.len() < self.particles.len() / MANY {
+            return self.found(self.flow.at_faces(&self.grid, flip_share), before, wanted);
+        }
+        let mut pairs = Pairs::default();
+        self.flow.pair_up(&self.grid, flip_share, &mut pairs);
+        self.found(&pairs, before, wanted)
     }
 }

@@ -335,8 +335,10 @@ fn gather(grid: &Grid, places: &Places<LANES>, axis: usize, pairs: impl Source, 
     let (weights, rows) = (Weights::new(places, axis), grid.rows());
     for (l, found) in found.iter_mut().enumerate() {
         let low = places.low[axis][l] as usize;
-        let row = |n: usize| weights.row[n][l] * pairs.two(axis, low + rows[n]);
-        let sum = (row(0) + row(1)) + (row(2) + row(3));
+        let sum = (weights.row[0][l] * pairs.two(axis, low + rows[0])
+            + weights.row[1][l] * pairs.two(axis, low + rows[1]))
+            + (weights.row[2][l] * pairs.two(axis, low + rows[2])
+                + weights.row[3][l] * pairs.two(axis, low + rows[3]));
         let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
         let sum = sum * Vec4::new(x0, x0, x1, x1);
         found[axis] = [sum.x + sum.z, sum.y + sum.w];
