@@ -120,7 +120,11 @@ fn deferred_velocities_are_those_of_the_commit() {
         let (ids, radius) = (particles.id.clone(), particles.radius[0]);
         solver.begin().expect("a good state");
         let asked = integrate(solver.as_mut(), &groups, 0.01, 1).velocity;
-        let bound = solver.deferred().expect("FLIP defers velocities").travel_bound(0.01);
+        let deferred = solver.deferred().expect("FLIP defers velocities");
+        let bound = deferred.travel_bound(0.01);
+        let few: Vec<u32> = (0..ids.len() as u32).step_by(20).collect();
+        let of_few: Vec<_> = few.iter().map(|&i| asked[i as usize]).collect();
+        assert!(deferred.velocity(&few) == of_few, "{keys}: those of a few particles");
         let end = StepEnd { dt: 0.01, groups: &groups.map, group_velocity: &[], member_velocity: &[] };
         solver.commit(&end, &[]).expect("a good state");
         assert_eq!(solver.particles().id, ids, "stored anew only every 16 steps");
