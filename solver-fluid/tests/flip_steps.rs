@@ -206,6 +206,26 @@ fn solves_with_members_much_heavier_than_their_surroundings_converge() {
     }
 }
 
+/// Particles that are held two cells apart seal pockets of a few cells, each of another shape: hard to solve for.
+#[test]
+fn a_bed_of_held_particles_two_cells_apart_holds_the_fluid() {
+    let text = "method = 'flip'\nspacing = 0.0125\n[[shapes]]\ntype = 'box'\nmin = [0, 0, 0]\nmax = [0.4, 0.4, 0.4]\n";
+    let mut solver = create(text, &world(DVec3::new(0.4, 0.4, 0.8), GRAVITY));
+    let particles = solver.particles();
+    let is_held = |i: &u32| {
+        let cells = particles.position[*i as usize] / 0.05;
+        (cells.fract() - 0.5).abs().max_element() < 0.125
+    };
+    let held: Vec<u32> = (0..particles.len() as u32).filter(is_held).collect();
+    assert!(held.len() > 256, "{}", held.len());
+    let (count, mut map) = (held.len(), GroupMap::default());
+    map.set(particles.len(), &(0..=count as u32).collect::<Vec<_>>(), &held);
+    let groups = Groups { map, inertia: vec![f64::INFINITY; count], velocity: vec![DVec3::ZERO; count] };
+    step(solver.as_mut(), &groups, 2e-3);
+    let fastest = solver.particles().velocity.iter().map(|v| v.length()).fold(0.0, f64::max);
+    assert!(fastest < 0.5 * GRAVITY * 2e-3, "{fastest} m/s");
+}
+
 /// A jet fills a tank whose bottom drains into a sink; a restored fluid goes on to the same bits.
 #[test]
 fn particles_appear_disappear_and_are_restored() {

@@ -10,7 +10,7 @@
 //! | `jitter` | | 0.5 | how far particles begin from their lattice along each axis, at most, in spacings: 0 to 0.5 |
 //! | `flip_share` | | 0.97 | part of FLIP in the new velocity; the rest is PIC, which damps |
 //! | `tolerance` | | 1e-6 | residual of the pressure solve, relative to the largest divergence before it |
-//! | `max_iterations` | | 200 | iterations after which the solve is an error |
+//! | `max_iterations` | | 2000 | iterations after which the solve is an error |
 //! | `cfl` | | 1 | cells that a particle may cross in a sub-step |
 //! | `max_substeps` | | 1 | sub-steps in the longest step, 1 to 100 |
 //! | `occupancy` | | true | whether cells that hold particles of others are no air; false only to see what it is for |
@@ -76,7 +76,7 @@ fn default_tolerance() -> f64 {
 }
 
 fn default_max_iterations() -> u32 {
-    200
+    2000
 }
 
 fn default_cfl() -> f64 {
@@ -173,7 +173,7 @@ impl Section {
         check(
             self.max_iterations > 0,
             "max_iterations",
-            "must be at least 1: write e.g. max_iterations = 200",
+            "must be at least 1: write e.g. max_iterations = 2000",
         );
         check(
             self.cfl > 0.0 && self.cfl <= 5.0,
