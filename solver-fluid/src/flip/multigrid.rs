@@ -487,3 +487,49 @@ impl Multigrid {
         [1, 0].map(|colour| in_order(this.blocks(width, colour, last, None))).iter().flatten().sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amalgam_particles::{DVec3, random::uniform_f64};
+
+    /// A pool, and lumps above it whose aggregates are neighbours without a face in common.
+    #[test]
+    fn a_cycle_is_symmetric_and_positive_among_lumps_that_do_not_touch() {
+        for seed in 0..20 {
+            let grid = Grid::new(DVec3::ZERO, 1.0, [10, 10, 20]);
+            let random = |at: usize, purpose| uniform_f64(&[seed, at as u64, purpose]);
+            let mut is_open = vec![false; grid.len()];
+            for (n, at) in (0..20).flat_map(|k| (0..100).map(move |n| (n, [n % 10, n / 10, k]))) {
+                is_open[grid.index(at)] = at[2] < 5 || random(100 * at[2] + n, 0) < 0.01 * seed as f64;
+            }
+            let mut multigrid = Multigrid::new(grid, Width::supported()[0]);
+            multigrid.set(&vec![true; grid.len() / (2 * LANES)], |system| {
+                system.common = 1.0;
+                for at in (0..grid.len()).filter(|&at| is_open[at]) {
+                    for (face, stride) in system.face.iter_mut().zip(grid.strides()) {
+                        face[at] = if is_open[at - stride] { 1.0 } else { 0.0 };
+                        let air = [at - stride, at + stride].into_iter().filter(|&beside| !is_open[beside]);
+                        system.ground[at] += (air.count() as f64 * random(at, 1)) as f32;
+                    }
+                }
+            });
+            let [(a, of_a), (b, of_b)] = &[2, 3].map(|purpose| {
+                let mut asked = split_zeros::<f32>(&grid);
+                for at in (0..grid.len()).filter(|&at| is_open[at]) {
+                    asked[at % 2][at / 2] = random(at, purpose) as f32 - 0.5;
+                }
+                multigrid.right_hand_side().clone_from(&asked);
+                multigrid.cycle();
+                (asked, multigrid.solution().clone())
+            });
+            let product = |a: &Split<f32>, b: &Split<f32>| -> f64 {
+                a.iter().flatten().zip(b.iter().flatten()).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+            };
+            let scale = (product(a, of_a) * product(b, of_b)).sqrt();
+            assert!(product(a, of_a) > 0.0 && product(b, of_b) > 0.0, "{seed}");
+            let difference = product(a, of_b) - product(b, of_a);
+            assert!(difference.abs() < 1e-4 * scale, "{seed}: {difference} of {scale}");
+        }
+    }
+}

@@ -27,7 +27,7 @@ pub(super) fn split_zeros<T: Default + Clone>(grid: &Grid) -> Split<T> {
 pub(super) enum Kind {
     /// No unknown.
     Closed,
-    /// Unknowns whose faces to others have the common coefficient.
+    /// Unknowns with faces to all others beside them, which have the common coefficient.
     Uniform,
     Mixed,
 }
@@ -134,9 +134,7 @@ impl System {
                     width.run(Settle {
                         upper: neighbours(grid, colour)[1],
                         common: *common,
-                        face: face_of.each_ref().map(|[red, black]| {
-                            if colour == 0 { [&red[..], &black[..]] } else { [&black[..], &red[..]] }
-                        }),
+                        face: face_of.each_ref().map(|face| [&face[colour][..], &face[1 - colour]]),
                         ground: &ground_of[colour],
                         begin: b * BLOCK,
                         changed,
@@ -145,6 +143,19 @@ impl System {
                     });
                 },
             );
+        }
+        for colour in 0..2 {
+            let kinds = kind[colour].par_chunks_mut(BLOCK / LANES).zip(changed.par_chunks(BLOCK / LANES));
+            kinds.enumerate().for_each(|(b, (kind, changed))| {
+                width.run(Part {
+                    sides: neighbours(grid, colour),
+                    face: face_of.each_ref().map(|face| [&face[colour][..], &face[1 - colour]]),
+                    inverse: [&inverse[colour], &inverse[1 - colour]],
+                    begin: b * BLOCK,
+                    changed,
+                    kind,
+                });
+            });
         }
     }
 
@@ -277,6 +288,47 @@ impl Task for Settle<'_> {
             };
             for (column, values) in columns.each_mut().into_iter().zip([links, diagonal, inverse]) {
                 column[n * LANES..][..LANES].copy_from_slice(&values);
+            }
+        }
+    }
+}
+
+/// Tells vectors with an unknown beside another one to which it has no face from those that are uniform: cells that do not
+/// touch may make up two coarser ones that are neighbours.
+struct Part<'a> {
+    /// Where lower and upper neighbours stand.
+    sides: [[isize; 3]; 2],
+    /// Of this colour and the other one, by axis.
+    face: [[&'a [f32]; 2]; 3],
+    inverse: [&'a [f32]; 2],
+    begin: usize,
+    changed: &'a [bool],
+    kind: &'a mut [Kind],
+}
+
+impl Task for Part<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { sides: [lower, upper], face, inverse, begin, changed, kind } = self;
+        for (n, kind) in kind.iter_mut().enumerate() {
+            if !changed[n] || *kind != Kind::Uniform {
+                continue;
+            }
+            let at = begin + n * LANES;
+            let (own, mut apart) = (window(inverse[0], at), false);
+            for axis in 0..3 {
+                let [below, beyond] = [lower, upper].map(|shift| at.wrapping_add_signed(shift[axis]));
+                let faces = [window(face[axis][0], at), window(face[axis][1], beyond)];
+                let others = [below, beyond].map(|at| window(inverse[1], at));
+                for l in 0..LANES {
+                    apart |= (own[l] > 0.0) & (faces[0][l] == 0.0) & (others[0][l] > 0.0);
+                    apart |= (own[l] > 0.0) & (faces[1][l] == 0.0) & (others[1][l] > 0.0);
+                }
+            }
+            if apart {
+                *kind = Kind::Mixed;
             }
         }
     }
