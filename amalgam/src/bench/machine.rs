@@ -20,7 +20,8 @@ pub struct Machine {
 
 /// Values of each of the three arrays: 128 MiB.
 const ARRAY: usize = 1 << 25;
-/// Chains of dependent operations side by side: enough to hide their latency.
+/// Chains of dependent operations side by side for instructions that take all lanes at once: enough to hide their latency. Where a
+/// chain takes two or four registers, as many fewer do, and more would not fit the registers.
 const CHAINS: usize = 12;
 const ROUNDS: usize = 1 << 20;
 const REPETITIONS: usize = 5;
@@ -73,15 +74,15 @@ fn triad(threads: usize) -> f64 {
     rate * (3 * size_of::<f32>() * ARRAY) as f64 * 1e-9
 }
 
-struct Chains;
+struct Chains<const COUNT: usize>;
 
-impl Task for Chains {
+impl<const COUNT: usize> Task for Chains<COUNT> {
     type Output = f32;
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> f32 {
         let (factor, term) = (L::splat(black_box(0.999)), L::splat(black_box(0.001)));
-        let mut chains = [L::splat(black_box(1.0)); CHAINS];
+        let mut chains = [L::splat(black_box(1.0)); COUNT];
         for _ in 0..ROUNDS {
             for chain in &mut chains {
                 *chain = *chain * factor + term;
@@ -95,11 +96,19 @@ impl Task for Chains {
     }
 }
 
+/// The best rate that chains of one, two or four registers each reach, since it depends on the width [10^9/s].
 fn multiply_add(threads: usize, width: Width) -> f64 {
+    let whole = multiply_add_by::<CHAINS>(threads, width);
+    let halves = multiply_add_by::<{ CHAINS / 2 }>(threads, width);
+    let quarters = multiply_add_by::<{ CHAINS / 4 }>(threads, width);
+    whole.max(halves).max(quarters)
+}
+
+fn multiply_add_by<const COUNT: usize>(threads: usize, width: Width) -> f64 {
     let rate = best_rate(|| {
         (0..threads).into_par_iter().with_max_len(1).for_each(|_| {
-            black_box(width.run(Chains));
+            black_box(width.run(Chains::<COUNT>));
         });
     });
-    rate * (threads * ROUNDS * CHAINS * LANES * 2) as f64 * 1e-9
+    rate * (threads * ROUNDS * COUNT * LANES * 2) as f64 * 1e-9
 }
