@@ -10,7 +10,7 @@ const SCENE: &str = include_str!("../../../../validation/dropped-ball/scene.toml
 pub(in crate::validate) const CASE: Case = Case {
     name: "dropped-ball",
     about: "a ball of water falls into a tank: momentum and shape in flight, volume at rest",
-    quick: false,
+    quick: true,
     compute,
 };
 
