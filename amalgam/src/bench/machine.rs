@@ -20,8 +20,8 @@ pub struct Machine {
 
 /// Values of each of the three arrays: 128 MiB.
 const ARRAY: usize = 1 << 25;
-/// Chains of dependent operations side by side for instructions that take all lanes at once: enough to hide their latency. Where a
-/// chain takes two or four registers, as many fewer do, and more would not fit the registers.
+/// Chains of dependent operations side by side, of one register each: enough to hide their latency. Where a chain takes two or four
+/// registers, a half or a quarter as many do, and more would not fit.
 const CHAINS: usize = 12;
 const ROUNDS: usize = 1 << 20;
 const REPETITIONS: usize = 5;
@@ -96,7 +96,7 @@ impl<const COUNT: usize> Task for Chains<COUNT> {
     }
 }
 
-/// The best rate that chains of one, two or four registers each reach, since it depends on the width [10^9/s].
+/// The best rate of as many chains as fit if each takes one, two or four registers, which depends on the width [10^9/s].
 fn multiply_add(threads: usize, width: Width) -> f64 {
     let whole = multiply_add_by::<CHAINS>(threads, width);
     let halves = multiply_add_by::<{ CHAINS / 2 }>(threads, width);
