@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::{
     cli::{BenchArgs, Benchmark},
     command::CommandError,
+    console::say,
 };
 use machine::Machine;
 
@@ -98,15 +99,15 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     args.threads.apply()?;
     let start = Instant::now();
     let machine = Machine::measure();
-    println!("{machine}");
+    say(machine)?;
     // As services do: among the workers, where a parallel loop starts without a hand-over.
     let figures = rayon::scope(|_| match args.what {
         Benchmark::Flip => flip::measure(if args.quick { 32 } else { 64 }),
         Benchmark::Fluids | Benchmark::Sph => fluids::measure(args.quick),
         Benchmark::Solids => Ok(solids::measure(args.quick)),
     })?;
-    print_table(&figures, &machine);
-    println!("measured in {:.0} s; least and median of repetitions", start.elapsed().as_secs_f64());
+    print_table(&figures, &machine)?;
+    say(format_args!("measured in {:.0} s; least and median of repetitions", start.elapsed().as_secs_f64()))?;
     match &args.json {
         Some(file) => write(file, &figures),
         None => Ok(()),
@@ -146,17 +147,17 @@ fn apart(args: &BenchArgs, parts: [&str; 2]) -> Result<(), CommandError> {
     }
 }
 
-fn print_table(figures: &[Figure], machine: &Machine) {
-    println!(
+fn print_table(figures: &[Figure], machine: &Machine) -> Result<(), CommandError> {
+    say(format_args!(
         "{:34} {:>9} {:>7} {:>9} {:>9} {:>8} {:>7} {:>6}  what others reach",
         "", "particles", "threads", "ns least", "median", "ns/bond", "bytes/p", "ratio"
-    );
+    ))?;
     for figure in figures {
         let number = |value: Option<f64>, digits: usize| match value {
             Some(value) => format!("{value:.digits$}"),
             None => String::new(),
         };
-        println!(
+        say(format_args!(
             "{:34} {:>9} {:>7} {:>9.1} {:>9.1} {:>8} {:>7} {:>6}  {}",
             figure.name,
             figure.n,
@@ -167,19 +168,20 @@ fn print_table(figures: &[Figure], machine: &Machine) {
             number(figure.bytes_per_particle, 0),
             number(figure.ratio, 1),
             figure.peer.as_deref().unwrap_or_default()
-        );
+        ))?;
         if let Some(Bound { operations, bytes }) = figure.bound {
             let arithmetic = operations / figure.ns_per_particle / machine.gigaflops;
             let traffic = bytes / figure.ns_per_particle / machine.gigabytes_per_second;
-            println!(
+            say(format_args!(
                 "{:34} {operations:.0} operations and {bytes:.0} bytes a particle: {:.0} % of the machine's arithmetic, \
                  {:.0} % of its bandwidth",
                 "",
                 100.0 * arithmetic,
                 100.0 * traffic
-            );
+            ))?;
         }
     }
+    Ok(())
 }
 
 fn write(file: &Path, figures: &[impl Serialize]) -> Result<(), CommandError> {

@@ -3,7 +3,7 @@
 use crate::{
     cli::CheckArgs,
     command::CommandError,
-    console::Console,
+    console::{Console, say},
     local::{Locals, Transport},
     scene::Scene,
 };
@@ -19,16 +19,16 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     let (_locals, participants) = Locals::start(&scene, Transport::InProcess, None, &console)?;
     let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
     let simulation = simulation.map_err(|error| CommandError::at_start(&scene, error))?;
-    println!("{} is right", scene.file());
-    println!(
+    say(format_args!("{} is right", scene.file()))?;
+    say(format_args!(
         "  {}: {} s, a frame every {:.4} s",
         scene.header.name, scene.time.duration, scene.time.frame_interval
-    );
+    ))?;
     for participant in simulation.participants() {
-        println!(
+        say(format_args!(
             "  {}: {} {}, {} particles",
             participant.name, participant.solver, participant.version, participant.particles
-        );
+        ))?;
     }
     simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))
 }

@@ -89,9 +89,9 @@ pub fn execute(cli: &Cli) -> ExitCode {
         match error {
             CommandError::Scene(error) => {
                 let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-                eprint!("{}", console::render(&error, colour));
+                console::note(console::render(&error, colour).trim_end());
             }
-            other => eprintln!("error: {other}"),
+            other => console::note(format_args!("error: {other}")),
         }
         ExitCode::from(code)
     })

@@ -1,7 +1,8 @@
-//! What people see while a run goes on: progress, and lines from the solvers.
+//! What people see: results, and while a run goes on progress and lines from the solvers.
 
 use std::{
-    io::IsTerminal,
+    fmt,
+    io::{ErrorKind, IsTerminal, Write as _},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,7 +10,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
-use crate::scene::SceneError;
+use crate::{command::CommandError, scene::SceneError};
 use amalgam_coordinator::StepRecord;
 
 /// How often the progress bar moves, and how often a line is written where there is no terminal.
@@ -18,6 +19,25 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The bar's length, in steps of simulated time.
 const BAR_LENGTH: u64 = 10_000;
+
+/// Writes a line to standard output. A reader who has gone, as in `amalgam bench sph | head -1`, is no reason to lose what is being
+/// computed.
+///
+/// # Errors
+/// A line that cannot be written for another reason.
+pub fn say(line: impl fmt::Display) -> Result<(), CommandError> {
+    match writeln!(std::io::stdout(), "{line}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(CommandError::Failed(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line to standard error; where that is impossible, there is nowhere to say so.
+pub fn note(line: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// Standard error, shared by the progress bar and everything else that writes there.
 #[derive(Clone, Debug)]
@@ -42,8 +62,8 @@ impl Console {
     /// Writes a line to standard error, above the bar.
     pub fn line(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| note(text)),
+            None => note(text),
         }
     }
 
@@ -92,7 +112,7 @@ impl Progress {
                 bar.set_position((part * BAR_LENGTH as f64) as u64);
                 bar.set_message(message);
             }
-            None => eprintln!("{:>3.0}%  {message}", 100.0 * part),
+            None => note(format_args!("{:>3.0}%  {message}", 100.0 * part)),
         }
     }
 

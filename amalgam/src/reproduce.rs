@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::{
     cli::{ReproduceArgs, RunArgs, Scale, Threads},
     command::CommandError,
-    console,
+    console::{self, note, say},
     interrupt::Interrupt,
     local::Transport,
     run::{Ending, compute},
@@ -61,7 +61,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<Ending, CommandError> {
     }
     if args.list {
         for figure in &chosen {
-            println!("{:<12} {:>3} runs  {}", figure.name, figure.runs().count(), figure.title);
+            say(format_args!("{:<12} {:>3} runs  {}", figure.name, figure.runs().count(), figure.title))?;
         }
         return Ok(Ending::Finished);
     }
@@ -88,18 +88,20 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<Ending, CommandError> {
         };
         done += 1;
         let left = started.elapsed().as_secs_f64() / done as f64 * (total - done) as f64;
-        eprintln!("{}", progress(&chosen[at], &outcome, (done, total), left));
+        note(progress(&chosen[at], &outcome, (done, total), left));
         if report.add(at, outcome) {
-            report.verdicts(at).for_each(|verdict| println!("{}: {verdict}", chosen[at].name));
+            report
+                .verdicts(at)
+                .try_for_each(|verdict| say(format_args!("{}: {verdict}", chosen[at].name)))?;
         }
         report.write(&args.out, (done < total).then_some("not finished"))
     })?;
     if interrupted {
         report.write(&args.out, Some("interrupted"))?;
-        eprintln!("interrupted; what was computed is in {}", report_path(&args.out).display());
+        note(format_args!("interrupted; what was computed is in {}", report_path(&args.out).display()));
         return Ok(Ending::Interrupted);
     }
-    println!("report in {}", report_path(&args.out).display());
+    say(format_args!("report in {}", report_path(&args.out).display()))?;
     Ok(Ending::Finished)
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     cli::RunArgs,
     command::CommandError,
-    console::{self, Console, Progress},
+    console::{self, Console, Progress, say},
     interrupt::Interrupt,
     local::Locals,
     output::{Folder, OutputError, Recorder},
@@ -172,9 +172,9 @@ impl Run {
         }
         if args.json {
             let text = serde_json::to_string_pretty(&report);
-            println!("{}", text.map_err(|error| CommandError::Failed(error.to_string()))?);
+            say(text.map_err(|error| CommandError::Failed(error.to_string()))?)?;
         } else if !args.quiet {
-            self.tell(&summary, folder, interrupted, started);
+            self.tell(&summary, folder, interrupted, started)?;
         }
         // Participants that were left in the middle of a step may not answer any more.
         if !abandoned {
@@ -195,16 +195,22 @@ impl Run {
     }
 
     /// A few lines about what was done.
-    fn tell(&self, summary: &Summary, folder: &Folder, interrupted: bool, started: Instant) {
+    fn tell(
+        &self,
+        summary: &Summary,
+        folder: &Folder,
+        interrupted: bool,
+        started: Instant,
+    ) -> Result<(), CommandError> {
         let steps = summary.steps;
-        println!(
+        say(format_args!(
             "{}{}: {:.4} s simulated in {}, {steps} steps of {:.1} ms",
             summary.scene,
             if interrupted { " (interrupted)" } else { "" },
             summary.simulated_s,
             console::time(started.elapsed().as_secs_f64()),
             1e3 * summary.wall_s / (steps.max(1) as f64),
-        );
+        ))?;
         for sample in self.simulation.probes() {
             let values: Vec<String> = sample
                 .columns
@@ -212,12 +218,12 @@ impl Run {
                 .zip(&sample.values)
                 .map(|(column, value)| format!("{column} {}", short(*value)))
                 .collect();
-            println!("  {}: {}", sample.name, values.join(", "));
+            say(format_args!("  {}: {}", sample.name, values.join(", ")))?;
         }
-        println!(
+        say(format_args!(
             "  results in {}: summary.json, *.pvd for ParaView, pictures, probes",
             folder.path().display()
-        );
+        ))
     }
 }
 

@@ -28,6 +28,7 @@ use serde::Serialize;
 use crate::{
     cli::ValidateArgs,
     command::CommandError,
+    console::say,
     scene::{SceneError, suggest},
 };
 use amalgam_coordinator::CoordinatorError;
@@ -134,7 +135,8 @@ pub fn validate(args: &ValidateArgs) -> Result<(), CommandError> {
     let cases = chosen(&args.cases, args.quick)?;
     if args.list {
         for case in cases {
-            println!("{:<22} {}{}", case.name, case.about, if case.quick { "" } else { " (not quick)" });
+            let length = if case.quick { "" } else { " (not quick)" };
+            say(format_args!("{:<22} {}{length}", case.name, case.about))?;
         }
         return Ok(());
     }
@@ -143,11 +145,11 @@ pub fn validate(args: &ValidateArgs) -> Result<(), CommandError> {
     if let Some(folder) = &args.out {
         fs::create_dir_all(folder).map_err(|error| io(folder, error))?;
     }
-    println!("{}", columns(["case", "quantity", "reference", "measured", "tolerance", "pass"]));
+    say(columns(["case", "quantity", "reference", "measured", "tolerance", "pass"]))?;
     let mut checks = Vec::new();
     for case in cases {
         let (of_case, picture) = compute(case)?;
-        of_case.iter().for_each(|check| println!("{}", row(check)));
+        of_case.iter().try_for_each(|check| say(row(check)))?;
         if let Some(folder) = &args.out {
             let path = folder.join(format!("{}.png", case.name));
             picture.write(&path).map_err(|error| CommandError::Failed(error.to_string()))?;
@@ -164,8 +166,7 @@ pub fn validate(args: &ValidateArgs) -> Result<(), CommandError> {
         let message = format!("{failed} of {} are outside of their tolerance", checks.len());
         return Err(CommandError::Failed(message));
     }
-    println!("all {} are within their tolerance", checks.len());
-    Ok(())
+    say(format_args!("all {} are within their tolerance", checks.len()))
 }
 
 /// Computes the quick cases, for the tests.

@@ -159,6 +159,24 @@ fn a_second_signal_does_not_wait_for_a_stopped_solver() {
     assert_eq!(files(&folder.path().join("tmp")), BTreeSet::new(), "sockets are removed");
 }
 
+#[test]
+fn a_reader_who_has_gone_ends_nothing_and_a_full_disk_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (reader, gone) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut short = command(folder.path(), &["--set", "time.duration=0.05"]);
+    let status = short.stdout(gone.try_clone().expect("another")).stderr(gone).status().expect("it starts");
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(summary(folder.path())["interrupted"], false);
+
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device without room");
+    let mut list = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+    let output = list.args(["validate", "--list"]).stdout(full).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(error.starts_with("error: cannot write to standard output: No space left on device"), "{error}");
+}
+
 /// Processes whose parent is `parent`.
 fn children(parent: u32) -> Vec<u32> {
     let is_child = |process: &u32| {

@@ -295,9 +295,9 @@ fn end_of_service(with_stdin: bool) -> anyhow::Result<impl Future<Output = ()>> 
 
 fn announce(address: &Listen) {
     use std::io::Write as _;
-    println!("listening {address}");
+    let mut output = std::io::stdout();
     // Nobody reading is no reason to stop.
-    let _ = std::io::stdout().flush();
+    let _ = writeln!(output, "listening {address}").and_then(|()| output.flush());
 }
 
 /// Removes the socket of a process that is gone; a live one stays, and listening fails.
