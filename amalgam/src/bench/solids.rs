@@ -3,7 +3,7 @@
 use amalgam_solver_solid::measure::{Layout, bond_passes, implicit_step};
 
 use super::fluids::resident_bytes;
-use super::{Figure, Peer};
+use super::{Bound, Figure, Peer};
 
 /// What LAMMPS takes for a directed bond on its own 2-core machine (AVX-512), everything of a step included.
 const LAMMPS: Peer = Peer { name: "LAMMPS peri/pmb, a step", ns: 6.8 };
@@ -19,38 +19,64 @@ const STEPS: usize = 5;
 /// Length of the implicit steps [s]: sound travels nine spacings.
 const DT: f64 = 1e-3;
 
+/// What a pass takes for a directed bond and besides for a particle; a fused multiplication and addition counts as one operation.
+struct Count {
+    operations: f64,
+    bytes: f64,
+    bytes_of_particle: f64,
+}
+
+/// Lattices: a bond is computed once for both ends. Forces: 41 operations, and one bit that says whether it is live; positions,
+/// displacements, five columns of sums, forces. Operator: 28, and a coefficient of 4 bytes; positions, operand, three columns of sums
+/// and the image. What neighbours lend stays in the cache.
+const LATTICE: [Count; 2] = [
+    Count { operations: 20.5, bytes: 1.0 / 16.0, bytes_of_particle: 24.0 + 24.0 + 40.0 + 24.0 },
+    Count { operations: 14.0, bytes: 2.0 + 1.0 / 16.0, bytes_of_particle: 24.0 + 24.0 + 24.0 + 12.0 },
+];
+
+/// Rows: three fifths of the lanes have a bond. Forces: 30 operations a lane; the inverse rest length, and 20 bytes that name four
+/// neighbours, for 9.6 bonds; positions, records, sums and forces. Operator: 24; the coefficient and the same; pairs, operand and image.
+const ROWS: [Count; 2] = [
+    Count { operations: 30.0 / 0.6, bytes: 4.0 + 20.0 / 9.6, bytes_of_particle: 24.0 + 32.0 + 48.0 + 24.0 },
+    Count { operations: 24.0 / 0.6, bytes: 4.0 + 20.0 / 9.6, bytes_of_particle: 64.0 + 24.0 + 24.0 },
+];
+
 /// All figures of solids, or those that take a few seconds.
 pub fn measure(quick: bool) -> Vec<Figure> {
     let sizes: &[usize] = if quick { &[100_000] } else { &[100_000, 250_000] };
-    let layouts = [(Layout::Lattice, "lattice"), (Layout::Rows, "rows")];
+    let layouts = [(Layout::Lattice, "lattice", LATTICE), (Layout::Rows, "rows", ROWS)];
     let mut figures = Vec::new();
     for &size in sizes {
-        for (layout, name) in layouts {
-            let passes = bond_passes(size, layout, REPETITIONS);
+        for (layout, name, [force, operator]) in &layouts {
+            let passes = bond_passes(size, *layout, REPETITIONS);
             let (n, bonds) = (passes.particles, passes.directed_bonds as f64);
-            for (what, seconds) in [
-                ("force, breaking", passes.force_seconds),
-                ("operator", passes.product_seconds),
-                ("operator, f64", passes.exact_seconds),
+            let each = bonds / n as f64;
+            for (what, seconds, count) in [
+                ("force, breaking", passes.force_seconds, Some(force)),
+                ("operator", passes.product_seconds, Some(operator)),
+                ("operator, f64", passes.exact_seconds, None),
             ] {
-                let mut figure = Figure::new(format!("bonds, {name}, {what}"), n, vec![seconds]);
-                figure.ns_per_bond = Some(seconds * 1e9 / bonds);
+                let mut figure = Figure::new(format!("bonds, {name}, {what}"), n, seconds);
+                figure.ns_per_bond = Some(figure.ns_per_particle / each);
+                figure.bound = count.map(|count| Bound {
+                    operations: each * count.operations,
+                    bytes: each * count.bytes + count.bytes_of_particle,
+                });
                 figure.bytes_per_particle = Some(passes.bytes as f64 / n as f64);
                 figures.push(figure.beside(LAMMPS));
             }
         }
     }
     if !quick {
-        for (layout, name) in layouts {
+        for (layout, name, _) in &layouts {
             let before = resident_bytes();
             let mut resident = None;
             let size = sizes[sizes.len() - 1];
-            let step = implicit_step(size, layout, DT, STEPS, || resident = resident_bytes());
+            let step = implicit_step(size, *layout, DT, STEPS, || resident = resident_bytes());
             let held = resident.zip(before).map(|(now, before)| now.saturating_sub(before) as f64);
-            for (stage, peer) in STAGES.into_iter().enumerate() {
+            for ((stage, peer), seconds) in STAGES.into_iter().enumerate().zip(step.stage_seconds) {
                 let label = format!("implicit step, {name}, stage {}", stage + 1);
-                let seconds = step.stage_seconds[stage];
-                let mut figure = Figure::new(label, step.particles, vec![seconds]);
+                let mut figure = Figure::new(label, step.particles, seconds);
                 figure.bytes_per_particle = held.map(|bytes| bytes / step.particles as f64);
                 figures.push(figure.beside(peer));
             }
