@@ -1,43 +1,26 @@
 //! The solid solver: particles joined by springs and by bonds that break (peridynamics), or loose grains.
 //!
 //! [`SolidProgram`] reads a participant's section (`section.rs`), lays its bodies out as particles, springs and bonds
-//! (`bodies.rs`, `sheet.rs`, `volume.rs`, `points.rs`, `grains.rs`, `scatter.rs`, `peridynamic.rs`) and builds a
-//! [`SolidSolver`] (`solver.rs`) or a [`GrainSolver`] (`grain_solver.rs`). An implicit step of the former linearises the
-//! materials (`material.rs`: `springs.rs`, `bonds.rs`) at the start-of-step positions, reduces the linear system to one
-//! unknown a group (`reduced.rs`) and solves it with preconditioned conjugate gradients (`conjugate_gradients.rs`); the
-//! latter sums the grains' attraction (`gravity.rs`), explicitly.
+//! (`bodies/`) and builds a [`SolidSolver`] (`solver.rs`) or a [`GrainSolver`] (`grains/solver.rs`).
+//!
+//! An implicit step of the [`SolidSolver`] linearises the materials (`materials/`) at the start-of-step positions,
+//! reduces the linear system to one unknown per group and solves it with preconditioned conjugate gradients
+//! (`linear/`). The [`GrainSolver`] sums the grains' attraction (`grains/gravity.rs`), explicitly.
 
-mod block;
 mod bodies;
-mod bonds;
-mod conjugate_gradients;
-mod fixed;
-mod grain_solver;
+mod finite;
 mod grains;
-mod gravity;
-mod material;
+mod linear;
+mod materials;
 pub mod measure;
-mod motion;
-mod multilevel;
-mod peridynamic;
-mod points;
-mod product;
-mod reduced;
-mod rounded;
-mod scatter;
 mod section;
-mod sheet;
-mod slices;
 mod solver;
-mod springs;
-mod vectors;
-mod volume;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
 
 use section::Method;
 
-pub use grain_solver::GrainSolver;
+pub use grains::solver::GrainSolver;
 pub use solver::SolidSolver;
 
 /// Particles whose rows one task works on, one after the other. Sums over particles are formed per chunk and the

@@ -7,9 +7,9 @@ use amalgam_particles::{DVec3, GroupMap, StepEnd};
 use amalgam_solver_kit::{Answer, Solver, Stage, World};
 use rayon::prelude::*;
 
-use crate::bonds::Bonds;
-use crate::material::Material;
-use crate::vectors::{Columns, Slice, Vector};
+use crate::linear::vectors::{Columns, Slice, Vector};
+use crate::materials::Material;
+use crate::materials::peridynamics::Bonds;
 use crate::{CHUNK, SolidSolver, section};
 
 /// How bonds are stored.

@@ -6,16 +6,18 @@ use amalgam_solver_kit::{
 };
 use rayon::prelude::*;
 
-use crate::bodies::Layout;
-use crate::bonds::Bonds;
-use crate::conjugate_gradients::{ConjugateGradients, Failure, Limits};
-use crate::material::Material;
-use crate::motion::Motion;
-use crate::multilevel::Multilevel;
-use crate::reduced::{Reduced, impulses};
+use crate::bodies::layout::Layout;
+use crate::bodies::motion::Motion;
+use crate::finite::check_finite;
+use crate::linear::conjugate_gradients::{ConjugateGradients, Failure};
+use crate::linear::multilevel::Multilevel;
+use crate::linear::reduced::{Reduced, impulses};
+use crate::linear::system::Limits;
+use crate::linear::vectors::copy;
+use crate::materials::Material;
+use crate::materials::peridynamics::Bonds;
+use crate::materials::springs::Springs;
 use crate::section::{self, Integrator};
-use crate::springs::Springs;
-use crate::vectors::copy;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// Particles joined by springs and by bonds that break.
@@ -448,16 +450,5 @@ const STABLE_SHARE: f64 = 0.9;
 fn merge(known: &mut FieldValues, more: &FieldValues) {
     if let (FieldValues::Scalar(known), FieldValues::Scalar(more)) = (known, more) {
         known.iter_mut().zip(more).for_each(|(known, more)| *known = known.max(*more));
-    }
-}
-
-pub(crate) fn check_finite(particles: &Particles, column: &[DVec3], what: &str) -> Result<(), SolverError> {
-    let columns = column.par_iter().with_min_len(CHUNK * CHUNKS_PER_TASK);
-    if columns.map(|value| value.is_finite()).reduce(|| true, |a, b| a & b) {
-        return Ok(());
-    }
-    match column.iter().position(|value| !value.is_finite()) {
-        Some(i) => Err(SolverError(format!("particle {}: {what} became {}", particles.id[i], column[i]))),
-        None => Ok(()),
     }
 }

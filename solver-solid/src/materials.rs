@@ -1,11 +1,14 @@
 //! What a material gives the integrators: forces, and a linear operator that is never assembled.
 
+pub(crate) mod peridynamics;
+pub(crate) mod springs;
+
 use amalgam_particles::{DVec3, Particles};
 use amalgam_solver_kit::{Field, SolverError};
 
-use crate::block::Block;
-use crate::multilevel::Region;
-use crate::vectors::{Columns, Slice, Vector};
+use crate::linear::block::Block;
+use crate::linear::multilevel::Region;
+use crate::linear::vectors::{Columns, Slice, Vector};
 
 /// What holds particles together. One solver sums over several: springs beside bonds.
 ///

@@ -8,6 +8,11 @@
 //! displacements is exact, and the excess follows from it without cancellation, `l^2 - L^2 = eta·(2 xi + eta)` with the
 //! lattice's vector xi and the difference eta of displacements.
 
+mod coefficient;
+mod columns;
+mod kernels;
+mod stencil;
+
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -15,17 +20,16 @@ use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES};
 use rayon::prelude::*;
 
-use super::columns::{Columns, Cut, Sums};
 use super::cubic::Lattice;
-use super::lattice_kernels::{
-    BondTerm, BothEnds, Coefficient, DiagonalTerm, ForceTerm, Geometry, ProductTerm, RoundedTerm, Thresholds,
-};
 use super::law::Law;
-use super::stencil::{Stencil, stencils};
 use super::table::{Bond, BondTable, Pass, QUANTA, scale_of, vector};
-use crate::fixed::{quantise, whole};
-use crate::vectors::{Slice, Vector, sixteen};
+use crate::linear::fixed::{quantise, whole};
+use crate::linear::vectors::{Slice, Vector, sixteen};
 use crate::{CHUNK, CHUNKS_PER_TASK};
+use coefficient::Coefficient;
+use columns::{Columns, Cut, Sums};
+use kernels::{BondTerm, BothEnds, DiagonalTerm, ForceTerm, Geometry, ProductTerm, RoundedTerm, Thresholds};
+use stencil::{Stencil, stencils};
 
 /// What holds nothing: a site, a block, a shift.
 const VACANT: u32 = u32::MAX;

@@ -15,16 +15,18 @@
 //! `h^2 k t I + (h^2 k (1 - t) + h c) n n^T`. The second factor is never negative, so its square root goes into the
 //! axis: a [`Coupling`] is four numbers.
 
+mod couplings;
+
 use amalgam_particles::lanes::LANES;
 use amalgam_particles::{DVec3, Particles, reduce};
 use amalgam_solver_kit::{Field, FieldValues};
 use rayon::prelude::*;
 
-use crate::block::Block;
-use crate::material::Material;
-use crate::slices::Slices;
-use crate::vectors::{Columns, Slice, Vector};
+use crate::linear::block::Block;
+use crate::linear::vectors::{Columns, Slice, Vector};
+use crate::materials::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
+use couplings::Slices;
 
 /// A spring between two particles.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,10 +3,10 @@
 use amalgam_particles::{DVec3, ParticleId};
 use serde::Deserialize;
 
-use crate::bodies::{
+use super::checks::{Checks, PARTICLES_MAX};
+use super::layout::{
     AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted,
 };
-use crate::section::{Checks, PARTICLES_MAX};
 
 /// A sheet as it is written.
 ///

@@ -2,10 +2,11 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 
+use super::super::stretch::{SERIES_MAX, elongation_share};
+use super::super::table::{Broken, component_difference};
+use super::coefficient::{ACROSS, ALONG, Coefficient, packed, unpacked};
 use super::stencil::Stencil;
-use super::stretch::{SERIES_MAX, elongation_share};
-use super::table::{Broken, component_difference};
-use crate::vectors::{window, window_mut};
+use crate::linear::vectors::{window, window_mut};
 
 /// A value of each lane.
 pub(super) type Strip<T = f32> = [T; LANES];
@@ -369,41 +370,9 @@ fn linearised(share: f32) -> (f32, f32) {
     (across, (1.0 - across) * (ratio * ratio))
 }
 
-/// What [`linearised`] gives for a bond near its rest length, rounded: across it in the last [`ACROSS_BITS`] bits, as whole parts in
-/// [`ACROSS`], and along it, in [`ALONG`], before; 0 of a bond that is not there.
-///
-/// It serves all iterations of a step: reading it takes less than computing it.
-pub(super) type Coefficient = u32;
-
-const ACROSS_BITS: u32 = 14;
-
 /// Bytes ahead that coefficients are asked for: they are read once, in order, and the processor's own foresight ends with each
 /// page.
 const PREFETCH: usize = 2048;
-
-/// Parts in 1: where the series holds, what a bond has across it is below .06,
-pub(super) const ACROSS: f32 = (1 << 18) as f32;
-
-/// and along it below 1.15.
-pub(super) const ALONG: f32 = (7 << 15) as f32;
-
-/// In a sum with this, f32 have whole numbers in their last bits.
-const WHOLE: f32 = (1 << 23) as f32;
-
-#[inline(always)]
-fn packed((across, along): (f32, f32)) -> Coefficient {
-    // A conversion that saturates would take each lane by itself.
-    let [across, along] = [across.mul_add(ACROSS, WHOLE), along.mul_add(ALONG, WHOLE)].map(f32::to_bits);
-    const MASK: u32 = (1 << ACROSS_BITS) - 1;
-    (along & (u32::MAX >> ACROSS_BITS)) << ACROSS_BITS | across & MASK
-}
-
-/// Parts across and along.
-#[inline(always)]
-fn unpacked(coefficient: Coefficient) -> (f32, f32) {
-    let across = coefficient & ((1 << ACROSS_BITS) - 1);
-    (across as i32 as f32, (coefficient >> ACROSS_BITS) as i32 as f32)
-}
 
 /// The product as the iteration wants it: operand and positions are f32, coefficients those that [`DiagonalTerm`] left. Entries
 /// are off in the sixth digit. If `FAR`, coefficients are computed, and those of bonds for which the series holds rounded alike.

@@ -3,9 +3,9 @@
 use amalgam_particles::DVec3;
 use serde::Deserialize;
 
-use crate::bodies::{Body, FoundationSettings, Layout, Node, OneOrMany};
-use crate::section::Checks;
-use crate::springs::Spring;
+use super::checks::Checks;
+use super::layout::{Body, FoundationSettings, Layout, Node, OneOrMany};
+use crate::materials::springs::Spring;
 
 /// Points as they are written. Indices count from 0 inside the body.
 #[derive(Clone, Debug, Deserialize)]

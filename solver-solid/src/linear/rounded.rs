@@ -9,12 +9,12 @@ use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
 use rayon::prelude::*;
 
+use super::block::{Factor, RoundedFactor};
+use super::fixed::operand_scale;
+use super::multilevel::{Level, Multilevel};
+use super::system::System;
+use super::vectors::{Columns, Slice, Vector, sixteen, window_mut};
 use crate::CHUNK;
-use crate::block::{Factor, RoundedFactor};
-use crate::conjugate_gradients::System;
-use crate::fixed::operand_scale;
-use crate::multilevel::{Level, Multilevel};
-use crate::vectors::{Columns, Slice, Vector, sixteen, window_mut};
 
 /// Slices of a chunk, whose sum is formed in order.
 const SLICES: usize = CHUNK / LANES;

@@ -11,7 +11,7 @@ use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
 use rayon::prelude::*;
 
-use crate::vectors::{Columns, Slice, picked, sixteen};
+use crate::linear::vectors::{Columns, Slice, picked, sixteen};
 
 /// Lanes that a run must have springs in to be one.
 const RUN_LEAST: usize = 6;

@@ -6,9 +6,9 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 
-use super::stretch::{SERIES_MAX, Share, elongation_share, series};
-use super::table::{QUANTA, component_difference};
-use crate::vectors::window;
+use super::super::stretch::{SERIES_MAX, Share, elongation_share, series};
+use super::super::table::{QUANTA, component_difference};
+use crate::linear::vectors::window;
 
 /// Particles of a cluster.
 pub(super) const CLUSTER: usize = 4;

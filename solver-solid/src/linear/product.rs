@@ -4,8 +4,8 @@ use amalgam_particles::lanes::LANES;
 use amalgam_particles::{DVec3, GroupMap};
 use rayon::prelude::*;
 
-use crate::material::Material;
-use crate::vectors::{Vector, copy};
+use super::vectors::{Vector, copy};
+use crate::materials::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// The product of `h C + h^2 K` with a vector, before any sum over groups. From stage to stage of a step only the members of
@@ -129,7 +129,7 @@ mod tests {
     use amalgam_particles::random::uniform_f64;
 
     use super::*;
-    use crate::bonds::Bonds;
+    use crate::materials::peridynamics::Bonds;
     use crate::section;
 
     #[test]

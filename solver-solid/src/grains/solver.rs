@@ -3,10 +3,10 @@
 use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{Answer, Integration, Report, SectionError, Solver, SolverError, Stage, World};
 
-use crate::gravity::{Field, Gravity};
-use crate::motion::Motion;
+use crate::bodies::motion::Motion;
+use crate::finite::check_finite;
+use crate::grains::gravity::{Field, Gravity};
 use crate::section;
-use crate::solver::check_finite;
 
 /// Part of its radius that a grain may fall in a step from rest.
 const FALL: f64 = 0.25;

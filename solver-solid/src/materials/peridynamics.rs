@@ -5,14 +5,10 @@
 //! in the view of [Levine2014], and linearised like one (`springs.rs`). Two layouts (`table.rs`) hold them: words of a lattice
 //! (`lattice.rs`) and compressed rows of four particles each (`rows.rs`). Hot loops are f32 on exact differences, what is added up over them f64.
 
-mod columns;
 mod cubic;
 mod lattice;
-mod lattice_kernels;
 mod law;
-mod row_kernels;
 mod rows;
-mod stencil;
 mod stretch;
 mod surface;
 mod table;
@@ -28,10 +24,10 @@ use rayon::prelude::*;
 pub(crate) use cubic::Lattice;
 pub(crate) use law::{Calibration, Law, Model};
 
-use crate::block::Block;
-use crate::material::Material;
-use crate::multilevel::Region;
-use crate::vectors::{Columns, Slice, Vector, copy, least};
+use crate::linear::block::Block;
+use crate::linear::multilevel::Region;
+use crate::linear::vectors::{Columns, Slice, Vector, copy, least};
+use crate::materials::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 use stretch::{excess_of, stretch_of};
 use table::{BondTable, Broken, QUANTA, vector};

@@ -7,8 +7,8 @@ use amalgam_particles::shapes::{self, Rotation, Shape};
 use amalgam_particles::{DVec3, random};
 use serde::Deserialize;
 
-use crate::bodies::{Body, Layout, Node, report_shape};
-use crate::section::{Checks, PARTICLES_MAX};
+use super::checks::{Checks, PARTICLES_MAX};
+use super::layout::{Body, Layout, Node, report_shape};
 
 /// Places that are tried for a grain before there is no room for it.
 const TRIES: u64 = 10_000;

@@ -1,9 +1,9 @@
 //! Steps from a site of a lattice to its neighbours.
 
-use super::cubic::Lattice;
-use super::lattice_kernels::{ACROSS, ALONG};
-use super::law::Law;
-use super::table::QUANTA;
+use super::super::cubic::Lattice;
+use super::super::law::Law;
+use super::super::table::QUANTA;
+use super::coefficient::{ACROSS, ALONG};
 
 /// A step from a site to a neighbour with a higher number.
 #[derive(Clone, Copy, Debug)]

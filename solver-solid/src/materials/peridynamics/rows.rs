@@ -5,6 +5,8 @@
 //! broken. A bond takes 4 bytes, 4 more for its stiffness in implicit steps, and one and a half or two for the slots. Particles are kept in the
 //! order of clusters; a particle's place in it is its *slot*.
 
+mod kernels;
+
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -13,14 +15,14 @@ use amalgam_particles::{CellGrid, DVec3};
 use rayon::prelude::*;
 
 use super::law::Law;
-use super::row_kernels::{
+use super::stretch::{SERIES_MAX, Share, elongation_share};
+use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
+use crate::linear::fixed::{quantise, whole};
+use crate::linear::vectors::{Slice, Vector};
+use kernels::{
     Abreast, CLUSTER, Coefficient, DiagonalKernel, ForceKernel, Forces, Four, Neighbours, OPERAND, Pair,
     ProductKernel, RoundedKernel, Rows, TOGETHER, UNIT, difference, excess, square,
 };
-use super::stretch::{SERIES_MAX, Share, elongation_share};
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
-use crate::fixed::{quantise, whole};
-use crate::vectors::{Slice, Vector};
 
 /// Clusters that one task works on.
 const CHUNK: usize = 64;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
-use crate::fixed::operand_scale;
-use crate::vectors::{Slice, Vector};
+use crate::linear::fixed::operand_scale;
+use crate::linear::vectors::{Slice, Vector};
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// Lengths are whole numbers of quanta in the hot loops: this many a spacing. The difference of two positions is exact

@@ -9,36 +9,12 @@
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP};
 use rayon::prelude::*;
 
-use crate::block::Factor;
-use crate::material::Material;
-use crate::multilevel::Multilevel;
-use crate::product::{Doubt, Product};
-use crate::rounded::RoundedIteration;
-use crate::vectors::Vector;
+use super::multilevel::Multilevel;
+use super::product::Doubt;
+use super::rounded::RoundedIteration;
+use super::system::{Limits, System, sum_to_leaders};
+use super::vectors::Vector;
 use crate::{CHUNK, CHUNKS_PER_TASK};
-
-/// When to stop.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Residual, relative to the right-hand side, at which the answer is good enough.
-    pub(crate) tolerance: f64,
-    /// Part of the first residual that is good enough, too.
-    pub(crate) forcing: f64,
-    /// Iterations after which the solve has failed.
-    pub(crate) max_iterations: u32,
-}
-
-/// The system S^T (M + h C + h^2 K) S of one stage.
-pub(crate) struct System<'a> {
-    pub(crate) materials: &'a mut [Box<dyn Material>],
-    pub(crate) groups: &'a GroupMap,
-    /// Inertia [kg]: of a group at its leader, of others their mass, 0 where there is no unknown of its own.
-    pub(crate) inertia: &'a [f64],
-    /// Factor of each unknown's diagonal block; zero where there is no unknown.
-    pub(crate) factor: &'a [Factor],
-    /// The materials' product with the solution.
-    pub(crate) product: &'a mut Product,
-}
 
 /// Why a solve failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -350,16 +326,6 @@ fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mu
     partial.iter().sum()
 }
 
-/// S^T: the sum of a group's members at its leader, zero at the others.
-pub(crate) fn sum_to_leaders(groups: &GroupMap, values: &mut [DVec3]) {
-    for group in 0..groups.len() {
-        if let [leader, others @ ..] = groups.members(group) {
-            let sum: DVec3 = others.iter().map(|&i| std::mem::take(&mut values[i as usize])).sum();
-            values[*leader as usize] += sum;
-        }
-    }
-}
-
 /// S: the value of a group's leader at every member.
 pub(crate) fn copy_from_leaders(groups: &GroupMap, values: &mut [DVec3]) {
     for group in 0..groups.len() {
@@ -375,9 +341,12 @@ pub(crate) fn copy_from_leaders(groups: &GroupMap, values: &mut [DVec3]) {
 mod tests {
     use amalgam_particles::random::uniform_f64;
 
+    use super::super::block::Factor;
+    use super::super::product::Product;
     use super::*;
-    use crate::block::Block;
-    use crate::bonds::Bonds;
+    use crate::linear::block::Block;
+    use crate::materials::Material;
+    use crate::materials::peridynamics::Bonds;
     use crate::section;
 
     #[test]

@@ -5,11 +5,11 @@ use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{SolverError, Stage};
 use rayon::prelude::*;
 
-use crate::block::{Block, Factor};
-use crate::conjugate_gradients::{System, sum_to_leaders};
-use crate::material::Material;
-use crate::product::Product;
-use crate::vectors::Vector;
+use super::block::{Block, Factor};
+use super::product::Product;
+use super::system::{System, sum_to_leaders};
+use super::vectors::Vector;
+use crate::materials::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// The system S^T (M + h C + h^2 K) S of a stage, apart from the materials' own operators, which all stages share.

@@ -6,11 +6,11 @@ use amalgam_particles::shapes::{self, CellSample, Rotation, Shape};
 use amalgam_particles::{DVec3, ParticleId};
 use serde::Deserialize;
 
-use crate::bodies::{
+use super::checks::{Checks, PARTICLES_MAX};
+use super::layout::{
     AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted,
     report_shape,
 };
-use crate::section::{Checks, PARTICLES_MAX};
 
 /// A volume as it is written.
 ///

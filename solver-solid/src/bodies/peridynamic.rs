@@ -4,9 +4,9 @@ use amalgam_particles::DVec3;
 use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
-use crate::bodies::{Body, Layout, Node};
-use crate::bonds::{BondedBody, Calibration, Lattice, Law, Model, Notch};
-use crate::section::{Checks, PARTICLES_MAX};
+use super::checks::{Checks, PARTICLES_MAX};
+use super::layout::{Body, Layout, Node};
+use crate::materials::peridynamics::{BondedBody, Calibration, Lattice, Law, Model, Notch};
 
 /// Spacings that a horizon may reach over: a particle has some 2,000 bonds then.
 const HORIZON_MAX: f64 = 8.0;

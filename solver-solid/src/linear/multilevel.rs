@@ -19,7 +19,7 @@ use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
 use rayon::prelude::*;
 
-use crate::block::{Block, Factor};
+use super::block::{Block, Factor};
 
 /// Points or cells that one task works on.
 const CHUNK: usize = 1024;

@@ -1,0 +1,88 @@
+//! Loose grains: particles that fill a shape, without springs.
+
+use amalgam_particles::DVec3;
+use amalgam_particles::shapes::{self, Rotation, Shape};
+use serde::Deserialize;
+
+use super::checks::{Checks, PARTICLES_MAX};
+use super::layout::{Body, FoundationSettings, Layout, Node, report_shape};
+
+/// Grains as they are written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Grains {
+    /// What they fill, on a simple cubic lattice.
+    shape: Shape,
+    /// Turns the shape about its middle.
+    rotation: Option<Rotation>,
+    /// Of the lattice [m].
+    spacing: f64,
+    /// Mass of a grain per cell of the lattice [kg/m^3]: density times spacing^3 is the mass of a grain.
+    density: f64,
+    /// Collision radius [m]; half the spacing if not given, so that neighbours touch.
+    radius: Option<f64>,
+    /// Velocity of the middle [m/s].
+    #[serde(default)]
+    velocity: DVec3,
+    /// About the middle [rad/s].
+    #[serde(default)]
+    angular_velocity: DVec3,
+    foundation: Option<FoundationSettings>,
+}
+
+impl Body for Grains {
+    fn read_files(&mut self, checks: &mut Checks) {
+        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
+            checks.fault("shape.file", error.to_string());
+        }
+    }
+
+    fn check(&self, self_collision: bool, checks: &mut Checks) {
+        checks.positive("spacing", self.spacing);
+        checks.positive("density", self.density);
+        if let Some(radius) = self.radius {
+            checks.positive("radius", radius);
+            let overlapping = 2.0 * radius > self.spacing;
+            checks.that(!self_collision || !overlapping, "radius", || {
+                format!(
+                    "neighbours at a spacing of {} would overlap from the start: write at most half of it, or \
+                     self_collision = false",
+                    self.spacing
+                )
+            });
+        }
+        if let Some(foundation) = &self.foundation {
+            foundation.check(checks);
+        }
+        if self.spacing > 0.0 && self.shape.volume() > PARTICLES_MAX as f64 * self.spacing.powi(3) {
+            checks
+                .fault("spacing", format!("makes more than {PARTICLES_MAX} grains: write a larger spacing"));
+            return;
+        }
+        report_shape(self.body().sample(self.spacing).err().unwrap_or_default(), checks);
+    }
+
+    fn lay_out(&self, layout: &mut Layout) {
+        let (body, mass) = (self.body(), self.density * self.spacing.powi(3));
+        for position in body.sample(self.spacing).into_iter().flatten() {
+            let velocity = body.velocity_at(position);
+            let node = Node { position, velocity, mass, radius: self.radius(), pinned: false };
+            layout.push(&node, self.foundation.as_ref());
+        }
+    }
+}
+
+impl Grains {
+    fn radius(&self) -> f64 {
+        self.radius.unwrap_or(0.5 * self.spacing)
+    }
+
+    fn body(&self) -> shapes::Body {
+        shapes::Body {
+            shape: self.shape.clone(),
+            rotation: self.rotation,
+            velocity: self.velocity,
+            angular_velocity: self.angular_velocity,
+        }
+    }
+}

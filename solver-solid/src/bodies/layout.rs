@@ -1,0 +1,323 @@
+//! What bodies have in common: how they become particles and springs.
+
+use amalgam_particles::shapes::{Shape, ShapeError};
+use amalgam_particles::{DVec3, ParticleId, Particles};
+use serde::Deserialize;
+
+use super::checks::Checks;
+use super::motion::Script;
+use crate::materials::peridynamics::BondedBody;
+use crate::materials::springs::{Foundation, Spring};
+
+/// A body of the section.
+pub(crate) trait Body {
+    /// Reads the files that it names.
+    fn read_files(&mut self, _checks: &mut Checks) {}
+
+    /// Records every fault of its settings.
+    fn check(&self, self_collision: bool, checks: &mut Checks);
+
+    /// Appends its particles and springs; asked only of faultless bodies.
+    fn lay_out(&self, layout: &mut Layout);
+}
+
+/// Particles, springs and what is bonded of all bodies, in the order of the section. Ids are indices.
+#[derive(Default)]
+pub(crate) struct Layout {
+    /// Whether their particles collide with each other.
+    pub(crate) self_collision: bool,
+    pub(crate) particles: Particles,
+    pub(crate) springs: Vec<Spring>,
+    /// One a particle.
+    pub(crate) foundations: Vec<Foundation>,
+    pub(crate) triangles: Vec<[ParticleId; 3]>,
+    pub(crate) bonded: Vec<BondedBody>,
+    pub(crate) scripts: Vec<(Script, Vec<u32>)>,
+    /// Keys of parts in which there is no particle of the last body.
+    pub(crate) empty_parts: Vec<String>,
+}
+
+/// A particle as a body lays it out.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) position: DVec3,
+    pub(crate) velocity: DVec3,
+    pub(crate) mass: f64,
+    pub(crate) radius: f64,
+    pub(crate) pinned: bool,
+}
+
+impl Layout {
+    /// Appends a particle, on a foundation if the body has one.
+    pub(crate) fn push(&mut self, node: &Node, foundation: Option<&FoundationSettings>) {
+        let id = ParticleId(self.particles.len() as u64);
+        self.particles.push(id, node.position, node.velocity, node.mass, node.radius, node.pinned);
+        // A pinned particle takes no force, so a foundation under it would only count energy that nobody gets.
+        let foundation = foundation.filter(|_| !node.pinned).map_or_else(Foundation::default, |settings| {
+            Foundation { anchor: node.position, stiffness: settings.stiffness, damping: settings.damping }
+        });
+        self.foundations.push(foundation);
+    }
+
+    /// Holds parts of the body whose particles begin with index `first`: pinned ones, those that scripts move, those
+    /// with more mass. `named` says whether a particle is in a part with a name.
+    pub(crate) fn hold(&mut self, first: usize, held: &Held<'_>, named: impl Fn(&str, usize) -> bool) {
+        let find = |layout: &mut Self, part: &Part, key: String| -> Vec<usize> {
+            let is_in = |&i: &usize| match part {
+                Part::Named(name) => named(name, i),
+                Part::Within(shape) => shape.contains(layout.particles.position[i]),
+            };
+            let found: Vec<usize> = (first..layout.particles.len()).filter(is_in).collect();
+            let nowhere = matches!(part, Part::Named(name) if name == "none");
+            if found.is_empty() && !nowhere {
+                layout.empty_parts.push(key);
+            }
+            found
+        };
+        for (n, part) in held.pinned.iter().enumerate() {
+            for i in find(self, part, format!("pinned[{n}]")) {
+                self.fix(i, held.pinned_velocity);
+            }
+        }
+        for (n, scripted) in held.scripted.iter().enumerate() {
+            let found = find(self, &scripted.part, format!("scripted[{n}].part"));
+            found.iter().for_each(|&i| self.fix(i, DVec3::ZERO));
+            self.scripts.push((scripted.script(), found.into_iter().map(|i| i as u32).collect()));
+        }
+        for (n, attached) in held.attached_mass.iter().enumerate() {
+            let found = find(self, &attached.part, format!("attached_mass[{n}].part"));
+            let share = attached.mass / found.len() as f64;
+            found.into_iter().for_each(|i| self.particles.mass[i] += share);
+        }
+    }
+
+    /// Makes a particle immovable.
+    fn fix(&mut self, i: usize, velocity: DVec3) {
+        self.particles.immovable[i] = true;
+        self.particles.velocity[i] = velocity;
+        // It takes no force, so a foundation under it would only count energy that nobody gets.
+        self.foundations[i] = Foundation::default();
+    }
+
+    /// Appends a spring as long as the distance of its ends.
+    pub(crate) fn join(&mut self, ends: [usize; 2], stiffness: f64, damping: Damping) {
+        let particles = &self.particles;
+        // Reciprocals, so that a pinned end counts as infinitely heavy.
+        let mobility = ends.map(|i| if particles.immovable[i] { 0.0 } else { 1.0 / particles.mass[i] });
+        let reduced_mass = match mobility[0] + mobility[1] {
+            0.0 => 0.0,
+            sum => 1.0 / sum,
+        };
+        let damping = match damping {
+            Damping::Constant(damping) => damping,
+            Damping::Ratio(ratio) => ratio * 2.0 * (stiffness * reduced_mass).sqrt(),
+        };
+        let rest_length = particles.position[ends[0]].distance(particles.position[ends[1]]);
+        self.springs.push(Spring { ends: ends.map(|i| i as u32), stiffness, damping, rest_length });
+    }
+}
+
+/// Damping of the springs of a body.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Damping {
+    /// [N s/m]
+    Constant(f64),
+    /// As a part of the critical damping of a spring's two particles.
+    Ratio(f64),
+}
+
+impl Damping {
+    /// From the keys `damping` and `damping_ratio`, of which at most one may stand.
+    pub(crate) fn read(damping: Option<f64>, ratio: Option<f64>, checks: &mut Checks) -> Self {
+        for (key, value) in [("damping", damping), ("damping_ratio", ratio)] {
+            checks.not_negative(key, value.unwrap_or(0.0));
+        }
+        checks.that(damping.is_none() || ratio.is_none(), "damping_ratio", || {
+            "stands beside damping: write one of the two".into()
+        });
+        Self::of(damping, ratio)
+    }
+
+    /// As [`Self::read`], of keys that have been checked.
+    pub(crate) fn of(damping: Option<f64>, ratio: Option<f64>) -> Self {
+        damping.map_or(Self::Ratio(ratio.unwrap_or(0.0)), Self::Constant)
+    }
+}
+
+/// Some particles of a body.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected the name of a part, or a shape around it such as { type = \"box\", min = [0, 0, 0], max = [1, 1, 1] }"
+)]
+pub(crate) enum Part {
+    /// By its name; each kind of body has its own.
+    Named(String),
+    /// What lies in a shape at the start.
+    Within(Shape),
+}
+
+impl Part {
+    fn check(&self, key: &str, names: &[&str], checks: &mut Checks) {
+        match self {
+            Self::Named(name) => checks.that(names.contains(&name.as_str()), key, || {
+                let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+                format!(
+                    "is \"{name}\", which is unknown: write {}, a shape, or a list of these",
+                    names.join(", ")
+                )
+            }),
+            Self::Within(shape) => {
+                for fault in shape.faults() {
+                    checks.fault(&fault.path(key), fault.message);
+                }
+            }
+        }
+    }
+}
+
+/// Particles that move by a script, as they are written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Scripted {
+    /// Which particles.
+    part: Part,
+    /// [m/s]
+    #[serde(default)]
+    velocity: DVec3,
+    /// About `center` [rad/s].
+    #[serde(default)]
+    angular_velocity: DVec3,
+    /// What they turn about; it moves with `velocity` [m].
+    center: Option<DVec3>,
+    /// From when [s].
+    #[serde(default)]
+    from: f64,
+    /// Until when [s]; for all time if not given.
+    until: Option<f64>,
+}
+
+impl Scripted {
+    fn script(&self) -> Script {
+        Script {
+            velocity: self.velocity,
+            angular_velocity: self.angular_velocity,
+            center: self.center.unwrap_or_default(),
+            from: self.from,
+            until: self.until.unwrap_or(f64::INFINITY),
+        }
+    }
+}
+
+/// Mass that is spread evenly over some particles, as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AttachedMass {
+    /// Which particles.
+    part: Part,
+    /// All together [kg].
+    mass: f64,
+}
+
+/// How a body is held.
+pub(crate) struct Held<'a> {
+    pub(crate) pinned: &'a [Part],
+    pub(crate) pinned_velocity: DVec3,
+    pub(crate) scripted: &'a [Scripted],
+    pub(crate) attached_mass: &'a [AttachedMass],
+}
+
+impl Held<'_> {
+    /// Checks it for a body that has parts of these names.
+    pub(crate) fn check(&self, names: &[&str], checks: &mut Checks) {
+        checks.finite("pinned_velocity", self.pinned_velocity);
+        for part in self.pinned {
+            part.check("pinned", names, checks);
+        }
+        for (n, scripted) in self.scripted.iter().enumerate() {
+            let key = |key: &str| format!("scripted[{n}].{key}");
+            scripted.part.check(&key("part"), names, checks);
+            checks.finite(&key("velocity"), scripted.velocity);
+            checks.finite(&key("angular_velocity"), scripted.angular_velocity);
+            checks.finite(&key("center"), scripted.center.unwrap_or_default());
+            let turns = scripted.angular_velocity != DVec3::ZERO;
+            checks.that(!turns || scripted.center.is_some(), &key("angular_velocity"), || {
+                "has no center to turn about: write e.g. center = [0.0, 0.0, 0.0]".into()
+            });
+            checks.not_negative(&key("from"), scripted.from);
+            checks.that(scripted.until.is_none_or(|until| until > scripted.from), &key("until"), || {
+                "must be later than from: write a time in seconds".into()
+            });
+        }
+        for (n, attached) in self.attached_mass.iter().enumerate() {
+            attached.part.check(&format!("attached_mass[{n}].part"), names, checks);
+            checks.positive(&format!("attached_mass[{n}].mass"), attached.mass);
+        }
+    }
+}
+
+/// Records faults of a shape that stands at the key `shape`, with its pose and motion beside it.
+pub(crate) fn report_shape(faults: Vec<ShapeError>, checks: &mut Checks) {
+    for fault in faults {
+        match fault.key.split('.').next() {
+            // Reported with the body's own keys.
+            Some("spacing") => {}
+            Some("velocity" | "angular_velocity" | "rotation") => checks.fault(&fault.key, fault.message),
+            _ => checks.fault(&fault.path("shape"), fault.message),
+        }
+    }
+}
+
+/// A spring under every particle of a body, from where the particle is at the start.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FoundationSettings {
+    /// Stiffness in every direction [N/m].
+    pub(crate) stiffness: f64,
+    /// Damping in every direction [N s/m].
+    #[serde(default)]
+    pub(crate) damping: f64,
+}
+
+impl FoundationSettings {
+    pub(crate) fn check(&self, checks: &mut Checks) {
+        checks.not_negative("foundation.stiffness", self.stiffness);
+        checks.not_negative("foundation.damping", self.damping);
+    }
+}
+
+/// One value for all, or one for each.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a value or a list of values")]
+pub(crate) enum OneOrMany<T> {
+    /// The same for all.
+    One(T),
+    /// One for each.
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    /// All values there are.
+    pub(crate) fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+
+    /// The value for `index`.
+    pub(crate) fn get(&self, index: usize) -> &T {
+        match self {
+            Self::One(value) => value,
+            Self::Many(values) => &values[index],
+        }
+    }
+
+    /// The number of values, where there must be one for each.
+    pub(crate) fn count(&self) -> Option<usize> {
+        match self {
+            Self::One(_) => None,
+            Self::Many(values) => Some(values.len()),
+        }
+    }
+}
