@@ -2,8 +2,8 @@
 
 mod support;
 
+use amalgam_coordinator::settings::SplitRule;
 use amalgam_coordinator::settings::{Inertia, MaxStages, Quantity, Synchronise};
-use amalgam_coordinator::split::SplitRule;
 use amalgam_particles::DVec3;
 use amalgam_solver_fluid::FluidProgram;
 use amalgam_solver_solid::SolidProgram;

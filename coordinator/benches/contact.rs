@@ -5,8 +5,8 @@ use std::{hint::black_box, time::Instant};
 
 use amalgam_coordinator::{
     contacts::{Candidates, ContactFinder},
-    merge::{Forest, GroupLimit},
-    split::SplitSettings,
+    merging::merge::{Forest, GroupLimit},
+    merging::split::SplitSettings,
 };
 use amalgam_particles::{DVec3, ParticleId, random};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -4,7 +4,7 @@ use amalgam_particles::{DVec3, PairFinder, ParticleId, Spheres};
 use amalgam_proto::contract::Batch;
 use rayon::prelude::*;
 
-use crate::roster::Roster;
+use crate::member::roster::Roster;
 
 /// The particles that may take part in contacts in a step, a column per field, sorted by (participant, id).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,7 +48,7 @@ impl Candidates {
     }
 
     /// Takes over what the participants sent: of each a batch, with the order of its particles by id.
-    pub(crate) fn update(&mut self, batches: &[Batch], order: &[Vec<u32>], rosters: &[Roster]) {
+    pub(crate) fn update(&mut self, batches: &[Batch], order: &[Vec<u32>], rosters: &[&Roster]) {
         if batches.iter().any(|batch| batch.id.is_some()) {
             self.name(batches, order, rosters);
         }
@@ -62,7 +62,7 @@ impl Candidates {
     }
 
     /// Columns that stay as they are while the participants send the same particles.
-    fn name(&mut self, batches: &[Batch], order: &[Vec<u32>], rosters: &[Roster]) {
+    fn name(&mut self, batches: &[Batch], order: &[Vec<u32>], rosters: &[&Roster]) {
         let before = std::mem::take(&mut self.id);
         let firsts: Vec<usize> = (0..=batches.len()).map(|k| self.first(k as u16)).collect();
         self.participant.clear();

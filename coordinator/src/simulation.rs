@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use amalgam_particles::{CellSet, DVec3, Lattice, PairFinder, ParticleId, Particles, Reach, Spheres, random};
-use amalgam_proto::contract::{Committed, GRIDS_MAX, Table, Totals};
-use amalgam_proto::v1;
+use amalgam_particles::{DVec3, Lattice, PairFinder, ParticleId, Spheres, random};
+use amalgam_proto::contract::{GRIDS_MAX, Table};
 use futures_util::future::join_all;
 
 use crate::clock::{Clock, Limits};
 use crate::error::CoordinatorError;
-use crate::participant::{Participant, ParticipantPlan};
-use crate::probes::{Probe, ProbeSample};
-use crate::roster::Roster;
+use crate::instruments::Instruments;
+use crate::instruments::probes::{Probe, ProbeSample};
+use crate::instruments::summary::{ParticipantSummary, Summary, WireSummary};
+use crate::member::connection::{Connection, ParticipantPlan};
+use crate::member::{Member, Part};
 use crate::settings::{CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
-use crate::step::Scratch;
-use crate::summary::{ParticipantSummary, Profile, Statistics, Summary, WireSummary};
-use crate::synchronise::Kind;
+use crate::step::scratch::{Memory, Scratch};
 
 /// What a scene says to the coordinator.
 #[derive(Clone, Debug)]
@@ -64,30 +63,16 @@ pub const PARTICIPANTS_MAX: usize = 1024;
 pub struct Simulation {
     pub(crate) io: tokio::runtime::Runtime,
     pub(crate) plan: Plan,
-    pub(crate) participants: Vec<Participant>,
-    pub(crate) kinds: Vec<Kind>,
-    pub(crate) rosters: Vec<Roster>,
-    triangles: Vec<Vec<[ParticleId; 3]>>,
+    pub(crate) members: Vec<Member>,
     /// The grid of surveys.
     pub(crate) lattice: Lattice,
-    /// The grid on which each participant wants to know what anyone occupies.
-    pub(crate) occupancy: Vec<Option<Lattice>>,
-    /// For each participant, the cells it occupies on each grid of `occupancy`.
-    pub(crate) cells: Vec<Vec<CellSet>>,
-    pub(crate) committed: Vec<Committed>,
-    /// For each participant, the wall time in which its solver computed [s].
-    pub(crate) solver_s: Vec<f64>,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) steps: u64,
     pub(crate) state_hash: u64,
+    pub(crate) memory: Memory,
     pub(crate) scratch: Scratch,
-    pub(crate) profile: Profile,
-    pub(crate) statistics: Statistics,
-    pub(crate) probes: Vec<Probe>,
-    pub(crate) samples: Vec<ProbeSample>,
-    /// For each participant, the particles whose position a probe wants.
-    pub(crate) tracked: Vec<Vec<ParticleId>>,
+    pub(crate) instruments: Instruments,
     started: Instant,
 }
 
@@ -150,11 +135,11 @@ impl Simulation {
         let run_id = format!("{}-{}-{}", plan.scene, std::process::id(), since_epoch.as_nanos());
         let (connected, tables) = io.block_on(async {
             let work = async {
-                let calls = participants.iter().map(|p| Participant::connect(p, &run_id, deadline));
+                let calls = participants.iter().map(|p| Connection::connect(p, &run_id, deadline));
                 let mut connected = join_all(calls)
                     .await
                     .into_iter()
-                    .collect::<Result<Vec<Participant>, CoordinatorError>>()?;
+                    .collect::<Result<Vec<Connection>, CoordinatorError>>()?;
                 let calls = connected
                     .iter_mut()
                     .zip(&participants)
@@ -174,82 +159,48 @@ impl Simulation {
     fn new(
         io: tokio::runtime::Runtime,
         plan: Plan,
-        participants: Vec<Participant>,
+        connections: Vec<Connection>,
         tables: Vec<Table>,
     ) -> Result<Self, CoordinatorError> {
-        let names: Vec<String> = participants.iter().map(|p| p.name.clone()).collect();
-        let rosters: Vec<Roster> = tables.iter().map(|table| Roster::new(&table.particles)).collect();
+        let names: Vec<String> = connections.iter().map(|connection| connection.name.clone()).collect();
         check_immovable(&names, &tables)?;
-
+        let grids: Vec<Lattice> = tables.iter().filter_map(|table| table.occupancy).collect();
+        if grids.len() > GRIDS_MAX {
+            return Err(CoordinatorError::Scene(format!(
+                "{} participants want to know occupied cells, but at most {GRIDS_MAX} can",
+                grids.len()
+            )));
+        }
         let radii: Vec<f64> =
             tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
         let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii.clone()) };
-        let occupancy: Vec<Option<Lattice>> = tables.iter().map(|table| table.occupancy).collect();
-        let grids = occupancy.iter().flatten().count();
-        if grids > GRIDS_MAX {
-            return Err(CoordinatorError::Scene(format!(
-                "{grids} participants want to know occupied cells, but at most {GRIDS_MAX} can"
-            )));
-        }
-        let cells = tables.iter().map(|table| {
-            let Particles { position, radius, .. } = &table.particles;
-            let grids = occupancy.iter().flatten();
-            grids.map(|grid| grid.occupied(position, radius, Reach::Centre)).collect()
-        });
-        let cells = cells.collect();
-        let integrations = participants.iter().zip(&tables).map(|(participant, table)| {
-            table.integration.unwrap_or_else(|| participant.description.integration())
-        });
-        let kinds: Vec<Kind> = integrations
-            .map(|integration| match integration {
-                v1::Integration::Implicit => Kind::Implicit,
-                v1::Integration::Projection => Kind::Projection,
-                v1::Integration::Explicit | v1::Integration::Unspecified => Kind::Explicit,
-            })
-            .collect();
-        let rate = |table: &Table| {
-            let Particles { velocity, radius, .. } = &table.particles;
-            velocity.iter().zip(radius).map(|(v, r)| v.length() / r).fold(0.0, f64::max)
-        };
-        let at_start = |table: &Table| Committed {
-            particles: table.particles.len() as u64,
-            totals: Totals { radius_rate_max: rate(table), ..Totals::default() },
-            ..Committed::default()
-        };
-        let committed: Vec<Committed> = tables.iter().map(at_start).collect();
-        let limits = Limits {
-            stable_dt: tables.iter().map(|table| table.stable_dt).fold(f64::INFINITY, f64::min),
-            radius_rate: committed.iter().map(|c| c.totals.radius_rate_max).fold(0.0, f64::max),
-        };
         let radius_min = radii.into_iter().fold(f64::INFINITY, f64::min).min(f64::MAX);
-        let mut tracked = vec![Vec::new(); participants.len()];
+        let stable_dt = tables.iter().map(|table| table.stable_dt).fold(f64::INFINITY, f64::min);
+
+        let mut tracked = vec![Vec::new(); tables.len()];
         let probes = plan
             .probes
             .iter()
             .map(|settings| Probe::new(settings, &names, &tables, &mut tracked))
             .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
+        let parts = connections.into_iter().zip(tables).zip(tracked);
+        let members: Vec<Member> = parts
+            .map(|((connection, table), tracked)| Member::new(connection, table, &grids, tracked))
+            .collect();
+        let rates = members.iter().map(|member| member.part.committed.totals.radius_rate_max);
+        let limits = Limits { stable_dt, radius_rate: rates.fold(0.0, f64::max) };
         Ok(Self {
             clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
-            kinds,
-            committed,
-            solver_s: vec![0.0; participants.len()],
-            triangles: tables.into_iter().map(|table| table.triangles).collect(),
             io,
             plan,
-            participants,
-            rosters,
+            members,
             lattice,
-            occupancy,
-            cells,
             limits,
             steps: 0,
             state_hash: 0,
+            memory: Memory::default(),
             scratch: Scratch::default(),
-            profile: Profile::default(),
-            statistics: Statistics::default(),
-            probes,
-            samples: Vec::new(),
-            tracked,
+            instruments: Instruments::new(probes),
             started: Instant::now(),
         })
     }
@@ -266,16 +217,17 @@ impl Simulation {
 
     /// Names, programs and particle counts.
     pub fn participants(&self) -> Vec<ParticipantSummary> {
-        let counts = self.committed.iter().map(|committed| committed.particles).zip(&self.solver_s);
-        let summary =
-            |(participant, (particles, &solver_s)): (&Participant, (u64, &f64))| ParticipantSummary {
-                name: participant.name.clone(),
-                solver: participant.description.name.clone(),
-                version: participant.description.version.clone(),
-                particles,
-                solver_s,
-            };
-        self.participants.iter().zip(counts).map(summary).collect()
+        let summary = |member: &Member| {
+            let Part { connection, committed, solver_s, .. } = &member.part;
+            ParticipantSummary {
+                name: connection.name.clone(),
+                solver: connection.description.name.clone(),
+                version: connection.description.version.clone(),
+                particles: committed.particles,
+                solver_s: *solver_s,
+            }
+        };
+        self.members.iter().map(summary).collect()
     }
 
     /// All particles with their fields, for output.
@@ -295,21 +247,22 @@ impl Simulation {
         wanted: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<ParticipantFrame>, CoordinatorError> {
         let start = Instant::now();
-        let calls = self.participants.iter_mut().map(|participant| {
-            let wanted = wanted(&participant.name);
-            participant.frame(wanted)
+        let calls = self.members.iter_mut().map(|member| {
+            let connection = &mut member.part.connection;
+            let wanted = wanted(&connection.name);
+            connection.frame(wanted)
         });
         let frames = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut result = Vec::new();
-        for (k, frame) in frames.into_iter().enumerate() {
+        for (member, frame) in self.members.iter().zip(frames) {
             let index = |id: ParticleId| frame.id.binary_search(&id).map(|at| at as u32);
             // A triangle ends with any of its particles.
-            let triangles = self.triangles[k].iter().filter_map(|t| {
+            let triangles = member.triangles.iter().filter_map(|t| {
                 let [a, b, c] = t.map(index);
                 Some([a.ok()?, b.ok()?, c.ok()?])
             });
             result.push(ParticipantFrame {
-                name: self.participants[k].name.clone(),
+                name: member.part.connection.name.clone(),
                 triangles: triangles.collect(),
                 surface: frame.surface,
                 id: frame.id.iter().map(|id| id.0).collect(),
@@ -330,41 +283,42 @@ impl Simulation {
                     .collect(),
             });
         }
-        self.profile.frames += start.elapsed().as_secs_f64();
+        self.instruments.profile.frames += start.elapsed().as_secs_f64();
         Ok(result)
     }
 
     /// Adds time spent on writing frames to the profile.
     pub fn note_frame_time(&mut self, seconds: f64) {
-        self.profile.frames += seconds;
+        self.instruments.profile.frames += seconds;
     }
 
     /// What the probes read in the last step.
     pub fn probes(&self) -> &[ProbeSample] {
-        &self.samples
+        self.instruments.samples()
     }
 
     /// The run so far, as `summary.json` has it.
     pub fn summary(&self) -> Summary {
-        let wire = self.participants.iter().map(|p| p.wire);
+        let statistics = &self.instruments.statistics;
+        let wire = self.members.iter().map(|member| member.part.connection.wire);
         Summary {
             scene: self.plan.scene.clone(),
             steps: self.steps,
             simulated_s: self.clock.time(),
             wall_s: self.started.elapsed().as_secs_f64(),
             participants: self.participants(),
-            phases_s: self.profile.clone(),
-            stages: self.statistics.stages(),
-            contacts: self.statistics.contacts(),
+            phases_s: self.instruments.profile.clone(),
+            stages: statistics.stages(),
+            contacts: statistics.contacts(),
             wire: WireSummary {
                 bytes_out: wire.clone().map(|w| w.out).sum(),
                 bytes_in: wire.clone().map(|w| w.received).sum(),
                 occupancy_bytes_mean: wire.map(|w| w.occupancy).sum::<u64>() as f64
                     / self.steps.max(1) as f64,
             },
-            coupling: self.statistics.coupling(),
-            speed_max: self.statistics.speed_max(),
-            probes: self.probes.iter().map(Probe::summary).collect(),
+            coupling: statistics.coupling(),
+            speed_max: statistics.speed_max(),
+            probes: self.instruments.extremes(),
             state_hash: format!("{:016x}", self.state_hash),
         }
     }
@@ -374,7 +328,7 @@ impl Simulation {
     /// # Errors
     /// The first that does not answer.
     pub fn finish(mut self) -> Result<(), CoordinatorError> {
-        let calls = self.participants.iter_mut().map(Participant::shutdown);
+        let calls = self.members.iter_mut().map(|member| member.part.connection.shutdown());
         self.io.block_on(join_all(calls)).into_iter().collect()
     }
 }

@@ -1,13 +1,15 @@
 //! Synchronising: from the participants' answers to one velocity for each meta-particle (`docs/method.md`,
 //! "Synchronising, for any number of participants").
 
+pub mod quasi_newton;
+
 use amalgam_particles::DVec3;
 use amalgam_proto::contract::Integrated;
 
 use crate::error::CoordinatorError;
-use crate::merge::Forest;
-use crate::quasi_newton::{QuasiNewton, norm};
+use crate::merging::merge::Forest;
 use crate::settings::{CouplingSettings, Inertia, Synchronise};
+use quasi_newton::{QuasiNewton, norm};
 
 /// The slope of a projection, which reports none, over the mass of its own members: the added mass of a fluid that cannot
 /// give way. The answer does not depend on it; from 3 to 12 it takes about as many repetitions (docs/method.md).

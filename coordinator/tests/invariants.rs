@@ -3,8 +3,9 @@
 
 use amalgam_coordinator::{
     contacts::{Candidates, ContactFinder, Contacts, approaches, approaching},
-    merge::{Forest, GroupLimit},
-    split::{SplitRule, SplitSettings},
+    merging::merge::{Forest, GroupLimit},
+    merging::split::SplitSettings,
+    settings::SplitRule,
 };
 use amalgam_particles::{DVec3, ParticleId, random};
 use glam::DMat3;

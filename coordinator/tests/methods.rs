@@ -5,7 +5,8 @@ use std::f64::consts::PI;
 use amalgam_coordinator::{
     CouplingSettings,
     contacts::{Candidates, ContactFinder},
-    methods::{ContactMethod, PairwiseImpulseSettings, PenaltySettings, Response, SphRepulsionSettings},
+    pairwise::Response,
+    settings::{ContactMethod, PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings},
 };
 use amalgam_particles::{DVec3, PairFinder, ParticleId, Spheres, random};
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 use amalgam_coordinator::{
     CoordinatorError,
     contacts::Candidates,
-    merge::{Forest, GroupLimit},
+    merging::merge::{Forest, GroupLimit},
     settings::CouplingSettings,
     synchronise::{Ask, Kind, Share, Stage, Synchronised, Turn},
 };

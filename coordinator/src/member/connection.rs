@@ -88,7 +88,7 @@ pub(crate) struct WireBytes {
 }
 
 /// A connected participant.
-pub(crate) struct Participant {
+pub(crate) struct Connection {
     pub(crate) name: String,
     pub(crate) description: v1::DescribeResponse,
     pub(crate) wire: WireBytes,
@@ -102,7 +102,7 @@ pub(crate) struct Participant {
 /// Time to wait for a connection and for the handshake, or `coupling.step_deadline` if that is shorter.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
-impl Participant {
+impl Connection {
     pub(crate) async fn connect(
         plan: &ParticipantPlan,
         run_id: &str,

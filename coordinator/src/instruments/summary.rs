@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use amalgam_proto::contract::Committed;
 use serde::Serialize;
 
-use crate::step::StepRecord;
+use crate::member::Member;
+use crate::step::record::StepRecord;
 
 /// A run so far.
 #[derive(Clone, Debug, Serialize)]
@@ -138,7 +138,7 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    pub(crate) fn add(&mut self, record: &StepRecord, committed: &[Committed]) {
+    pub(crate) fn add(&mut self, record: &StepRecord, members: &[Member]) {
         self.steps += 1;
         self.stages += u64::from(record.stages);
         self.stages_max = self.stages_max.max(record.stages);
@@ -155,7 +155,10 @@ impl Statistics {
         self.energy_error = self.energy_error.max(record.energy_error);
         self.retried += u64::from(record.retries > 0);
         self.dissipated += record.dissipated;
-        self.speed_max = committed.iter().map(|c| c.totals.speed_max).fold(self.speed_max, f64::max);
+        self.speed_max = members
+            .iter()
+            .map(|member| member.part.committed.totals.speed_max)
+            .fold(self.speed_max, f64::max);
     }
 
     fn mean(&self, sum: u64) -> f64 {

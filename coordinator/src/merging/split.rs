@@ -1,23 +1,10 @@
 //! Splitting meta-particles after a step (`docs/method.md`, "Splitting").
 
 use amalgam_particles::{DVec3, reduce};
-use serde::{Deserialize, Serialize};
 
-use crate::{
-    contacts::Candidates,
-    merge::{Bond, ConservationErrors, Forest, for_each_group},
-};
-
-/// Which of the velocities that conserve momentum and hold the prescribed energy the two clusters leave with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SplitRule {
-    /// Eq. 12-16 [Truong2021]: the least change of cluster 1 orthogonal to the normal.
-    #[default]
-    Paper,
-    /// Restitution of the normal part, both clusters sharing what changed in the step.
-    Symmetric,
-}
+use super::merge::{Bond, ConservationErrors, Forest, for_each_group};
+use crate::contacts::Candidates;
+use crate::settings::SplitRule;
 
 /// How groups are split.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -191,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::merge::GroupLimit;
+    use crate::merging::merge::GroupLimit;
 
     proptest! {
         /// Eq. 14 [Truong2021] at every node of the tree, seen from the members' velocities.

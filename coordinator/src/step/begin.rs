@@ -1,11 +1,15 @@
 //! Which particles the participants are asked for: those that may touch others' (`docs/method.md`, "Contacts").
 
+use std::time::Instant;
+
 use amalgam_particles::CellSet;
 use amalgam_proto::contract::{Batch, Begin, Interest, Next, Survey, Wanted};
 use futures_util::future::join_all;
 
-use super::{Scratch, first_error};
+use super::exchange::first_error;
+use super::scratch::Memory;
 use crate::error::CoordinatorError;
+use crate::member::roster::Roster;
 use crate::simulation::Simulation;
 
 /// Near pairs are found with spheres larger by this part of their radius, on average over the two that move fastest: the
@@ -16,14 +20,63 @@ const NEAR_MARGIN: f64 = 0.5;
 const NEAR_MARGIN_MIN: f64 = 0.05;
 
 impl Simulation {
+    /// Takes what the participants said of their particles that may touch others'.
+    pub(super) fn begin(&mut self) -> Result<(), CoordinatorError> {
+        let start = Instant::now();
+        let begun = self.members.iter_mut().map(|member| member.part.committed.next.take());
+        let batches = match begun.collect() {
+            Some(batches) => {
+                self.scratch.listed = false;
+                batches
+            }
+            // A particle has moved too far for the list.
+            None => {
+                self.scratch.listed = true;
+                self.survey()?
+            }
+        };
+        self.take_batches(&batches)?;
+        self.instruments.profile.begin += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn take_batches(&mut self, batches: &[Batch]) -> Result<(), CoordinatorError> {
+        let Memory { candidates, order, .. } = &mut self.memory;
+        order.resize_with(batches.len(), Vec::new);
+        for ((member, batch), order) in self.members.iter().zip(batches).zip(order.iter_mut()) {
+            if let Some(ids) = &batch.id
+                && let Err(id) = member.part.roster.sort(ids, order)
+            {
+                let reason = format!("id {id} is not in its particle table");
+                return Err(member.part.connection.broken("Begin", reason));
+            }
+        }
+        let rosters: Vec<&Roster> = self.members.iter().map(|member| &member.part.roster).collect();
+        candidates.update(batches, order, &rosters);
+        let own = &mut self.scratch.own;
+        own.clear();
+        for (k, batch) in batches.iter().enumerate().filter(|(_, batch)| !batch.contacts.is_empty()) {
+            let first = candidates.first(k as u16) as u32;
+            let mut rank = vec![0; order[k].len()];
+            (first..).zip(&order[k]).for_each(|(candidate, &place)| rank[place as usize] = candidate);
+            own.extend(batch.contacts.iter().map(|pair| {
+                let [i, j] = pair.map(|place| rank[place as usize]);
+                (i.min(j), i.max(j))
+            }));
+        }
+        Ok(())
+    }
+
     /// Asks every participant for its particles that are near others'.
-    pub(super) fn survey(&mut self) -> Result<Vec<Batch>, CoordinatorError> {
+    fn survey(&mut self) -> Result<Vec<Batch>, CoordinatorError> {
         let wanted = if self.plan.coupling.interest_mask {
-            let rates: Vec<f64> = self.committed.iter().map(|c| c.totals.radius_rate_max).collect();
-            self.scratch.margin = margins(&rates);
-            let (lattice, margins) = (self.lattice, &self.scratch.margin);
-            let calls = self.participants.iter_mut().zip(margins).map(|(participant, &margin)| async move {
-                participant.survey(&Survey { context: participant.context(), lattice, margin }).await
+            let rates: Vec<f64> =
+                self.members.iter().map(|m| m.part.committed.totals.radius_rate_max).collect();
+            self.memory.margin = margins(&rates);
+            let (lattice, margins) = (self.lattice, &self.memory.margin);
+            let calls = self.members.iter_mut().zip(margins).map(|(member, &margin)| async move {
+                let connection = &mut member.part.connection;
+                connection.survey(&Survey { context: connection.context(), lattice, margin }).await
             });
             let cells = first_error(self.io.block_on(join_all(calls)))?;
             let others = |k: usize| {
@@ -33,20 +86,20 @@ impl Simulation {
             let near = |(k, &margin)| Wanted::Near { lattice, cells: others(k), margin };
             margins.iter().enumerate().map(near).collect()
         } else {
-            vec![Wanted::All; self.participants.len()]
+            vec![Wanted::All; self.members.len()]
         };
         let interests: Vec<Interest> =
             wanted.into_iter().enumerate().map(|(k, wanted)| self.interest(k, wanted)).collect();
-        let calls = self.participants.iter_mut().zip(interests).map(|(participant, interest)| {
-            let context = participant.context();
-            participant.begin(Begin { context, interest })
+        let calls = self.members.iter_mut().zip(interests).map(|(member, interest)| {
+            let context = member.part.connection.context();
+            member.part.connection.begin(Begin { context, interest })
         });
         first_error(self.io.block_on(join_all(calls)))
     }
 
     /// Crossings are counted with whole triangles.
     fn interest(&self, participant: usize, wanted: Wanted) -> Interest {
-        let triangles = self.probes.iter().any(|probe| probe.sheet() == Some(participant));
+        let triangles = self.instruments.wants_triangles(participant);
         Interest { wanted, triangles }
     }
 
@@ -55,10 +108,10 @@ impl Simulation {
         if self.clock.is_finished() {
             return None;
         }
-        let Scratch { finder, listed, margin, .. } = &self.scratch;
+        let Memory { finder, margin, .. } = &self.memory;
         // A little less than the margin, since displacements and distances are rounded.
         let within = || 0.999 * margin[participant];
-        let (wanted, within) = match listed {
+        let (wanted, within) = match self.scratch.listed {
             _ if !self.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
             true => (Wanted::Listed(finder.listed(participant as u16)), within()),
             false => (Wanted::Again, within()),

@@ -7,114 +7,11 @@
 use std::f64::consts::PI;
 
 use amalgam_particles::DVec3;
-use serde::{Deserialize, Serialize};
 
 use crate::contacts::{Candidates, Contacts, approaches};
-use crate::settings::{CouplingSettings, Fault};
-
-/// How particles in contact affect each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ContactMethod {
-    /// Particle merging-and-splitting [Truong2021].
-    #[default]
-    MergeSplit,
-    /// A spring and a damper between particles that overlap [MooreWilhelms1988], [CundallStrack1979].
-    Penalty,
-    /// Pressure from the density that foreign particles add [Mueller2004], [Solenthaler2007].
-    SphRepulsion,
-    /// An impulse for each pair that approaches, one pair after the other [Guendelman2003].
-    PairwiseImpulse,
-}
-
-/// `[coupling.penalty]`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PenaltySettings {
-    /// Stiffness of the spring between two particles [N/m].
-    pub stiffness: f64,
-    /// Damping of the spring as a part of the pair's critical damping.
-    pub damping_ratio: f64,
-}
-
-impl Default for PenaltySettings {
-    fn default() -> Self {
-        Self { stiffness: 1e3, damping_ratio: 0.1 }
-    }
-}
-
-/// `[coupling.sph_repulsion]`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SphRepulsionSettings {
-    /// Pressure [Pa] where foreign particles fill as much of space as they can without overlap.
-    pub strength: f64,
-}
-
-impl Default for SphRepulsionSettings {
-    fn default() -> Self {
-        Self { strength: 1e4 }
-    }
-}
-
-/// `[coupling.pairwise_impulse]`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PairwiseImpulseSettings {
-    /// Coefficient of restitution: part of the normal velocity that a pair parts with, 0 to 1.
-    pub restitution: f64,
-    /// Times that all pairs are gone through in a step.
-    pub sweeps: u32,
-}
-
-impl Default for PairwiseImpulseSettings {
-    /// Five sweeps, as in [Guendelman2003].
-    fn default() -> Self {
-        Self { restitution: 1.0, sweeps: 5 }
-    }
-}
-
-impl PenaltySettings {
-    pub(crate) fn faults(&self) -> Vec<Fault> {
-        [
-            positive("penalty.stiffness", self.stiffness, "1e3 [N/m]"),
-            within("penalty.damping_ratio", self.damping_ratio, f64::INFINITY, "from 0, for example 0.1"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-}
-
-impl SphRepulsionSettings {
-    pub(crate) fn faults(&self) -> Vec<Fault> {
-        positive("sph_repulsion.strength", self.strength, "1e4 [Pa]").into_iter().collect()
-    }
-}
-
-impl PairwiseImpulseSettings {
-    pub(crate) fn faults(&self) -> Vec<Fault> {
-        let sweeps = (self.sweeps == 0).then(|| Fault {
-            key: "pairwise_impulse.sweeps".to_string(),
-            message: "sweeps must be at least 1".to_string(),
-        });
-        within("pairwise_impulse.restitution", self.restitution, 1.0, "between 0 and 1")
-            .into_iter()
-            .chain(sweeps)
-            .collect()
-    }
-}
-
-fn positive(key: &str, value: f64, example: &str) -> Option<Fault> {
-    let right = value > 0.0 && value.is_finite();
-    let message = || format!("{key} is {value}, but must be above 0, for example {example}");
-    (!right).then(|| Fault { key: key.to_string(), message: message() })
-}
-
-fn within(key: &str, value: f64, most: f64, what: &str) -> Option<Fault> {
-    let right = (0.0..=most).contains(&value) && value.is_finite();
-    (!right).then(|| Fault { key: key.to_string(), message: format!("{key} is {value}, but must be {what}") })
-}
+use crate::settings::{
+    ContactMethod, CouplingSettings, PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings,
+};
 
 /// What a method does to the particles it touches. Memory is kept between steps.
 #[derive(Clone, Debug, Default)]

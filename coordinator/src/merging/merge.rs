@@ -9,7 +9,7 @@ use amalgam_particles::{DVec3, NO_GROUP, random};
 use rayon::prelude::*;
 
 use crate::contacts::Candidates;
-use crate::methods::Response;
+use crate::pairwise::Response;
 
 /// How many particles a group may hold: a number drawn for each group uniformly from `min..=max`. The draw is the
 /// same in every stage of a step and another one in the next step, so that no pair is ignored persistently.

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use amalgam_particles::{DVec3, ParticleId};
-use amalgam_proto::contract::{Committed, Table, Totals};
+use amalgam_proto::contract::{Table, Totals};
 
-use crate::crossings::Crossings;
+use super::View;
+use super::crossings::Crossings;
+use super::summary::Extremes;
+use crate::contacts::{Candidates, Contacts};
 use crate::error::CoordinatorError;
 use crate::settings::{ProbeSettings, Quantity};
-use crate::simulation::Simulation;
-use crate::step::{Scratch, StepRecord};
-use crate::summary::Extremes;
 
 /// What a probe read in a step.
 #[derive(Clone, Debug, Default)]
@@ -112,35 +112,47 @@ impl Probe {
         Ok(Self { name: settings.name.clone(), columns, extremes: Vec::new(), what })
     }
 
-    fn read(&mut self, view: &View<'_>) -> Vec<f64> {
-        let sum = |who: Option<usize>, term: fn(&Totals) -> DVec3| {
-            let totals = view.committed.iter().map(|committed| &committed.totals).enumerate();
-            totals.filter(|(k, _)| who.is_none_or(|who| who == *k)).map(|(_, t)| term(t)).sum::<DVec3>()
+    /// Reads the probe after a step. `dissipated` is what coupling has dissipated so far [J].
+    pub(super) fn sample(&mut self, view: &View<'_>, dissipated: f64, sample: &mut ProbeSample) {
+        let values = self.read(view, dissipated);
+        if self.extremes.is_empty() {
+            self.extremes = values.iter().map(|&v| Extremes { last: v, min: v, max: v }).collect();
+            (sample.name, sample.columns) = (self.name.clone(), self.columns.clone());
+        }
+        for (extremes, &value) in self.extremes.iter_mut().zip(&values) {
+            let Extremes { min, max, .. } = *extremes;
+            *extremes = Extremes { last: value, min: min.min(value), max: max.max(value) };
+        }
+        sample.values = values;
+    }
+
+    fn read(&mut self, view: &View<'_>, dissipated: f64) -> Vec<f64> {
+        let answers = || view.members.iter().map(|member| &member.part.committed);
+        let of = |who: Option<usize>| {
+            let answers = answers().enumerate();
+            answers.filter(move |(k, _)| who.is_none_or(|who| who == *k)).map(|(_, answer)| &answer.totals)
         };
+        let sum = |who: Option<usize>, term: fn(&Totals) -> DVec3| of(who).map(term).sum::<DVec3>();
         match &mut self.what {
             What::Momentum(who) => sum(*who, |totals| totals.momentum).to_array().to_vec(),
             What::AngularMomentum(who) => sum(*who, |totals| totals.angular_momentum).to_array().to_vec(),
             What::Energy => {
-                let kinetic: f64 = view.committed.iter().map(|c| c.totals.kinetic_energy).sum();
+                let kinetic: f64 = of(None).map(|totals| totals.kinetic_energy).sum();
                 let gravity = -view.gravity.dot(sum(None, |totals| totals.mass_moment));
-                let stored: f64 =
-                    view.committed.iter().flat_map(|c| &c.potential_energies).map(|e| e.1).sum();
-                vec![kinetic, gravity, stored, view.dissipated, kinetic + gravity + stored]
+                let stored: f64 = answers().flat_map(|answer| &answer.potential_energies).map(|e| e.1).sum();
+                vec![kinetic, gravity, stored, dissipated, kinetic + gravity + stored]
             }
-            What::Speed(who) => {
-                let speeds =
-                    view.committed.iter().enumerate().filter(|(k, _)| who.is_none_or(|who| who == *k));
-                vec![speeds.map(|(_, c)| c.totals.speed_max).fold(0.0, f64::max)]
-            }
+            What::Speed(who) => vec![of(*who).map(|totals| totals.speed_max).fold(0.0, f64::max)],
             What::Displacement { participant, id, from } => {
-                let at = view.tracked[*participant].binary_search(id);
-                let now = at.ok().and_then(|at| view.committed[*participant].track_position.get(at));
+                let part = &view.members[*participant].part;
+                let at = part.tracked.binary_search(id);
+                let now = at.ok().and_then(|at| part.committed.track_position.get(at));
                 now.map_or(vec![f64::NAN; 3], |&now| (now - *from).to_array().to_vec())
             }
             What::Crossings(crossings) => {
-                vec![crossings.update(&view.scratch.candidates, &view.scratch.contacts) as f64]
+                vec![crossings.update(view.candidates, view.contacts) as f64]
             }
-            What::Overlap => overlap(view.scratch),
+            What::Overlap => overlap(view.candidates, view.contacts),
             What::Unresolved => vec![view.record.unresolved as f64, view.record.ignored as f64],
         }
     }
@@ -157,47 +169,9 @@ impl Probe {
     }
 }
 
-/// What probes can see.
-struct View<'a> {
-    committed: &'a [Committed],
-    tracked: &'a [Vec<ParticleId>],
-    scratch: &'a Scratch,
-    record: &'a StepRecord,
-    gravity: DVec3,
-    dissipated: f64,
-}
-
-impl Simulation {
-    /// Reads all probes after a step.
-    pub(crate) fn sample_probes(&mut self, record: &StepRecord) {
-        let view = View {
-            committed: &self.committed,
-            tracked: &self.tracked,
-            scratch: &self.scratch,
-            record,
-            gravity: self.plan.domain.gravity,
-            dissipated: self.statistics.dissipated,
-        };
-        self.samples.resize_with(self.probes.len(), ProbeSample::default);
-        for (probe, sample) in self.probes.iter_mut().zip(&mut self.samples) {
-            let values = probe.read(&view);
-            if probe.extremes.is_empty() {
-                probe.extremes = values.iter().map(|&v| Extremes { last: v, min: v, max: v }).collect();
-                (sample.name, sample.columns) = (probe.name.clone(), probe.columns.clone());
-            }
-            for (extremes, &value) in probe.extremes.iter_mut().zip(&values) {
-                let Extremes { min, max, .. } = *extremes;
-                *extremes = Extremes { last: value, min: min.min(value), max: max.max(value) };
-            }
-            sample.values = values;
-        }
-    }
-}
-
 /// The deepest overlap of two particles in contact [m], and the deepest relative to the smaller radius.
-fn overlap(scratch: &Scratch) -> Vec<f64> {
-    let candidates = &scratch.candidates;
-    let contacts = scratch.contacts.active.iter().chain(&scratch.contacts.marked);
+fn overlap(candidates: &Candidates, contacts: &Contacts) -> Vec<f64> {
+    let contacts = contacts.active.iter().chain(&contacts.marked);
     let depths = contacts.map(|&(i, j)| {
         let (i, j) = (i as usize, j as usize);
         let (a, b) = (candidates.radius[i], candidates.radius[j]);

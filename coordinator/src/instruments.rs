@@ -1,0 +1,66 @@
+//! Probes, statistics and wall time by phase. Instruments see a run and change nothing of it.
+
+mod crossings;
+pub(crate) mod probes;
+pub mod summary;
+
+use std::collections::BTreeMap;
+
+use amalgam_particles::DVec3;
+
+use crate::contacts::{Candidates, Contacts};
+use crate::member::Member;
+use crate::step::record::StepRecord;
+use probes::{Probe, ProbeSample};
+use summary::{Extremes, Profile, Statistics};
+
+/// The instruments of a run.
+#[derive(Default)]
+pub(crate) struct Instruments {
+    pub(crate) profile: Profile,
+    pub(crate) statistics: Statistics,
+    probes: Vec<Probe>,
+    samples: Vec<ProbeSample>,
+}
+
+/// The state of a run after a step, as instruments see it.
+pub(crate) struct View<'a> {
+    pub(crate) members: &'a [Member],
+    /// Particles that may touch others', at the start of the step.
+    pub(crate) candidates: &'a Candidates,
+    /// Contacts at the start of the step.
+    pub(crate) contacts: &'a Contacts,
+    pub(crate) record: &'a StepRecord,
+    /// Gravity [m/s^2].
+    pub(crate) gravity: DVec3,
+}
+
+impl Instruments {
+    pub(crate) fn new(probes: Vec<Probe>) -> Self {
+        Self { probes, ..Self::default() }
+    }
+
+    /// Adds a step to the statistics and reads all probes.
+    pub(crate) fn sample(&mut self, view: &View<'_>) {
+        self.statistics.add(view.record, view.members);
+        self.samples.resize_with(self.probes.len(), ProbeSample::default);
+        for (probe, sample) in self.probes.iter_mut().zip(&mut self.samples) {
+            probe.sample(view, self.statistics.dissipated, sample);
+        }
+    }
+
+    /// Values of the probes in the last step.
+    pub(crate) fn samples(&self) -> &[ProbeSample] {
+        &self.samples
+    }
+
+    /// Whether a probe needs all corners of this participant's triangles.
+    pub(crate) fn wants_triangles(&self, participant: usize) -> bool {
+        self.probes.iter().any(|probe| probe.sheet() == Some(participant))
+    }
+
+    /// Last and extreme values of all probes.
+    pub(crate) fn extremes(&self) -> BTreeMap<String, BTreeMap<String, Extremes>> {
+        self.probes.iter().map(Probe::summary).collect()
+    }
+}

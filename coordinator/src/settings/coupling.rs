@@ -1,0 +1,200 @@
+//! `[coupling]`: how particles of different participants affect each other.
+
+use serde::{Deserialize, Serialize};
+
+use super::fault::Fault;
+use super::pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings};
+
+/// How particles in contact affect each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContactMethod {
+    /// Particle merging-and-splitting [Truong2021].
+    #[default]
+    MergeSplit,
+    /// A spring and a damper between particles that overlap [MooreWilhelms1988], [CundallStrack1979].
+    Penalty,
+    /// Pressure from the density that foreign particles add [Mueller2004], [Solenthaler2007].
+    SphRepulsion,
+    /// An impulse for each pair that approaches, one pair after the other [Guendelman2003].
+    PairwiseImpulse,
+}
+
+/// `[coupling]`: how particles of different participants affect each other (`docs/method.md`).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CouplingSettings {
+    /// How particles in contact affect each other. All keys but those of the other methods are for merging.
+    pub method: ContactMethod,
+    /// Only read with `method = "penalty"`.
+    pub penalty: PenaltySettings,
+    /// Only read with `method = "sph-repulsion"`.
+    pub sph_repulsion: SphRepulsionSettings,
+    /// Only read with `method = "pairwise-impulse"`.
+    pub pairwise_impulse: PairwiseImpulseSettings,
+    /// How the participants' answers become one velocity.
+    pub synchronise: Synchronise,
+    /// Inertia of a meta-particle in each participant; only read with `synchronise = "average"`.
+    pub inertia: Inertia,
+    /// How meta-particles split.
+    pub split: SplitRule,
+    /// Part of the kinetic energy lost in merging that splitting gives back, 0 to 1.
+    pub alpha: f64,
+    /// Part of the kinetic energy lost in synchronising that splitting gives back, 0 to 1.
+    pub beta: f64,
+    /// Part of the tangential velocity kept by the symmetric split: 1 frictionless, 0 no slip.
+    pub slip: f64,
+    /// Stages of a step: a number, or "converged": until no marked pair approaches.
+    pub max_stages: MaxStages,
+    /// Most stages when `max_stages` is "converged".
+    pub stage_cap: u32,
+    /// Smallest and largest limit of particles in a meta-particle; drawn anew for each in every step.
+    pub group_limit: [u32; 2],
+    /// Take a particle that no group has taken beyond the limit, so that it is not left without contacts for a step.
+    pub keep_lone_contacts: bool,
+    /// Most repetitions of a stage when implicit participants share meta-particles.
+    pub coupling_iterations: u32,
+    /// Relative change of the impulses at which repetitions end.
+    pub coupling_tolerance: f64,
+    /// Ask participants only for particles near others. Off: for all of them, with the same result.
+    pub interest_mask: bool,
+    /// Longest time that one call of a participant may take [s].
+    pub step_deadline: f64,
+}
+
+impl Default for CouplingSettings {
+    fn default() -> Self {
+        Self {
+            method: ContactMethod::MergeSplit,
+            penalty: PenaltySettings::default(),
+            sph_repulsion: SphRepulsionSettings::default(),
+            pairwise_impulse: PairwiseImpulseSettings::default(),
+            synchronise: Synchronise::Impulse,
+            inertia: Inertia::Share,
+            split: SplitRule::Paper,
+            alpha: 1.0,
+            beta: 0.0,
+            slip: 1.0,
+            max_stages: MaxStages::Count(2),
+            stage_cap: 16,
+            group_limit: [8, 64],
+            keep_lone_contacts: true,
+            coupling_iterations: 40,
+            coupling_tolerance: 1e-3,
+            interest_mask: true,
+            step_deadline: 60.0,
+        }
+    }
+}
+
+/// How the participants' answers for a meta-particle become one velocity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Synchronise {
+    /// Every participant integrates the full mass and knows the others' impulses.
+    Impulse,
+    /// Mass-weighted mean of answers given in ignorance of each other (Eq. 17-20 [Truong2021]).
+    Average,
+}
+
+/// Inertia of a meta-particle in a participant with [`Synchronise::Average`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Inertia {
+    /// The mass of its own members.
+    Share,
+    /// The mass of all members; for comparison only, it counts forces wrongly.
+    Total,
+}
+
+/// How many stages a step may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxStages {
+    /// At most this many.
+    Count(u32),
+    /// Until no marked pair approaches, up to `stage_cap`.
+    Converged,
+}
+
+impl<'de> Deserialize<'de> for MaxStages {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Raw {
+            Count(u32),
+            Word(String),
+        }
+        match Raw::deserialize(deserializer) {
+            Ok(Raw::Count(count)) if count >= 1 => Ok(Self::Count(count)),
+            Ok(Raw::Word(word)) if word == "converged" => Ok(Self::Converged),
+            _ => Err(serde::de::Error::custom("max_stages must be a number from 1, or \"converged\"")),
+        }
+    }
+}
+
+impl Serialize for MaxStages {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Count(count) => serializer.serialize_u32(*count),
+            Self::Converged => serializer.serialize_str("converged"),
+        }
+    }
+}
+
+/// Which of the velocities that conserve momentum and hold the prescribed energy the two clusters leave with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SplitRule {
+    /// Eq. 12-16 [Truong2021]: the least change of cluster 1 orthogonal to the normal.
+    #[default]
+    Paper,
+    /// Restitution of the normal part, both clusters sharing what changed in the step.
+    Symmetric,
+}
+
+impl CouplingSettings {
+    /// What is wrong with the values.
+    pub fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (key, value) in [("alpha", self.alpha), ("beta", self.beta), ("slip", self.slip)] {
+            if !(0.0..=1.0).contains(&value) {
+                faults.push(Fault::new(key, format!("{key} is {value}, but must be between 0 and 1")));
+            }
+        }
+        let [low, high] = self.group_limit;
+        if low < 2 || high < low {
+            faults.push(Fault::new(
+                "group_limit",
+                format!("group_limit is [{low}, {high}], but must be [smallest, largest] with 2 <= smallest <= largest"),
+            ));
+        }
+        if self.stage_cap == 0 {
+            faults.push(Fault::new("stage_cap", "stage_cap must be at least 1"));
+        }
+        faults.extend(self.penalty.faults());
+        faults.extend(self.sph_repulsion.faults());
+        faults.extend(self.pairwise_impulse.faults());
+        if self.method != ContactMethod::MergeSplit && self.synchronise == Synchronise::Average {
+            faults.push(Fault::new(
+                "synchronise",
+                "synchronise = \"average\" goes with method = \"merge-split\" only",
+            ));
+        }
+        if self.coupling_iterations == 0 {
+            faults.push(Fault::new("coupling_iterations", "coupling_iterations must be at least 1"));
+        }
+        if !(self.coupling_tolerance > 0.0 && self.coupling_tolerance < 1.0) {
+            faults.push(Fault::new(
+                "coupling_tolerance",
+                "coupling_tolerance must be between 0 and 1, for example 1e-3",
+            ));
+        }
+        if !(self.step_deadline > 0.0 && self.step_deadline <= 86_400.0) {
+            faults.push(Fault::new(
+                "step_deadline",
+                "step_deadline must be a time in seconds, above 0 and at most 86400",
+            ));
+        }
+        faults
+    }
+}

@@ -1,0 +1,40 @@
+//! `[domain]`: where the scene happens.
+
+use amalgam_particles::DVec3;
+use serde::{Deserialize, Serialize};
+
+use super::fault::Fault;
+
+/// `[domain]`: where the scene happens.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DomainSettings {
+    /// Lower corner [m].
+    pub min: DVec3,
+    /// Upper corner [m].
+    pub max: DVec3,
+    /// Gravity [m/s^2].
+    #[serde(default = "earth")]
+    pub gravity: DVec3,
+}
+
+fn earth() -> DVec3 {
+    DVec3::new(0.0, 0.0, -9.81)
+}
+
+impl DomainSettings {
+    /// What is wrong with the values.
+    pub fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        if !(self.min.is_finite() && self.max.is_finite() && self.min.cmplt(self.max).all()) {
+            faults.push(Fault::new(
+                "max",
+                "every coordinate of max must be finite and larger than that of min",
+            ));
+        }
+        if !self.gravity.is_finite() {
+            faults.push(Fault::new("gravity", "gravity must be finite, for example gravity = [0, 0, -9.81]"));
+        }
+        faults
+    }
+}

@@ -1,0 +1,56 @@
+//! `[[probes]]`: quantities sampled while the scene runs.
+
+use amalgam_particles::DVec3;
+use serde::{Deserialize, Serialize};
+
+/// `[[probes]]`: a quantity sampled while the scene runs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbeSettings {
+    /// Name of the CSV file and of the entry in `summary.json`.
+    pub name: String,
+    /// What is sampled. The keys of the quantity stand beside `name`.
+    #[serde(flatten)]
+    pub quantity: Quantity,
+}
+
+/// What a probe samples, after every step.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(tag = "quantity", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Quantity {
+    /// Momentum [kg m/s] of one participant, or of all.
+    Momentum {
+        /// Whose; all together if absent.
+        participant: Option<String>,
+    },
+    /// Angular momentum about the origin [kg m^2/s] of one participant, or of all.
+    AngularMomentum {
+        /// Whose; all together if absent.
+        participant: Option<String>,
+    },
+    /// Kinetic and potential energies [J] of all participants, gravity included, and what coupling dissipated so far.
+    Energy {},
+    /// Largest speed [m/s] of one participant, or of all.
+    Speed {
+        /// Whose; all together if absent.
+        participant: Option<String>,
+    },
+    /// Displacement [m] of the particle that was nearest to `point` at the start.
+    Displacement {
+        /// Whose particle.
+        participant: String,
+        /// Where to look for the particle at the start [m].
+        point: DVec3,
+    },
+    /// Particles of `of` that went through the sheet `sheet` and are on the wrong side of it.
+    Crossings {
+        /// Connection with triangles.
+        sheet: String,
+        /// Connection whose particles are counted.
+        of: String,
+    },
+    /// Deepest overlap of two particles in contact [m], and relative to the smaller radius.
+    Overlap {},
+    /// Pairs still approaching after the last stage, or refused by the group limit.
+    Unresolved {},
+}

@@ -1,0 +1,55 @@
+//! `[time]`: how long, and when to look.
+
+use serde::{Deserialize, Serialize};
+
+use super::fault::Fault;
+
+/// `[time]`: how long, and when to look.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeSettings {
+    /// Simulated time [s].
+    pub duration: f64,
+    /// Time between frames [s]; steps end exactly on frames.
+    #[serde(default = "default_frame_interval")]
+    pub frame_interval: f64,
+    /// Longest step [s]; steps are shorter where the solvers or the particles' speeds ask for it.
+    #[serde(default = "default_dt_max")]
+    pub dt_max: f64,
+    /// Largest part of its own radius that a particle may travel in a step. The paper uses 1.
+    #[serde(default = "default_cfl")]
+    pub cfl: f64,
+}
+
+fn default_frame_interval() -> f64 {
+    1.0 / 30.0
+}
+
+fn default_dt_max() -> f64 {
+    1e-2
+}
+
+fn default_cfl() -> f64 {
+    0.5
+}
+
+impl TimeSettings {
+    /// What is wrong with the values.
+    pub fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (key, value) in
+            [("duration", self.duration), ("frame_interval", self.frame_interval), ("dt_max", self.dt_max)]
+        {
+            if !(value > 0.0 && value.is_finite()) {
+                faults.push(Fault::new(
+                    key,
+                    format!("{key} is {value}, but must be a positive time in seconds"),
+                ));
+            }
+        }
+        if !(self.cfl > 0.0 && self.cfl <= 1.0) {
+            faults.push(Fault::new("cfl", format!("cfl is {}, but must be above 0 and at most 1", self.cfl)));
+        }
+        faults
+    }
+}

@@ -1,0 +1,129 @@
+//! The end of a step: groups are split, and the participants go on to the next step.
+
+use std::time::Instant;
+
+use amalgam_particles::Lattice;
+use amalgam_proto::contract::{Commit, Committed, Next};
+use futures_util::future::join_all;
+
+use super::exchange::first_error;
+use super::scratch::{Assignment, Scratch};
+use crate::error::CoordinatorError;
+use crate::member::Member;
+use crate::merging::split::SplitSettings;
+use crate::settings::ContactMethod;
+use crate::simulation::{Simulation, joint_hash};
+use crate::synchronise::{Kind, Share, Synchronised};
+
+impl Simulation {
+    pub(super) fn split(&mut self) {
+        let start = Instant::now();
+        let coupling = &self.plan.coupling;
+        let settings = SplitSettings {
+            rule: coupling.split,
+            alpha: coupling.alpha,
+            beta: coupling.beta,
+            slip: coupling.slip,
+        };
+        let Scratch { forest, synchronised, member_velocity, record, .. } = &mut self.scratch;
+        let Synchronised { velocity, energy, .. } = synchronised;
+        forest.split(velocity, energy, &settings, member_velocity);
+        let candidates = &self.memory.candidates;
+        let errors = forest.split_errors(candidates, velocity, energy, &settings, member_velocity);
+        record.note_errors(errors.momentum, errors.energy);
+        if coupling.method == ContactMethod::MergeSplit {
+            record.dissipated = forest.dissipated(energy, &settings);
+        }
+        self.instruments.profile.split += start.elapsed().as_secs_f64();
+    }
+
+    /// Ends the step in every participant, learns from them what limits the next one, and lets them begin it.
+    pub(super) fn commit(&mut self) -> Result<(), CoordinatorError> {
+        let start = Instant::now();
+        self.clock.advance(self.scratch.dt);
+        for member in &mut self.members {
+            // A particle that died can be tracked no longer.
+            let roster = &member.part.roster;
+            member.part.tracked.retain(|&id| roster.contains(id));
+        }
+        let want_state_hash = self.clock.frame_due();
+        let grids: Vec<Lattice> = self.members.iter().filter_map(|member| member.occupancy).collect();
+        let nexts: Vec<Option<Next>> = (0..self.members.len()).map(|k| self.next(k)).collect();
+        let scratch = &self.scratch;
+        let told = scratch.shares.iter().zip(&scratch.assignments);
+        let calls = self.members.iter_mut().zip(told).zip(nexts).map(|((member, told), next)| {
+            let call = Commit { want_state_hash, grids: grids.clone(), next, ..scratch.commit(member, told) };
+            member.part.connection.commit(call)
+        });
+        let done = first_error(self.io.block_on(join_all(calls)))?;
+        self.take_over(done)?;
+        self.remember_impulses();
+        self.instruments.profile.commit += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn take_over(&mut self, done: Vec<Committed>) -> Result<(), CoordinatorError> {
+        for (member, committed) in self.members.iter_mut().zip(done) {
+            let part = &mut member.part;
+            if let Err(reason) = part.roster.update(&committed) {
+                // The participants have gone on to the next step; the fault is of this one.
+                let (participant, step) = (part.connection.name.clone(), self.steps);
+                return Err(CoordinatorError::Protocol { participant, step, phase: "Commit", reason });
+            }
+            part.cells.clone_from(&committed.cells);
+            part.solver_s += committed.solver_seconds;
+            part.committed = committed;
+        }
+        let answers = || self.members.iter().map(|member| &member.part.committed);
+        self.limits.stable_dt = answers().map(|answer| answer.stable_dt).fold(f64::INFINITY, f64::min);
+        self.limits.radius_rate = answers().map(|answer| answer.totals.radius_rate_max).fold(0.0, f64::max);
+        if self.clock.frame_due() {
+            self.state_hash = joint_hash(answers().map(|answer| answer.state_hash));
+        }
+        Ok(())
+    }
+
+    /// Keeps the impulse that each projection gave its particles: the first guess in the next step.
+    fn remember_impulses(&mut self) {
+        let Scratch { shares, assignments, synchronised, forest, .. } = &self.scratch;
+        let masses = &self.memory.candidates.mass;
+        let projections = self.members.iter().enumerate().filter(|(_, m)| m.kind == Kind::Projection);
+        for (k, _) in projections {
+            let (share, assignment) = (&shares[k], &assignments[k]);
+            let memory = &mut self.memory.last_impulse[k];
+            memory.clear();
+            let mut at = 0;
+            for (local, &size) in assignment.size.iter().enumerate() {
+                for _ in 0..size {
+                    let candidate = forest.all_members()[assignment.place[at] as usize] as usize;
+                    let part_of_mass = masses[candidate] / share.mass[local];
+                    if part_of_mass.is_finite() {
+                        memory.push((assignment.member[at], synchronised.momentum[k][local] * part_of_mass));
+                    }
+                    at += 1;
+                }
+            }
+            memory.sort_unstable_by_key(|entry| entry.0);
+        }
+    }
+}
+
+impl Scratch {
+    /// The call that commits a participant's last answer, without what does not depend on the participant.
+    fn commit(&self, member: &Member, (share, assignment): (&Share, &Assignment)) -> Commit {
+        let group_velocity = |&g: &u32| self.synchronised.velocity[g as usize];
+        let member_velocity = |&place: &u32| self.member_velocity[place as usize];
+        Commit {
+            context: member.part.connection.context(),
+            stage: self.stage,
+            repetition: assignment.asked - 1,
+            want_state_hash: false,
+            grids: Vec::new(),
+            group_velocity: share.groups.iter().map(group_velocity).collect(),
+            group_number: share.groups.clone(),
+            member_velocity: assignment.place.iter().map(member_velocity).collect(),
+            track: member.part.tracked.clone(),
+            next: None,
+        }
+    }
+}

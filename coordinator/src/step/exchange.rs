@@ -1,0 +1,154 @@
+//! The messages of a stage: what each participant is told of the groups, and what it answers.
+
+use std::time::Instant;
+
+use amalgam_particles::{CellSet, DVec3};
+use amalgam_proto::contract::{Context, Groups, Integrate, Integrated};
+use futures_util::future::join_all;
+
+use super::scratch::{Assignment, Scratch};
+use crate::contacts::Candidates;
+use crate::error::CoordinatorError;
+use crate::member::Member;
+use crate::merging::merge::Forest;
+use crate::simulation::Simulation;
+use crate::synchronise::{Ask, Kind, Share, Turn};
+
+impl Simulation {
+    /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into the
+    /// watch lists.
+    pub(super) fn distribute(&mut self) {
+        let count = self.members.len();
+        self.memory.last_impulse.resize_with(count, Vec::new);
+        self.scratch.clear_shares(count);
+        let Scratch { forest, shares, assignments, marked, watched, .. } = &mut self.scratch;
+        let (candidates, last_impulse) = (&self.memory.candidates, &self.memory.last_impulse);
+        // Members ascend, and so do the candidates' participants.
+        let ends: Vec<u32> = (1..=count).map(|k| candidates.first(k as u16) as u32).collect();
+        let mut place = 0;
+        for group in 0..forest.len() {
+            let mut rest = forest.members(group);
+            while let Some(&first) = rest.first() {
+                let k = usize::from(candidates.participant[first as usize]);
+                let (own, others) = rest.split_at(rest.iter().take_while(|&&i| i < ends[k]).count());
+                rest = others;
+                let (share, assignment) = (&mut shares[k], &mut assignments[k]);
+                let ids = own.iter().map(|&i| candidates.id[i as usize]);
+                let last = |id| match self.members[k].kind {
+                    Kind::Projection => last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok(),
+                    _ => None,
+                };
+                let guess = ids.clone().filter_map(last).map(|at| last_impulse[k][at].1);
+                share.groups.push(group as u32);
+                share.mass.push(own.iter().map(|&i| candidates.mass[i as usize]).sum());
+                share.guess.push(guess.fold(DVec3::ZERO, |sum, impulse| sum + impulse));
+                assignment.size.push(own.len() as u32);
+                assignment.member.extend(ids);
+                assignment.place.extend(place..place + own.len() as u32);
+                place += own.len() as u32;
+            }
+        }
+        watched.clear(candidates.len());
+        marked.iter().flat_map(|&(i, j)| [i, j]).for_each(|candidate| watched.insert(candidate));
+        for candidate in watched.iter() {
+            if forest.group_of(candidate).is_none() && !candidates.is_immovable(candidate) {
+                assignments[usize::from(candidates.participant[candidate as usize])].watch.push(candidate);
+            }
+        }
+    }
+}
+
+impl Scratch {
+    fn clear_shares(&mut self, count: usize) {
+        self.shares.resize_with(count, Share::default);
+        self.assignments.resize_with(count, Assignment::default);
+        for (share, assignment) in self.shares.iter_mut().zip(&mut self.assignments) {
+            share.groups.clear();
+            share.mass.clear();
+            share.guess.clear();
+            assignment.size.clear();
+            assignment.member.clear();
+            assignment.place.clear();
+            assignment.watch.clear();
+            (assignment.asked, assignment.travel) = (0, 0.0);
+        }
+    }
+}
+
+/// The participants' services during one stage.
+pub(super) struct Connections<'a> {
+    pub(super) io: &'a tokio::runtime::Runtime,
+    pub(super) members: &'a mut [Member],
+    pub(super) candidates: &'a Candidates,
+    pub(super) forest: &'a Forest,
+    pub(super) shares: &'a [Share],
+    pub(super) assignments: &'a mut [Assignment],
+    /// Velocities that move positions, of watched candidates.
+    pub(super) velocity: &'a mut Vec<DVec3>,
+    pub(super) occupied: Vec<Option<CellSet>>,
+    pub(super) stage: u32,
+    pub(super) dt: f64,
+    /// Wall time spent waiting [s].
+    pub(super) waited: f64,
+}
+
+impl Connections<'_> {
+    /// The call for a participant's turn; the first of a stage carries the groups.
+    fn call(&self, turn: Turn, context: Context) -> Integrate {
+        let (share, assignment) = (&self.shares[turn.participant], &self.assignments[turn.participant]);
+        let groups = (assignment.asked == 0).then(|| Groups {
+            size: assignment.size.clone(),
+            member: assignment.member.clone(),
+            velocity: share.groups.iter().map(|&group| self.forest.velocity()[group as usize]).collect(),
+            watch: assignment.watch.iter().map(|&i| self.candidates.id[i as usize]).collect(),
+            occupied: self.occupied[turn.participant].clone(),
+        });
+        let Turn { inertia, impulse, forcing, .. } = turn;
+        Integrate {
+            context,
+            stage: self.stage,
+            repetition: assignment.asked,
+            dt: self.dt,
+            forcing,
+            groups,
+            inertia,
+            impulse,
+        }
+    }
+}
+
+impl Ask for Connections<'_> {
+    fn ask(&mut self, turns: Vec<Turn>) -> Result<Vec<Integrated>, CoordinatorError> {
+        let start = Instant::now();
+        let asked: Vec<usize> = turns.iter().map(|turn| turn.participant).collect();
+        assert!(asked.is_sorted_by(|a, b| a < b), "each participant has one turn at a time, in order");
+        let calls: Vec<(Integrate, u64)> = turns
+            .into_iter()
+            .map(|turn| {
+                let k = turn.participant;
+                let watched = self.assignments[k].watch.len() as u64;
+                (self.call(turn, self.members[k].part.connection.context()), watched)
+            })
+            .collect();
+        let turn_of = self.members.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
+        let waiting = turn_of
+            .zip(calls)
+            .map(|((_, member), (call, watched))| member.part.connection.integrate(call, watched));
+        let answers = first_error(self.io.block_on(join_all(waiting)))?;
+        for (&k, answer) in asked.iter().zip(&answers) {
+            let assignment = &mut self.assignments[k];
+            assignment.asked += 1;
+            assignment.travel = answer.travel_max;
+            for (&candidate, &velocity) in assignment.watch.iter().zip(&answer.watch_velocity) {
+                self.velocity[candidate as usize] = velocity;
+            }
+        }
+        self.waited += start.elapsed().as_secs_f64();
+        Ok(answers)
+    }
+}
+
+/// All answers, or the error of the first participant that has one.
+pub(super) fn first_error<T>(answers: Vec<Result<T, CoordinatorError>>) -> Result<Vec<T>, CoordinatorError> {
+    answers.into_iter().collect()
+}

@@ -1,0 +1,76 @@
+//! What a step works with.
+
+use amalgam_particles::{DVec3, ParticleId};
+
+use super::record::StepRecord;
+use crate::contacts::{Candidates, ContactFinder, Contacts, Ranked};
+use crate::merging::merge::Forest;
+use crate::pairwise::Response;
+use crate::synchronise::{Share, Synchronised};
+
+/// Memory that outlives a step. A restarted run needs the impulses, or its bits change; the rest is found again.
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// By how much of their radius each participant's spheres counted as larger when near pairs were last listed.
+    pub(super) margin: Vec<f64>,
+    /// The list of near pairs.
+    pub(super) finder: ContactFinder,
+    /// Particles that may touch others'. A participant need not repeat their ids.
+    pub(crate) candidates: Candidates,
+    /// For each participant, the order by id of the particles that it sends.
+    pub(super) order: Vec<Vec<u32>>,
+    /// For each projection, the impulse it gave its particles in the last step, ascending by id.
+    pub(super) last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
+}
+
+/// What a step works with. It may be replaced by a new one before any step.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// Whether near pairs were listed in this step.
+    pub(super) listed: bool,
+    /// Contacts of participants with themselves.
+    pub(super) own: Vec<(u32, u32)>,
+    /// Contacts at the start of the step.
+    pub(crate) contacts: Contacts,
+    /// Pairs that are merged in this stage, ascending.
+    pub(super) pairs: Vec<(u32, u32)>,
+    /// Pairs in contact that are not merged in this stage.
+    pub(super) marked: Vec<(u32, u32)>,
+    pub(super) approaching: Vec<(u32, u32)>,
+    pub(super) receding: Vec<(u32, u32)>,
+    pub(super) forest: Forest,
+    pub(super) response: Response,
+    /// Each participant's part of the groups.
+    pub(super) shares: Vec<Share>,
+    pub(super) assignments: Vec<Assignment>,
+    pub(super) watched: Ranked,
+    pub(super) synchronised: Synchronised,
+    /// Velocity that moves each candidate [m/s].
+    pub(super) velocity: Vec<DVec3>,
+    /// How far any particle travels at most, relative to its radius.
+    pub(super) travel: f64,
+    /// Velocity of each member after the split [m/s].
+    pub(super) member_velocity: Vec<DVec3>,
+    /// Stage, from 1.
+    pub(super) stage: u32,
+    /// Length of the step [s].
+    pub(super) dt: f64,
+    pub(super) record: StepRecord,
+}
+
+/// The groups of a stage as one participant is told them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Assignment {
+    /// Number of own members of each group.
+    pub(super) size: Vec<u32>,
+    /// Members, group after group.
+    pub(super) member: Vec<ParticleId>,
+    /// Place of each member in the forest's list.
+    pub(super) place: Vec<u32>,
+    /// Free candidates in marked pairs.
+    pub(super) watch: Vec<u32>,
+    /// Times that the participant was asked in this stage.
+    pub(super) asked: u32,
+    /// How far its free particles travel at most, relative to their radius.
+    pub(super) travel: f64,
+}
