@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::{
     cli::{BenchArgs, Benchmark},
-    command::CommandError,
     console::say,
+    error::CommandError,
 };
 use machine::Machine;
 

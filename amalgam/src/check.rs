@@ -2,9 +2,9 @@
 
 use crate::{
     cli::CheckArgs,
-    command::CommandError,
     console::{Console, say},
-    local::{Locals, Transport},
+    error::CommandError,
+    run::local::{Locals, Transport},
     scene::Scene,
 };
 use amalgam_coordinator::{Cancel, Simulation};

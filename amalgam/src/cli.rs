@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use amalgam_solver_kit::ServeOptions;
 use clap::{Args, Parser, Subcommand};
 
-use crate::{command::CommandError, local::Transport, scene::SolverKind};
+use crate::{error::CommandError, run::local::Transport, scene::SolverKind};
 
 const EXIT_CODES: &str = "Exit codes:
   0    done

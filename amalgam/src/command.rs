@@ -7,68 +7,19 @@ use crate::{
     check::check,
     cli::{Cli, Command},
     console,
+    error::CommandError,
     interrupt::EXIT_INTERRUPTED,
-    local::StartError,
-    output::OutputError,
     reproduce::reproduce,
     run::{Ending, run},
-    scene::{Scene, SceneError},
     serve::serve,
     validate::validate,
 };
-use amalgam_coordinator::CoordinatorError;
 
 /// Exit code when a run failed.
 pub const EXIT_FAILED: u8 = 1;
 
 /// Exit code when the scene or the command line is wrong.
 pub const EXIT_WRONG: u8 = 2;
-
-/// Why a command did not do what it should.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// The scene is wrong.
-    #[error(transparent)]
-    Scene(#[from] SceneError),
-    /// The command line is wrong.
-    #[error("{0}")]
-    Usage(String),
-    /// It failed on the way.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<StartError> for CommandError {
-    fn from(error: StartError) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-impl From<OutputError> for CommandError {
-    fn from(error: OutputError) -> Self {
-        match error {
-            OutputError::NotOurs(_) => Self::Usage(error.to_string()),
-            other => Self::Failed(other.to_string()),
-        }
-    }
-}
-
-impl CommandError {
-    /// Why a scene cannot start: shown in its file if it is the scene's fault.
-    pub(crate) fn at_start(scene: &Scene, error: CoordinatorError) -> Self {
-        match error {
-            CoordinatorError::Section { participant, errors } => {
-                let faults: Vec<_> = errors.into_iter().map(|fault| (fault.key, fault.message)).collect();
-                scene.section_error(&participant, &faults).into()
-            }
-            CoordinatorError::Probe { probe, reason } => scene.probe_error(&probe, &reason).into(),
-            CoordinatorError::Scene(_) | CoordinatorError::ImmovableOverlap { .. } => {
-                Self::Usage(format!("{}: {error}", scene.file()))
-            }
-            other => Self::Failed(other.to_string()),
-        }
-    }
-}
 
 /// Does what the command line says, and reports errors on standard error.
 pub fn execute(cli: &Cli) -> ExitCode {

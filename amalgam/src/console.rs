@@ -10,7 +10,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
-use crate::{command::CommandError, scene::SceneError};
+use crate::{error::CommandError, scene::SceneError};
 use amalgam_coordinator::StepRecord;
 
 /// How often the progress bar moves, and how often a line is written where there is no terminal.

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::command::CommandError;
+use crate::error::CommandError;
 use amalgam_coordinator::Cancel;
 
 /// Exit code of an interrupted run: 128 + SIGINT.

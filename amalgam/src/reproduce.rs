@@ -23,15 +23,28 @@ use serde_json::Value;
 
 use crate::{
     cli::{ReproduceArgs, RunArgs, Scale, Threads},
-    command::CommandError,
     console::{self, note, say},
+    error::CommandError,
     interrupt::Interrupt,
-    local::Transport,
+    run::local::Transport,
     run::{Ending, compute},
     scene::{Scene, suggest},
 };
 use figures::{Figure, Variant};
 use report::Report;
+
+/// All figures, in the order in which they are computed; after them the columns of Table 1.
+///
+/// # Errors
+/// What is wrong with the file of figures.
+pub fn figures() -> Result<Vec<Figure>, String> {
+    let mut all = figures::read()?;
+    let columns = all.iter().filter_map(|figure| Some(table1::figure(figure, figure.times.as_ref()?)));
+    let columns: Vec<Figure> = columns.collect();
+    all.extend(columns);
+    all.iter().try_for_each(Figure::check)?;
+    Ok(all)
+}
 
 /// What came of one run of a figure.
 #[derive(Debug)]
@@ -231,7 +244,7 @@ pub fn read(figure: &Figure, case: &Variant, method: &Variant, scale: Scale) -> 
 }
 
 fn chosen(names: &[String]) -> Result<Vec<Figure>, CommandError> {
-    let all = figures::all().map_err(CommandError::Failed)?;
+    let all = figures().map_err(CommandError::Failed)?;
     let known: Vec<String> = all.iter().map(|figure| figure.name.clone()).collect();
     if let Some(unknown) = names.iter().find(|name| !known.iter().any(|known| is_part(known, name))) {
         let help = suggest(unknown, &known, "figures");

@@ -1,5 +1,9 @@
 //! `amalgam run`: computes a scene.
 
+pub mod local;
+pub mod output;
+mod picture;
+
 use std::{
     path::PathBuf,
     time::{Duration, Instant},
@@ -9,14 +13,14 @@ use serde::Serialize;
 
 use crate::{
     cli::RunArgs,
-    command::CommandError,
     console::{self, Console, Progress, say},
+    error::CommandError,
     interrupt::Interrupt,
-    local::Locals,
-    output::{Folder, OutputError, Recorder},
     scene::Scene,
 };
 use amalgam_coordinator::{CoordinatorError, Simulation, Summary};
+use local::Locals;
+use output::{Folder, OutputError, Recorder};
 
 /// How a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

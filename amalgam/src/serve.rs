@@ -6,7 +6,7 @@ use amalgam_solver_fluid::FluidProgram;
 use amalgam_solver_kit::SolverProgram;
 use amalgam_solver_solid::SolidProgram;
 
-use crate::{cli::ServeArgs, command::CommandError, scene::SolverKind};
+use crate::{cli::ServeArgs, error::CommandError, scene::SolverKind};
 
 impl SolverKind {
     /// The program that makes such solvers.

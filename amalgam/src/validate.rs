@@ -5,50 +5,35 @@
 //! anywhere. A new case is a folder, a file, and a line in `CASES`.
 
 mod alone;
-mod bar_wave;
-mod branching;
-mod brittle_wall;
-mod cantilever;
-mod catenary;
-mod crack_energy;
+mod case;
 mod experiment;
 mod fluids;
-mod free_body;
 mod grains;
-mod hanging_bar;
-mod implicit_euler;
-mod kalthoff;
 mod sketch;
-mod small_disc;
+mod solids;
 
 use std::{fs, path::Path};
 
-use serde::Serialize;
-
-use crate::{
-    cli::ValidateArgs,
-    command::CommandError,
-    console::say,
-    scene::{SceneError, suggest},
-};
-use amalgam_coordinator::CoordinatorError;
+use crate::{cli::ValidateArgs, console::say, error::CommandError, scene::suggest};
+pub use case::Check;
+use case::{Case, Outcome};
 use sketch::Sketch;
 
 /// All cases, in the order in which they are computed.
 static CASES: [Case; 21] = [
-    implicit_euler::CASE,
-    free_body::ROTATION,
-    free_body::FREE,
-    hanging_bar::CASE,
-    catenary::CASE,
-    cantilever::TIP,
-    cantilever::HEAVY,
-    bar_wave::CASE,
-    crack_energy::CASE,
-    small_disc::CASE,
-    branching::CASE,
-    kalthoff::CASE,
-    brittle_wall::CASE,
+    solids::implicit_euler::CASE,
+    solids::free_body::ROTATION,
+    solids::free_body::FREE,
+    solids::hanging_bar::CASE,
+    solids::catenary::CASE,
+    solids::cantilever::TIP,
+    solids::cantilever::HEAVY,
+    solids::bar_wave::CASE,
+    solids::crack_energy::CASE,
+    solids::small_disc::CASE,
+    solids::branching::CASE,
+    solids::kalthoff::CASE,
+    solids::brittle_wall::CASE,
     grains::KEPLER,
     grains::PLANET,
     fluids::HYDROSTATIC,
@@ -58,74 +43,6 @@ static CASES: [Case; 21] = [
     fluids::CLOSED_BOX,
     fluids::COLUMN,
 ];
-
-/// A validation case.
-struct Case {
-    /// Its name, and that of its folder.
-    name: &'static str,
-    /// What is compared with what, in a line.
-    about: &'static str,
-    /// Whether it takes at most a few seconds; such cases are part of the tests.
-    quick: bool,
-    compute: fn() -> Result<Outcome, CaseError>,
-}
-
-/// What came of a case.
-struct Outcome {
-    checks: Vec<Check>,
-    picture: Sketch,
-}
-
-/// Why a case could not be computed.
-#[derive(Debug, thiserror::Error)]
-enum CaseError {
-    #[error("{}", crate::console::render(.0, false))]
-    Scene(#[from] SceneError),
-    #[error(transparent)]
-    Run(#[from] CoordinatorError),
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<CommandError> for CaseError {
-    fn from(error: CommandError) -> Self {
-        match error {
-            CommandError::Scene(error) => Self::Scene(error),
-            CommandError::Usage(message) | CommandError::Failed(message) => Self::Failed(message),
-        }
-    }
-}
-
-/// A quantity of a case beside its reference.
-#[derive(Clone, Debug, Serialize)]
-pub struct Check {
-    /// The case.
-    pub case: &'static str,
-    /// What is compared, with its unit.
-    pub quantity: String,
-    /// What it should be.
-    pub reference: f64,
-    /// What it is.
-    pub measured: f64,
-    /// Largest |measured - reference|, in the same unit.
-    pub tolerance: f64,
-    /// Whether it is met.
-    pub pass: bool,
-}
-
-impl Check {
-    /// `measured` may differ from `reference` by `tolerance`, both in the quantity's unit.
-    fn within(quantity: impl Into<String>, reference: f64, measured: f64, tolerance: f64) -> Self {
-        // Written so that NaN fails.
-        let pass = (measured - reference).abs() <= tolerance;
-        Self { case: "", quantity: quantity.into(), reference, measured, tolerance, pass }
-    }
-
-    /// `measured` may differ from `reference` by the part `tolerance` of it.
-    fn relative(quantity: impl Into<String>, reference: f64, measured: f64, tolerance: f64) -> Self {
-        Self::within(quantity, reference, measured, tolerance * reference.abs())
-    }
-}
 
 /// Computes the cases that the command line names, prints a table and writes what was asked for.
 ///
@@ -216,38 +133,5 @@ fn short(value: f64) -> String {
             format!("{value:.*}", digits.clamp(0, 9) as usize)
         }
         _ => format!("{value:.4e}"),
-    }
-}
-
-/// A table of reference data: lines that begin with `#` are comments, the first other line names the columns.
-struct Reference {
-    columns: Vec<String>,
-    rows: Vec<Vec<f64>>,
-}
-
-impl Reference {
-    /// Reads a table that is part of the program.
-    ///
-    /// # Panics
-    /// If it is no such table.
-    fn parse(text: &str) -> Self {
-        let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-        let columns = lines.next().unwrap_or_default().split(',').map(|name| name.trim().to_string());
-        let number = |cell: &str| cell.trim().parse::<f64>().expect("reference data are numbers");
-        let columns: Vec<String> = columns.collect();
-        let rows: Vec<Vec<f64>> = lines.map(|line| line.split(',').map(number).collect()).collect();
-        assert!(rows.iter().all(|row| row.len() == columns.len()), "rows are as long as the header");
-        Self { columns, rows }
-    }
-
-    /// What column `of` holds in the row where column `at` holds `value`.
-    ///
-    /// # Panics
-    /// If there is no such column or row.
-    fn look_up(&self, at: &str, value: f64, of: &str) -> f64 {
-        let column = |name: &str| self.columns.iter().position(|one| one == name).expect("a column");
-        let (at, of) = (column(at), column(of));
-        let row = self.rows.iter().find(|row| row[at] == value);
-        row.expect("a row of reference data")[of]
     }
 }

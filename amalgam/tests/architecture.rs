@@ -168,19 +168,26 @@ fn no_file_holds_a_path_of_somebodys_machine() {
 }
 
 #[test]
-fn the_code_map_names_every_source_file_and_no_other() {
+fn the_code_map_names_every_folder_and_files_say_what_is_in_them() {
     let architecture = read("ARCHITECTURE.md");
     let (_, map) = architecture.split_once("## Code map").expect("a code map");
     let (map, _) = map.split_once("\n## ").expect("a section after it");
     let mut named = BTreeSet::new();
     for part in map.split("\n### ").skip(1) {
         let package = part.split_whitespace().next().expect("a crate");
-        let names = part.split('`').skip(1).step_by(2).filter(|code| code.ends_with(".rs"));
-        named.extend(names.map(|name| format!("{package}/src/{name}")));
+        let names = part.split('`').skip(1).step_by(2);
+        let folders = names.filter(|name| name.starts_with("src") && !name.ends_with(".rs"));
+        named.extend(folders.map(|name| format!("{package}/{name}")));
     }
-    let sources = members().iter().flat_map(|package| files(&format!("{package}/src")).into_keys()).collect();
-    let difference: Vec<&String> = named.symmetric_difference(&sources).collect();
+    let sources: BTreeMap<String, String> =
+        members().iter().flat_map(|package| files(&format!("{package}/src"))).collect();
+    let folder = |name: &String| name.rsplit_once('/').expect("in a folder").0.to_string();
+    let folders: BTreeSet<String> = sources.keys().map(folder).collect();
+    let difference: Vec<&String> = named.symmetric_difference(&folders).collect();
     assert!(difference.is_empty(), "named in ARCHITECTURE.md or there, but not both: {difference:?}");
+    for (name, text) in &sources {
+        assert!(text.starts_with("//!"), "{name} does not begin with a comment that says what is in it");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use amalgam::{
 
 #[test]
 fn every_run_of_every_figure_is_a_scene() {
-    for figure in figures::all().expect("figures.toml") {
+    for figure in figures().expect("figures.toml") {
         for scale in [Scale::Quick, Scale::Half, Scale::Paper] {
             for (case, method) in figure.runs() {
                 let scene = read(&figure, case, method, scale);

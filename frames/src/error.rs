@@ -1,3 +1,5 @@
+//! Errors of writing files and pictures.
+
 use std::io;
 use std::path::{Path, PathBuf};
 

@@ -1,3 +1,5 @@
+//! The state of particles as columns, and its checks.
+
 use std::collections::HashSet;
 
 use glam::DVec3;

@@ -7,7 +7,7 @@ use amalgam_solver_fluid::flip::{Flip, section};
 use amalgam_solver_kit::{Answer, Solver, Stage, World};
 
 use super::{Bound, Figure, Peer, fluids::resident_bytes};
-use crate::command::CommandError;
+use crate::error::CommandError;
 
 const WARM_UP: u64 = 2;
 const STEPS: u64 = 8;

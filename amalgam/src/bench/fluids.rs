@@ -7,7 +7,7 @@ use amalgam_solver_fluid::{section, sph::Sph};
 use amalgam_solver_kit::{Answer, Solver, Stage, World};
 
 use super::{Bound, Figure, Peer};
-use crate::command::CommandError;
+use crate::error::CommandError;
 
 /// Edge of the cube of water [m], in a tank twice as long.
 const EDGE: f64 = 0.5;

@@ -2,28 +2,50 @@
 
 use serde::Deserialize;
 
-use super::table1::{self, Column};
 use crate::cli::Scale;
 
 const FIGURES: &str = include_str!("../../../scenes/paper/figures.toml");
 
-/// All figures, in the order in which they are computed; after them the columns of Table 1.
+/// The figures of the file, in the order in which they are computed.
 ///
 /// # Errors
 /// What is wrong with the file.
-pub fn all() -> Result<Vec<Figure>, String> {
+pub(super) fn read() -> Result<Vec<Figure>, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct File {
         figures: Vec<Figure>,
     }
-    let mut file: File = toml::from_str(FIGURES).map_err(|error| format!("figures.toml: {error}"))?;
-    let columns =
-        file.figures.iter().filter_map(|figure| Some(table1::figure(figure, figure.times.as_ref()?)));
-    let columns: Vec<Figure> = columns.collect();
-    file.figures.extend(columns);
-    file.figures.iter().try_for_each(Figure::check)?;
+    let file: File = toml::from_str(FIGURES).map_err(|error| format!("figures.toml: {error}"))?;
     Ok(file.figures)
+}
+
+/// A column of Table 1, as data of the figure whose scene is timed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    /// Head of the column.
+    pub(super) title: String,
+    /// The paper's numbers of particles.
+    pub(super) particles: String,
+    /// Changes of the scene: contact from the start, and an early end.
+    pub(super) set: Vec<String>,
+    /// The paper's times [ms].
+    pub(super) paper: Times,
+    /// Part of the paper's total that is allowed.
+    pub(super) within: f64,
+}
+
+/// Times of a step [ms].
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Times {
+    pub(super) detection: f64,
+    pub(super) merging: f64,
+    pub(super) stage_1: f64,
+    pub(super) stage_2: f64,
+    pub(super) splitting: f64,
+    pub(super) total: f64,
 }
 
 /// A figure: one scene, computed for every case with every method.
@@ -203,7 +225,7 @@ impl Figure {
     }
 
     /// Names that are referred to exist.
-    fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let measure = |name: &String| match self.measure(name) {
             Some(_) => Ok(()),
             None => Err(format!("figures.toml: {} has no measure `{name}`", self.name)),

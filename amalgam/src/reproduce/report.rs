@@ -7,7 +7,7 @@ use super::{
     figures::{Figure, Test},
     verdict::{Verdict, decide, failures, read, short},
 };
-use crate::{cli::Scale, command::CommandError};
+use crate::{cli::Scale, error::CommandError};
 
 /// Name of the report in its folder.
 pub(super) const FILE: &str = "report.html";

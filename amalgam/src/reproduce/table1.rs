@@ -3,9 +3,7 @@
 //! A column of the table is a figure of its own, made from the one whose scene it times: the same scene and scales,
 //! cut to some steps, with times as measures.
 
-use serde::Deserialize;
-
-use super::figures::{Figure, Measure, Range, Rule, Test, Variant};
+use super::figures::{Column, Figure, Measure, Range, Rule, Test, Times, Variant};
 
 /// What the names of the table's figures begin with.
 pub(super) const NAME: &str = "table1";
@@ -15,34 +13,6 @@ const STEPS_MIN: f64 = 20.0;
 
 /// Part of the time allowed that merging and splitting may take together.
 const NEGLIGIBLE: f64 = 0.05;
-
-/// A column of Table 1, as data of the figure whose scene is timed.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Column {
-    /// Head of the column.
-    title: String,
-    /// The paper's numbers of particles.
-    particles: String,
-    /// Changes of the scene: contact from the start, and an early end.
-    set: Vec<String>,
-    /// The paper's times [ms].
-    paper: Times,
-    /// Part of the paper's total that is allowed.
-    within: f64,
-}
-
-/// Times of a step [ms].
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Times {
-    detection: f64,
-    merging: f64,
-    stage_1: f64,
-    stage_2: f64,
-    splitting: f64,
-    total: f64,
-}
 
 /// The figure that measures a column.
 pub(super) fn figure(timed: &Figure, column: &Column) -> Figure {

@@ -1,7 +1,7 @@
 //! A solver alone: the case stands in for the coordinator. Every particle is a group of its own, so that the case can
 //! add forces that no participant gives, or prescribe motion.
 
-use super::CaseError;
+use super::case::CaseError;
 use crate::scene::Scene;
 use amalgam_particles::{GroupMap, Particles, StepEnd};
 use amalgam_solver_kit::{Answer, FieldValues, Report, Solver, SolverError, SolverProgram, Stage, World};

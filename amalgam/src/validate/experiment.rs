@@ -1,10 +1,10 @@
 //! Computing the scene of a case: the real coordinator and the real solvers, in this process.
 
-use super::CaseError;
+use super::case::CaseError;
 use crate::{
-    command::CommandError,
     console::Console,
-    local::{Locals, Transport},
+    error::CommandError,
+    run::local::{Locals, Transport},
     scene::Scene,
 };
 use amalgam_coordinator::{Cancel, ParticipantFrame, Simulation, StepRecord};

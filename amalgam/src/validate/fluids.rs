@@ -12,7 +12,7 @@ use amalgam_solver_fluid::FluidProgram;
 use amalgam_solver_kit::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, World};
 use glam::DVec3;
 
-use super::CaseError;
+use super::case::CaseError;
 use crate::scene::Scene;
 
 pub(super) use closed_box::CASE as CLOSED_BOX;

@@ -2,7 +2,9 @@
 
 use glam::DVec3;
 
-use super::{Case, CaseError, Check, Outcome, experiment::Experiment, sketch::Sketch};
+use crate::validate::case::{Case, CaseError, Check, Outcome};
+use crate::validate::experiment::Experiment;
+use crate::validate::sketch::Sketch;
 
 const KEPLER_SCENE: &str = include_str!("../../../validation/kepler/scene.toml");
 const PLANET_SCENE: &str = include_str!("../../../scenes/planet-of-discs.toml");

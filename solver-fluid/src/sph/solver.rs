@@ -1,3 +1,5 @@
+//! The SPH solver: sub-steps, groups, commit.
+
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Particles, StepEnd, lanes::Width};
 use amalgam_solver_kit::{Answer, Deferred, Field, FieldValues, Report, Solver, SolverError, Stage};
 use rayon::prelude::*;

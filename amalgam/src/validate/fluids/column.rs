@@ -3,8 +3,11 @@
 use amalgam_coordinator::ParticipantFrame;
 use glam::DVec3;
 
-use super::{CaseError, Method};
-use crate::validate::{Case, Check, Outcome, experiment::Experiment, sketch::Sketch};
+use super::Method;
+use crate::validate::case::CaseError;
+use crate::validate::case::{Case, Check, Outcome};
+use crate::validate::experiment::Experiment;
+use crate::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../validation/fluid-column/scene.toml");
 

@@ -2,8 +2,10 @@
 
 use glam::DVec3;
 
-use super::{CaseError, Fluid, Method};
-use crate::validate::{Case, Check, Outcome, sketch::Sketch};
+use super::{Fluid, Method};
+use crate::validate::case::CaseError;
+use crate::validate::case::{Case, Check, Outcome};
+use crate::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../validation/hydrostatic/scene.toml");
 

@@ -5,8 +5,10 @@ use std::f64::consts::PI;
 use amalgam_solver_fluid::{section, sph::Sph};
 use glam::DVec3;
 
-use super::{CaseError, Fluid, faults, parse};
-use crate::validate::{Case, Check, Outcome, sketch::Sketch};
+use super::{Fluid, faults, parse};
+use crate::validate::case::CaseError;
+use crate::validate::case::{Case, Check, Outcome};
+use crate::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../validation/vortex/scene.toml");
 

@@ -2,20 +2,22 @@
 
 use glam::DVec3;
 
-use super::{Case, CaseError, Check, Outcome, experiment::Experiment, sketch::Sketch};
+use crate::validate::case::{Case, CaseError, Check, Outcome};
+use crate::validate::experiment::Experiment;
+use crate::validate::sketch::Sketch;
 
-const ROTATION_SCENE: &str = include_str!("../../../validation/rigid-rotation/scene.toml");
-const FREE_SCENE: &str = include_str!("../../../validation/free-body/scene.toml");
-const PAIR_SCENE: &str = include_str!("../../../validation/free-body/pair.toml");
+const ROTATION_SCENE: &str = include_str!("../../../../validation/rigid-rotation/scene.toml");
+const FREE_SCENE: &str = include_str!("../../../../validation/free-body/scene.toml");
+const PAIR_SCENE: &str = include_str!("../../../../validation/free-body/pair.toml");
 
-pub(super) const ROTATION: Case = Case {
+pub(in crate::validate) const ROTATION: Case = Case {
     name: "rigid-rotation",
     about: "energy and strain in a ring after a rigid rotation: none",
     quick: true,
     compute: rotation,
 };
 
-pub(super) const FREE: Case = Case {
+pub(in crate::validate) const FREE: Case = Case {
     name: "free-body",
     about: "momentum of a soft block in flight: kept; spin: lost to first order, as implicit Euler says",
     quick: true,

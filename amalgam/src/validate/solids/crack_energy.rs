@@ -2,11 +2,13 @@
 
 use glam::DVec3;
 
-use super::{Case, CaseError, Check, Outcome, alone::Alone, sketch::Sketch};
+use crate::validate::alone::Alone;
+use crate::validate::case::{Case, CaseError, Check, Outcome};
+use crate::validate::sketch::Sketch;
 
-const SCENE: &str = include_str!("../../../validation/crack-energy/scene.toml");
+const SCENE: &str = include_str!("../../../../validation/crack-energy/scene.toml");
 
-pub(super) const CASE: Case = Case {
+pub(in crate::validate) const CASE: Case = Case {
     name: "crack-energy",
     about: "work to part a body along a plane, by area: the fracture energy G0",
     quick: true,

@@ -4,22 +4,24 @@ use std::f64::consts::FRAC_PI_2;
 
 use glam::DVec3;
 
-use super::{Case, CaseError, Check, Outcome, Reference, experiment::Experiment, sketch::Sketch};
+use crate::validate::case::{Case, CaseError, Check, Outcome, Reference};
+use crate::validate::experiment::Experiment;
+use crate::validate::sketch::Sketch;
 
-const TIP_SCENE: &str = include_str!("../../../validation/cantilever/scene.toml");
-const TIP_DATA: &str = include_str!("../../../validation/cantilever/elastica_cantilever_tip_load.csv");
-const HEAVY_SCENE: &str = include_str!("../../../validation/heavy-cantilever/scene.toml");
+const TIP_SCENE: &str = include_str!("../../../../validation/cantilever/scene.toml");
+const TIP_DATA: &str = include_str!("../../../../validation/cantilever/elastica_cantilever_tip_load.csv");
+const HEAVY_SCENE: &str = include_str!("../../../../validation/heavy-cantilever/scene.toml");
 const HEAVY_DATA: &str =
-    include_str!("../../../validation/heavy-cantilever/elastica_cantilever_self_weight.csv");
+    include_str!("../../../../validation/heavy-cantilever/elastica_cantilever_self_weight.csv");
 
-pub(super) const TIP: Case = Case {
+pub(in crate::validate) const TIP: Case = Case {
     name: "cantilever",
     about: "tip of a beam under four weights, up to eight tenths of its length: the elastica",
     quick: true,
     compute: tip,
 };
 
-pub(super) const HEAVY: Case = Case {
+pub(in crate::validate) const HEAVY: Case = Case {
     name: "heavy-cantilever",
     about: "tip of a beam under its own weight, four densities: the heavy elastica",
     quick: true,

@@ -13,8 +13,9 @@ use amalgam_frames::{
 };
 use serde::Serialize;
 
+use crate::error::CommandError;
 use crate::{
-    picture::Painter,
+    run::picture::Painter,
     scene::{Scene, SurfaceOutput},
 };
 use amalgam_coordinator::{FrameField, ParticipantFrame, ProbeSample};
@@ -295,4 +296,13 @@ fn write_participant(path: &Path, time: f64, frame: &ParticipantFrame) -> Result
         fields: &fields,
     };
     write_vtu(path, &data)
+}
+
+impl From<OutputError> for CommandError {
+    fn from(error: OutputError) -> Self {
+        match error {
+            OutputError::NotOurs(_) => Self::Usage(error.to_string()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
 }

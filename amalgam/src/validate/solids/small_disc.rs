@@ -4,12 +4,14 @@ use amalgam_particles::CellGrid;
 use glam::DVec3;
 use rayon::prelude::*;
 
-use super::{Case, CaseError, Check, Outcome, Reference, alone::Alone, sketch::Sketch};
+use crate::validate::alone::Alone;
+use crate::validate::case::{Case, CaseError, Check, Outcome, Reference};
+use crate::validate::sketch::Sketch;
 
-const SCENE: &str = include_str!("../../../validation/small-disc/scene.toml");
-const DAMAGE: &str = include_str!("../../../validation/small-disc/damage.csv");
+const SCENE: &str = include_str!("../../../../validation/small-disc/scene.toml");
+const DAMAGE: &str = include_str!("../../../../validation/small-disc/damage.csv");
 
-pub(super) const CASE: Case = Case {
+pub(in crate::validate) const CASE: Case = Case {
     name: "small-disc",
     about: "mean damage of a brittle disc that a sphere strikes: LAMMPS's own example peri/pmb",
     quick: true,

@@ -4,12 +4,14 @@ use std::f64::consts::PI;
 
 use glam::DVec3;
 
-use super::{Case, CaseError, Check, Outcome, Reference, alone::Alone, sketch::Sketch};
+use crate::validate::alone::Alone;
+use crate::validate::case::{Case, CaseError, Check, Outcome, Reference};
+use crate::validate::sketch::Sketch;
 
-const SCENE: &str = include_str!("../../../validation/bar-wave/scene.toml");
-const DISPERSION: &str = include_str!("../../../validation/bar-wave/dispersion.csv");
+const SCENE: &str = include_str!("../../../../validation/bar-wave/scene.toml");
+const DISPERSION: &str = include_str!("../../../../validation/bar-wave/dispersion.csv");
 
-pub(super) const CASE: Case = Case {
+pub(in crate::validate) const CASE: Case = Case {
     name: "bar-wave",
     about: "phase speed of waves in a bar: the dispersion relation",
     quick: true,

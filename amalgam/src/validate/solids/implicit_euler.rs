@@ -2,11 +2,13 @@
 
 use glam::DVec3;
 
-use super::{Case, CaseError, Check, Outcome, experiment::Experiment, sketch::Sketch};
+use crate::validate::case::{Case, CaseError, Check, Outcome};
+use crate::validate::experiment::Experiment;
+use crate::validate::sketch::Sketch;
 
-const SCENE: &str = include_str!("../../../validation/implicit-euler/scene.toml");
+const SCENE: &str = include_str!("../../../../validation/implicit-euler/scene.toml");
 
-pub(super) const CASE: Case = Case {
+pub(in crate::validate) const CASE: Case = Case {
     name: "implicit-euler",
     about: "amplitude and phase of an oscillator after a step: implicit Euler in closed form",
     quick: true,

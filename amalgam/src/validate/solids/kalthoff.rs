@@ -3,11 +3,13 @@
 use amalgam_particles::CellGrid;
 use glam::{DVec2, DVec3};
 
-use super::{Case, CaseError, Check, Outcome, alone::Alone, sketch::Sketch};
+use crate::validate::alone::Alone;
+use crate::validate::case::{Case, CaseError, Check, Outcome};
+use crate::validate::sketch::Sketch;
 
-const SCENE: &str = include_str!("../../../validation/kalthoff/scene.toml");
+const SCENE: &str = include_str!("../../../../validation/kalthoff/scene.toml");
 
-pub(super) const CASE: Case = Case {
+pub(in crate::validate) const CASE: Case = Case {
     name: "kalthoff",
     about: "angle between crack and notch in a plate that is struck: the experiment's 70 degrees",
     quick: false,

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::{
     console::Console,
+    error::CommandError,
     scene::{Participant, Scene, Served, SolverKind},
 };
 use amalgam_coordinator::{Address, ParticipantPlan};
@@ -291,4 +292,10 @@ fn relay<R: Read + Send + 'static>(
         }
     })?;
     Ok(())
+}
+
+impl From<StartError> for CommandError {
+    fn from(error: StartError) -> Self {
+        Self::Failed(error.to_string())
+    }
 }

@@ -3,11 +3,13 @@
 use amalgam_coordinator::{FrameField, ParticipantFrame};
 use glam::DMat3;
 
-use super::{Case, CaseError, Check, Outcome, experiment::Experiment, sketch::Sketch};
+use crate::validate::case::{Case, CaseError, Check, Outcome};
+use crate::validate::experiment::Experiment;
+use crate::validate::sketch::Sketch;
 
-const SCENE: &str = include_str!("../../../scenes/brittle-wall.toml");
+const SCENE: &str = include_str!("../../../../scenes/brittle-wall.toml");
 
-pub(super) const CASE: Case = Case {
+pub(in crate::validate) const CASE: Case = Case {
     name: "brittle-wall",
     about: "speed, energy and pieces of a wall that a heavy ball strikes: Fig. 5 and 6 of the paper",
     quick: false,

@@ -2,12 +2,14 @@
 
 use glam::DVec3;
 
-use super::{Case, CaseError, Check, Outcome, Reference, experiment::Experiment, sketch::Sketch};
+use crate::validate::case::{Case, CaseError, Check, Outcome, Reference};
+use crate::validate::experiment::Experiment;
+use crate::validate::sketch::Sketch;
 
-const SCENE: &str = include_str!("../../../validation/catenary/scene.toml");
-const DATA: &str = include_str!("../../../validation/catenary/catenary.csv");
+const SCENE: &str = include_str!("../../../../validation/catenary/scene.toml");
+const DATA: &str = include_str!("../../../../validation/catenary/catenary.csv");
 
-pub(super) const CASE: Case = Case {
+pub(in crate::validate) const CASE: Case = Case {
     name: "catenary",
     about: "sag of a hanging strip of cloth at six lengths: the inextensible catenary",
     quick: true,

@@ -1,0 +1,35 @@
+//! Why a command did not do what it should.
+
+use crate::scene::{Scene, SceneError};
+use amalgam_coordinator::CoordinatorError;
+
+/// Why a command did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The scene is wrong.
+    #[error(transparent)]
+    Scene(#[from] SceneError),
+    /// The command line is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// It failed on the way.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl CommandError {
+    /// Why a scene cannot start: shown in its file if it is the scene's fault.
+    pub(crate) fn at_start(scene: &Scene, error: CoordinatorError) -> Self {
+        match error {
+            CoordinatorError::Section { participant, errors } => {
+                let faults: Vec<_> = errors.into_iter().map(|fault| (fault.key, fault.message)).collect();
+                scene.section_error(&participant, &faults).into()
+            }
+            CoordinatorError::Probe { probe, reason } => scene.probe_error(&probe, &reason).into(),
+            CoordinatorError::Scene(_) | CoordinatorError::ImmovableOverlap { .. } => {
+                Self::Usage(format!("{}: {error}", scene.file()))
+            }
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A validation case: its computation, its checks, its reference data.
+
+use serde::Serialize;
+
+use super::sketch::Sketch;
+use crate::error::CommandError;
+use crate::scene::SceneError;
+use amalgam_coordinator::CoordinatorError;
+
+/// A validation case.
+pub(super) struct Case {
+    /// Its name, and that of its folder.
+    pub(super) name: &'static str,
+    /// What is compared with what, in a line.
+    pub(super) about: &'static str,
+    /// Whether it takes at most a few seconds; such cases are part of the tests.
+    pub(super) quick: bool,
+    pub(super) compute: fn() -> Result<Outcome, CaseError>,
+}
+
+/// What came of a case.
+pub(super) struct Outcome {
+    pub(super) checks: Vec<Check>,
+    pub(super) picture: Sketch,
+}
+
+/// Why a case could not be computed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CaseError {
+    #[error("{}", crate::console::render(.0, false))]
+    Scene(#[from] SceneError),
+    #[error(transparent)]
+    Run(#[from] CoordinatorError),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<CommandError> for CaseError {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::Scene(error) => Self::Scene(error),
+            CommandError::Usage(message) | CommandError::Failed(message) => Self::Failed(message),
+        }
+    }
+}
+
+/// A quantity of a case beside its reference.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// The case.
+    pub case: &'static str,
+    /// What is compared, with its unit.
+    pub quantity: String,
+    /// What it should be.
+    pub reference: f64,
+    /// What it is.
+    pub measured: f64,
+    /// Largest |measured - reference|, in the same unit.
+    pub tolerance: f64,
+    /// Whether it is met.
+    pub pass: bool,
+}
+
+impl Check {
+    /// `measured` may differ from `reference` by `tolerance`, both in the quantity's unit.
+    pub(super) fn within(quantity: impl Into<String>, reference: f64, measured: f64, tolerance: f64) -> Self {
+        // Written so that NaN fails.
+        let pass = (measured - reference).abs() <= tolerance;
+        Self { case: "", quantity: quantity.into(), reference, measured, tolerance, pass }
+    }
+
+    /// `measured` may differ from `reference` by the part `tolerance` of it.
+    pub(super) fn relative(
+        quantity: impl Into<String>,
+        reference: f64,
+        measured: f64,
+        tolerance: f64,
+    ) -> Self {
+        Self::within(quantity, reference, measured, tolerance * reference.abs())
+    }
+}
+
+/// A table of reference data: lines that begin with `#` are comments, the first other line names the columns.
+pub(super) struct Reference {
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<Vec<f64>>,
+}
+
+impl Reference {
+    /// Reads a table that is part of the program.
+    ///
+    /// # Panics
+    /// If it is no such table.
+    pub(super) fn parse(text: &str) -> Self {
+        let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+        let columns = lines.next().unwrap_or_default().split(',').map(|name| name.trim().to_string());
+        let number = |cell: &str| cell.trim().parse::<f64>().expect("reference data are numbers");
+        let columns: Vec<String> = columns.collect();
+        let rows: Vec<Vec<f64>> = lines.map(|line| line.split(',').map(number).collect()).collect();
+        assert!(rows.iter().all(|row| row.len() == columns.len()), "rows are as long as the header");
+        Self { columns, rows }
+    }
+
+    /// What column `of` holds in the row where column `at` holds `value`.
+    ///
+    /// # Panics
+    /// If there is no such column or row.
+    pub(super) fn look_up(&self, at: &str, value: f64, of: &str) -> f64 {
+        let column = |name: &str| self.columns.iter().position(|one| one == name).expect("a column");
+        let (at, of) = (column(at), column(of));
+        let row = self.rows.iter().find(|row| row[at] == value);
+        row.expect("a row of reference data")[of]
+    }
+}
