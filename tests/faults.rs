@@ -281,8 +281,6 @@ impl SolverProgram for MadProgram {
             name: "mad",
             version: "1",
             integration: Integration::Explicit,
-            needs_occupancy: false,
-            checkpoints: false,
         }
     }
 

@@ -66,8 +66,6 @@ impl SolverProgram for MortalProgram {
             name: "mortal",
             version: "1",
             integration: Integration::Explicit,
-            needs_occupancy: false,
-            checkpoints: false,
         }
     }
 
@@ -144,7 +142,7 @@ struct CuriousProgram;
 
 impl SolverProgram for CuriousProgram {
     fn describe(&self) -> Description {
-        Description { name: "curious", needs_occupancy: true, ..MortalProgram.describe() }
+        Description { name: "curious", ..MortalProgram.describe() }
     }
 
     fn create(&self, _section: &str, _world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {

@@ -203,8 +203,6 @@ impl SolverProgram for DamperProgram {
             name: "damper",
             version: "1",
             integration: Integration::Projection,
-            needs_occupancy: false,
-            checkpoints: false,
         }
     }
 
@@ -297,8 +295,6 @@ impl SolverProgram for ListenerProgram {
             name: "listener",
             version: "1",
             integration: Integration::Explicit,
-            needs_occupancy: true,
-            checkpoints: false,
         }
     }
 

@@ -6,9 +6,12 @@ mod wire_columns;
 
 use std::fmt::Write as _;
 
-use amalgam_particles::{DVec3, ParticleId};
+use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
 use amalgam_proto::contract::{Batch, Groups};
 use amalgam_proto::v1;
+use amalgam_solver_kit::{
+    Answer, Description, Integration, Report, SectionError, Solver, SolverError, SolverProgram, Stage, World,
+};
 use support::balls::BallsProgram;
 use support::client::{Client, put};
 use tonic::Status;
@@ -32,6 +35,46 @@ fn groups() -> Groups {
         velocity: vec![DVec3::ZERO],
         watch: vec![ParticleId(2)],
         occupied: None,
+    }
+}
+
+/// Four balls at rest whose solver starts each answer from its last one, as an iteration does.
+struct Warm {
+    particles: Particles,
+    calls: f64,
+}
+
+impl Solver for Warm {
+    fn particles(&self) -> &Particles {
+        &self.particles
+    }
+
+    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        self.calls += 1.0;
+        answer.momentum.iter_mut().zip(stage.velocity).for_each(|(j, &v)| *j = v + DVec3::splat(self.calls));
+        answer.velocity.fill(DVec3::X * self.calls);
+        Ok(())
+    }
+
+    fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
+        end.advance(&mut self.particles, integrated);
+        Ok(Report { stable_dt: f64::INFINITY, ..Report::default() })
+    }
+}
+
+struct WarmProgram;
+
+impl SolverProgram for WarmProgram {
+    fn describe(&self) -> Description {
+        Description { name: "warm", version: "1", integration: Integration::Implicit }
+    }
+
+    fn create(&self, _section: &str, _world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
+        let mut particles = Particles::default();
+        for i in 0..4 {
+            particles.push(ParticleId(i), DVec3::X * i as f64, DVec3::ZERO, 1.0, 0.1, false);
+        }
+        Ok(Box::new(Warm { particles, calls: 0.0 }))
     }
 }
 
@@ -378,14 +421,14 @@ fn a_commit_begins_the_next_step() {
     let done = client.commit(FIRST, &groups(), all()).expect("commits");
     assert_eq!((done.state_hash, done.next.as_ref()), (first, Some(&begun)));
     let repeated = client.commit(FIRST, &groups(), all()).expect("answers").next.expect("has begun");
-    let ids = (0..4).map(ParticleId).collect();
-    assert_eq!(repeated, Batch { id: Some(ids), ..begun.clone() });
+    let with_ids = Batch { id: Some((0..4).map(ParticleId).collect()), ..begun.clone() };
+    assert_eq!(repeated, with_ids);
 
     // The state that was committed can be looked at, and surveyed for another beginning.
     client.context.step = 1;
     assert_eq!(client.frame().expect("a frame").position, begun.position);
     client.survey(|_| ()).expect("is surveyed");
-    assert_eq!(client.begin(|_| ()).expect("begins again"), begun);
+    assert_eq!(client.begin(|_| ()).expect("begins again"), with_ids);
     for client in [&mut apart, &mut client] {
         client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
     }
@@ -496,14 +539,64 @@ fn a_repeated_commit_is_answered_and_not_applied() {
     assert_eq!(step(&mut client), step(&mut once));
 }
 
+/// A call that comes again because its answer was lost gets the same one, and changes nothing.
+#[test]
+fn repeated_calls_are_answered_again() {
+    let mut undisturbed = Client::new(WarmProgram, "");
+    let mut client = Client::new(WarmProgram, "");
+    let first = |client: &mut Client, groups: &Groups| client.integrate(FIRST, groups, |_| ());
+    let wanted = || Groups { velocity: vec![DVec3::X], ..groups() };
+    for step in 0..2 {
+        let cells = client.survey(|_| ()).expect("is surveyed");
+        assert_eq!(client.survey(|_| ()).expect("again"), cells);
+        let batch = client.begin(|_| ()).expect("begins");
+        let again = client.begin(|_| ()).expect("begins again");
+        assert_eq!(again, Batch { id: again.id.clone(), ..batch.clone() });
+        // Who has lost an answer does not know whose particles it held.
+        assert_eq!(again.id.expect("all ids").len(), 4);
+
+        let answer = first(&mut client, &groups()).expect("integrates");
+        for _ in 0..3 {
+            assert_eq!(first(&mut client, &groups()).expect("answers"), answer);
+        }
+        let repeated = client.integrate((1, 1), &groups(), |_| ()).expect("repeats");
+        assert_ne!(repeated, answer, "what iterates goes on from where it was");
+        assert_eq!(client.integrate((1, 1), &groups(), |_| ()).expect("answers"), repeated);
+        assert!(client.integrate((1, 1), &wanted(), |packets| {
+            put(&mut packets[0].columns, "impulse", &[1.0, 0.0, 0.0]);
+        }).is_err());
+        let other = first(&mut client, &wanted()).expect("other groups");
+        assert_ne!(other, answer);
+        let second = client.integrate((2, 0), &groups(), |_| ()).expect("another stage");
+        assert_eq!(client.integrate((2, 0), &groups(), |_| ()).expect("answers"), second);
+        let done = client.commit((2, 0), &groups(), |_| ()).expect("commits");
+
+        undisturbed.begin(|_| ()).expect("begins");
+        first(&mut undisturbed, &groups()).expect("integrates");
+        undisturbed.integrate((1, 1), &groups(), |_| ()).expect("repeats");
+        first(&mut undisturbed, &wanted()).expect("other groups");
+        undisturbed.integrate((2, 0), &groups(), |_| ()).expect("another stage");
+        let expected = undisturbed.commit((2, 0), &groups(), |_| ()).expect("commits");
+        assert_eq!(done.state_hash, expected.state_hash, "step {step}");
+        client.context.step += 1;
+        undisturbed.context.step += 1;
+    }
+}
+
 #[test]
 fn versions_health_and_reflection_are_told() {
     let mut client = Client::new(BallsProgram, BALLS);
-    let version = client.describe(2).expect_err("refuses");
-    assert_eq!(version.code(), tonic::Code::FailedPrecondition);
-    insta::assert_snapshot!(version.message(), @"the coordinator speaks version 2 of amalgam.solver, this solver version 1; use programs of the same release");
+    for (version, older) in [(1, "the coordinator"), (3, "balls")] {
+        let refusal = client.describe(version).expect_err("refuses");
+        assert_eq!(refusal.code(), tonic::Code::FailedPrecondition);
+        let expected = format!(
+            "the coordinator speaks version {version} of amalgam.solver, balls {} version 2: update {older}",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(refusal.message(), expected);
+    }
     let description = client.describe(amalgam_proto::PROTOCOL_VERSION).expect("describes");
-    assert_eq!((description.name.as_str(), description.protocol_version), ("balls", 1));
+    assert_eq!((description.name.as_str(), description.protocol_version), ("balls", 2));
 
     let Client { runtime, channel, .. } = &client;
     runtime.block_on(async {

@@ -19,6 +19,19 @@ const HEAP_MAX: f32 = 256.0;
 
 /// The error that a run with a liar ends with, if any. A ball of the liar approaches one of the other participant, another one overlaps and departs, the third is alone.
 fn lied_to(lie: Lie) -> Option<CoordinatorError> {
+    let mut simulation = match simulation_with(lie) {
+        Ok(simulation) => simulation,
+        Err(error) => return Some(error),
+    };
+    while !simulation.is_finished() {
+        if let Err(error) = simulation.frames().map(drop).and_then(|()| simulation.step().map(drop)) {
+            return Some(error);
+        }
+    }
+    None
+}
+
+fn simulation_with(lie: Lie) -> Result<Simulation, CoordinatorError> {
     let plan = Scene::new(0.01, 1e-3).plan;
     let participant = |name: &str, section: String, address| ParticipantPlan {
         name: name.into(),
@@ -39,16 +52,26 @@ fn lied_to(lie: Lie) -> Option<CoordinatorError> {
         participant("honest", section(0.0, -0.1, ""), honest),
         participant("liar", section(0.15, 0.1, ", [0, 3, 0]"), serve_liar(BallsProgram, lie)),
     ];
-    let mut simulation = match Simulation::connect(plan, participants, &Cancel::new()) {
-        Ok(simulation) => simulation,
-        Err(error) => return Some(error),
-    };
-    while !simulation.is_finished() {
-        if let Err(error) = simulation.frames().map(drop).and_then(|()| simulation.step().map(drop)) {
-            return Some(error);
+    Simulation::connect(plan, participants, &Cancel::new())
+}
+
+/// A service whose answers get lost is asked again: the run goes on to the same bits.
+#[test]
+fn lost_answers_do_not_end_a_run() {
+    let hash = |lie| {
+        let mut simulation = simulation_with(lie).unwrap_or_else(|error| panic!("{error}"));
+        let mut groups = 0;
+        while !simulation.is_finished() {
+            simulation.frames().unwrap_or_else(|error| panic!("{error}"));
+            groups += simulation.step().unwrap_or_else(|error| panic!("{error}")).groups;
         }
+        assert!(groups > 0, "nobody touched");
+        simulation.summary().state_hash
+    };
+    let honest = hash(Lie::Describe(|_| ()));
+    for first in 0..6 {
+        assert_eq!(hash(Lie::Loses(first)), honest, "answer {first} and every third one after it");
     }
-    None
 }
 
 /// The messages that `lies` end runs with.
@@ -69,7 +92,10 @@ fn told(lies: &[(&str, Lie)]) -> String {
 #[test]
 fn a_solver_of_another_kind_is_refused() {
     let text = told(&[
-        ("other version", Lie::Describe(|answer| answer.protocol_version = 2)),
+        ("older version", Lie::Speaks(1)),
+        ("newer version", Lie::Describe(|answer| answer.protocol_version = 3)),
+        ("another version", Lie::Speaks(3)),
+        ("a long name", Lie::Describe(|answer| answer.name = "n".repeat(3 << 20))),
         ("no integration", Lie::Describe(|answer| answer.integration = 0)),
         ("unknown integration", Lie::Describe(|answer| answer.integration = 17)),
         ("other solver", Lie::Describe(|answer| answer.name = "cubes".into())),

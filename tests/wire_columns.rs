@@ -102,9 +102,9 @@ proptest! {
         let _ = Integrated::decode(v1::IntegrateAnswer { travel_max: x }, read(), a, b);
         let commit = v1::CommitHeader {
             context: context(), tracked: c, next: (d % 2 == 0).then_some(interest), next_within: x,
-            ..Default::default()
+            groups: (a % 4) as u32, members: b, ..Default::default()
         };
-        let _ = Commit::decode(commit, read(), a, b);
+        let _ = Commit::decode(commit, read());
         let answer = v1::CommitAnswer {
             particles: a, stable_dt: x, momentum: vec3(), angular_momentum: vec3(), mass_moment: vec3(),
             broken: b, born: c, dead: d, next: (e % 2 == 0).then_some(begun), ..Default::default()

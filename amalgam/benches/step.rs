@@ -55,8 +55,6 @@ impl SolverProgram for RestProgram {
             name: "rest",
             version: "1",
             integration: Integration::Explicit,
-            needs_occupancy: false,
-            checkpoints: false,
         }
     }
 

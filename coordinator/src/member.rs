@@ -4,16 +4,14 @@ pub(crate) mod connection;
 pub(crate) mod roster;
 
 use amalgam_particles::{CellSet, Lattice, ParticleId, Particles, Reach};
-use amalgam_proto::contract::{Committed, Table, Totals};
-use amalgam_proto::v1;
+use amalgam_proto::contract::{Committed, Integration, Table, Totals};
 
-use crate::synchronise::Kind;
 use connection::Connection;
 use roster::Roster;
 
 /// A participant of the run.
 pub(crate) struct Member {
-    pub(crate) kind: Kind,
+    pub(crate) kind: Integration,
     /// Triangles between its particles, as they were at the start.
     pub(crate) triangles: Vec<[ParticleId; 3]>,
     /// The grid on which it wants to know what anyone occupies.
@@ -53,12 +51,7 @@ impl Member {
             totals: Totals { radius_rate_max, ..Totals::default() },
             ..Committed::default()
         };
-        let integration = table.integration.unwrap_or_else(|| connection.description.integration());
-        let kind = match integration {
-            v1::Integration::Implicit => Kind::Implicit,
-            v1::Integration::Projection => Kind::Projection,
-            v1::Integration::Explicit | v1::Integration::Unspecified => Kind::Explicit,
-        };
+        let kind = table.integration.unwrap_or(connection.description.integration);
         let roster = Roster::new(&table.particles);
         let cells = grids.iter().map(occupied).collect();
         let part = Part { connection, roster, cells, committed, tracked, solver_s: 0.0 };

@@ -4,7 +4,7 @@
 pub mod quasi_newton;
 
 use amalgam_particles::DVec3;
-use amalgam_proto::contract::Integrated;
+use amalgam_proto::contract::{Integrated, Integration};
 
 use crate::error::CoordinatorError;
 use crate::merging::merge::Forest;
@@ -18,17 +18,6 @@ const ADDED_MASS: f64 = 6.0;
 /// The part of its first residual that whoever iterates may leave in an answer to be repeated: forcing term of an inexact Newton
 /// method [EisenstatWalker1996]. From .003 to .01 solves take half of the iterations; with .1 there are more repetitions (docs/method.md).
 const FORCING: f64 = 0.01;
-
-/// How a participant's answer depends on the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Its momentum does not depend on inertia and impulse.
-    Explicit,
-    /// Implicit with slopes.
-    Implicit,
-    /// Implicit without slopes, asked last.
-    Projection,
-}
 
 /// The part of a stage's groups that one participant has particles in.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +73,7 @@ pub struct Synchronised {
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<'a> {
     /// How each participant integrates.
-    pub kinds: &'a [Kind],
+    pub kinds: &'a [Integration],
     /// Number of particles of each.
     pub sizes: &'a [u64],
     /// The groups.
@@ -176,11 +165,11 @@ impl Stage<'_> {
             slope: self.shares.iter().map(|share| vec![0.0; share.groups.len()]).collect(),
             momentum: self.shares.iter().map(|share| vec![DVec3::ZERO; share.groups.len()]).collect(),
         };
-        let members = |wanted: fn(Kind) -> bool| -> Vec<usize> {
+        let members = |wanted: fn(Integration) -> bool| -> Vec<usize> {
             (0..self.kinds.len()).filter(|&k| wanted(self.kinds[k])).collect()
         };
-        let explicit = members(|kind| kind == Kind::Explicit);
-        let implicit = members(|kind| kind != Kind::Explicit);
+        let explicit = members(|kind| kind == Integration::Explicit);
+        let implicit = members(|kind| kind != Integration::Explicit);
         self.turn(&explicit, |_| 0.0, &mut state, ask)?;
         for &k in &explicit {
             for (&group, &momentum) in self.shares[k].groups.iter().zip(&state.momentum[k]) {
@@ -249,7 +238,7 @@ impl Stage<'_> {
     /// and of equals the last.
     fn followers(&self, implicit: &[usize], shared: &[(usize, usize)]) -> Vec<usize> {
         let mut order = implicit.to_vec();
-        order.sort_by_key(|&k| (self.kinds[k] != Kind::Projection, std::cmp::Reverse((self.sizes[k], k))));
+        order.sort_by_key(|&k| (self.kinds[k] != Integration::Projection, std::cmp::Reverse((self.sizes[k], k))));
         let mut taken = vec![false; self.forest.len()];
         let is_follower = |&k: &usize| {
             let own = shared.iter().filter(|place| place.0 == k);
@@ -284,7 +273,7 @@ impl Stage<'_> {
         let read = |state: &Exchange| -> Vec<f64> {
             places.iter().flat_map(|&(k, local)| state.linear[k][local].to_array()).collect()
         };
-        for &(k, local) in shared.iter().filter(|place| self.kinds[place.0] == Kind::Projection) {
+        for &(k, local) in shared.iter().filter(|place| self.kinds[place.0] == Integration::Projection) {
             state.slope[k][local] = ADDED_MASS * self.shares[k].mass[local];
         }
         for &k in &followers {
@@ -339,7 +328,7 @@ impl Stage<'_> {
                 // What all others give: explicit impulses, and linear answers J + Z dv with their slopes.
                 let (mut load, mut inertia) = (vec![DVec3::ZERO; groups], vec![0.0; groups]);
                 for (k, share) in self.shares.iter().enumerate() {
-                    if k == participant || self.kinds[k] == Kind::Explicit {
+                    if k == participant || self.kinds[k] == Integration::Explicit {
                         continue;
                     }
                     for (local, &group) in share.groups.iter().enumerate() {
@@ -367,7 +356,7 @@ impl Stage<'_> {
                 } else {
                     DVec3::ZERO
                 };
-                if self.kinds[k] == Kind::Implicit {
+                if self.kinds[k] == Integration::Implicit {
                     state.slope[k][local] = answer.slope[local];
                 }
                 state.linear[k][local] = momentum + change * state.slope[k][local];

@@ -5,15 +5,15 @@ use amalgam_coordinator::{
     contacts::Candidates,
     merging::merge::{Forest, GroupLimit},
     settings::CouplingSettings,
-    synchronise::{Ask, Kind, Share, Stage, Synchronised, Turn},
+    synchronise::{Ask, Share, Stage, Synchronised, Turn},
 };
 use amalgam_particles::{DVec3, ParticleId};
-use amalgam_proto::contract::Integrated;
+use amalgam_proto::contract::{Integrated, Integration};
 use glam::DMat3;
 
 /// Systems A_k dv = b_k of up to three groups, in which each has a particle or none.
 struct Systems {
-    kinds: Vec<Kind>,
+    kinds: Vec<Integration>,
     sizes: Vec<u64>,
     /// Groups of each, ascending.
     groups: Vec<Vec<u32>>,
@@ -29,7 +29,7 @@ struct Systems {
 }
 
 impl Systems {
-    fn new(participants: &[(Kind, u64, &[u32], DMat3)]) -> Self {
+    fn new(participants: &[(Integration, u64, &[u32], DMat3)]) -> Self {
         let load = |k: f64| [DVec3::new(1.0, 0.3, k), DVec3::new(-k, 2.0, 0.1), DVec3::new(0.4, k, -1.5)];
         let groups: Vec<Vec<u32>> = participants.iter().map(|p| p.2.to_vec()).collect();
         let own =
@@ -80,7 +80,7 @@ impl Systems {
         }
         let own = self.groups[k].iter().map(|&group| group as usize);
         let slope =
-            |i: usize| if self.kinds[k] == Kind::Implicit { self.stiffness[k].col(i)[i] } else { 0.0 };
+            |i: usize| if self.kinds[k] == Integration::Implicit { self.stiffness[k].col(i)[i] } else { 0.0 };
         Integrated {
             momentum: own.clone().map(|i| change[i] * inertia[i] - impulse[i]).collect(),
             slope: own.map(slope).collect(),
@@ -188,7 +188,7 @@ const ALL: &[u32] = &[0, 1, 2];
 
 #[test]
 fn two_implicit_participants_find_the_fixed_point_of_plain_repetition() {
-    let both = [(Kind::Implicit, 1, ALL, chain(8.0, 0.5)), (Kind::Implicit, 2, ALL, chain(3.0, 0.2))];
+    let both = [(Integration::Implicit, 1, ALL, chain(8.0, 0.5)), (Integration::Implicit, 2, ALL, chain(3.0, 0.2))];
     let mut systems = Systems::new(&both);
     let result = systems.check();
 
@@ -224,9 +224,9 @@ fn two_implicit_participants_find_the_fixed_point_of_plain_repetition() {
 fn of_a_row_of_three_those_at_the_ends_follow_the_one_between() {
     let soft = chain(3.0, 0.2);
     let row = [
-        (Kind::Implicit, 9, &[0u32, 1][..], soft),
-        (Kind::Implicit, 5, ALL, chain(8.0, 0.5)),
-        (Kind::Projection, 1, &[2], soft),
+        (Integration::Implicit, 9, &[0u32, 1][..], soft),
+        (Integration::Implicit, 5, ALL, chain(8.0, 0.5)),
+        (Integration::Projection, 1, &[2], soft),
     ];
     let mut systems = Systems::new(&row);
     let n = systems.check().repetitions;
@@ -238,9 +238,9 @@ fn of_a_row_of_three_those_at_the_ends_follow_the_one_between() {
 #[test]
 fn two_projections_that_share_groups_agree_with_a_solid() {
     let three = [
-        (Kind::Projection, 1, ALL, chain(5.0, 0.1)),
-        (Kind::Implicit, 2, ALL, chain(8.0, 0.5)),
-        (Kind::Projection, 3, ALL, chain(2.0, 0.7)),
+        (Integration::Projection, 1, ALL, chain(5.0, 0.1)),
+        (Integration::Implicit, 2, ALL, chain(8.0, 0.5)),
+        (Integration::Projection, 3, ALL, chain(2.0, 0.7)),
     ];
     let mut systems = Systems::new(&three);
     let n = systems.check().repetitions;
@@ -252,9 +252,9 @@ fn two_projections_that_share_groups_agree_with_a_solid() {
 #[test]
 fn who_shares_no_group_is_asked_once() {
     let three = [
-        (Kind::Implicit, 1, &[0u32, 1][..], chain(8.0, 0.5)),
-        (Kind::Implicit, 1, &[0, 1], chain(3.0, 0.2)),
-        (Kind::Projection, 9, &[2], chain(2.0, 0.7)),
+        (Integration::Implicit, 1, &[0u32, 1][..], chain(8.0, 0.5)),
+        (Integration::Implicit, 1, &[0, 1], chain(3.0, 0.2)),
+        (Integration::Projection, 9, &[2], chain(2.0, 0.7)),
     ];
     let mut systems = Systems::new(&three);
     systems.check();
@@ -263,7 +263,7 @@ fn who_shares_no_group_is_asked_once() {
 
 #[test]
 fn answers_that_are_repeated_may_be_rough_and_the_last_ones_are_whole() {
-    let both = [(Kind::Implicit, 1, ALL, chain(8.0, 0.5)), (Kind::Implicit, 2, ALL, chain(3.0, 0.2))];
+    let both = [(Integration::Implicit, 1, ALL, chain(8.0, 0.5)), (Integration::Implicit, 2, ALL, chain(3.0, 0.2))];
     let rough = || {
         let mut systems = Systems::new(&both);
         systems.iterates = Some(vec![vec![DVec3::ZERO; 3]; 2]);
@@ -283,9 +283,9 @@ fn answers_that_are_repeated_may_be_rough_and_the_last_ones_are_whole() {
 #[test]
 fn who_is_not_asked_again_is_asked_for_a_whole_answer() {
     let three = [
-        (Kind::Implicit, 1, &[0u32, 1][..], chain(8.0, 0.5)),
-        (Kind::Implicit, 1, &[0, 1], chain(3.0, 0.2)),
-        (Kind::Projection, 9, &[2], chain(2.0, 0.7)),
+        (Integration::Implicit, 1, &[0u32, 1][..], chain(8.0, 0.5)),
+        (Integration::Implicit, 1, &[0, 1], chain(3.0, 0.2)),
+        (Integration::Projection, 9, &[2], chain(2.0, 0.7)),
     ];
     let mut systems = Systems::new(&three);
     let forest = systems.forest();

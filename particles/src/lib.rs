@@ -12,6 +12,7 @@ pub mod random;
 pub mod reduce;
 pub mod shapes;
 pub mod surface;
+pub mod text;
 
 pub use cells::{CellMask, CellSet, Lattice, Reach};
 pub use fields::{Particles, ParticlesError};

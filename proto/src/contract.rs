@@ -3,14 +3,13 @@
 use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Particles};
 
 use crate::columns::{Columns, Packet, WireError};
-use crate::v1;
 
 mod convert;
 mod convert_step;
 mod values;
 
 pub use convert_step::{CELL_COLUMNS, GRIDS_MAX};
-pub use values::{vec3_from_wire, vec3_to_wire};
+pub use values::{NAME_BYTES_MAX, check_name, vec3_from_wire, vec3_to_wire};
 
 /// A call or an answer that travels as a stream of packets.
 pub trait Call: Sized {
@@ -44,6 +43,29 @@ pub struct Context {
     pub step: u64,
 }
 
+/// How a solver's answer depends on what others do, which decides when in a stage it is asked
+/// (`docs/method.md`, "Synchronising").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Integration {
+    /// The momentum given to a group does not depend on the group's inertia or impulse (slope 0). Asked first.
+    Explicit,
+    /// Implicit, and reports the slope of its answer: implicit solids. Asked with the explicit impulses.
+    Implicit,
+    /// Implicit without a slope of its own: pressure projections. Asked last, against the others' linearised answer.
+    Projection,
+}
+
+/// What a program is: the answer to Describe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Name of the program, for example `solid`.
+    pub name: String,
+    /// Version of the program.
+    pub version: String,
+    /// How it integrates, unless a [`Table`] says otherwise.
+    pub integration: Integration,
+}
+
 /// What a solver is at the start: the answer to Initialize.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -56,7 +78,7 @@ pub struct Table {
     /// Triangles between particles.
     pub triangles: Vec<[ParticleId; 3]>,
     /// How the section is integrated, if not as the program describes itself.
-    pub integration: Option<v1::Integration>,
+    pub integration: Option<Integration>,
 }
 
 /// Asks where a participant's particles are; the answer is the set of cells.
@@ -141,7 +163,7 @@ pub struct Groups {
 }
 
 /// Asks for a tentative integration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Integrate {
     /// Which step.
     pub context: Context,

@@ -13,7 +13,7 @@ pub use contract::Call;
 pub use transport::{CHUNK_BYTES, TransportLimits, gather, message_limit};
 
 /// Version of the contract.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Generated from `amalgam/solver/v1/solver.proto`.
 #[allow(missing_docs, clippy::all, unreachable_pub)]

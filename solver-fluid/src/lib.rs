@@ -21,8 +21,6 @@ impl SolverProgram for FluidProgram {
             name: "fluid",
             version: env!("CARGO_PKG_VERSION"),
             integration: Integration::Explicit,
-            needs_occupancy: false,
-            checkpoints: true,
         }
     }
 

@@ -66,8 +66,6 @@ impl SolverProgram for BallsProgram {
             name: "balls",
             version: env!("CARGO_PKG_VERSION"),
             integration: Integration::Explicit,
-            needs_occupancy: false,
-            checkpoints: false,
         }
     }
 

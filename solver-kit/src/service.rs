@@ -4,15 +4,15 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use amalgam_proto::contract::{Begin, Context, Integrate, Restore, Survey};
-use amalgam_proto::{Call, Columns, PROTOCOL_VERSION, Packet, WireError, gather, v1};
+use amalgam_proto::contract::{Begin, Commit, Context, Description, Integrate, Restore, Survey};
+use amalgam_proto::{Call, PROTOCOL_VERSION, Packet, WireError, gather, v1};
 use futures_util::{Stream, stream};
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::session::{Refusal, Session};
-use crate::solver::{Integration, SolverProgram};
+use crate::solver::SolverProgram;
 
 type Reply<P> = oneshot::Sender<Result<Vec<P>, Status>>;
 type Answers<P> = Pin<Box<dyn Stream<Item = Result<P, Status>> + Send>>;
@@ -23,7 +23,7 @@ enum Order {
     Survey(Survey, Reply<v1::SurveyResponse>),
     Begin(Begin, Reply<v1::BeginResponse>),
     Integrate(Box<Integrate>, Reply<v1::IntegrateResponse>),
-    Commit(Box<v1::CommitHeader>, Columns, Reply<v1::CommitResponse>),
+    Commit(Box<Commit>, Reply<v1::CommitResponse>),
     Frame(Context, bool, Reply<v1::FrameResponse>),
     Save(Context, Reply<v1::SaveResponse>),
     Restore(Restore, Reply<v1::RestoreResponse>),
@@ -88,16 +88,6 @@ impl Service {
     }
 }
 
-impl From<Integration> for v1::Integration {
-    fn from(integration: Integration) -> Self {
-        match integration {
-            Integration::Explicit => Self::Explicit,
-            Integration::Implicit => Self::Implicit,
-            Integration::Projection => Self::Projection,
-        }
-    }
-}
-
 fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Order) {
     // A caller that has gone away does not want its answer: a failed send is no fault.
     match order {
@@ -117,8 +107,8 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Ord
                 columns.into_packets(header)
             }));
         }
-        Order::Commit(header, columns, reply) => {
-            let _ = reply.send(session.commit(*header, columns).map_err(status).map(|answer| {
+        Order::Commit(call, reply) => {
+            let _ = reply.send(session.commit(*call).map_err(status).map(|answer| {
                 let (header, columns) = answer.encode();
                 columns.into_packets(header)
             }));
@@ -197,22 +187,20 @@ impl v1::solver_server::Solver for Service {
         request: Request<v1::DescribeRequest>,
     ) -> Result<Response<v1::DescribeResponse>, Status> {
         let asked = request.into_inner().protocol_version;
+        let program = self.program.describe();
+        let description = Description {
+            name: program.name.into(),
+            version: program.version.into(),
+            integration: program.integration,
+        };
         if asked != PROTOCOL_VERSION {
+            let older = if asked < PROTOCOL_VERSION { "the coordinator" } else { program.name };
             return Err(Status::failed_precondition(format!(
-                "the coordinator speaks version {asked} of amalgam.solver, this solver version {PROTOCOL_VERSION}; \
-                 use programs of the same release"
+                "the coordinator speaks version {asked} of amalgam.solver, {} {} version {PROTOCOL_VERSION}: update {older}",
+                program.name, program.version
             )));
         }
-        let description = self.program.describe();
-        let integration = v1::Integration::from(description.integration);
-        Ok(Response::new(v1::DescribeResponse {
-            name: description.name.into(),
-            version: description.version.into(),
-            protocol_version: PROTOCOL_VERSION,
-            integration: integration.into(),
-            needs_occupancy: description.needs_occupancy,
-            checkpoints: description.checkpoints,
-        }))
+        Ok(Response::new(description.to_wire()))
     }
 
     async fn initialize(
@@ -251,8 +239,8 @@ impl v1::solver_server::Solver for Service {
         &self,
         request: Request<Streaming<v1::CommitRequest>>,
     ) -> Result<Response<Self::CommitStream>, Status> {
-        let (header, columns) = gather(request.into_inner()).await?;
-        self.stream(|reply| Order::Commit(Box::new(header), columns, reply)).await
+        let call = Box::new(read(request).await?);
+        self.stream(|reply| Order::Commit(call, reply)).await
     }
 
     async fn frame(&self, request: Request<v1::FrameRequest>) -> Result<Response<Self::FrameStream>, Status> {

@@ -62,6 +62,8 @@ struct Run {
     velocity_before: Vec<DVec3>,
     /// Wall time in the solver since the last commit [s].
     solver_seconds: f64,
+    /// The last call to integrate and its answer, until the step ends.
+    last_integrate: Option<(Integrate, Integrated)>,
     /// The last answer to Commit, and what more was asked for with it.
     last_commit: Option<(Committed, Option<Next>)>,
 }
@@ -105,7 +107,7 @@ impl Session {
             stable_dt: solver.stable_dt(),
             occupancy: solver.occupancy_grid(),
             triangles: solver.triangles(),
-            integration: solver.integration().map(v1::Integration::from),
+            integration: solver.integration(),
         };
         table.particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())))?;
         let near = NearParticles::new(&*solver)?;
@@ -146,6 +148,10 @@ impl Session {
         run.expect(run.is_between_steps(), "Begin", call.context.step)?;
         run.ids.update(&run.solver.particles().id);
         run.near.check(run.solver.particles(), &run.ids, &call.interest)?;
+        if run.phase == Phase::Begun {
+            // The last answer may have been lost, and with it what was said of particles.
+            run.near.say_all();
+        }
         Ok(run.begin(call.interest))
     }
 
@@ -173,26 +179,28 @@ impl Session {
         run.integrate(call)
     }
 
-    pub(crate) fn commit(
-        &mut self,
-        header: v1::CommitHeader,
-        columns: amalgam_proto::Columns,
-    ) -> Result<Committed, Refusal> {
-        let context = Context::from_wire(header.context.clone())?;
-        let run = self.run("Commit", &context)?;
+    pub(crate) fn commit(&mut self, mut call: Commit) -> Result<Committed, Refusal> {
+        let run = self.run("Commit", &call.context)?;
         if run.is_between_steps()
-            && context.step + 1 == run.context.step
+            && call.context.step + 1 == run.context.step
             && let Some((done, next)) = run.last_commit.clone()
         {
             // Its answer was lost, and with it what was said of particles.
             run.near.say_all();
             return Ok(run.start_next(done, next));
         }
-        let (stage, repetition) = (header.stage, header.repetition);
+        let (stage, repetition, step) = (call.stage, call.repetition, call.context.step);
         let expected = run.phase == Phase::Integrated { stage, repetition };
-        run.expect(expected, &format!("Commit of stage {stage}, repetition {repetition},"), context.step)?;
-        let (groups, members) = (run.groups.len() as u64, run.groups.all_members().len() as u64);
-        let mut call = Commit::decode(header, columns, groups, members)?;
+        run.expect(expected, &format!("Commit of stage {stage}, repetition {repetition},"), step)?;
+        let told = (call.group_velocity.len(), call.member_velocity.len());
+        let known = (run.groups.len(), run.groups.all_members().len());
+        if told != known {
+            return Err(WireError::Rule(format!(
+                "{} groups and {} members are committed, but the stage has {} and {}",
+                told.0, told.1, known.0, known.1
+            ))
+            .into());
+        }
         let next = call.next.take();
         if let Some(next) = &next {
             run.near.check(run.solver.particles(), &run.ids, &next.interest)?;
@@ -261,6 +269,7 @@ impl Run {
             group_number: vec![u32::MAX; count],
             velocity_before: Vec::new(),
             solver_seconds: 0.0,
+            last_integrate: None,
             last_commit: None,
         }
     }
@@ -298,6 +307,12 @@ impl Run {
     }
 
     fn integrate(&mut self, call: Integrate) -> Result<Integrated, Refusal> {
+        if let Some((last, answer)) = &self.last_integrate
+            && *last == call
+        {
+            // Its answer was lost. Whatever iterates would start from there and end elsewhere.
+            return Ok(answer.clone());
+        }
         let (stage, repetition) = (call.stage, call.repetition);
         // Stage 1 may come again: the coordinator starts over with a shorter step.
         let in_order = (stage, repetition) == (1, 0) && self.phase != Phase::Ready
@@ -309,8 +324,8 @@ impl Run {
             call.context.step,
         )?;
         // Whatever fails from here on spoils the last answer: nothing can be committed before stage 1 comes again.
-        self.phase = Phase::Begun;
-        if let Some(groups) = call.groups {
+        (self.phase, self.last_integrate) = (Phase::Begun, None);
+        if let Some(groups) = &call.groups {
             self.set_groups(groups)?;
         }
         let (count, groups) = (self.solver.particles().len(), self.groups.len());
@@ -350,15 +365,17 @@ impl Run {
             Some(deferred) => deferred.velocity(&self.watch),
             None => self.watch.iter().map(|&i| self.answer.velocity[i as usize]).collect(),
         };
-        Ok(Integrated {
+        let answer = Integrated {
             momentum: self.answer.momentum.clone(),
             slope: self.answer.slope.clone(),
             watch_velocity,
             travel_max,
-        })
+        };
+        self.last_integrate = Some((call, answer.clone()));
+        Ok(answer)
     }
 
-    fn set_groups(&mut self, groups: Groups) -> Result<(), Refusal> {
+    fn set_groups(&mut self, groups: &Groups) -> Result<(), Refusal> {
         self.ids.resolve("member", &groups.member, &mut self.members)?;
         self.ids.resolve("watch", &groups.watch, &mut self.watch)?;
         self.offsets.clear();
@@ -376,9 +393,9 @@ impl Run {
                 WireError::Rule(format!("watch: particle {id} is a member of a group, not free")).into()
             );
         }
-        self.velocity = groups.velocity;
-        self.member_ids = groups.member;
-        self.occupied = groups.occupied;
+        self.velocity.clone_from(&groups.velocity);
+        self.member_ids.clone_from(&groups.member);
+        self.occupied.clone_from(&groups.occupied);
         Ok(())
     }
 
@@ -488,7 +505,7 @@ impl Run {
             ..self.report(&report, &call.track, before)?
         };
         self.context.step += 1;
-        (self.phase, self.prepared) = (Phase::Ready, false);
+        (self.phase, self.prepared, self.last_integrate) = (Phase::Ready, false, None);
         Ok(done)
     }
 

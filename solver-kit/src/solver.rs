@@ -2,19 +2,9 @@
 
 use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
 
-use crate::section::SectionError;
+pub use amalgam_proto::contract::Integration;
 
-/// How a solver's answer depends on what others do, which decides when in a stage it is asked
-/// (`docs/method.md`, "Synchronising").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Integration {
-    /// The momentum given to a group does not depend on the group's inertia or impulse (slope 0). Asked first.
-    Explicit,
-    /// Implicit, and reports the slope of its answer: implicit solids. Asked with the explicit impulses.
-    Implicit,
-    /// Implicit without a slope of its own: pressure projections. Asked last, against the others' linearised answer.
-    Projection,
-}
+use crate::section::SectionError;
 
 /// What a solver is, before it is given anything to do.
 #[derive(Clone, Debug)]
@@ -25,10 +15,6 @@ pub struct Description {
     pub version: &'static str,
     /// How it integrates.
     pub integration: Integration,
-    /// Wants the cells that anyone occupies, on the grid it declares with [`Solver::occupancy_grid`].
-    pub needs_occupancy: bool,
-    /// Implements [`Solver::save`] and restoring.
-    pub checkpoints: bool,
 }
 
 /// What every participant of a scene is told at the start.

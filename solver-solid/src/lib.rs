@@ -40,8 +40,6 @@ impl SolverProgram for SolidProgram {
             name: "solid",
             version: env!("CARGO_PKG_VERSION"),
             integration: Integration::Implicit,
-            needs_occupancy: false,
-            checkpoints: true,
         }
     }
 

@@ -2,6 +2,7 @@
 //! to a real one and falsifies one kind of answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use amalgam_particles::{CellSet, DVec3, Lattice};
 use amalgam_proto::contract::{
@@ -10,7 +11,7 @@ use amalgam_proto::contract::{
 };
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::v1::solver_server::{Solver, SolverServer};
-use amalgam_proto::{gather, v1};
+use amalgam_proto::{PROTOCOL_VERSION, gather, v1};
 use amalgam_solver_kit::{SolverProgram, serve_in_process};
 use bytemuck::NoUninit;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
@@ -163,8 +164,7 @@ impl Client {
             track: Vec::new(),
             next: None,
         };
-        let (header, columns) = call.encode();
-        let mut packets = columns.into_packets(header);
+        let mut packets = call.into_packets();
         change(&mut packets);
         let solver = &mut self.solver;
         self.runtime.block_on(async {
@@ -193,6 +193,12 @@ pub(crate) enum Lie {
     Integrate(fn(&mut v1::IntegrateResponse)),
     Commit(fn(&mut v1::CommitResponse)),
     Frame(fn(&mut v1::FrameResponse)),
+    /// Another version of the contract.
+    Speaks(u32),
+    /// Nothing: but this answer, and every third one after it, is lost.
+    Loses(u64),
+    /// All calls of a step fail, as a program fails that is not ours.
+    Fails(tonic::Code, &'static str),
 }
 
 /// Serves `program`, but lies.
@@ -202,7 +208,7 @@ pub(crate) fn serve_liar(program: impl SolverProgram, lie: Lie) -> Queue {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let service = SolverServer::new(Liar { honest: SolverClient::new(dial(honest).await), lie });
+            let service = SolverServer::new(Liar { honest: SolverClient::new(dial(honest).await), lie, answers: AtomicU64::new(0) });
             let incoming = tokio_stream::wrappers::ReceiverStream::new(inbox).map(Ok::<_, std::io::Error>);
             Server::builder().add_service(service).serve_with_incoming(incoming).await.expect("serves");
         });
@@ -213,6 +219,22 @@ pub(crate) fn serve_liar(program: impl SolverProgram, lie: Lie) -> Queue {
 struct Liar {
     honest: SolverClient<Channel>,
     lie: Lie,
+    answers: AtomicU64,
+}
+
+impl Liar {
+    /// What becomes of an answer to a call of a step.
+    fn pass<T>(&self, answer: T) -> Result<T, Status> {
+        match self.lie {
+            Lie::Loses(first) => {
+                let number = self.answers.fetch_add(1, Ordering::Relaxed);
+                let lost = number >= first && (number - first).is_multiple_of(3);
+                if lost { Err(Status::unavailable("the answer is lost")) } else { Ok(answer) }
+            }
+            Lie::Fails(code, text) => Err(Status::new(code, text)),
+            _ => Ok(answer),
+        }
+    }
 }
 
 type Answers<P> = std::pin::Pin<Box<dyn Stream<Item = Result<P, Status>> + Send>>;
@@ -250,9 +272,18 @@ impl Solver for Liar {
         &self,
         request: Request<v1::DescribeRequest>,
     ) -> Result<Response<v1::DescribeResponse>, Status> {
-        let mut answer = self.honest.clone().describe(request.into_inner()).await?.into_inner();
-        if let Lie::Describe(change) = self.lie {
-            change(&mut answer);
+        let mut request = request.into_inner();
+        if let Lie::Speaks(version) = self.lie {
+            if request.protocol_version != version {
+                return Err(Status::failed_precondition("use programs of the same release"));
+            }
+            request.protocol_version = PROTOCOL_VERSION;
+        }
+        let mut answer = self.honest.clone().describe(request).await?.into_inner();
+        match self.lie {
+            Lie::Describe(change) => change(&mut answer),
+            Lie::Speaks(version) => answer.protocol_version = version,
+            _ => {}
         }
         Ok(Response::new(answer))
     }
@@ -270,7 +301,7 @@ impl Solver for Liar {
         request: Request<v1::SurveyRequest>,
     ) -> Result<Response<Self::SurveyStream>, Status> {
         let change = if let Lie::Survey(change) = self.lie { Some(change) } else { None };
-        falsified(self.honest.clone().survey(request.into_inner()).await?, change).await
+        falsified(self.pass(self.honest.clone().survey(request.into_inner()).await?)?, change).await
     }
 
     async fn begin(
@@ -278,7 +309,7 @@ impl Solver for Liar {
         request: Request<Streaming<v1::BeginRequest>>,
     ) -> Result<Response<Self::BeginStream>, Status> {
         let change = if let Lie::Begin(change) = self.lie { Some(change) } else { None };
-        falsified(self.honest.clone().begin(all(request).await?).await?, change).await
+        falsified(self.pass(self.honest.clone().begin(all(request).await?).await?)?, change).await
     }
 
     async fn integrate(
@@ -286,7 +317,7 @@ impl Solver for Liar {
         request: Request<Streaming<v1::IntegrateRequest>>,
     ) -> Result<Response<Self::IntegrateStream>, Status> {
         let change = if let Lie::Integrate(change) = self.lie { Some(change) } else { None };
-        falsified(self.honest.clone().integrate(all(request).await?).await?, change).await
+        falsified(self.pass(self.honest.clone().integrate(all(request).await?).await?)?, change).await
     }
 
     async fn commit(
@@ -294,12 +325,12 @@ impl Solver for Liar {
         request: Request<Streaming<v1::CommitRequest>>,
     ) -> Result<Response<Self::CommitStream>, Status> {
         let change = if let Lie::Commit(change) = self.lie { Some(change) } else { None };
-        falsified(self.honest.clone().commit(all(request).await?).await?, change).await
+        falsified(self.pass(self.honest.clone().commit(all(request).await?).await?)?, change).await
     }
 
     async fn frame(&self, request: Request<v1::FrameRequest>) -> Result<Response<Self::FrameStream>, Status> {
         let change = if let Lie::Frame(change) = self.lie { Some(change) } else { None };
-        falsified(self.honest.clone().frame(request.into_inner()).await?, change).await
+        falsified(self.pass(self.honest.clone().frame(request.into_inner()).await?)?, change).await
     }
 
     async fn save(&self, request: Request<v1::SaveRequest>) -> Result<Response<Self::SaveStream>, Status> {

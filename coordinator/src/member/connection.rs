@@ -6,15 +6,18 @@ use std::time::Duration;
 use amalgam_particles::CellSet;
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
-    Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Frame, Integrate, Integrated, Survey,
+    Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame, Integrate, Integrated, Survey,
     Surveyed, Table, vec3_to_wire,
 };
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{Columns, PROTOCOL_VERSION, TransportLimits, gather, message_limit, v1};
 use hyper_util::rt::TokioIo;
+use tokio_stream::iter;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Response, Status, Streaming};
 use tonic_types::StatusExt as _;
+
+use amalgam_particles::text::shorten;
 
 use crate::error::CoordinatorError;
 use crate::settings::{DomainSettings, Fault};
@@ -87,12 +90,14 @@ pub(crate) struct WireBytes {
     pub(crate) occupancy: u64,
 }
 
+type Client = SolverClient<Channel>;
+
 /// A connected participant.
 pub(crate) struct Connection {
     pub(crate) name: String,
-    pub(crate) description: v1::DescribeResponse,
+    pub(crate) description: Description,
     pub(crate) wire: WireBytes,
-    client: SolverClient<Channel>,
+    client: Client,
     context: Context,
     deadline: Duration,
     /// Number of particles in the last batch.
@@ -124,35 +129,30 @@ impl Connection {
             .max_encoding_message_size(message_limit());
         let handshake =
             |reason: String| CoordinatorError::Handshake { participant: plan.name.clone(), reason };
-        let request = v1::DescribeRequest { protocol_version: PROTOCOL_VERSION };
-        let description = tokio::time::timeout(patience, client.describe(request))
+        let answer = tokio::time::timeout(patience, describe(&mut client))
             .await
             .map_err(|_| late("answer to Describe"))?
             .map_err(|status| match status.code() {
                 Code::Unimplemented => {
                     handshake("it does not serve amalgam.solver.v1; is the address right?".into())
                 }
-                Code::FailedPrecondition => handshake(status.message().into()),
-                _ => unreachable(status.message().into()),
-            })?
-            .into_inner();
-        if description.protocol_version != PROTOCOL_VERSION {
+                Code::FailedPrecondition => handshake(shorten(status.message())),
+                _ => unreachable(shorten(status.message())),
+            })?;
+        let spoken = answer.protocol_version;
+        if spoken != PROTOCOL_VERSION {
+            let older = if spoken < PROTOCOL_VERSION { "the solver" } else { "amalgam" };
             return Err(handshake(format!(
-                "it speaks version {} of amalgam.solver, this coordinator version {PROTOCOL_VERSION}; use programs of \
-                 the same release",
-                description.protocol_version
+                "it speaks version {spoken} of amalgam.solver, this coordinator version {PROTOCOL_VERSION}: update {older}"
             )));
         }
+        let description =
+            Description::from_wire(answer).map_err(|error| handshake(error.to_string()))?;
         if !plan.solver.is_empty() && description.name != plan.solver {
             return Err(handshake(format!(
                 "the scene wants solver {:?}, but {} serves {:?}",
                 plan.solver, plan.address, description.name
             )));
-        }
-        if description.integration() == v1::Integration::Unspecified {
-            return Err(handshake(
-                "it does not say how it integrates (explicit, implicit or projection)".into(),
-            ));
         }
         let context = Context { run_id: run_id.into(), epoch: 1, step: 0 };
         Ok(Self {
@@ -183,8 +183,8 @@ impl Connection {
             seed,
         };
         let mut client = self.client.clone();
-        let answer =
-            self.call("Initialize", async move { collect(client.initialize(request).await?).await }).await;
+        let call = async move { collect(client.initialize(request).await?).await };
+        let answer = self.in_time("Initialize", call).await;
         self.read("Initialize", answer, Table::decode)
     }
 
@@ -195,16 +195,16 @@ impl Connection {
 
     pub(crate) async fn survey(&mut self, call: &Survey) -> Result<CellSet, CoordinatorError> {
         let request = call.to_wire();
-        let mut client = self.client.clone();
-        let answer = self.call("Survey", async move { collect(client.survey(request).await?).await }).await;
+        let call = async |mut client: Client| collect(client.survey(request.clone()).await?).await;
+        let answer = self.call("Survey", call).await;
         self.read("Survey", answer, Surveyed::decode).map(|Surveyed(cells)| cells)
     }
 
     /// The particles that are wanted.
     pub(crate) async fn begin(&mut self, call: Begin) -> Result<Batch, CoordinatorError> {
         let packets = self.packets(call.into_packets());
-        let mut client = self.client.clone();
-        let answer = self.call("Begin", async move { collect(client.begin(packets).await?).await }).await;
+        let call = async |mut client: Client| collect(client.begin(iter(packets.clone())).await?).await;
+        let answer = self.call("Begin", call).await;
         let batch = self.read("Begin", answer, Batch::decode)?;
         self.note_told("Begin", &batch)?;
         Ok(batch)
@@ -227,18 +227,16 @@ impl Connection {
     ) -> Result<Integrated, CoordinatorError> {
         let groups = call.inertia.len() as u64;
         let packets = self.packets(call.into_packets());
-        let mut client = self.client.clone();
-        let answer =
-            self.call("Integrate", async move { collect(client.integrate(packets).await?).await }).await;
+        let call = async |mut client: Client| collect(client.integrate(iter(packets.clone())).await?).await;
+        let answer = self.call("Integrate", call).await;
         self.read("Integrate", answer, |header, columns| Integrated::decode(header, columns, groups, watched))
     }
 
     pub(crate) async fn commit(&mut self, call: Commit) -> Result<Committed, CoordinatorError> {
         let (grids, tracked) = (call.grids.len(), call.track.len() as u64);
-        let (header, columns) = call.encode();
-        let packets = self.packets(columns.into_packets(header));
-        let mut client = self.client.clone();
-        let answer = self.call("Commit", async move { collect(client.commit(packets).await?).await }).await;
+        let packets = self.packets(call.into_packets());
+        let call = async |mut client: Client| collect(client.commit(iter(packets.clone())).await?).await;
+        let answer = self.call("Commit", call).await;
         let committed = self
             .read("Commit", answer, |header, columns| Committed::decode(header, columns, grids, tracked))?;
         if let Some(batch) = &committed.next {
@@ -250,15 +248,15 @@ impl Connection {
 
     pub(crate) async fn frame(&mut self, surface: bool) -> Result<Frame, CoordinatorError> {
         let request = v1::FrameRequest { context: Some(self.context.to_wire()), surface };
-        let mut client = self.client.clone();
-        let answer = self.call("Frame", async move { collect(client.frame(request).await?).await }).await;
+        let call = async |mut client: Client| collect(client.frame(request.clone()).await?).await;
+        let answer = self.call("Frame", call).await;
         self.read("Frame", answer, Frame::decode)
     }
 
     pub(crate) async fn shutdown(&mut self) -> Result<(), CoordinatorError> {
         let request = v1::ShutdownRequest { context: Some(self.context.to_wire()) };
-        let mut client = self.client.clone();
-        self.call("Shutdown", async move { client.shutdown(request).await }).await.map(|_| ())
+        let call = async |mut client: Client| client.shutdown(request.clone()).await;
+        self.call("Shutdown", call).await.map(|_| ())
     }
 
     /// Error for an answer that breaks the contract.
@@ -271,16 +269,32 @@ impl Connection {
         }
     }
 
-    fn packets<P: Packet>(&mut self, packets: Vec<P>) -> tokio_stream::Iter<std::vec::IntoIter<P>> {
+    fn packets<P: Packet>(&mut self, packets: Vec<P>) -> Vec<P> {
         for column in packets.iter().flat_map(P::columns) {
             let bytes = column.data.len() as u64;
             self.wire.out += bytes;
             self.wire.occupancy += if column.name == "occupied" { bytes } else { 0 };
         }
-        tokio_stream::iter(packets)
+        packets
     }
 
+    /// A call that may come again: once more, if its answer is lost with the connection. A service that has done what it
+    /// asks for answers it and does nothing.
     async fn call<T>(
+        &self,
+        phase: &'static str,
+        call: impl AsyncFn(Client) -> Result<T, Status>,
+    ) -> Result<T, CoordinatorError> {
+        let attempts = async {
+            match call(self.client.clone()).await {
+                Err(status) if is_lost(&status) => call(self.client.clone()).await,
+                answer => answer,
+            }
+        };
+        self.in_time(phase, attempts).await
+    }
+
+    async fn in_time<T>(
         &self,
         phase: &'static str,
         call: impl Future<Output = Result<T, Status>>,
@@ -299,8 +313,13 @@ impl Connection {
 
     fn failure(&self, phase: &'static str, status: &Status) -> CoordinatorError {
         let (participant, step, reason) =
-            (self.name.clone(), self.context.step, status.message().to_string());
+            (self.name.clone(), self.context.step, shorten(status.message()));
         match status.code() {
+            _ if is_lost(status) => {
+                let cause = std::error::Error::source(status).map(innermost).unwrap_or(reason);
+                let reason = format!("{cause} (its process may have ended; see its log)");
+                CoordinatorError::Lost { participant, step, phase, reason }
+            }
             Code::Aborted => CoordinatorError::Solver { participant, step, phase, reason },
             Code::InvalidArgument if phase == "Initialize" => {
                 let violations =
@@ -314,10 +333,14 @@ impl Connection {
             Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::ResourceExhausted => {
                 CoordinatorError::Protocol { participant, step, phase, reason }
             }
-            _ => {
-                let cause = std::error::Error::source(status).map(innermost).unwrap_or(reason);
-                let reason = format!("{cause} (its process may have ended; see its log)");
-                CoordinatorError::Lost { participant, step, phase, reason }
+            Code::Unimplemented => {
+                let reason = format!("it does not serve this call: {reason}");
+                CoordinatorError::Protocol { participant, step, phase, reason }
+            }
+            // An exception that nobody caught in a program that is not ours.
+            code => {
+                let reason = format!("an error in its program, which its log may explain ({code:?}): {reason}");
+                CoordinatorError::Solver { participant, step, phase, reason }
             }
         }
     }
@@ -333,6 +356,28 @@ impl Connection {
         self.wire.occupancy += CELL_COLUMNS.iter().map(|name| columns.bytes_of(name)).sum::<u64>();
         decode(header, columns).map_err(|error| self.broken(phase, error.to_string()))
     }
+}
+
+/// The description of a service, in whatever version it speaks: one that refuses this coordinator's is asked in older ones.
+async fn describe(client: &mut Client) -> Result<v1::DescribeResponse, Status> {
+    let mut ask = async |protocol_version| {
+        client.describe(v1::DescribeRequest { protocol_version }).await.map(Response::into_inner)
+    };
+    let refusal = match ask(PROTOCOL_VERSION).await {
+        Err(status) if status.code() == Code::FailedPrecondition => status,
+        answer => return answer,
+    };
+    for version in (1..PROTOCOL_VERSION).rev() {
+        if let Ok(answer) = ask(version).await {
+            return Ok(answer);
+        }
+    }
+    Err(refusal)
+}
+
+/// Whether an answer was lost with the connection, and is none of the service.
+fn is_lost(status: &Status) -> bool {
+    status.code() == Code::Unavailable || std::error::Error::source(status).is_some()
 }
 
 async fn collect<P: Packet>(response: Response<Streaming<P>>) -> Result<(P::Header, Columns), Status> {

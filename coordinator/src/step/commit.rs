@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use amalgam_particles::Lattice;
-use amalgam_proto::contract::{Commit, Committed, Next};
+use amalgam_proto::contract::{Commit, Committed, Integration, Next};
 use futures_util::future::join_all;
 
 use super::exchange::first_error;
@@ -13,7 +13,7 @@ use crate::member::Member;
 use crate::merging::split::SplitSettings;
 use crate::settings::ContactMethod;
 use crate::simulation::{Simulation, joint_hash};
-use crate::synchronise::{Kind, Share, Synchronised};
+use crate::synchronise::{Share, Synchronised};
 
 impl Simulation {
     pub(super) fn split(&mut self) {
@@ -87,7 +87,7 @@ impl Simulation {
     fn remember_impulses(&mut self) {
         let Scratch { shares, assignments, synchronised, forest, .. } = &self.scratch;
         let masses = &self.memory.candidates.mass;
-        let projections = self.members.iter().enumerate().filter(|(_, m)| m.kind == Kind::Projection);
+        let projections = self.members.iter().enumerate().filter(|(_, m)| m.kind == Integration::Projection);
         for (k, _) in projections {
             let (share, assignment) = (&shares[k], &assignments[k]);
             let memory = &mut self.memory.last_impulse[k];

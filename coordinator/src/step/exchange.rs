@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use amalgam_particles::{CellSet, DVec3};
-use amalgam_proto::contract::{Context, Groups, Integrate, Integrated};
+use amalgam_proto::contract::{Context, Groups, Integrate, Integrated, Integration};
 use futures_util::future::join_all;
 
 use super::scratch::{Assignment, Scratch};
@@ -12,7 +12,7 @@ use crate::error::CoordinatorError;
 use crate::member::Member;
 use crate::merging::merge::Forest;
 use crate::simulation::Simulation;
-use crate::synchronise::{Ask, Kind, Share, Turn};
+use crate::synchronise::{Ask, Share, Turn};
 
 impl Simulation {
     /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into the
@@ -35,7 +35,7 @@ impl Simulation {
                 let (share, assignment) = (&mut shares[k], &mut assignments[k]);
                 let ids = own.iter().map(|&i| candidates.id[i as usize]);
                 let last = |id| match self.members[k].kind {
-                    Kind::Projection => last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok(),
+                    Integration::Projection => last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok(),
                     _ => None,
                 };
                 let guess = ids.clone().filter_map(last).map(|at| last_impulse[k][at].1);

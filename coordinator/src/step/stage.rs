@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use amalgam_particles::CellSet;
+use amalgam_proto::contract::Integration;
 
 use super::exchange::Connections;
 use super::scratch::Scratch;
@@ -12,7 +13,7 @@ use crate::member::Member;
 use crate::merging::merge::GroupLimit;
 use crate::settings::{ContactMethod, CouplingSettings, MaxStages};
 use crate::simulation::Simulation;
-use crate::synchronise::{Kind, Stage};
+use crate::synchronise::Stage;
 
 impl Simulation {
     pub(super) fn detect(&mut self) {
@@ -51,7 +52,7 @@ impl Simulation {
     /// Lets the participants integrate and agrees on a velocity for each group.
     pub(super) fn synchronise(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
-        let kinds: Vec<Kind> = self.members.iter().map(|member| member.kind).collect();
+        let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
         let sizes: Vec<u64> = self.members.iter().map(|member| member.part.roster.len()).collect();
         let occupied = self.occupied();
         let Scratch { forest, shares, assignments, velocity, stage, dt, .. } = &mut self.scratch;

@@ -3,13 +3,14 @@
 use amalgam_particles::{ParticleId, Particles};
 
 use super::values::{
-    flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, take_surface, tuples,
+    check_name, flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, take_surface, tuples,
 };
 use super::{
-    Batch, Begin, Call, Context, Frame, Interest, Restore, Snapshot, Survey, Surveyed, Table, Wanted,
+    Batch, Begin, Call, Context, Description, Frame, Integration, Interest, Restore, Snapshot, Survey, Surveyed,
+    Table, Wanted,
 };
 use crate::columns::{Columns, WireError, check, check_count, check_unique};
-use crate::v1;
+use crate::{PROTOCOL_VERSION, v1};
 
 impl Context {
     /// For the wire.
@@ -27,6 +28,52 @@ impl Context {
     }
 }
 
+impl Integration {
+    fn to_wire(self) -> v1::Integration {
+        match self {
+            Self::Explicit => v1::Integration::Explicit,
+            Self::Implicit => v1::Integration::Implicit,
+            Self::Projection => v1::Integration::Projection,
+        }
+    }
+
+    /// From the wire, if it is said there.
+    fn from_wire(integration: i32) -> Result<Option<Self>, WireError> {
+        match v1::Integration::try_from(integration) {
+            Ok(v1::Integration::Unspecified) => Ok(None),
+            Ok(v1::Integration::Explicit) => Ok(Some(Self::Explicit)),
+            Ok(v1::Integration::Implicit) => Ok(Some(Self::Implicit)),
+            Ok(v1::Integration::Projection) => Ok(Some(Self::Projection)),
+            Err(_) => Err(WireError::Rule(format!("integration {integration} is unknown"))),
+        }
+    }
+}
+
+impl Description {
+    /// For the wire, in the version of the contract that this crate speaks.
+    pub fn to_wire(&self) -> v1::DescribeResponse {
+        v1::DescribeResponse {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            protocol_version: PROTOCOL_VERSION,
+            integration: self.integration.to_wire().into(),
+        }
+    }
+
+    /// From the wire, in the version of the contract that this crate speaks.
+    ///
+    /// # Errors
+    /// A name or version that is too long, or no integration.
+    pub fn from_wire(answer: v1::DescribeResponse) -> Result<Self, WireError> {
+        let integration = Integration::from_wire(answer.integration)?.ok_or_else(|| {
+            WireError::Rule("it does not say how it integrates (explicit, implicit or projection)".into())
+        })?;
+        check_name("name", &answer.name)?;
+        check_name("version", &answer.version)?;
+        Ok(Self { name: answer.name, version: answer.version, integration })
+    }
+}
+
 impl Call for Table {
     type Packet = v1::InitializeResponse;
 
@@ -34,8 +81,9 @@ impl Call for Table {
         let header = v1::InitializeHeader {
             particles: self.particles.len() as u64,
             stable_dt: self.stable_dt,
+            triangles: self.triangles.len() as u64,
             occupancy: self.occupancy.map(lattice_to_wire),
-            integration: self.integration.unwrap_or(v1::Integration::Unspecified).into(),
+            integration: self.integration.map_or(v1::Integration::Unspecified, Integration::to_wire).into(),
         };
         let mut columns = Columns::default();
         columns.put_ids("id", &self.particles.id);
@@ -60,13 +108,11 @@ impl Call for Table {
             id,
         };
         particles.validate().map_err(|error| WireError::Rule(error.to_string()))?;
-        let integration = v1::Integration::try_from(header.integration)
-            .map_err(|_| WireError::Rule(format!("integration {} is unknown", header.integration)))?;
         let table = Self {
-            integration: Some(integration).filter(|&kind| kind != v1::Integration::Unspecified),
+            integration: Integration::from_wire(header.integration)?,
             stable_dt: positive_time("stable_dt", header.stable_dt)?,
             occupancy: header.occupancy.map(lattice_from_wire).transpose()?,
-            triangles: tuples("triangles", &mut columns)?,
+            triangles: tuples("triangles", header.triangles, &mut columns)?,
             particles,
         };
         let known: std::collections::HashSet<ParticleId> = table.particles.id.iter().copied().collect();

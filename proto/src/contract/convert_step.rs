@@ -133,9 +133,10 @@ impl Integrated {
     }
 }
 
-impl Commit {
-    /// Header and columns to send.
-    pub fn encode(self) -> (v1::CommitHeader, Columns) {
+impl Call for Commit {
+    type Packet = v1::CommitRequest;
+
+    fn encode(self) -> (v1::CommitHeader, Columns) {
         let mut columns = Columns::default();
         let within = self.next.as_ref().map_or(0.0, |next| next.within);
         let header = v1::CommitHeader {
@@ -147,6 +148,8 @@ impl Commit {
             tracked: self.track.len() as u64,
             next: self.next.map(|next| next.interest.put(&mut columns)),
             next_within: within,
+            groups: self.group_velocity.len() as u32,
+            members: self.member_velocity.len() as u64,
         };
         columns.put("group_velocity", self.group_velocity);
         columns.put("group_number", self.group_number);
@@ -155,16 +158,8 @@ impl Commit {
         (header, columns)
     }
 
-    /// Checks and reads a commit for the `groups` groups and `members` members of the last stage.
-    ///
-    /// # Errors
-    /// The first rule of the contract that the message breaks.
-    pub fn decode(
-        header: v1::CommitHeader,
-        mut columns: Columns,
-        groups: u64,
-        members: u64,
-    ) -> Result<Self, WireError> {
+    fn decode(header: v1::CommitHeader, mut columns: Columns) -> Result<Self, WireError> {
+        let (groups, members) = (u64::from(header.groups), check_count("members", header.members)?);
         if header.grids.len() > GRIDS_MAX {
             return Err(WireError::Rule(format!("more than {GRIDS_MAX} grids in one commit")));
         }

@@ -20,6 +20,20 @@ pub fn vec3_from_wire(name: &'static str, v: Option<v1::Vec3>) -> Result<DVec3, 
     if v.is_finite() { Ok(v) } else { Err(WireError::Rule(format!("{name} is {v}, but must be finite"))) }
 }
 
+/// Bytes of a name: of a program, its version, a participant or a run.
+pub const NAME_BYTES_MAX: usize = 512;
+
+/// Checks a name before anybody keeps it or prints it.
+///
+/// # Errors
+/// If it is longer than [`NAME_BYTES_MAX`].
+pub fn check_name(what: &'static str, name: &str) -> Result<(), WireError> {
+    if name.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    Err(WireError::Rule(format!("{what} has {} bytes, but at most {NAME_BYTES_MAX} are allowed", name.len())))
+}
+
 pub(super) fn lattice_to_wire(lattice: Lattice) -> v1::Lattice {
     v1::Lattice { origin: Some(vec3_to_wire(lattice.origin)), cell_size: lattice.cell_size }
 }
@@ -66,11 +80,10 @@ pub(super) fn flags(values: Vec<u8>) -> Result<Vec<bool>, WireError> {
 
 pub(super) fn tuples<const N: usize>(
     name: &'static str,
+    count: u64,
     columns: &mut Columns,
 ) -> Result<Vec<[ParticleId; N]>, WireError> {
-    let stride = 8 * N as u64;
-    let bytes = columns.length(name);
-    let ids = columns.take_ids(name, bytes / stride * N as u64)?;
+    let ids = columns.take_ids(name, check_count(name, count)? * N as u64)?;
     Ok(ids.chunks_exact(N).map(|chunk| std::array::from_fn(|k| chunk[k])).collect())
 }
 
