@@ -277,11 +277,7 @@ struct MadProgram(Madness);
 
 impl SolverProgram for MadProgram {
     fn describe(&self) -> Description {
-        Description {
-            name: "mad",
-            version: "1",
-            integration: Integration::Explicit,
-        }
+        Description { name: "mad", version: "1", integration: Integration::Explicit }
     }
 
     fn create(&self, _section: &str, _world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {

@@ -62,11 +62,7 @@ struct MortalProgram;
 
 impl SolverProgram for MortalProgram {
     fn describe(&self) -> Description {
-        Description {
-            name: "mortal",
-            version: "1",
-            integration: Integration::Explicit,
-        }
+        Description { name: "mortal", version: "1", integration: Integration::Explicit }
     }
 
     fn create(&self, _section: &str, _world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {

@@ -199,11 +199,7 @@ struct DamperProgram {
 
 impl SolverProgram for DamperProgram {
     fn describe(&self) -> Description {
-        Description {
-            name: "damper",
-            version: "1",
-            integration: Integration::Projection,
-        }
+        Description { name: "damper", version: "1", integration: Integration::Projection }
     }
 
     fn create(&self, _section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
@@ -291,11 +287,7 @@ struct ListenerProgram(Heard);
 
 impl SolverProgram for ListenerProgram {
     fn describe(&self) -> Description {
-        Description {
-            name: "listener",
-            version: "1",
-            integration: Integration::Explicit,
-        }
+        Description { name: "listener", version: "1", integration: Integration::Explicit }
     }
 
     fn create(&self, _section: &str, _world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {

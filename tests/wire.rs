@@ -158,7 +158,7 @@ fn bad_integrates(client: &mut Client) -> String {
     type Header = fn(&mut v1::IntegrateHeader);
     type Change = fn(&mut Vec<v1::Column>);
     let mut text = String::new();
-    let headers: [(&str, Header); 11] = [
+    let headers: [(&str, Header); 12] = [
         ("no groups announced", |header| header.groups = 0),
         ("groups without end", |header| header.groups = u32::MAX),
         ("members without end", |header| header.members = u64::MAX),
@@ -166,6 +166,7 @@ fn bad_integrates(client: &mut Client) -> String {
         ("many watched", |header| header.watched = (1 << 32) - 1),
         ("no dt", |header| header.dt = 0.0),
         ("endless dt", |header| header.dt = f64::INFINITY),
+        ("a dt of next to nothing", |header| header.dt = 1e-300),
         ("dt not a number", |header| header.dt = f64::NAN),
         ("forced to nothing", |header| header.forcing = 1.0),
         ("forcing not a number", |header| header.forcing = f64::NAN),
@@ -176,7 +177,7 @@ fn bad_integrates(client: &mut Client) -> String {
             .integrate(FIRST, &groups(), |packets| change(packets[0].header.as_mut().expect("a header")));
         refused(&mut text, what, result);
     }
-    let columns: [(&str, Change); 16] = [
+    let columns: [(&str, Change); 19] = [
         ("short velocity", |columns| put(columns, "velocity", &[0.0, 0.0])),
         ("long velocity", |columns| put(columns, "velocity", &[0.0; 6])),
         ("velocity not a number", |columns| put(columns, "velocity", &[0.0, f64::NAN, 0.0])),
@@ -191,6 +192,9 @@ fn bad_integrates(client: &mut Client) -> String {
         ("no inertia", |columns| put(columns, "inertia", &[0.0])),
         ("negative inertia", |columns| put(columns, "inertia", &[-1.0])),
         ("inertia not a number", |columns| put(columns, "inertia", &[f64::NAN])),
+        ("velocity beyond all", |columns| put(columns, "velocity", &[0.0, 1e300, 0.0])),
+        ("inertia beyond all", |columns| put(columns, "inertia", &[1e300])),
+        ("impulse beyond all", |columns| put(columns, "impulse", &[0.0, 0.0, 1e300])),
         ("endless impulse", |columns| put(columns, "impulse", &[0.0, 0.0, f64::NEG_INFINITY])),
         ("unknown column", |columns| put(columns, "mass", &[1.0])),
     ];
@@ -562,9 +566,13 @@ fn repeated_calls_are_answered_again() {
         let repeated = client.integrate((1, 1), &groups(), |_| ()).expect("repeats");
         assert_ne!(repeated, answer, "what iterates goes on from where it was");
         assert_eq!(client.integrate((1, 1), &groups(), |_| ()).expect("answers"), repeated);
-        assert!(client.integrate((1, 1), &wanted(), |packets| {
-            put(&mut packets[0].columns, "impulse", &[1.0, 0.0, 0.0]);
-        }).is_err());
+        assert!(
+            client
+                .integrate((1, 1), &wanted(), |packets| {
+                    put(&mut packets[0].columns, "impulse", &[1.0, 0.0, 0.0]);
+                })
+                .is_err()
+        );
         let other = first(&mut client, &wanted()).expect("other groups");
         assert_ne!(other, answer);
         let second = client.integrate((2, 0), &groups(), |_| ()).expect("another stage");
@@ -581,6 +589,58 @@ fn repeated_calls_are_answered_again() {
         client.context.step += 1;
         undisturbed.context.step += 1;
     }
+}
+
+/// What was not announced is refused with its first message, however much would follow.
+#[test]
+fn data_beyond_what_was_announced_are_refused_at_once() {
+    let mut client = Client::new(BallsProgram, BALLS);
+    let piece = bytes::Bytes::from(vec![0u8; 512 << 10]);
+    let flood = |name: &str| {
+        let column = v1::Column { name: name.into(), data: piece.clone() };
+        std::iter::repeat_n(column, 4096)
+    };
+    let mut text = String::new();
+    for (what, name) in
+        [("two gigabytes of a list", "listed"), ("of cells", "interest"), ("of nothing", "heat")]
+    {
+        let begun = client.begin(|packets| {
+            packets
+                .extend(flood(name).map(|column| v1::BeginRequest { header: None, columns: vec![column] }));
+        });
+        refused(&mut text, what, begun);
+    }
+    let one = client.begin(|packets| {
+        let interest = interest_of(packets);
+        interest.set_wanted(v1::Wanted::Listed);
+        interest.listed = 1;
+        packets
+            .extend(flood("listed").map(|column| v1::BeginRequest { header: None, columns: vec![column] }));
+    });
+    refused(&mut text, "two gigabytes for one id", one);
+    let known = client.context.run_id.clone();
+    client.context.run_id = "x".repeat(1 << 20);
+    let other = client.begin(|packets| {
+        packets
+            .extend(flood("listed").map(|column| v1::BeginRequest { header: None, columns: vec![column] }));
+    });
+    refused(&mut text, "of another run", other);
+    client.context.run_id = known;
+    refused(&mut text, "a run with a long name", client.initialize(&"x".repeat(3 << 20), 1, BALLS));
+    client.begin(|_| ()).expect("begins");
+    for name in ["momentum", "member", "impulse"] {
+        let integrated = client.integrate(FIRST, &groups(), |packets| {
+            packets.extend(
+                flood(name).map(|column| v1::IntegrateRequest { header: None, columns: vec![column] }),
+            );
+        });
+        refused(&mut text, name, integrated);
+    }
+    insta::assert_snapshot!(text, @"");
+    client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
+    client.commit(FIRST, &groups(), |_| ()).expect("commits");
+    let peak = HEAP.peak_usage_as_mb();
+    assert!(peak < HEAP_MAX, "{peak} MB were taken");
 }
 
 #[test]
@@ -622,5 +682,17 @@ fn versions_health_and_reflection_are_told() {
             panic!("{answer:?}")
         };
         assert!(list.service.iter().any(|service| service.name == "amalgam.solver.v1.Solver"), "{list:?}");
+
+        // Older clients ask by another name.
+        use tonic_reflection::pb::v1alpha::server_reflection_client::ServerReflectionClient as Older;
+        use tonic_reflection::pb::v1alpha::{
+            ServerReflectionRequest as OlderRequest,
+            server_reflection_request::MessageRequest as OlderMessage,
+        };
+        let message_request = Some(OlderMessage::FileContainingSymbol("amalgam.solver.v1.Solver".into()));
+        let request = OlderRequest { host: String::new(), message_request };
+        let answers = Older::new(channel.clone()).server_reflection_info(tokio_stream::iter([request])).await;
+        let answer = answers.expect("answers").into_inner().message().await.expect("a message");
+        assert!(format!("{answer:?}").contains("FileDescriptorResponse"), "{answer:?}");
     });
 }

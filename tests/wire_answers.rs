@@ -74,6 +74,18 @@ fn lost_answers_do_not_end_a_run() {
     }
 }
 
+/// An exception in a program that is not ours is told as such, and cut; a service that is gone is told as lost.
+#[test]
+fn errors_of_a_program_are_its_own() {
+    use tonic::Code;
+    let text = |code, text| lied_to(Lie::Fails(code, text)).expect("an end").to_string();
+    insta::assert_snapshot!(text(Code::Unknown, "Exception calling application: division by zero"), @"");
+    insta::assert_snapshot!(text(Code::Internal, "Traceback (most recent call last):\n  File \"a.py\""), @"");
+    insta::assert_snapshot!(text(Code::Unavailable, "gone"), @"");
+    let long = text(Code::Unknown, Box::leak("word ".repeat(1200).into_boxed_str()));
+    assert!(long.chars().count() < 700, "{long}");
+}
+
 /// The messages that `lies` end runs with.
 fn told(lies: &[(&str, Lie)]) -> String {
     let mut text = String::new();
@@ -126,6 +138,13 @@ fn a_false_particle_table_is_refused() {
             Lie::Initialize(|answer| put(&mut answer.columns, "position", &[f64::NAN; 9])),
         ),
         ("short position", Lie::Initialize(|answer| put(&mut answer.columns, "position", &[0.0; 8]))),
+        (
+            "a velocity beyond all",
+            Lie::Initialize(|answer| put(&mut answer.columns, "velocity", &[1e300; 9])),
+        ),
+        ("a mass beyond all", Lie::Initialize(|answer| put(&mut answer.columns, "mass", &[1e300]))),
+        ("a radius beyond all", Lie::Initialize(|answer| put(&mut answer.columns, "radius", &[1e300]))),
+        ("a step of next to nothing", Lie::Initialize(|answer| header(answer).stable_dt = 1e-300)),
         ("negative mass", Lie::Initialize(|answer| put(&mut answer.columns, "mass", &[-1.0]))),
         ("no radius", Lie::Initialize(|answer| put(&mut answer.columns, "radius", &[0.1, 0.0, 0.1]))),
         ("neither movable nor not", Lie::Initialize(|answer| put(&mut answer.columns, "immovable", &[7u8]))),
@@ -196,6 +215,12 @@ fn false_answers_in_a_step_are_refused() {
             "momentum not a number",
             Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[f64::NAN; 3])),
         ),
+        ("momentum beyond all", Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[1e300; 3]))),
+        (
+            "momentum beyond its mass",
+            Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[1e30, 0.0, 0.0])),
+        ),
+        ("slope beyond all", Lie::Integrate(|answer| put(&mut answer.columns, "slope", &[1e300]))),
         ("long momentum", Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[0.0; 6]))),
         ("negative slope", Lie::Integrate(|answer| put(&mut answer.columns, "slope", &[-1e-9]))),
         ("no slope", Lie::Integrate(|answer| put::<f64>(&mut answer.columns, "slope", &[]))),
@@ -207,6 +232,29 @@ fn false_answers_in_a_step_are_refused() {
             }),
         ),
         ("unknown column", Lie::Integrate(|answer| put(&mut answer.columns, "heat", &[0.0]))),
+        ("a rate of nothing", Lie::Commit(|answer| done(answer).radius_rate_max = 0.0)),
+        (
+            "nobody moves",
+            Lie::Commit(|answer| (done(answer).radius_rate_max, done(answer).speed_max) = (0.0, 0.0)),
+        ),
+        ("speed beyond all", Lie::Commit(|answer| done(answer).speed_max = 1e300)),
+        (
+            "sum beyond all",
+            Lie::Commit(|answer| done(answer).momentum = Some(v1::Vec3 { x: 1e300, y: 0.0, z: 0.0 })),
+        ),
+        (
+            "cells that nobody can fill",
+            Lie::Survey(|answer| put(&mut answer.columns, "cells", &[1u8; 1 << 20])),
+        ),
+        (
+            "contacts without end",
+            Lie::Begin(|answer| {
+                answer.header.as_mut().expect("a header").contacts = 1 << 30;
+            }),
+        ),
+        ("an endless column", Lie::Floods("contacts")),
+        ("an endless column of another call", Lie::Floods("cells")),
+        ("an endless column of no call", Lie::Floods("heat")),
         ("fewer particles", Lie::Commit(|answer| done(answer).particles = 2)),
         ("negative stable dt", Lie::Commit(|answer| done(answer).stable_dt = -1.0)),
         ("no time spent", Lie::Commit(|answer| done(answer).solver_seconds = f64::NAN)),
@@ -238,6 +286,14 @@ fn false_answers_in_a_step_are_refused() {
             }),
         ),
         ("ids of a frame in disorder", Lie::Frame(|answer| put(&mut answer.columns, "id", &[1u64, 0, 2]))),
+        (
+            "a field that is no number",
+            Lie::Frame(|answer| {
+                let field = v1::FieldInfo { name: "heat".into(), components: 1 };
+                answer.header.as_mut().expect("a header").fields.push(field);
+                put(&mut answer.columns, "field_0", &[0.0f32, f32::NAN, 0.0]);
+            }),
+        ),
         (
             "a field with a bad name",
             Lie::Frame(|answer| {

@@ -51,11 +51,7 @@ struct Section {
 
 impl SolverProgram for RestProgram {
     fn describe(&self) -> Description {
-        Description {
-            name: "rest",
-            version: "1",
-            integration: Integration::Explicit,
-        }
+        Description { name: "rest", version: "1", integration: Integration::Explicit }
     }
 
     fn create(&self, section: &str, _world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {

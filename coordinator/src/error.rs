@@ -41,15 +41,14 @@ pub enum CoordinatorError {
         radius_b: f64,
     },
     #[error(
-        "step {step} may be only {dt:.1e} s long: a particle is too fast or a solver's own limit too small for the \
-         scene ever to end; the largest speed is {speed_max:.3e} m/s"
+        "step {step} may be only {dt:.1e} s long, so that the scene would never end: participant {participant} {reason}"
     )]
-    Stuck { step: u64, dt: f64, speed_max: f64 },
+    Stuck { participant: String, step: u64, dt: f64, reason: String },
     #[error(
-        "a particle would travel {travel:.1e} of its radius in step {step} even if it is only {dt:.1e} s long: its \
-         solver is unstable"
+        "a particle would travel {travel:.1e} of its radius in step {step} even if it is only {dt:.1e} s long: the solver of \
+         participant {participant}, which moves it there, is unstable"
     )]
-    Runaway { step: u64, dt: f64, travel: f64 },
+    Runaway { participant: String, step: u64, dt: f64, travel: f64 },
     #[error("interrupted")]
     Cancelled,
     #[error("the coordinator's own threads could not be started: {0}")]

@@ -30,6 +30,8 @@ pub(crate) struct Part {
     pub(crate) committed: Committed,
     /// Particles whose position a probe wants, ascending.
     pub(crate) tracked: Vec<ParticleId>,
+    /// Longest next step of its solver [s].
+    pub(crate) stable_dt: f64,
     /// Wall time in which its solver has computed [s].
     pub(crate) solver_s: f64,
 }
@@ -45,16 +47,18 @@ impl Member {
     ) -> Self {
         let Particles { position, velocity, radius, .. } = &table.particles;
         let occupied = |grid: &Lattice| grid.occupied(position, radius, Reach::Centre);
+        let speed_max = velocity.iter().map(|v| v.length()).fold(0.0, f64::max);
         let radius_rate_max = velocity.iter().zip(radius).map(|(v, r)| v.length() / r).fold(0.0, f64::max);
         let committed = Committed {
             particles: table.particles.len() as u64,
-            totals: Totals { radius_rate_max, ..Totals::default() },
+            totals: Totals { speed_max, radius_rate_max, ..Totals::default() },
             ..Committed::default()
         };
         let kind = table.integration.unwrap_or(connection.description.integration);
         let roster = Roster::new(&table.particles);
         let cells = grids.iter().map(occupied).collect();
-        let part = Part { connection, roster, cells, committed, tracked, solver_s: 0.0 };
+        let part =
+            Part { connection, roster, cells, committed, tracked, stable_dt: table.stable_dt, solver_s: 0.0 };
         Self { kind, triangles: table.triangles, occupancy: table.occupancy, part }
     }
 }

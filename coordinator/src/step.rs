@@ -9,6 +9,9 @@ mod stage;
 
 use std::time::Instant;
 
+use amalgam_particles::text::number;
+use amalgam_proto::contract::Totals;
+
 use crate::error::CoordinatorError;
 use crate::instruments::View;
 use crate::simulation::Simulation;
@@ -50,13 +53,37 @@ impl Simulation {
     fn start_step(&mut self) -> Result<(), CoordinatorError> {
         let (step, dt) = (self.steps, self.clock.next_dt(self.limits));
         if self.clock.is_stuck(dt) {
-            let speeds = self.members.iter().map(|member| member.part.committed.totals.speed_max);
-            return Err(CoordinatorError::Stuck { step, dt, speed_max: speeds.fold(0.0, f64::max) });
+            return Err(self.stuck(dt));
         }
         let scratch = &mut self.scratch;
         scratch.record = StepRecord { step, ..StepRecord::default() };
         (scratch.stage, scratch.dt) = (1, dt);
         Ok(())
+    }
+
+    /// The error for a step so short that the scene would never end, with the participant that wants it so.
+    fn stuck(&self, dt: f64) -> CoordinatorError {
+        let parts = || self.members.iter().map(|member| &member.part);
+        let shortest = parts().min_by(|a, b| a.stable_dt.total_cmp(&b.stable_dt));
+        let fastest = parts()
+            .max_by(|a, b| a.committed.totals.radius_rate_max.total_cmp(&b.committed.totals.radius_rate_max));
+        let (part, reason) = match (shortest, fastest) {
+            (Some(part), _) if part.stable_dt <= dt * (1.0 + 1e-9) => {
+                (part, format!("allows no more than {} s (stable_dt)", number(part.stable_dt)))
+            }
+            (_, Some(part)) => {
+                let Totals { speed_max, radius_rate_max, .. } = part.committed.totals;
+                let (speed, rate) = (number(speed_max), number(radius_rate_max));
+                (
+                    part,
+                    format!(
+                        "has a particle that moves {rate} of its radii per second, and one at {speed} m/s"
+                    ),
+                )
+            }
+            (_, None) => unreachable!("a scene has participants"),
+        };
+        CoordinatorError::Stuck { participant: part.connection.name.clone(), step: self.steps, dt, reason }
     }
 
     /// Whether a particle would travel more than its own radius, so that contacts could be missed.
@@ -70,7 +97,8 @@ impl Simulation {
         let travel = scratch.travel;
         if scratch.record.retries == RETRIES_MAX {
             let (step, dt) = (self.steps, scratch.dt);
-            return Err(CoordinatorError::Runaway { step, dt, travel });
+            let participant = self.members[scratch.fastest()].part.connection.name.clone();
+            return Err(CoordinatorError::Runaway { participant, step, dt, travel });
         }
         scratch.dt *= self.plan.time.cfl / travel;
         scratch.stage = 1;

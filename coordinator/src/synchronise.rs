@@ -238,7 +238,9 @@ impl Stage<'_> {
     /// and of equals the last.
     fn followers(&self, implicit: &[usize], shared: &[(usize, usize)]) -> Vec<usize> {
         let mut order = implicit.to_vec();
-        order.sort_by_key(|&k| (self.kinds[k] != Integration::Projection, std::cmp::Reverse((self.sizes[k], k))));
+        order.sort_by_key(|&k| {
+            (self.kinds[k] != Integration::Projection, std::cmp::Reverse((self.sizes[k], k)))
+        });
         let mut taken = vec![false; self.forest.len()];
         let is_follower = |&k: &usize| {
             let own = shared.iter().filter(|place| place.0 == k);

@@ -188,7 +188,8 @@ const ALL: &[u32] = &[0, 1, 2];
 
 #[test]
 fn two_implicit_participants_find_the_fixed_point_of_plain_repetition() {
-    let both = [(Integration::Implicit, 1, ALL, chain(8.0, 0.5)), (Integration::Implicit, 2, ALL, chain(3.0, 0.2))];
+    let both =
+        [(Integration::Implicit, 1, ALL, chain(8.0, 0.5)), (Integration::Implicit, 2, ALL, chain(3.0, 0.2))];
     let mut systems = Systems::new(&both);
     let result = systems.check();
 
@@ -263,7 +264,8 @@ fn who_shares_no_group_is_asked_once() {
 
 #[test]
 fn answers_that_are_repeated_may_be_rough_and_the_last_ones_are_whole() {
-    let both = [(Integration::Implicit, 1, ALL, chain(8.0, 0.5)), (Integration::Implicit, 2, ALL, chain(3.0, 0.2))];
+    let both =
+        [(Integration::Implicit, 1, ALL, chain(8.0, 0.5)), (Integration::Implicit, 2, ALL, chain(3.0, 0.2))];
     let rough = || {
         let mut systems = Systems::new(&both);
         systems.iterates = Some(vec![vec![DVec3::ZERO; 3]; 2]);

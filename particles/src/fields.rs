@@ -5,7 +5,37 @@ use std::collections::HashSet;
 use glam::DVec3;
 use rayon::prelude::*;
 
+use crate::text::{number, vector};
 use crate::{POSITION_LIMIT, ParticleId};
+
+/// No velocity has a component of this size [m/s]: it would cross in a second whatever positions can be.
+pub const SPEED_LIMIT: f64 = 1e12;
+
+/// Smallest and largest mass of a particle [kg], beyond an electron's and a galaxy's. Squares of momenta, and sums of them over
+/// all particles that there can be, are numbers.
+pub const MASS_RANGE: (f64, f64) = (1e-50, 1e50);
+
+/// Smallest and largest radius of a particle [m]: the square of a speed over it is a number, and it is no larger than space.
+pub const RADIUS_RANGE: (f64, f64) = (1e-30, POSITION_LIMIT);
+
+/// No momentum or impulse has a component of this size [kg m/s]: the largest mass at the largest speed.
+pub const MOMENTUM_LIMIT: f64 = MASS_RANGE.1 * SPEED_LIMIT;
+
+/// Whether a mass [kg] is within [`MASS_RANGE`].
+pub fn is_mass(mass: f64) -> bool {
+    (MASS_RANGE.0..=MASS_RANGE.1).contains(&mass)
+}
+
+/// Whether a radius [m] is within [`RADIUS_RANGE`].
+pub fn is_radius(radius: f64) -> bool {
+    (RADIUS_RANGE.0..=RADIUS_RANGE.1).contains(&radius)
+}
+
+/// How [`MASS_RANGE`] is said.
+pub const MASS_RULE: &str = "positive, from 1e-50 to 1e50 kg";
+
+/// How [`RADIUS_RANGE`] is said.
+pub const RADIUS_RULE: &str = "positive, from 1e-30 to 1e12 m";
 
 /// The state of a participant's particles, a column per field, all of the same length.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,8 +114,8 @@ impl Particles {
         reorder(immovable, order);
     }
 
-    /// Checks lengths, ids (unique, below 2^48) and values (finite positions within the limit of the cell grid and
-    /// velocities, positive finite mass and radius).
+    /// Checks lengths, ids (unique, below 2^48) and values (positions within the limit of the cell grid, velocities within
+    /// [`SPEED_LIMIT`], mass and radius within [`MASS_RANGE`] and [`RADIUS_RANGE`]).
     ///
     /// # Errors
     /// The first fault found, with the particle's id.
@@ -114,16 +144,16 @@ impl Particles {
             let fault = |what, value: String, rule| Err(ParticlesError::Value { id, what, value, rule });
             let (x, v) = (self.position[i], self.velocity[i]);
             if !x.is_finite() || x.abs().max_element() >= POSITION_LIMIT {
-                return fault("position", x.to_string(), "finite and within 1e12 m of the origin");
+                return fault("position", vector(x), "finite and within 1e12 m of the origin");
             }
-            if !v.is_finite() {
-                return fault("velocity", v.to_string(), "finite");
+            if !v.abs().cmplt(DVec3::splat(SPEED_LIMIT)).all() {
+                return fault("velocity", vector(v), "finite and below 1e12 m/s");
             }
-            if !(self.mass[i] > 0.0 && self.mass[i].is_finite()) {
-                return fault("mass", self.mass[i].to_string(), "positive and finite");
+            if !is_mass(self.mass[i]) {
+                return fault("mass", number(self.mass[i]), MASS_RULE);
             }
-            if !(self.radius[i] > 0.0 && self.radius[i].is_finite()) {
-                return fault("radius", self.radius[i].to_string(), "positive and finite");
+            if !is_radius(self.radius[i]) {
+                return fault("radius", number(self.radius[i]), RADIUS_RULE);
             }
         }
         Ok(())

@@ -15,7 +15,10 @@ pub mod surface;
 pub mod text;
 
 pub use cells::{CellMask, CellSet, Lattice, Reach};
-pub use fields::{Particles, ParticlesError};
+pub use fields::{
+    MASS_RANGE, MASS_RULE, MOMENTUM_LIMIT, Particles, ParticlesError, RADIUS_RANGE, RADIUS_RULE, SPEED_LIMIT,
+    is_mass, is_radius,
+};
 pub use glam::DVec3;
 pub use grid::{CellGrid, POSITION_LIMIT, counting_sort};
 pub use groups::{GroupMap, NO_GROUP, StepEnd};

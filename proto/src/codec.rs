@@ -2,10 +2,10 @@
 
 use std::marker::PhantomData;
 
+use bytes::Buf as _;
 use prost::Message;
 use tonic::Status;
-use tonic::codec::{BufferSettings, EncodeBuf, Encoder};
-use tonic_prost::{ProstCodec, ProstDecoder};
+use tonic::codec::{BufferSettings, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 use crate::columns::CHUNK_BYTES;
 
@@ -30,17 +30,44 @@ where
     type Encode = T;
     type Decode = U;
     type Encoder = WithRoom<T>;
-    type Decoder = ProstDecoder<U>;
+    type Decoder = WithoutWaste<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
         WithRoom(PhantomData)
     }
 
     fn decoder(&mut self) -> Self::Decoder {
+        WithoutWaste(PhantomData)
+    }
+}
+
+/// Bytes of a message that mean nothing to its reader: fields of a later version.
+const UNKNOWN_BYTES_MAX: usize = 64 << 10;
+
+/// Decodes as prost does, and refuses messages that are mostly fields that nobody knows: a column keeps its message in memory.
+#[derive(Clone, Debug)]
+pub struct WithoutWaste<U>(PhantomData<U>);
+
+impl<U: Message + Default> Decoder for WithoutWaste<U> {
+    type Item = U;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        let length = buffer.remaining();
+        let message = U::decode(buffer)
+            .map_err(|error| Status::invalid_argument(format!("a message cannot be read: {error}")))?;
+        if length > message.encoded_len() + UNKNOWN_BYTES_MAX {
+            return Err(Status::invalid_argument(format!(
+                "a message holds more than {UNKNOWN_BYTES_MAX} bytes of fields that are unknown"
+            )));
+        }
+        Ok(Some(message))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
         // When tonic has read a message's length, it asks for that much room behind what has come of it so far. The
         // threshold is for senders.
-        let room = 2 * (CHUNK_BYTES + HEADER_BYTES);
-        ProstCodec::<T, U>::raw_decoder(BufferSettings::new(room, 0))
+        BufferSettings::new(2 * (CHUNK_BYTES + HEADER_BYTES), 0)
     }
 }
 

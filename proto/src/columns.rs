@@ -1,9 +1,10 @@
 //! Columns: packed arrays in pieces over a stream of messages.
 
-use amalgam_particles::{CellSet, DVec3, ParticleId};
+use amalgam_particles::{CellSet, DVec3, MOMENTUM_LIMIT, POSITION_LIMIT, ParticleId, SPEED_LIMIT, text};
 use bytemuck::Pod;
 use bytes::Bytes;
 
+use crate::room::Room;
 use crate::v1;
 
 #[cfg(target_endian = "big")]
@@ -30,10 +31,14 @@ pub enum WireError {
     Missing(&'static str),
     #[error("column {column} holds {got} bytes, but {count} x {stride} were announced")]
     Length { column: &'static str, got: u64, count: u64, stride: usize },
-    #[error("column {0} is unknown in this call")]
+    #[error("column {0} is none that the header of this call calls for")]
     UnknownColumn(String),
-    #[error("a call holds more than {CALL_BYTES_MAX} bytes")]
+    #[error("column {column} holds more than the {announced} bytes that were announced")]
+    Beyond { column: String, announced: u64 },
+    #[error("the columns that were announced need more than {CALL_BYTES_MAX} bytes")]
     TooLarge,
+    #[error("{what} is {count}, but at most {most} are possible")]
+    TooMany { what: &'static str, count: u64, most: u64 },
     #[error("{what} is {count}, more than {COUNT_MAX}")]
     Count { what: &'static str, count: u64 },
     #[error("{column}[{index}]{of} is {value}, but must be {rule}")]
@@ -100,18 +105,57 @@ impl<T: Pod> AsRef<[u8]> for Owner<T> {
     }
 }
 
+/// Pieces of a column that are smaller than this are copied as they arrive, since each keeps the whole message in memory
+/// that it came with.
+const COPY_BELOW: usize = 256 << 10;
+
 /// The columns of one call, on their way out or in.
 #[derive(Debug, Default)]
 pub struct Columns {
-    columns: Vec<(String, Vec<Bytes>)>,
-    bytes: u64,
+    columns: Vec<(String, Pieces)>,
+    room: Room,
+}
+
+/// The bytes of a column, in order.
+#[derive(Debug, Default)]
+struct Pieces {
+    whole: Vec<Bytes>,
+    /// Small pieces that came after these, joined.
+    tail: Vec<u8>,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        if piece.len() < COPY_BELOW {
+            self.tail.extend_from_slice(&piece);
+        } else {
+            self.join_tail();
+            self.whole.push(piece);
+        }
+    }
+
+    fn join_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.whole.push(std::mem::take(&mut self.tail).into());
+        }
+    }
+
+    fn into_bytes(mut self) -> Vec<Bytes> {
+        self.join_tail();
+        self.whole
+    }
+
+    fn len(&self) -> u64 {
+        self.whole.iter().map(|piece| piece.len() as u64).sum::<u64>() + self.tail.len() as u64
+    }
 }
 
 impl Columns {
     /// Adds a column of packed values.
     pub fn put<T: Pod + Send + 'static>(&mut self, name: impl Into<String>, values: Vec<T>) {
         if !values.is_empty() {
-            self.columns.push((name.into(), vec![Bytes::from_owner(Owner(values))]));
+            let pieces = Pieces { whole: vec![Bytes::from_owner(Owner(values))], tail: Vec::new() };
+            self.columns.push((name.into(), pieces));
         }
     }
 
@@ -130,13 +174,12 @@ impl Columns {
 
     /// Bytes of all columns, as sent or received.
     pub fn bytes(&self) -> u64 {
-        self.columns.iter().flat_map(|(_, pieces)| pieces).map(|piece| piece.len() as u64).sum()
+        self.columns.iter().map(|(_, pieces)| pieces.len()).sum()
     }
 
     /// Bytes of a column, 0 if there is none of that name.
     pub fn bytes_of(&self, name: &str) -> u64 {
-        let pieces = self.columns.iter().filter(|column| column.0 == name).flat_map(|(_, pieces)| pieces);
-        pieces.map(|piece| piece.len() as u64).sum()
+        self.columns.iter().filter(|column| column.0 == name).map(|(_, pieces)| pieces.len()).sum()
     }
 
     /// Cuts the columns into messages, the first with the header.
@@ -144,7 +187,7 @@ impl Columns {
         let mut packets = Vec::new();
         let (mut header, mut columns, mut room) = (Some(header), Vec::new(), CHUNK_BYTES);
         for (name, pieces) in self.columns {
-            for mut piece in pieces {
+            for mut piece in pieces.into_bytes() {
                 while !piece.is_empty() {
                     let data = piece.split_to(piece.len().min(room));
                     room -= data.len();
@@ -162,21 +205,25 @@ impl Columns {
         packets
     }
 
+    /// No columns yet, and room for those that a header calls for.
+    pub fn within(room: Room) -> Self {
+        Self { columns: Vec::new(), room }
+    }
+
     /// Appends the pieces of one message.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] once a call holds more than [`CALL_BYTES_MAX`].
+    /// A column that the header does not call for, or one that holds more than was announced.
     pub fn append(&mut self, columns: Vec<v1::Column>) -> Result<(), WireError> {
         for v1::Column { name, data } in columns {
-            self.bytes += data.len() as u64 + name.len() as u64;
-            if self.bytes > CALL_BYTES_MAX {
-                return Err(WireError::TooLarge);
-            }
-            match self.columns.iter().position(|(known, _)| *known == name) {
-                Some(at) => self.columns[at].1.push(data),
-                // A call has a few dozen columns; a peer that sends thousands of names is wrong, not large.
-                None if self.columns.len() >= 64 => return Err(WireError::UnknownColumn(name)),
-                None => self.columns.push((name, vec![data])),
+            self.room.take(&name, data.len() as u64)?;
+            match self.columns.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, pieces)) => pieces.push(data),
+                None => {
+                    let mut pieces = Pieces::default();
+                    pieces.push(data);
+                    self.columns.push((name, pieces));
+                }
             }
         }
         Ok(())
@@ -219,20 +266,30 @@ impl Columns {
         Ok(values)
     }
 
-    /// Takes a column of finite vectors.
+    /// Takes a column of vectors within a limit.
     ///
     /// # Errors
-    /// Wrong length, or a value that is not finite.
-    pub fn take_vec3(&mut self, name: &'static str, count: u64) -> Result<Vec<DVec3>, WireError> {
-        finite(name, self.take(name, count)?)
+    /// Wrong length, or a value beyond the limit.
+    pub fn take_vec3(
+        &mut self,
+        name: &'static str,
+        count: u64,
+        limit: Limit,
+    ) -> Result<Vec<DVec3>, WireError> {
+        limit.check(name, self.take(name, count)?)
     }
 
-    /// Takes a column of `count` finite vectors, or of one that stands for all.
+    /// Takes a column of `count` vectors within a limit, or of one that stands for all.
     ///
     /// # Errors
-    /// Neither length, or a value that is not finite.
-    pub fn take_uniform_vec3(&mut self, name: &'static str, count: u64) -> Result<Vec<DVec3>, WireError> {
-        finite(name, self.take_uniform(name, count)?)
+    /// Neither length, or a value beyond the limit.
+    pub fn take_uniform_vec3(
+        &mut self,
+        name: &'static str,
+        count: u64,
+        limit: Limit,
+    ) -> Result<Vec<DVec3>, WireError> {
+        limit.check(name, self.take_uniform(name, count)?)
     }
 
     /// Takes a column of ids below 2^48, repeated or not.
@@ -267,14 +324,27 @@ impl Columns {
         CellSet::from_bytes(&bytes).map_err(|reason| WireError::Malformed { column, reason })
     }
 
-    pub(crate) fn take_floats(&mut self, name: &str, count: u64) -> Result<Vec<f32>, WireError> {
-        let bytes = self.take_pieces(name).concat();
+    pub(crate) fn take_floats(
+        &mut self,
+        column: &str,
+        name: &str,
+        count: u64,
+    ) -> Result<Vec<f32>, WireError> {
+        let bytes = self.take_pieces(column).concat();
         if count.checked_mul(4) != Some(bytes.len() as u64) {
             return Err(WireError::Length { column: "field", got: bytes.len() as u64, count, stride: 4 });
         }
         let mut values = vec![0f32; count as usize];
         bytemuck::cast_slice_mut::<f32, u8>(&mut values).copy_from_slice(&bytes);
-        Ok(values)
+        match values.iter().position(|value| !value.is_finite()) {
+            None => Ok(values),
+            Some(at) => {
+                let value = values[at].shown();
+                Err(WireError::Rule(format!(
+                    "field {name:?} holds {value} at place {at}, but must be finite"
+                )))
+            }
+        }
     }
 
     /// Checks that every column was taken.
@@ -289,33 +359,87 @@ impl Columns {
     }
 
     pub(crate) fn length(&self, name: &str) -> u64 {
-        let pieces =
-            self.columns.iter().find(|(known, _)| known == name).map(|(_, pieces)| pieces.as_slice());
-        pieces.unwrap_or_default().iter().map(|piece| piece.len() as u64).sum()
+        self.bytes_of(name)
     }
 
     fn take_pieces(&mut self, name: &str) -> Vec<Bytes> {
         match self.columns.iter().position(|(known, _)| known == name) {
-            Some(at) => self.columns.swap_remove(at).1,
+            Some(at) => self.columns.swap_remove(at).1.into_bytes(),
             None => Vec::new(),
         }
     }
 }
 
-fn finite(column: &'static str, values: Vec<DVec3>) -> Result<Vec<DVec3>, WireError> {
-    // Without a branch for each value: many fit into one instruction.
-    let numbers: &[f64] = bytemuck::cast_slice(&values);
-    if !numbers.iter().fold(true, |all, number| all & number.is_finite()) {
-        check(column, &values, None, "finite", |v| v.is_finite())?;
-    }
-    Ok(values)
+/// Which numbers a column of vectors may hold, and how that is said.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// Each component has a smaller magnitude.
+    pub below: f64,
+    /// What follows "must be".
+    pub rule: &'static str,
 }
+
+/// Positions [m].
+pub const POSITIONS: Limit = Limit { below: POSITION_LIMIT, rule: "finite and within 1e12 m of the origin" };
+
+/// Velocities [m/s].
+pub const VELOCITIES: Limit = Limit { below: SPEED_LIMIT, rule: "finite and below 1e12 m/s" };
+
+/// Momenta and impulses [kg m/s].
+pub const MOMENTA: Limit = Limit { below: MOMENTUM_LIMIT, rule: "finite and below 1e62 kg m/s" };
+
+impl Limit {
+    fn check(self, column: &'static str, values: Vec<DVec3>) -> Result<Vec<DVec3>, WireError> {
+        // Without a branch for each value: many fit into one instruction.
+        let numbers: &[f64] = bytemuck::cast_slice(&values);
+        if !numbers.iter().fold(true, |all, number| all & (number.abs() < self.below)) {
+            check(column, &values, None, self.rule, |v| v.abs().cmplt(DVec3::splat(self.below)).all())?;
+        }
+        Ok(values)
+    }
+}
+
+/// A value as messages show it.
+pub trait Shown {
+    /// The value for people.
+    fn shown(&self) -> String;
+}
+
+impl Shown for DVec3 {
+    fn shown(&self) -> String {
+        text::vector(*self)
+    }
+}
+
+impl Shown for [u32; 2] {
+    fn shown(&self) -> String {
+        format!("({}, {})", self[0], self[1])
+    }
+}
+
+macro_rules! shown {
+    ($($number:ty => $text:expr),* $(,)?) => {$(
+        impl Shown for $number {
+            fn shown(&self) -> String {
+                $text(*self)
+            }
+        }
+    )*};
+}
+
+shown!(
+    f64 => text::number,
+    f32 => |value| text::number(f64::from(value)),
+    u8 => |value: u8| value.to_string(),
+    u32 => |value: u32| value.to_string(),
+    u64 => |value: u64| value.to_string(),
+);
 
 /// Checks every value of a column against a rule; `ids` name the particles in the error.
 ///
 /// # Errors
 /// [`WireError::Value`] with the first that breaks it.
-pub fn check<T: std::fmt::Debug>(
+pub fn check<T: Shown>(
     column: &'static str,
     values: &[T],
     ids: Option<&[ParticleId]>,
@@ -327,7 +451,7 @@ pub fn check<T: std::fmt::Debug>(
         Some(index) => {
             let of =
                 ids.and_then(|ids| ids.get(index)).map(|id| format!(" (particle {id})")).unwrap_or_default();
-            Err(WireError::Value { column, index, of, value: format!("{:?}", values[index]), rule })
+            Err(WireError::Value { column, index, of, value: values[index].shown(), rule })
         }
     }
 }
@@ -401,12 +525,27 @@ mod tests {
         let values: Vec<f64> = (0..9).map(f64::from).collect();
         let bytes: &[u8] = bytemuck::cast_slice(&values);
         for cut in 0..=bytes.len() {
-            let mut columns = Columns::default();
+            let mut columns = Columns::within(Room::of("values", bytes.len() as u64));
             for piece in [&bytes[..cut], &bytes[cut..]] {
                 let data = Bytes::copy_from_slice(piece);
                 columns.append(vec![v1::Column { name: "values".into(), data }]).expect("small enough");
             }
             assert_eq!(columns.take::<f64>("values", 9), Ok(values.clone()), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn small_and_large_pieces_are_joined_in_order() {
+        let bytes: Vec<u8> = (0..3 * COPY_BELOW).map(|i| (i % 251) as u8).collect();
+        let mut columns = Columns::within(Room::of("values", bytes.len() as u64));
+        let cuts = [0, 3, 5, COPY_BELOW + 5, COPY_BELOW + 6, 3 * COPY_BELOW];
+        for cut in cuts.windows(2) {
+            let data = Bytes::copy_from_slice(&bytes[cut[0]..cut[1]]);
+            columns.append(vec![v1::Column { name: "values".into(), data }]).expect("announced");
+        }
+        assert_eq!(columns.bytes(), bytes.len() as u64);
+        let more = v1::Column { name: "values".into(), data: Bytes::from_static(b"x") };
+        assert!(matches!(columns.append(vec![more]), Err(WireError::Beyond { .. })));
+        assert_eq!(columns.take_bytes("values"), bytes);
     }
 }

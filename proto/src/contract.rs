@@ -3,18 +3,27 @@
 use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Particles};
 
 use crate::columns::{Columns, Packet, WireError};
+use crate::room::{Known, Room};
 
 mod convert;
 mod convert_step;
 mod values;
 
 pub use convert_step::{CELL_COLUMNS, GRIDS_MAX};
-pub use values::{NAME_BYTES_MAX, check_name, vec3_from_wire, vec3_to_wire};
+pub use values::{
+    DT_RANGE, NAME_BYTES_MAX, SLOPE_LIMIT, SUM_LIMIT, check_name, vec3_from_wire, vec3_to_wire,
+};
 
 /// A call or an answer that travels as a stream of packets.
 pub trait Call: Sized {
     /// Its message type.
     type Packet: Packet;
+
+    /// What may follow a header.
+    ///
+    /// # Errors
+    /// Counts that are impossible.
+    fn room(header: &<Self::Packet as Packet>::Header, known: &Known) -> Result<Room, WireError>;
 
     /// Header and columns to send.
     fn encode(self) -> (<Self::Packet as Packet>::Header, Columns);

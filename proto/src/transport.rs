@@ -4,6 +4,7 @@ use tonic::Status;
 
 pub use crate::columns::CHUNK_BYTES;
 use crate::columns::{Columns, Packet, WireError};
+use crate::room::Room;
 
 /// Limits and windows of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +18,7 @@ impl TransportLimits {
     /// HTTP/2 window of a connection [bytes].
     pub const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
     /// Calls at once on one connection.
-    pub const STREAMS_MAX: u32 = 16;
+    pub const STREAMS_MAX: u32 = 4;
     /// Connections of a service at once.
     pub const CONNECTIONS_MAX: usize = 16;
     /// Bytes of HTTP/2 headers in a call.
@@ -31,23 +32,29 @@ pub const fn message_limit() -> usize {
     4 << 20
 }
 
-/// Reads a whole stream: the header and all columns.
+/// Reads a whole stream: the header, and the columns that there is `room` for after it.
 ///
 /// # Errors
-/// The other side's status, or INVALID_ARGUMENT for a stream that breaks the contract.
-pub async fn gather<P, S>(mut stream: S) -> Result<(P::Header, Columns), Status>
+/// The other side's status, that of `room`, or INVALID_ARGUMENT for a stream that breaks the contract, as soon as it does.
+pub async fn gather<P, S>(
+    mut stream: S,
+    room: impl FnOnce(&P::Header) -> Result<Room, Status>,
+) -> Result<(P::Header, Columns), Status>
 where
     P: Packet,
     S: futures_util::Stream<Item = Result<P, Status>> + Unpin,
 {
     use futures_util::StreamExt as _;
     let invalid = |error: WireError| Status::invalid_argument(error.to_string());
-    let (mut header, mut columns) = (None, Columns::default());
+    let (mut header, mut columns, mut room) = (None, Columns::default(), Some(room));
     while let Some(packet) = stream.next().await {
         let (new_header, new_columns) = packet?.split();
         if new_header.is_some() {
             if header.is_some() {
                 return Err(invalid(WireError::SecondHeader));
+            }
+            if let (Some(header), Some(room)) = (&new_header, room.take()) {
+                columns = Columns::within(room(header)?);
             }
             header = new_header;
         } else if header.is_none() {

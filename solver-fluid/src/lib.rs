@@ -17,11 +17,7 @@ pub struct FluidProgram;
 
 impl SolverProgram for FluidProgram {
     fn describe(&self) -> Description {
-        Description {
-            name: "fluid",
-            version: env!("CARGO_PKG_VERSION"),
-            integration: Integration::Explicit,
-        }
+        Description { name: "fluid", version: env!("CARGO_PKG_VERSION"), integration: Integration::Explicit }
     }
 
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {

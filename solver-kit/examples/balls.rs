@@ -62,11 +62,7 @@ pub struct BallsProgram;
 
 impl SolverProgram for BallsProgram {
     fn describe(&self) -> Description {
-        Description {
-            name: "balls",
-            version: env!("CARGO_PKG_VERSION"),
-            integration: Integration::Explicit,
-        }
+        Description { name: "balls", version: env!("CARGO_PKG_VERSION"), integration: Integration::Explicit }
     }
 
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {

@@ -1,6 +1,7 @@
 //! What a coordinator is told of a solver's particles before a step: which of them may touch others' (`docs/protocol.md`,
 //! "Before a step").
 
+use amalgam_particles::text::number;
 use amalgam_particles::{CellMask, DVec3, Lattice, ParticleId, Particles, Reach, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{Batch, Interest, Survey, Surveyed, Wanted};
@@ -184,7 +185,7 @@ fn check_cells(particles: &Particles, lattice: &Lattice, margin: f64) -> Result<
     if lattice.cell_size >= smallest {
         return Ok(());
     }
-    let size = lattice.cell_size;
+    let (size, smallest) = (number(lattice.cell_size), number(smallest));
     Err(WireError::Rule(format!(
         "cells of {size} m are too small for these particles: use {smallest} m or more"
     )))

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use amalgam_proto::v1::solver_server::SolverServer;
 use amalgam_proto::{DESCRIPTORS, TransportLimits, message_limit};
@@ -171,13 +172,16 @@ where
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1()?;
+    let older_reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .build_v1alpha()?;
     let solver = SolverServer::new(service)
         .max_decoding_message_size(message_limit())
         .max_encoding_message_size(message_limit());
-    let open = Arc::new(AtomicUsize::new(0));
+    let (open, mut refused) = (Arc::new(AtomicUsize::new(0)), Refused::default());
     let incoming = incoming.filter_map(move |stream| {
-        let open = Arc::clone(&open);
-        async move { limited(stream, &open) }
+        let place = limited(stream, &open, &mut refused);
+        async move { Some(place) }
     });
     tonic::transport::Server::builder()
         .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
@@ -188,6 +192,7 @@ where
         .add_service(solver)
         .add_service(health_service)
         .add_service(reflection)
+        .add_service(older_reflection)
         .serve_with_incoming_shutdown(incoming, end)
         .await
         .context("the service failed")
@@ -205,15 +210,41 @@ impl<IO> Drop for Place<IO> {
     }
 }
 
-fn limited<IO>(stream: std::io::Result<IO>, open: &Arc<AtomicUsize>) -> Option<std::io::Result<Place<IO>>> {
-    Some(stream.and_then(|stream| {
-        let place = Place { stream, open: Arc::clone(open) };
-        if place.open.fetch_add(1, Ordering::Relaxed) >= TransportLimits::CONNECTIONS_MAX {
-            tracing::warn!("refused a connection: {} are open", TransportLimits::CONNECTIONS_MAX);
-            return Err(std::io::Error::other("too many connections"));
+/// Time between two lines of the log about refused connections.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Connections that were refused and not yet told of.
+#[derive(Default)]
+struct Refused {
+    count: u64,
+    told: Option<Instant>,
+}
+
+impl Refused {
+    /// Counts one more; the number to tell of, if it is time to.
+    fn count(&mut self, now: Instant) -> Option<u64> {
+        self.count += 1;
+        if self.told.is_some_and(|told| now.duration_since(told) < LOG_INTERVAL) {
+            return None;
         }
-        Ok(place)
-    }))
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.count))
+    }
+}
+
+fn limited<IO>(
+    stream: std::io::Result<IO>,
+    open: &Arc<AtomicUsize>,
+    refused: &mut Refused,
+) -> std::io::Result<Place<IO>> {
+    let place = Place { stream: stream?, open: Arc::clone(open) };
+    if place.open.fetch_add(1, Ordering::Relaxed) >= TransportLimits::CONNECTIONS_MAX {
+        if let Some(count) = refused.count(Instant::now()) {
+            tracing::warn!("refused {count} connections: {} are open", TransportLimits::CONNECTIONS_MAX);
+        }
+        return Err(std::io::Error::other("too many connections"));
+    }
+    Ok(place)
 }
 
 impl<IO: AsyncRead + Unpin> AsyncRead for Place<IO> {
@@ -311,4 +342,19 @@ async fn remove_stale(path: &std::path::Path) -> anyhow::Result<()> {
         bail!("another service listens on unix:{}: stop it or choose another path", path.display());
     }
     std::fs::remove_file(path).with_context(|| format!("cannot replace the stale socket {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_connections_are_told_of_now_and_then() {
+        let (mut refused, start) = (Refused::default(), Instant::now());
+        assert_eq!(refused.count(start), Some(1));
+        for _ in 0..1000 {
+            assert_eq!(refused.count(start + LOG_INTERVAL / 2), None);
+        }
+        assert_eq!(refused.count(start + LOG_INTERVAL), Some(1001));
+    }
 }

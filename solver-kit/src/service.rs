@@ -2,16 +2,16 @@
 //! workers; the I/O runtime never computes.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use amalgam_proto::contract::{Begin, Commit, Context, Description, Integrate, Restore, Survey};
-use amalgam_proto::{Call, PROTOCOL_VERSION, Packet, WireError, gather, v1};
+use amalgam_proto::{Call, Known, PROTOCOL_VERSION, Packet, WireError, gather, v1};
 use futures_util::{Stream, stream};
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::session::{Refusal, Session};
+use crate::session::{Refusal, Session, check_run};
 use crate::solver::SolverProgram;
 
 type Reply<P> = oneshot::Sender<Result<Vec<P>, Status>>;
@@ -33,9 +33,13 @@ enum Order {
 /// Calls waiting for the solver's thread. The coordinator has one at a time; more is a second coordinator.
 const QUEUE: usize = 4;
 
+/// The run that is served and the number of its particles: enough to refuse a call before its columns are read.
+type Serving = Arc<Mutex<Option<(Context, u64)>>>;
+
 /// A solver behind gRPC.
 pub(crate) struct Service {
     program: Arc<dyn SolverProgram>,
+    serving: Serving,
     orders: mpsc::Sender<Order>,
 }
 
@@ -49,16 +53,36 @@ impl Service {
             .build()
             .map_err(std::io::Error::other)?;
         let own = Arc::clone(&program);
+        let serving = Serving::default();
+        let served = Arc::clone(&serving);
         std::thread::Builder::new().name("solver".into()).spawn(move || {
             // Inside the pool of workers: each parallel loop then starts where it is, not with a hand-over.
             pool.install(|| {
                 let mut session = Session::default();
                 while let Some(order) = inbox.blocking_recv() {
-                    carry_out(&mut session, &own, order);
+                    carry_out(&mut session, &own, &served, order);
                 }
             });
         })?;
-        Ok(Self { program, orders })
+        Ok(Self { program, serving, orders })
+    }
+
+    /// Reads a call for the run that is served. Another one is refused with its header, and so is what it cannot need.
+    async fn read<C: Call>(
+        &self,
+        name: &str,
+        request: Request<Streaming<C::Packet>>,
+        context: fn(&<C::Packet as Packet>::Header) -> &Option<v1::RunContext>,
+    ) -> Result<C, Status> {
+        let room = |header: &<C::Packet as Packet>::Header| {
+            let context = Context::from_wire(context(header).clone()).map_err(invalid)?;
+            let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+            check_run(name, &context, serving.as_ref().map(|(context, _)| context)).map_err(status)?;
+            let particles = serving.as_ref().map_or(0, |&(_, particles)| particles);
+            C::room(header, &Known { particles, ..Known::default() }).map_err(invalid)
+        };
+        let (header, columns) = gather(request.into_inner(), room).await?;
+        C::decode(header, columns).map_err(invalid)
     }
 
     async fn order<P: Send + 'static>(
@@ -88,11 +112,16 @@ impl Service {
     }
 }
 
-fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Order) {
+fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, serving: &Serving, order: Order) {
+    let publish = |session: &Session| {
+        *serving.lock().unwrap_or_else(PoisonError::into_inner) = session.serving();
+    };
     // A caller that has gone away does not want its answer: a failed send is no fault.
     match order {
         Order::Initialize(request, reply) => {
-            let _ = reply.send(packets(session.initialize(program, *request)));
+            let answer = packets(session.initialize(program, *request));
+            publish(session);
+            let _ = reply.send(answer);
         }
         Order::Survey(call, reply) => {
             let _ = reply.send(packets(session.survey(&call)));
@@ -108,10 +137,12 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Ord
             }));
         }
         Order::Commit(call, reply) => {
-            let _ = reply.send(session.commit(*call).map_err(status).map(|answer| {
+            let answer = session.commit(*call).map_err(status).map(|answer| {
                 let (header, columns) = answer.encode();
                 columns.into_packets(header)
-            }));
+            });
+            publish(session);
+            let _ = reply.send(answer);
             prepare(session);
         }
         Order::Frame(context, surface, reply) => {
@@ -122,10 +153,12 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, order: Ord
         }
         Order::Restore(call, reply) => {
             let answer = session.restore(call).map_err(status);
+            publish(session);
             let _ = reply.send(answer.map(|state_hash| vec![v1::RestoreResponse { state_hash }]));
         }
         Order::Shutdown(reply) => {
             session.shutdown();
+            publish(session);
             let _ = reply.send(Ok(vec![v1::ShutdownResponse {}]));
         }
     }
@@ -162,14 +195,6 @@ fn status(refusal: Refusal) -> Status {
 
 fn invalid(error: WireError) -> Status {
     Status::invalid_argument(error.to_string())
-}
-
-async fn read<C: Call>(request: Request<Streaming<C::Packet>>) -> Result<C, Status>
-where
-    C::Packet: Packet,
-{
-    let (header, columns) = gather(request.into_inner()).await?;
-    C::decode(header, columns).map_err(invalid)
 }
 
 #[tonic::async_trait]
@@ -223,7 +248,7 @@ impl v1::solver_server::Solver for Service {
         &self,
         request: Request<Streaming<v1::BeginRequest>>,
     ) -> Result<Response<Self::BeginStream>, Status> {
-        let call = read(request).await?;
+        let call = self.read("Begin", request, |header: &v1::BeginHeader| &header.context).await?;
         self.stream(|reply| Order::Begin(call, reply)).await
     }
 
@@ -231,7 +256,8 @@ impl v1::solver_server::Solver for Service {
         &self,
         request: Request<Streaming<v1::IntegrateRequest>>,
     ) -> Result<Response<Self::IntegrateStream>, Status> {
-        let call = Box::new(read(request).await?);
+        let call =
+            Box::new(self.read("Integrate", request, |header: &v1::IntegrateHeader| &header.context).await?);
         self.stream(|reply| Order::Integrate(call, reply)).await
     }
 
@@ -239,7 +265,7 @@ impl v1::solver_server::Solver for Service {
         &self,
         request: Request<Streaming<v1::CommitRequest>>,
     ) -> Result<Response<Self::CommitStream>, Status> {
-        let call = Box::new(read(request).await?);
+        let call = Box::new(self.read("Commit", request, |header: &v1::CommitHeader| &header.context).await?);
         self.stream(|reply| Order::Commit(call, reply)).await
     }
 
@@ -258,7 +284,7 @@ impl v1::solver_server::Solver for Service {
         &self,
         request: Request<Streaming<v1::RestoreRequest>>,
     ) -> Result<Response<v1::RestoreResponse>, Status> {
-        let call = read(request).await?;
+        let call = self.read("Restore", request, |header: &v1::RestoreHeader| &header.context).await?;
         self.single(|reply| Order::Restore(call, reply)).await
     }
 

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
+use amalgam_particles::text::{number, shorten, vector};
+use amalgam_particles::{
+    DVec3, GroupMap, MOMENTUM_LIMIT, NO_GROUP, ParticleId, Reach, SPEED_LIMIT, StepEnd, reduce,
+};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
     Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next, Restore,
-    Snapshot, Survey, Surveyed, Table,
+    SLOPE_LIMIT, Snapshot, Survey, Surveyed, Table,
 };
 use amalgam_proto::v1;
 use rayon::prelude::*;
@@ -82,7 +85,9 @@ impl Session {
         program: &Arc<dyn SolverProgram>,
         request: v1::InitializeRequest,
     ) -> Result<Table, Refusal> {
-        use amalgam_proto::contract::vec3_from_wire;
+        use amalgam_proto::contract::{check_name, vec3_from_wire};
+        check_name("run_id", &request.run_id)?;
+        check_name("participant", &request.participant)?;
         if let Some(run) = &self.run
             && request.run_id == run.context.run_id
             && request.epoch <= run.context.epoch
@@ -121,20 +126,18 @@ impl Session {
         self.run = None;
     }
 
+    /// The run that is served, and the number of its particles.
+    pub(crate) fn serving(&self) -> Option<(Context, u64)> {
+        self.run.as_ref().map(|run| (run.context.clone(), run.solver.particles().len() as u64))
+    }
+
     /// The run a call is for, if run and epoch are right.
     fn run(&mut self, call: &str, context: &Context) -> Result<&mut Run, Refusal> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
         }
-        let run = self.run.as_mut().ok_or_else(|| Refusal::OutOfOrder {
-            got: format!("{call} of step {}", context.step),
-            expected: "Initialize".into(),
-        })?;
-        if (&context.run_id, context.epoch) != (&run.context.run_id, run.context.epoch) {
-            let name = |c: &Context| format!("{:?}, epoch {}", c.run_id, c.epoch);
-            return Err(Refusal::OtherRun { got: name(context), expected: name(&run.context) });
-        }
-        Ok(run)
+        check_run(call, context, self.run.as_ref().map(|run| &run.context))?;
+        Ok(self.run.as_mut().expect("a run is served"))
     }
 
     pub(crate) fn survey(&mut self, call: &Survey) -> Result<Surveyed, Refusal> {
@@ -224,7 +227,7 @@ impl Session {
         let run = self.run("Frame", context)?;
         run.expect(run.is_between_steps(), "Frame", context.step)?;
         let surface = surface.then(|| run.solver.surface()).flatten();
-        Ok(Frame { surface, ..run.frame() })
+        Ok(Frame { surface, ..run.frame()? })
     }
 
     pub(crate) fn save(&mut self, context: &Context) -> Result<Snapshot, Refusal> {
@@ -245,6 +248,19 @@ impl Session {
         run.group_number = vec![u32::MAX; run.solver.particles().len()];
         Ok(state_hash(run.solver.particles()))
     }
+}
+
+/// Checks that a call is for the run that is served.
+pub(crate) fn check_run(call: &str, context: &Context, serving: Option<&Context>) -> Result<(), Refusal> {
+    let serving = serving.ok_or_else(|| Refusal::OutOfOrder {
+        got: format!("{call} of step {}", context.step),
+        expected: "Initialize".into(),
+    })?;
+    if (&context.run_id, context.epoch) == (&serving.run_id, serving.epoch) {
+        return Ok(());
+    }
+    let name = |c: &Context| format!("{:?}, epoch {}", shorten(&c.run_id), c.epoch);
+    Err(Refusal::OtherRun { got: name(context), expected: name(serving) })
 }
 
 impl Run {
@@ -417,8 +433,10 @@ impl Run {
         };
         for group in 0..groups {
             let (momentum, slope) = (answer.momentum[group], answer.slope[group]);
-            if !(momentum.is_finite() && slope.is_finite() && slope >= 0.0) {
+            let limit = DVec3::splat(MOMENTUM_LIMIT);
+            if !(momentum.abs().cmplt(limit).all() && (0.0..SLOPE_LIMIT).contains(&slope)) {
                 let id = particles.id[self.groups.members(group)[0] as usize];
+                let (momentum, slope) = (vector(momentum), number(slope));
                 return Err(SolverError(format!(
                     "the group of particle {id} got momentum {momentum} and slope {slope}: the solver is unstable"
                 ))
@@ -431,23 +449,25 @@ impl Run {
     /// The farthest that a free particle travels with these velocities [m/s], relative to its radius.
     fn check_velocities(&self, velocity: &[DVec3]) -> Result<f64, Refusal> {
         let (particles, group_of, dt) = (self.solver.particles(), self.groups.group_of(), self.dt);
+        let is_travel =
+            |v: DVec3, travel: f64| travel.is_finite() && v.abs().cmplt(DVec3::splat(SPEED_LIMIT)).all();
         assert_eq!(velocity.len(), particles.len(), "lengths of the solver's answer");
         let travel_max = reduce::max(particles.len(), 0.0, |i| {
             if group_of[i] != NO_GROUP {
                 return 0.0;
             }
             let travel = velocity[i].length() * dt / particles.radius[i];
-            match (travel.is_finite(), particles.immovable[i]) {
+            match (is_travel(velocity[i], travel), particles.immovable[i]) {
                 (false, _) => f64::INFINITY,
                 (true, true) => 0.0,
                 (true, false) => travel,
             }
         });
         if travel_max == f64::INFINITY {
-            let wrong = |i: usize| group_of[i] == NO_GROUP && !velocity[i].length().is_finite();
+            let wrong = |i: usize| group_of[i] == NO_GROUP && !is_travel(velocity[i], 0.0);
             let wrong = (0..particles.len()).find(|&i| wrong(i)).map(|i| (particles.id[i], velocity[i]));
             return Err(SolverError(match wrong {
-                Some((id, v)) => format!("particle {id} got velocity {v}: the solver is unstable"),
+                Some((id, v)) => format!("particle {id} got velocity {}: the solver is unstable", vector(v)),
                 None => "a particle travels beyond all numbers in a step: the solver is unstable".into(),
             })
             .into());
@@ -543,7 +563,7 @@ impl Run {
         })
     }
 
-    fn frame(&self) -> Frame {
+    fn frame(&self) -> Result<Frame, SolverError> {
         let particles = self.solver.particles();
         let mut order: Vec<u32> = (0..particles.len() as u32).collect();
         order.sort_unstable_by_key(|&i| particles.id[i as usize]);
@@ -556,7 +576,7 @@ impl Run {
                 (field.name.to_string(), 3, gather(&order, &values).into_flattened())
             }
         });
-        Frame {
+        let frame = Frame {
             id: gather(&order, &particles.id),
             position: gather(&order, &particles.position),
             velocity: gather(&order, &particles.velocity),
@@ -564,6 +584,15 @@ impl Run {
             group: gather(&order, &self.group_number),
             fields: fields.collect(),
             surface: None,
+        };
+        for (name, components, values) in &frame.fields {
+            if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+                let (id, value) = (frame.id[at / *components as usize], values[at]);
+                return Err(SolverError(format!(
+                    "field {name} of particle {id} is {value}: the solver is unstable"
+                )));
+            }
         }
+        Ok(frame)
     }
 }

@@ -1,6 +1,6 @@
 //! What the kit computes from a solver's particles after each step.
 
-use amalgam_particles::{DVec3, Particles, random, reduce};
+use amalgam_particles::{DVec3, Particles, SPEED_LIMIT, random, reduce};
 use amalgam_proto::contract::Totals;
 use rayon::prelude::*;
 
@@ -80,14 +80,17 @@ pub(crate) fn totals(particles: &Particles, velocity_before: &[DVec3], dt: f64) 
 pub(crate) fn check_finite(particles: &Particles, totals: &Totals) -> Result<(), SolverError> {
     let Totals { momentum, angular_momentum, mass_moment, kinetic_energy, .. } = totals;
     let finite = [momentum, angular_momentum, mass_moment].iter().all(|sum| sum.is_finite());
-    if finite && kinetic_energy.is_finite() && totals.radius_rate_max.is_finite() {
+    let slow = totals.speed_max < SPEED_LIMIT && totals.radius_rate_max.is_finite();
+    if finite && kinetic_energy.is_finite() && slow {
         return Ok(());
     }
-    let wrong = |&i: &usize| {
-        !(particles.position[i].is_finite() && particles.velocity[i].length_squared().is_finite())
-    };
+    let wrong =
+        |&i: &usize| !(particles.position[i].is_finite() && particles.velocity[i].length() < SPEED_LIMIT);
     Err(SolverError(match (0..particles.len()).find(wrong) {
-        Some(i) => format!("particle {} has no finite position or velocity any more", particles.id[i]),
+        Some(i) => format!(
+            "particle {} has no finite position any more, or no speed below {SPEED_LIMIT:e} m/s",
+            particles.id[i]
+        ),
         None => "momentum or energy is beyond all numbers: the solver is unstable".into(),
     }))
 }

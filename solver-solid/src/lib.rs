@@ -36,11 +36,7 @@ pub struct SolidProgram;
 
 impl SolverProgram for SolidProgram {
     fn describe(&self) -> Description {
-        Description {
-            name: "solid",
-            version: env!("CARGO_PKG_VERSION"),
-            integration: Integration::Implicit,
-        }
+        Description { name: "solid", version: env!("CARGO_PKG_VERSION"), integration: Integration::Implicit }
     }
 
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {

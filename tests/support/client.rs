@@ -11,7 +11,7 @@ use amalgam_proto::contract::{
 };
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::v1::solver_server::{Solver, SolverServer};
-use amalgam_proto::{PROTOCOL_VERSION, gather, v1};
+use amalgam_proto::{Columns, Known, PROTOCOL_VERSION, Packet, gather, v1};
 use amalgam_solver_kit::{SolverProgram, serve_in_process};
 use bytemuck::NoUninit;
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
@@ -35,6 +35,16 @@ pub(crate) async fn dial(queue: Queue) -> Channel {
     };
     let endpoint = Endpoint::from_static("http://localhost");
     endpoint.connect_with_connector(tower::service_fn(connect)).await.expect("connects")
+}
+
+/// A whole answer.
+async fn whole<C: Call>(
+    answer: Response<Streaming<C::Packet>>,
+) -> Result<(<C::Packet as Packet>::Header, Columns), Status> {
+    let room = |header: &<C::Packet as Packet>::Header| {
+        C::room(header, &Known::default()).map_err(|error| Status::internal(error.to_string()))
+    };
+    gather(answer.into_inner(), room).await
 }
 
 /// Replaces a column of a message, or adds it.
@@ -61,6 +71,11 @@ impl Client {
         let queue = serve_in_process(Arc::new(program), 1).expect("threads");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let channel = runtime.block_on(dial(queue));
+        Self::over(runtime, channel, section)
+    }
+
+    /// Initialises the run "run" of epoch 1 over a connection.
+    pub(crate) fn over(runtime: tokio::runtime::Runtime, channel: Channel, section: &str) -> Self {
         let context = Context { run_id: "run".into(), epoch: 1, step: 0 };
         let solver = SolverClient::new(channel.clone());
         let mut client = Self { runtime, channel, context, solver };
@@ -87,7 +102,7 @@ impl Client {
         };
         let solver = &mut self.solver;
         self.runtime.block_on(async {
-            let (header, columns) = gather(solver.initialize(request).await?.into_inner()).await?;
+            let (header, columns) = whole::<Table>(solver.initialize(request).await?).await?;
             Ok(Table::decode(header, columns).expect("the service keeps the contract"))
         })
     }
@@ -99,7 +114,7 @@ impl Client {
         change(&mut request);
         let solver = &mut self.solver;
         self.runtime.block_on(async {
-            let (header, columns) = gather(solver.survey(request).await?.into_inner()).await?;
+            let (header, columns) = whole::<Surveyed>(solver.survey(request).await?).await?;
             Ok(Surveyed::decode(header, columns).expect("the service keeps the contract").0)
         })
     }
@@ -110,7 +125,7 @@ impl Client {
         change(&mut packets);
         let solver = &mut self.solver;
         self.runtime.block_on(async {
-            let (header, columns) = gather(solver.begin(stream::iter(packets)).await?.into_inner()).await?;
+            let (header, columns) = whole::<Batch>(solver.begin(stream::iter(packets)).await?).await?;
             Ok(Batch::decode(header, columns).expect("the service keeps the contract"))
         })
     }
@@ -138,7 +153,10 @@ impl Client {
         let (solver, watched) = (&mut self.solver, groups.watch.len() as u64);
         self.runtime.block_on(async {
             let (header, columns) =
-                gather(solver.integrate(stream::iter(packets)).await?.into_inner()).await?;
+                gather(solver.integrate(stream::iter(packets)).await?.into_inner(), |_| {
+                    Ok(Integrated::room(count as u64, watched))
+                })
+                .await?;
             let answer = Integrated::decode(header, columns, count as u64, watched);
             Ok(answer.expect("the service keeps the contract"))
         })
@@ -168,7 +186,12 @@ impl Client {
         change(&mut packets);
         let solver = &mut self.solver;
         self.runtime.block_on(async {
-            let (header, columns) = gather(solver.commit(stream::iter(packets)).await?.into_inner()).await?;
+            let (header, columns) =
+                gather(solver.commit(stream::iter(packets)).await?.into_inner(), |header| {
+                    Committed::room(header, &Known::default(), 0, 0)
+                        .map_err(|error| Status::internal(error.to_string()))
+                })
+                .await?;
             Ok(Committed::decode(header, columns, 0, 0).expect("the service keeps the contract"))
         })
     }
@@ -177,7 +200,7 @@ impl Client {
         let request = v1::FrameRequest { context: Some(self.context.to_wire()), surface: false };
         let solver = &mut self.solver;
         self.runtime.block_on(async {
-            let (header, columns) = gather(solver.frame(request).await?.into_inner()).await?;
+            let (header, columns) = whole::<Frame>(solver.frame(request).await?).await?;
             Ok(Frame::decode(header, columns).expect("the service keeps the contract"))
         })
     }
@@ -197,6 +220,8 @@ pub(crate) enum Lie {
     Speaks(u32),
     /// Nothing: but this answer, and every third one after it, is lost.
     Loses(u64),
+    /// Answers Begin with its header and then this column without end.
+    Floods(&'static str),
     /// All calls of a step fail, as a program fails that is not ours.
     Fails(tonic::Code, &'static str),
 }
@@ -208,7 +233,11 @@ pub(crate) fn serve_liar(program: impl SolverProgram, lie: Lie) -> Queue {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let service = SolverServer::new(Liar { honest: SolverClient::new(dial(honest).await), lie, answers: AtomicU64::new(0) });
+            let service = SolverServer::new(Liar {
+                honest: SolverClient::new(dial(honest).await),
+                lie,
+                answers: AtomicU64::new(0),
+            });
             let incoming = tokio_stream::wrappers::ReceiverStream::new(inbox).map(Ok::<_, std::io::Error>);
             Server::builder().add_service(service).serve_with_incoming(incoming).await.expect("serves");
         });
@@ -308,6 +337,13 @@ impl Solver for Liar {
         &self,
         request: Request<Streaming<v1::BeginRequest>>,
     ) -> Result<Response<Self::BeginStream>, Status> {
+        if let Lie::Floods(name) = self.lie {
+            let answer = self.honest.clone().begin(all(request).await?).await?;
+            let data = bytes::Bytes::from(vec![0u8; 512 << 10]);
+            let column = v1::Column { name: name.into(), data };
+            let more = v1::BeginResponse { header: None, columns: vec![column] };
+            return Ok(Response::new(Box::pin(answer.into_inner().chain(stream::repeat(Ok(more))))));
+        }
         let change = if let Lie::Begin(change) = self.lie { Some(change) } else { None };
         falsified(self.pass(self.honest.clone().begin(all(request).await?).await?)?, change).await
     }

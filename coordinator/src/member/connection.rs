@@ -6,11 +6,12 @@ use std::time::Duration;
 use amalgam_particles::CellSet;
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
-    Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame, Integrate, Integrated, Survey,
-    Surveyed, Table, vec3_to_wire,
+    Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame, Integrate, Integrated,
+    Survey, Surveyed, Table, vec3_to_wire,
 };
+use amalgam_proto::room::{CELL_BYTES_MAX, CELL_SET_BYTES_MAX};
 use amalgam_proto::v1::solver_client::SolverClient;
-use amalgam_proto::{Columns, PROTOCOL_VERSION, TransportLimits, gather, message_limit, v1};
+use amalgam_proto::{Columns, Known, PROTOCOL_VERSION, Room, TransportLimits, gather, message_limit, v1};
 use hyper_util::rt::TokioIo;
 use tokio_stream::iter;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -100,6 +101,8 @@ pub(crate) struct Connection {
     client: Client,
     context: Context,
     deadline: Duration,
+    /// Number of its particles.
+    particles: u64,
     /// Number of particles in the last batch.
     told: usize,
 }
@@ -146,8 +149,7 @@ impl Connection {
                 "it speaks version {spoken} of amalgam.solver, this coordinator version {PROTOCOL_VERSION}: update {older}"
             )));
         }
-        let description =
-            Description::from_wire(answer).map_err(|error| handshake(error.to_string()))?;
+        let description = Description::from_wire(answer).map_err(|error| handshake(error.to_string()))?;
         if !plan.solver.is_empty() && description.name != plan.solver {
             return Err(handshake(format!(
                 "the scene wants solver {:?}, but {} serves {:?}",
@@ -162,6 +164,7 @@ impl Connection {
             client,
             context,
             deadline,
+            particles: 0,
             told: 0,
         })
     }
@@ -183,9 +186,17 @@ impl Connection {
             seed,
         };
         let mut client = self.client.clone();
-        let call = async move { collect(client.initialize(request).await?).await };
+        let call = async move {
+            collect(client.initialize(request).await?, |header| Table::room(header, &Known::default())).await
+        };
         let answer = self.in_time("Initialize", call).await;
-        self.read("Initialize", answer, Table::decode)
+        let table = self.read("Initialize", answer, Table::decode)?;
+        self.particles = table.particles.len() as u64;
+        Ok(table)
+    }
+
+    fn known(&self) -> Known {
+        Known { particles: self.particles, ..Known::default() }
     }
 
     /// A context for the step that the participant expects.
@@ -193,9 +204,14 @@ impl Connection {
         self.context.clone()
     }
 
-    pub(crate) async fn survey(&mut self, call: &Survey) -> Result<CellSet, CoordinatorError> {
+    /// The cells that the particles touch, at most `cells` of them.
+    pub(crate) async fn survey(&mut self, call: &Survey, cells: u64) -> Result<CellSet, CoordinatorError> {
+        let cell_bytes = cells.saturating_mul(CELL_BYTES_MAX).min(CELL_SET_BYTES_MAX);
+        let known = Known { cell_bytes, ..self.known() };
         let request = call.to_wire();
-        let call = async |mut client: Client| collect(client.survey(request.clone()).await?).await;
+        let call = async |mut client: Client| {
+            collect(client.survey(request.clone()).await?, |header| Surveyed::room(header, &known)).await
+        };
         let answer = self.call("Survey", call).await;
         self.read("Survey", answer, Surveyed::decode).map(|Surveyed(cells)| cells)
     }
@@ -203,7 +219,10 @@ impl Connection {
     /// The particles that are wanted.
     pub(crate) async fn begin(&mut self, call: Begin) -> Result<Batch, CoordinatorError> {
         let packets = self.packets(call.into_packets());
-        let call = async |mut client: Client| collect(client.begin(iter(packets.clone())).await?).await;
+        let known = self.known();
+        let call = async |mut client: Client| {
+            collect(client.begin(iter(packets.clone())).await?, |header| Batch::room(header, &known)).await
+        };
         let answer = self.call("Begin", call).await;
         let batch = self.read("Begin", answer, Batch::decode)?;
         self.note_told("Begin", &batch)?;
@@ -227,7 +246,10 @@ impl Connection {
     ) -> Result<Integrated, CoordinatorError> {
         let groups = call.inertia.len() as u64;
         let packets = self.packets(call.into_packets());
-        let call = async |mut client: Client| collect(client.integrate(iter(packets.clone())).await?).await;
+        let call = async |mut client: Client| {
+            let room = |_: &_| Ok(Integrated::room(groups, watched));
+            collect(client.integrate(iter(packets.clone())).await?, room).await
+        };
         let answer = self.call("Integrate", call).await;
         self.read("Integrate", answer, |header, columns| Integrated::decode(header, columns, groups, watched))
     }
@@ -235,7 +257,11 @@ impl Connection {
     pub(crate) async fn commit(&mut self, call: Commit) -> Result<Committed, CoordinatorError> {
         let (grids, tracked) = (call.grids.len(), call.track.len() as u64);
         let packets = self.packets(call.into_packets());
-        let call = async |mut client: Client| collect(client.commit(iter(packets.clone())).await?).await;
+        let known = self.known();
+        let call = async |mut client: Client| {
+            let room = |header: &_| Committed::room(header, &known, grids, tracked);
+            collect(client.commit(iter(packets.clone())).await?, room).await
+        };
         let answer = self.call("Commit", call).await;
         let committed = self
             .read("Commit", answer, |header, columns| Committed::decode(header, columns, grids, tracked))?;
@@ -243,12 +269,16 @@ impl Connection {
             self.note_told("Commit", batch)?;
         }
         self.context.step += 1;
+        self.particles = committed.particles;
         Ok(committed)
     }
 
     pub(crate) async fn frame(&mut self, surface: bool) -> Result<Frame, CoordinatorError> {
         let request = v1::FrameRequest { context: Some(self.context.to_wire()), surface };
-        let call = async |mut client: Client| collect(client.frame(request.clone()).await?).await;
+        let known = self.known();
+        let call = async |mut client: Client| {
+            collect(client.frame(request.clone()).await?, |header| Frame::room(header, &known)).await
+        };
         let answer = self.call("Frame", call).await;
         self.read("Frame", answer, Frame::decode)
     }
@@ -312,8 +342,7 @@ impl Connection {
     }
 
     fn failure(&self, phase: &'static str, status: &Status) -> CoordinatorError {
-        let (participant, step, reason) =
-            (self.name.clone(), self.context.step, shorten(status.message()));
+        let (participant, step, reason) = (self.name.clone(), self.context.step, shorten(status.message()));
         match status.code() {
             _ if is_lost(status) => {
                 let cause = std::error::Error::source(status).map(innermost).unwrap_or(reason);
@@ -339,7 +368,8 @@ impl Connection {
             }
             // An exception that nobody caught in a program that is not ours.
             code => {
-                let reason = format!("an error in its program, which its log may explain ({code:?}): {reason}");
+                let reason =
+                    format!("an error in its program, which its log may explain ({code:?}): {reason}");
                 CoordinatorError::Solver { participant, step, phase, reason }
             }
         }
@@ -380,8 +410,13 @@ fn is_lost(status: &Status) -> bool {
     status.code() == Code::Unavailable || std::error::Error::source(status).is_some()
 }
 
-async fn collect<P: Packet>(response: Response<Streaming<P>>) -> Result<(P::Header, Columns), Status> {
-    gather(response.into_inner()).await
+/// An answer, as far as there is room for it after its header.
+async fn collect<P: Packet>(
+    response: Response<Streaming<P>>,
+    room: impl FnOnce(&P::Header) -> Result<Room, WireError>,
+) -> Result<(P::Header, Columns), Status> {
+    let room = |header: &P::Header| room(header).map_err(|error| Status::invalid_argument(error.to_string()));
+    gather(response.into_inner(), room).await
 }
 
 async fn dial(address: &Address) -> Result<Channel, tonic::transport::Error> {

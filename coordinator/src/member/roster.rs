@@ -1,7 +1,8 @@
 //! What the coordinator remembers of a participant's particles: mass and radius by id.
 
-use amalgam_particles::{ParticleId, Particles};
-use amalgam_proto::contract::Committed;
+use amalgam_particles::text::number;
+use amalgam_particles::{DVec3, Lattice, ParticleId, Particles, reduce};
+use amalgam_proto::contract::{Committed, Totals};
 use rayon::prelude::*;
 
 /// Mass and radius of a participant's particles by id. Ids that count from 0 and equal values cost nothing.
@@ -11,7 +12,11 @@ pub(crate) struct Roster {
     /// Mass [kg], infinite if immovable.
     mass: Column,
     radius: Column,
+    radius_range: (f64, f64),
 }
+
+/// Part by which two numbers may differ that come from the same velocities by other operations.
+const ROUNDING: f64 = 1e-6;
 
 #[derive(Clone, Debug)]
 enum Ids {
@@ -74,8 +79,10 @@ impl Roster {
         } else {
             Ids::Listed(rows.iter().map(|row| row.0).collect())
         };
+        let radius = rows.iter().map(|row| row.2);
         Self {
             ids,
+            radius_range: (radius.clone().fold(f64::INFINITY, f64::min), radius.fold(0.0, f64::max)),
             mass: Column::new(rows.iter().map(|row| row.1).collect()),
             radius: Column::new(rows.iter().map(|row| row.2).collect()),
         }
@@ -136,6 +143,49 @@ impl Roster {
                 Ids::Listed(known) => each[known.partition_point(|&other| other < id)],
             })),
         }
+    }
+
+    /// Cells of a lattice that all spheres can touch, if they count as larger by a part of their radius.
+    pub(crate) fn cells_max(&self, lattice: &Lattice, margin: f64) -> u64 {
+        let cells = |radius: f64| (2.0 * radius * (1.0 + margin) / lattice.cell_size).floor() + 2.0;
+        let sum = match &self.radius {
+            Column::Uniform(radius) => cells(*radius).powi(3) * self.len() as f64,
+            Column::Each(each) => each.iter().map(|&radius| cells(radius).powi(3)).sum(),
+        };
+        sum as u64
+    }
+
+    /// Checks what a participant says of its speeds against its radii and the velocities that it told.
+    ///
+    /// # Errors
+    /// Numbers that cannot all be true.
+    pub(crate) fn check_speeds(&self, totals: &Totals, told: &[DVec3]) -> Result<(), String> {
+        let (speed, rate, (smallest, largest)) =
+            (totals.speed_max, totals.radius_rate_max, self.radius_range);
+        // Squares of smaller numbers are none.
+        if self.len() > 0 && speed > 1e-100 {
+            let (low, high) = (speed / largest, speed / smallest);
+            if !(low * (1.0 - ROUNDING)..=high * (1.0 + ROUNDING)).contains(&rate) {
+                return Err(format!(
+                    "radius_rate_max is {} 1/s, but with speed_max {} m/s and radii from {} to {} m it must be from {} to {}",
+                    number(rate),
+                    number(speed),
+                    number(smallest),
+                    number(largest),
+                    number(low),
+                    number(high)
+                ));
+            }
+        }
+        let fastest = reduce::max(told.len(), 0.0, |i| told[i].length());
+        if fastest > speed * (1.0 + ROUNDING) && fastest > 1e-100 {
+            return Err(format!(
+                "speed_max is {} m/s, but a particle moves at {} m/s",
+                number(speed),
+                number(fastest)
+            ));
+        }
+        Ok(())
     }
 
     pub(crate) fn len(&self) -> u64 {

@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use super::exchange::first_error;
 use super::scratch::Memory;
 use crate::error::CoordinatorError;
+use crate::member::Part;
 use crate::member::roster::Roster;
 use crate::simulation::Simulation;
 
@@ -44,6 +45,9 @@ impl Simulation {
         let Memory { candidates, order, .. } = &mut self.memory;
         order.resize_with(batches.len(), Vec::new);
         for ((member, batch), order) in self.members.iter().zip(batches).zip(order.iter_mut()) {
+            let Part { connection, roster, committed, .. } = &member.part;
+            let checked = roster.check_speeds(&committed.totals, &batch.velocity);
+            checked.map_err(|reason| connection.broken("Begin", reason))?;
             if let Some(ids) = &batch.id
                 && let Err(id) = member.part.roster.sort(ids, order)
             {
@@ -75,8 +79,9 @@ impl Simulation {
             self.memory.margin = margins(&rates);
             let (lattice, margins) = (self.lattice, &self.memory.margin);
             let calls = self.members.iter_mut().zip(margins).map(|(member, &margin)| async move {
-                let connection = &mut member.part.connection;
-                connection.survey(&Survey { context: connection.context(), lattice, margin }).await
+                let Part { connection, roster, .. } = &mut member.part;
+                let cells = roster.cells_max(&lattice, margin);
+                connection.survey(&Survey { context: connection.context(), lattice, margin }, cells).await
             });
             let cells = first_error(self.io.block_on(join_all(calls)))?;
             let others = |k: usize| {

@@ -65,12 +65,15 @@ impl Simulation {
     fn take_over(&mut self, done: Vec<Committed>) -> Result<(), CoordinatorError> {
         for (member, committed) in self.members.iter_mut().zip(done) {
             let part = &mut member.part;
-            if let Err(reason) = part.roster.update(&committed) {
+            let updated = part.roster.update(&committed);
+            let checked = updated.and_then(|()| part.roster.check_speeds(&committed.totals, &[]));
+            if let Err(reason) = checked {
                 // The participants have gone on to the next step; the fault is of this one.
                 let (participant, step) = (part.connection.name.clone(), self.steps);
                 return Err(CoordinatorError::Protocol { participant, step, phase: "Commit", reason });
             }
             part.cells.clone_from(&committed.cells);
+            part.stable_dt = committed.stable_dt;
             part.solver_s += committed.solver_seconds;
             part.committed = committed;
         }

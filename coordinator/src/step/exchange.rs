@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{CellSet, DVec3};
+use amalgam_particles::text::{number, vector};
+use amalgam_particles::{CellSet, DVec3, SPEED_LIMIT};
 use amalgam_proto::contract::{Context, Groups, Integrate, Integrated, Integration};
 use futures_util::future::join_all;
 
@@ -35,7 +36,9 @@ impl Simulation {
                 let (share, assignment) = (&mut shares[k], &mut assignments[k]);
                 let ids = own.iter().map(|&i| candidates.id[i as usize]);
                 let last = |id| match self.members[k].kind {
-                    Integration::Projection => last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok(),
+                    Integration::Projection => {
+                        last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok()
+                    }
                     _ => None,
                 };
                 let guess = ids.clone().filter_map(last).map(|at| last_impulse[k][at].1);
@@ -117,6 +120,48 @@ impl Connections<'_> {
     }
 }
 
+impl Connections<'_> {
+    /// Refuses a momentum that would make a group faster than anything is, before others are told of it.
+    fn check_momentum(&self, participant: usize, answer: &Integrated) -> Result<(), CoordinatorError> {
+        let groups = &self.shares[participant].groups;
+        for (&group, &momentum) in groups.iter().zip(&answer.momentum) {
+            let mass = self.forest.mass()[group as usize];
+            if mass.is_finite() && momentum.length() >= mass * SPEED_LIMIT {
+                let first = self.forest.members(group as usize)[0];
+                let reason = format!(
+                    "momentum {} kg m/s of the group of particle {}, which has {} kg, is beyond {SPEED_LIMIT:e} m/s",
+                    vector(momentum),
+                    self.candidates.id[first as usize],
+                    number(mass)
+                );
+                return Err(self.members[participant].part.connection.broken("Integrate", reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Scratch {
+    /// The participant that makes a particle travel farthest: a free one of its own, or one of a group to which it gave
+    /// the most.
+    pub(super) fn fastest(&self) -> usize {
+        let farthest = |&k: &usize| self.assignments[k].travel;
+        let free =
+            (0..self.assignments.len()).max_by(|a, b| farthest(a).total_cmp(&farthest(b))).unwrap_or(0);
+        let speed = |&group: &usize| self.synchronised.velocity[group].length();
+        let group =
+            (0..self.synchronised.velocity.len()).max_by(|a, b| speed(a).total_cmp(&speed(b))).unwrap_or(0);
+        let given = |&k: &usize| {
+            let local = self.shares[k].groups.binary_search(&(group as u32)).ok();
+            local.map_or(0.0, |local| self.synchronised.momentum[k][local].length())
+        };
+        if farthest(&free) >= self.travel {
+            return free;
+        }
+        (0..self.shares.len()).max_by(|a, b| given(a).total_cmp(&given(b))).unwrap_or(free)
+    }
+}
+
 impl Ask for Connections<'_> {
     fn ask(&mut self, turns: Vec<Turn>) -> Result<Vec<Integrated>, CoordinatorError> {
         let start = Instant::now();
@@ -136,6 +181,7 @@ impl Ask for Connections<'_> {
             .map(|((_, member), (call, watched))| member.part.connection.integrate(call, watched));
         let answers = first_error(self.io.block_on(join_all(waiting)))?;
         for (&k, answer) in asked.iter().zip(&answers) {
+            self.check_momentum(k, answer)?;
             let assignment = &mut self.assignments[k];
             assignment.asked += 1;
             assignment.travel = answer.travel_max;

@@ -1,15 +1,18 @@
 //! The checked conversion of each call to and from headers and columns: the only place where wire types become ours.
 
-use amalgam_particles::{ParticleId, Particles};
+use amalgam_particles::text::shorten;
+use amalgam_particles::{ParticleId, Particles, RADIUS_RULE, is_radius};
 
 use super::values::{
-    check_name, flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, take_surface, tuples,
+    check_name, flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, take_surface,
+    tuples,
 };
 use super::{
-    Batch, Begin, Call, Context, Description, Frame, Integration, Interest, Restore, Snapshot, Survey, Surveyed,
-    Table, Wanted,
+    Batch, Begin, Call, Context, Description, Frame, Integration, Interest, Restore, Snapshot, Survey,
+    Surveyed, Table, Wanted,
 };
-use crate::columns::{Columns, WireError, check, check_count, check_unique};
+use crate::columns::{Columns, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
+use crate::room::{Known, Room};
 use crate::{PROTOCOL_VERSION, v1};
 
 impl Context {
@@ -77,6 +80,10 @@ impl Description {
 impl Call for Table {
     type Packet = v1::InitializeResponse;
 
+    fn room(header: &v1::InitializeHeader, _: &Known) -> Result<Room, WireError> {
+        Room::table(header)
+    }
+
     fn encode(self) -> (v1::InitializeHeader, Columns) {
         let header = v1::InitializeHeader {
             particles: self.particles.len() as u64,
@@ -100,8 +107,8 @@ impl Call for Table {
         let count = check_count("particles", header.particles)?;
         let id = columns.take_ids("id", count)?;
         let particles = Particles {
-            position: columns.take_vec3("position", count)?,
-            velocity: columns.take_vec3("velocity", count)?,
+            position: columns.take_vec3("position", count, POSITIONS)?,
+            velocity: columns.take_vec3("velocity", count, VELOCITIES)?,
             mass: columns.take_uniform("mass", count)?,
             radius: columns.take_uniform("radius", count)?,
             immovable: flags(columns.take_uniform("immovable", count)?)?,
@@ -146,6 +153,10 @@ impl Survey {
 
 impl Call for Surveyed {
     type Packet = v1::SurveyResponse;
+
+    fn room(_: &v1::SurveyAnswer, known: &Known) -> Result<Room, WireError> {
+        Ok(Room::cells(known))
+    }
 
     fn encode(self) -> (v1::SurveyAnswer, Columns) {
         let mut columns = Columns::default();
@@ -201,6 +212,13 @@ impl Interest {
 impl Call for Begin {
     type Packet = v1::BeginRequest;
 
+    fn room(header: &v1::BeginHeader, known: &Known) -> Result<Room, WireError> {
+        match &header.interest {
+            Some(interest) => Room::default().interest(interest, known),
+            None => Err(WireError::Missing("interest")),
+        }
+    }
+
     fn encode(self) -> (v1::BeginHeader, Columns) {
         let mut columns = Columns::default();
         let interest = Some(self.interest.put(&mut columns));
@@ -237,8 +255,8 @@ impl Batch {
         };
         check_unique("id", id.as_deref().unwrap_or_default())?;
         let batch = Self {
-            position: columns.take_vec3("position", count)?,
-            velocity: columns.take_vec3("velocity", count)?,
+            position: columns.take_vec3("position", count, POSITIONS)?,
+            velocity: columns.take_vec3("velocity", count, VELOCITIES)?,
             contacts: columns.take("contacts", check_count("contacts", header.contacts)?)?,
             id,
         };
@@ -255,6 +273,10 @@ impl Batch {
 impl Call for Batch {
     type Packet = v1::BeginResponse;
 
+    fn room(header: &v1::BeginAnswer, known: &Known) -> Result<Room, WireError> {
+        Room::default().batch(header, known)
+    }
+
     fn encode(self) -> (v1::BeginAnswer, Columns) {
         let mut columns = Columns::default();
         (self.put(&mut columns), columns)
@@ -269,6 +291,10 @@ impl Call for Batch {
 
 impl Call for Frame {
     type Packet = v1::FrameResponse;
+
+    fn room(header: &v1::FrameAnswer, known: &Known) -> Result<Room, WireError> {
+        Room::frame(header, known)
+    }
 
     fn encode(self) -> (v1::FrameAnswer, Columns) {
         let fields = self
@@ -311,24 +337,24 @@ impl Call for Frame {
                 && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
             if !fits || !matches!(components, 1 | 3) {
                 return Err(WireError::Rule(format!(
-                    "field {name:?} with {components} components: names are a-z, 0-9 and _, components 1 or 3"
+                    "field {:?} with {components} components: names are a-z, 0-9 and _, components 1 or 3",
+                    shorten(&name)
                 )));
             }
-            let values = columns.take_floats(&format!("field_{at}"), count * u64::from(components))?;
+            let column = format!("field_{at}");
+            let values = columns.take_floats(&column, &name, count * u64::from(components))?;
             fields.push((name, components, values));
         }
         let frame = Self {
-            position: columns.take_vec3("position", count)?,
-            velocity: columns.take_vec3("velocity", count)?,
+            position: columns.take_vec3("position", count, POSITIONS)?,
+            velocity: columns.take_vec3("velocity", count, VELOCITIES)?,
             radius: columns.take_uniform("radius", count)?,
             group: columns.take_uniform("group", count)?,
             id,
             fields,
             surface: header.surface.map(|surface| take_surface(&surface, &mut columns)).transpose()?,
         };
-        check("radius", &frame.radius, Some(&frame.id), "positive and finite", |&r| {
-            r > 0.0 && r.is_finite()
-        })?;
+        check("radius", &frame.radius, Some(&frame.id), RADIUS_RULE, |&r| is_radius(r))?;
         columns.finish()?;
         Ok(frame)
     }
@@ -336,6 +362,10 @@ impl Call for Frame {
 
 impl Call for Snapshot {
     type Packet = v1::SaveResponse;
+
+    fn room(_: &v1::SaveAnswer, known: &Known) -> Result<Room, WireError> {
+        Ok(Room::snapshot(known))
+    }
 
     fn encode(self) -> (v1::SaveAnswer, Columns) {
         let mut columns = Columns::default();
@@ -352,6 +382,10 @@ impl Call for Snapshot {
 
 impl Call for Restore {
     type Packet = v1::RestoreRequest;
+
+    fn room(_: &v1::RestoreHeader, known: &Known) -> Result<Room, WireError> {
+        Ok(Room::snapshot(known))
+    }
 
     fn encode(self) -> (v1::RestoreHeader, Columns) {
         let mut columns = Columns::default();

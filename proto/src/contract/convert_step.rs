@@ -1,14 +1,23 @@
 //! As `convert.rs`, for the calls that end stages and steps: Integrate and Commit.
 
 use super::values::{
-    flags, lattice_from_wire, lattice_to_wire, not_negative, positive_time, vec3_from_wire, vec3_to_wire,
+    DT_RANGE, SLOPE_LIMIT, SUM_LIMIT, check_name, flags, lattice_from_wire, lattice_to_wire, not_negative,
+    positive_time, vec3_from_wire, vec3_to_wire,
 };
 use super::{Batch, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Totals};
-use crate::columns::{Columns, WireError, check, check_count, check_unique};
+use amalgam_particles::text::number;
+use amalgam_particles::{MASS_RANGE, MASS_RULE, RADIUS_RULE, SPEED_LIMIT, is_mass, is_radius};
+
+use crate::columns::{Columns, MOMENTA, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
+use crate::room::{Known, Room};
 use crate::v1;
 
 impl Call for Integrate {
     type Packet = v1::IntegrateRequest;
+
+    fn room(header: &v1::IntegrateHeader, known: &Known) -> Result<Room, WireError> {
+        Room::integrate(header, known)
+    }
 
     fn encode(self) -> (v1::IntegrateHeader, Columns) {
         let mut header = v1::IntegrateHeader {
@@ -40,8 +49,12 @@ impl Call for Integrate {
         let count = u64::from(header.groups);
         let groups =
             if header.repetition == 0 { Some(groups_from_wire(&header, &mut columns)?) } else { None };
-        if !(header.dt > 0.0 && header.dt.is_finite()) {
-            return Err(WireError::Rule(format!("dt is {}, but must be positive and finite", header.dt)));
+        let (shortest, longest) = DT_RANGE;
+        if !(shortest..=longest).contains(&header.dt) {
+            let dt = number(header.dt);
+            return Err(WireError::Rule(format!(
+                "dt is {dt}, but must be from {shortest:e} to {longest:e} s"
+            )));
         }
         if header.stage == 0 {
             return Err(WireError::Rule("stages count from 1".into()));
@@ -49,11 +62,12 @@ impl Call for Integrate {
         if !(0.0..1.0).contains(&header.forcing) {
             return Err(WireError::Rule(format!(
                 "forcing is {}, but must be from 0 to below 1",
-                header.forcing
+                number(header.forcing)
             )));
         }
         let inertia: Vec<f64> = columns.take("inertia", count)?;
-        check("inertia", &inertia, None, "positive (or infinite)", |&m| m > 0.0)?;
+        let is_inertia = |&m: &f64| m.is_infinite() && m > 0.0 || (MASS_RANGE.0..SLOPE_LIMIT).contains(&m);
+        check("inertia", &inertia, None, "infinite, or from 1e-50 to 1e62 kg", is_inertia)?;
         let call = Self {
             context: Context::from_wire(header.context)?,
             stage: header.stage,
@@ -62,7 +76,7 @@ impl Call for Integrate {
             forcing: header.forcing,
             groups,
             inertia,
-            impulse: columns.take_uniform_vec3("impulse", count)?,
+            impulse: columns.take_uniform_vec3("impulse", count, MOMENTA)?,
         };
         columns.finish()?;
         Ok(call)
@@ -85,7 +99,7 @@ fn groups_from_wire(header: &v1::IntegrateHeader, columns: &mut Columns) -> Resu
     Ok(Groups {
         size,
         member,
-        velocity: columns.take_vec3("velocity", count)?,
+        velocity: columns.take_vec3("velocity", count, VELOCITIES)?,
         watch,
         occupied: header.has_occupied.then_some(occupied),
     })
@@ -102,6 +116,11 @@ impl Integrated {
         (v1::IntegrateAnswer { travel_max: self.travel_max }, columns)
     }
 
+    /// What an answer for `groups` groups and `watched` particles may hold.
+    pub fn room(groups: u64, watched: u64) -> Room {
+        Room::integrated(groups, watched)
+    }
+
     /// Checks and reads an answer for `groups` groups and `watched` particles.
     ///
     /// # Errors
@@ -113,19 +132,20 @@ impl Integrated {
         watched: u64,
     ) -> Result<Self, WireError> {
         // What may be one value for all comes after what must hold one for each: nobody makes room for more than was sent.
-        let momentum = columns.take_vec3("momentum", groups)?;
+        let momentum = columns.take_vec3("momentum", groups, MOMENTA)?;
         let slope: Vec<f64> = columns.take_uniform("slope", groups)?;
-        check("slope", &slope, None, "finite and not negative", |&z| z >= 0.0 && z.is_finite())?;
+        check("slope", &slope, None, "from 0 to 1e62 kg", |z| (0.0..SLOPE_LIMIT).contains(z))?;
         let answer = Self {
             momentum,
             slope,
-            watch_velocity: columns.take_vec3("watch_velocity", watched)?,
+            watch_velocity: columns.take_vec3("watch_velocity", watched, VELOCITIES)?,
             travel_max: header.travel_max,
         };
         let travel = answer.travel_max;
         if !(travel >= 0.0 && travel.is_finite()) {
             return Err(WireError::Rule(format!(
-                "travel_max is {travel}, but must be finite and not negative"
+                "travel_max is {}, but must be finite and not negative",
+                number(travel)
             )));
         }
         columns.finish()?;
@@ -135,6 +155,10 @@ impl Integrated {
 
 impl Call for Commit {
     type Packet = v1::CommitRequest;
+
+    fn room(header: &v1::CommitHeader, known: &Known) -> Result<Room, WireError> {
+        Room::commit(header, known)
+    }
 
     fn encode(self) -> (v1::CommitHeader, Columns) {
         let mut columns = Columns::default();
@@ -175,9 +199,9 @@ impl Call for Commit {
             repetition: header.repetition,
             want_state_hash: header.want_state_hash,
             grids: header.grids.into_iter().map(lattice_from_wire).collect::<Result<_, WireError>>()?,
-            group_velocity: columns.take_vec3("group_velocity", groups)?,
+            group_velocity: columns.take_vec3("group_velocity", groups, VELOCITIES)?,
             group_number: columns.take("group_number", groups)?,
-            member_velocity: columns.take_vec3("member_velocity", members)?,
+            member_velocity: columns.take_vec3("member_velocity", members, VELOCITIES)?,
             track: columns.take_ids("track", check_count("tracked", header.tracked)?)?,
         };
         columns.finish()?;
@@ -232,6 +256,19 @@ impl Committed {
         (header, columns)
     }
 
+    /// What an answer for `grids` grids and `tracked` particles may hold.
+    ///
+    /// # Errors
+    /// Counts that are impossible.
+    pub fn room(
+        header: &v1::CommitAnswer,
+        known: &Known,
+        grids: usize,
+        tracked: u64,
+    ) -> Result<Room, WireError> {
+        Room::committed(header, known, grids, tracked)
+    }
+
     /// Checks and reads an answer for `grids` grids and `tracked` particles.
     ///
     /// # Errors
@@ -251,23 +288,32 @@ impl Committed {
             radius_rate_max: header.radius_rate_max,
             acceleration_max: header.acceleration_max,
         };
-        let scalars =
-            [totals.kinetic_energy, totals.speed_max, totals.radius_rate_max, totals.acceleration_max];
-        if !scalars.iter().all(|value| value.is_finite() && *value >= 0.0) {
-            return Err(WireError::Rule(format!(
-                "energy, speeds and acceleration are {scalars:?}, but must be finite"
-            )));
+        for (name, value, limit) in [
+            ("kinetic_energy", totals.kinetic_energy, SUM_LIMIT),
+            ("speed_max", totals.speed_max, 2.0 * SPEED_LIMIT),
+            ("radius_rate_max", totals.radius_rate_max, SUM_LIMIT),
+            ("acceleration_max", totals.acceleration_max, SUM_LIMIT),
+            ("solver_seconds", header.solver_seconds, SUM_LIMIT),
+        ] {
+            if !(0.0..limit).contains(&value) {
+                let value = number(value);
+                return Err(WireError::Rule(format!("{name} is {value}, but must be from 0 to {limit:e}")));
+            }
         }
         let solver_seconds = header.solver_seconds;
-        if !(solver_seconds >= 0.0 && solver_seconds.is_finite()) {
-            return Err(WireError::Rule(format!(
-                "solver_seconds is {solver_seconds}, but must be finite and not negative"
-            )));
-        }
         let energies = header.potential_energies.into_iter().map(|v1::Energy { name, joule }| (name, joule));
         let potential_energies: Vec<(String, f64)> = energies.collect();
-        if potential_energies.len() > 16 || potential_energies.iter().any(|(_, joule)| !joule.is_finite()) {
-            return Err(WireError::Rule("potential energies must be finite, and at most 16".into()));
+        if potential_energies.len() > 16 {
+            return Err(WireError::Rule("more than 16 potential energies".into()));
+        }
+        for (name, joule) in &potential_energies {
+            check_name("the name of a potential energy", name)?;
+            if joule.abs() >= SUM_LIMIT || joule.is_nan() {
+                let joule = number(*joule);
+                return Err(WireError::Rule(format!(
+                    "energy {name:?} is {joule}, but must be below {SUM_LIMIT:e} J"
+                )));
+            }
         }
         let born = check_count("born", header.born)?;
         let (id, mass, radius, immovable): (_, Vec<f64>, Vec<f64>, _) = (
@@ -276,9 +322,8 @@ impl Committed {
             columns.take_uniform("born_radius", born)?,
             flags(columns.take_uniform("born_immovable", born)?)?,
         );
-        for (column, values) in [("born_mass", &mass), ("born_radius", &radius)] {
-            check(column, values, Some(&id), "positive and finite", |&v| v > 0.0 && v.is_finite())?;
-        }
+        check("born_mass", &mass, Some(&id), MASS_RULE, |&mass| is_mass(mass))?;
+        check("born_radius", &radius, Some(&id), RADIUS_RULE, |&radius| is_radius(radius))?;
         check_unique("born_id", &id)?;
         let committed = Self {
             particles: check_count("particles", header.particles)?,
@@ -293,8 +338,8 @@ impl Committed {
                 .iter()
                 .map(|name| columns.take_cells(name))
                 .collect::<Result<_, WireError>>()?,
-            track_position: columns.take_vec3("track_position", tracked)?,
-            track_velocity: columns.take_vec3("track_velocity", tracked)?,
+            track_position: columns.take_vec3("track_position", tracked, POSITIONS)?,
+            track_velocity: columns.take_vec3("track_velocity", tracked, VELOCITIES)?,
             solver_seconds,
             next: header.next.map(|answer| Batch::take(answer, &mut columns)).transpose()?,
         };

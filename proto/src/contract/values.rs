@@ -1,8 +1,9 @@
 //! The checked conversion of single values: what headers hold, and columns of flags and tuples.
 
+use amalgam_particles::text::{number, vector};
 use amalgam_particles::{DVec3, Lattice, ParticleId};
 
-use crate::columns::{Columns, WireError, check, check_count};
+use crate::columns::{Columns, POSITIONS, WireError, check, check_count};
 use crate::v1;
 
 /// A vector for a header.
@@ -17,8 +18,20 @@ pub fn vec3_to_wire(v: DVec3) -> v1::Vec3 {
 pub fn vec3_from_wire(name: &'static str, v: Option<v1::Vec3>) -> Result<DVec3, WireError> {
     let v1::Vec3 { x, y, z } = v.ok_or(WireError::Missing(name))?;
     let v = DVec3::new(x, y, z);
-    if v.is_finite() { Ok(v) } else { Err(WireError::Rule(format!("{name} is {v}, but must be finite"))) }
+    if v.abs().cmplt(DVec3::splat(SUM_LIMIT)).all() {
+        return Ok(v);
+    }
+    Err(WireError::Rule(format!("{name} is {}, but must be finite and below {SUM_LIMIT:e}", vector(v))))
 }
+
+/// No sum over particles is as large as this, in any unit: its square is a number.
+pub const SUM_LIMIT: f64 = 1e100;
+
+/// Shortest and longest step [s]: what is divided by one, and the path of the fastest particle in one, are numbers.
+pub const DT_RANGE: (f64, f64) = (1e-30, 1e15);
+
+/// No slope or inertia is as large as this [kg].
+pub const SLOPE_LIMIT: f64 = 1e62;
 
 /// Bytes of a name: of a program, its version, a participant or a run.
 pub const NAME_BYTES_MAX: usize = 512;
@@ -41,7 +54,10 @@ pub(super) fn lattice_to_wire(lattice: Lattice) -> v1::Lattice {
 pub(super) fn lattice_from_wire(lattice: v1::Lattice) -> Result<Lattice, WireError> {
     let cell_size = lattice.cell_size;
     if !(cell_size > 0.0 && cell_size.is_finite()) {
-        return Err(WireError::Rule(format!("cell_size is {cell_size}, but must be positive and finite")));
+        return Err(WireError::Rule(format!(
+            "cell_size is {}, but must be positive and finite",
+            number(cell_size)
+        )));
     }
     Ok(Lattice { origin: vec3_from_wire("origin", lattice.origin)?, cell_size })
 }
@@ -53,7 +69,7 @@ pub(super) fn margin_from_wire(margin: f64) -> Result<f64, WireError> {
     if (0.0..=MARGIN_MAX).contains(&margin) {
         Ok(margin)
     } else {
-        Err(WireError::Rule(format!("margin is {margin}, but must be from 0 to {MARGIN_MAX}")))
+        Err(WireError::Rule(format!("margin is {}, but must be from 0 to {MARGIN_MAX}", number(margin))))
     }
 }
 
@@ -61,15 +77,16 @@ pub(super) fn not_negative(name: &str, value: f64) -> Result<f64, WireError> {
     if value >= 0.0 {
         Ok(value)
     } else {
-        Err(WireError::Rule(format!("{name} is {value}, but must not be negative")))
+        Err(WireError::Rule(format!("{name} is {}, but must not be negative", number(value))))
     }
 }
 
 pub(super) fn positive_time(name: &str, value: f64) -> Result<f64, WireError> {
-    if value > 0.0 {
+    if value >= DT_RANGE.0 {
         Ok(value)
     } else {
-        Err(WireError::Rule(format!("{name} is {value}, but must be positive")))
+        let shortest = DT_RANGE.0;
+        Err(WireError::Rule(format!("{name} is {}, but must be at least {shortest:e} s", number(value))))
     }
 }
 
@@ -92,7 +109,8 @@ pub(super) fn take_surface(
     surface: &v1::SurfaceInfo,
     columns: &mut Columns,
 ) -> Result<(Vec<DVec3>, Vec<[u32; 3]>), WireError> {
-    let vertices = columns.take_vec3("surface_vertices", check_count("vertices", surface.vertices)?)?;
+    let vertices =
+        columns.take_vec3("surface_vertices", check_count("vertices", surface.vertices)?, POSITIONS)?;
     let triangles: Vec<[u32; 3]> =
         columns.take("surface_triangles", check_count("triangles", surface.triangles)?)?;
     match triangles.as_flattened().iter().find(|&&corner| corner as usize >= vertices.len()) {
