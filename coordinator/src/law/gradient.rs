@@ -1,0 +1,295 @@
+//! Accelerated projected gradient with restart [Mazhar2015], [ODonoghueCandes2015].
+//!
+//! One iteration from impulses x, those before x_old, and a diagonal D:
+//!
+//! ```text
+//! y     = x + beta (x - x_old)
+//! x_new = Proj_K( y - D^-1 w(y) / L ),     w(y) = u(y) + (b + mu |u_t(y)| + mu_r |u_q(y)|) n
+//! ```
+//!
+//! The step is the minimum over K of the quadratic f(y) + w . (x - y) + L/2 |x - y|^2, lengths in the metric D. It lowers f if this
+//! quadratic is nowhere below f on the way, that is if d . W d <= L d . D d for d = x_new - y: where it is not, L is raised and the
+//! step taken again. Neither side holds the terms that are constant within the iteration, so de Saxce's term does not
+//! disturb the test. beta follows Nesterov's sequence; it starts again at 0 when the last step points against the momentum,
+//! (y - x_new) . D (x_new - x) > 0. The velocity u(y) needs no product: u is affine, so it is u(x) + beta (u(x) - u(x_old)).
+//!
+//! D has one number each for the normal, the tangential and the rolling part of a contact. Without it a light grain under a
+//! heavy one, or the large answer of a sphere's spin, would dictate a short step to all.
+
+use amalgam_particles::DVec3;
+use rayon::prelude::*;
+
+use super::bodies::{Bodies, Motion};
+use super::problem::{CHUNK, Kind, Problem, Row, Unknown, work};
+use super::response::Response;
+
+/// When the iteration ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Largest error of a contact's velocity [m/s].
+    pub velocity: f64,
+    /// sum |p . w| over sum |p . u_free|: the duality gap. A tall stack needs it: while the news of a floor travels up, each
+    /// velocity is right to a small part and their sum, the velocity of the top, is wrong altogether.
+    pub duality_gap: f64,
+    /// Iterations at most.
+    pub iterations_max: u32,
+}
+
+/// How an iteration ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Products with W, those included that only raised L.
+    pub iterations: u32,
+    /// Whether both tolerances hold.
+    pub converged: bool,
+    /// Largest error of a contact's velocity [m/s]: of its natural map D (p - Proj_K(p - D^-1 w)), which is zero
+    /// where the law holds.
+    pub velocity_error: f64,
+    /// sum |p . w| over sum |p . u_free|.
+    pub duality_gap: f64,
+    /// Change of kinetic energy by the impulses [J].
+    pub energy: f64,
+    /// Largest speed at which surfaces in contact still approach, or open ones would pass each other [m/s].
+    pub overlap_rate: f64,
+}
+
+/// A contact during the iteration.
+#[derive(Clone, Copy, Debug, Default)]
+struct State<U> {
+    impulse: U,
+    impulse_before: U,
+    velocity: U,
+    velocity_before: U,
+    /// Velocity of the trial impulse.
+    velocity_trial: U,
+    velocity_free: DVec3,
+}
+
+/// The memory of an iteration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Descent<U> {
+    /// Impulse of each contact: in, the first guess; out, the solution.
+    pub(crate) impulses: Vec<U>,
+    /// Motion of each body with these impulses.
+    pub(crate) motion: Vec<Motion>,
+    states: Vec<State<U>>,
+}
+
+/// Sums over contacts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// d . W d.
+    curvature: f64,
+    /// d . D d.
+    length: f64,
+    /// x . D x.
+    size: f64,
+    /// (y - x_new) . D (x_new - x).
+    uphill: f64,
+    velocity_error: f64,
+    /// sum |p . w|.
+    gap: f64,
+    /// sum |p . u_free|.
+    scale: f64,
+    /// p . (u + u_free) / 2: the change of kinetic energy.
+    energy: f64,
+    /// p . b n.
+    bias: f64,
+    overlap_rate: f64,
+}
+
+impl Sums {
+    fn and(self, other: Self) -> Self {
+        Self {
+            curvature: self.curvature + other.curvature,
+            length: self.length + other.length,
+            size: self.size + other.size,
+            uphill: self.uphill + other.uphill,
+            velocity_error: self.velocity_error.max(other.velocity_error),
+            gap: self.gap + other.gap,
+            scale: self.scale + other.scale,
+            energy: self.energy + other.energy,
+            bias: self.bias + other.bias,
+            overlap_rate: self.overlap_rate.max(other.overlap_rate),
+        }
+    }
+
+    fn outcome(&self, iterations: u32, tolerance: &Tolerance) -> Outcome {
+        let duality_gap = if self.gap > 0.0 { self.gap / self.scale } else { 0.0 };
+        Outcome {
+            iterations,
+            converged: self.velocity_error <= tolerance.velocity
+                && self.gap <= tolerance.duality_gap * self.scale,
+            velocity_error: self.velocity_error,
+            duality_gap,
+            energy: self.energy,
+            overlap_rate: self.overlap_rate,
+        }
+    }
+
+    /// What an impulse and its velocity leave to be desired.
+    #[inline]
+    fn judge<U: Unknown>(&mut self, row: &Row, impulse: U, velocity: U, free: DVec3) {
+        if row.kind == Kind::Idle {
+            return;
+        }
+        let w = row.dual(velocity);
+        let rest = impulse - row.project(impulse - row.unscale(w));
+        self.velocity_error = self.velocity_error.max(row.largest_part(rest));
+        self.gap += work(impulse, w).abs();
+        let p = impulse.linear();
+        self.scale += p.dot(free).abs();
+        self.energy += 0.5 * (work(impulse, velocity) + p.dot(free));
+        let p_n = p.dot(row.normal);
+        if row.kind != Kind::Glued {
+            self.bias += p_n * row.bias;
+            self.overlap_rate = self.overlap_rate.max(-velocity.linear().dot(row.normal) - row.bias);
+        }
+    }
+}
+
+/// A displacement below this part of the impulses says nothing of L: rounding.
+const ROUNDING: f64 = 1e-20;
+
+impl<U: Unknown> Descent<U> {
+    /// Starts at `impulses`, and returns the value of f = 1/2 p . W p + p . (u_free + b n) there.
+    pub(crate) fn start(&mut self, problem: &mut Problem, bodies: &Bodies) -> f64 {
+        problem.moved(bodies, &self.impulses, &mut self.motion);
+        self.states.resize(self.impulses.len(), State::default());
+        let (problem, motion) = (&*problem, &self.motion);
+        let sums = in_chunks(&mut self.states, &mut self.impulses, |first, states, impulses| {
+            let mut sums = Sums::default();
+            for (k, (state, &mut impulse)) in states.iter_mut().zip(impulses).enumerate() {
+                let velocity: U = problem.relative(first + k, motion);
+                let free: U = problem.relative(first + k, &problem.free);
+                *state = State {
+                    impulse,
+                    impulse_before: impulse,
+                    velocity,
+                    velocity_before: velocity,
+                    velocity_trial: velocity,
+                    velocity_free: free.linear(),
+                };
+                sums.judge(&problem.rows[first + k], impulse, velocity, free.linear());
+            }
+            sums
+        });
+        // The rolling part of u_free does not appear in the scale, and is small in f, which only compares guesses.
+        sums.energy + sums.bias
+    }
+
+    /// Iterates from where [`Self::start`] was called last. At least one step is taken: an error below the tolerance
+    /// that nobody works at would be a steady rate of sinking.
+    pub(crate) fn run(
+        &mut self,
+        problem: &mut Problem,
+        bodies: &Bodies,
+        lipschitz: &mut f64,
+        tolerance: &Tolerance,
+    ) -> Outcome {
+        let most = most_curved(problem, bodies);
+        *lipschitz = lipschitz.min(most);
+        let (mut momentum, mut beta, mut iterations) = (1.0f64, 0.0, 0);
+        let mut accepted = false;
+        loop {
+            self.propose(problem, beta, *lipschitz, accepted);
+            problem.moved(bodies, &self.impulses, &mut self.motion);
+            let sums = self.assess(problem, beta);
+            iterations += 1;
+            let is_last = iterations >= tolerance.iterations_max;
+            let measurable = sums.length > ROUNDING * sums.size;
+            if measurable && sums.curvature > *lipschitz * sums.length && *lipschitz < most && !is_last {
+                // The ratio is what this direction needs; others may need a little more.
+                *lipschitz = (1.05 * sums.curvature / sums.length).min(most);
+                accepted = false;
+                continue;
+            }
+            let outcome = sums.outcome(iterations, tolerance);
+            if outcome.converged || is_last {
+                return outcome;
+            }
+            accepted = true;
+            if sums.uphill > 0.0 {
+                (momentum, beta) = (1.0, 0.0);
+            } else {
+                let next = 0.5 * (1.0 + (1.0 + 4.0 * momentum * momentum).sqrt());
+                (momentum, beta) = (next, (momentum - 1.0) / next);
+            }
+        }
+    }
+
+    /// Writes x_new into `impulses`. If the last proposal was `accepted`, it becomes x first.
+    fn propose(&mut self, problem: &Problem, beta: f64, lipschitz: f64, accepted: bool) {
+        let step = 1.0 / lipschitz;
+        in_chunks(&mut self.states, &mut self.impulses, |first, states, impulses| {
+            let rows = &problem.rows[first..];
+            for ((state, impulse), row) in states.iter_mut().zip(impulses).zip(rows) {
+                if accepted {
+                    (state.impulse_before, state.impulse) = (state.impulse, *impulse);
+                    (state.velocity_before, state.velocity) = (state.velocity, state.velocity_trial);
+                }
+                let (y, u) = state.extrapolated(beta);
+                *impulse = row.project(y - row.unscale(row.dual(u)) * step);
+            }
+            Sums::default()
+        });
+    }
+
+    /// Velocities of the proposal, and what to decide by.
+    fn assess(&mut self, problem: &Problem, beta: f64) -> Sums {
+        let motion = &self.motion;
+        in_chunks(&mut self.states, &mut self.impulses, |first, states, impulses| {
+            let mut sums = Sums::default();
+            for (k, (state, &mut impulse)) in states.iter_mut().zip(impulses).enumerate() {
+                let row = &problem.rows[first + k];
+                let (y, u) = state.extrapolated(beta);
+                let velocity: U = problem.relative(first + k, motion);
+                state.velocity_trial = velocity;
+                let step = impulse - y;
+                sums.curvature += work(step, velocity - u);
+                sums.length += row.inner(step, step);
+                sums.size += row.inner(impulse, impulse);
+                sums.uphill -= row.inner(step, impulse - state.impulse);
+                sums.judge(row, impulse, velocity, state.velocity_free);
+            }
+            sums
+        })
+    }
+}
+
+impl<U: Unknown> State<U> {
+    /// y and u(y).
+    #[inline]
+    fn extrapolated(&self, beta: f64) -> (U, U) {
+        (
+            self.impulse + (self.impulse - self.impulse_before) * beta,
+            self.velocity + (self.velocity - self.velocity_before) * beta,
+        )
+    }
+}
+
+/// A bound on the eigenvalues of D^-1 W. By Cauchy's inequality a body that sums over k contacts answers at most k times the
+/// sum of what each does alone. The parts of one contact, of which there are three, the tangential one with two
+/// directions whose mean D holds, add a factor of at most 6.
+fn most_curved(problem: &Problem, bodies: &Bodies) -> f64 {
+    match &bodies.response {
+        Response::LowRank(model) if !model.is_negative() => f64::INFINITY,
+        _ => 6.0 * problem.most_contacts(bodies).max(1) as f64,
+    }
+}
+
+/// Works through two columns in chunks and adds up in order, the same to the bit on any number of threads.
+fn in_chunks<A: Send, B: Send>(
+    a: &mut [A],
+    b: &mut [B],
+    work: impl Fn(usize, &mut [A], &mut [B]) -> Sums + Sync,
+) -> Sums {
+    let add = |total: Sums, part: Sums| total.and(part);
+    if a.len() <= 2 * CHUNK {
+        let chunks = a.chunks_mut(CHUNK).zip(b.chunks_mut(CHUNK)).enumerate();
+        return chunks.map(|(chunk, (a, b))| work(chunk * CHUNK, a, b)).fold(Sums::default(), add);
+    }
+    let chunks = a.par_chunks_mut(CHUNK).zip(b.par_chunks_mut(CHUNK)).enumerate();
+    let parts: Vec<Sums> = chunks.map(|(chunk, (a, b))| work(chunk * CHUNK, a, b)).collect();
+    parts.into_iter().fold(Sums::default(), add)
+}
