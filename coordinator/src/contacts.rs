@@ -334,6 +334,32 @@ impl ContactFinder {
         &self.contacts
     }
 
+    /// The pairs among listed particles whose surfaces are nearer to each other than the sum of what `reach` says for
+    /// both [m], and `own` ones, sorted. Two immovable particles are no pair.
+    pub(crate) fn within(
+        &mut self,
+        candidates: &Candidates,
+        own: &[(u32, u32)],
+        reach: impl Fn(u32) -> f64 + Sync,
+    ) -> &[(u32, u32)] {
+        self.find_listed(candidates);
+        let Candidates { position, radius, .. } = candidates;
+        let is_near = |i: u32, j: u32| {
+            let (a, b) = (i as usize, j as usize);
+            let distance = radius[a] + radius[b] + reach(i) + reach(j);
+            position[a].distance_squared(position[b]) < distance * distance
+        };
+        let Self { near, pairs, apart, .. } = self;
+        partition(near, is_near, pairs, apart);
+        if !own.is_empty() {
+            let movable =
+                |&&(i, j): &&(u32, u32)| !(candidates.is_immovable(i) && candidates.is_immovable(j));
+            pairs.extend(own.iter().filter(movable));
+            pairs.par_sort_unstable();
+        }
+        pairs
+    }
+
     /// Lets the near pairs name candidates, as far as all of a pair's particles are among them.
     fn find_listed(&mut self, candidates: &Candidates) {
         let Self { listed, listed_pairs, near, place, .. } = self;

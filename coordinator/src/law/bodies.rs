@@ -63,6 +63,15 @@ impl Motion {
 }
 
 impl Bodies {
+    /// Forgets all bodies and keeps the memory.
+    pub fn clear(&mut self) {
+        self.inverse_mass.clear();
+        self.inverse_inertia.clear();
+        self.velocity.clear();
+        self.spin.clear();
+        self.response = Response::Diagonal;
+    }
+
     /// Number of bodies.
     pub fn len(&self) -> usize {
         self.inverse_mass.len()

@@ -21,7 +21,7 @@ use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motion};
 use super::problem::{CHUNK, Kind, Problem, Row, Unknown, work};
-use super::response::Response;
+use super::response::{LowRank, Response};
 
 /// When the iteration ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -273,7 +273,7 @@ impl<U: Unknown> State<U> {
 /// directions whose mean D holds, add a factor of at most 6.
 fn most_curved(problem: &Problem, bodies: &Bodies) -> f64 {
     match &bodies.response {
-        Response::LowRank(model) if !model.is_negative() => f64::INFINITY,
+        Response::LowRank(models) if !models.iter().all(LowRank::is_negative) => f64::INFINITY,
         _ => 6.0 * problem.most_contacts(bodies).max(1) as f64,
     }
 }

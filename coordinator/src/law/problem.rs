@@ -245,7 +245,10 @@ impl Problem {
     /// Sets up the contacts `chosen` of a step of length `dt` [s].
     pub(crate) fn set(&mut self, bodies: &Bodies, contacts: &[Contact], chosen: &[u32], dt: f64) {
         let turns = |contact: &Contact| {
-            contact.bodies.iter().any(|&b| bodies.inverse_inertia[b as usize].apply(DVec3::ONE) != DVec3::ZERO)
+            contact
+                .bodies
+                .iter()
+                .any(|&b| bodies.inverse_inertia[b as usize].apply(DVec3::ONE) != DVec3::ZERO)
                 || contact.bodies.iter().any(|&b| bodies.spin[b as usize] != DVec3::ZERO)
         };
         let chosen_contacts = || chosen.iter().map(|&c| &contacts[c as usize]);
@@ -323,16 +326,18 @@ impl Problem {
             }
         };
         motion.par_iter_mut().enumerate().with_min_len(CHUNK).for_each(one);
-        let Response::LowRank(model) = &bodies.response else { return };
+        let Response::LowRank(models) = &bodies.response else { return };
         let [mut given, mut change] = std::mem::take(&mut self.coupled);
-        given.clear();
-        let of = |&body: &u32| self.impulse_of(self.incident(body as usize), impulses);
-        given.extend(model.bodies.iter().map(of));
-        change.clear();
-        change.resize(given.len(), DVec3::ZERO);
-        model.add(&given, &mut change);
-        for (&body, &change) in model.bodies.iter().zip(&change) {
-            motion[body as usize].linear += change;
+        for model in models {
+            given.clear();
+            let of = |&body: &u32| self.impulse_of(self.incident(body as usize), impulses);
+            given.extend(model.bodies.iter().map(of));
+            change.clear();
+            change.resize(given.len(), DVec3::ZERO);
+            model.add(&given, &mut change);
+            for (&body, &change) in model.bodies.iter().zip(&change) {
+                motion[body as usize].linear += change;
+            }
         }
         self.coupled = [given, change];
     }

@@ -12,8 +12,8 @@ pub enum Response {
     /// None: inverse mass and inertia are all.
     #[default]
     Diagonal,
-    /// A symmetric matrix over some bodies. The sum with the diagonal must be positive semidefinite.
-    LowRank(LowRank),
+    /// Symmetric matrices, each over some bodies of its own. The sum with the diagonal must be positive semidefinite.
+    LowRank(Vec<LowRank>),
 }
 
 /// sum over k of w_k e_k e_k^T, over the linear motion of some bodies.

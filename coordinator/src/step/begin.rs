@@ -9,7 +9,9 @@ use futures_util::future::join_all;
 use super::exchange::first_error;
 use super::scratch::Memory;
 use crate::error::CoordinatorError;
+use crate::law::contact::reach;
 use crate::member::roster::Roster;
+use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
 
 /// Near pairs are found with spheres larger by this part of their radius, on average over the two that move fastest: the
@@ -19,18 +21,30 @@ const NEAR_MARGIN: f64 = 0.5;
 /// No participant's spheres count as larger by less than this part of their radius: even what rests is soon pushed.
 const NEAR_MARGIN_MIN: f64 = 0.05;
 
+/// Near pairs are listed for this many times the reach of the step in which they are listed: particles may become
+/// faster before the list is made anew.
+const REACH_RESERVE: f64 = 2.0;
+
+/// No more than this is kept in reserve [radii]: a long list costs more than making it more often.
+const REACH_RESERVED_MAX: f64 = 2.0;
+
 impl Simulation {
     /// Takes what the participants said of their particles that may touch others'.
     pub(super) fn begin(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
+        let reaches = self.reaches();
         let begun = self.members.iter_mut().map(|member| member.part.committed.next.take());
         let batches = match begun.collect() {
-            Some(batches) => {
+            Some(batches) if self.memory.reach.iter().zip(&reaches).all(|(listed, now)| now <= listed) => {
                 self.scratch.listed = false;
                 batches
             }
-            // A particle has moved too far for the list.
-            None => {
+            // A particle has moved too far for the list, or may do so in this step.
+            _ => {
+                self.memory.reach = reaches
+                    .iter()
+                    .map(|&reach| reach.max((REACH_RESERVE * reach).min(REACH_RESERVED_MAX)))
+                    .collect();
                 self.scratch.listed = true;
                 self.survey()?
             }
@@ -38,6 +52,18 @@ impl Simulation {
         self.take_batches(&batches)?;
         self.instruments.profile.begin += start.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// How far from its surface a particle of each participant may meet others in this step, at most [radii]: nothing
+    /// where only particles that intersect are contacts.
+    fn reaches(&self) -> Vec<f64> {
+        if self.plan.coupling.method != ContactMethod::ContactLaw {
+            return vec![0.0; self.members.len()];
+        }
+        let dt = self.scratch.dt;
+        let fall = self.plan.domain.gravity.length() * dt / self.clock.radius_min();
+        let rates = self.members.iter().map(|member| member.part.committed.totals.radius_rate_max);
+        rates.map(|rate| reach(rate + fall, dt)).collect()
     }
 
     fn take_batches(&mut self, batches: &[Batch]) -> Result<(), CoordinatorError> {
@@ -73,6 +99,8 @@ impl Simulation {
             let rates: Vec<f64> =
                 self.members.iter().map(|m| m.part.committed.totals.radius_rate_max).collect();
             self.memory.margin = margins(&rates);
+            let reaches = self.memory.margin.iter_mut().zip(&self.memory.reach);
+            reaches.for_each(|(margin, reach)| *margin += reach);
             let (lattice, margins) = (self.lattice, &self.memory.margin);
             let calls = self.members.iter_mut().zip(margins).map(|(member, &margin)| async move {
                 let connection = &mut member.part.connection;
@@ -108,9 +136,9 @@ impl Simulation {
         if self.clock.is_finished() {
             return None;
         }
-        let Memory { finder, margin, .. } = &self.memory;
+        let Memory { finder, margin, reach, .. } = &self.memory;
         // A little less than the margin, since displacements and distances are rounded.
-        let within = || 0.999 * margin[participant];
+        let within = || 0.999 * (margin[participant] - reach[participant]);
         let (wanted, within) = match self.scratch.listed {
             _ if !self.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
             true => (Wanted::Listed(finder.listed(participant as u16)), within()),

@@ -83,12 +83,14 @@ impl Simulation {
         Ok(())
     }
 
-    /// Keeps the impulse that each projection gave its particles: the first guess in the next step.
+    /// Keeps the impulse that each projection gave its particles, or that contacts gave those of each implicit
+    /// participant: the first guess in the next step.
     fn remember_impulses(&mut self) {
         let Scratch { shares, assignments, synchronised, forest, .. } = &self.scratch;
         let masses = &self.memory.candidates.mass;
-        let projections = self.members.iter().enumerate().filter(|(_, m)| m.kind == Kind::Projection);
-        for (k, _) in projections {
+        let by_contacts = self.plan.coupling.method == ContactMethod::ContactLaw;
+        let is_kept = |kind| kind == Kind::Projection || by_contacts && kind == Kind::Implicit;
+        for (k, _) in self.members.iter().enumerate().filter(|(_, member)| is_kept(member.kind)) {
             let (share, assignment) = (&shares[k], &assignments[k]);
             let memory = &mut self.memory.last_impulse[k];
             memory.clear();

@@ -102,7 +102,7 @@ impl Simulation {
     }
 
     /// The cells that anyone occupies, for each participant that wants to know.
-    fn occupied(&self) -> Vec<Option<CellSet>> {
+    pub(super) fn occupied(&self) -> Vec<Option<CellSet>> {
         let mut grids = 0..;
         let union_of_grid = |member: &Member| {
             let grid = member.occupancy.as_ref().and_then(|_| grids.next())?;
@@ -126,7 +126,7 @@ impl Scratch {
     }
 
     /// Lets every group's members move as one, and finds how far any particle travels, relative to its radius.
-    fn move_groups(&mut self, candidates: &Candidates) {
+    pub(super) fn move_groups(&mut self, candidates: &Candidates) {
         let Self { forest, synchronised, velocity, assignments, dt, .. } = self;
         let mut travel = assignments.iter().map(|assignment| assignment.travel).fold(0.0, f64::max);
         for (group, &together) in synchronised.velocity.iter().enumerate() {

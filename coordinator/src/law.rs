@@ -6,6 +6,7 @@ pub mod gradient;
 mod impact;
 mod problem;
 pub mod response;
+pub mod secant;
 mod tree;
 mod warm_start;
 
