@@ -60,6 +60,9 @@ impl Secant {
     /// The model B - B0 over `bodies`, one for each particle.
     pub fn model(&self, bodies: Vec<u32>) -> LowRank {
         let count = self.errors.len();
+        if count == 0 {
+            return LowRank { bodies, terms: Vec::new() };
+        }
         let dot = |a: &[DVec3], b: &[DVec3]| reduce::sum(a.len(), 0.0, |k| a[k].dot(b[k]));
         let mut gram = DMatrix::zeros(count, count);
         for i in 0..count {

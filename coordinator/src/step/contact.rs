@@ -83,6 +83,10 @@ impl Surfaces {
 impl Simulation {
     /// Finds the velocities at the end of the step.
     pub(super) fn contact(&mut self) -> Result<(), CoordinatorError> {
+        let Memory { candidates, finder, margin, .. } = &mut self.memory;
+        if self.scratch.listed || !self.plan.coupling.interest_mask {
+            finder.list(candidates, margin);
+        }
         self.expect_speeds();
         for search in 1.. {
             self.list_contacts();
@@ -107,13 +111,8 @@ impl Simulation {
     /// Lists the pairs that may touch in the step, and makes their particles bodies and groups.
     fn list_contacts(&mut self) {
         let start = Instant::now();
-        let Memory { candidates, finder, margin, .. } = &mut self.memory;
-        let Scratch { listed, own, problem, forest, response, marked, record, dt, .. } = &mut self.scratch;
-        if !self.plan.coupling.interest_mask {
-            finder.list(candidates, margin);
-        } else if std::mem::take(listed) {
-            finder.list(candidates, margin);
-        }
+        let Memory { candidates, finder, .. } = &mut self.memory;
+        let Scratch { own, problem, forest, response, marked, record, dt, .. } = &mut self.scratch;
         let speed = &problem.speed;
         let pairs = finder.within(candidates, own, |i| reach(speed[i as usize], *dt));
         let (contacts, bodies) = (&mut problem.contacts, &mut problem.bodies);
