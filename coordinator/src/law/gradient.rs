@@ -16,7 +16,6 @@
 //! D has one number each for the normal, the tangential and the rolling part of a contact. Without it a light grain under a
 //! heavy one, or the large answer of a sphere's spin, would dictate a short step to all.
 
-use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motion};
@@ -31,6 +30,8 @@ pub struct Tolerance {
     /// sum |p . w| over sum |p . u_free|: the duality gap. A tall stack needs it: while the news of a floor travels up, each
     /// velocity is right to a small part and their sum, the velocity of the top, is wrong altogether.
     pub duality_gap: f64,
+    /// Rounding of a velocity [m/s]: no answer can be better.
+    pub rounding: f64,
     /// Iterations at most.
     pub iterations_max: u32,
 }
@@ -62,7 +63,7 @@ struct State<U> {
     velocity_before: U,
     /// Velocity of the trial impulse.
     velocity_trial: U,
-    velocity_free: DVec3,
+    velocity_free: U,
 }
 
 /// The memory of an iteration.
@@ -95,6 +96,8 @@ struct Sums {
     energy: f64,
     /// p . b n.
     bias: f64,
+    /// sum |p|.
+    amount: f64,
     overlap_rate: f64,
 }
 
@@ -110,6 +113,7 @@ impl Sums {
             scale: self.scale + other.scale,
             energy: self.energy + other.energy,
             bias: self.bias + other.bias,
+            amount: self.amount + other.amount,
             overlap_rate: self.overlap_rate.max(other.overlap_rate),
         }
     }
@@ -118,8 +122,8 @@ impl Sums {
         let duality_gap = if self.gap > 0.0 { self.gap / self.scale } else { 0.0 };
         Outcome {
             iterations,
-            converged: self.velocity_error <= tolerance.velocity
-                && self.gap <= tolerance.duality_gap * self.scale,
+            converged: self.velocity_error <= tolerance.velocity.max(tolerance.rounding)
+                && self.gap <= tolerance.duality_gap * self.scale + tolerance.rounding * self.amount,
             velocity_error: self.velocity_error,
             duality_gap,
             energy: self.energy,
@@ -129,7 +133,7 @@ impl Sums {
 
     /// What an impulse and its velocity leave to be desired.
     #[inline]
-    fn judge<U: Unknown>(&mut self, row: &Row, impulse: U, velocity: U, free: DVec3) {
+    fn judge<U: Unknown>(&mut self, row: &Row, impulse: U, velocity: U, free: U) {
         if row.kind == Kind::Idle {
             return;
         }
@@ -137,10 +141,11 @@ impl Sums {
         let rest = impulse - row.project(impulse - row.unscale(w));
         self.velocity_error = self.velocity_error.max(row.largest_part(rest));
         self.gap += work(impulse, w).abs();
-        let p = impulse.linear();
-        self.scale += p.dot(free).abs();
-        self.energy += 0.5 * (work(impulse, velocity) + p.dot(free));
-        let p_n = p.dot(row.normal);
+        let taken = work(impulse, free);
+        self.scale += taken.abs();
+        self.amount += impulse.linear().length();
+        self.energy += 0.5 * (work(impulse, velocity) + taken);
+        let p_n = impulse.linear().dot(row.normal);
         if row.kind != Kind::Glued {
             self.bias += p_n * row.bias;
             self.overlap_rate = self.overlap_rate.max(-velocity.linear().dot(row.normal) - row.bias);
@@ -168,13 +173,12 @@ impl<U: Unknown> Descent<U> {
                     velocity,
                     velocity_before: velocity,
                     velocity_trial: velocity,
-                    velocity_free: free.linear(),
+                    velocity_free: free,
                 };
-                sums.judge(&problem.rows[first + k], impulse, velocity, free.linear());
+                sums.judge(&problem.rows[first + k], impulse, velocity, free);
             }
             sums
         });
-        // The rolling part of u_free does not appear in the scale, and is small in f, which only compares guesses.
         sums.energy + sums.bias
     }
 

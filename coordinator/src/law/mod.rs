@@ -9,7 +9,7 @@ pub mod response;
 mod tree;
 mod warm_start;
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DVec3, reduce};
 
 use bodies::Bodies;
 use contact::Contact;
@@ -220,10 +220,10 @@ impl ContactLaw {
             let u: DVec3 = problem.relative(contact, &problem.free);
             -(u.dot(row.normal) + row.bias)
         };
-        let fastest = amalgam_particles::reduce::max(problem.rows.len(), 0.0, approach);
+        let fastest = reduce::max(problem.rows.len(), 0.0, approach);
         let Precision { velocity, impact, duality_gap, iterations_max } = self.precision;
         let velocity = (velocity * step.acceleration * step.dt).max(impact * fastest);
-        Tolerance { velocity, duality_gap, iterations_max }
+        Tolerance { velocity, duality_gap, rounding: problem.rounding(), iterations_max }
     }
 }
 

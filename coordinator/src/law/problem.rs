@@ -7,7 +7,7 @@
 
 use std::ops::{Add, Mul, Sub};
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DVec3, reduce};
 use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motion};
@@ -113,7 +113,8 @@ impl Mul<f64> for Rolling {
 pub(crate) enum Kind {
     /// Coulomb's cone.
     Cone,
-    /// The limit of infinite friction: the half space p_n >= 0.
+    /// The limit of infinite friction: p_n > 0, or nothing at all. The cones of ever larger friction tend to the half
+    /// space p_n >= 0, but its boundary would hold pairs that part from sliding; it is left out.
     Rough,
     /// All of space: the pair moves as one.
     Glued,
@@ -141,8 +142,8 @@ impl Row {
         match self.kind {
             Kind::Cone => {}
             Kind::Rough => {
-                let normal = impulse.linear().dot(self.normal);
-                return impulse - U::new(self.normal * normal.min(0.0), DVec3::ZERO);
+                let presses = impulse.linear().dot(self.normal) > 0.0;
+                return if presses { impulse } else { U::default() };
             }
             Kind::Glued => return impulse,
             Kind::Idle => return U::default(),
@@ -304,6 +305,18 @@ impl Problem {
     pub(crate) fn most_contacts(&self, bodies: &Bodies) -> usize {
         let movable = (0..self.free.len()).filter(|&body| !bodies.is_immovable(body as u32));
         movable.map(|body| self.incident(body).len()).max().unwrap_or(0)
+    }
+
+    /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's.
+    pub(crate) fn rounding(&self) -> f64 {
+        let size = |contact: usize| {
+            let [i, j] = self.rows[contact].bodies.map(|body| self.free[body as usize]);
+            let turning = self.levers.get(contact).map_or(0.0, |levers| {
+                i.angular.length() * levers.arms[0].length() + j.angular.length() * levers.arms[1].length()
+            });
+            i.linear.length() + j.linear.length() + turning
+        };
+        8.0 * f64::EPSILON * reduce::max(self.rows.len(), 0.0, size)
     }
 
     /// The first pass: v' = v* + B H^T p for all bodies.
