@@ -7,6 +7,7 @@ mod clock;
 pub mod contacts;
 mod crossings;
 mod error;
+pub mod law;
 pub mod merge;
 pub mod methods;
 mod participant;

@@ -70,7 +70,11 @@ fn balls_roll_by_two_fifths_and_two_sevenths() {
         world.step(1e-3);
     }
     let exact = 5.0 / 7.0 * slope(20.0).x * 0.5;
-    assert!((world.bodies.velocity[0].x / exact - 1.0).abs() < 1e-6, "{}", world.bodies.velocity[0].x / exact);
+    assert!(
+        (world.bodies.velocity[0].x / exact - 1.0).abs() < 1e-6,
+        "{}",
+        world.bodies.velocity[0].x / exact
+    );
 
     let mut world = World::new(slope(0.0), 0.1);
     world.law.precision.velocity = 1e-9;
@@ -91,6 +95,7 @@ fn rolling_resistance_holds_and_brakes() {
     let ball = |degrees: f64, speed: f64| {
         let mut world = World::new(slope(degrees), 0.8);
         world.material.rolling = 0.1;
+        world.law.precision.velocity = 1e-9;
         world.push(DVec3::Z * 0.3, DVec3::X * speed, 1.5, 0.3, Spin::Ball);
         world.plane(DVec3::ZERO, DVec3::Z);
         world.bodies.spin[0].y = speed / 0.3;
@@ -118,10 +123,17 @@ fn bullets_never_cross() {
         let (r, dt) = (0.01, 1e-3);
         let mut world = World::new(DVec3::ZERO, 0.3);
         for k in -20..=20 {
-            world.push(DVec3::new(0.0, 2.0 * r * f64::from(k), 0.0), DVec3::ZERO, f64::INFINITY, r, Spin::None);
+            world.push(
+                DVec3::new(0.0, 2.0 * r * f64::from(k), 0.0),
+                DVec3::ZERO,
+                f64::INFINITY,
+                r,
+                Spin::None,
+            );
         }
         let speed = radii * r / dt;
-        let bullet = world.push(DVec3::new(-0.5, 0.3 * r, 0.0), DVec3::X * speed, 1.0, r, Spin::None) as usize;
+        let bullet =
+            world.push(DVec3::new(-0.5, 0.3 * r, 0.0), DVec3::X * speed, 1.0, r, Spin::None) as usize;
         let mut depth = 0.0f64;
         for _ in 0..(2.0 / (speed * dt)).ceil() as usize + 20 {
             world.step(dt);

@@ -19,7 +19,8 @@ fn cloud(seed: u64, count: usize, ratio: f64, spin: Spin) -> World {
     let mut world = World::new(DVec3::ZERO, 0.4);
     let size = 2.0 * (count as f64).cbrt();
     for i in 0..count as u64 {
-        let vector = |k: u64| DVec3::from_array([0, 1, 2].map(|a| random::uniform_f64(&[seed, i, k, a]) - 0.5));
+        let vector =
+            |k: u64| DVec3::from_array([0, 1, 2].map(|a| random::uniform_f64(&[seed, i, k, a]) - 0.5));
         let mass = ratio.powf(random::uniform_f64(&[seed, i, 9]));
         let body = world.push(vector(1) * size, vector(2) * 3.0, mass, 1.0, spin) as usize;
         if spin != Spin::None {

@@ -33,13 +33,7 @@ pub struct Metric {
 
 /// Normal part of the nearest point of the cone.
 #[inline]
-pub fn nearest_normal(
-    friction: f64,
-    rolling: f64,
-    metric: Metric,
-    normal: f64,
-    sizes: [f64; 2],
-) -> f64 {
+pub fn nearest_normal(friction: f64, rolling: f64, metric: Metric, normal: f64, sizes: [f64; 2]) -> f64 {
     let [tangential, couple] = sizes;
     let root = |with_tangential: bool, with_couple: bool| {
         let (mut load, mut slope) = (metric.normal * normal, metric.normal);

@@ -161,22 +161,31 @@ impl Row {
         }
     }
 
-    /// w of a relative velocity u: what must lie in the dual cone, orthogonal to the impulse.
-    ///
-    /// w = u + (b + mu |u_t| + mu_r |u_q|) n: the gap that may close, and de Saxce's term. By the dual cone alone,
-    /// w_n >= mu |w_t|, a body that slides would rise at mu |u_t|.
+    /// w of a relative velocity u: what must lie in the dual cone, orthogonal to the impulse. It is
+    /// u + (b + s) n: the gap that may close, and de Saxce's term, [`Self::slip`].
     #[inline]
-    pub(crate) fn dual<U: Unknown>(&self, velocity: U) -> U {
-        let slip = match self.kind {
-            Kind::Cone => {
-                let u = velocity.linear();
-                let slip = self.friction * (u - self.normal * u.dot(self.normal)).length();
-                if U::ROLLING { slip + self.rolling * velocity.rolling().length() } else { slip }
-            }
-            Kind::Rough => 0.0,
-            Kind::Glued | Kind::Idle => return velocity,
-        };
-        velocity + U::new(self.normal * (self.bias + slip), DVec3::ZERO)
+    pub(crate) fn dual<U: Unknown>(&self, velocity: U, slip: f64) -> U {
+        match self.kind {
+            Kind::Cone | Kind::Rough => velocity + U::new(self.normal * (self.bias + slip), DVec3::ZERO),
+            Kind::Glued | Kind::Idle => velocity,
+        }
+    }
+
+    /// s = mu |u_t| + mu_r |u_q| [m/s].
+    #[inline]
+    pub(crate) fn slip<U: Unknown>(&self, velocity: U) -> f64 {
+        if self.kind != Kind::Cone {
+            return 0.0;
+        }
+        let u = velocity.linear();
+        let slip = self.friction * (u - self.normal * u.dot(self.normal)).length();
+        if U::ROLLING { slip + self.rolling * velocity.rolling().length() } else { slip }
+    }
+
+    /// How far an impulse is from where the law wants it: the part of its natural map that is largest, as a velocity [m/s].
+    #[inline]
+    pub(crate) fn error<U: Unknown>(&self, impulse: U, w: U) -> f64 {
+        self.largest_part(impulse - self.project(impulse - self.unscale(w)))
     }
 
     /// D^-1 of a velocity: the impulse that would make it, by the diagonal alone.
@@ -195,7 +204,7 @@ impl Row {
 
     /// The largest part of D p, for an impulse p: a velocity [m/s].
     #[inline]
-    pub(crate) fn largest_part<U: Unknown>(&self, impulse: U) -> f64 {
+    fn largest_part<U: Unknown>(&self, impulse: U) -> f64 {
         let along = impulse.linear().dot(self.normal);
         let tangential = (impulse.linear() - self.normal * along).length();
         let linear = (self.metric.normal * along.abs()).max(self.metric.tangential * tangential);
@@ -246,7 +255,10 @@ impl Problem {
     /// Sets up the contacts `chosen` of a step of length `dt` [s].
     pub(crate) fn set(&mut self, bodies: &Bodies, contacts: &[Contact], chosen: &[u32], dt: f64) {
         let turns = |contact: &Contact| {
-            contact.bodies.iter().any(|&b| bodies.inverse_inertia[b as usize].apply(DVec3::ONE) != DVec3::ZERO)
+            contact
+                .bodies
+                .iter()
+                .any(|&b| bodies.inverse_inertia[b as usize].apply(DVec3::ONE) != DVec3::ZERO)
                 || contact.bodies.iter().any(|&b| bodies.spin[b as usize] != DVec3::ZERO)
         };
         let chosen_contacts = || chosen.iter().map(|&c| &contacts[c as usize]);

@@ -71,13 +71,7 @@ impl Tree {
     }
 
     /// Grows the trees: first from all contacts with immovable bodies at once, then, heap by heap, in what is left.
-    fn grow(
-        &mut self,
-        problem: &Problem,
-        bodies: &Bodies,
-        motion: &[Motion],
-        joins: impl Fn(usize) -> bool,
-    ) {
+    fn grow(&mut self, problem: &Problem, bodies: &Bodies, motion: &[Motion], joins: impl Fn(usize) -> bool) {
         let count = bodies.len();
         self.order.clear();
         self.velocity.clear();

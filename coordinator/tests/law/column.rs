@@ -1,4 +1,4 @@
-//! Columns of grains that collapse [Lube2004], [StaronHinch2005].
+//! Columns of grains that collapse, and balls that fall into a box.
 
 use amalgam_particles::{DVec3, random};
 
