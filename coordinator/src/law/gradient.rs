@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! y     = x + beta (x - x_old)
-//! x_new = Proj_K( y - D^-1 w(y) / L ),     w(y) = u(y) + (b + mu |u_t(y)| + mu_r |u_q(y)|) n
+//! x_new = Proj_K( y - D^-1 w(y) / L ),     w(y) = u(y) + (b + s) n,    s = mu |u_t| + mu_r |u_q|
 //! ```
 //!
 //! The step is the minimum over K of the quadratic f(y) + w . (x - y) + L/2 |x - y|^2, lengths in the metric D. It lowers f if this
@@ -13,10 +13,14 @@
 //! disturb the test. beta follows Nesterov's sequence; it starts again at 0 when the last step points against the momentum,
 //! (y - x_new) . D (x_new - x) > 0. The velocity u(y) needs no product: u is affine, so it is u(x) + beta (u(x) - u(x_old)).
 //!
+//! de Saxce's term is held while the convex problem that it leaves is further from its solution than the term is from its
+//! own value, and then renewed. Renewed at every iteration it makes the problem's operator unsymmetric, and the
+//! momentum, which pushes in no direction of descent then, can drive a packed heap in circles: columns of discs ran
+//! into any limit of iterations. Held until the convex problem is solved well, it costs twice the iterations.
+//!
 //! D has one number each for the normal, the tangential and the rolling part of a contact. Without it a light grain under a
 //! heavy one, or the large answer of a sphere's spin, would dictate a short step to all.
 
-use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motion};
@@ -31,6 +35,8 @@ pub struct Tolerance {
     /// sum |p . w| over sum |p . u_free|: the duality gap. A tall stack needs it: while the news of a floor travels up, each
     /// velocity is right to a small part and their sum, the velocity of the top, is wrong altogether.
     pub duality_gap: f64,
+    /// Rounding of a velocity [m/s]: no answer can be better.
+    pub rounding: f64,
     /// Iterations at most.
     pub iterations_max: u32,
 }
@@ -62,7 +68,9 @@ struct State<U> {
     velocity_before: U,
     /// Velocity of the trial impulse.
     velocity_trial: U,
-    velocity_free: DVec3,
+    velocity_free: U,
+    /// de Saxce's term, as it was last renewed [m/s].
+    slip: f64,
 }
 
 /// The memory of an iteration.
@@ -87,6 +95,8 @@ struct Sums {
     /// (y - x_new) . D (x_new - x).
     uphill: f64,
     velocity_error: f64,
+    /// The same with de Saxce's term as it was last renewed: the error of the convex problem that is being solved.
+    convex_error: f64,
     /// sum |p . w|.
     gap: f64,
     /// sum |p . u_free|.
@@ -95,6 +105,8 @@ struct Sums {
     energy: f64,
     /// p . b n.
     bias: f64,
+    /// sum |p|.
+    amount: f64,
     overlap_rate: f64,
 }
 
@@ -106,10 +118,12 @@ impl Sums {
             size: self.size + other.size,
             uphill: self.uphill + other.uphill,
             velocity_error: self.velocity_error.max(other.velocity_error),
+            convex_error: self.convex_error.max(other.convex_error),
             gap: self.gap + other.gap,
             scale: self.scale + other.scale,
             energy: self.energy + other.energy,
             bias: self.bias + other.bias,
+            amount: self.amount + other.amount,
             overlap_rate: self.overlap_rate.max(other.overlap_rate),
         }
     }
@@ -118,8 +132,8 @@ impl Sums {
         let duality_gap = if self.gap > 0.0 { self.gap / self.scale } else { 0.0 };
         Outcome {
             iterations,
-            converged: self.velocity_error <= tolerance.velocity
-                && self.gap <= tolerance.duality_gap * self.scale,
+            converged: self.velocity_error <= tolerance.velocity.max(tolerance.rounding)
+                && self.gap <= tolerance.duality_gap * self.scale + tolerance.rounding * self.amount,
             velocity_error: self.velocity_error,
             duality_gap,
             energy: self.energy,
@@ -129,24 +143,27 @@ impl Sums {
 
     /// What an impulse and its velocity leave to be desired.
     #[inline]
-    fn judge<U: Unknown>(&mut self, row: &Row, impulse: U, velocity: U, free: DVec3) {
+    fn judge<U: Unknown>(&mut self, row: &Row, impulse: U, velocity: U, free: U) {
         if row.kind == Kind::Idle {
             return;
         }
-        let w = row.dual(velocity);
-        let rest = impulse - row.project(impulse - row.unscale(w));
-        self.velocity_error = self.velocity_error.max(row.largest_part(rest));
+        let w = row.dual(velocity, row.slip(velocity));
+        self.velocity_error = self.velocity_error.max(row.error(impulse, w));
         self.gap += work(impulse, w).abs();
-        let p = impulse.linear();
-        self.scale += p.dot(free).abs();
-        self.energy += 0.5 * (work(impulse, velocity) + p.dot(free));
-        let p_n = p.dot(row.normal);
+        let taken = work(impulse, free);
+        self.scale += taken.abs();
+        self.amount += impulse.linear().length();
+        self.energy += 0.5 * (work(impulse, velocity) + taken);
+        let p_n = impulse.linear().dot(row.normal);
         if row.kind != Kind::Glued {
             self.bias += p_n * row.bias;
             self.overlap_rate = self.overlap_rate.max(-velocity.linear().dot(row.normal) - row.bias);
         }
     }
 }
+
+/// de Saxce's term is renewed as soon as the error without it is this part of the whole error.
+const RENEWAL: f64 = 0.7;
 
 /// A displacement below this part of the impulses says nothing of L: rounding.
 const ROUNDING: f64 = 1e-20;
@@ -160,6 +177,7 @@ impl<U: Unknown> Descent<U> {
         let sums = in_chunks(&mut self.states, &mut self.impulses, |first, states, impulses| {
             let mut sums = Sums::default();
             for (k, (state, &mut impulse)) in states.iter_mut().zip(impulses).enumerate() {
+                let row = &problem.rows[first + k];
                 let velocity: U = problem.relative(first + k, motion);
                 let free: U = problem.relative(first + k, &problem.free);
                 *state = State {
@@ -168,13 +186,13 @@ impl<U: Unknown> Descent<U> {
                     velocity,
                     velocity_before: velocity,
                     velocity_trial: velocity,
-                    velocity_free: free.linear(),
+                    velocity_free: free,
+                    slip: row.slip(velocity),
                 };
-                sums.judge(&problem.rows[first + k], impulse, velocity, free.linear());
+                sums.judge(row, impulse, velocity, free);
             }
             sums
         });
-        // The rolling part of u_free does not appear in the scale, and is small in f, which only compares guesses.
         sums.energy + sums.bias
     }
 
@@ -190,9 +208,9 @@ impl<U: Unknown> Descent<U> {
         let most = most_curved(problem, bodies);
         *lipschitz = lipschitz.min(most);
         let (mut momentum, mut beta, mut iterations) = (1.0f64, 0.0, 0);
-        let mut accepted = false;
+        let (mut accepted, mut renews) = (false, false);
         loop {
-            self.propose(problem, beta, *lipschitz, accepted);
+            self.propose(problem, beta, *lipschitz, (accepted, renews));
             problem.moved(bodies, &self.impulses, &mut self.motion);
             let sums = self.assess(problem, beta);
             iterations += 1;
@@ -201,7 +219,7 @@ impl<U: Unknown> Descent<U> {
             if measurable && sums.curvature > *lipschitz * sums.length && *lipschitz < most && !is_last {
                 // The ratio is what this direction needs; others may need a little more.
                 *lipschitz = (1.05 * sums.curvature / sums.length).min(most);
-                accepted = false;
+                (accepted, renews) = (false, false);
                 continue;
             }
             let outcome = sums.outcome(iterations, tolerance);
@@ -209,6 +227,7 @@ impl<U: Unknown> Descent<U> {
                 return outcome;
             }
             accepted = true;
+            renews = sums.convex_error <= RENEWAL * sums.velocity_error;
             if sums.uphill > 0.0 {
                 (momentum, beta) = (1.0, 0.0);
             } else {
@@ -218,8 +237,8 @@ impl<U: Unknown> Descent<U> {
         }
     }
 
-    /// Writes x_new into `impulses`. If the last proposal was `accepted`, it becomes x first.
-    fn propose(&mut self, problem: &Problem, beta: f64, lipschitz: f64, accepted: bool) {
+    /// Writes x_new into `impulses`. If the last proposal was accepted, it becomes x first.
+    fn propose(&mut self, problem: &Problem, beta: f64, lipschitz: f64, (accepted, renews): (bool, bool)) {
         let step = 1.0 / lipschitz;
         in_chunks(&mut self.states, &mut self.impulses, |first, states, impulses| {
             let rows = &problem.rows[first..];
@@ -228,8 +247,11 @@ impl<U: Unknown> Descent<U> {
                     (state.impulse_before, state.impulse) = (state.impulse, *impulse);
                     (state.velocity_before, state.velocity) = (state.velocity, state.velocity_trial);
                 }
+                if renews {
+                    state.slip = row.slip(state.velocity);
+                }
                 let (y, u) = state.extrapolated(beta);
-                *impulse = row.project(y - row.unscale(row.dual(u)) * step);
+                *impulse = row.project(y - row.unscale(row.dual(u, state.slip)) * step);
             }
             Sums::default()
         });
@@ -251,6 +273,8 @@ impl<U: Unknown> Descent<U> {
                 sums.size += row.inner(impulse, impulse);
                 sums.uphill -= row.inner(step, impulse - state.impulse);
                 sums.judge(row, impulse, velocity, state.velocity_free);
+                let convex = row.error(impulse, row.dual(velocity, state.slip));
+                sums.convex_error = sums.convex_error.max(convex);
             }
             sums
         })

@@ -22,6 +22,10 @@ const ROUNDS_MAX: u32 = 1000;
 /// Error of a round's velocities, as a part of the fastest approach.
 const PRECISION: f64 = 1e-12;
 
+/// Contacts that approach slower than this part of the fastest approach of the first round are left to the plastic solve:
+/// in a cluster with restitution below 1 rounds would go on for ever, each slower than the last.
+const SLOW: f64 = 1e-6;
+
 /// Memory of the reflections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reflections {
@@ -49,7 +53,7 @@ impl Reflections {
         };
         self.bouncing.clear();
         self.bouncing.extend(chosen.iter().filter(bounces));
-        let (mut rounds, mut energy) = (0, 0.0);
+        let (mut rounds, mut energy, mut threshold) = (0, 0.0, threshold);
         while rounds < ROUNDS_MAX && !self.bouncing.is_empty() {
             let approach = |contact: &Contact| {
                 let [i, j] = contact.bodies.map(|body| bodies.motion(body));
@@ -68,6 +72,9 @@ impl Reflections {
             }
             if self.approaching.is_empty() {
                 break;
+            }
+            if rounds == 0 {
+                threshold = threshold.max(SLOW * fastest);
             }
             rounds += 1;
             energy += self.round(bodies, contacts, dt, fastest, given);
@@ -90,8 +97,12 @@ impl Reflections {
         descent.impulses.clear();
         descent.impulses.resize(approaching.len(), DVec3::ZERO);
         descent.start(problem, bodies);
-        let tolerance =
-            Tolerance { velocity: PRECISION * fastest, duality_gap: PRECISION, iterations_max: 10_000 };
+        let tolerance = Tolerance {
+            velocity: PRECISION * fastest,
+            duality_gap: PRECISION,
+            rounding: problem.rounding(),
+            iterations_max: 10_000,
+        };
         // From 1, a step solves contacts exactly that share no body.
         descent.run(problem, bodies, &mut 1.0, &tolerance);
 

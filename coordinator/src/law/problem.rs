@@ -7,7 +7,7 @@
 
 use std::ops::{Add, Mul, Sub};
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DVec3, reduce};
 use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motion};
@@ -113,7 +113,8 @@ impl Mul<f64> for Rolling {
 pub(crate) enum Kind {
     /// Coulomb's cone.
     Cone,
-    /// The limit of infinite friction: the half space p_n >= 0.
+    /// The limit of infinite friction: p_n > 0, or nothing at all. The cones of ever larger friction tend to the half
+    /// space p_n >= 0, but its boundary would hold pairs that part from sliding; it is left out.
     Rough,
     /// All of space: the pair moves as one.
     Glued,
@@ -141,8 +142,8 @@ impl Row {
         match self.kind {
             Kind::Cone => {}
             Kind::Rough => {
-                let normal = impulse.linear().dot(self.normal);
-                return impulse - U::new(self.normal * normal.min(0.0), DVec3::ZERO);
+                let presses = impulse.linear().dot(self.normal) > 0.0;
+                return if presses { impulse } else { U::default() };
             }
             Kind::Glued => return impulse,
             Kind::Idle => return U::default(),
@@ -160,22 +161,31 @@ impl Row {
         }
     }
 
-    /// w of a relative velocity u: what must lie in the dual cone, orthogonal to the impulse.
-    ///
-    /// w = u + (b + mu |u_t| + mu_r |u_q|) n: the gap that may close, and de Saxce's term. By the dual cone alone,
-    /// w_n >= mu |w_t|, a body that slides would rise at mu |u_t|.
+    /// w of a relative velocity u: what must lie in the dual cone, orthogonal to the impulse. It is
+    /// u + (b + s) n: the gap that may close, and de Saxce's term, [`Self::slip`].
     #[inline]
-    pub(crate) fn dual<U: Unknown>(&self, velocity: U) -> U {
-        let slip = match self.kind {
-            Kind::Cone => {
-                let u = velocity.linear();
-                let slip = self.friction * (u - self.normal * u.dot(self.normal)).length();
-                if U::ROLLING { slip + self.rolling * velocity.rolling().length() } else { slip }
-            }
-            Kind::Rough => 0.0,
-            Kind::Glued | Kind::Idle => return velocity,
-        };
-        velocity + U::new(self.normal * (self.bias + slip), DVec3::ZERO)
+    pub(crate) fn dual<U: Unknown>(&self, velocity: U, slip: f64) -> U {
+        match self.kind {
+            Kind::Cone | Kind::Rough => velocity + U::new(self.normal * (self.bias + slip), DVec3::ZERO),
+            Kind::Glued | Kind::Idle => velocity,
+        }
+    }
+
+    /// s = mu |u_t| + mu_r |u_q| [m/s].
+    #[inline]
+    pub(crate) fn slip<U: Unknown>(&self, velocity: U) -> f64 {
+        if self.kind != Kind::Cone {
+            return 0.0;
+        }
+        let u = velocity.linear();
+        let slip = self.friction * (u - self.normal * u.dot(self.normal)).length();
+        if U::ROLLING { slip + self.rolling * velocity.rolling().length() } else { slip }
+    }
+
+    /// How far an impulse is from where the law wants it: the part of its natural map that is largest, as a velocity [m/s].
+    #[inline]
+    pub(crate) fn error<U: Unknown>(&self, impulse: U, w: U) -> f64 {
+        self.largest_part(impulse - self.project(impulse - self.unscale(w)))
     }
 
     /// D^-1 of a velocity: the impulse that would make it, by the diagonal alone.
@@ -194,7 +204,7 @@ impl Row {
 
     /// The largest part of D p, for an impulse p: a velocity [m/s].
     #[inline]
-    pub(crate) fn largest_part<U: Unknown>(&self, impulse: U) -> f64 {
+    fn largest_part<U: Unknown>(&self, impulse: U) -> f64 {
         let along = impulse.linear().dot(self.normal);
         let tangential = (impulse.linear() - self.normal * along).length();
         let linear = (self.metric.normal * along.abs()).max(self.metric.tangential * tangential);
@@ -307,6 +317,18 @@ impl Problem {
     pub(crate) fn most_contacts(&self, bodies: &Bodies) -> usize {
         let movable = (0..self.free.len()).filter(|&body| !bodies.is_immovable(body as u32));
         movable.map(|body| self.incident(body).len()).max().unwrap_or(0)
+    }
+
+    /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's.
+    pub(crate) fn rounding(&self) -> f64 {
+        let size = |contact: usize| {
+            let [i, j] = self.rows[contact].bodies.map(|body| self.free[body as usize]);
+            let turning = self.levers.get(contact).map_or(0.0, |levers| {
+                i.angular.length() * levers.arms[0].length() + j.angular.length() * levers.arms[1].length()
+            });
+            i.linear.length() + j.linear.length() + turning
+        };
+        8.0 * f64::EPSILON * reduce::max(self.rows.len(), 0.0, size)
     }
 
     /// The first pass: v' = v* + B H^T p for all bodies.
