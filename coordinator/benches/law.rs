@@ -56,7 +56,7 @@ fn iterations(criterion: &mut Criterion) {
                     world.law.forget();
                     let start = Instant::now();
                     let statistics =
-                        world.law.solve(&mut bodies, &world.contacts, Step { dt: DT, acceleration: 1.0 });
+                        world.law.solve(&mut bodies, &world.contacts, Step { dt: DT, acceleration: 1.0, enough: 0.0 });
                     time += start.elapsed();
                     black_box(statistics);
                 }
@@ -78,11 +78,11 @@ fn at_rest(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(world.contacts.len() as u64));
         let falling = world.bodies.clone();
         let mut bodies = falling.clone();
-        world.law.solve(&mut bodies, &world.contacts, Step { dt: DT, acceleration: 1.0 });
+        world.law.solve(&mut bodies, &world.contacts, Step { dt: DT, acceleration: 1.0, enough: 0.0 });
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 bodies.clone_from(&falling);
-                world.law.solve(&mut bodies, &world.contacts, Step { dt: DT, acceleration: 1.0 })
+                world.law.solve(&mut bodies, &world.contacts, Step { dt: DT, acceleration: 1.0, enough: 0.0 })
             });
         });
     }

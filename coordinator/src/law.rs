@@ -98,6 +98,8 @@ pub struct Step {
     /// Largest acceleration of a body without contacts [m/s^2], gravity in most scenes: the scale of what a contact at
     /// rest must stop, a h. 0 if nothing accelerates.
     pub acceleration: f64,
+    /// An error of velocities that is small enough [m/s], where the precision asks for less; 0 to leave it to that.
+    pub enough: f64,
 }
 
 /// How well the law is solved.
@@ -294,7 +296,7 @@ impl ContactLaw {
         let fastest = reduce::max(problem.rows.len(), 0.0, approach);
         let Precision { velocity, impact, duality_gap, iterations_max } = self.precision;
         let velocity = (velocity * step.acceleration * step.dt).max(impact * fastest);
-        Tolerance { velocity, duality_gap, rounding: problem.rounding(), iterations_max }
+        Tolerance { velocity, duality_gap, rounding: problem.rounding().max(step.enough), iterations_max }
     }
 }
 

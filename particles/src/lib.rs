@@ -15,7 +15,7 @@ pub mod surface;
 
 pub use cells::{CellMask, CellSet, Lattice, Reach};
 pub use fields::{Particles, ParticlesError};
-pub use glam::DVec3;
+pub use glam::{DMat3, DVec3};
 pub use grid::{CellGrid, POSITION_LIMIT, counting_sort};
 pub use groups::{GroupMap, NO_GROUP, StepEnd};
 pub use pairs::{PairFinder, Spheres};

@@ -1,6 +1,6 @@
 //! The calls of the contract as plain values.
 
-use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Particles};
+use amalgam_particles::{CellSet, DMat3, DVec3, Lattice, ParticleId, Particles};
 
 use crate::columns::{Columns, Packet, WireError};
 use crate::v1;
@@ -166,8 +166,8 @@ pub struct Integrate {
 pub struct Integrated {
     /// Momentum given to each group [kg m/s].
     pub momentum: Vec<DVec3>,
-    /// Slope of each group [kg].
-    pub slope: Vec<f64>,
+    /// Slope of each group [kg]: symmetric, positive semidefinite.
+    pub slope: Vec<DMat3>,
     /// Velocities of the watched particles [m/s].
     pub watch_velocity: Vec<DVec3>,
     /// Largest |v| dt / radius over free particles, or a bound of that which is below 1.

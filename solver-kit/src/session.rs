@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
+use amalgam_particles::{DMat3, DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
     Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next, Restore,
@@ -324,7 +324,7 @@ impl Run {
         self.answer.momentum.clear();
         self.answer.momentum.resize(groups, DVec3::ZERO);
         self.answer.slope.clear();
-        self.answer.slope.resize(groups, 0.0);
+        self.answer.slope.resize(groups, DMat3::ZERO);
         let velocities = if self.solver.deferred().is_none() { count } else { 0 };
         self.answer.velocity.resize(velocities, DVec3::ZERO);
         self.answer.velocity.par_iter_mut().with_min_len(4096).for_each(|velocity| *velocity = DVec3::ZERO);
@@ -400,10 +400,10 @@ impl Run {
         };
         for group in 0..groups {
             let (momentum, slope) = (answer.momentum[group], answer.slope[group]);
-            if !(momentum.is_finite() && slope.is_finite() && slope >= 0.0) {
+            if !(momentum.is_finite() && slope.is_finite()) {
                 let id = particles.id[self.groups.members(group)[0] as usize];
                 return Err(SolverError(format!(
-                    "the group of particle {id} got momentum {momentum} and slope {slope}: the solver is unstable"
+                    "the group of particle {id} got momentum {momentum}: the solver is unstable"
                 ))
                 .into());
             }

@@ -1,6 +1,6 @@
 //! The solver: particles, the materials that join them, and the integrators.
 
-use amalgam_particles::{DVec3, NO_GROUP, ParticleId, Particles, StepEnd};
+use amalgam_particles::{DMat3, DVec3, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
     Answer, Field, FieldValues, Integration, Report, SectionError, Solver, SolverError, Stage, World,
 };
@@ -258,7 +258,7 @@ impl SolidSolver {
             *velocity = particles.velocity[i] + if group_of[i] == NO_GROUP { kick } else { DVec3::ZERO };
         }
         stage.groups.sum_into(impulse, &mut answer.momentum);
-        answer.slope.fill(0.0);
+        answer.slope.fill(DMat3::ZERO);
         check_finite(particles, &answer.velocity, "velocity")
     }
 

@@ -17,7 +17,10 @@ pub struct Bodies {
     pub velocity: Vec<DVec3>,
     /// Angular velocity of each [1/s]: in, without contacts; out, with them.
     pub spin: Vec<DVec3>,
-    /// How velocities answer impulses beyond inverse mass and inertia.
+    /// What answers impulses in place of the inverse mass, where a body answers more in one direction than in another
+    /// [1/kg]: symmetric and positive definite, one for each body; empty if the inverse masses are all.
+    pub mobility: Vec<DMat3>,
+    /// How velocities answer impulses beyond that.
     pub response: Response,
 }
 
@@ -69,6 +72,7 @@ impl Bodies {
         self.inverse_inertia.clear();
         self.velocity.clear();
         self.spin.clear();
+        self.mobility.clear();
         self.response = Response::Diagonal;
     }
 
@@ -101,6 +105,24 @@ impl Bodies {
     #[inline]
     pub fn motion(&self, body: u32) -> Motion {
         Motion { linear: self.velocity[body as usize], angular: self.spin[body as usize] }
+    }
+
+    /// Change of a body's velocity [m/s] by an impulse [kg m/s], without what the response adds.
+    #[inline]
+    pub fn answer(&self, body: u32, impulse: DVec3) -> DVec3 {
+        match self.mobility.get(body as usize) {
+            Some(mobility) => *mobility * impulse,
+            None => impulse * self.inverse_mass[body as usize],
+        }
+    }
+
+    /// The impulse [kg m/s] that [`Self::answer`] answers with a change of velocity [m/s].
+    #[inline]
+    pub fn needed(&self, body: u32, change: DVec3) -> DVec3 {
+        match self.mobility.get(body as usize) {
+            Some(mobility) => mobility.inverse() * change,
+            None => change / self.inverse_mass[body as usize],
+        }
     }
 
     /// Whether no contact changes the body's motion.

@@ -25,7 +25,7 @@ use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motion};
 use super::problem::{CHUNK, Kind, Problem, Row, Unknown, work};
-use super::response::{LowRank, Response};
+use super::response::Response;
 
 /// When the iteration ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub struct Tolerance {
     /// sum |p . w| over sum |p . u_free|: the duality gap. A tall stack needs it: while the news of a floor travels up, each
     /// velocity is right to a small part and their sum, the velocity of the top, is wrong altogether.
     pub duality_gap: f64,
-    /// Rounding of a velocity [m/s]: no answer can be better.
+    /// Rounding of a velocity [m/s]: no answer can be better; or what is small enough, if larger.
     pub rounding: f64,
     /// Iterations at most.
     pub iterations_max: u32,
@@ -294,12 +294,15 @@ impl<U: Unknown> State<U> {
 
 /// A bound on the eigenvalues of D^-1 W. By Cauchy's inequality a body that sums over k contacts answers at most k times the
 /// sum of what each does alone. The parts of one contact, of which there are three, the tangential one with two
-/// directions whose mean D holds, add a factor of at most 6.
+/// directions whose mean D holds, add a factor of at most 6. A model of the response adds its own factor.
 fn most_curved(problem: &Problem, bodies: &Bodies) -> f64 {
-    match &bodies.response {
-        Response::LowRank(models) if !models.iter().all(LowRank::is_negative) => f64::INFINITY,
-        _ => 6.0 * problem.most_contacts(bodies).max(1) as f64,
-    }
+    let growth = match &bodies.response {
+        Response::Diagonal => 1.0,
+        Response::LowRank(models) => {
+            models.iter().map(|model| model.growth(bodies)).fold(1.0, f64::max)
+        }
+    };
+    6.0 * problem.most_contacts(bodies).max(1) as f64 * growth
 }
 
 /// Works through two columns in chunks and adds up in order, the same to the bit on any number of threads.

@@ -336,12 +336,11 @@ impl Problem {
         motion.resize(self.free.len(), Motion::default());
         let one = |(body, motion): (usize, &mut Motion)| {
             *motion = self.free[body];
-            let inverse_mass = bodies.inverse_mass[body];
             let incident = self.incident(body);
             if incident.is_empty() || bodies.is_immovable(body as u32) {
                 return;
             }
-            motion.linear += self.impulse_of(incident, impulses) * inverse_mass;
+            motion.linear += bodies.answer(body as u32, self.impulse_of(incident, impulses));
             if !self.levers.is_empty() {
                 let torque = self.torque_of(incident, impulses);
                 motion.angular += bodies.inverse_inertia[body].apply(torque);
@@ -435,9 +434,10 @@ fn metric(bodies: &Bodies, contact: &Contact) -> Metric {
             let torque = arm.cross(along);
             torque.dot(inverse.apply(torque))
         };
-        let inverse_mass = bodies.inverse_mass[body as usize];
-        sum.normal += inverse_mass + turned(n);
-        sum.tangential += inverse_mass + 0.5 * (turned(tangents.0) + turned(tangents.1));
+        let pushed = |along: DVec3| along.dot(bodies.answer(body, along));
+        sum.normal += pushed(n) + turned(n);
+        sum.tangential += 0.5 * (pushed(tangents.0) + pushed(tangents.1));
+        sum.tangential += 0.5 * (turned(tangents.0) + turned(tangents.1));
         let about = |axis: DVec3| axis.dot(inverse.apply(axis));
         sum.rolling += lever * lever * 0.5 * (about(tangents.0) + about(tangents.1));
     }

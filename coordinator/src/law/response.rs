@@ -4,7 +4,10 @@
 //! forces do not depend on what contacts do within the step. The second part is the model of an implicit participant,
 //! whose bodies answer for each other: symmetric and of low rank, learned from its answers.
 
-use amalgam_particles::{DVec3, reduce};
+use amalgam_particles::DVec3;
+use rayon::prelude::*;
+
+use super::bodies::Bodies;
 
 /// The part of B that is not diagonal.
 #[derive(Clone, Debug, Default)]
@@ -38,14 +41,34 @@ impl LowRank {
     /// Adds the change of velocity [m/s] by the impulses [kg m/s] of the same bodies, both in the order of
     /// [`Self::bodies`]. Sums are in fixed chunks: the same bits on any number of threads.
     pub fn add(&self, impulse: &[DVec3], change: &mut [DVec3]) {
-        for Term { weight, direction } in &self.terms {
-            let along = weight * reduce::sum(impulse.len(), 0.0, |k| direction[k].dot(impulse[k]));
-            change.iter_mut().zip(direction).for_each(|(change, direction)| *change += *direction * along);
-        }
+        let part = |(chunk, impulse): (usize, &[DVec3])| -> Vec<f64> {
+            let dot = |term: &Term| {
+                let direction = &term.direction[chunk * CHUNK..];
+                direction.iter().zip(impulse).fold(0.0, |sum, (direction, impulse)| sum + direction.dot(*impulse))
+            };
+            self.terms.iter().map(dot).collect()
+        };
+        let parts: Vec<Vec<f64>> = impulse.par_chunks(CHUNK).enumerate().map(part).collect();
+        let weigh = |(k, term): (usize, &Term)| term.weight * parts.iter().map(|part| part[k]).sum::<f64>();
+        let along: Vec<f64> = self.terms.iter().enumerate().map(weigh).collect();
+        change.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, change)| {
+            for (term, &along) in self.terms.iter().zip(&along) {
+                let direction = &term.direction[chunk * CHUNK..];
+                change.iter_mut().zip(direction).for_each(|(change, direction)| *change += *direction * along);
+            }
+        });
     }
 
-    /// Whether no term adds to the answer of any body.
-    pub fn is_negative(&self) -> bool {
-        self.terms.iter().all(|term| term.weight <= 0.0)
+    /// A bound on what the terms that add to an answer make of it, relative to what the bodies answer without them.
+    pub fn growth(&self, bodies: &Bodies) -> f64 {
+        let grows = |term: &&Term| term.weight > 0.0;
+        let size = |term: &Term| {
+            let parts = self.bodies.iter().zip(&term.direction);
+            term.weight * parts.map(|(&body, e)| bodies.needed(body, *e).dot(*e)).sum::<f64>()
+        };
+        1.0 + self.terms.iter().filter(grows).map(size).sum::<f64>()
     }
 }
+
+/// Bodies in a chunk of a sum.
+const CHUNK: usize = 256;

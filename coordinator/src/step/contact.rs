@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DMat3, DVec3};
 
 use super::exchange::Connections;
 use super::scratch::{Memory, Scratch};
@@ -16,7 +16,7 @@ use crate::law::response::Response;
 use crate::law::secant::Secant;
 use crate::settings::{CouplingSettings, OWN_FRICTION};
 use crate::simulation::Simulation;
-use crate::synchronise::{Ask, Kind, Share, Synchronised, Turn};
+use crate::synchronise::{ADDED_MASS, Ask, Kind, Share, Synchronised, Turn};
 
 /// Contacts are looked for again at most this often for particles that contacts made faster.
 const SEARCHES_MAX: u32 = 4;
@@ -34,6 +34,9 @@ pub(super) struct ContactProblem {
     /// Speed with which each candidate's contacts are looked for [m/s].
     speed: Vec<f64>,
 }
+
+/// As long as the model of a response errs, the contacts are solved for to this part of its error.
+const FORCING: f64 = 0.05;
 
 const NO_BODY: u32 = u32::MAX;
 
@@ -163,8 +166,8 @@ impl Simulation {
         let Memory { candidates, law, .. } = &mut self.memory;
         let Scratch { forest, shares, assignments, velocity, problem, stage, dt, .. } = &mut self.scratch;
         velocity.clone_from(&candidates.velocity);
-        let gravity = self.plan.domain.gravity.length();
-        let step = Step { dt: *dt, acceleration: gravity };
+        let fall = self.plan.domain.gravity.length() * *dt;
+        let mut step = Step { dt: *dt, acceleration: self.plan.domain.gravity.length(), enough: 0.0 };
         let mut connections = Connections {
             io: &self.io,
             members: &mut self.members,
@@ -181,17 +184,25 @@ impl Simulation {
         let mut exchange = Exchange::new(&kinds, shares);
         exchange.start(problem, &mut connections)?;
         let settings = &self.plan.coupling;
+        let mut error = f64::INFINITY;
         let (repetitions, disagreement) = loop {
             exchange.expect(problem);
-            law.solve(&mut problem.bodies, &problem.contacts, step);
+            let wanted = settings.coupling_tolerance * exchange.speed.max(fall);
+            if !exchange.secants.is_empty() {
+                step.enough = (FORCING * error).clamp(0.1 * wanted, FORCING * exchange.speed.max(fall));
+            }
+            let outcome = law.solve(&mut problem.bodies, &problem.contacts, step);
             if exchange.secants.is_empty() {
                 break (0, 0.0);
             }
             exchange.repetitions += 1;
-            let (error, scale) = exchange.repeat(problem, law.impulses(), &mut connections)?;
-            let enough = settings.coupling_tolerance * scale.max(gravity * *dt);
-            if error <= enough || exchange.repetitions >= settings.coupling_iterations {
-                break (exchange.repetitions, if scale > 0.0 { error / scale } else { 0.0 });
+            error = exchange.repeat(problem, law.impulses(), &mut connections)?;
+            if std::env::var("TRACE").is_ok() {
+                eprintln!("{} it {} err {:.2e} speed {:.2e} {:?}", exchange.repetitions, outcome.solve.iterations, error, exchange.speed, outcome);
+            }
+            let is_enough = error <= wanted && step.enough <= 0.5 * wanted;
+            if is_enough || exchange.repetitions >= settings.coupling_iterations {
+                break (exchange.repetitions, if exchange.speed > 0.0 { error / exchange.speed } else { 0.0 });
             }
         };
         let waited = connections.waited;
@@ -254,12 +265,14 @@ struct Exchange<'a> {
     secants: Vec<(usize, Secant)>,
     /// Impulse of the contacts on each group [kg m/s].
     impulse: Vec<DVec3>,
+    /// The largest speed in the last answers of implicit participants [m/s].
+    speed: f64,
     repetitions: u32,
 }
 
 impl<'a> Exchange<'a> {
     fn new(kinds: &'a [Kind], shares: &'a [Share]) -> Self {
-        Self { kinds, shares, free: Vec::new(), secants: Vec::new(), impulse: Vec::new(), repetitions: 0 }
+        Self { kinds, shares, free: Vec::new(), secants: Vec::new(), impulse: Vec::new(), speed: 0.0, repetitions: 0 }
     }
 
     /// Lets every participant integrate, implicit ones with the impulses of the last step.
@@ -290,8 +303,16 @@ impl<'a> Exchange<'a> {
             if is_explicit(turn.participant) {
                 groups.iter().zip(&after).for_each(|(&group, &v)| self.free[group as usize] = v);
             } else if !groups.is_empty() {
-                let inverse_mass = turn.inertia.iter().map(|mass| 1.0 / mass).collect();
-                self.secants.push((turn.participant, Secant::new(inverse_mass, turn.impulse, after)));
+                let mobility = |(k, &mass): (usize, &f64)| {
+                    let slope = match self.kinds[turn.participant] {
+                        Kind::Projection => DMat3::from_diagonal(DVec3::splat(ADDED_MASS * mass)),
+                        _ => answer.slope[k],
+                    };
+                    (slope + DMat3::from_diagonal(DVec3::splat(mass))).inverse()
+                };
+                let mobility = turn.inertia.iter().enumerate().map(mobility).collect();
+                self.speed = after.iter().map(|v| v.length()).fold(self.speed, f64::max);
+                self.secants.push((turn.participant, Secant::new(mobility, turn.impulse, after)));
             }
         }
         Ok(())
@@ -302,11 +323,17 @@ impl<'a> Exchange<'a> {
         let bodies = &mut problem.bodies;
         bodies.velocity[..problem.movable].copy_from_slice(&self.free);
         let mut models = Vec::new();
+        if !self.secants.is_empty() {
+            let alike = |&inverse_mass: &f64| DMat3::from_diagonal(DVec3::splat(inverse_mass));
+            bodies.mobility = bodies.inverse_mass.iter().map(alike).collect();
+        }
         for (k, secant) in &self.secants {
             let groups = &self.shares[*k].groups;
             let model = secant.model(groups.clone());
-            for (&group, free) in groups.iter().zip(secant.free(&model)) {
+            let free = secant.free(&model);
+            for ((&group, free), mobility) in groups.iter().zip(free).zip(secant.mobility()) {
                 bodies.velocity[group as usize] = free;
+                bodies.mobility[group as usize] = *mobility;
             }
             models.push(model);
         }
@@ -314,13 +341,13 @@ impl<'a> Exchange<'a> {
     }
 
     /// Gives the implicit participants the impulses of the contacts. Returns the largest difference between their
-    /// answers and what was expected of them [m/s], and the largest of their velocities [m/s].
+    /// answers and what was expected of them [m/s].
     fn repeat(
         &mut self,
         problem: &ContactProblem,
         impulses: &[DVec3],
         connections: &mut Connections<'_>,
-    ) -> Result<(f64, f64), CoordinatorError> {
+    ) -> Result<f64, CoordinatorError> {
         self.impulse.fill(DVec3::ZERO);
         for (contact, &impulse) in problem.contacts.iter().zip(impulses) {
             let [i, j] = contact.bodies.map(|body| body as usize);
@@ -334,18 +361,19 @@ impl<'a> Exchange<'a> {
         let turns: Vec<Turn> = self.secants.iter().map(|(k, _)| self.turn(*k)).collect();
         let answers = connections.ask(turns.clone())?;
         let start = |group: u32| connections.candidates.velocity[problem.candidates[group as usize] as usize];
-        let (mut error, mut scale) = (0.0f64, 0.0f64);
+        let mut error = 0.0f64;
+        self.speed = 0.0;
         for ((turn, answer), (_, secant)) in turns.into_iter().zip(answers).zip(&mut self.secants) {
             let groups = &self.shares[turn.participant].groups;
             let moved = groups.iter().zip(&answer.momentum).zip(turn.impulse.iter().zip(&turn.inertia));
             let after: Vec<DVec3> = moved.map(|((&g, j), (p, m))| start(g) + (*j + *p) / *m).collect();
             for (&group, &v) in groups.iter().zip(&after) {
                 error = error.max((v - problem.bodies.velocity[group as usize]).length());
-                scale = scale.max(v.length());
+                self.speed = self.speed.max(v.length());
             }
             secant.learn(turn.impulse, after);
         }
-        Ok((error, scale))
+        Ok(error)
     }
 
     fn turn(&self, participant: usize) -> Turn {

@@ -1,8 +1,8 @@
 //! As `convert.rs`, for the calls that end stages and steps: Integrate and Commit.
 
-use super::values::{
-    flags, lattice_from_wire, lattice_to_wire, not_negative, positive_time, vec3_from_wire, vec3_to_wire,
+use super::values::{is_positive_semidefinite, symmetric_from_wire, symmetric_to_wire, flags, lattice_from_wire, lattice_to_wire, not_negative, positive_time, vec3_from_wire, vec3_to_wire,
 };
+use amalgam_particles::DMat3;
 use super::{Batch, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Totals};
 use crate::columns::{Columns, WireError, check, check_count, check_unique};
 use crate::v1;
@@ -97,7 +97,7 @@ impl Integrated {
     pub fn encode(self) -> (v1::IntegrateAnswer, Columns) {
         let mut columns = Columns::default();
         columns.put("momentum", self.momentum);
-        columns.put_uniform("slope", self.slope);
+        columns.put_uniform("slope", self.slope.iter().map(symmetric_to_wire).collect());
         columns.put("watch_velocity", self.watch_velocity);
         (v1::IntegrateAnswer { travel_max: self.travel_max }, columns)
     }
@@ -114,8 +114,9 @@ impl Integrated {
     ) -> Result<Self, WireError> {
         // What may be one value for all comes after what must hold one for each: nobody makes room for more than was sent.
         let momentum = columns.take_vec3("momentum", groups)?;
-        let slope: Vec<f64> = columns.take_uniform("slope", groups)?;
-        check("slope", &slope, None, "finite and not negative", |&z| z >= 0.0 && z.is_finite())?;
+        let slope: Vec<[f64; 6]> = columns.take_uniform("slope", groups)?;
+        let slope: Vec<DMat3> = slope.into_iter().map(symmetric_from_wire).collect();
+        check("slope", &slope, None, "finite and positive semidefinite", is_positive_semidefinite)?;
         let answer = Self {
             momentum,
             slope,

@@ -1,7 +1,7 @@
 //! The reduced system of a stage: one unknown velocity change a group and one a free particle
 //! (`docs/method.md`, "Integrating a meta-particle inside a participant").
 
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
+use amalgam_particles::{DMat3, DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{SolverError, Stage};
 use rayon::prelude::*;
 
@@ -18,7 +18,7 @@ pub(crate) struct Reduced {
     /// Velocity of each particle at the start of the step, of members that of their group [m/s]: S v_reduced.
     pub(crate) velocity: Vec<DVec3>,
     /// Slope of the momentum given to each group [kg].
-    pub(crate) slope: Vec<f64>,
+    pub(crate) slope: Vec<DMat3>,
     /// Length of the step that the factors are for [s]; NaN where there are none.
     dt: f64,
     inertia: Vec<f64>,
@@ -105,7 +105,7 @@ impl Reduced {
         particles: &Particles,
         materials: &[Box<dyn Material>],
         stage: &Stage<'_>,
-    ) -> Result<f64, SolverError> {
+    ) -> Result<DMat3, SolverError> {
         let (members, inertia) = (stage.groups.members(group), stage.inertia[group]);
         let group_of = stage.groups.group_of();
         let internal = |neighbour: u32| group_of[neighbour as usize] == group as u32;
@@ -127,9 +127,9 @@ impl Reduced {
             Some(&leader) if inertia.is_finite() => {
                 self.inertia[leader as usize] = inertia;
                 self.factor[leader as usize] = Factor::new(inertia, &block);
-                Ok(block.mean())
+                Ok(block.matrix())
             }
-            _ => Ok(0.0),
+            _ => Ok(DMat3::ZERO),
         }
     }
 
