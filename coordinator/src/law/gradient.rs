@@ -24,7 +24,7 @@
 use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motion};
-use super::problem::{CHUNK, Kind, Problem, Row, Unknown, work};
+use super::problem::{CHUNK, Kind, SERIAL, Problem, Row, Unknown, work};
 use super::response::Response;
 
 /// When the iteration ends.
@@ -141,14 +141,15 @@ impl Sums {
         }
     }
 
-    /// What an impulse and its velocity leave to be desired.
+    /// What an impulse and its velocity leave to be desired; returns the error of the velocity [m/s].
     #[inline]
-    fn judge<U: Unknown>(&mut self, row: &Row, impulse: U, velocity: U, free: U) {
+    fn judge<U: Unknown>(&mut self, row: &Row, impulse: U, velocity: U, free: U) -> f64 {
         if row.kind == Kind::Idle {
-            return;
+            return 0.0;
         }
         let w = row.dual(velocity, row.slip(velocity));
-        self.velocity_error = self.velocity_error.max(row.error(impulse, w));
+        let error = row.error(impulse, w);
+        self.velocity_error = self.velocity_error.max(error);
         self.gap += work(impulse, w).abs();
         let taken = work(impulse, free);
         self.scale += taken.abs();
@@ -159,6 +160,7 @@ impl Sums {
             self.bias += p_n * row.bias;
             self.overlap_rate = self.overlap_rate.max(-velocity.linear().dot(row.normal) - row.bias);
         }
+        error
     }
 }
 
@@ -272,8 +274,11 @@ impl<U: Unknown> Descent<U> {
                 sums.length += row.inner(step, step);
                 sums.size += row.inner(impulse, impulse);
                 sums.uphill -= row.inner(step, impulse - state.impulse);
-                sums.judge(row, impulse, velocity, state.velocity_free);
-                let convex = row.error(impulse, row.dual(velocity, state.slip));
+                let error = sums.judge(row, impulse, velocity, state.velocity_free);
+                let convex = match row.is_smooth() {
+                    true => error,
+                    false => row.error(impulse, row.dual(velocity, state.slip)),
+                };
                 sums.convex_error = sums.convex_error.max(convex);
             }
             sums
@@ -312,7 +317,7 @@ fn in_chunks<A: Send, B: Send>(
     work: impl Fn(usize, &mut [A], &mut [B]) -> Sums + Sync,
 ) -> Sums {
     let add = |total: Sums, part: Sums| total.and(part);
-    if a.len() <= 2 * CHUNK {
+    if a.len() <= SERIAL {
         let chunks = a.chunks_mut(CHUNK).zip(b.chunks_mut(CHUNK)).enumerate();
         return chunks.map(|(chunk, (a, b))| work(chunk * CHUNK, a, b)).fold(Sums::default(), add);
     }

@@ -18,6 +18,9 @@ use super::response::Response;
 /// Bodies or contacts that one task works through.
 pub(crate) const CHUNK: usize = 1024;
 
+/// Fewer contacts or bodies are not worth a second thread: what they cost is less than to wake it.
+pub(crate) const SERIAL: usize = 8 * CHUNK;
+
 /// An impulse of a contact [kg m/s], or a relative velocity [m/s]: a vector, and where bodies resist rolling the part of
 /// rolling: a couple over the lever, or an angular velocity times the lever, orthogonal to the normal.
 pub(crate) trait Unknown:
@@ -149,6 +152,9 @@ impl Row {
             Kind::Idle => return U::default(),
         }
         let normal = impulse.linear().dot(self.normal);
+        if self.is_smooth() {
+            return U::new(self.normal * normal.max(0.0), DVec3::ZERO);
+        }
         let tangential = impulse.linear() - self.normal * normal;
         let size = tangential.length();
         let couple = if U::ROLLING { impulse.rolling().length() } else { 0.0 };
@@ -159,6 +165,12 @@ impl Row {
         } else {
             U::new(linear, DVec3::ZERO)
         }
+    }
+
+    /// Whether the contact only presses.
+    #[inline]
+    pub(crate) fn is_smooth(&self) -> bool {
+        self.kind == Kind::Cone && self.friction == 0.0 && self.rolling == 0.0
     }
 
     /// w of a relative velocity u: what must lie in the dual cone, orthogonal to the impulse. It is
@@ -174,7 +186,7 @@ impl Row {
     /// s = mu |u_t| + mu_r |u_q| [m/s].
     #[inline]
     pub(crate) fn slip<U: Unknown>(&self, velocity: U) -> f64 {
-        if self.kind != Kind::Cone {
+        if self.kind != Kind::Cone || self.is_smooth() {
             return 0.0;
         }
         let u = velocity.linear();
@@ -346,7 +358,7 @@ impl Problem {
                 motion.angular += bodies.inverse_inertia[body].apply(torque);
             }
         };
-        motion.par_iter_mut().enumerate().with_min_len(CHUNK).for_each(one);
+        motion.par_iter_mut().enumerate().with_min_len(SERIAL).for_each(one);
         let Response::LowRank(models) = &bodies.response else { return };
         let [mut given, mut change] = std::mem::take(&mut self.coupled);
         for model in models {

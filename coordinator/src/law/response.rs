@@ -8,6 +8,7 @@ use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
 use super::bodies::Bodies;
+use super::problem::{CHUNK, SERIAL};
 
 /// The part of B that is not diagonal.
 #[derive(Clone, Debug, Default)]
@@ -48,10 +49,12 @@ impl LowRank {
             };
             self.terms.iter().map(dot).collect()
         };
-        let parts: Vec<Vec<f64>> = impulse.par_chunks(CHUNK).enumerate().map(part).collect();
+        let apart = impulse.par_chunks(CHUNK).enumerate().with_min_len(SERIAL / CHUNK);
+        let parts: Vec<Vec<f64>> = apart.map(part).collect();
         let weigh = |(k, term): (usize, &Term)| term.weight * parts.iter().map(|part| part[k]).sum::<f64>();
         let along: Vec<f64> = self.terms.iter().enumerate().map(weigh).collect();
-        change.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, change)| {
+        let apart = change.par_chunks_mut(CHUNK).enumerate().with_min_len(SERIAL / CHUNK);
+        apart.for_each(|(chunk, change)| {
             for (term, &along) in self.terms.iter().zip(&along) {
                 let direction = &term.direction[chunk * CHUNK..];
                 change.iter_mut().zip(direction).for_each(|(change, direction)| *change += *direction * along);
@@ -69,6 +72,3 @@ impl LowRank {
         1.0 + self.terms.iter().filter(grows).map(size).sum::<f64>()
     }
 }
-
-/// Bodies in a chunk of a sum.
-const CHUNK: usize = 256;

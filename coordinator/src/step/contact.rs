@@ -38,6 +38,9 @@ pub(super) struct ContactProblem {
 /// As long as the model of a response errs, the contacts are solved for to this part of its error.
 const FORCING: f64 = 0.05;
 
+/// The part of its first residual that an implicit participant may leave in an answer to be followed by another.
+const SOLVE_FORCING: f64 = 0.01;
+
 const NO_BODY: u32 = u32::MAX;
 
 /// Surfaces by pair of participants.
@@ -103,12 +106,19 @@ impl Simulation {
         Ok(())
     }
 
-    /// Starts from the speeds at the start of the step, and what gravity adds.
+    /// Starts from the speeds at the start of the step, and what gravity adds; a particle that another may hit may become
+    /// as fast as that.
     fn expect_speeds(&mut self) {
         let fall = self.plan.domain.gravity.length() * self.scratch.dt;
-        let speeds = self.memory.candidates.velocity.iter().map(|velocity| velocity.length() + fall);
-        self.scratch.problem.speed.clear();
-        self.scratch.problem.speed.extend(speeds);
+        let Memory { candidates, finder, .. } = &mut self.memory;
+        let Scratch { own, problem, dt, .. } = &mut self.scratch;
+        let before: Vec<f64> = candidates.velocity.iter().map(|velocity| velocity.length() + fall).collect();
+        problem.speed.clone_from(&before);
+        for &(i, j) in finder.within(candidates, own, |i| reach(before[i as usize], *dt)) {
+            let (i, j) = (i as usize, j as usize);
+            problem.speed[i] = problem.speed[i].max(before[j]);
+            problem.speed[j] = problem.speed[j].max(before[i]);
+        }
     }
 
     /// Lists the pairs that may touch in the step, and makes their particles bodies and groups.
@@ -184,7 +194,7 @@ impl Simulation {
         let mut exchange = Exchange::new(&kinds, shares);
         exchange.start(problem, &mut connections)?;
         let settings = &self.plan.coupling;
-        let mut error = f64::INFINITY;
+        let (mut error, mut before) = (f64::INFINITY, f64::INFINITY);
         let (repetitions, disagreement) = loop {
             exchange.expect(problem);
             let wanted = settings.coupling_tolerance * exchange.speed.max(fall);
@@ -196,11 +206,16 @@ impl Simulation {
                 break (0, 0.0);
             }
             exchange.repetitions += 1;
-            error = exchange.repeat(problem, law.impulses(), &mut connections)?;
+            // An answer that will be followed by another need not be whole.
+            let expected = error * error / before;
+            let is_last = expected <= wanted || exchange.repetitions >= settings.coupling_iterations;
+            let forcing = if is_last { 0.0 } else { SOLVE_FORCING };
+            before = error;
+            error = exchange.repeat(problem, law.impulses(), forcing, &mut connections)?;
             if std::env::var("TRACE").is_ok() {
                 eprintln!("{} it {} err {:.2e} speed {:.2e} {:?}", exchange.repetitions, outcome.solve.iterations, error, exchange.speed, outcome);
             }
-            let is_enough = error <= wanted && step.enough <= 0.5 * wanted;
+            let is_enough = error <= wanted && step.enough <= 0.5 * wanted && is_last;
             if is_enough || exchange.repetitions >= settings.coupling_iterations {
                 break (exchange.repetitions, if exchange.speed > 0.0 { error / exchange.speed } else { 0.0 });
             }
@@ -346,6 +361,7 @@ impl<'a> Exchange<'a> {
         &mut self,
         problem: &ContactProblem,
         impulses: &[DVec3],
+        forcing: f64,
         connections: &mut Connections<'_>,
     ) -> Result<f64, CoordinatorError> {
         self.impulse.fill(DVec3::ZERO);
@@ -358,7 +374,7 @@ impl<'a> Exchange<'a> {
                 self.impulse[j] += impulse;
             }
         }
-        let turns: Vec<Turn> = self.secants.iter().map(|(k, _)| self.turn(*k)).collect();
+        let turns: Vec<Turn> = self.secants.iter().map(|(k, _)| self.turn(*k, forcing)).collect();
         let answers = connections.ask(turns.clone())?;
         let start = |group: u32| connections.candidates.velocity[problem.candidates[group as usize] as usize];
         let mut error = 0.0f64;
@@ -376,10 +392,10 @@ impl<'a> Exchange<'a> {
         Ok(error)
     }
 
-    fn turn(&self, participant: usize) -> Turn {
+    fn turn(&self, participant: usize, forcing: f64) -> Turn {
         let share = &self.shares[participant];
         let impulse = share.groups.iter().map(|&group| self.impulse[group as usize]).collect();
-        Turn { participant, inertia: share.mass.clone(), impulse, forcing: 0.0 }
+        Turn { participant, inertia: share.mass.clone(), impulse, forcing }
     }
 
     /// Implicit participants move as they answered.
