@@ -91,6 +91,12 @@ impl Candidates {
         self.mass[index as usize].is_infinite()
     }
 
+    /// Distance of two candidates' surfaces [m], negative where they intersect.
+    pub fn gap(&self, i: u32, j: u32) -> f64 {
+        let (i, j) = (i as usize, j as usize);
+        self.position[i].distance(self.position[j]) - self.radius[i] - self.radius[j]
+    }
+
     /// One number for (participant, id), in the same order.
     #[inline]
     pub fn global_id(&self, index: u32) -> u64 {

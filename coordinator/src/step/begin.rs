@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use amalgam_particles::CellSet;
+use amalgam_particles::{CellSet, Horizon};
 use amalgam_proto::contract::{Batch, Begin, Interest, Next, Survey, Wanted};
 use futures_util::future::join_all;
 
@@ -25,6 +25,9 @@ const NEAR_MARGIN_MIN: f64 = 0.05;
 /// faster before the list is made anew.
 const REACH_RESERVE: f64 = 2.0;
 
+/// Participants look for contacts of their own this many steps ahead: the next step may be a little longer.
+const HORIZON_RESERVE: f64 = 1.25;
+
 /// No more than this is kept in reserve [radii]: a long list costs more than making it more often.
 const REACH_RESERVED_MAX: f64 = 2.0;
 
@@ -35,7 +38,7 @@ impl Simulation {
         let reaches = self.reaches();
         let begun = self.members.iter_mut().map(|member| member.part.committed.next.take());
         let batches = match begun.collect() {
-            Some(batches) if self.memory.reach.iter().zip(&reaches).all(|(listed, now)| now <= listed) => {
+            Some(batches) if self.reaches_far_enough(&reaches) => {
                 self.scratch.listed = false;
                 batches
             }
@@ -46,12 +49,25 @@ impl Simulation {
                     .map(|&reach| reach.max((REACH_RESERVE * reach).min(REACH_RESERVED_MAX)))
                     .collect();
                 self.scratch.listed = true;
+                self.look_ahead();
                 self.survey()?
             }
         };
         self.take_batches(&batches)?;
         self.instruments.profile.begin += start.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// Whether what the participants were asked for covers this step.
+    fn reaches_far_enough(&self, reaches: &[f64]) -> bool {
+        let is_law = self.plan.coupling.method == ContactMethod::ContactLaw;
+        self.memory.reach.iter().zip(reaches).all(|(listed, now)| now <= listed)
+            && (!is_law || self.scratch.dt <= self.memory.horizon)
+    }
+
+    /// Sets how far ahead participants look for their own contacts in the next step.
+    pub(super) fn look_ahead(&mut self) {
+        self.memory.horizon = HORIZON_RESERVE * self.scratch.dt;
     }
 
     /// How far from its surface a particle of each participant may meet others in this step, at most [radii]: nothing
@@ -114,6 +130,7 @@ impl Simulation {
             let near = |(k, &margin)| Wanted::Near { lattice, cells: others(k), margin };
             margins.iter().enumerate().map(near).collect()
         } else {
+            self.memory.margin.clone_from(&self.memory.reach);
             vec![Wanted::All; self.members.len()]
         };
         let interests: Vec<Interest> =
@@ -128,7 +145,13 @@ impl Simulation {
     /// Crossings are counted with whole triangles.
     fn interest(&self, participant: usize, wanted: Wanted) -> Interest {
         let triangles = self.instruments.wants_triangles(participant);
-        Interest { wanted, triangles }
+        let horizon = match self.plan.coupling.method {
+            ContactMethod::ContactLaw => {
+                Horizon { time: self.memory.horizon, acceleration: self.plan.domain.gravity.length() }
+            }
+            _ => Horizon::default(),
+        };
+        Interest { wanted, triangles, horizon }
     }
 
     /// What to ask for with Commit: the particles in near pairs, as long as nobody has moved far.

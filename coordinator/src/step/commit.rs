@@ -48,6 +48,7 @@ impl Simulation {
         }
         let want_state_hash = self.clock.frame_due();
         let grids: Vec<Lattice> = self.members.iter().filter_map(|member| member.occupancy).collect();
+        self.look_ahead();
         let nexts: Vec<Option<Next>> = (0..self.members.len()).map(|k| self.next(k)).collect();
         let scratch = &self.scratch;
         let told = scratch.shares.iter().zip(&scratch.assignments);

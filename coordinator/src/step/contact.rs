@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{DMat3, DVec3};
+use amalgam_particles::{DMat3, DVec3, Horizon};
 
 use super::exchange::Connections;
 use super::scratch::{Memory, Scratch};
@@ -107,12 +107,18 @@ impl Simulation {
     }
 
     /// Starts from the speeds at the start of the step, and what gravity adds; a particle that another may hit may become
-    /// as fast as that.
+    /// as fast as that. Of the participants' own pairs, those are left that may touch in this very step.
     fn expect_speeds(&mut self) {
-        let fall = self.plan.domain.gravity.length() * self.scratch.dt;
+        let horizon =
+            Horizon { time: self.scratch.dt, acceleration: self.plan.domain.gravity.length() };
         let Memory { candidates, finder, .. } = &mut self.memory;
         let Scratch { own, problem, dt, .. } = &mut self.scratch;
-        let before: Vec<f64> = candidates.velocity.iter().map(|velocity| velocity.length() + fall).collect();
+        let before: Vec<f64> = candidates.velocity.iter().map(|&velocity| horizon.speed(velocity)).collect();
+        if !own.is_empty() {
+            let mut speed = before.clone();
+            horizon.foresee(own, |i, j| candidates.gap(i, j), &mut speed);
+            own.retain(|&(i, j)| horizon.meets(candidates.gap(i, j), [speed[i as usize], speed[j as usize]]));
+        }
         problem.speed.clone_from(&before);
         for &(i, j) in finder.within(candidates, own, |i| reach(before[i as usize], *dt)) {
             let (i, j) = (i as usize, j as usize);
@@ -197,11 +203,11 @@ impl Simulation {
         let (mut error, mut before) = (f64::INFINITY, f64::INFINITY);
         let (repetitions, disagreement) = loop {
             exchange.expect(problem);
-            let wanted = settings.coupling_tolerance * exchange.speed.max(fall);
+            let wanted = settings.coupling_tolerance * exchange.speed.max(fall).max(f64::MIN_POSITIVE);
             if !exchange.secants.is_empty() {
                 step.enough = (FORCING * error).clamp(0.1 * wanted, FORCING * exchange.speed.max(fall));
             }
-            let outcome = law.solve(&mut problem.bodies, &problem.contacts, step);
+            law.solve(&mut problem.bodies, &problem.contacts, step);
             if exchange.secants.is_empty() {
                 break (0, 0.0);
             }
@@ -212,12 +218,9 @@ impl Simulation {
             let forcing = if is_last { 0.0 } else { SOLVE_FORCING };
             before = error;
             error = exchange.repeat(problem, law.impulses(), forcing, &mut connections)?;
-            if std::env::var("TRACE").is_ok() {
-                eprintln!("{} it {} err {:.2e} speed {:.2e} {:?}", exchange.repetitions, outcome.solve.iterations, error, exchange.speed, outcome);
-            }
             let is_enough = error <= wanted && step.enough <= 0.5 * wanted && is_last;
             if is_enough || exchange.repetitions >= settings.coupling_iterations {
-                break (exchange.repetitions, if exchange.speed > 0.0 { error / exchange.speed } else { 0.0 });
+                break (exchange.repetitions, settings.coupling_tolerance * error / wanted);
             }
         };
         let waited = connections.waited;

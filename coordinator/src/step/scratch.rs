@@ -25,6 +25,8 @@ pub(crate) struct Memory {
     pub(super) law: ContactLaw,
     /// How far apart from others a particle of each participant is looked for contacts, at least [radii].
     pub(super) reach: Vec<f64>,
+    /// How far ahead participants looked for contacts of their own [s].
+    pub(super) horizon: f64,
     /// For each implicit participant, the impulse of each of its particles in the last step, ascending by id: the
     /// impulse that a projection gave, or that contacts gave under the contact law.
     pub(super) last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
