@@ -158,8 +158,12 @@ pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>>
     });
     let layout = lay_out(section.bodies, section.method, section.self_collision, &mut checks);
     checks.result()?;
-    let limits =
-        Limits { tolerance: section.tolerance, forcing: 0.0, max_iterations: section.max_iterations };
+    let limits = Limits {
+        tolerance: section.tolerance,
+        forcing: 0.0,
+        floor: 0.0,
+        max_iterations: section.max_iterations,
+    };
     Ok(Solid {
         layout,
         self_collision: section.self_collision,

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::bodies::layout::Layout;
 use crate::bodies::motion::Motion;
 use crate::finite::check_finite;
-use crate::linear::conjugate_gradients::{ConjugateGradients, Failure};
+use crate::linear::conjugate_gradients::{ConjugateGradients, Failure, Solved};
 use crate::linear::multilevel::Multilevel;
 use crate::linear::reduced::{Reduced, impulses};
 use crate::linear::system::Limits;
@@ -157,15 +157,18 @@ impl SolidSolver {
             reduced.starting_point(particles, &self.expected, stage, &mut iteration.solution);
         }
         reduced.set_impulses(stage, &mut iteration.right_hand_side);
-        let limits = Limits { forcing: stage.forcing, ..self.limits };
+        let limits = Limits { forcing: stage.forcing, floor: reduced.rounding(), ..self.limits };
         let solved = iteration.solve(&mut reduced.system(materials, stage), &limits, None);
         let solved = solved.map_err(|failure| self.explain(failure))?;
         self.iterations = solved.iterations;
         self.expect()?;
+        let mut scale = solved.scale;
         for _ in 1..self.newton_iterations {
-            if self.correct(stage, solved.scale)? == 0 {
+            let solved = self.correct(stage, scale)?;
+            if solved.iterations == 0 {
                 break;
             }
+            scale = solved.scale;
         }
         tracing::debug!(step = stage.step, stage = stage.stage, iterations = self.iterations, "solved");
         self.answer(stage, answer);
@@ -187,9 +190,10 @@ impl SolidSolver {
     }
 
     /// One of Newton's iterations: linearises where the last solve leads to, and solves for what is left of
-    /// `M dv = h (f + M g) - h C v` there; the iterations it took, 0 if what is left is within the tolerance of a right-hand
-    /// side of squared norm `scale`.
-    fn correct(&mut self, stage: &Stage<'_>, scale: f64) -> Result<u32, SolverError> {
+    /// `M dv = h (f + M g) - h C v` there; no iterations if what is left is within the tolerance. The tolerance is relative
+    /// to the largest right-hand side of the step: `scale`, its squared norm before, or what is left. The first one of a body
+    /// that spins is rounding alone, while the remainder holds the centripetal forces.
+    fn correct(&mut self, stage: &Stage<'_>, scale: f64) -> Result<Solved, SolverError> {
         self.linearise_at_end(stage.dt);
         let Self { particles, materials, reduced, iteration, expected, .. } = self;
         self.change.clone_from(&iteration.solution);
@@ -200,12 +204,13 @@ impl SolidSolver {
         reduced.set(particles, materials, stage)?;
         iteration.forget_system();
         iteration.solution.fill(DVec3::ZERO);
-        let solved = iteration.solve(&mut reduced.system(materials, stage), &self.limits, Some(scale));
-        let iterations = solved.map_err(|failure| self.explain(failure))?.iterations;
+        let limits = Limits { floor: reduced.rounding(), ..self.limits };
+        let solved = iteration.solve(&mut reduced.system(materials, stage), &limits, Some(scale));
+        let solved = solved.map_err(|failure| self.explain(failure))?;
         self.iteration.solution.iter_mut().zip(&self.change).for_each(|(change, before)| *change += *before);
-        self.iterations += iterations;
+        self.iterations += solved.iterations;
         self.expect()?;
-        Ok(iterations)
+        Ok(solved)
     }
 
     /// Linearises the materials at the positions that the expected velocities lead to in a step of length `dt` [s].

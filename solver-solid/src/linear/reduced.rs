@@ -154,6 +154,23 @@ impl Reduced {
         self.load.extend(leaders.map(|leader| leader.map_or(DVec3::ZERO, |&leader| sum[leader as usize])));
     }
 
+    /// Squared norm that a residual of rounding alone has at most: what f64 cannot tell of the unknowns' momenta.
+    ///
+    /// A relative tolerance has no meaning for a right-hand side that is zero but for rounding, as that of a body in free
+    /// flight is; momentum, which rounding is relative to, has a scale of its own.
+    pub(crate) fn rounding(&self) -> f64 {
+        let unknowns = self.velocity.par_chunks(CHUNK).zip(self.inertia.par_chunks(CHUNK));
+        let unknowns = unknowns.zip(self.factor.par_chunks(CHUNK)).with_min_len(CHUNKS_PER_TASK);
+        let squares = unknowns.map(|((velocity, inertia), factor)| {
+            let rows = velocity.iter().zip(inertia).zip(factor);
+            rows.fold(0.0, |sum, ((v, m), factor)| sum + (*v * *m).dot(factor.solve(*v * *m)))
+        });
+        let squares: Vec<f64> = squares.collect();
+        let square = f64::EPSILON * f64::EPSILON * squares.iter().sum::<f64>();
+        // Below the least normal number squares lose their digits.
+        square.max(f64::MIN_POSITIVE)
+    }
+
     /// Adds J_ext to what [`Self::find_load`] has found, whatever was added before.
     pub(crate) fn set_impulses(&self, stage: &Stage<'_>, sum: &mut [DVec3]) {
         for (group, (load, impulse)) in self.load.iter().zip(stage.impulse).enumerate() {
