@@ -1,4 +1,5 @@
-//! Right-hand sides that are rounding alone: Newton's iterations end where rounding does, whatever spins and however fast.
+//! Right-hand sides that are rounding alone: Newton's iterations end where rounding does, whatever
+//! spins and however fast.
 
 mod support;
 

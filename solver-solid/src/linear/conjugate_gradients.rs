@@ -106,8 +106,8 @@ impl ConjugateGradients {
         self.rounded.forget_system();
     }
 
-    /// Solves for [`Self::solution`]. The tolerance is relative to the right-hand side, or to one of squared norm `scale`
-    /// if that is larger.
+    /// Solves for [`Self::solution`]. The tolerance is relative to the right-hand side, or to one
+    /// of squared norm `scale` if that is larger.
     ///
     /// Residuals are measured in the norm of the diagonal blocks, sqrt(r·D^-1 r). It weighs every unknown by its own
     /// diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the iteration needs it.
