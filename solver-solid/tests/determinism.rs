@@ -45,12 +45,18 @@ fn coupled_step(solid: &mut SolidSolver, dt: f64) -> Vec<u64> {
 
 #[test]
 fn threads_do_not_change_a_bit() {
+    for integrator in ["implicit-euler", "hht-alpha"] {
+        threads_do_not_change_a_bit_of(&format!("integrator = \"{integrator}\"\n{SHEET}"));
+    }
+}
+
+fn threads_do_not_change_a_bit_of(section: &str) {
     let runs: Vec<Vec<u64>> = [1, 2, 3]
         .into_iter()
         .map(|threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
             pool.install(|| {
-                let mut solid = sheet();
+                let mut solid = solid(section, DVec3::new(0.0, 0.0, -9.81));
                 let mut all = Vec::new();
                 for _ in 0..3 {
                     all.extend(coupled_step(&mut solid, 2e-3));

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{DMat3, DVec3, Horizon};
+use amalgam_particles::{DMat3, DVec3, Horizon, reduce};
 
 use super::exchange::Connections;
 use super::scratch::{Memory, Scratch};
@@ -182,8 +182,8 @@ impl Simulation {
         let Memory { candidates, law, .. } = &mut self.memory;
         let Scratch { forest, shares, assignments, velocity, problem, stage, dt, .. } = &mut self.scratch;
         velocity.clone_from(&candidates.velocity);
-        let fall = self.plan.domain.gravity.length() * *dt;
-        let mut step = Step { dt: *dt, acceleration: self.plan.domain.gravity.length(), enough: 0.0 };
+        let gravity = self.plan.domain.gravity.length();
+        let (fall, mut step) = (gravity * *dt, Step { dt: *dt, acceleration: gravity, enough: 0.0 });
         let mut connections = Connections {
             io: &self.io,
             members: &mut self.members,
@@ -203,6 +203,7 @@ impl Simulation {
         let (mut error, mut before) = (f64::INFINITY, f64::INFINITY);
         let (repetitions, disagreement) = loop {
             exchange.expect(problem);
+            step.acceleration = gravity.max(problem.acceleration(connections.candidates, step.dt));
             let wanted = settings.coupling_tolerance * exchange.speed.max(fall).max(f64::MIN_POSITIVE);
             if !exchange.secants.is_empty() {
                 step.enough = (FORCING * error).clamp(0.1 * wanted, FORCING * exchange.speed.max(fall));
@@ -258,6 +259,16 @@ impl ContactProblem {
             }
         }
         more
+    }
+
+    /// Acceleration of the bodies without contacts [m/s^2], as the root of the mean of squares.
+    fn acceleration(&self, candidates: &Candidates, dt: f64) -> f64 {
+        let change = |body: usize| {
+            let before = candidates.velocity[self.candidates[body] as usize];
+            (self.bodies.velocity[body] - before).length_squared()
+        };
+        let mean = reduce::sum(self.movable, 0.0, change) / self.movable.max(1) as f64;
+        mean.sqrt() / dt
     }
 
     /// Energy that the contacts took [J]: minus the work of their impulses, each over the mean of the relative
