@@ -74,13 +74,21 @@ fn exact(degrees: f64, friction: f64, speed: f64) -> f64 {
 #[test]
 fn a_ball_slides_or_rests_as_coulomb_says() {
     for integrator in ["velocity-verlet", "implicit-euler"] {
-        for (degrees, friction, speed) in
-            [(5.0, 0.0, 0.0), (30.0, 0.0, 0.0), (30.0, 0.3, 0.0), (27.5, 0.5, 0.0), (0.0, 0.0, 0.5), (0.0, 0.2, 0.5)]
-        {
+        for (degrees, friction, speed) in [
+            (5.0, 0.0, 0.0),
+            (30.0, 0.0, 0.0),
+            (30.0, 0.3, 0.0),
+            (27.5, 0.5, 0.0),
+            (0.0, 0.0, 0.5),
+            (0.0, 0.2, 0.5),
+        ] {
             let (way, float) = slide(degrees, friction, speed, integrator);
             let exact = exact(degrees, friction, speed);
             // Symplectic Euler is ahead by half of a step.
-            assert!((way - exact).abs() < 0.005 * exact, "{integrator} {degrees} {friction} {speed}: {way} of {exact}");
+            assert!(
+                (way - exact).abs() < 0.005 * exact,
+                "{integrator} {degrees} {friction} {speed}: {way} of {exact}"
+            );
             // The chord of an arc is above it.
             assert!(float < 1e-6, "{integrator} {degrees} {friction}: floats by {float}");
         }
@@ -107,7 +115,11 @@ fn splash() -> Scene {
     law(Scene::new(0.06, 1e-3), &[(["cloth", "water"], 0.2)])
         .with("cloth", SolidProgram, cloth)
         .with("water", FluidProgram, water)
-        .with("ball", SolidProgram, ball(DVec3::new(0.03, 0.02, 0.33), DVec3::Z * -3.0, 0.02, "implicit-euler"))
+        .with(
+            "ball",
+            SolidProgram,
+            ball(DVec3::new(0.03, 0.02, 0.33), DVec3::Z * -3.0, 0.02, "implicit-euler"),
+        )
 }
 
 /// No participant reports a velocity with which it does not move, and contacts only take energy.

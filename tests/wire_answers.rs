@@ -171,7 +171,10 @@ fn false_answers_in_a_step_are_refused() {
             Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[f64::NAN; 3])),
         ),
         ("long momentum", Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[0.0; 6]))),
-        ("negative slope", Lie::Integrate(|answer| put(&mut answer.columns, "slope", &[1.0, 1.0, -1e-9, 0.0, 0.0, 0.0]))),
+        (
+            "negative slope",
+            Lie::Integrate(|answer| put(&mut answer.columns, "slope", &[1.0, 1.0, -1e-9, 0.0, 0.0, 0.0])),
+        ),
         ("no slope", Lie::Integrate(|answer| put::<f64>(&mut answer.columns, "slope", &[]))),
         ("watched not told", Lie::Integrate(|answer| put::<f64>(&mut answer.columns, "watch_velocity", &[]))),
         (

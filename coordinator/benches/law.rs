@@ -55,8 +55,11 @@ fn iterations(criterion: &mut Criterion) {
                     let mut bodies = world.bodies.clone();
                     world.law.forget();
                     let start = Instant::now();
-                    let statistics =
-                        world.law.solve(&mut bodies, &world.contacts, Step { dt: DT, acceleration: 1.0, enough: 0.0 });
+                    let statistics = world.law.solve(
+                        &mut bodies,
+                        &world.contacts,
+                        Step { dt: DT, acceleration: 1.0, enough: 0.0 },
+                    );
                     time += start.elapsed();
                     black_box(statistics);
                 }

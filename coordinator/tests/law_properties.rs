@@ -131,7 +131,8 @@ fn no_contacts_change_nothing() {
     let Bodies { velocity, .. } = world.bodies.clone();
     let statistics = world.law.solve(&mut world.bodies, &[], Step { dt: 1e-3, acceleration: G, enough: 0.0 });
     assert!(statistics.solve.converged && world.bodies.velocity == velocity && world.bits() == before);
-    let nothing = ContactLaw::new().solve(&mut Bodies::default(), &[], Step { dt: 1e-3, acceleration: G, enough: 0.0 });
+    let nothing =
+        ContactLaw::new().solve(&mut Bodies::default(), &[], Step { dt: 1e-3, acceleration: G, enough: 0.0 });
     assert_eq!(nothing.solve.energy, 0.0);
 }
 
@@ -213,7 +214,8 @@ fn contacts_answer_to_a_response_of_low_rank() {
     };
     let (held, ball) = (sphere(0, 0.0, 0.0), sphere(2, 0.0, 0.99));
     let contact = Contact::between_spheres(&held, &ball, &bodies, ContactMaterial::default());
-    let statistics = ContactLaw::new().solve(&mut bodies, &[contact], Step { dt: 1e-3, acceleration: 0.0, enough: 0.0 });
+    let statistics =
+        ContactLaw::new().solve(&mut bodies, &[contact], Step { dt: 1e-3, acceleration: 0.0, enough: 0.0 });
     // Mass 1 at -4 against mass 2 at rest.
     for v in &bodies.velocity {
         assert!((v.z + 4.0 / 3.0).abs() < 1e-8, "{:?}", bodies.velocity);

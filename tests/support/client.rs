@@ -44,7 +44,8 @@ pub(crate) fn put<T: NoUninit>(columns: &mut Vec<v1::Column>, name: &str, values
 }
 
 /// All particles.
-pub(crate) const EVERYONE: Interest = Interest { wanted: Wanted::All, triangles: false, horizon: Horizon { time: 0.0, acceleration: 0.0 } };
+pub(crate) const EVERYONE: Interest =
+    Interest { wanted: Wanted::All, triangles: false, horizon: Horizon { time: 0.0, acceleration: 0.0 } };
 
 /// One caller of one service.
 pub(crate) struct Client {

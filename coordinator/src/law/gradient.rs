@@ -24,7 +24,7 @@
 use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motion};
-use super::problem::{CHUNK, Kind, SERIAL, Problem, Row, Unknown, work};
+use super::problem::{CHUNK, Kind, Problem, Row, SERIAL, Unknown, work};
 use super::response::Response;
 
 /// When the iteration ends.
@@ -303,9 +303,7 @@ impl<U: Unknown> State<U> {
 fn most_curved(problem: &Problem, bodies: &Bodies) -> f64 {
     let growth = match &bodies.response {
         Response::Diagonal => 1.0,
-        Response::LowRank(models) => {
-            models.iter().map(|model| model.growth(bodies)).fold(1.0, f64::max)
-        }
+        Response::LowRank(models) => models.iter().map(|model| model.growth(bodies)).fold(1.0, f64::max),
     };
     6.0 * problem.most_contacts(bodies).max(1) as f64 * growth
 }

@@ -45,7 +45,10 @@ impl LowRank {
         let part = |(chunk, impulse): (usize, &[DVec3])| -> Vec<f64> {
             let dot = |term: &Term| {
                 let direction = &term.direction[chunk * CHUNK..];
-                direction.iter().zip(impulse).fold(0.0, |sum, (direction, impulse)| sum + direction.dot(*impulse))
+                direction
+                    .iter()
+                    .zip(impulse)
+                    .fold(0.0, |sum, (direction, impulse)| sum + direction.dot(*impulse))
             };
             self.terms.iter().map(dot).collect()
         };
@@ -57,7 +60,10 @@ impl LowRank {
         apart.for_each(|(chunk, change)| {
             for (term, &along) in self.terms.iter().zip(&along) {
                 let direction = &term.direction[chunk * CHUNK..];
-                change.iter_mut().zip(direction).for_each(|(change, direction)| *change += *direction * along);
+                change
+                    .iter_mut()
+                    .zip(direction)
+                    .for_each(|(change, direction)| *change += *direction * along);
             }
         });
     }

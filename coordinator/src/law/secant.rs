@@ -150,7 +150,8 @@ mod tests {
             [DVec3::Y, DVec3::new(0.0, 0.5, 2.0)],
             [DVec3::Z, DVec3::NEG_Z],
         ];
-        let mut secant = Secant::new(vec![DMat3::IDENTITY; 2], impulses[0].to_vec(), answer(7.0, impulses[0]));
+        let mut secant =
+            Secant::new(vec![DMat3::IDENTITY; 2], impulses[0].to_vec(), answer(7.0, impulses[0]));
         for p in &impulses[1..] {
             secant.learn(p.to_vec(), answer(7.0, *p));
         }

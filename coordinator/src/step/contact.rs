@@ -109,8 +109,7 @@ impl Simulation {
     /// Starts from the speeds at the start of the step, and what gravity adds; a particle that another may hit may become
     /// as fast as that. Of the participants' own pairs, those are left that may touch in this very step.
     fn expect_speeds(&mut self) {
-        let horizon =
-            Horizon { time: self.scratch.dt, acceleration: self.plan.domain.gravity.length() };
+        let horizon = Horizon { time: self.scratch.dt, acceleration: self.plan.domain.gravity.length() };
         let Memory { candidates, finder, .. } = &mut self.memory;
         let Scratch { own, problem, dt, .. } = &mut self.scratch;
         let before: Vec<f64> = candidates.velocity.iter().map(|&velocity| horizon.speed(velocity)).collect();
@@ -131,9 +130,13 @@ impl Simulation {
     fn list_contacts(&mut self) {
         let start = Instant::now();
         let Memory { candidates, finder, .. } = &mut self.memory;
-        let Scratch { own, problem, forest, response, marked, record, dt, .. } = &mut self.scratch;
+        let Scratch { own, problem, forest, response, marked, record, dt, contacts: seen, .. } =
+            &mut self.scratch;
         let speed = &problem.speed;
         let pairs = finder.within(candidates, own, |i| reach(speed[i as usize], *dt));
+        // For probes: pairs that may touch in the step.
+        seen.active.clear();
+        seen.active.extend_from_slice(pairs);
         let (contacts, bodies) = (&mut problem.contacts, &mut problem.bodies);
         problem.body_of.clear();
         problem.body_of.resize(candidates.len(), NO_BODY);
@@ -301,7 +304,15 @@ struct Exchange<'a> {
 
 impl<'a> Exchange<'a> {
     fn new(kinds: &'a [Kind], shares: &'a [Share]) -> Self {
-        Self { kinds, shares, free: Vec::new(), secants: Vec::new(), impulse: Vec::new(), speed: 0.0, repetitions: 0 }
+        Self {
+            kinds,
+            shares,
+            free: Vec::new(),
+            secants: Vec::new(),
+            impulse: Vec::new(),
+            speed: 0.0,
+            repetitions: 0,
+        }
     }
 
     /// Lets every participant integrate, implicit ones with the impulses of the last step.

@@ -111,7 +111,8 @@ impl World {
             self.bodies.velocity[i] += a * dt;
         }
         self.find_contacts(dt);
-        let statistics = self.law.solve(&mut self.bodies, &self.contacts, Step { dt, acceleration, enough: 0.0 });
+        let statistics =
+            self.law.solve(&mut self.bodies, &self.contacts, Step { dt, acceleration, enough: 0.0 });
         for i in 0..count {
             self.position[i] += self.bodies.velocity[i] * dt;
         }

@@ -1,11 +1,13 @@
 //! As `convert.rs`, for the calls that end stages and steps: Integrate and Commit.
 
-use super::values::{is_positive_semidefinite, symmetric_from_wire, symmetric_to_wire, flags, lattice_from_wire, lattice_to_wire, not_negative, positive_time, vec3_from_wire, vec3_to_wire,
+use super::values::{
+    flags, is_positive_semidefinite, lattice_from_wire, lattice_to_wire, not_negative, positive_time,
+    symmetric_from_wire, symmetric_to_wire, vec3_from_wire, vec3_to_wire,
 };
-use amalgam_particles::DMat3;
 use super::{Batch, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Totals};
 use crate::columns::{Columns, WireError, check, check_count, check_unique};
 use crate::v1;
+use amalgam_particles::DMat3;
 
 impl Call for Integrate {
     type Packet = v1::IntegrateRequest;

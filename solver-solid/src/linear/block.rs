@@ -1,7 +1,7 @@
 //! Symmetric 3x3 blocks on the diagonal of the system, and their factors: the block-Jacobi preconditioner.
 
-use amalgam_particles::{DMat3, DVec3};
 use amalgam_particles::lanes::{Lanes, Sixteen};
+use amalgam_particles::{DMat3, DVec3};
 
 /// A symmetric 3x3 block [kg].
 #[derive(Clone, Copy, Debug, Default)]
