@@ -67,7 +67,7 @@ fn exact(degrees: f64, friction: f64, speed: f64) -> f64 {
         speed = if speed > 0.0 || pull > brake { f64::max(speed + dt * (pull - brake), 0.0) } else { 0.0 };
         way += dt * speed;
     }
-    length * (way / length as f64).sin()
+    length * (way / length).sin()
 }
 
 /// Coulomb's law on a slope: sliding, resting just below the angle of friction, sliding just above, and thrown along it.

@@ -40,7 +40,13 @@ fn coupled_step(solid: &mut SolidSolver, dt: f64) -> Vec<u64> {
     let split = vec![DVec3::new(0.0, 0.1, 0.2); groups.map.all_members().len()];
     let end = StepEnd { dt, groups: &groups.map, group_velocity: &velocity, member_velocity: &split };
     solid.commit(&end, &answer.velocity).expect("commit");
-    answer.momentum.iter().flat_map(|j| j.to_array()).chain(answer.slope).map(f64::to_bits).collect()
+    answer
+        .momentum
+        .iter()
+        .flat_map(|j| j.to_array())
+        .chain(answer.slope.iter().flat_map(|z| z.to_cols_array()))
+        .map(f64::to_bits)
+        .collect()
 }
 
 #[test]
