@@ -133,6 +133,8 @@ fn what_is_reported_is_what_moves() {
     let mut last_time = 0.0;
     while !simulation.is_finished() {
         let record = simulation.step().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(record.phantom, 0.0);
+        assert!(!record.unconverged && record.iterations > 0);
         assert!(record.dissipated > -1e-9, "step {}: contacts gave {} J", record.step, -record.dissipated);
         touched += record.active;
         dissipated += record.dissipated;
@@ -152,4 +154,14 @@ fn what_is_reported_is_what_moves() {
         before = frames.into_iter().map(|frame| frame.positions).collect();
     }
     assert!(touched > 1000 && dissipated > 1e-3, "{touched} contacts, {dissipated} J");
+}
+
+/// With merging the same scene reports motion that is none.
+#[test]
+fn merging_reports_what_does_not_move() {
+    let mut largest = 0.0f64;
+    splash().coupling(|coupling| coupling.method = ContactMethod::MergeSplit).run_with(|_, record| {
+        largest = largest.max(record.phantom);
+    });
+    assert!(largest > 1e-4, "{largest} J");
 }

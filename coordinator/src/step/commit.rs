@@ -46,6 +46,7 @@ impl Simulation {
             let roster = &member.part.roster;
             member.part.tracked.retain(|&id| roster.contains(id));
         }
+        self.scratch.record.phantom = self.scratch.phantom(&self.memory.candidates);
         let want_state_hash = self.clock.frame_due();
         let grids: Vec<Lattice> = self.members.iter().filter_map(|member| member.occupancy).collect();
         self.look_ahead();

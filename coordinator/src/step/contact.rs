@@ -204,6 +204,7 @@ impl Simulation {
         exchange.start(problem, &mut connections)?;
         let settings = &self.plan.coupling;
         let (mut error, mut before) = (f64::INFINITY, f64::INFINITY);
+        let (mut iterations, mut unconverged) = (0, 0);
         let (repetitions, disagreement) = loop {
             exchange.expect(problem);
             step.acceleration = gravity.max(problem.acceleration(connections.candidates, step.dt));
@@ -211,7 +212,9 @@ impl Simulation {
             if !exchange.secants.is_empty() {
                 step.enough = (FORCING * error).clamp(0.1 * wanted, FORCING * exchange.speed.max(fall));
             }
-            law.solve(&mut problem.bodies, &problem.contacts, step);
+            let statistics = law.solve(&mut problem.bodies, &problem.contacts, step);
+            iterations += u64::from(statistics.solve.iterations);
+            unconverged += u32::from(!statistics.solve.converged);
             if exchange.secants.is_empty() {
                 break (0, 0.0);
             }
@@ -233,6 +236,8 @@ impl Simulation {
         let (count, momentum) = (problem.movable, exchange.given());
         let scratch = &mut self.scratch;
         scratch.record.repetitions += repetitions;
+        scratch.record.iterations += iterations;
+        scratch.record.unconverged = unconverged > 0;
         scratch.record.disagreement = scratch.record.disagreement.max(disagreement);
         scratch.record.dissipated = dissipated;
         scratch.synchronised = Synchronised {

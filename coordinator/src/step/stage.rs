@@ -141,6 +141,22 @@ impl Scratch {
         self.travel = travel;
     }
 
+    /// Kinetic energy [J] of the difference between what members of groups report and what they move by: their group's
+    /// velocity. Particles outside of groups move by what they report.
+    pub(super) fn phantom(&self, candidates: &Candidates) -> f64 {
+        let Self { forest, synchronised, member_velocity, .. } = self;
+        let mut reported = forest.all_members().iter().zip(member_velocity);
+        let mut energy = 0.0;
+        for (group, &moved) in synchronised.velocity.iter().enumerate() {
+            for (&i, &reported) in reported.by_ref().take(forest.members(group).len()) {
+                if !candidates.is_immovable(i) {
+                    energy += 0.5 * candidates.mass[i as usize] * (reported - moved).length_squared();
+                }
+            }
+        }
+        energy
+    }
+
     fn activate_marked(&mut self, candidates: &Candidates, stages_max: u32) -> bool {
         let velocity = |i| self.velocity[i as usize];
         approaching(candidates, &self.marked, velocity, &mut self.approaching, &mut self.receding);

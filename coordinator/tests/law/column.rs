@@ -1,4 +1,5 @@
 //! Columns of grains that collapse, and balls that fall into a box.
+#![allow(dead_code, unreachable_pub, reason = "tests, an example and a benchmark each use a part")]
 
 use amalgam_particles::{DVec3, random};
 

@@ -1,5 +1,5 @@
 //! Explicit spheres and discs under the contact law, and nothing else: what tests and benchmarks step.
-#![allow(dead_code, reason = "each user takes a part")]
+#![allow(dead_code, unreachable_pub, reason = "tests, an example and a benchmark each use a part")]
 
 use amalgam_coordinator::law::{
     ContactLaw, Statistics, Step,
@@ -7,6 +7,9 @@ use amalgam_coordinator::law::{
     contact::{Contact, ContactMaterial, Plane, Sphere, reach},
 };
 use amalgam_particles::{DVec3, PairFinder, Spheres};
+
+/// Accelerations of bodies [m/s^2] from their positions [m] and masses [kg].
+pub type Attraction = fn(&[DVec3], &[f64]) -> Vec<DVec3>;
 
 /// How a grain's inertia follows from mass and radius: the factor of m r^2, or none.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +30,7 @@ pub struct World {
     pub gravity: DVec3,
     pub material: ContactMaterial,
     /// Acceleration of each body by other forces [m/s^2], before every step.
-    pub attraction: Option<fn(&[DVec3], &[f64]) -> Vec<DVec3>>,
+    pub attraction: Option<Attraction>,
     pub contacts: Vec<Contact>,
     finder: PairFinder,
 }

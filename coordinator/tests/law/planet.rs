@@ -1,4 +1,5 @@
-//! Discs pulled together by their own gravity: `seeds/quest-for-perfect-collisions.md`.
+//! Discs pulled together by their own gravity, as in `scenes/planet-of-discs.toml`.
+#![allow(dead_code, unreachable_pub, reason = "tests, an example and a benchmark each use a part")]
 
 use amalgam_particles::{DVec3, random};
 
