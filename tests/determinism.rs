@@ -82,6 +82,26 @@ fn threads_do_not_change_a_bit_when_there_is_work_for_them() {
     }
 }
 
+/// The contact law: every participant answers several times in a step, and its own pairs are looked for ahead.
+#[test]
+fn the_contact_law_gives_the_same_bits_everywhere() {
+    const LAW: &str = "--set=coupling.method=\"contact-law\"";
+    let reference = summary(&["--transport", "in-process", "--threads", "1", LAW]);
+    assert!(number(&reference, "/contacts/active_mean") > 10.0, "{reference:#}");
+    assert!(number(&reference, "/coupling/repetitions_mean") > 1.0, "{reference:#}");
+    let variants: [&[&str]; 4] = [
+        &["--transport", "in-process", "--threads", "3"],
+        &["--transport", "unix", "--threads", "2"],
+        &["--transport", "tcp", "--quiet"],
+        &["--transport", "in-process", "--set=coupling.interest_mask=false"],
+    ];
+    for arguments in variants {
+        let other = summary(&[arguments, &[LAW]].concat());
+        assert_eq!(hash(&other), hash(&reference), "{arguments:?}");
+        assert_eq!(number(&other, "/steps"), number(&reference, "/steps"));
+    }
+}
+
 #[test]
 fn self_collision_matters_and_the_interest_mask_does_not() {
     let with = |arguments: &[&str]| summary(&[&IN_PROCESS[..], arguments].concat());

@@ -220,9 +220,15 @@ fn false_answers_in_a_step_are_refused() {
             "momentum beyond its mass",
             Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[1e30, 0.0, 0.0])),
         ),
-        ("slope beyond all", Lie::Integrate(|answer| put(&mut answer.columns, "slope", &[1e300]))),
+        (
+            "slope beyond all",
+            Lie::Integrate(|answer| put(&mut answer.columns, "slope", &[1e300, 1e300, 1e300, 0.0, 0.0, 0.0])),
+        ),
         ("long momentum", Lie::Integrate(|answer| put(&mut answer.columns, "momentum", &[0.0; 6]))),
-        ("negative slope", Lie::Integrate(|answer| put(&mut answer.columns, "slope", &[-1e-9]))),
+        (
+            "negative slope",
+            Lie::Integrate(|answer| put(&mut answer.columns, "slope", &[1.0, 1.0, -1e-9, 0.0, 0.0, 0.0])),
+        ),
         ("no slope", Lie::Integrate(|answer| put::<f64>(&mut answer.columns, "slope", &[]))),
         ("watched not told", Lie::Integrate(|answer| put::<f64>(&mut answer.columns, "watch_velocity", &[]))),
         (

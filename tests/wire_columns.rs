@@ -85,6 +85,8 @@ proptest! {
         let _ = Surveyed::decode(v1::SurveyAnswer {}, read(Surveyed::room(&v1::SurveyAnswer {}, &known)));
         let interest = v1::Interest {
             wanted: (c % 5) as i32, lattice: Some(lattice()), margin: x, listed: a, triangles: a % 2 == 0,
+            contact_time: x,
+            contact_acceleration: x,
         };
         let begin = v1::BeginHeader { context: context(), interest: Some(interest) };
         let columns = read(Begin::room(&begin, &known));

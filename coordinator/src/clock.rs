@@ -33,6 +33,11 @@ impl Clock {
         self.time
     }
 
+    /// The smallest radius of all particles [m].
+    pub(crate) fn radius_min(&self) -> f64 {
+        self.radius_min
+    }
+
     /// Whether the time is that of a frame. The start is one, and so is the end.
     pub(crate) fn frame_due(&self) -> bool {
         self.frame_due

@@ -91,6 +91,12 @@ impl Candidates {
         self.mass[index as usize].is_infinite()
     }
 
+    /// Distance of two candidates' surfaces [m], negative where they intersect.
+    pub fn gap(&self, i: u32, j: u32) -> f64 {
+        let (i, j) = (i as usize, j as usize);
+        self.position[i].distance(self.position[j]) - self.radius[i] - self.radius[j]
+    }
+
     /// One number for (participant, id), in the same order.
     #[inline]
     pub fn global_id(&self, index: u32) -> u64 {
@@ -332,6 +338,32 @@ impl ContactFinder {
         let velocity = |i| candidates.velocity[i as usize];
         approaching(candidates, pairs, velocity, &mut contacts.active, &mut contacts.marked);
         &self.contacts
+    }
+
+    /// The pairs among listed particles whose surfaces are nearer to each other than the sum of what `reach` says for
+    /// both [m], and `own` ones, sorted. Two immovable particles are no pair.
+    pub(crate) fn within(
+        &mut self,
+        candidates: &Candidates,
+        own: &[(u32, u32)],
+        reach: impl Fn(u32) -> f64 + Sync,
+    ) -> &[(u32, u32)] {
+        self.find_listed(candidates);
+        let Candidates { position, radius, .. } = candidates;
+        let is_near = |i: u32, j: u32| {
+            let (a, b) = (i as usize, j as usize);
+            let distance = radius[a] + radius[b] + reach(i) + reach(j);
+            position[a].distance_squared(position[b]) < distance * distance
+        };
+        let Self { near, pairs, apart, .. } = self;
+        partition(near, is_near, pairs, apart);
+        if !own.is_empty() {
+            let movable =
+                |&&(i, j): &&(u32, u32)| !(candidates.is_immovable(i) && candidates.is_immovable(j));
+            pairs.extend(own.iter().filter(movable));
+            pairs.par_sort_unstable();
+        }
+        pairs
     }
 
     /// Lets the near pairs name candidates, as far as all of a pair's particles are among them.

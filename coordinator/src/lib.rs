@@ -7,6 +7,7 @@ mod clock;
 pub mod contacts;
 mod error;
 mod instruments;
+pub mod law;
 mod member;
 pub mod merging;
 pub mod pairwise;

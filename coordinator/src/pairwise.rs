@@ -46,7 +46,9 @@ impl Response {
         dt: f64,
     ) {
         match coupling.method {
-            ContactMethod::MergeSplit => panic!("merging is not a response of pairs"),
+            ContactMethod::MergeSplit | ContactMethod::ContactLaw => {
+                panic!("no response of pairs by themselves")
+            }
             ContactMethod::Penalty => self.penalty(&coupling.penalty, candidates, contacts, dt),
             ContactMethod::SphRepulsion => {
                 self.sph_repulsion(&coupling.sph_repulsion, candidates, contacts, dt)

@@ -2,6 +2,7 @@
 //!
 //! Values are checked by `faults`, which names the key and what to write.
 
+mod contact;
 mod coupling;
 mod domain;
 mod fault;
@@ -9,6 +10,8 @@ mod pairwise;
 mod probe;
 mod time;
 
+pub use contact::ContactSettings;
+pub(crate) use contact::OWN_FRICTION;
 pub use coupling::{ContactMethod, CouplingSettings, Inertia, MaxStages, SplitRule, Synchronise};
 pub use domain::DomainSettings;
 pub use fault::Fault;

@@ -16,6 +16,7 @@ use crate::instruments::summary::{ParticipantSummary, Summary, WireSummary};
 use crate::member::connection::{Connection, ParticipantPlan};
 use crate::member::{Member, Part};
 use crate::settings::{CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
+use crate::step::contact::Surfaces;
 use crate::step::scratch::{Memory, Scratch};
 
 /// What a scene says to the coordinator.
@@ -66,6 +67,7 @@ pub struct Simulation {
     pub(crate) members: Vec<Member>,
     /// The grid of surveys.
     pub(crate) lattice: Lattice,
+    pub(crate) surfaces: Surfaces,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) steps: u64,
@@ -171,6 +173,7 @@ impl Simulation {
                 grids.len()
             )));
         }
+        let surfaces = Surfaces::new(&plan.coupling, &names)?;
         let radii: Vec<f64> =
             tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
         let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii.clone()) };
@@ -195,6 +198,7 @@ impl Simulation {
             plan,
             members,
             lattice,
+            surfaces,
             limits,
             steps: 0,
             state_hash: 0,

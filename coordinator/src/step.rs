@@ -2,6 +2,7 @@
 
 mod begin;
 mod commit;
+pub(crate) mod contact;
 mod exchange;
 pub(crate) mod record;
 pub(crate) mod scratch;
@@ -14,6 +15,7 @@ use amalgam_proto::contract::Totals;
 
 use crate::error::CoordinatorError;
 use crate::instruments::View;
+use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
 use record::StepRecord;
 
@@ -35,6 +37,17 @@ impl Simulation {
         let start = Instant::now();
         self.start_step()?;
         self.begin()?;
+        if self.plan.coupling.method == ContactMethod::ContactLaw {
+            self.contact()?;
+        } else {
+            self.merge_and_split()?;
+        }
+        self.commit()?;
+        Ok(self.end_step(start))
+    }
+
+    /// Finds the velocities at the end of the step by merging and splitting [Truong2021].
+    fn merge_and_split(&mut self) -> Result<(), CoordinatorError> {
         self.detect();
         loop {
             self.merge();
@@ -46,8 +59,7 @@ impl Simulation {
             }
         }
         self.split();
-        self.commit()?;
-        Ok(self.end_step(start))
+        Ok(())
     }
 
     fn start_step(&mut self) -> Result<(), CoordinatorError> {

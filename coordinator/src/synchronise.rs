@@ -3,7 +3,7 @@
 
 pub mod quasi_newton;
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DMat3, DVec3};
 use amalgam_proto::contract::{Integrated, Integration};
 
 use crate::error::CoordinatorError;
@@ -13,7 +13,7 @@ use quasi_newton::{QuasiNewton, norm};
 
 /// The slope of a projection, which reports none, over the mass of its own members: the added mass of a fluid that cannot
 /// give way. The answer does not depend on it; from 3 to 12 it takes about as many repetitions (docs/method.md).
-const ADDED_MASS: f64 = 6.0;
+pub(crate) const ADDED_MASS: f64 = 6.0;
 
 /// The part of its first residual that whoever iterates may leave in an answer to be repeated: forcing term of an inexact Newton
 /// method [EisenstatWalker1996]. From .003 to .01 solves take half of the iterations; with .1 there are more repetitions (docs/method.md).
@@ -359,7 +359,7 @@ impl Stage<'_> {
                     DVec3::ZERO
                 };
                 if self.kinds[k] == Integration::Implicit {
-                    state.slope[k][local] = answer.slope[local];
+                    state.slope[k][local] = mean(&answer.slope[local]);
                 }
                 state.linear[k][local] = momentum + change * state.slope[k][local];
             }
@@ -399,6 +399,11 @@ impl Stage<'_> {
             })
             .fold(0.0, f64::max)
     }
+}
+
+/// A third of the trace: the mean over all directions.
+fn mean(slope: &DMat3) -> f64 {
+    (slope.x_axis.x + slope.y_axis.y + slope.z_axis.z) / 3.0
 }
 
 /// What the participants have answered so far in a stage.

@@ -81,6 +81,7 @@ impl Systems {
         let own = self.groups[k].iter().map(|&group| group as usize);
         let slope =
             |i: usize| if self.kinds[k] == Integration::Implicit { self.stiffness[k].col(i)[i] } else { 0.0 };
+        let slope = |i: usize| DMat3::from_diagonal(DVec3::splat(slope(i)));
         Integrated {
             momentum: own.clone().map(|i| change[i] * inertia[i] - impulse[i]).collect(),
             slope: own.map(slope).collect(),

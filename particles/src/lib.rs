@@ -6,6 +6,7 @@ mod cells;
 mod fields;
 mod grid;
 mod groups;
+mod horizon;
 pub mod lanes;
 mod pairs;
 pub mod random;
@@ -19,9 +20,10 @@ pub use fields::{
     MASS_RANGE, MASS_RULE, MOMENTUM_LIMIT, Particles, ParticlesError, RADIUS_RANGE, RADIUS_RULE, SPEED_LIMIT,
     is_mass, is_radius,
 };
-pub use glam::DVec3;
+pub use glam::{DMat3, DVec3};
 pub use grid::{CellGrid, POSITION_LIMIT, counting_sort};
 pub use groups::{GroupMap, NO_GROUP, StepEnd};
+pub use horizon::Horizon;
 pub use pairs::{PairFinder, Spheres};
 
 /// A stable name of a particle inside its participant. It never changes and is never reused, wherever the particle

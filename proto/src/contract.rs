@@ -1,6 +1,6 @@
 //! The calls of the contract as plain values.
 
-use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Particles};
+use amalgam_particles::{CellSet, DMat3, DVec3, Horizon, Lattice, ParticleId, Particles};
 
 use crate::columns::{Columns, Packet, WireError};
 use crate::room::{Known, Room};
@@ -132,6 +132,8 @@ pub struct Interest {
     pub wanted: Wanted,
     /// Whether all corners of triangles with a wanted corner are wanted too.
     pub triangles: bool,
+    /// How far ahead pairs of own particles count as contacts.
+    pub horizon: Horizon,
 }
 
 /// Starts a step.
@@ -152,7 +154,7 @@ pub struct Batch {
     pub position: Vec<DVec3>,
     /// Velocities [m/s].
     pub velocity: Vec<DVec3>,
-    /// Which of them intersect and may collide: places `[i, j]` in the columns, `i < j`, ascending.
+    /// Which of them intersect, or may within the horizon, and may collide: places `[i, j]` in the columns, `i < j`, ascending.
     pub contacts: Vec<[u32; 2]>,
 }
 
@@ -197,8 +199,8 @@ pub struct Integrate {
 pub struct Integrated {
     /// Momentum given to each group [kg m/s].
     pub momentum: Vec<DVec3>,
-    /// Slope of each group [kg].
-    pub slope: Vec<f64>,
+    /// Slope of each group [kg]: symmetric, positive semidefinite.
+    pub slope: Vec<DMat3>,
     /// Velocities of the watched particles [m/s].
     pub watch_velocity: Vec<DVec3>,
     /// Largest |v| dt / radius over free particles, or a bound of that which is below 1.

@@ -24,9 +24,10 @@ pub const SNAPSHOT_BYTES_PER_PARTICLE_MAX: u64 = 16 << 10;
 /// Particles that are born in one step.
 pub const BORN_MAX: u64 = 1 << 24;
 
-// Bytes of an id, and of a vector.
+// Bytes of an id, of a vector, and of a symmetric matrix.
 const ID: u64 = 8;
 const VEC3: u64 = 24;
+const SYMMETRIC: u64 = 48;
 
 /// What the receiver of a call knows before the call arrives.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +135,7 @@ impl Room {
     }
 
     pub(crate) fn integrated(groups: u64, watched: u64) -> Self {
-        let room = Self::default().with("momentum", groups * VEC3).with("slope", groups * 8);
+        let room = Self::default().with("momentum", groups * VEC3).with("slope", groups * SYMMETRIC);
         room.with("watch_velocity", watched * VEC3)
     }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use amalgam_particles::{DVec3, GroupMap, Particles, lanes::Width, random};
+use amalgam_particles::{DMat3, DVec3, GroupMap, Particles, lanes::Width, random};
 use amalgam_solver_fluid::{section, sph::Sph};
 use amalgam_solver_kit::{Solver, World};
 use common::*;
@@ -242,7 +242,7 @@ fn integration_is_tentative_and_repeatable() {
         assert_eq!(before, bits(solver.particles()));
         assert_eq!(first.momentum, second.momentum);
         assert_eq!(first.velocity, second.velocity);
-        assert!(first.slope.iter().all(|&z| z == 0.0));
+        assert!(first.slope.iter().all(|&z| z == DMat3::ZERO));
     }
 }
 

@@ -118,7 +118,7 @@ impl NearParticles {
         if is_list {
             self.listed = Some(wanted.iter().map(|&i| particles.id[i as usize]).collect());
         }
-        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(solver));
+        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(solver, interest.horizon));
         if !own.is_empty() {
             wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]));
             wanted.par_sort_unstable();

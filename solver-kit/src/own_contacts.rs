@@ -1,25 +1,33 @@
 //! Contacts of a body with itself. They are found where the body is, so that no other particle of it has to travel.
 
-use amalgam_particles::{DVec3, PairFinder, ParticleId, Particles, Spheres, reduce};
+use amalgam_particles::{DVec3, Horizon, PairFinder, ParticleId, Particles, Spheres, reduce};
 use rayon::prelude::*;
 
 use crate::ids::IdIndex;
 use crate::solver::{Solver, SolverError};
 
-/// Finds which of a body's particles intersect each other (rule 1, Eq. 21 [Truong2021]), joined ones excepted.
+/// Finds which of a body's particles intersect each other (rule 1, Eq. 21 [Truong2021]), or may within a horizon, joined
+/// ones excepted.
 ///
 /// The search looks a little farther than needed and its result, a list of near pairs [Verlet1967], serves until
 /// particles have moved too far for it: what intersects is then found exactly, in time proportional to the list. Of
 /// a cloth or a solid that is not folded the list is almost empty.
 pub(crate) struct OwnContacts {
     finder: PairFinder,
-    /// How much farther than contact the list reaches [m].
+    /// How much farther than contact a list reaches at least [m].
     skin: f64,
+    /// How much farther the list does reach [m].
+    listed_skin: f64,
     near: Vec<(u32, u32)>,
     /// Ids and positions for which the list was made.
     listed: (Vec<ParticleId>, Vec<DVec3>),
     touching: Vec<(u32, u32)>,
+    /// Speed that each particle may have within the horizon [m/s].
+    speed: Vec<f64>,
 }
+
+/// A list reaches this many times as far as what moves fastest does within the horizon, if that is more than the skin.
+const RESERVE: f64 = 2.0;
 
 impl OwnContacts {
     /// For a solver in its initial state.
@@ -32,9 +40,11 @@ impl OwnContacts {
             finder: PairFinder::new(),
             // Shorter lists for more searches: a pair within a radius of touching is on it.
             skin: radius.iter().copied().fold(f64::INFINITY, f64::min),
+            listed_skin: 0.0,
             near: Vec::new(),
             listed: (Vec::new(), Vec::new()),
             touching: Vec::new(),
+            speed: Vec::new(),
         };
         let fixed: Vec<usize> = (0..id.len()).filter(|&i| immovable[i]).collect();
         let spheres = Spheres {
@@ -54,20 +64,35 @@ impl OwnContacts {
         Ok(this)
     }
 
-    /// The pairs of places `(i, j)`, `i < j`, that intersect, sorted.
-    pub(crate) fn update(&mut self, solver: &dyn Solver) -> &[(u32, u32)] {
+    /// The pairs of places `(i, j)`, `i < j`, that may touch within the horizon, sorted.
+    pub(crate) fn update(&mut self, solver: &dyn Solver, horizon: Horizon) -> &[(u32, u32)] {
         let particles = solver.particles();
-        let Particles { position, radius, immovable, .. } = particles;
-        if !self.still_holds(particles) {
-            self.list(solver);
+        let Particles { position, velocity, radius, immovable, .. } = particles;
+        let fastest = reduce::max(velocity.len(), 0.0, |i| velocity[i].length());
+        let reach = 2.0 * horizon.reach(fastest + horizon.acceleration * horizon.time);
+        if !self.still_holds(particles, reach) {
+            self.list(solver, reach);
         }
-        self.touching.clear();
-        self.touching.par_extend(self.near.par_iter().with_min_len(4096).copied().filter(|&(i, j)| {
+        let Self { near, speed, touching, .. } = self;
+        if horizon.time > 0.0 {
+            let gap = |i: u32, j: u32| {
+                let (i, j) = (i as usize, j as usize);
+                position[i].distance(position[j]) - radius[i] - radius[j]
+            };
+            speed.clear();
+            speed.par_extend(velocity.par_iter().with_min_len(4096).map(|&velocity| horizon.speed(velocity)));
+            horizon.foresee(near, gap, speed);
+        }
+        touching.clear();
+        touching.par_extend(near.par_iter().with_min_len(4096).copied().filter(|&(i, j)| {
             let (i, j) = (i as usize, j as usize);
-            let reach = radius[i] + radius[j];
+            let mut reach = radius[i] + radius[j];
+            if horizon.time > 0.0 {
+                reach += horizon.reach(speed[i]) + horizon.reach(speed[j]);
+            }
             position[i].distance_squared(position[j]) < reach * reach && !(immovable[i] && immovable[j])
         }));
-        &self.touching
+        touching
     }
 
     /// Lets pairs collide whose bonds broke, before their particles are stored in another order.
@@ -86,7 +111,7 @@ impl OwnContacts {
 
     /// Whether every pair that can intersect now is on the list. Two particles come closer by no more than the sum
     /// of what each has moved, from whatever moving frame that is seen.
-    fn still_holds(&self, particles: &Particles) -> bool {
+    fn still_holds(&self, particles: &Particles, reach: f64) -> bool {
         let (ids, old) = &self.listed;
         let count = particles.len();
         if *ids != particles.id {
@@ -95,12 +120,13 @@ impl OwnContacts {
         let moved = |i: usize| particles.position[i] - old[i];
         let mean = reduce::sum(count, DVec3::ZERO, moved) / count.max(1) as f64;
         // A little less than half, since this sum is rounded and the distances of the search are, too.
-        reduce::max(count, 0.0, |i| (moved(i) - mean).length()) < 0.499 * self.skin
+        reduce::max(count, 0.0, |i| (moved(i) - mean).length()) < 0.499 * (self.listed_skin - reach)
     }
 
-    fn list(&mut self, solver: &dyn Solver) {
+    fn list(&mut self, solver: &dyn Solver, reach: f64) {
         let Particles { id, position, radius, .. } = solver.particles();
-        let wide: Vec<f64> = radius.iter().map(|r| r + 0.5 * self.skin).collect();
+        self.listed_skin = self.skin.max(RESERVE * reach);
+        let wide: Vec<f64> = radius.iter().map(|r| r + 0.5 * self.listed_skin).collect();
         let spheres = Spheres { position, radius: &wide, class: None };
         let found = self.finder.find(spheres, |i, j| !solver.joined(i, j));
         self.near.clear();
@@ -168,7 +194,7 @@ mod tests {
                 body.0.position.swap(5, 17);
             }
             let before = own.listed.1.clone();
-            let found = own.update(&body).to_vec();
+            let found = own.update(&body, Horizon::default()).to_vec();
             let Particles { id, position, radius, immovable, .. } = &body.0;
             let mut expected = Vec::new();
             for i in 0..400usize {

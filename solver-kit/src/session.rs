@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use amalgam_particles::text::{number, shorten, vector};
 use amalgam_particles::{
-    DVec3, GroupMap, MOMENTUM_LIMIT, NO_GROUP, ParticleId, Reach, SPEED_LIMIT, StepEnd, reduce,
+    DMat3, DVec3, GroupMap, MOMENTUM_LIMIT, NO_GROUP, ParticleId, Reach, SPEED_LIMIT, StepEnd, reduce,
 };
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
@@ -151,10 +151,8 @@ impl Session {
         run.expect(run.is_between_steps(), "Begin", call.context.step)?;
         run.ids.update(&run.solver.particles().id);
         run.near.check(run.solver.particles(), &run.ids, &call.interest)?;
-        if run.phase == Phase::Begun {
-            // The last answer may have been lost, and with it what was said of particles.
-            run.near.say_all();
-        }
+        // Who asks again may not have taken over the last answer.
+        run.near.say_all();
         Ok(run.begin(call.interest))
     }
 
@@ -355,7 +353,7 @@ impl Run {
         self.answer.momentum.clear();
         self.answer.momentum.resize(groups, DVec3::ZERO);
         self.answer.slope.clear();
-        self.answer.slope.resize(groups, 0.0);
+        self.answer.slope.resize(groups, DMat3::ZERO);
         let velocities = if self.solver.deferred().is_none() { count } else { 0 };
         self.answer.velocity.resize(velocities, DVec3::ZERO);
         self.answer.velocity.par_iter_mut().with_min_len(4096).for_each(|velocity| *velocity = DVec3::ZERO);
@@ -434,11 +432,11 @@ impl Run {
         for group in 0..groups {
             let (momentum, slope) = (answer.momentum[group], answer.slope[group]);
             let limit = DVec3::splat(MOMENTUM_LIMIT);
-            if !(momentum.abs().cmplt(limit).all() && (0.0..SLOPE_LIMIT).contains(&slope)) {
+            if !(momentum.abs().cmplt(limit).all() && slope.abs_diff_eq(DMat3::ZERO, SLOPE_LIMIT)) {
                 let id = particles.id[self.groups.members(group)[0] as usize];
-                let (momentum, slope) = (vector(momentum), number(slope));
+                let momentum = vector(momentum);
                 return Err(SolverError(format!(
-                    "the group of particle {id} got momentum {momentum} and slope {slope}: the solver is unstable"
+                    "the group of particle {id} got momentum {momentum}: the solver is unstable"
                 ))
                 .into());
             }

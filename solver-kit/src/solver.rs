@@ -1,6 +1,6 @@
 //! The one trait a solver implements.
 
-use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
+use amalgam_particles::{CellSet, DMat3, DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
 
 pub use amalgam_proto::contract::Integration;
 
@@ -61,8 +61,9 @@ pub struct Stage<'a> {
 pub struct Answer {
     /// Momentum this solver gives each group in the step [kg m/s], external impulse not included.
     pub momentum: Vec<DVec3>,
-    /// How much that momentum falls per unit of extra velocity of the group [kg], not negative.
-    pub slope: Vec<f64>,
+    /// How much that momentum falls per unit of extra velocity of the group [kg]: symmetric and positive semidefinite, for
+    /// an implicit solver the block of the group on the diagonal of its system, without the inertia.
+    pub slope: Vec<DMat3>,
     /// Integrated velocity of each particle [m/s]; entries of group members are not read. Empty for a solver that
     /// defers them ([`Solver::deferred`]).
     pub velocity: Vec<DVec3>,

@@ -15,6 +15,7 @@ mod materials;
 pub mod measure;
 mod section;
 mod solver;
+mod spin;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
 

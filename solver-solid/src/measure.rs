@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use amalgam_particles::lanes::LANES;
-use amalgam_particles::{DVec3, GroupMap, StepEnd};
+use amalgam_particles::{DMat3, DVec3, GroupMap, StepEnd};
 use amalgam_solver_kit::{Answer, Solver, Stage, World};
 use rayon::prelude::*;
 
@@ -156,7 +156,7 @@ pub fn implicit_step(
         for (stage, groups) in groups.iter().enumerate() {
             let members = groups.len();
             answer.momentum = vec![DVec3::ZERO; members];
-            answer.slope = vec![0.0; members];
+            answer.slope = vec![DMat3::ZERO; members];
             let (inertia, zero) =
                 (vec![2.0 * solid.particles().mass[0]; members], vec![DVec3::ZERO; members]);
             let start = Instant::now();

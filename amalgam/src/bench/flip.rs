@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, GroupMap, Particles, StepEnd};
+use amalgam_particles::{DMat3, DVec3, GroupMap, Particles, StepEnd};
 use amalgam_solver_fluid::flip::{Flip, section};
 use amalgam_solver_kit::{Answer, Solver, Stage, World};
 
@@ -120,7 +120,7 @@ fn advance(
     let stages = [(1, &first, &mut times.integrate), (2, &second, &mut times.again)];
     for (stage, Given { groups, inertia, velocity, impulse }, times) in stages {
         answer.momentum = vec![DVec3::ZERO; groups.len()];
-        answer.slope = vec![0.0; groups.len()];
+        answer.slope = vec![DMat3::ZERO; groups.len()];
         let stage = Stage {
             step,
             stage,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, GroupMap, StepEnd};
+use amalgam_particles::{DMat3, DVec3, GroupMap, StepEnd};
 use amalgam_solver_fluid::{section, sph::Sph};
 use amalgam_solver_kit::{Answer, Solver, Stage, World};
 
@@ -99,7 +99,7 @@ fn advance(solver: &mut Sph, groups: &GroupMap, step: u64, times: &mut Times) ->
         .collect();
     let mut answer = Answer {
         momentum: vec![DVec3::ZERO; groups.len()],
-        slope: vec![0.0; groups.len()],
+        slope: vec![DMat3::ZERO; groups.len()],
         velocity: Vec::new(),
     };
     let inertia = vec![f64::INFINITY; groups.len()];

@@ -6,7 +6,7 @@ use crate::scene::Scene;
 use amalgam_particles::{GroupMap, Particles, StepEnd};
 use amalgam_solver_kit::{Answer, FieldValues, Report, Solver, SolverError, SolverProgram, Stage, World};
 use amalgam_solver_solid::SolidProgram;
-use glam::DVec3;
+use glam::{DMat3, DVec3};
 
 /// The solid solver of a scene's first participant.
 pub(super) struct Alone {
@@ -40,7 +40,7 @@ impl Alone {
         let numbers: Vec<u32> = (0..=count as u32).collect();
         groups.set(count, &numbers, &numbers[..count]);
         let zero = vec![DVec3::ZERO; count];
-        let answer = Answer { momentum: zero.clone(), slope: vec![0.0; count], velocity: zero };
+        let answer = Answer { momentum: zero.clone(), slope: vec![DMat3::ZERO; count], velocity: zero };
         let dt = scene.time.dt_max.min(solver.stable_dt());
         Ok(Self { solver, groups, answer, duration: scene.time.duration, dt, step: 0 })
     }

@@ -41,6 +41,7 @@ enum What {
     Displacement { participant: usize, id: ParticleId, from: DVec3 },
     Crossings(Box<Crossings>),
     Overlap,
+    Phantom,
     Unresolved,
 }
 
@@ -105,6 +106,9 @@ impl Probe {
             Quantity::Overlap {} => {
                 (What::Overlap, vec!["depth_max [m]".into(), "depth_max [smaller radius]".into()])
             }
+            Quantity::Phantom {} => {
+                (What::Phantom, vec!["phantom [J]".into(), "phantom [kinetic energy]".into()])
+            }
             Quantity::Unresolved {} => {
                 (What::Unresolved, vec!["unresolved [pairs]".into(), "ignored [pairs]".into()])
             }
@@ -153,6 +157,11 @@ impl Probe {
                 vec![crossings.update(view.candidates, view.contacts) as f64]
             }
             What::Overlap => overlap(view.candidates, view.contacts),
+            What::Phantom => {
+                let kinetic: f64 = of(None).map(|totals| totals.kinetic_energy).sum();
+                let phantom = view.record.phantom;
+                vec![phantom, if kinetic > 0.0 { phantom / kinetic } else { 0.0 }]
+            }
             What::Unresolved => vec![view.record.unresolved as f64, view.record.ignored as f64],
         }
     }

@@ -103,6 +103,9 @@ pub struct CouplingSummary {
     pub energy_dissipated: f64,
     pub repetitions_mean: f64,
     pub disagreement_relative_max: f64,
+    pub phantom_energy_max: f64,
+    pub law_iterations_mean: f64,
+    pub law_unconverged_steps: u64,
     pub retried_steps: u64,
 }
 
@@ -132,6 +135,9 @@ pub(crate) struct Statistics {
     disagreement: f64,
     momentum_error: f64,
     energy_error: f64,
+    phantom: f64,
+    iterations: u64,
+    unconverged: u64,
     retried: u64,
     speed_max: f64,
     pub(crate) dissipated: f64,
@@ -153,6 +159,9 @@ impl Statistics {
         self.disagreement = self.disagreement.max(record.disagreement);
         self.momentum_error = self.momentum_error.max(record.momentum_error);
         self.energy_error = self.energy_error.max(record.energy_error);
+        self.phantom = self.phantom.max(record.phantom);
+        self.iterations += record.iterations;
+        self.unconverged += u64::from(record.unconverged);
         self.retried += u64::from(record.retries > 0);
         self.dissipated += record.dissipated;
         self.speed_max = members
@@ -188,6 +197,9 @@ impl Statistics {
             energy_dissipated: self.dissipated,
             repetitions_mean: self.mean(self.repetitions),
             disagreement_relative_max: self.disagreement,
+            phantom_energy_max: self.phantom,
+            law_iterations_mean: self.mean(self.iterations),
+            law_unconverged_steps: self.unconverged,
             retried_steps: self.retried,
         }
     }

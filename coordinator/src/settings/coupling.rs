@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::contact::ContactSettings;
 use super::fault::Fault;
 use super::pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings};
 
@@ -9,6 +10,8 @@ use super::pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSett
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContactMethod {
+    /// Coulomb's cone with Signorini's condition: contacts press, slide and part (`docs/contact-law.md`).
+    ContactLaw,
     /// Particle merging-and-splitting [Truong2021].
     #[default]
     MergeSplit,
@@ -26,6 +29,8 @@ pub enum ContactMethod {
 pub struct CouplingSettings {
     /// How particles in contact affect each other. All keys but those of the other methods are for merging.
     pub method: ContactMethod,
+    /// `[[coupling.contact]]`: surfaces of pairs of participants. Only read with `method = "contact-law"`.
+    pub contact: Vec<ContactSettings>,
     /// Only read with `method = "penalty"`.
     pub penalty: PenaltySettings,
     /// Only read with `method = "sph-repulsion"`.
@@ -66,6 +71,7 @@ impl Default for CouplingSettings {
     fn default() -> Self {
         Self {
             method: ContactMethod::MergeSplit,
+            contact: Vec::new(),
             penalty: PenaltySettings::default(),
             sph_repulsion: SphRepulsionSettings::default(),
             pairwise_impulse: PairwiseImpulseSettings::default(),
@@ -171,6 +177,7 @@ impl CouplingSettings {
         if self.stage_cap == 0 {
             faults.push(Fault::new("stage_cap", "stage_cap must be at least 1"));
         }
+        faults.extend(self.contact.iter().enumerate().flat_map(|(at, contact)| contact.faults(at)));
         faults.extend(self.penalty.faults());
         faults.extend(self.sph_repulsion.faults());
         faults.extend(self.pairwise_impulse.faults());

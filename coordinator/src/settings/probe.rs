@@ -51,6 +51,8 @@ pub enum Quantity {
     },
     /// Deepest overlap of two particles in contact [m], and relative to the smaller radius.
     Overlap {},
+    /// Kinetic energy of what particles report beyond what they move by [J], and as a part of all kinetic energy.
+    Phantom {},
     /// Pairs still approaching after the last stage, or refused by the group limit.
     Unresolved {},
 }

@@ -2,15 +2,17 @@
 
 use std::time::Instant;
 
-use amalgam_particles::CellSet;
+use amalgam_particles::{CellSet, Horizon};
 use amalgam_proto::contract::{Batch, Begin, Interest, Next, Survey, Wanted};
 use futures_util::future::join_all;
 
 use super::exchange::first_error;
 use super::scratch::Memory;
 use crate::error::CoordinatorError;
+use crate::law::contact::reach;
 use crate::member::Part;
 use crate::member::roster::Roster;
+use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
 
 /// Near pairs are found with spheres larger by this part of their radius, on average over the two that move fastest: the
@@ -20,25 +22,65 @@ const NEAR_MARGIN: f64 = 0.5;
 /// No participant's spheres count as larger by less than this part of their radius: even what rests is soon pushed.
 const NEAR_MARGIN_MIN: f64 = 0.05;
 
+/// Near pairs are listed for this many times the reach of the step in which they are listed: particles may become
+/// faster before the list is made anew.
+const REACH_RESERVE: f64 = 2.0;
+
+/// Participants look for contacts of their own this many steps ahead: the next step may be a little longer.
+const HORIZON_RESERVE: f64 = 1.25;
+
+/// No more than this is kept in reserve [radii]: a long list costs more than making it more often.
+const REACH_RESERVED_MAX: f64 = 2.0;
+
 impl Simulation {
     /// Takes what the participants said of their particles that may touch others'.
     pub(super) fn begin(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
+        let reaches = self.reaches();
         let begun = self.members.iter_mut().map(|member| member.part.committed.next.take());
         let batches = match begun.collect() {
-            Some(batches) => {
+            Some(batches) if self.reaches_far_enough(&reaches) => {
                 self.scratch.listed = false;
                 batches
             }
-            // A particle has moved too far for the list.
-            None => {
+            // A particle has moved too far for the list, or may do so in this step.
+            _ => {
+                self.memory.reach = reaches
+                    .iter()
+                    .map(|&reach| reach.max((REACH_RESERVE * reach).min(REACH_RESERVED_MAX)))
+                    .collect();
                 self.scratch.listed = true;
+                self.look_ahead();
                 self.survey()?
             }
         };
         self.take_batches(&batches)?;
         self.instruments.profile.begin += start.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// Whether what the participants were asked for covers this step.
+    fn reaches_far_enough(&self, reaches: &[f64]) -> bool {
+        let is_law = self.plan.coupling.method == ContactMethod::ContactLaw;
+        self.memory.reach.iter().zip(reaches).all(|(listed, now)| now <= listed)
+            && (!is_law || self.scratch.dt <= self.memory.horizon)
+    }
+
+    /// Sets how far ahead participants look for their own contacts in the next step.
+    pub(super) fn look_ahead(&mut self) {
+        self.memory.horizon = HORIZON_RESERVE * self.scratch.dt;
+    }
+
+    /// How far from its surface a particle of each participant may meet others in this step, at most [radii]: nothing
+    /// where only particles that intersect are contacts.
+    fn reaches(&self) -> Vec<f64> {
+        if self.plan.coupling.method != ContactMethod::ContactLaw {
+            return vec![0.0; self.members.len()];
+        }
+        let dt = self.scratch.dt;
+        let fall = self.plan.domain.gravity.length() * dt / self.clock.radius_min();
+        let rates = self.members.iter().map(|member| member.part.committed.totals.radius_rate_max);
+        rates.map(|rate| reach(rate + fall, dt)).collect()
     }
 
     fn take_batches(&mut self, batches: &[Batch]) -> Result<(), CoordinatorError> {
@@ -77,6 +119,8 @@ impl Simulation {
             let rates: Vec<f64> =
                 self.members.iter().map(|m| m.part.committed.totals.radius_rate_max).collect();
             self.memory.margin = margins(&rates);
+            let reaches = self.memory.margin.iter_mut().zip(&self.memory.reach);
+            reaches.for_each(|(margin, reach)| *margin += reach);
             let (lattice, margins) = (self.lattice, &self.memory.margin);
             let calls = self.members.iter_mut().zip(margins).map(|(member, &margin)| async move {
                 let Part { connection, roster, .. } = &mut member.part;
@@ -91,6 +135,7 @@ impl Simulation {
             let near = |(k, &margin)| Wanted::Near { lattice, cells: others(k), margin };
             margins.iter().enumerate().map(near).collect()
         } else {
+            self.memory.margin.clone_from(&self.memory.reach);
             vec![Wanted::All; self.members.len()]
         };
         let interests: Vec<Interest> =
@@ -105,7 +150,13 @@ impl Simulation {
     /// Crossings are counted with whole triangles.
     fn interest(&self, participant: usize, wanted: Wanted) -> Interest {
         let triangles = self.instruments.wants_triangles(participant);
-        Interest { wanted, triangles }
+        let horizon = match self.plan.coupling.method {
+            ContactMethod::ContactLaw => {
+                Horizon { time: self.memory.horizon, acceleration: self.plan.domain.gravity.length() }
+            }
+            _ => Horizon::default(),
+        };
+        Interest { wanted, triangles, horizon }
     }
 
     /// What to ask for with Commit: the particles in near pairs, as long as nobody has moved far.
@@ -113,9 +164,9 @@ impl Simulation {
         if self.clock.is_finished() {
             return None;
         }
-        let Memory { finder, margin, .. } = &self.memory;
+        let Memory { finder, margin, reach, .. } = &self.memory;
         // A little less than the margin, since displacements and distances are rounded.
-        let within = || 0.999 * margin[participant];
+        let within = || 0.999 * (margin[participant] - reach[participant]);
         let (wanted, within) = match self.scratch.listed {
             _ if !self.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
             true => (Wanted::Listed(finder.listed(participant as u16)), within()),

@@ -46,8 +46,10 @@ impl Simulation {
             let roster = &member.part.roster;
             member.part.tracked.retain(|&id| roster.contains(id));
         }
+        self.scratch.record.phantom = self.scratch.phantom(&self.memory.candidates);
         let want_state_hash = self.clock.frame_due();
         let grids: Vec<Lattice> = self.members.iter().filter_map(|member| member.occupancy).collect();
+        self.look_ahead();
         let nexts: Vec<Option<Next>> = (0..self.members.len()).map(|k| self.next(k)).collect();
         let scratch = &self.scratch;
         let told = scratch.shares.iter().zip(&scratch.assignments);
@@ -86,12 +88,14 @@ impl Simulation {
         Ok(())
     }
 
-    /// Keeps the impulse that each projection gave its particles: the first guess in the next step.
+    /// Keeps the impulse that each projection gave its particles, or that contacts gave those of each implicit
+    /// participant: the first guess in the next step.
     fn remember_impulses(&mut self) {
         let Scratch { shares, assignments, synchronised, forest, .. } = &self.scratch;
         let masses = &self.memory.candidates.mass;
-        let projections = self.members.iter().enumerate().filter(|(_, m)| m.kind == Integration::Projection);
-        for (k, _) in projections {
+        let by_contacts = self.plan.coupling.method == ContactMethod::ContactLaw;
+        let is_kept = |kind| kind == Integration::Projection || by_contacts && kind == Integration::Implicit;
+        for (k, _) in self.members.iter().enumerate().filter(|(_, member)| is_kept(member.kind)) {
             let (share, assignment) = (&shares[k], &assignments[k]);
             let memory = &mut self.memory.last_impulse[k];
             memory.clear();

@@ -36,10 +36,8 @@ impl Simulation {
                 let (share, assignment) = (&mut shares[k], &mut assignments[k]);
                 let ids = own.iter().map(|&i| candidates.id[i as usize]);
                 let last = |id| match self.members[k].kind {
-                    Integration::Projection => {
-                        last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok()
-                    }
-                    _ => None,
+                    Integration::Explicit => None,
+                    _ => last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok(),
                 };
                 let guess = ids.clone().filter_map(last).map(|at| last_impulse[k][at].1);
                 share.groups.push(group as u32);

@@ -33,6 +33,12 @@ pub struct StepRecord {
     pub energy_error: f64,
     /// Energy that merging, synchronising and splitting did not give back [J].
     pub dissipated: f64,
+    /// Kinetic energy of what particles report beyond what they move by [J]: the sum of m |v - dx/dt|^2 / 2.
+    pub phantom: f64,
+    /// Iterations of the contact law.
+    pub iterations: u64,
+    /// Whether the contact law stopped before its tolerance.
+    pub unconverged: bool,
     /// Bonds that broke at its end.
     pub broken: u64,
     /// Times that the step was started again with a shorter dt.

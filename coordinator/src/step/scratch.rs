@@ -2,8 +2,10 @@
 
 use amalgam_particles::{DVec3, ParticleId};
 
+use super::contact::ContactProblem;
 use super::record::StepRecord;
 use crate::contacts::{Candidates, ContactFinder, Contacts, Ranked};
+use crate::law::ContactLaw;
 use crate::merging::merge::Forest;
 use crate::pairwise::Response;
 use crate::synchronise::{Share, Synchronised};
@@ -19,7 +21,14 @@ pub(crate) struct Memory {
     pub(crate) candidates: Candidates,
     /// For each participant, the order by id of the particles that it sends.
     pub(super) order: Vec<Vec<u32>>,
-    /// For each projection, the impulse it gave its particles in the last step, ascending by id.
+    /// The impulses of contacts.
+    pub(super) law: ContactLaw,
+    /// How far apart from others a particle of each participant is looked for contacts, at least [radii].
+    pub(super) reach: Vec<f64>,
+    /// How far ahead participants looked for contacts of their own [s].
+    pub(super) horizon: f64,
+    /// For each implicit participant, the impulse of each of its particles in the last step, ascending by id: the
+    /// impulse that a projection gave, or that contacts gave under the contact law.
     pub(super) last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
 }
 
@@ -40,6 +49,7 @@ pub(crate) struct Scratch {
     pub(super) receding: Vec<(u32, u32)>,
     pub(super) forest: Forest,
     pub(super) response: Response,
+    pub(super) problem: ContactProblem,
     /// Each participant's part of the groups.
     pub(super) shares: Vec<Share>,
     pub(super) assignments: Vec<Assignment>,

@@ -103,7 +103,7 @@ impl Simulation {
     }
 
     /// The cells that anyone occupies, for each participant that wants to know.
-    fn occupied(&self) -> Vec<Option<CellSet>> {
+    pub(super) fn occupied(&self) -> Vec<Option<CellSet>> {
         let mut grids = 0..;
         let union_of_grid = |member: &Member| {
             let grid = member.occupancy.as_ref().and_then(|_| grids.next())?;
@@ -127,7 +127,7 @@ impl Scratch {
     }
 
     /// Lets every group's members move as one, and finds how far any particle travels, relative to its radius.
-    fn move_groups(&mut self, candidates: &Candidates) {
+    pub(super) fn move_groups(&mut self, candidates: &Candidates) {
         let Self { forest, synchronised, velocity, assignments, dt, .. } = self;
         let mut travel = assignments.iter().map(|assignment| assignment.travel).fold(0.0, f64::max);
         for (group, &together) in synchronised.velocity.iter().enumerate() {
@@ -140,6 +140,22 @@ impl Scratch {
             }
         }
         self.travel = travel;
+    }
+
+    /// Kinetic energy [J] of the difference between what members of groups report and what they move by: their group's
+    /// velocity. Particles outside of groups move by what they report.
+    pub(super) fn phantom(&self, candidates: &Candidates) -> f64 {
+        let Self { forest, synchronised, member_velocity, .. } = self;
+        let mut reported = forest.all_members().iter().zip(member_velocity);
+        let mut energy = 0.0;
+        for (group, &moved) in synchronised.velocity.iter().enumerate() {
+            for (&i, &reported) in reported.by_ref().take(forest.members(group).len()) {
+                if !candidates.is_immovable(i) {
+                    energy += 0.5 * candidates.mass[i as usize] * (reported - moved).length_squared();
+                }
+            }
+        }
+        energy
     }
 
     fn activate_marked(&mut self, candidates: &Candidates, stages_max: u32) -> bool {

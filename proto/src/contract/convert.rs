@@ -1,7 +1,7 @@
 //! The checked conversion of each call to and from headers and columns: the only place where wire types become ours.
 
 use amalgam_particles::text::shorten;
-use amalgam_particles::{ParticleId, Particles, RADIUS_RULE, is_radius};
+use amalgam_particles::{Horizon, ParticleId, Particles, RADIUS_RULE, is_radius};
 
 use super::values::{
     check_name, flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, take_surface,
@@ -171,9 +171,18 @@ impl Call for Surveyed {
     }
 }
 
+/// Longest time [s] and largest acceleration [m/s^2] of a horizon.
+const TIME_LIMIT: f64 = 1e6;
+const ACCELERATION_LIMIT: f64 = 1e12;
+
 impl Interest {
     pub(super) fn put(self, columns: &mut Columns) -> v1::Interest {
-        let mut header = v1::Interest { triangles: self.triangles, ..Default::default() };
+        let mut header = v1::Interest {
+            triangles: self.triangles,
+            contact_time: self.horizon.time,
+            contact_acceleration: self.horizon.acceleration,
+            ..Default::default()
+        };
         match self.wanted {
             Wanted::All => header.set_wanted(v1::Wanted::All),
             Wanted::Near { lattice, cells, margin } => {
@@ -205,7 +214,14 @@ impl Interest {
             }
             v1::Wanted::Again => Wanted::Again,
         };
-        Ok(Self { wanted, triangles: header.triangles })
+        let (time, acceleration) = (header.contact_time, header.contact_acceleration);
+        if !(0.0..=TIME_LIMIT).contains(&time) || !(0.0..=ACCELERATION_LIMIT).contains(&acceleration) {
+            return Err(WireError::Rule(format!(
+                "contacts are wanted {time:e} s ahead with {acceleration:e} m/s^2, but must be from 0 to {TIME_LIMIT:e} s and \
+                 to {ACCELERATION_LIMIT:e} m/s^2"
+            )));
+        }
+        Ok(Self { wanted, triangles: header.triangles, horizon: Horizon { time, acceleration } })
     }
 }
 

@@ -1,8 +1,9 @@
 //! As `convert.rs`, for the calls that end stages and steps: Integrate and Commit.
 
 use super::values::{
-    DT_RANGE, SLOPE_LIMIT, SUM_LIMIT, check_name, flags, lattice_from_wire, lattice_to_wire, not_negative,
-    positive_time, vec3_from_wire, vec3_to_wire,
+    DT_RANGE, SLOPE_LIMIT, SUM_LIMIT, check_name, flags, is_positive_semidefinite, lattice_from_wire,
+    lattice_to_wire, not_negative, positive_time, symmetric_from_wire, symmetric_to_wire, vec3_from_wire,
+    vec3_to_wire,
 };
 use super::{Batch, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Totals};
 use amalgam_particles::text::number;
@@ -11,6 +12,7 @@ use amalgam_particles::{MASS_RANGE, MASS_RULE, RADIUS_RULE, SPEED_LIMIT, is_mass
 use crate::columns::{Columns, MOMENTA, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
 use crate::room::{Known, Room};
 use crate::v1;
+use amalgam_particles::DMat3;
 
 impl Call for Integrate {
     type Packet = v1::IntegrateRequest;
@@ -111,7 +113,7 @@ impl Integrated {
     pub fn encode(self) -> (v1::IntegrateAnswer, Columns) {
         let mut columns = Columns::default();
         columns.put("momentum", self.momentum);
-        columns.put_uniform("slope", self.slope);
+        columns.put_uniform("slope", self.slope.iter().map(symmetric_to_wire).collect());
         columns.put("watch_velocity", self.watch_velocity);
         (v1::IntegrateAnswer { travel_max: self.travel_max }, columns)
     }
@@ -133,8 +135,10 @@ impl Integrated {
     ) -> Result<Self, WireError> {
         // What may be one value for all comes after what must hold one for each: nobody makes room for more than was sent.
         let momentum = columns.take_vec3("momentum", groups, MOMENTA)?;
-        let slope: Vec<f64> = columns.take_uniform("slope", groups)?;
-        check("slope", &slope, None, "from 0 to 1e62 kg", |z| (0.0..SLOPE_LIMIT).contains(z))?;
+        let slope: Vec<[f64; 6]> = columns.take_uniform("slope", groups)?;
+        let slope: Vec<DMat3> = slope.into_iter().map(symmetric_from_wire).collect();
+        let is_slope = |z: &DMat3| is_positive_semidefinite(z) && z.abs_diff_eq(DMat3::ZERO, SLOPE_LIMIT);
+        check("slope", &slope, None, "positive semidefinite, entries below 1e62 kg", is_slope)?;
         let answer = Self {
             momentum,
             slope,

@@ -1,7 +1,7 @@
 //! The checked conversion of single values: what headers hold, and columns of flags and tuples.
 
 use amalgam_particles::text::{number, vector};
-use amalgam_particles::{DVec3, Lattice, ParticleId};
+use amalgam_particles::{DMat3, DVec3, Lattice, ParticleId};
 
 use crate::columns::{Columns, POSITIONS, WireError, check, check_count};
 use crate::v1;
@@ -120,4 +120,30 @@ pub(super) fn take_surface(
             vertices.len()
         ))),
     }
+}
+
+/// The entries xx, yy, zz, yz, xz, xy.
+pub(super) fn symmetric_to_wire(matrix: &DMat3) -> [f64; 6] {
+    let [x, y, z] = matrix.to_cols_array_2d();
+    [x[0], y[1], z[2], z[1], z[0], y[0]]
+}
+
+pub(super) fn symmetric_from_wire([xx, yy, zz, yz, xz, xy]: [f64; 6]) -> DMat3 {
+    DMat3::from_cols_array(&[xx, xy, xz, xy, yy, yz, xz, yz, zz])
+}
+
+/// Whether no direction has a negative value, but for rounding: the minors of a block that is a little larger are positive.
+pub(super) fn is_positive_semidefinite(matrix: &DMat3) -> bool {
+    let [xx, yy, zz, ..] = symmetric_to_wire(matrix);
+    let size = xx + yy + zz;
+    if !matrix.is_finite() || xx < 0.0 || yy < 0.0 || zz < 0.0 {
+        return false;
+    }
+    if size == 0.0 {
+        return *matrix == DMat3::ZERO;
+    }
+    let larger = *matrix * (1.0 / size) + DMat3::from_diagonal(DVec3::splat(1e-9));
+    let [xx, yy, zz, yz, xz, xy] = symmetric_to_wire(&larger);
+    let minors = [yy * zz - yz * yz, xx * zz - xz * xz, xx * yy - xy * xy];
+    minors.iter().all(|&minor| minor > 0.0) && larger.determinant() > 0.0
 }

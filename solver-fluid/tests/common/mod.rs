@@ -1,7 +1,7 @@
 //! Drives a fluid as the coordinator does, without a coordinator.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
-use amalgam_particles::{DVec3, GroupMap, StepEnd};
+use amalgam_particles::{DMat3, DVec3, GroupMap, StepEnd};
 use amalgam_solver_fluid::FluidProgram;
 use amalgam_solver_kit::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, World};
 
@@ -35,7 +35,7 @@ pub fn integrate(solver: &mut dyn Solver, groups: &Groups, dt: f64, stage: u32) 
     let count = groups.map.len();
     let mut answer = Answer {
         momentum: vec![DVec3::ZERO; count],
-        slope: vec![0.0; count],
+        slope: vec![DMat3::ZERO; count],
         velocity: vec![DVec3::ZERO; solver.particles().len()],
     };
     let stage = Stage {

@@ -1,5 +1,7 @@
 //! What bodies have in common: how they become particles and springs.
 
+use std::ops::Range;
+
 use amalgam_particles::shapes::{Shape, ShapeError};
 use amalgam_particles::{DVec3, ParticleId, Particles};
 use serde::Deserialize;
@@ -27,6 +29,8 @@ pub(crate) struct Layout {
     /// Whether their particles collide with each other.
     pub(crate) self_collision: bool,
     pub(crate) particles: Particles,
+    /// Particles of each body.
+    pub(crate) bodies: Vec<Range<usize>>,
     pub(crate) springs: Vec<Spring>,
     /// One a particle.
     pub(crate) foundations: Vec<Foundation>,

@@ -1,7 +1,7 @@
 //! Symmetric 3x3 blocks on the diagonal of the system, and their factors: the block-Jacobi preconditioner.
 
-use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{Lanes, Sixteen};
+use amalgam_particles::{DMat3, DVec3};
 
 /// A symmetric 3x3 block [kg].
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,9 +26,10 @@ impl Block {
         self.off_diagonal += DVec3::new(yz, xz, xy);
     }
 
-    /// A third of the trace: the mean over all directions of the block's diagonal [kg].
-    pub(crate) fn mean(&self) -> f64 {
-        self.diagonal.element_sum() / 3.0
+    /// The block as a matrix [kg].
+    pub(crate) fn matrix(&self) -> DMat3 {
+        let (d, o) = (self.diagonal, self.off_diagonal);
+        DMat3::from_cols(DVec3::new(d.x, o.z, o.y), DVec3::new(o.z, d.y, o.x), DVec3::new(o.y, o.x, d.z))
     }
 }
 

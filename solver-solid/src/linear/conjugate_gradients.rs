@@ -29,7 +29,7 @@ pub(crate) enum Failure {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Solved {
     pub(crate) iterations: u32,
-    /// Squared norm of the right-hand side, or what the tolerance was relative to instead.
+    /// Squared norm that the tolerance was relative to.
     pub(crate) scale: f64,
 }
 
@@ -106,7 +106,8 @@ impl ConjugateGradients {
         self.rounded.forget_system();
     }
 
-    /// Solves for [`Self::solution`]. The tolerance is relative to the right-hand side, or to one of squared norm `scale`.
+    /// Solves for [`Self::solution`]. The tolerance is relative to the right-hand side, or to one
+    /// of squared norm `scale` if that is larger.
     ///
     /// Residuals are measured in the norm of the diagonal blocks, sqrt(r·D^-1 r). It weighs every unknown by its own
     /// diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the iteration needs it.
@@ -133,9 +134,9 @@ impl ConjugateGradients {
                 let rate = (off / energy).sqrt().max(COEFFICIENTS);
                 (system.product.doubt.off, system.product.doubt.rate) = (off.sqrt(), rate);
             }
-            let scale = scale.unwrap_or(own_scale);
+            let scale = scale.map_or(own_scale, |scale| scale.max(own_scale));
             let forced = limits.forcing * limits.forcing * *first.get_or_insert(square);
-            let target = f64::max(limits.tolerance * limits.tolerance * scale, forced);
+            let target = f64::max(limits.tolerance * limits.tolerance * scale, forced).max(limits.floor);
             if !square.is_finite() || !scale.is_finite() {
                 return Err(Failure::NotFinite);
             }
@@ -384,7 +385,7 @@ mod tests {
                 for (i, b) in iteration.right_hand_side.iter_mut().enumerate() {
                     *b += random(i, 1 + repetition) * change;
                 }
-                let limits = Limits { tolerance, forcing: 0.0, max_iterations: 10_000 };
+                let limits = Limits { tolerance, forcing: 0.0, floor: 0.0, max_iterations: 10_000 };
                 let mut system = System {
                     materials: &mut materials,
                     groups: &groups,

@@ -1,7 +1,7 @@
 //! The reduced system of a stage: one unknown velocity change a group and one a free particle
 //! (`docs/method.md`, "Integrating a meta-particle inside a participant").
 
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
+use amalgam_particles::{DMat3, DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{SolverError, Stage};
 use rayon::prelude::*;
 
@@ -18,7 +18,7 @@ pub(crate) struct Reduced {
     /// Velocity of each particle at the start of the step, of members that of their group [m/s]: S v_reduced.
     pub(crate) velocity: Vec<DVec3>,
     /// Slope of the momentum given to each group [kg].
-    pub(crate) slope: Vec<f64>,
+    pub(crate) slope: Vec<DMat3>,
     /// Length of the step that the factors are for [s]; NaN where there are none.
     dt: f64,
     inertia: Vec<f64>,
@@ -30,6 +30,10 @@ pub(crate) struct Reduced {
     /// (h C + h^2 K) times the velocities, and times the change that an iteration has come to.
     start: Product,
     change: Product,
+    /// With HHT-alpha: velocities less those of travel [m/s], and h C times the velocities of
+    /// travel.
+    imposed: Vec<DVec3>,
+    damped: Product,
     /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without what comes from others [kg m/s].
     load: Vec<DVec3>,
 }
@@ -87,6 +91,7 @@ impl Reduced {
         self.dt = dt;
         self.start.forget();
         self.change.forget();
+        self.damped.forget();
         let Self { velocity, inertia, factor, .. } = self;
         velocity.resize(particles.len(), DVec3::ZERO);
         inertia.resize(particles.len(), 0.0);
@@ -105,7 +110,7 @@ impl Reduced {
         particles: &Particles,
         materials: &[Box<dyn Material>],
         stage: &Stage<'_>,
-    ) -> Result<f64, SolverError> {
+    ) -> Result<DMat3, SolverError> {
         let (members, inertia) = (stage.groups.members(group), stage.inertia[group]);
         let group_of = stage.groups.group_of();
         let internal = |neighbour: u32| group_of[neighbour as usize] == group as u32;
@@ -127,9 +132,9 @@ impl Reduced {
             Some(&leader) if inertia.is_finite() => {
                 self.inertia[leader as usize] = inertia;
                 self.factor[leader as usize] = Factor::new(inertia, &block);
-                Ok(block.mean())
+                Ok(block.matrix())
             }
-            _ => Ok(0.0),
+            _ => Ok(DMat3::ZERO),
         }
     }
 
@@ -148,10 +153,61 @@ impl Reduced {
         rows.for_each(|(i, (sum, product))| {
             *sum = free_impulse(particles, materials, fall, dt, i) - *product;
         });
+        self.sum_load(stage, sum);
+    }
+
+    /// The same with HHT-alpha: S^T (h F - h C v - a h^2 K (v - t)) for the velocities t of
+    /// `travel` [m/s]. `square` is a h^2 [s^2], for which the materials are prepared before and
+    /// after.
+    pub(crate) fn find_hht_load(
+        &mut self,
+        (particles, materials, gravity): (&Particles, &mut [Box<dyn Material>], DVec3),
+        stage: &Stage<'_>,
+        (travel, square): (&[DVec3], f64),
+        sum: &mut [DVec3],
+    ) {
+        let Self { velocity, imposed, start, damped, .. } = self;
+        let change = velocity.par_iter().zip(travel).with_min_len(CHUNK * CHUNKS_PER_TASK);
+        change.map(|(v, t)| *v - *t).collect_into_vec(imposed);
+        // h C v = h C t + h C (v - t): the last has the system's own operator, and t is the same in
+        // all stages.
+        materials.iter_mut().for_each(|material| material.prepare(stage.dt, 0.0));
+        let damped = damped.of(materials, travel);
+        materials.iter_mut().for_each(|material| material.prepare(stage.dt, square));
+        let product = start.of(materials, imposed);
+        let (dt, fall) = (stage.dt, gravity * stage.dt);
+        let rows = sum.par_iter_mut().zip(product.par_iter().zip(damped)).enumerate();
+        rows.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, (sum, (product, damped)))| {
+            *sum = free_impulse(particles, materials, fall, dt, i) - *product - *damped;
+        });
+        self.sum_load(stage, sum);
+    }
+
+    /// S^T of a load, which is kept for repetitions.
+    fn sum_load(&mut self, stage: &Stage<'_>, sum: &mut [DVec3]) {
         sum_to_leaders(stage.groups, sum);
         let leaders = (0..stage.groups.len()).map(|group| stage.groups.members(group).first());
         self.load.clear();
         self.load.extend(leaders.map(|leader| leader.map_or(DVec3::ZERO, |&leader| sum[leader as usize])));
+    }
+
+    /// Squared norm that a residual of rounding alone has at most: what f64 cannot tell of the
+    /// unknowns' momenta.
+    ///
+    /// A relative tolerance has no meaning for a right-hand side that is zero but for rounding, as
+    /// that of a body in free flight is; momentum, which rounding is relative to, has a scale of
+    /// its own.
+    pub(crate) fn rounding(&self) -> f64 {
+        let unknowns = self.velocity.par_chunks(CHUNK).zip(self.inertia.par_chunks(CHUNK));
+        let unknowns = unknowns.zip(self.factor.par_chunks(CHUNK)).with_min_len(CHUNKS_PER_TASK);
+        let squares = unknowns.map(|((velocity, inertia), factor)| {
+            let rows = velocity.iter().zip(inertia).zip(factor);
+            rows.fold(0.0, |sum, ((v, m), factor)| sum + (*v * *m).dot(factor.solve(*v * *m)))
+        });
+        let squares: Vec<f64> = squares.collect();
+        let square = f64::EPSILON * f64::EPSILON * squares.iter().sum::<f64>();
+        // Below the least normal number squares lose their digits.
+        square.max(f64::MIN_POSITIVE)
     }
 
     /// Adds J_ext to what [`Self::find_load`] has found, whatever was added before.
@@ -257,6 +313,17 @@ pub(crate) fn impulses(
         for (i, sum) in (first..).zip(sum) {
             *sum = free_impulse(particles, materials, fall, dt, i) - *sum;
         }
+    });
+}
+
+/// Takes the materials' product with `change` away from `sum`.
+pub(crate) fn subtract_product(materials: &mut [Box<dyn Material>], change: &[DVec3], sum: &mut [DVec3]) {
+    materials.iter_mut().for_each(|material| material.load(Vector::Exact(change), None));
+    sum.par_chunks_mut(CHUNK).enumerate().with_min_len(CHUNKS_PER_TASK).for_each(|(chunk, sum)| {
+        let mut product = [DVec3::ZERO; CHUNK];
+        let product = &mut product[..sum.len()];
+        materials.iter().for_each(|material| material.add_rows(chunk * CHUNK, change, product));
+        sum.iter_mut().zip(product).for_each(|(sum, product)| *sum -= *product);
     });
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct Limits {
     pub(crate) tolerance: f64,
     /// Part of the first residual that is good enough, too.
     pub(crate) forcing: f64,
+    /// Squared norm of a residual that is rounding alone: nothing is reduced below it.
+    pub(crate) floor: f64,
     /// Iterations after which the solve has failed.
     pub(crate) max_iterations: u32,
 }

@@ -1,7 +1,7 @@
 //! What the tests share: building a solid and taking steps with it.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its own part")]
 
-use amalgam_particles::{DVec3, GroupMap, StepEnd};
+use amalgam_particles::{DMat3, DVec3, GroupMap, StepEnd};
 use amalgam_solver_kit::{Answer, Report, SectionError, Solver, SolverError, Stage, World};
 use amalgam_solver_solid::SolidSolver;
 
@@ -83,7 +83,7 @@ pub fn integrate_to(
     };
     let mut answer = Answer {
         momentum: vec![DVec3::ZERO; groups.map.len()],
-        slope: vec![0.0; groups.map.len()],
+        slope: vec![DMat3::ZERO; groups.map.len()],
         velocity: vec![DVec3::ZERO; solid.particles().len()],
     };
     solid.integrate(&stage, &mut answer)?;

@@ -1,0 +1,57 @@
+//! Longer runs of the contact law alone: `cargo run --release -p amalgam-coordinator --example law -- planet`.
+//!
+//! Arguments: `planet`, `turning-planet`, `column`, `rolling-column`, `box`; then, if wanted, the number of steps.
+//! Every tenth of the run a line says what iterations cost, how deep particles overlap, and what is conserved.
+
+#[path = "../tests/law/column.rs"]
+mod column;
+#[path = "../tests/law/grains.rs"]
+mod grains;
+#[path = "../tests/law/planet.rs"]
+mod planet;
+
+use grains::{Spin, World};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_else(|| "planet".to_string());
+    let (mut world, dt, steps) = match name.as_str() {
+        "planet" => (planet::planet(500, 0.0, 0.0, Spin::None), 0.01, 3000),
+        "turning-planet" => (planet::planet(500, 0.05, 0.3, Spin::Disc), 0.01, 3000),
+        "column" => (column::discs(30, 30, 0.5, 0.0, Spin::None), 0.02, 3000),
+        "rolling-column" => (column::discs(30, 30, 0.5, 0.1, Spin::Disc), 0.02, 3000),
+        "box" => (column::box_of_balls(10, 9, 0.3, Spin::Ball), 0.02, 1500),
+        other => {
+            eprintln!("no run {other}; write planet, turning-planet, column, rolling-column or box");
+            std::process::exit(2);
+        }
+    };
+    let steps = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(steps);
+    run(&mut world, dt, steps);
+}
+
+fn run(world: &mut World, dt: f64, steps: usize) {
+    let before = world.angular_momentum();
+    let (mut iterations, mut not_converged, mut most) = (0, 0, 0);
+    let part = (steps / 10).max(1);
+    for step in 1..=steps {
+        let solve = world.step(dt).solve;
+        iterations += solve.iterations;
+        most = most.max(solve.iterations);
+        not_converged += u32::from(!solve.converged);
+        if step % part == 0 {
+            let x = world.position.iter().map(|x| x.x).fold(f64::MIN, f64::max);
+            let radius = world.position.iter().map(|x| x.length()).sum::<f64>() / world.position.len() as f64;
+            println!(
+                "step {step}: {} contacts, iterations {:.1} (most {most}), not converged {not_converged}, overlap {:.1e} r, \
+                 mean distance {radius:.2}, largest x {x:.2}, change of L {:.1e}, kinetic energy {:.3e}",
+                world.contacts.len(),
+                f64::from(iterations) / part as f64,
+                world.overlap(),
+                (world.angular_momentum() - before).length(),
+                world.kinetic_energy(),
+            );
+            (iterations, most) = (0, 0);
+        }
+    }
+}

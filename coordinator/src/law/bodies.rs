@@ -1,0 +1,134 @@
+//! Bodies that contacts act on, and how they answer impulses.
+
+use amalgam_particles::DVec3;
+use glam::DMat3;
+
+use super::response::Response;
+
+/// Bodies, a column per field. A particle without spin is a body, a grain with spin is one, a rigid body of many particles
+/// is one.
+#[derive(Clone, Debug, Default)]
+pub struct Bodies {
+    /// 1/m of each [1/kg]; 0 for an immovable one, whose velocity and spin no contact changes.
+    pub inverse_mass: Vec<f64>,
+    /// Inverse of each body's inertia about its centre of mass.
+    pub inverse_inertia: Vec<InverseInertia>,
+    /// Velocity of each centre of mass [m/s]: in, v*, the answer without contacts; out, v'.
+    pub velocity: Vec<DVec3>,
+    /// Angular velocity of each [1/s]: in, without contacts; out, with them.
+    pub spin: Vec<DVec3>,
+    /// What answers impulses in place of the inverse mass, where a body answers more in one direction than in another
+    /// [1/kg]: symmetric and positive definite, one for each body; empty if the inverse masses are all.
+    pub mobility: Vec<DMat3>,
+    /// How velocities answer impulses beyond that.
+    pub response: Response,
+}
+
+/// Inverse of an inertia about the centre of mass [1/(kg m^2)], in the world's axes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum InverseInertia {
+    /// No torque turns the body: an immovable one, or a particle without spin.
+    #[default]
+    None,
+    /// The same about every axis: a sphere, or a disc that turns about one axis alone.
+    Sphere(f64),
+    /// Symmetric, positive definite.
+    Tensor(DMat3),
+}
+
+impl InverseInertia {
+    /// Change of angular velocity [1/s] by an angular impulse [kg m^2/s].
+    #[inline]
+    pub fn apply(&self, angular_impulse: DVec3) -> DVec3 {
+        match self {
+            Self::None => DVec3::ZERO,
+            Self::Sphere(inverse) => angular_impulse * *inverse,
+            Self::Tensor(inverse) => *inverse * angular_impulse,
+        }
+    }
+}
+
+/// Velocity of a body, or its change: of the centre of mass [m/s] and about it [1/s].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Motion {
+    /// Of the centre of mass [m/s].
+    pub linear: DVec3,
+    /// About it [1/s].
+    pub angular: DVec3,
+}
+
+impl Motion {
+    /// Velocity [m/s] of the point `arm` [m] from the centre of mass.
+    #[inline]
+    pub fn at(&self, arm: DVec3) -> DVec3 {
+        self.linear + self.angular.cross(arm)
+    }
+}
+
+impl Bodies {
+    /// Forgets all bodies and keeps the memory.
+    pub fn clear(&mut self) {
+        self.inverse_mass.clear();
+        self.inverse_inertia.clear();
+        self.velocity.clear();
+        self.spin.clear();
+        self.mobility.clear();
+        self.response = Response::Diagonal;
+    }
+
+    /// Number of bodies.
+    pub fn len(&self) -> usize {
+        self.inverse_mass.len()
+    }
+
+    /// Whether there is no body.
+    pub fn is_empty(&self) -> bool {
+        self.inverse_mass.is_empty()
+    }
+
+    /// Adds a body and returns its index.
+    pub fn push(
+        &mut self,
+        inverse_mass: f64,
+        inverse_inertia: InverseInertia,
+        velocity: DVec3,
+        spin: DVec3,
+    ) -> u32 {
+        self.inverse_mass.push(inverse_mass);
+        self.inverse_inertia.push(inverse_inertia);
+        self.velocity.push(velocity);
+        self.spin.push(spin);
+        self.len() as u32 - 1
+    }
+
+    /// Velocity and spin of a body.
+    #[inline]
+    pub fn motion(&self, body: u32) -> Motion {
+        Motion { linear: self.velocity[body as usize], angular: self.spin[body as usize] }
+    }
+
+    /// Change of a body's velocity [m/s] by an impulse [kg m/s], without what the response adds.
+    #[inline]
+    pub fn answer(&self, body: u32, impulse: DVec3) -> DVec3 {
+        match self.mobility.get(body as usize) {
+            Some(mobility) => *mobility * impulse,
+            None => impulse * self.inverse_mass[body as usize],
+        }
+    }
+
+    /// The impulse [kg m/s] that [`Self::answer`] answers with a change of velocity [m/s].
+    #[inline]
+    pub fn needed(&self, body: u32, change: DVec3) -> DVec3 {
+        match self.mobility.get(body as usize) {
+            Some(mobility) => mobility.inverse() * change,
+            None => change / self.inverse_mass[body as usize],
+        }
+    }
+
+    /// Whether no contact changes the body's motion.
+    #[inline]
+    pub fn is_immovable(&self, body: u32) -> bool {
+        self.inverse_mass[body as usize] == 0.0
+            && self.inverse_inertia[body as usize].apply(DVec3::ONE) == DVec3::ZERO
+    }
+}

@@ -1,0 +1,163 @@
+//! Contacts and their geometry: normal, gap, arms, reach.
+
+use amalgam_particles::DVec3;
+
+use super::bodies::{Bodies, Motion};
+
+/// Two particles near each other, as the law sees them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contact {
+    /// Global names of particles i and j, unlike indices the same from step to step. Contacts are sorted by them.
+    pub pair: (u64, u64),
+    /// The bodies that i and j belong to.
+    pub bodies: [u32; 2],
+    /// Unit vector from i to j.
+    pub normal: DVec3,
+    /// Distance between the surfaces [m], negative where they overlap.
+    pub gap: f64,
+    /// Sum of the radii [m]; infinite where one surface is a plane.
+    pub reach: f64,
+    /// From each body's centre of mass to its particle's centre [m].
+    pub offset: [DVec3; 2],
+    /// From each particle's centre, along the line of centres, to the point of contact [m].
+    pub arm: [f64; 2],
+    /// How they touch.
+    pub material: ContactMaterial,
+}
+
+/// What a pair of surfaces has in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ContactMaterial {
+    /// Coefficient of friction mu; infinite: the surfaces never slide while they press.
+    pub friction: f64,
+    /// Coefficient of rolling resistance mu_r: a couple of at most mu_r p_n times the reduced radius. It must be 0 where
+    /// neither body has spin.
+    pub rolling: f64,
+    /// Coefficient of restitution e, 0 to 1.
+    pub restitution: f64,
+    /// Whether the pair moves as one: it may pull, and gap and friction do not count. A merge.
+    pub glued: bool,
+}
+
+/// A particle of a body.
+#[derive(Clone, Copy, Debug)]
+pub struct Sphere {
+    /// Global name.
+    pub name: u64,
+    /// The body that it belongs to.
+    pub body: u32,
+    /// Centre [m].
+    pub centre: DVec3,
+    /// From the body's centre of mass to the sphere's centre [m]; zero for a body of one particle.
+    pub offset: DVec3,
+    /// Radius [m].
+    pub radius: f64,
+}
+
+/// A half space: the surface of a body, as far as it is flat.
+#[derive(Clone, Copy, Debug)]
+pub struct Plane {
+    /// Global name.
+    pub name: u64,
+    /// The body that it belongs to.
+    pub body: u32,
+    /// A point of the plane [m].
+    pub point: DVec3,
+    /// Unit vector out of the body.
+    pub normal: DVec3,
+    /// Centre of mass of the body [m].
+    pub centre: DVec3,
+}
+
+impl Contact {
+    /// The contact of two spheres.
+    ///
+    /// The arms end in one point, on the line of centres, at distances in the ratio of the radii. With a gap between two
+    /// points of contact an impulse and its opposite would not be in one line, and angular momentum would not be kept.
+    ///
+    /// The normal of coincident centres is against the motion of j relative to i, so that whatever moves them apart is
+    /// free, and the x axis if they do not move.
+    pub fn between_spheres(i: &Sphere, j: &Sphere, bodies: &Bodies, material: ContactMaterial) -> Self {
+        let apart = j.centre - i.centre;
+        let distance = apart.length();
+        let motion = || bodies.motion(j.body).at(j.offset) - bodies.motion(i.body).at(i.offset);
+        let normal = apart.try_normalize().unwrap_or_else(|| (-motion()).normalize_or(DVec3::X));
+        let reach = i.radius + j.radius;
+        let first = distance * (i.radius / reach);
+        Self {
+            pair: (i.name, j.name),
+            bodies: [i.body, j.body],
+            normal,
+            gap: distance - reach,
+            reach,
+            offset: [i.offset, j.offset],
+            arm: [first, distance - first],
+            material,
+        }
+    }
+
+    /// The contact of a plane, i, and a sphere, j, at the foot of the perpendicular on the plane.
+    pub fn with_plane(plane: &Plane, sphere: &Sphere, material: ContactMaterial) -> Self {
+        let height = (sphere.centre - plane.point).dot(plane.normal);
+        let foot = sphere.centre - plane.normal * height;
+        Self {
+            pair: (plane.name, sphere.name),
+            bodies: [plane.body, sphere.body],
+            normal: plane.normal,
+            gap: height - sphere.radius,
+            reach: f64::INFINITY,
+            offset: [foot - plane.centre, sphere.offset],
+            arm: [0.0, height],
+            material,
+        }
+    }
+
+    /// From each body's centre of mass to the point of contact [m].
+    #[inline]
+    pub fn arms(&self) -> [DVec3; 2] {
+        [self.offset[0] + self.normal * self.arm[0], self.offset[1] - self.normal * self.arm[1]]
+    }
+
+    /// Reduced radius r_i r_j / (r_i + r_j) [m]: the lever of rolling, with which an angular velocity becomes a velocity. It
+    /// is the sphere's radius on a plane.
+    pub fn lever(&self) -> f64 {
+        if self.reach.is_infinite() {
+            return (self.arm[0] + self.arm[1] - self.gap).max(0.0);
+        }
+        // The arms are in the ratio of the radii, unless the centres coincide.
+        let distance = self.arm[0] + self.arm[1];
+        let share = if distance > 0.0 { self.arm[0] / distance } else { 0.5 };
+        self.reach * share * (1.0 - share)
+    }
+
+    /// Whether the contact, as a constraint by its tangent plane, would stop two spheres that in fact pass each other by in
+    /// a step of length `dt` [s].
+    pub fn is_missed(&self, first: Motion, second: Motion, dt: f64) -> bool {
+        if self.reach.is_infinite() || self.gap <= 0.0 || self.material.glued {
+            return false;
+        }
+        let u = second.at(self.offset[1]) - first.at(self.offset[0]);
+        if self.gap + u.dot(self.normal) * dt >= 0.0 {
+            return false;
+        }
+        // Closest approach of the centres, at d + u t, 0 <= t <= dt.
+        let d = self.normal * (self.gap + self.reach);
+        let time = (-d.dot(u) / u.length_squared()).clamp(0.0, dt);
+        (d + u * time).length_squared() >= self.reach * self.reach
+    }
+}
+
+/// By how much a sphere is grown [m] to look for its contacts in a step of length `dt` [s], given its speed without
+/// contacts [m/s]. A pair is a candidate if the grown spheres intersect: |d| - r_i - r_j < 2 (|v_i| + |v_j|) h.
+///
+/// The growth has no upper limit: with one, a bullet that is fast enough would pass.
+#[inline]
+pub fn reach(speed: f64, dt: f64) -> f64 {
+    2.0 * speed * dt
+}
+
+/// Whether a body left the reach that its candidates were found with: contacts gave it more than twice its speed.
+#[inline]
+pub fn outruns(speed_before: f64, speed_after: f64) -> bool {
+    speed_after > 2.0 * speed_before
+}

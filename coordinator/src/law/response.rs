@@ -1,0 +1,80 @@
+//! How velocities answer the impulses of contacts: B in v' = v* + B J.
+//!
+//! The first part of B is diagonal: inverse mass and inertia of each body, exact for explicit participants, whose other
+//! forces do not depend on what contacts do within the step. The second part is the model of an implicit participant,
+//! whose bodies answer for each other: symmetric and of low rank, learned from its answers.
+
+use amalgam_particles::DVec3;
+use rayon::prelude::*;
+
+use super::bodies::Bodies;
+use super::problem::{CHUNK, SERIAL};
+
+/// The part of B that is not diagonal.
+#[derive(Clone, Debug, Default)]
+pub enum Response {
+    /// None: inverse mass and inertia are all.
+    #[default]
+    Diagonal,
+    /// Symmetric matrices, each over some bodies of its own. The sum with the diagonal must be positive semidefinite.
+    LowRank(Vec<LowRank>),
+}
+
+/// sum over k of w_k e_k e_k^T, over the linear motion of some bodies.
+#[derive(Clone, Debug, Default)]
+pub struct LowRank {
+    /// The bodies, ascending.
+    pub bodies: Vec<u32>,
+    /// The terms.
+    pub terms: Vec<Term>,
+}
+
+/// One term w e e^T.
+#[derive(Clone, Debug, Default)]
+pub struct Term {
+    /// w [1/kg], negative where bodies answer less than their inverse mass says.
+    pub weight: f64,
+    /// e, one for each of [`LowRank::bodies`].
+    pub direction: Vec<DVec3>,
+}
+
+impl LowRank {
+    /// Adds the change of velocity [m/s] by the impulses [kg m/s] of the same bodies, both in the order of
+    /// [`Self::bodies`]. Sums are in fixed chunks: the same bits on any number of threads.
+    pub fn add(&self, impulse: &[DVec3], change: &mut [DVec3]) {
+        let part = |(chunk, impulse): (usize, &[DVec3])| -> Vec<f64> {
+            let dot = |term: &Term| {
+                let direction = &term.direction[chunk * CHUNK..];
+                direction
+                    .iter()
+                    .zip(impulse)
+                    .fold(0.0, |sum, (direction, impulse)| sum + direction.dot(*impulse))
+            };
+            self.terms.iter().map(dot).collect()
+        };
+        let apart = impulse.par_chunks(CHUNK).enumerate().with_min_len(SERIAL / CHUNK);
+        let parts: Vec<Vec<f64>> = apart.map(part).collect();
+        let weigh = |(k, term): (usize, &Term)| term.weight * parts.iter().map(|part| part[k]).sum::<f64>();
+        let along: Vec<f64> = self.terms.iter().enumerate().map(weigh).collect();
+        let apart = change.par_chunks_mut(CHUNK).enumerate().with_min_len(SERIAL / CHUNK);
+        apart.for_each(|(chunk, change)| {
+            for (term, &along) in self.terms.iter().zip(&along) {
+                let direction = &term.direction[chunk * CHUNK..];
+                change
+                    .iter_mut()
+                    .zip(direction)
+                    .for_each(|(change, direction)| *change += *direction * along);
+            }
+        });
+    }
+
+    /// A bound on what the terms that add to an answer make of it, relative to what the bodies answer without them.
+    pub fn growth(&self, bodies: &Bodies) -> f64 {
+        let grows = |term: &&Term| term.weight > 0.0;
+        let size = |term: &Term| {
+            let parts = self.bodies.iter().zip(&term.direction);
+            term.weight * parts.map(|(&body, e)| bodies.needed(body, *e).dot(*e)).sum::<f64>()
+        };
+        1.0 + self.terms.iter().filter(grows).map(size).sum::<f64>()
+    }
+}

@@ -1,0 +1,37 @@
+//! `[[coupling.contact]]`: how the surfaces of two participants touch.
+
+use serde::{Deserialize, Serialize};
+
+use super::fault::{Fault, within};
+
+/// `[[coupling.contact]]`: how the surfaces of two participants touch under the contact law.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContactSettings {
+    /// Names of the two participants; the same name twice for contacts of a participant with itself.
+    pub between: [String; 2],
+    /// Coefficient of friction mu, from 0.
+    #[serde(default)]
+    pub friction: f64,
+    /// Coefficient of restitution, 0 to 1: part of the normal speed of an impact with which the two part.
+    #[serde(default)]
+    pub restitution: f64,
+}
+
+/// Coefficient of friction of a participant's contacts with itself, where the scene gives none. Contacts of different
+/// participants are smooth: one of them may be a fluid.
+pub(crate) const OWN_FRICTION: f64 = 0.5;
+
+impl ContactSettings {
+    /// What is wrong with the values of entry `at` of the list.
+    pub(super) fn faults(&self, at: usize) -> Vec<Fault> {
+        let key = |name: &str| format!("contact[{at}].{name}");
+        [
+            within(&key("friction"), self.friction, f64::INFINITY, "from 0, for example 0.3"),
+            within(&key("restitution"), self.restitution, 1.0, "between 0 and 1"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}

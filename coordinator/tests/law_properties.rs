@@ -1,0 +1,225 @@
+//! What must hold for any scene under the contact law: conservation, energy, equal bits, and an answer to any input.
+
+#[path = "law/grains.rs"]
+mod grains;
+
+use amalgam_coordinator::law::{
+    ContactLaw, Step,
+    bodies::{Bodies, InverseInertia},
+    contact::{Contact, ContactMaterial, Sphere},
+    response::{LowRank, Response, Term},
+};
+use amalgam_particles::{DVec3, random};
+use glam::DMat3;
+use grains::{Spin, World};
+use proptest::prelude::*;
+
+/// `count` spheres at random in a box, dense enough to touch, at random velocities, of masses up to `ratio`.
+fn cloud(seed: u64, count: usize, ratio: f64, spin: Spin) -> World {
+    let mut world = World::new(DVec3::ZERO, 0.4);
+    let size = 2.0 * (count as f64).cbrt();
+    for i in 0..count as u64 {
+        let vector =
+            |k: u64| DVec3::from_array([0, 1, 2].map(|a| random::uniform_f64(&[seed, i, k, a]) - 0.5));
+        let mass = ratio.powf(random::uniform_f64(&[seed, i, 9]));
+        let body = world.push(vector(1) * size, vector(2) * 3.0, mass, 1.0, spin) as usize;
+        if spin != Spin::None {
+            world.bodies.spin[body] = vector(3) * 2.0;
+        }
+    }
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// With spin: linear and angular momentum; energy never rises, with any friction, rolling resistance and restitution.
+    #[test]
+    fn momenta_are_kept_and_energy_never_rises(
+        seed: u64, count in 2usize..60, friction in 0.0f64..2.0, rolling in 0.0f64..0.5,
+        restitution in 0.0f64..=1.0, heavy: bool, gaps: bool,
+    ) {
+        let mut world = cloud(seed, count, if heavy { 1e3 } else { 1.0 }, Spin::Ball);
+        world.material = ContactMaterial { friction, rolling, restitution, glued: false };
+        let dt = if gaps { 0.2 } else { 1e-3 };
+        for _ in 0..3 {
+            let (p, l, e) = (world.momentum(), world.angular_momentum(), world.kinetic_energy());
+            // Momentum of as much mass with as much energy.
+            let scale = (2.0 * e * grains::masses(&world.bodies, count).iter().sum::<f64>()).sqrt();
+            let statistics = world.step(dt);
+            prop_assert!(statistics.solve.converged, "{statistics:?}");
+            let after = world.kinetic_energy();
+            prop_assert!((world.momentum() - p).length() < 1e-13 * scale);
+            let size = 2.0 * (count as f64).cbrt() + 1.0;
+            prop_assert!((world.angular_momentum() - l).length() < 1e-12 * scale * size);
+            prop_assert!(after <= e * (1.0 + 1e-9), "{e} {after}");
+            let told = statistics.solve.energy + statistics.impact_energy;
+            prop_assert!((after - e - told).abs() < 1e-11 * e, "{} {told}", after - e);
+        }
+    }
+
+    /// Masses from 1 to 1e6, one body immovable, some centres in one place.
+    #[test]
+    fn any_finite_input_has_a_finite_answer(seed: u64, count in 2usize..40, friction in 0usize..3) {
+        let mut world = cloud(seed, count, 1e6, Spin::Ball);
+        world.material.friction = [0.0, 0.5, f64::INFINITY][friction];
+        world.push(DVec3::ZERO, DVec3::X, f64::INFINITY, 1.0, Spin::None);
+        world.position[0] = world.position[1];
+        if seed % 2 == 0 {
+            world.bodies.velocity[0] = world.bodies.velocity[1];
+        }
+        let e = world.kinetic_energy();
+        for _ in 0..3 {
+            world.step(1e-2);
+            prop_assert!(world.position.iter().chain(&world.bodies.velocity).all(|x| x.is_finite()));
+        }
+        prop_assert_eq!(world.bodies.velocity[count], DVec3::X);
+        // The immovable body moves, and can do work on others, but no more than an elastic wall could.
+        prop_assert!(world.kinetic_energy() <= 10.0 * e + 1e8);
+    }
+}
+
+#[test]
+fn bits_are_equal_on_any_number_of_threads() {
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
+        pool.install(|| {
+            let mut world = cloud(5, 6000, 10.0, Spin::Ball);
+            world.material.rolling = 0.1;
+            world.material.restitution = 0.3;
+            world.gravity = DVec3::NEG_Z;
+            for _ in 0..2 {
+                world.law.precision.iterations_max = 100;
+                world.step(1e-2);
+            }
+            assert!(world.contacts.len() > 4096, "{}", world.contacts.len());
+            world.bits()
+        })
+    };
+    let one = run(1);
+    assert!(run(2) == one);
+    assert!(run(3) == one);
+}
+
+/// Where bodies are stored, and in which order pairs are found, does not matter: names decide.
+#[test]
+fn bits_do_not_depend_on_the_order_of_discovery() {
+    let world = {
+        let mut world = cloud(11, 200, 10.0, Spin::Ball);
+        world.find_contacts(1e-2);
+        world
+    };
+    let solve = |shuffle: u64| {
+        let mut contacts = world.contacts.clone();
+        contacts.sort_by_key(|c| random::bits(&[shuffle, c.pair.0, c.pair.1]));
+        contacts.sort_by_key(|c| c.pair);
+        let mut bodies = world.bodies.clone();
+        let mut law = ContactLaw::new();
+        for _ in 0..3 {
+            law.solve(&mut bodies, &contacts, Step { dt: 1e-2, acceleration: 0.0, enough: 0.0 });
+        }
+        bodies.velocity.iter().flat_map(|v| v.to_array()).map(f64::to_bits).collect::<Vec<_>>()
+    };
+    assert!(!world.contacts.is_empty());
+    assert_eq!(solve(1), solve(2));
+}
+
+#[test]
+fn no_contacts_change_nothing() {
+    let mut world = cloud(3, 10, 1.0, Spin::Ball);
+    let before = world.bits();
+    let Bodies { velocity, .. } = world.bodies.clone();
+    let statistics = world.law.solve(&mut world.bodies, &[], Step { dt: 1e-3, acceleration: G, enough: 0.0 });
+    assert!(statistics.solve.converged && world.bodies.velocity == velocity && world.bits() == before);
+    let nothing =
+        ContactLaw::new().solve(&mut Bodies::default(), &[], Step { dt: 1e-3, acceleration: G, enough: 0.0 });
+    assert_eq!(nothing.solve.energy, 0.0);
+}
+
+const G: f64 = 9.81;
+
+/// Glued pairs are a merge: the velocity of mass-weighted means, whatever the mass ratio.
+#[test]
+fn glued_pairs_move_as_a_merged_particle() {
+    for (ratio, count) in [(1.0, 2), (1e6, 2), (3.0, 7), (1e3, 12)] {
+        let mut world = World::new(DVec3::ZERO, 0.0);
+        world.material.glued = true;
+        world.law.precision.impact = 1e-12;
+        let mut mean = (0.0, DVec3::ZERO);
+        for k in 0..count {
+            let (mass, v) = (if k % 2 == 0 { 1.0 } else { ratio }, DVec3::new(k as f64, -(k as f64), 1.0));
+            world.push(DVec3::X * 1.9 * k as f64, v, mass, 1.0, Spin::None);
+            mean = (mean.0 + mass, mean.1 + mass * v);
+        }
+        world.step(1e-3);
+        for v in &world.bodies.velocity {
+            assert!(v.distance(mean.1 / mean.0) < 1e-8, "{ratio} {count}: {v} {}", mean.1 / mean.0);
+        }
+    }
+}
+
+/// Infinite friction with release: a pair that approaches moves as one, a pair that parts is free.
+#[test]
+fn infinite_friction_holds_what_presses_and_releases_what_parts() {
+    let pair = |u: DVec3| {
+        let mut world = World::new(DVec3::ZERO, f64::INFINITY);
+        world.push(DVec3::ZERO, DVec3::ZERO, 1.0, 1.0, Spin::None);
+        world.push(DVec3::X * 1.99, u, 3.0, 1.0, Spin::None);
+        world.step(1e-3);
+        world.bodies.velocity[1] - world.bodies.velocity[0]
+    };
+    assert!(pair(DVec3::new(-1e-3, 5.0, 2.0)).length() < 1e-8);
+    assert!((pair(DVec3::new(1e-3, 5.0, 2.0)) - DVec3::new(1e-3, 5.0, 2.0)).length() < 1e-12);
+}
+
+/// A rigid body of two balls on a bar, hit at one end: its tensor takes spin about the other axes alone.
+#[test]
+fn a_rigid_body_of_two_balls_turns_by_its_tensor() {
+    let (m, half) = (1.0, 3.0);
+    let inertia = 2.0 * m * half * half;
+    let mut bodies = Bodies::default();
+    // No inertia about its own axis, x: nothing turns it there.
+    let tensor = DMat3::from_diagonal(DVec3::new(0.0, 1.0 / inertia, 1.0 / inertia));
+    let bar = bodies.push(1.0 / (2.0 * m), InverseInertia::Tensor(tensor), DVec3::ZERO, DVec3::ZERO);
+    let ball = bodies.push(1.0 / m, InverseInertia::None, DVec3::NEG_Z, DVec3::ZERO);
+    let end = Sphere { name: 1, body: bar, centre: DVec3::X * half, offset: DVec3::X * half, radius: 0.5 };
+    let hits = DVec3::new(half, 0.0, 0.9);
+    let other = Sphere { name: 2, body: ball, centre: hits, offset: DVec3::ZERO, radius: 0.5 };
+    let material = ContactMaterial { restitution: 1.0, ..ContactMaterial::default() };
+    let contact = Contact::between_spheres(&end, &other, &bodies, material);
+    ContactLaw::new().solve(&mut bodies, &[contact], Step { dt: 1e-3, acceleration: 0.0, enough: 0.0 });
+    // The bar answers at its end like the mass of one ball: the two swap velocities.
+    let at_end = bodies.motion(bar).at(DVec3::X * half);
+    assert!((at_end - DVec3::NEG_Z).length() < 1e-12, "{at_end}");
+    assert!(bodies.velocity[1].length() < 1e-12 && (bodies.velocity[0].z + 0.5).abs() < 1e-12);
+}
+
+/// A model of the response in place of inverse masses: the solution answers to it.
+#[test]
+fn contacts_answer_to_a_response_of_low_rank() {
+    // Two bodies held together by a stiff bar answer as one: B = [1 1; 1 1]/2 in place of the identity.
+    let direction = vec![DVec3::Z * 0.5f64.sqrt(), DVec3::NEG_Z * 0.5f64.sqrt()];
+    let model = LowRank { bodies: vec![0, 1], terms: vec![Term { weight: -1.0, direction }] };
+    let mut bodies = Bodies::default();
+    for z in [0.0, 0.0, -4.0] {
+        bodies.push(1.0, InverseInertia::None, DVec3::Z * z, DVec3::ZERO);
+    }
+    bodies.response = Response::LowRank(vec![model]);
+    let sphere = |name: u64, x: f64, z: f64| Sphere {
+        name,
+        body: name as u32,
+        centre: DVec3::new(x, 0.0, z),
+        offset: DVec3::ZERO,
+        radius: 0.5,
+    };
+    let (held, ball) = (sphere(0, 0.0, 0.0), sphere(2, 0.0, 0.99));
+    let contact = Contact::between_spheres(&held, &ball, &bodies, ContactMaterial::default());
+    let statistics =
+        ContactLaw::new().solve(&mut bodies, &[contact], Step { dt: 1e-3, acceleration: 0.0, enough: 0.0 });
+    // Mass 1 at -4 against mass 2 at rest.
+    for v in &bodies.velocity {
+        assert!((v.z + 4.0 / 3.0).abs() < 1e-8, "{:?}", bodies.velocity);
+    }
+    let energy = 0.5 * 3.0 * (4.0f64 / 3.0).powi(2) - 8.0;
+    assert!((statistics.solve.energy - energy).abs() < 1e-7, "{}", statistics.solve.energy);
+}
