@@ -1,6 +1,8 @@
 //! Columns: packed arrays in pieces over a stream of messages.
 
-use amalgam_particles::{CellSet, DVec3, MOMENTUM_LIMIT, POSITION_LIMIT, ParticleId, SPEED_LIMIT, text};
+use amalgam_particles::{
+    CellSet, DMat3, DVec3, MOMENTUM_LIMIT, POSITION_LIMIT, ParticleId, SPEED_LIMIT, text,
+};
 use bytemuck::Pod;
 use bytes::Bytes;
 
@@ -408,6 +410,13 @@ pub trait Shown {
 impl Shown for DVec3 {
     fn shown(&self) -> String {
         text::vector(*self)
+    }
+}
+
+impl Shown for DMat3 {
+    fn shown(&self) -> String {
+        let rows = [0, 1, 2].map(|row| text::vector(self.row(row)));
+        rows.join(" ")
     }
 }
 

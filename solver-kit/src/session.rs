@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use amalgam_particles::text::{number, shorten, vector};
+use amalgam_particles::text::{shorten, vector};
 use amalgam_particles::{
     DMat3, DVec3, GroupMap, MOMENTUM_LIMIT, NO_GROUP, ParticleId, Reach, SPEED_LIMIT, StepEnd, reduce,
 };
