@@ -164,22 +164,36 @@ impl Attack {
                 let columns = vec![column("impulse", CHUNK_BYTES)];
                 let first = v1::IntegrateRequest { header: Some(header), columns: columns.clone() };
                 let more = stream::repeat(v1::IntegrateRequest { header: None, columns });
-                solver.integrate(stream::iter([first]).chain(more)).await.is_err_and(|status| is_refusal(&status))
+                solver
+                    .integrate(stream::iter([first]).chain(more))
+                    .await
+                    .is_err_and(|status| is_refusal(&status))
             }
-            Self::Headless => solver.begin(more("listed", CHUNK_BYTES)).await.is_err_and(|status| is_refusal(&status)),
+            Self::Headless => {
+                solver.begin(more("listed", CHUNK_BYTES)).await.is_err_and(|status| is_refusal(&status))
+            }
             Self::Stall => {
                 let calls = stream::iter([begin("run", 4)]).chain(stream::pending());
                 solver.begin(calls).await.is_err_and(|status| is_refusal(&status))
             }
             Self::Empty => {
                 let empty = v1::BeginRequest { header: None, columns: Vec::new() };
-                solver.begin(stream::iter([begin("run", 4)]).chain(stream::repeat(empty))).await.is_err_and(|status| is_refusal(&status))
+                solver
+                    .begin(stream::iter([begin("run", 4)]).chain(stream::repeat(empty)))
+                    .await
+                    .is_err_and(|status| is_refusal(&status))
             }
-            Self::LongRun => solver.begin(stream::iter([begin(&long(), 4)])).await.is_err_and(|status| is_refusal(&status)),
-            Self::LongName => {
-                solver.initialize(initialize("a".into(), long(), SECTION.into())).await.is_err_and(|status| is_refusal(&status))
+            Self::LongRun => {
+                solver.begin(stream::iter([begin(&long(), 4)])).await.is_err_and(|status| is_refusal(&status))
             }
-            Self::LongSection => solver.initialize(initialize("a".into(), "a".into(), long())).await.is_err_and(|status| is_refusal(&status)),
+            Self::LongName => solver
+                .initialize(initialize("a".into(), long(), SECTION.into()))
+                .await
+                .is_err_and(|status| is_refusal(&status)),
+            Self::LongSection => solver
+                .initialize(initialize("a".into(), "a".into(), long()))
+                .await
+                .is_err_and(|status| is_refusal(&status)),
             Self::Garbage | Self::Idle => unreachable!("they are no calls"),
         }
     }
