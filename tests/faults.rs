@@ -311,14 +311,14 @@ fn error_of(madness: Madness) -> CoordinatorError {
 #[test]
 fn an_unstable_solver_is_stopped_at_its_particle() {
     let text = |madness| error_of(madness).to_string();
-    insta::assert_snapshot!(text(Madness::Velocity), @"participant mad cannot go on, in Integrate of step 3: particle 107 got velocity [0, NaN, 0]: the solver is unstable");
-    insta::assert_snapshot!(text(Madness::Momentum), @"participant mad cannot go on, in Integrate of step 3: the group of particle 100 got momentum [inf, inf, inf]: the solver is unstable");
-    insta::assert_snapshot!(text(Madness::Position), @"participant mad cannot go on, in Commit of step 3: particle 107 has no finite position or velocity any more");
+    insta::assert_snapshot!(text(Madness::Velocity), @"participant mad cannot go on, in Integrate of step 3: particle 107 got velocity (0, NaN, 0): the solver is unstable");
+    insta::assert_snapshot!(text(Madness::Momentum), @"participant mad cannot go on, in Integrate of step 3: the group of particle 100 got momentum (inf, inf, inf): the solver is unstable");
+    insta::assert_snapshot!(text(Madness::Position), @"participant mad cannot go on, in Commit of step 3: particle 107 has no finite position any more, or no speed below 1e12 m/s");
     insta::assert_snapshot!(text(Madness::Refuses), @"participant mad cannot go on, in Integrate of step 3: particle 107 has no neighbours");
 }
 
 #[test]
 fn a_solver_that_panics_or_hangs_is_named() {
-    insta::assert_snapshot!(error_of(Madness::Panics).to_string(), @"participant mad was lost in Integrate of step 3: the solver's thread has ended after a fault; see the solver's log (its process may have ended; see its log)");
+    insta::assert_snapshot!(error_of(Madness::Panics).to_string(), @"participant mad cannot go on, in Integrate of step 3: an error in its program, which its log may explain (Internal): the solver panicked; see the solver's log");
     insta::assert_snapshot!(error_of(Madness::Sleeps).to_string(), @"participant mad did not answer Integrate of step 3 within 2 s; it may be stopped, overloaded or in an endless loop (coupling.step_deadline sets how long to wait)");
 }

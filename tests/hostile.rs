@@ -20,6 +20,9 @@ use tonic::transport::{Channel, Endpoint};
 const SECTION: &str = "method = 'mass-spring'\n[[bodies]]\ntype = 'points'\nmass = 1.0\nradius = 0.1\n\
                        positions = [[0, 0, 0], [0.15, 0, 0], [0.5, 0, 0], [1, 0, 0]]\n";
 
+/// Hostile callers at once.
+const PEERS: usize = 30;
+
 /// How long the service is attacked.
 const SIEGE: Duration = Duration::from_secs(4);
 
@@ -105,6 +108,11 @@ const ATTACKS: [Attack; 14] = [
     Attack::Idle,
 ];
 
+/// Whether the service itself has answered, and not merely hung up on one connection too many.
+fn is_refusal(status: &tonic::Status) -> bool {
+    std::error::Error::source(status).is_none() && status.code() != tonic::Code::Unavailable
+}
+
 impl Attack {
     /// One try; whether the service refused it.
     async fn strike(self, address: &str) -> bool {
@@ -127,7 +135,7 @@ impl Attack {
             tokio::time::sleep(Duration::from_secs(1)).await;
             return false;
         }
-        let Some(channel) = dial(address).await else { return true };
+        let Some(channel) = dial(address).await else { return false };
         let mut solver = SolverClient::new(channel);
         let initialize = |run_id: String, participant: String, section: String| v1::InitializeRequest {
             run_id,
@@ -143,7 +151,7 @@ impl Attack {
         match self {
             Self::List { run, listed, column, bytes } => {
                 let calls = stream::iter([begin(run, listed)]).chain(more(column, bytes));
-                solver.begin(calls).await.is_err()
+                solver.begin(calls).await.is_err_and(|status| is_refusal(&status))
             }
             Self::Groups(groups) => {
                 let header = v1::IntegrateHeader {
@@ -156,22 +164,36 @@ impl Attack {
                 let columns = vec![column("impulse", CHUNK_BYTES)];
                 let first = v1::IntegrateRequest { header: Some(header), columns: columns.clone() };
                 let more = stream::repeat(v1::IntegrateRequest { header: None, columns });
-                solver.integrate(stream::iter([first]).chain(more)).await.is_err()
+                solver
+                    .integrate(stream::iter([first]).chain(more))
+                    .await
+                    .is_err_and(|status| is_refusal(&status))
             }
-            Self::Headless => solver.begin(more("listed", CHUNK_BYTES)).await.is_err(),
+            Self::Headless => {
+                solver.begin(more("listed", CHUNK_BYTES)).await.is_err_and(|status| is_refusal(&status))
+            }
             Self::Stall => {
                 let calls = stream::iter([begin("run", 4)]).chain(stream::pending());
-                solver.begin(calls).await.is_err()
+                solver.begin(calls).await.is_err_and(|status| is_refusal(&status))
             }
             Self::Empty => {
                 let empty = v1::BeginRequest { header: None, columns: Vec::new() };
-                solver.begin(stream::iter([begin("run", 4)]).chain(stream::repeat(empty))).await.is_err()
+                solver
+                    .begin(stream::iter([begin("run", 4)]).chain(stream::repeat(empty)))
+                    .await
+                    .is_err_and(|status| is_refusal(&status))
             }
-            Self::LongRun => solver.begin(stream::iter([begin(&long(), 4)])).await.is_err(),
-            Self::LongName => {
-                solver.initialize(initialize("a".into(), long(), SECTION.into())).await.is_err()
+            Self::LongRun => {
+                solver.begin(stream::iter([begin(&long(), 4)])).await.is_err_and(|status| is_refusal(&status))
             }
-            Self::LongSection => solver.initialize(initialize("a".into(), "a".into(), long())).await.is_err(),
+            Self::LongName => solver
+                .initialize(initialize("a".into(), long(), SECTION.into()))
+                .await
+                .is_err_and(|status| is_refusal(&status)),
+            Self::LongSection => solver
+                .initialize(initialize("a".into(), "a".into(), long()))
+                .await
+                .is_err_and(|status| is_refusal(&status)),
             Self::Garbage | Self::Idle => unreachable!("they are no calls"),
         }
     }
@@ -187,7 +209,7 @@ fn a_service_under_siege_serves_its_run_within_its_memory() {
 
     let stop = Arc::new(AtomicBool::new(false));
     let refused: Arc<[AtomicU64; ATTACKS.len()]> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
-    let attackers = ATTACKS.iter().enumerate().map(|(at, &attack)| {
+    let attackers = ATTACKS.iter().enumerate().cycle().take(PEERS).map(|(at, &attack)| {
         let (stop, refused, address) = (Arc::clone(&stop), Arc::clone(&refused), address.clone());
         std::thread::spawn(move || {
             let runtime =

@@ -325,3 +325,69 @@ fn a_solver_that_wants_to_know_is_told_which_cells_anyone_occupies() {
     assert!(distinct > 3, "cells change as particles move: {distinct} times");
     assert!(expected.iter().all(|cells| cells.len() == 4), "four particles far apart");
 }
+
+/// Particles that all move alike, whatever each of them is told: a body that cannot turn.
+struct Sled {
+    particles: Particles,
+    says: bool,
+}
+
+impl Solver for Sled {
+    fn particles(&self) -> &Particles {
+        &self.particles
+    }
+
+    fn integrate(&mut self, _: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        answer.velocity.copy_from_slice(&self.particles.velocity);
+        Ok(())
+    }
+
+    fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
+        let before = self.particles.position.clone();
+        end.advance(&mut self.particles, integrated);
+        let Particles { position, velocity, .. } = &mut self.particles;
+        let mean = |all: &[DVec3]| all.iter().sum::<DVec3>() / all.len() as f64;
+        let (moved, together) = (mean(position) - mean(&before), mean(velocity));
+        position.iter_mut().zip(before).for_each(|(position, before)| *position = before + moved);
+        velocity.fill(together);
+        Ok(Report { stable_dt: f64::INFINITY, adjusted: self.says, ..Report::default() })
+    }
+}
+
+struct SledProgram(bool);
+
+impl SolverProgram for SledProgram {
+    fn describe(&self) -> Description {
+        Description { name: "sled", version: "1", integration: Integration::Explicit }
+    }
+
+    fn create(&self, _section: &str, _world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
+        let mut particles = Particles::default();
+        for i in 0..3 {
+            particles.push(ParticleId(i), DVec3::X * i as f64, DVec3::X, 1.0, 0.1, false);
+        }
+        Ok(Box::new(Sled { particles, says: self.0 }))
+    }
+}
+
+/// A ball hits one particle of a body that moves as a whole: the body cannot take that particle's velocity as told. All of
+/// the kinetic energy that is missing in the end is counted, if the body says so.
+#[test]
+fn energy_that_a_rigid_participant_cannot_take_is_counted() {
+    let ball = "positions = [[2.5, 0, 0]]\nvelocities = [[-2, 0, 0]]\nmass = 2.0\nradius = 0.1\n";
+    let lost_and_counted = |says| {
+        let mut scene = Scene::new(0.4, 1e-3)
+            .with("sled", SledProgram(says), "")
+            .with("ball", BallsProgram, ball)
+            .probe("energy", Quantity::Energy {});
+        scene.plan.domain.gravity = DVec3::ZERO;
+        let simulation = scene.run();
+        let before = 0.5 * 3.0 + 0.5 * 2.0 * 4.0;
+        (before - last(&simulation, "energy", 0), simulation.summary().coupling.energy_dissipated)
+    };
+    let (lost, counted) = lost_and_counted(true);
+    assert!(lost > 0.1, "{lost} J");
+    assert!((lost - counted).abs() < 1e-12, "{lost} J lost, {counted} J counted");
+    let (lost, counted) = lost_and_counted(false);
+    assert!(lost > 0.1 && counted.abs() < 1e-12, "{lost} J lost, {counted} J counted");
+}

@@ -286,9 +286,9 @@ fn bad_messages_are_refused_and_change_nothing() {
     let mut client = Client::new(BallsProgram, BALLS);
     insta::assert_snapshot!(bad_begins(&mut client), @r"
     no lattice: InvalidArgument: field lattice is missing
-    lattice not finite: InvalidArgument: origin is [NaN, 0, 0], but must be finite
+    lattice not finite: InvalidArgument: origin is (NaN, 0, 0), but must be finite and below 1e100
     cells of no size: InvalidArgument: cell_size is 0, but must be positive and finite
-    tiny cells: InvalidArgument: cells of 0.000000000001 m are too small for these particles: use 0.00625 m or more
+    tiny cells: InvalidArgument: cells of 1e-12 m are too small for these particles: use 0.00625 m or more
     a margin without end: InvalidArgument: margin is inf, but must be from 0 to 4
     no number as margin: InvalidArgument: margin is NaN, but must be from 0 to 4
     a cell cut off: InvalidArgument: column interest: the last cell key is cut off
@@ -300,7 +300,7 @@ fn bad_messages_are_refused_and_change_nothing() {
     a list without end: InvalidArgument: listed is 18446744073709551615, more than 4294967296
     a list that was never given: InvalidArgument: no particles were listed yet that could be wanted again
     an unknown wish: InvalidArgument: wanted 9 is unknown
-    a survey of tiny cells: InvalidArgument: cells of 0.000000000001 m are too small for these particles: use 0.00625 m or more
+    a survey of tiny cells: InvalidArgument: cells of 1e-12 m are too small for these particles: use 0.00625 m or more
     a survey with a negative margin: InvalidArgument: margin is -0.5, but must be from 0 to 4
     a survey without cells: InvalidArgument: field lattice is missing
     no messages: InvalidArgument: the stream ended without a header
@@ -308,24 +308,25 @@ fn bad_messages_are_refused_and_change_nothing() {
     no header: InvalidArgument: the stream ended without a header
     two headers: InvalidArgument: a second header in one stream
     no context: InvalidArgument: field context is missing
-    unknown column: InvalidArgument: column colour is unknown in this call
+    unknown column: InvalidArgument: column colour is none that the header of this call calls for
     ");
     client.begin(|_| ()).expect("begins");
     insta::assert_snapshot!(bad_integrates(&mut client), @r"
-    no groups announced: InvalidArgument: column group_size holds 4 bytes, but 0 x 4 were announced
-    groups without end: InvalidArgument: column group_size holds 4 bytes, but 4294967295 x 4 were announced
+    no groups announced: InvalidArgument: column group_size holds more than the 0 bytes that were announced
+    groups without end: InvalidArgument: groups is 4294967295, but at most 4 are possible
     members without end: InvalidArgument: members is 18446744073709551615, more than 4294967296
-    many members: InvalidArgument: group sizes do not add up to 2147483648 members
-    many watched: InvalidArgument: column watch holds 8 bytes, but 4294967295 x 8 were announced
-    no dt: InvalidArgument: dt is 0, but must be positive and finite
-    endless dt: InvalidArgument: dt is inf, but must be positive and finite
-    dt not a number: InvalidArgument: dt is NaN, but must be positive and finite
+    many members: InvalidArgument: members is 2147483648, but at most 4 are possible
+    many watched: InvalidArgument: watched is 4294967295, but at most 4 are possible
+    no dt: InvalidArgument: dt is 0, but must be from 1e-30 to 1e15 s
+    endless dt: InvalidArgument: dt is inf, but must be from 1e-30 to 1e15 s
+    a dt of next to nothing: InvalidArgument: dt is 1e-300, but must be from 1e-30 to 1e15 s
+    dt not a number: InvalidArgument: dt is NaN, but must be from 1e-30 to 1e15 s
     forced to nothing: InvalidArgument: forcing is 1, but must be from 0 to below 1
     forcing not a number: InvalidArgument: forcing is NaN, but must be from 0 to below 1
     stage 0: InvalidArgument: stages count from 1
     short velocity: InvalidArgument: column velocity holds 16 bytes, but 1 x 24 were announced
-    long velocity: InvalidArgument: column velocity holds 48 bytes, but 1 x 24 were announced
-    velocity not a number: InvalidArgument: velocity[0] is DVec3(0.0, NaN, 0.0), but must be finite
+    long velocity: InvalidArgument: column velocity holds more than the 24 bytes that were announced
+    velocity not a number: InvalidArgument: velocity[0] is (0, NaN, 0), but must be finite and below 1e12 m/s
     unknown member: InvalidArgument: member: id 99 is unknown to this solver
     member out of range: InvalidArgument: member[1] is 281474976710656, but must be below 2^48
     member twice: InvalidArgument: member: id 1 stands twice
@@ -334,23 +335,26 @@ fn bad_messages_are_refused_and_change_nothing() {
     too large a group: InvalidArgument: group sizes do not add up to 2 members
     unknown watched: InvalidArgument: watch: id 77 is unknown to this solver
     a member watched: InvalidArgument: watch: particle 1 is a member of a group, not free
-    no inertia: InvalidArgument: inertia[0] is 0.0, but must be positive (or infinite)
-    negative inertia: InvalidArgument: inertia[0] is -1.0, but must be positive (or infinite)
-    inertia not a number: InvalidArgument: inertia[0] is NaN, but must be positive (or infinite)
-    endless impulse: InvalidArgument: impulse[0] is DVec3(0.0, 0.0, -inf), but must be finite
-    unknown column: InvalidArgument: column mass is unknown in this call
+    no inertia: InvalidArgument: inertia[0] is 0, but must be infinite, or from 1e-50 to 1e62 kg
+    negative inertia: InvalidArgument: inertia[0] is -1, but must be infinite, or from 1e-50 to 1e62 kg
+    inertia not a number: InvalidArgument: inertia[0] is NaN, but must be infinite, or from 1e-50 to 1e62 kg
+    velocity beyond all: InvalidArgument: velocity[0] is (0, 1e300, 0), but must be finite and below 1e12 m/s
+    inertia beyond all: InvalidArgument: inertia[0] is 1e300, but must be infinite, or from 1e-50 to 1e62 kg
+    impulse beyond all: InvalidArgument: impulse[0] is (0, 0, 1e300), but must be finite and below 1e62 kg m/s
+    endless impulse: InvalidArgument: impulse[0] is (0, 0, -inf), but must be finite and below 1e62 kg m/s
+    unknown column: InvalidArgument: column mass is none that the header of this call calls for
     watched twice: InvalidArgument: watch: id 2 stands twice
     a message of 5 MiB: OutOfRange: Error, decoded message length too large: found 5243053 bytes, the limit is: 4194304 bytes
     ");
     client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
     insta::assert_snapshot!(bad_commits(&mut client), @r"
-    group velocity not a number: InvalidArgument: group_velocity[0] is DVec3(NaN, NaN, NaN), but must be finite
+    group velocity not a number: InvalidArgument: group_velocity[0] is (NaN, NaN, NaN), but must be finite and below 1e12 m/s
     short group velocity: InvalidArgument: column group_velocity holds 16 bytes, but 1 x 24 were announced
     no group number: InvalidArgument: column group_number holds 0 bytes, but 1 x 4 were announced
-    long member velocity: InvalidArgument: column member_velocity holds 72 bytes, but 2 x 24 were announced
-    endless member velocity: InvalidArgument: member_velocity[0] is DVec3(inf, inf, inf), but must be finite
+    long member velocity: InvalidArgument: column member_velocity holds more than the 48 bytes that were announced
+    endless member velocity: InvalidArgument: member_velocity[0] is (inf, inf, inf), but must be finite and below 1e12 m/s
     tracked without end: InvalidArgument: tracked is 18446744073709551615, more than 4294967296
-    many tracked: InvalidArgument: column track holds 0 bytes, but 2147483648 x 8 were announced
+    many tracked: InvalidArgument: tracked is 2147483648, but at most 4 are possible
     unknown tracked: InvalidArgument: track: id 8 is unknown to this solver
     tracked twice: InvalidArgument: track: id 2 stands twice
     nine grids: InvalidArgument: more than 8 grids in one commit
@@ -358,9 +362,9 @@ fn bad_messages_are_refused_and_change_nothing() {
     a grid of cells of no size: InvalidArgument: cell_size is 0, but must be positive and finite
     a next step for a list that was never given: InvalidArgument: no particles were listed yet that could be wanted again
     a next step with an unknown particle: InvalidArgument: listed: id 77 is unknown to this solver
-    a next step near tiny cells: InvalidArgument: cells of 0.000000000001 m are too small for these particles: use 0.00625 m or more
+    a next step near tiny cells: InvalidArgument: cells of 1e-12 m are too small for these particles: use 0.00625 m or more
     a next step for no number: InvalidArgument: next_within is NaN, but must not be negative
-    a list for no next step: InvalidArgument: column listed is unknown in this call
+    a list for no next step: InvalidArgument: column listed is none that the header of this call calls for
     ");
     let committed = client.commit(FIRST, &groups(), |_| ()).expect("commits");
     client.context.step += 1;
@@ -619,12 +623,15 @@ fn data_beyond_what_was_announced_are_refused_at_once() {
     });
     refused(&mut text, "two gigabytes for one id", one);
     let known = client.context.run_id.clone();
-    client.context.run_id = "x".repeat(1 << 20);
-    let other = client.begin(|packets| {
-        packets
-            .extend(flood("listed").map(|column| v1::BeginRequest { header: None, columns: vec![column] }));
-    });
-    refused(&mut text, "of another run", other);
+    for (what, run_id) in [("of another run", "other".into()), ("of a long name", "x".repeat(1 << 20))] {
+        client.context.run_id = run_id;
+        let begun = client.begin(|packets| {
+            packets.extend(
+                flood("listed").map(|column| v1::BeginRequest { header: None, columns: vec![column] }),
+            );
+        });
+        refused(&mut text, what, begun);
+    }
     client.context.run_id = known;
     refused(&mut text, "a run with a long name", client.initialize(&"x".repeat(3 << 20), 1, BALLS));
     client.begin(|_| ()).expect("begins");
@@ -636,7 +643,18 @@ fn data_beyond_what_was_announced_are_refused_at_once() {
         });
         refused(&mut text, name, integrated);
     }
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    two gigabytes of a list: InvalidArgument: column listed is none that the header of this call calls for
+    of cells: InvalidArgument: column interest is none that the header of this call calls for
+    of nothing: InvalidArgument: column heat is none that the header of this call calls for
+    two gigabytes for one id: InvalidArgument: column listed holds more than the 8 bytes that were announced
+    of another run: FailedPrecondition: the call is for run "other", epoch 1, but this solver serves "run", epoch 1
+    of a long name: InvalidArgument: run_id has 1048576 bytes, but at most 512 are allowed
+    a run with a long name: InvalidArgument: run_id has 3145728 bytes, but at most 512 are allowed
+    momentum: InvalidArgument: column momentum is none that the header of this call calls for
+    member: InvalidArgument: column member holds more than the 16 bytes that were announced
+    impulse: InvalidArgument: column impulse holds more than the 24 bytes that were announced
+    "#);
     client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
     client.commit(FIRST, &groups(), |_| ()).expect("commits");
     let peak = HEAP.peak_usage_as_mb();

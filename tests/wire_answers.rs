@@ -79,9 +79,9 @@ fn lost_answers_do_not_end_a_run() {
 fn errors_of_a_program_are_its_own() {
     use tonic::Code;
     let text = |code, text| lied_to(Lie::Fails(code, text)).expect("an end").to_string();
-    insta::assert_snapshot!(text(Code::Unknown, "Exception calling application: division by zero"), @"");
-    insta::assert_snapshot!(text(Code::Internal, "Traceback (most recent call last):\n  File \"a.py\""), @"");
-    insta::assert_snapshot!(text(Code::Unavailable, "gone"), @"");
+    insta::assert_snapshot!(text(Code::Unknown, "Exception calling application: division by zero"), @"participant liar cannot go on, in Frame of step 0: an error in its program, which its log may explain (Unknown): Exception calling application: division by zero");
+    insta::assert_snapshot!(text(Code::Internal, "Traceback (most recent call last):\n  File \"a.py\""), @r#"participant liar cannot go on, in Frame of step 0: an error in its program, which its log may explain (Internal): Traceback (most recent call last): File "a.py""#);
+    insta::assert_snapshot!(text(Code::Unavailable, "gone"), @"participant liar was lost in Frame of step 0: gone (its process may have ended; see its log)");
     let long = text(Code::Unknown, Box::leak("word ".repeat(1200).into_boxed_str()));
     assert!(long.chars().count() < 700, "{long}");
 }
@@ -113,9 +113,12 @@ fn a_solver_of_another_kind_is_refused() {
         ("other solver", Lie::Describe(|answer| answer.name = "cubes".into())),
     ]);
     insta::assert_snapshot!(text, @r#"
-    other version: participant liar is not what the scene says: it speaks version 2 of amalgam.solver, this coordinator version 1; use programs of the same release
+    older version: participant liar is not what the scene says: it speaks version 1 of amalgam.solver, this coordinator version 2: update the solver
+    newer version: participant liar is not what the scene says: it speaks version 3 of amalgam.solver, this coordinator version 2: update amalgam
+    another version: participant liar is not what the scene says: use programs of the same release
+    a long name: participant liar is not what the scene says: name has 3145728 bytes, but at most 512 are allowed
     no integration: participant liar is not what the scene says: it does not say how it integrates (explicit, implicit or projection)
-    unknown integration: participant liar is not what the scene says: it does not say how it integrates (explicit, implicit or projection)
+    unknown integration: participant liar is not what the scene says: integration 17 is unknown
     other solver: participant liar is not what the scene says: the scene wants solver "balls", but this process serves "cubes"
     "#);
 }
@@ -150,27 +153,47 @@ fn a_false_particle_table_is_refused() {
         ("neither movable nor not", Lie::Initialize(|answer| put(&mut answer.columns, "immovable", &[7u8]))),
         (
             "triangle of nobody",
-            Lie::Initialize(|answer| put(&mut answer.columns, "triangles", &[0u64, 1, 9])),
+            Lie::Initialize(|answer| {
+                header(answer).triangles = 1;
+                put(&mut answer.columns, "triangles", &[0u64, 1, 9]);
+            }),
         ),
-        ("half a triangle", Lie::Initialize(|answer| put(&mut answer.columns, "triangles", &[0u64, 1]))),
+        (
+            "a triangle that was not announced",
+            Lie::Initialize(|answer| put(&mut answer.columns, "triangles", &[0u64, 1, 2])),
+        ),
+        ("triangles without end", Lie::Initialize(|answer| header(answer).triangles = 1 << 31)),
+        (
+            "half a triangle",
+            Lie::Initialize(|answer| {
+                header(answer).triangles = 1;
+                put(&mut answer.columns, "triangles", &[0u64, 1]);
+            }),
+        ),
         ("unknown column", Lie::Initialize(|answer| put(&mut answer.columns, "taste", &[0u64]))),
     ]);
     insta::assert_snapshot!(text, @r"
     no header: participant liar broke the contract in Initialize of step 0: the stream ended without a header
-    many particles: participant liar broke the contract in Initialize of step 0: column id holds 24 bytes, but 2147483648 x 8 were announced
+    many particles: participant liar broke the contract in Initialize of step 0: the columns that were announced need more than 17179869184 bytes
     particles without end: participant liar broke the contract in Initialize of step 0: particles is 18446744073709551615, more than 4294967296
-    no stable dt: participant liar broke the contract in Initialize of step 0: stable_dt is 0, but must be positive
-    stable dt not a number: participant liar broke the contract in Initialize of step 0: stable_dt is NaN, but must be positive
+    no stable dt: participant liar broke the contract in Initialize of step 0: stable_dt is 0, but must be at least 1e-30 s
+    stable dt not a number: participant liar broke the contract in Initialize of step 0: stable_dt is NaN, but must be at least 1e-30 s
     id twice: participant liar broke the contract in Initialize of step 0: particle id 2 stands twice
     id out of range: participant liar broke the contract in Initialize of step 0: id[2] is 1125899906842624, but must be below 2^48
-    position not a number: participant liar broke the contract in Initialize of step 0: position[0] is DVec3(NaN, NaN, NaN), but must be finite
+    position not a number: participant liar broke the contract in Initialize of step 0: position[0] is (NaN, NaN, NaN), but must be finite and within 1e12 m of the origin
     short position: participant liar broke the contract in Initialize of step 0: column position holds 64 bytes, but 3 x 24 were announced
-    negative mass: participant liar broke the contract in Initialize of step 0: particle 0: mass is -1, but must be positive and finite
-    no radius: participant liar broke the contract in Initialize of step 0: particle 1: radius is 0, but must be positive and finite
+    a velocity beyond all: participant liar broke the contract in Initialize of step 0: velocity[0] is (1e300, 1e300, 1e300), but must be finite and below 1e12 m/s
+    a mass beyond all: participant liar broke the contract in Initialize of step 0: particle 0: mass is 1e300, but must be positive, from 1e-50 to 1e50 kg
+    a radius beyond all: participant liar broke the contract in Initialize of step 0: particle 0: radius is 1e300, but must be positive, from 1e-30 to 1e12 m
+    a step of next to nothing: participant liar broke the contract in Initialize of step 0: stable_dt is 1e-300, but must be at least 1e-30 s
+    negative mass: participant liar broke the contract in Initialize of step 0: particle 0: mass is -1, but must be positive, from 1e-50 to 1e50 kg
+    no radius: participant liar broke the contract in Initialize of step 0: particle 1: radius is 0, but must be positive, from 1e-30 to 1e12 m
     neither movable nor not: participant liar broke the contract in Initialize of step 0: immovable[0] is 7, but must be 0 or 1
     triangle of nobody: participant liar broke the contract in Initialize of step 0: triangles: id 9 is unknown to the particle table
-    half a triangle: participant liar broke the contract in Initialize of step 0: column triangles holds 16 bytes, but 0 x 8 were announced
-    unknown column: participant liar broke the contract in Initialize of step 0: column taste is unknown in this call
+    a triangle that was not announced: participant liar broke the contract in Initialize of step 0: column triangles holds more than the 0 bytes that were announced
+    triangles without end: participant liar broke the contract in Initialize of step 0: triangles is 2147483648, but at most 192 are possible
+    half a triangle: participant liar broke the contract in Initialize of step 0: column triangles holds 16 bytes, but 3 x 8 were announced
+    unknown column: participant liar broke the contract in Initialize of step 0: column taste is none that the header of this call calls for
     ");
 }
 
@@ -261,6 +284,7 @@ fn false_answers_in_a_step_are_refused() {
         ("an endless column", Lie::Floods("contacts")),
         ("an endless column of another call", Lie::Floods("cells")),
         ("an endless column of no call", Lie::Floods("heat")),
+        ("endless energy that was not taken", Lie::Commit(|answer| done(answer).not_taken = f64::INFINITY)),
         ("fewer particles", Lie::Commit(|answer| done(answer).particles = 2)),
         ("negative stable dt", Lie::Commit(|answer| done(answer).stable_dt = -1.0)),
         ("no time spent", Lie::Commit(|answer| done(answer).solver_seconds = f64::NAN)),
@@ -312,31 +336,45 @@ fn false_answers_in_a_step_are_refused() {
     a cell cut off: participant liar broke the contract in Survey of step 0: column cells: the last cell key is cut off
     as before: participant liar broke the contract in Begin of step 0: 2 particles as before, but before there were 0
     more than before: participant liar broke the contract in Commit of step 0: 3 particles as before, but before there were 2
-    nobody told: participant liar broke the contract in Commit of step 0: column position holds 48 bytes, but 2147483648 x 24 were announced
+    nobody told: participant liar broke the contract in Commit of step 0: particles is 2147483648, but at most 3 are possible
     unknown id: participant liar broke the contract in Begin of step 0: id 9 is not in its particle table
     id twice: participant liar broke the contract in Begin of step 0: id: id 1 stands twice
     short velocity: participant liar broke the contract in Begin of step 0: column velocity holds 24 bytes, but 2 x 24 were announced
-    endless position: participant liar broke the contract in Begin of step 0: position[0] is DVec3(inf, inf, inf), but must be finite
-    contact with nobody: participant liar broke the contract in Begin of step 0: contacts[0] is [0, 2], but must be two places in this answer, the lower first
-    contact with itself: participant liar broke the contract in Begin of step 0: contacts[0] is [1, 1], but must be two places in this answer, the lower first
+    endless position: participant liar broke the contract in Begin of step 0: position[0] is (inf, inf, inf), but must be finite and within 1e12 m of the origin
+    contact with nobody: participant liar broke the contract in Begin of step 0: contacts[0] is (0, 2), but must be two places in this answer, the lower first
+    contact with itself: participant liar broke the contract in Begin of step 0: contacts[0] is (1, 1), but must be two places in this answer, the lower first
     contact twice: participant liar broke the contract in Begin of step 0: contacts must ascend, none twice
-    momentum not a number: participant liar broke the contract in Integrate of step 0: momentum[0] is DVec3(NaN, NaN, NaN), but must be finite
-    long momentum: participant liar broke the contract in Integrate of step 0: column momentum holds 48 bytes, but 1 x 24 were announced
-    negative slope: participant liar broke the contract in Integrate of step 0: slope[0] is -1e-9, but must be finite and not negative
+    momentum not a number: participant liar broke the contract in Integrate of step 0: momentum[0] is (NaN, NaN, NaN), but must be finite and below 1e62 kg m/s
+    momentum beyond all: participant liar broke the contract in Integrate of step 0: momentum[0] is (1e300, 1e300, 1e300), but must be finite and below 1e62 kg m/s
+    momentum beyond its mass: participant liar broke the contract in Integrate of step 0: momentum (1e30, 0, 0) kg m/s of the group of particle 0, which has 2 kg, is beyond 1e12 m/s
+    slope beyond all: participant liar broke the contract in Integrate of step 0: slope[0] is 1e300, but must be from 0 to 1e62 kg
+    long momentum: participant liar broke the contract in Integrate of step 0: column momentum holds more than the 24 bytes that were announced
+    negative slope: participant liar broke the contract in Integrate of step 0: slope[0] is -1e-9, but must be from 0 to 1e62 kg
     no slope: participant liar broke the contract in Integrate of step 0: column slope holds 0 bytes, but 1 x 8 were announced
     watched not told: participant liar broke the contract in Integrate of step 0: column watch_velocity holds 0 bytes, but 1 x 24 were announced
     endless travel: participant liar broke the contract in Integrate of step 0: travel_max is inf, but must be finite and not negative
-    unknown column: participant liar broke the contract in Integrate of step 0: column heat is unknown in this call
+    unknown column: participant liar broke the contract in Integrate of step 0: column heat is none that the header of this call calls for
+    a rate of nothing: participant liar broke the contract in Commit of step 0: radius_rate_max is 0 1/s, but with speed_max 0.10143327 m/s and radii from 0.1 to 0.1 m it must be from 1.0143327 to 1.0143327
+    nobody moves: participant liar broke the contract in Begin of step 1: speed_max is 0 m/s, but a particle moves at 0.10143327 m/s
+    speed beyond all: participant liar broke the contract in Commit of step 0: speed_max is 1e300, but must be from 0 to 2e12
+    sum beyond all: participant liar broke the contract in Commit of step 0: momentum is (1e300, 0, 0), but must be finite and below 1e100
+    cells that nobody can fill: participant liar broke the contract in Survey of step 0: column cells holds more than the 216 bytes that were announced
+    contacts without end: participant liar broke the contract in Begin of step 0: contacts is 1073741824, but at most 3072 are possible
+    an endless column: participant liar broke the contract in Begin of step 0: column contacts holds more than the 0 bytes that were announced
+    an endless column of another call: participant liar broke the contract in Begin of step 0: column cells is none that the header of this call calls for
+    an endless column of no call: participant liar broke the contract in Begin of step 0: column heat is none that the header of this call calls for
+    endless energy that was not taken: participant liar broke the contract in Commit of step 0: not_taken is inf, but must be below 1e100 J
     fewer particles: participant liar broke the contract in Commit of step 0: it says it has 2 particles, but 3 are known
-    negative stable dt: participant liar broke the contract in Commit of step 0: stable_dt is -1, but must be positive
-    no time spent: participant liar broke the contract in Commit of step 0: solver_seconds is NaN, but must be finite and not negative
-    endless energy: participant liar broke the contract in Commit of step 0: energy, speeds and acceleration are [inf, 0.10143327018291386, 1.0143327018291386, 200.48002280646375], but must be finite
+    negative stable dt: participant liar broke the contract in Commit of step 0: stable_dt is -1, but must be at least 1e-30 s
+    no time spent: participant liar broke the contract in Commit of step 0: solver_seconds is NaN, but must be from 0 to 1e100
+    endless energy: participant liar broke the contract in Commit of step 0: kinetic_energy is inf, but must be from 0 to 1e100
     momentum missing: participant liar broke the contract in Commit of step 0: field momentum is missing
     cells twice: participant liar broke the contract in Survey of step 0: column cells: a cell stands twice at byte 1
     born known: participant liar broke the contract in Commit of step 0: particle 2 was born, but is known already
     born without mass: participant liar broke the contract in Commit of step 0: column born_mass holds 0 bytes, but 1 x 8 were announced
     died unknown: participant liar broke the contract in Commit of step 0: particle 8 died, but was not alive
     ids of a frame in disorder: participant liar broke the contract in Frame of step 0: ids of a frame must ascend
+    a field that is no number: participant liar broke the contract in Frame of step 0: field "heat" holds NaN at place 1, but must be finite
     a field with a bad name: participant liar broke the contract in Frame of step 0: field "../../x" with 1 components: names are a-z, 0-9 and _, components 1 or 3
     "#);
 }

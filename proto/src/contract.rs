@@ -288,6 +288,8 @@ pub struct Committed {
     pub track_velocity: Vec<DVec3>,
     /// Wall time that the solver itself computed since the last commit [s].
     pub solver_seconds: f64,
+    /// Kinetic energy [J] that is missing because the members' velocities could not be taken as told.
+    pub not_taken: f64,
     /// The start of the next step, if it was wanted and nobody was displaced too far for it.
     pub next: Option<Batch>,
 }

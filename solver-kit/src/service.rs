@@ -89,7 +89,7 @@ impl Service {
         &self,
         order: impl FnOnce(Reply<P>) -> Order,
     ) -> Result<Vec<P>, Status> {
-        let gone = || Status::internal("the solver's thread has ended after a fault; see the solver's log");
+        let gone = || Status::internal("the solver panicked; see the solver's log");
         let (reply, answer) = oneshot::channel();
         self.orders.send(order(reply)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use crate::ids::IdIndex;
 use crate::near::NearParticles;
 use crate::solver::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, World};
-use crate::sums::{check_finite, state_hash, totals};
+use crate::sums::{check_finite, missing_energy, state_hash, totals};
 use crate::{SectionError, SolverError};
 
 /// Why a call was refused.
@@ -493,17 +493,23 @@ impl Run {
         let report = self.solver.commit(&end, &self.answer.velocity)?;
         self.solver_seconds += start.elapsed().as_secs_f64();
         self.near.allow(&report.broken, &self.ids);
+        let mut told = if report.adjusted { self.told_velocities(&call.member_velocity) } else { Vec::new() };
         let particles = self.solver.particles();
         // A solver may store its particles in another order after a step, or others: all are known by id.
         if self.ids.ids != particles.id {
             let (ids, before) = (&self.ids, &self.velocity_before);
             let before = |id| ids.find(id).map_or(DVec3::NAN, |i| before[i as usize]);
             self.velocity_before = particles.id.par_iter().with_min_len(4096).map(|&id| before(id)).collect();
+            if report.adjusted {
+                let place = |id| ids.find(id).map_or(DVec3::NAN, |i| told[i as usize]);
+                told = particles.id.iter().map(|&id| place(id)).collect();
+            }
             self.near.reorder(ids, particles);
             self.ids.update(&particles.id);
         }
         let totals = totals(particles, &self.velocity_before, self.dt);
         check_finite(particles, &totals)?;
+        let not_taken = if report.adjusted { missing_energy(particles, &told) } else { 0.0 };
         self.group_number.clear();
         self.group_number.resize(particles.len(), u32::MAX);
         for (group, &number) in call.group_number.iter().enumerate() {
@@ -515,6 +521,7 @@ impl Run {
         }
         let done = Committed {
             totals,
+            not_taken,
             solver_seconds: std::mem::take(&mut self.solver_seconds),
             state_hash: if call.want_state_hash { state_hash(particles) } else { 0 },
             cells: call
@@ -530,6 +537,16 @@ impl Run {
     }
 
     /// What a step's end says, with the tracked particles where they are; one that died, where it was `before`.
+    /// The velocities that the solver was told to take [m/s]: of members as split, of free particles as it answered.
+    fn told_velocities(&self, member_velocity: &[DVec3]) -> Vec<DVec3> {
+        assert!(self.solver.deferred().is_none(), "a solver that defers velocities takes them as told");
+        let mut told = self.answer.velocity.clone();
+        for (&member, &velocity) in self.groups.all_members().iter().zip(member_velocity) {
+            told[member as usize] = velocity;
+        }
+        told
+    }
+
     fn report(
         &self,
         report: &Report,

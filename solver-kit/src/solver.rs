@@ -87,6 +87,10 @@ pub struct Report {
     pub stable_dt: f64,
     /// Potential energies by name [J], for example `("elastic", 0.2)`. Gravity is not among them.
     pub energies: Vec<(&'static str, f64)>,
+    /// Whether velocities are other than [`Solver::commit`] was told, as those of a rigid body are. The kit then tells the
+    /// coordinator how much kinetic energy is missing, and the coordinator counts it as dissipated in coupling. Not for
+    /// solvers that defer velocities ([`Solver::deferred`]).
+    pub adjusted: bool,
     /// Bonds broken in this step: these pairs may now collide.
     pub broken: Vec<(ParticleId, ParticleId)>,
     /// Particles that appeared in this step.

@@ -76,6 +76,17 @@ pub(crate) fn totals(particles: &Particles, velocity_before: &[DVec3], dt: f64) 
     }
 }
 
+/// Kinetic energy [J] that movable particles would have at the velocities that they were `told` [m/s], less that which they
+/// have. A particle that nobody told, since it was born in the step, counts for nothing.
+pub(crate) fn missing_energy(particles: &Particles, told: &[DVec3]) -> f64 {
+    reduce::sum(particles.len(), 0.0, |i| {
+        if particles.immovable[i] || told[i].is_nan() {
+            return 0.0;
+        }
+        0.5 * particles.mass[i] * (told[i].length_squared() - particles.velocity[i].length_squared())
+    })
+}
+
 /// Whether the sums are finite: then all positions and velocities are. Else the first particle at fault is named.
 pub(crate) fn check_finite(particles: &Particles, totals: &Totals) -> Result<(), SolverError> {
     let Totals { momentum, angular_momentum, mass_moment, kinetic_energy, .. } = totals;

@@ -76,6 +76,7 @@ impl Simulation {
             }
             part.cells.clone_from(&committed.cells);
             part.stable_dt = committed.stable_dt;
+            self.scratch.record.dissipated += committed.not_taken;
             part.solver_s += committed.solver_seconds;
             part.committed = committed;
         }

@@ -24,9 +24,10 @@ impl Context {
     /// From the wire.
     ///
     /// # Errors
-    /// If it is absent.
+    /// If it is absent, or its run has too long a name.
     pub fn from_wire(context: Option<v1::RunContext>) -> Result<Self, WireError> {
         let v1::RunContext { run_id, epoch, step } = context.ok_or(WireError::Missing("context"))?;
+        check_name("run_id", &run_id)?;
         Ok(Self { run_id, epoch, step })
     }
 }

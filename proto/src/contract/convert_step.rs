@@ -245,6 +245,7 @@ impl Committed {
             born: self.born.len() as u64,
             dead: self.dead.len() as u64,
             solver_seconds: self.solver_seconds,
+            not_taken: self.not_taken,
             next: self.next.map(|batch| batch.put(&mut columns)),
         };
         columns.put_ids("born_id", &self.born.iter().map(|b| b.0).collect::<Vec<_>>());
@@ -304,7 +305,11 @@ impl Committed {
                 return Err(WireError::Rule(format!("{name} is {value}, but must be from 0 to {limit:e}")));
             }
         }
-        let solver_seconds = header.solver_seconds;
+        let (solver_seconds, not_taken) = (header.solver_seconds, header.not_taken);
+        if !(not_taken.abs() < SUM_LIMIT) {
+            let joule = number(not_taken);
+            return Err(WireError::Rule(format!("not_taken is {joule}, but must be below {SUM_LIMIT:e} J")));
+        }
         let energies = header.potential_energies.into_iter().map(|v1::Energy { name, joule }| (name, joule));
         let potential_energies: Vec<(String, f64)> = energies.collect();
         if potential_energies.len() > 16 {
@@ -345,6 +350,7 @@ impl Committed {
             track_position: columns.take_vec3("track_position", tracked, POSITIONS)?,
             track_velocity: columns.take_vec3("track_velocity", tracked, VELOCITIES)?,
             solver_seconds,
+            not_taken,
             next: header.next.map(|answer| Batch::take(answer, &mut columns)).transpose()?,
         };
         columns.finish()?;
