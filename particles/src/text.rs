@@ -21,19 +21,11 @@ pub fn vector(value: DVec3) -> String {
 /// A text that somebody else sent, on one line and not longer than [`TEXT_LENGTH_MAX`].
 pub fn shorten(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let mut line = String::new();
-    for word in words {
-        let space = usize::from(!line.is_empty());
-        let room = TEXT_LENGTH_MAX.saturating_sub(line.chars().count() + space);
-        line.push_str(&" "[..space]);
-        if word.chars().count() > room {
-            line.extend(word.chars().take(room));
-            line.push_str(" ...");
-            break;
-        }
-        line.push_str(word);
+    let line = words.collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(TEXT_LENGTH_MAX) {
+        Some((end, _)) => format!("{} ...", line[..end].trim_end()),
+        None => line,
     }
-    line
 }
 
 #[cfg(test)]
