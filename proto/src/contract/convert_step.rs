@@ -306,7 +306,7 @@ impl Committed {
             }
         }
         let (solver_seconds, not_taken) = (header.solver_seconds, header.not_taken);
-        if !(not_taken.abs() < SUM_LIMIT) {
+        if not_taken.is_nan() || not_taken.abs() >= SUM_LIMIT {
             let joule = number(not_taken);
             return Err(WireError::Rule(format!("not_taken is {joule}, but must be below {SUM_LIMIT:e} J")));
         }
