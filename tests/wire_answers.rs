@@ -347,10 +347,10 @@ fn false_answers_in_a_step_are_refused() {
     momentum not a number: participant liar broke the contract in Integrate of step 0: momentum[0] is (NaN, NaN, NaN), but must be finite and below 1e62 kg m/s
     momentum beyond all: participant liar broke the contract in Integrate of step 0: momentum[0] is (1e300, 1e300, 1e300), but must be finite and below 1e62 kg m/s
     momentum beyond its mass: participant liar broke the contract in Integrate of step 0: momentum (1e30, 0, 0) kg m/s of the group of particle 0, which has 2 kg, is beyond 1e12 m/s
-    slope beyond all: participant liar broke the contract in Integrate of step 0: slope[0] is 1e300, but must be from 0 to 1e62 kg
+    slope beyond all: participant liar broke the contract in Integrate of step 0: slope[0] is (1e300, 0, 0) (0, 1e300, 0) (0, 0, 1e300), but must be positive semidefinite, entries below 1e62 kg
     long momentum: participant liar broke the contract in Integrate of step 0: column momentum holds more than the 24 bytes that were announced
-    negative slope: participant liar broke the contract in Integrate of step 0: slope[0] is -1e-9, but must be from 0 to 1e62 kg
-    no slope: participant liar broke the contract in Integrate of step 0: column slope holds 0 bytes, but 1 x 8 were announced
+    negative slope: participant liar broke the contract in Integrate of step 0: slope[0] is (1, 0, 0) (0, 1, 0) (0, 0, -1e-9), but must be positive semidefinite, entries below 1e62 kg
+    no slope: participant liar broke the contract in Integrate of step 0: column slope holds 0 bytes, but 1 x 48 were announced
     watched not told: participant liar broke the contract in Integrate of step 0: column watch_velocity holds 0 bytes, but 1 x 24 were announced
     endless travel: participant liar broke the contract in Integrate of step 0: travel_max is inf, but must be finite and not negative
     unknown column: participant liar broke the contract in Integrate of step 0: column heat is none that the header of this call calls for
