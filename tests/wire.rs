@@ -385,7 +385,9 @@ fn a_commit_begins_the_next_step() {
     client.context.step = 1;
     assert_eq!(client.frame().expect("a frame").position, begun.position);
     client.survey(|_| ()).expect("is surveyed");
-    assert_eq!(client.begin(|_| ()).expect("begins again"), begun);
+    let ids = (0..4).map(ParticleId).collect();
+    let again = client.begin(|_| ()).expect("begins again");
+    assert_eq!(again, Batch { id: Some(ids), ..begun.clone() }, "whoever asks again hears all ids");
     for client in [&mut apart, &mut client] {
         client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
     }

@@ -237,8 +237,8 @@ fn false_answers_in_a_step_are_refused() {
     contact twice: participant liar broke the contract in Begin of step 0: contacts must ascend, none twice
     momentum not a number: participant liar broke the contract in Integrate of step 0: momentum[0] is DVec3(NaN, NaN, NaN), but must be finite
     long momentum: participant liar broke the contract in Integrate of step 0: column momentum holds 48 bytes, but 1 x 24 were announced
-    negative slope: participant liar broke the contract in Integrate of step 0: slope[0] is -1e-9, but must be finite and not negative
-    no slope: participant liar broke the contract in Integrate of step 0: column slope holds 0 bytes, but 1 x 8 were announced
+    negative slope: participant liar broke the contract in Integrate of step 0: slope[0] is DMat3 { x_axis: DVec3(1.0, 0.0, 0.0), y_axis: DVec3(0.0, 1.0, 0.0), z_axis: DVec3(0.0, 0.0, -1e-9) }, but must be finite and positive semidefinite
+    no slope: participant liar broke the contract in Integrate of step 0: column slope holds 0 bytes, but 1 x 48 were announced
     watched not told: participant liar broke the contract in Integrate of step 0: column watch_velocity holds 0 bytes, but 1 x 24 were announced
     endless travel: participant liar broke the contract in Integrate of step 0: travel_max is inf, but must be finite and not negative
     unknown column: participant liar broke the contract in Integrate of step 0: column heat is unknown in this call

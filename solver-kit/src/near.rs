@@ -20,8 +20,8 @@ pub(crate) struct NearParticles {
     surveyed: Vec<DVec3>,
     /// The last list of wanted particles.
     listed: Option<Vec<ParticleId>>,
-    /// The particles of the last batch.
-    told: Vec<ParticleId>,
+    /// The particles of the last batch, if whoever asks is sure to know them.
+    told: Option<Vec<ParticleId>>,
 }
 
 /// Cells along the radius of the largest particle, at most.
@@ -36,7 +36,7 @@ impl NearParticles {
             triangles: solver.triangles(),
             surveyed: Vec::new(),
             listed: None,
-            told: Vec::new(),
+            told: None,
         })
     }
 
@@ -125,11 +125,11 @@ impl NearParticles {
         }
         let place = |i: u32| wanted.partition_point(|&other| other < i) as u32;
         let ids: Vec<ParticleId> = wanted.iter().map(|&i| particles.id[i as usize]).collect();
-        let as_before = ids == self.told;
-        self.told = ids;
+        let new = (self.told.as_ref() != Some(&ids)).then(|| ids.clone());
+        self.told = Some(ids);
         Batch {
             contacts: own.par_iter().with_min_len(1024).map(|&(i, j)| [place(i), place(j)]).collect(),
-            id: (!as_before).then(|| self.told.clone()),
+            id: new,
             position: wanted.iter().map(|&i| particles.position[i as usize]).collect(),
             velocity: wanted.iter().map(|&i| particles.velocity[i as usize]).collect(),
         }
@@ -166,14 +166,14 @@ impl NearParticles {
 
     /// Lets the next batch say all ids.
     pub(crate) fn say_all(&mut self) {
-        self.told.clear();
+        self.told = None;
     }
 
     /// Forgets all, for particles that are somewhere else.
     pub(crate) fn forget(&mut self) {
         self.surveyed.clear();
         self.listed = None;
-        self.told.clear();
+        self.told = None;
     }
 }
 

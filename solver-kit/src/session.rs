@@ -146,8 +146,10 @@ impl Session {
         run.expect(run.is_between_steps(), "Begin", call.context.step)?;
         run.ids.update(&run.solver.particles().id);
         run.near.check(run.solver.particles(), &run.ids, &call.interest)?;
-        // Who asks again may not have taken over the last answer.
-        run.near.say_all();
+        if run.phase == Phase::Begun {
+            // Whoever asks again may not have taken over the last answer.
+            run.near.say_all();
+        }
         Ok(run.begin(call.interest))
     }
 

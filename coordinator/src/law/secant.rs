@@ -143,12 +143,15 @@ mod tests {
 
     #[test]
     fn a_linear_response_is_learned_whole() {
+        // Six changes that span all impulses on two particles.
         let impulses = [
             [DVec3::ZERO; 2],
             [DVec3::X, DVec3::ZERO],
             [DVec3::X, DVec3::new(0.3, 1.0, 0.0)],
             [DVec3::Y, DVec3::new(0.0, 0.5, 2.0)],
             [DVec3::Z, DVec3::NEG_Z],
+            [DVec3::new(2.0, 0.0, 1.0), DVec3::new(-1.0, 0.2, 0.0)],
+            [DVec3::new(0.1, -0.7, 0.4), DVec3::ONE],
         ];
         let mut secant =
             Secant::new(vec![DMat3::IDENTITY; 2], impulses[0].to_vec(), answer(7.0, impulses[0]));
