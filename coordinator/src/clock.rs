@@ -8,12 +8,17 @@ use crate::settings::TimeSettings;
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     settings: TimeSettings,
+    /// Frames from the start to the end, the first one not among them.
+    frames: u64,
     gravity: f64,
     radius_min: f64,
     time: f64,
     frame: u64,
     frame_due: bool,
 }
+
+/// A step that had to be shortened leaves no rest of its frame that is shorter than this part of it.
+const REST_MIN: f64 = 1e-3;
 
 /// What limits the next step.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +31,8 @@ pub(crate) struct Limits {
 
 impl Clock {
     pub(crate) fn new(settings: TimeSettings, gravity: DVec3, radius_min: f64) -> Self {
-        Self { settings, gravity: gravity.length(), radius_min, time: 0.0, frame: 0, frame_due: true }
+        let (frames, gravity) = (settings.frames(), gravity.length());
+        Self { settings, frames, gravity, radius_min, time: 0.0, frame: 0, frame_due: true }
     }
 
     pub(crate) fn time(&self) -> f64 {
@@ -47,9 +53,12 @@ impl Clock {
         self.time >= self.settings.duration
     }
 
-    /// Time of the next frame, or of the end.
+    /// Time of the next frame: a multiple of the interval, the last one the end.
     fn next_event(&self) -> f64 {
-        ((self.frame + 1) as f64 * self.settings.frame_interval).min(self.settings.duration)
+        match self.frame + 1 {
+            frame if frame < self.frames => frame as f64 * self.settings.frame_interval,
+            _ => self.settings.duration,
+        }
     }
 
     /// Whether steps of this length would take longer than anyone waits: 10^12 of them to the end.
@@ -69,6 +78,13 @@ impl Clock {
         rest / (rest / dt - 1e-9).ceil().max(1.0)
     }
 
+    /// Length of a step that must not be longer than `dt` after all: half of what is left to the next frame, where `dt` would
+    /// leave a rest too short to be a step.
+    pub(crate) fn shortened(&self, dt: f64) -> f64 {
+        let rest = self.next_event() - self.time;
+        if rest > dt && rest - dt < REST_MIN * dt { 0.5 * rest } else { dt }
+    }
+
     pub(crate) fn advance(&mut self, dt: f64) {
         let event = self.next_event();
         self.frame_due = event - self.time <= dt * (1.0 + 1e-9);
@@ -83,7 +99,98 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Times of frames and lengths of steps until the end; `limit` gives the solvers' limit in each step, `shorten` the part
+    /// of it that is left after the stages.
+    fn run(
+        settings: &TimeSettings,
+        limit: impl Fn(u64) -> f64,
+        shorten: impl Fn(u64) -> f64,
+    ) -> (Vec<f64>, Vec<f64>) {
+        let mut clock = Clock::new(settings.clone(), DVec3::ZERO, 0.1);
+        let (mut frames, mut steps) = (Vec::new(), Vec::new());
+        while !clock.is_finished() {
+            let step = steps.len() as u64;
+            assert!(step < 1_000_000, "{settings:?} does not end");
+            let mut dt = clock.next_dt(Limits { stable_dt: limit(step), radius_rate: 0.0 });
+            assert!(!clock.is_stuck(dt), "{settings:?}: a step of {dt:e} s");
+            if shorten(step) < 1.0 {
+                dt = clock.shortened(dt * shorten(step));
+            }
+            clock.advance(dt);
+            steps.push(dt);
+            if clock.frame_due() {
+                frames.push(clock.time());
+            }
+        }
+        (frames, steps)
+    }
+
+    fn assert_frames(settings: &TimeSettings, frames: &[f64], count: usize) {
+        assert_eq!(frames.len(), count, "{settings:?}: {frames:?}");
+        let (end, multiples) = frames.split_last().expect("a frame");
+        assert_eq!(end.to_bits(), settings.duration.to_bits());
+        for (k, time) in multiples.iter().enumerate() {
+            assert_eq!(time.to_bits(), ((k + 1) as f64 * settings.frame_interval).to_bits());
+        }
+    }
+
+    #[test]
+    fn a_rest_of_rounding_is_no_step() {
+        for (duration, frame_interval, count) in [
+            (0.45, 0.03, 15),
+            (0.9, 0.3, 3),
+            (0.7, 0.1, 7),
+            (0.3, 0.1, 3),
+            (1.0, 1.0 / 3.0, 3),
+            (0.25, 0.1, 3),
+        ] {
+            let settings = TimeSettings { duration, frame_interval, dt_max: 3e-4, cfl: 0.5 };
+            let (frames, steps) = run(&settings, |_| f64::INFINITY, |_| 1.0);
+            assert_frames(&settings, &frames, count);
+            assert!(steps.iter().all(|&dt| dt > 1.4e-4), "{settings:?}");
+        }
+    }
+
+    proptest! {
+        /// Durations and intervals as people write them, in decimals, and limits that vary from step to step.
+        #[test]
+        fn every_run_ends_with_a_frame_at_each_multiple(
+            interval in 1u32..2000,
+            decimals in 0i32..5,
+            whole in 1u32..60,
+            part in prop_oneof![Just(0.0), 0.001..0.999],
+            steps_in_frame in 0.4..30.0f64,
+            seed in any::<u64>(),
+            cfl in prop_oneof![Just(0.5), 0.01..1.0, 0.999..1.0],
+        ) {
+            // The nearest numbers to what is written, as a scene's are.
+            let read = |text: String| text.parse::<f64>().expect("a number");
+            let digits = decimals as usize;
+            let frame_interval = read(format!("{:.digits$}", f64::from(interval) * 10f64.powi(-decimals)));
+            let exact = f64::from(interval) * (f64::from(whole) + part) * 10f64.powi(-decimals);
+            let digits = digits + if part == 0.0 { 0 } else { 6 };
+            let duration = read(format!("{exact:.digits$}"));
+            let dt_max = frame_interval / steps_in_frame;
+            let settings = TimeSettings { duration, frame_interval, dt_max, cfl };
+            let random = |step: u64, salt: u64| amalgam_particles::random::uniform_f64(&[seed, step, salt]);
+            let limit = |step| dt_max * (0.2 + random(step, 0));
+            // One step in eight is shortened after its stages, as far as `cfl` asks for at least.
+            let shorten = |step| if random(step, 1) < 0.125 { cfl * (1.0 - 0.5 * random(step, 2)) } else { 1.0 };
+            let (frames, steps) = run(&settings, limit, shorten);
+            let count = whole as usize + usize::from(part > 0.0);
+            assert_frames(&settings, &frames, count);
+            let shortest = steps.iter().copied().fold(f64::INFINITY, f64::min);
+            // The last frame may be as short as its part of an interval; what is left of a shortened step may be shortened again.
+            let last = duration - (count - 1) as f64 * frame_interval;
+            let least = (0.05 * dt_max * cfl).min(0.2 * last * cfl) * REST_MIN.powi(2);
+            prop_assert!(shortest > least, "{settings:?}: {shortest:e}");
+            prop_assert!((steps.iter().sum::<f64>() - duration).abs() <= 1e-9 * duration);
+        }
+    }
 
     #[test]
     fn steps_end_on_frames_and_on_the_end() {

@@ -112,7 +112,7 @@ impl Simulation {
             let participant = self.members[scratch.fastest()].part.connection.name.clone();
             return Err(CoordinatorError::Runaway { participant, step, dt, travel });
         }
-        scratch.dt *= self.plan.time.cfl / travel;
+        scratch.dt = self.clock.shortened(scratch.dt * (self.plan.time.cfl / travel));
         scratch.stage = 1;
         scratch.record.retries += 1;
         scratch.pairs.clone_from(&scratch.contacts.active);

@@ -172,7 +172,8 @@ fn write(out: &mut BufWriter<File>, frame: &FrameData<'_>) -> io::Result<()> {
         out.write_all(&array.bytes.to_le_bytes())?;
         (array.write)(out)?;
     }
-    writeln!(out, "</AppendedData>\n</VTKFile>")
+    // The line feed before the end tag is for meshio, which drops the last line of the data.
+    writeln!(out, "\n</AppendedData>\n</VTKFile>")
 }
 
 const VTK_VERTEX: u8 = 1;

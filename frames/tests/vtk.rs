@@ -136,7 +136,8 @@ fn the_header_leads_to_the_bytes() {
     assert_eq!(bytes("id"), c.ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>());
     assert_eq!(bytes("bonds"), c.bonds.iter().flat_map(|b| b.to_le_bytes()).collect::<Vec<_>>());
     assert_eq!(bytes("types"), [vec![1; 70], vec![5]].concat());
-    assert!(data.ends_with(b"</AppendedData>\n</VTKFile>\n"));
+    // meshio drops the last line of the data.
+    assert!(data.ends_with(b"\n</AppendedData>\n</VTKFile>\n"));
 }
 
 #[test]

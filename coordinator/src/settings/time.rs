@@ -33,7 +33,20 @@ fn default_cfl() -> f64 {
     0.5
 }
 
+/// A rest of the duration below this part of the frame interval is rounding: 0.45 is fifteen times 0.03.
+const WHOLE_INTERVALS: f64 = 1e-9;
+
 impl TimeSettings {
+    /// Frames after the first one, which shows the start: one at each multiple of the interval, the last one at the end.
+    pub fn frames(&self) -> u64 {
+        let intervals = self.duration / self.frame_interval;
+        let whole = intervals.round();
+        // Of a billion intervals, f64 gives no more exact quotient.
+        let is_whole = (intervals - whole).abs() <= WHOLE_INTERVALS.max(4.0 * f64::EPSILON * intervals);
+        let frames = if is_whole { whole } else { intervals.ceil() };
+        frames.max(1.0) as u64
+    }
+
     /// What is wrong with the values.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
