@@ -3,6 +3,7 @@
 //! [`FluidProgram`] reads a participant's section of the scene ([`section`]) and builds the solver from it. See
 //! [`sph`] for the method.
 
+mod filling;
 pub mod flip;
 pub mod section;
 pub mod sources;

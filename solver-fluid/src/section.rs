@@ -35,13 +35,11 @@
 //!
 //! The same dam break gained no energy at any `cfl` up to 1.
 
-use amalgam_particles::{
-    CellGrid, DVec3, ParticleId, Particles,
-    shapes::{Body, POINTS_MAX},
-};
+use amalgam_particles::{CellGrid, DVec3, ParticleId, Particles, shapes::Body};
 use amalgam_solver_kit::{SectionError, World, parse_section};
 use serde::Deserialize;
 
+use crate::filling::{check_density, compressions, fill, volume_warnings};
 use crate::sources::{Emitter, Sink, Sources};
 use crate::sph::{
     Formulation, Parameters,
@@ -155,7 +153,8 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
-    let bodies = sample(&mut section.shapes, section.spacing, &mut faults);
+    let held_by = section.walls.then_some(world.domain);
+    let bodies = fill(&mut section.shapes, section.spacing, held_by, &mut faults);
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -189,6 +188,13 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
         gravity: world.gravity,
         walls,
     };
+    let at_start = compressions(&parameters, &bodies.concat());
+    let mut warnings = volume_warnings(&section.shapes, &bodies, section.spacing);
+    warnings.extend(check_density(&bodies, &at_start, section.rest_density, &mut faults));
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    warnings.iter().for_each(|warning| tracing::warn!("{}: {warning}", world.participant));
     let mut particles = Particles::default();
     for (points, body) in bodies.iter().zip(&section.shapes) {
         for &point in points {
@@ -296,39 +302,6 @@ impl Section {
         faults.push(SectionError::new("sound_speed", message));
         1.0
     }
-}
-
-/// Reads the files that shapes name; the points of every body, up to the largest number of particles.
-pub(crate) fn sample(shapes: &mut [Body], spacing: f64, faults: &mut Vec<SectionError>) -> Vec<Vec<DVec3>> {
-    if shapes.is_empty() {
-        let message = "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"";
-        faults.push(SectionError::new("shapes", message));
-    }
-    for (k, body) in shapes.iter_mut().enumerate() {
-        if let Err(error) = amalgam_meshes::read_into(&mut body.shape) {
-            faults.push(SectionError::new(format!("shapes[{k}].file"), error.to_string()));
-        }
-    }
-    // A bad spacing is reported once, under its own key.
-    if !(spacing > 0.0 && spacing.is_finite()) {
-        return Vec::new();
-    }
-    let mut bodies: Vec<Vec<DVec3>> = Vec::new();
-    for (k, body) in shapes.iter().enumerate() {
-        match body.sample(spacing) {
-            Ok(points) => bodies.push(points),
-            Err(errors) => {
-                let parent = format!("shapes[{k}]");
-                faults.extend(errors.into_iter().map(|e| SectionError::new(e.path(&parent), e.message)));
-            }
-        }
-    }
-    let total: usize = bodies.iter().map(Vec::len).sum();
-    if total > POINTS_MAX {
-        let message = format!("hold {total} particles, more than {POINTS_MAX}: write a larger spacing");
-        faults.push(SectionError::new("shapes", message));
-    }
-    bodies
 }
 
 /// All points must lie in a box; `advice` is what else to do than to move them.

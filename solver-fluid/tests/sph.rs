@@ -28,7 +28,7 @@ fn disturbed_ball() -> String {
     for i in 0..1000 {
         let p = DVec3::new(f64::from(i % 10), f64::from(i / 10 % 10), f64::from(i / 100)) - 4.5;
         if p.length() < 5.0 {
-            let p = 0.047 * (p + DVec3::new(noise(i, 0), noise(i, 1), noise(i, 2)));
+            let p = 0.05 * (p + DVec3::new(noise(i, 0), noise(i, 1), noise(i, 2)));
             text += &format!("[{}, {}, {}],", p.x, p.y, p.z);
         }
     }

@@ -19,13 +19,14 @@
 //! | `sinks` | | none | boxes that swallow particles, a list: `min`, `max` [m] |
 
 use amalgam_particles::shapes::{Body, Shape};
-use amalgam_particles::{ParticleId, Particles};
+use amalgam_particles::{DVec3, ParticleId, Particles};
 use amalgam_solver_kit::{SectionError, World, parse_section};
 use serde::Deserialize;
 
 use super::Parameters;
+use crate::filling::{check_density, fill, kernel_compressions, volume_warnings};
 use crate::section::{
-    EmitterSection, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside, default_rest_density, sample,
+    EmitterSection, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside, default_rest_density,
     source_faults, sources,
 };
 
@@ -99,7 +100,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
-    let bodies = sample(&mut section.shapes, section.spacing, &mut faults);
+    let bodies = fill(&mut section.shapes, section.spacing, Some(world.domain), &mut faults);
     let mass = section.rest_density * section.spacing.powi(3);
     let parameters = Parameters {
         cell_size: section.cell_size.unwrap_or(2.0 * section.spacing),
@@ -131,6 +132,23 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     if !faults.is_empty() {
         return Err(faults);
     }
+    // The lattices, before particles are moved off them; single points are where the scene wants them.
+    let lattices: Vec<Vec<DVec3>> = bodies
+        .iter()
+        .zip(&section.shapes)
+        .map(
+            |(points, body)| {
+                if matches!(body.shape, Shape::Points { .. }) { Vec::new() } else { points.clone() }
+            },
+        )
+        .collect();
+    let at_start = kernel_compressions(&lattices.concat(), section.spacing, world.domain);
+    let mut warnings = volume_warnings(&section.shapes, &lattices, section.spacing);
+    warnings.extend(check_density(&lattices, &at_start, section.rest_density, &mut faults));
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    warnings.iter().for_each(|warning| tracing::warn!("{}: {warning}", world.participant));
     let mut particles = Particles::default();
     for (points, body) in bodies.iter().zip(&section.shapes) {
         let as_given = matches!(body.shape, Shape::Points { .. });
@@ -211,8 +229,6 @@ fn check_cells(parameters: &Parameters, faults: &mut Vec<SectionError>) {
 
 #[cfg(test)]
 mod tests {
-    use amalgam_particles::DVec3;
-
     use super::*;
 
     fn keys(section: &str) -> Vec<String> {

@@ -1,0 +1,352 @@
+//! Shapes filled with a fluid's particles, and the density at which the fluid then starts.
+//!
+//! A lattice of the particles' spacing is at rest density beside a wall only if its first layer is half a spacing from the
+//! wall. So a shape that is *held* on a side, by a wall of the domain or by the face of another shape, starts half a
+//! spacing from that side. Between two sides that hold it a whole number of layers is spread evenly; axes that are not
+//! held on both sides make up for the stretch, so that the volume per particle stays `spacing^3`.
+
+use amalgam_particles::DVec3;
+use amalgam_particles::shapes::{Body, POINTS_MAX, Shape, ShapeError};
+use amalgam_solver_kit::SectionError;
+
+use crate::sph::{
+    Formulation, Parameters,
+    evaluation::Evaluation,
+    sources::Sources,
+    state::{EquationOfState, Law},
+    walls::Walls,
+};
+
+/// Faces nearer than this touch, in spacings.
+const TOUCH: f64 = 1e-6;
+/// Deviation from the rest density, or from a shape's volume, from which on a start is told.
+const TOLD: f64 = 0.02;
+/// Deviation from the rest density from which on a start is refused.
+const REFUSED: f64 = 0.1;
+/// Density over rest density to which layers may be pressed between two sides that hold them.
+const PRESSED: f64 = 1.01;
+
+/// A shape whose lattice can be moved: the box around it, along the domain's axes.
+struct Bounds {
+    low: DVec3,
+    high: DVec3,
+    /// Along which axes it ends in flat faces.
+    flat: [bool; 3],
+}
+
+impl Bounds {
+    /// Of a shape with flat or round sides along the domain's axes; none of others.
+    fn of(body: &Body) -> Option<Self> {
+        if body.rotation.is_some() {
+            return None;
+        }
+        let around =
+            |center: DVec3, half: DVec3, flat| Some(Self { low: center - half, high: center + half, flat });
+        match body.shape {
+            Shape::Box { min, max } => Some(Self { low: min, high: max, flat: [true; 3] }),
+            Shape::Sphere { center, radius } => around(center, DVec3::splat(radius), [false; 3]),
+            Shape::Ellipsoid { center, semi_axes } => around(center, semi_axes, [false; 3]),
+            Shape::Cylinder { center, axis, radius, height } => {
+                let along = axis.normalize_or_zero().abs().to_array();
+                let flat = along.map(|part| part == 1.0);
+                let half = DVec3::from_array(flat.map(|flat| if flat { 0.5 * height } else { radius }));
+                flat.contains(&true).then_some(())?;
+                around(center, half, flat)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a flat face of `other` lies on this one's face at `side` (0 low, 1 high) of `axis`.
+    fn meets(&self, other: &Self, axis: usize, side: usize, touch: f64) -> bool {
+        let gap = if side == 0 { self.low - other.high } else { other.low - self.high };
+        let beside = |a: usize| self.low[a] < other.high[a] - touch && other.low[a] < self.high[a] - touch;
+        other.flat[axis] && gap[axis].abs() <= touch && (0..3).all(|a| a == axis || beside(a))
+    }
+}
+
+/// Which sides of a shape are held: of each axis, low and high.
+type Held = [[bool; 2]; 3];
+
+/// Reads the files that shapes name; the points of every body, up to the largest number of particles.
+///
+/// `walls` are the corners of the domain [m], where its faces hold the fluid.
+pub(crate) fn fill(
+    shapes: &mut [Body],
+    spacing: f64,
+    walls: Option<(DVec3, DVec3)>,
+    faults: &mut Vec<SectionError>,
+) -> Vec<Vec<DVec3>> {
+    if shapes.is_empty() {
+        let message = "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"";
+        faults.push(SectionError::new("shapes", message));
+    }
+    for (k, body) in shapes.iter_mut().enumerate() {
+        if let Err(error) = amalgam_meshes::read_into(&mut body.shape) {
+            faults.push(SectionError::new(format!("shapes[{k}].file"), error.to_string()));
+        }
+    }
+    // A bad spacing is reported once, under its own key.
+    if !(spacing > 0.0 && spacing.is_finite()) {
+        return Vec::new();
+    }
+    let bounds: Vec<Option<Bounds>> = shapes.iter().map(Bounds::of).collect();
+    let mut bodies: Vec<Vec<DVec3>> = Vec::new();
+    for (k, body) in shapes.iter().enumerate() {
+        match fill_one(body, &bounds, k, spacing, walls) {
+            Ok(points) => bodies.push(points),
+            Err(errors) => {
+                let parent = format!("shapes[{k}]");
+                faults.extend(errors.into_iter().map(|e| SectionError::new(e.path(&parent), e.message)));
+            }
+        }
+    }
+    let total: usize = bodies.iter().map(Vec::len).sum();
+    if total > POINTS_MAX {
+        let message = format!("hold {total} particles, more than {POINTS_MAX}: write a larger spacing");
+        faults.push(SectionError::new("shapes", message));
+    }
+    bodies
+}
+
+/// The points of one body, in the order of [`Shape::sample`].
+fn fill_one(
+    body: &Body,
+    bounds: &[Option<Bounds>],
+    own: usize,
+    spacing: f64,
+    walls: Option<(DVec3, DVec3)>,
+) -> Result<Vec<DVec3>, Vec<ShapeError>> {
+    let points = body.sample(spacing)?;
+    let Some(shape) = &bounds[own] else { return Ok(points) };
+    let touch = TOUCH * spacing;
+    let held: Held = [0, 1, 2].map(|axis| {
+        let wall = walls.map_or([false; 2], |(min, max)| {
+            [(shape.low[axis] - min[axis]).abs() <= touch, (shape.high[axis] - max[axis]).abs() <= touch]
+        });
+        [0, 1].map(|side| {
+            let others =
+                bounds.iter().enumerate().filter(|&(k, _)| k != own).filter_map(|(_, other)| other.as_ref());
+            wall[side] || others.into_iter().any(|other| shape.meets(other, axis, side, touch))
+        })
+    });
+    let layers = (shape.high - shape.low) / spacing;
+    let broken = |axis: usize| (layers[axis] - layers[axis].round()).abs() > TOUCH;
+    if !(0..3).any(|axis| broken(axis) && held[axis].contains(&true)) {
+        return Ok(points);
+    }
+    fitted(body, shape, &held, spacing, points)
+}
+
+/// Layers along each axis, and the distance between them [m].
+fn layers(shape: &Bounds, held: &Held, spacing: f64) -> ([f64; 3], DVec3) {
+    let length = shape.high - shape.low;
+    let between = |axis: usize| shape.flat[axis] && held[axis] == [true; 2];
+    let mut counts = (length / spacing).round().max(DVec3::ONE).to_array();
+    let pitch = |counts: &[f64; 3]| {
+        DVec3::from_array(
+            [0, 1, 2].map(|axis| if between(axis) { length[axis] / counts[axis] } else { spacing }),
+        )
+    };
+    let free: Vec<usize> = (0..3).filter(|&axis| shape.flat[axis] && !between(axis)).collect();
+    let density = |pitch: DVec3| (spacing / pitch).element_product();
+    if free.is_empty() {
+        // Nothing gives way: rather too few layers than pressed ones.
+        while density(pitch(&counts)) > PRESSED {
+            let most = (0..3)
+                .filter(|&axis| between(axis) && counts[axis] > 1.0)
+                .max_by(|&a, &b| counts[a].total_cmp(&counts[b]));
+            let Some(most) = most else { break };
+            counts[most] -= 1.0;
+        }
+        return (counts, pitch(&counts));
+    }
+    let mut distance = pitch(&counts);
+    let stretch = density(distance).powf(1.0 / free.len() as f64);
+    for axis in free {
+        distance[axis] = spacing * stretch;
+        counts[axis] = (length[axis] / distance[axis]).round().max(1.0);
+    }
+    (counts, distance)
+}
+
+/// Points of a shape that is held somewhere and no whole number of spacings long.
+fn fitted(
+    body: &Body,
+    shape: &Bounds,
+    held: &Held,
+    spacing: f64,
+    points: Vec<DVec3>,
+) -> Result<Vec<DVec3>, Vec<ShapeError>> {
+    let (counts, pitch) = layers(shape, held, spacing);
+    let whole = spacing * DVec3::from_array(counts);
+    // The same shape with whole layers, in whose sample layers are told apart.
+    let mut points = match body.shape {
+        Shape::Box { .. } => Shape::Box { min: DVec3::ZERO, max: whole }.sample(spacing)?,
+        Shape::Cylinder { center, axis, radius, .. } => {
+            let height = (axis.normalize_or_zero().abs() * whole).element_sum();
+            Shape::Cylinder { center, axis, radius, height }.sample(spacing)?
+        }
+        _ => points,
+    };
+    let first = points.iter().fold(DVec3::INFINITY, |low, &x| low.min(x));
+    let last = points.iter().fold(DVec3::NEG_INFINITY, |high, &x| high.max(x));
+    for axis in 0..3 {
+        let [low, high] = held[axis];
+        if shape.flat[axis] {
+            let begin = match (low, high) {
+                (true, _) => shape.low[axis] + 0.5 * pitch[axis],
+                (false, true) => shape.high[axis] - (counts[axis] - 0.5) * pitch[axis],
+                (false, false) => {
+                    0.5 * (shape.low[axis] + shape.high[axis] - (counts[axis] - 1.0) * pitch[axis])
+                }
+            };
+            for x in &mut points {
+                x[axis] = begin + ((x[axis] - first[axis]) / spacing).round() * pitch[axis];
+            }
+        } else if low != high {
+            let short = if low { first[axis] - shape.low[axis] } else { shape.high[axis] - last[axis] };
+            let shift = (0.5 * spacing - short).max(0.0) * if low { 1.0 } else { -1.0 };
+            points.iter_mut().for_each(|x| x[axis] += shift);
+        }
+    }
+    Ok(points)
+}
+
+/// Says of boxes by how much they hold more or less fluid than their volume, where it is more than [`TOLD`].
+pub(crate) fn volume_warnings(shapes: &[Body], bodies: &[Vec<DVec3>], spacing: f64) -> Vec<String> {
+    let warning =
+        |(k, (body, points)): (usize, (&Body, &Vec<DVec3>))| {
+            let Shape::Box { min, max } = body.shape else { return None };
+            let part = points.len() as f64 * spacing.powi(3) / body.shape.volume() - 1.0;
+            let layers = (max - min) / spacing;
+            let rule = if part > 0.0 { "more" } else { "less" };
+            (part.abs() > TOLD).then(|| {
+            format!(
+                "shapes[{k}] holds {:.1} % {rule} fluid than its volume: its edges are {:.3} x {:.3} x {:.3} \
+                 spacings; write edges of whole spacings",
+                100.0 * part.abs(), layers.x, layers.y, layers.z
+            )
+        })
+        };
+    shapes.iter().zip(bodies).enumerate().filter_map(warning).collect()
+}
+
+/// Looks at the density at which a fluid starts: warns of more than [`TOLD`] above the rest density, and refuses more
+/// than [`REFUSED`]. `compressions` are densities over rest density, one per point of the bodies in turn.
+pub(crate) fn check_density(
+    bodies: &[Vec<DVec3>],
+    compressions: &[f64],
+    rest_density: f64,
+    faults: &mut Vec<SectionError>,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut rest = compressions;
+    for (k, points) in bodies.iter().enumerate() {
+        let (own, others) = rest.split_at(points.len());
+        rest = others;
+        let densest = own.iter().zip(points).max_by(|(a, _), (b, _)| a.total_cmp(b));
+        let Some((&compression, place)) = densest.filter(|(compression, _)| **compression > 1.0 + TOLD)
+        else {
+            continue;
+        };
+        let message = format!(
+            "starts {:.1} % above the rest density, with {:.0} kg/m^3 at {place}: particles must be half a spacing \
+             from walls and a spacing from each other; write faces that lie whole spacings from the walls and from other shapes",
+            100.0 * (compression - 1.0),
+            compression * rest_density
+        );
+        if compression > 1.0 + REFUSED {
+            faults.push(SectionError::new(format!("shapes[{k}]"), message));
+        } else {
+            warnings.push(format!("shapes[{k}] {message}"));
+        }
+    }
+    warnings
+}
+
+/// Densities over rest density by the kernel of SPH, for points of a fluid whose own measure is coarser.
+pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3, DVec3)) -> Vec<f64> {
+    let support_radius = 2.0 * spacing;
+    let (count, (low, mut high)) = (points.len(), domain);
+    let mut points = points.to_vec();
+    // The kernel sees no image of an image: a narrow domain is joined to its mirror image until it is wide enough.
+    for axis in 0..3 {
+        while high[axis] - low[axis] < 2.0 * support_radius {
+            let wall = high[axis];
+            let image = |&x: &DVec3| {
+                let mut x = x;
+                x[axis] = 2.0 * wall - x[axis];
+                x
+            };
+            let images: Vec<DVec3> = points.iter().map(image).collect();
+            points.extend(images);
+            high[axis] += wall - low[axis];
+        }
+    }
+    let parameters = Parameters {
+        spacing,
+        support_radius,
+        mass: spacing.powi(3),
+        radius: 0.5 * spacing,
+        state: EquationOfState { law: Law::Tait, rest_density: 1.0, sound_speed: 1.0 },
+        formulation: Formulation::Laminar { viscosity: 0.0 },
+        cfl: 1.0,
+        max_substeps: 1,
+        gravity: DVec3::ZERO,
+        walls: Some(Walls::new((low, high), support_radius)),
+        sources: Sources::default(),
+    };
+    compressions(&parameters, &points).into_iter().take(count).collect()
+}
+
+/// Densities over rest density of particles at `points` [m].
+pub(crate) fn compressions(parameters: &Parameters, points: &[DVec3]) -> Vec<f64> {
+    let mut evaluation = Evaluation::default();
+    evaluation.find_densities(parameters, points, &vec![DVec3::ZERO; points.len()]);
+    evaluation.compressions().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_layers_are_said() {
+        let body = |z: f64| Body {
+            shape: Shape::Box { min: DVec3::ZERO, max: DVec3::new(1.0, 1.0, z) },
+            rotation: None,
+            velocity: DVec3::ZERO,
+            angular_velocity: DVec3::ZERO,
+        };
+        let mut faults = Vec::new();
+        let mut shapes = [body(1.0), body(1.25)];
+        let walls = Some((DVec3::ZERO, DVec3::new(1.0, 1.0, 1.25)));
+        let bodies = fill(&mut shapes, 0.1, walls, &mut faults);
+        let warnings = volume_warnings(&shapes, &bodies, 0.1);
+        assert!(faults.is_empty() && warnings.len() == 1, "{faults:?} {warnings:?}");
+        assert!(warnings[0].starts_with("shapes[1] holds 4.0 % less fluid"), "{warnings:?}");
+        assert!(warnings[0].contains("12.500 spacings"), "{warnings:?}");
+    }
+
+    #[test]
+    fn density_at_the_start_is_passed_told_or_refused() {
+        let bodies = vec![vec![DVec3::ZERO; 2], vec![DVec3::ONE], vec![DVec3::X]];
+        let mut faults = Vec::new();
+        let warnings = check_density(&bodies, &[1.01, 0.5, 1.05, 1.2], 1000.0, &mut faults);
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].starts_with("shapes[1] starts 5.0 % above the rest density, with 1050 kg/m^3"));
+        assert_eq!(faults.len(), 1);
+        assert_eq!(faults[0].key, "shapes[2]");
+    }
+
+    #[test]
+    fn a_narrow_domain_is_measured_like_a_wide_one() {
+        let lattice = |max| Shape::Box { min: DVec3::ZERO, max }.sample(0.1).expect("a good box");
+        for width in [0.2, 1.0] {
+            let edges = DVec3::new(width, 1.0, 1.0);
+            let compressions = kernel_compressions(&lattice(edges), 0.1, (DVec3::ZERO, edges));
+            assert!(compressions.iter().all(|compression| (compression - 1.0).abs() < 1e-4));
+        }
+    }
+}
