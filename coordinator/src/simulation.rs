@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use amalgam_particles::{DVec3, Lattice, PairFinder, ParticleId, Spheres, random};
-use amalgam_proto::contract::{GRIDS_MAX, Table};
+use amalgam_proto::contract::{GRIDS_MAX, Integration, Table};
 use futures_util::future::join_all;
 
 use crate::clock::{Clock, Limits};
@@ -15,7 +15,7 @@ use crate::instruments::probes::{Probe, ProbeSample};
 use crate::instruments::summary::{ParticipantSummary, Summary, WireSummary};
 use crate::member::connection::{Connection, ParticipantPlan};
 use crate::member::{Member, Part};
-use crate::settings::{CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
+use crate::settings::{ContactMethod, CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
 use crate::step::contact::Surfaces;
 use crate::step::scratch::{Memory, Scratch};
 
@@ -110,6 +110,21 @@ pub enum FrameField {
     Vector(Vec<[f32; 3]>),
 }
 
+/// Refuses participants that the contact law does not carry.
+fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), CoordinatorError> {
+    if coupling.method != ContactMethod::ContactLaw || members.len() == 1 {
+        return Ok(());
+    }
+    match members.iter().find(|member| member.kind == Integration::Projection) {
+        Some(member) => Err(CoordinatorError::Scene(format!(
+            "participant {} is a pressure projection (FLIP), which coupling.method = \"contact-law\" cannot couple yet: \
+             write method = \"merge-split\", or let the fluid be SPH",
+            member.part.connection.name
+        ))),
+        None => Ok(()),
+    }
+}
+
 impl Simulation {
     /// Connects to all participants and initialises them: after this, every section of the scene has been checked.
     ///
@@ -190,6 +205,7 @@ impl Simulation {
         let members: Vec<Member> = parts
             .map(|((connection, table), tracked)| Member::new(connection, table, &grids, tracked))
             .collect();
+        check_law(&plan.coupling, &members)?;
         let rates = members.iter().map(|member| member.part.committed.totals.radius_rate_max);
         let limits = Limits { stable_dt, radius_rate: rates.fold(0.0, f64::max) };
         Ok(Self {
