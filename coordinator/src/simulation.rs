@@ -117,8 +117,8 @@ fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), Coor
     }
     match members.iter().find(|member| member.kind == Integration::Projection) {
         Some(member) => Err(CoordinatorError::Scene(format!(
-            "participant {} is a pressure projection (FLIP), which coupling.method = \"contact-law\" cannot couple yet: \
-             write method = \"merge-split\", or let the fluid be SPH",
+            "participant {} is a pressure projection, which coupling.method = \"contact-law\" cannot couple yet: \
+             write method = \"merge-split\"",
             member.part.connection.name
         ))),
         None => Ok(()),
