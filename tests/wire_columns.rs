@@ -76,7 +76,8 @@ proptest! {
         let vec3 = || Some(v1::Vec3 { x, y: x, z: x });
         let lattice = || v1::Lattice { origin: vec3(), cell_size: x };
         let [a, b, c, d, e] = counts;
-        let table = v1::InitializeHeader { particles: a, stable_dt: x, triangles: b, ..Default::default() };
+        let table =
+            v1::InitializeHeader { particles: a, stable_dt: x, triangles: b, bodies: d % 2 == 1, ..Default::default() };
         let columns = read(Table::room(&table, &known));
         if let Ok(table) = Table::decode(table, columns) {
             prop_assert!(table.particles.validate().is_ok());
@@ -109,7 +110,8 @@ proptest! {
         if let Ok(Integrate { groups: Some(groups), .. }) = Integrate::decode(integrate, columns) {
             prop_assert_eq!(groups.size.iter().sum::<u32>() as usize, groups.member.len());
         }
-        let _ = Integrated::decode(v1::IntegrateAnswer { travel_max: x }, read(Ok(Integrated::room(c % 4, d % 4))), a, b);
+        let answer = v1::IntegrateAnswer { travel_max: x, bodies: d % 2 == 1 };
+        let _ = Integrated::decode(answer, read(Ok(Integrated::room(&answer, c % 4, d % 4))), a, b);
         let commit = v1::CommitHeader {
             context: context(), tracked: c, next: (d % 2 == 0).then_some(interest), next_within: x,
             groups: (a % 4) as u32, members: b, ..Default::default()

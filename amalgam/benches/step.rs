@@ -111,7 +111,12 @@ fn connect(transport: Transport, folder: &Path, particles: u64) -> Simulation {
     let plan = Plan {
         scene: "rest".into(),
         seed: 1,
-        domain: DomainSettings { min: DVec3::splat(-1e3), max: DVec3::splat(1e3), gravity: DVec3::ZERO },
+        domain: DomainSettings {
+            min: DVec3::splat(-1e3),
+            max: DVec3::splat(1e3),
+            gravity: DVec3::ZERO,
+            obstacles: Vec::new(),
+        },
         time: TimeSettings { duration: 1e9, frame_interval: 1e9, dt_max: 1e-3, cfl: 0.5 },
         coupling: CouplingSettings::default(),
         probes: Vec::new(),

@@ -30,6 +30,8 @@ pub(crate) struct View<'a> {
     pub(crate) candidates: &'a Candidates,
     /// Contacts at the start of the step.
     pub(crate) contacts: &'a Contacts,
+    /// Particles beside obstacles, and their gaps [m], at the start of the step.
+    pub(crate) beside: &'a [(u32, f64)],
     pub(crate) record: &'a StepRecord,
     /// Gravity [m/s^2].
     pub(crate) gravity: DVec3,

@@ -10,6 +10,7 @@ mod instruments;
 pub mod law;
 mod member;
 pub mod merging;
+mod obstacles;
 pub mod pairwise;
 pub mod settings;
 mod simulation;

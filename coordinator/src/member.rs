@@ -55,7 +55,7 @@ impl Member {
             ..Committed::default()
         };
         let kind = table.integration.unwrap_or(connection.description.integration);
-        let roster = Roster::new(&table.particles);
+        let roster = Roster::new(&table.particles).with_bodies(&table.particles, table.bodies);
         let cells = grids.iter().map(occupied).collect();
         let part =
             Part { connection, roster, cells, committed, tracked, stable_dt: table.stable_dt, solver_s: 0.0 };

@@ -15,6 +15,7 @@ use crate::instruments::probes::{Probe, ProbeSample};
 use crate::instruments::summary::{ParticipantSummary, Summary, WireSummary};
 use crate::member::connection::{Connection, ParticipantPlan};
 use crate::member::{Member, Part};
+use crate::obstacles::Obstacles;
 use crate::settings::{ContactMethod, CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
 use crate::step::contact::Surfaces;
 use crate::step::scratch::{Memory, Scratch};
@@ -68,6 +69,7 @@ pub struct Simulation {
     /// The grid of surveys.
     pub(crate) lattice: Lattice,
     pub(crate) surfaces: Surfaces,
+    pub(crate) obstacles: Obstacles,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) steps: u64,
@@ -110,8 +112,19 @@ pub enum FrameField {
     Vector(Vec<[f32; 3]>),
 }
 
-/// Refuses participants that the contact law does not carry.
+/// Refuses bodies that turn where nothing can turn them, and participants that the contact law does not carry.
 fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), CoordinatorError> {
+    let turns = |member: &&Member| {
+        let is_carried = coupling.method == ContactMethod::ContactLaw && member.kind == Integration::Explicit;
+        member.part.roster.has_bodies() && !is_carried
+    };
+    if let Some(member) = members.iter().find(turns) {
+        return Err(CoordinatorError::Scene(format!(
+            "participant {} has bodies that turn, which need contacts with friction and an explicit solver: write \
+             method = \"contact-law\" under [coupling]",
+            member.part.connection.name
+        )));
+    }
     if coupling.method != ContactMethod::ContactLaw || members.len() == 1 {
         return Ok(());
     }
@@ -120,6 +133,24 @@ fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), Coor
             "participant {} is a pressure projection, which coupling.method = \"contact-law\" cannot couple yet: \
              write method = \"merge-split\"",
             member.part.connection.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses obstacles that nothing would meet.
+fn check_obstacles(plan: &Plan, names: &[String]) -> Result<(), CoordinatorError> {
+    let Some(first) = plan.domain.obstacles.first() else { return Ok(()) };
+    if plan.coupling.method != ContactMethod::ContactLaw {
+        return Err(CoordinatorError::Scene(format!(
+            "obstacle {} is for the contact law: write method = \"contact-law\" under [coupling]",
+            first.name
+        )));
+    }
+    match plan.domain.obstacles.iter().find(|obstacle| names.contains(&obstacle.name)) {
+        Some(obstacle) => Err(CoordinatorError::Scene(format!(
+            "an obstacle and a participant are both called {}: give each a name of its own",
+            obstacle.name
         ))),
         None => Ok(()),
     }
@@ -188,7 +219,9 @@ impl Simulation {
                 grids.len()
             )));
         }
-        let surfaces = Surfaces::new(&plan.coupling, &names)?;
+        let obstacles = Obstacles::new(&plan.domain.obstacles);
+        let surfaced = names.iter().chain(plan.domain.obstacles.iter().map(|obstacle| &obstacle.name));
+        let surfaces = Surfaces::new(&plan.coupling, &surfaced.cloned().collect::<Vec<_>>(), names.len())?;
         let radii: Vec<f64> =
             tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
         let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii.clone()) };
@@ -206,6 +239,7 @@ impl Simulation {
             .map(|((connection, table), tracked)| Member::new(connection, table, &grids, tracked))
             .collect();
         check_law(&plan.coupling, &members)?;
+        check_obstacles(&plan, &names)?;
         let rates = members.iter().map(|member| member.part.committed.totals.radius_rate_max);
         let limits = Limits { stable_dt, radius_rate: rates.fold(0.0, f64::max) };
         Ok(Self {
@@ -215,6 +249,7 @@ impl Simulation {
             members,
             lattice,
             surfaces,
+            obstacles,
             limits,
             steps: 0,
             state_hash: 0,

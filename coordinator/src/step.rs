@@ -139,6 +139,7 @@ impl Simulation {
             members: &self.members,
             candidates: &self.memory.candidates,
             contacts: &self.scratch.contacts,
+            beside: self.scratch.problem.beside(),
             record: &record,
             gravity: self.plan.domain.gravity,
         });

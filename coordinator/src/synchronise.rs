@@ -57,6 +57,8 @@ pub trait Ask {
 pub struct Synchronised {
     /// Velocity v' of each group [m/s].
     pub velocity: Vec<DVec3>,
+    /// Angular velocity of each group [rad/s], of a step in which groups are bodies; else empty.
+    pub spin: Vec<DVec3>,
     /// Energy dEk that synchronising took from each group [J] (Eq. 19 [Truong2021]).
     pub energy: Vec<f64>,
     /// Momentum each participant gave each group of its share [kg m/s].
@@ -206,6 +208,7 @@ impl Stage<'_> {
             }
         }
         Ok(Synchronised {
+            spin: Vec::new(),
             velocity: v12.iter().zip(&change).map(|(&v, &dv)| v + dv).collect(),
             energy: vec![0.0; groups],
             momentum: state.momentum,

@@ -107,6 +107,8 @@ pub struct StepEnd<'a> {
     pub group_velocity: &'a [DVec3],
     /// Velocity of each member after splitting [m/s], in the order of [`GroupMap::all_members`].
     pub member_velocity: &'a [DVec3],
+    /// Angular velocity of each group [rad/s], where groups are bodies; else empty.
+    pub group_spin: &'a [DVec3],
 }
 
 impl StepEnd<'_> {
@@ -163,6 +165,7 @@ mod tests {
             groups: &groups,
             group_velocity: &[DVec3::Y],
             member_velocity: &[DVec3::X, DVec3::NEG_X],
+            group_spin: &[],
         };
         end.advance(&mut particles, &[DVec3::ZERO, DVec3::Z, DVec3::ZERO]);
         assert_eq!(particles.position[0], DVec3::Y * 0.5);

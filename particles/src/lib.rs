@@ -2,6 +2,7 @@
 //! spheres, sets of occupied cells, the group map (S of `docs/method.md`, section "Integrating a meta-particle") and counter-based
 //! random numbers. No input or output, no async, no wire types.
 
+mod body;
 mod cells;
 mod fields;
 mod grid;
@@ -15,6 +16,7 @@ pub mod shapes;
 pub mod surface;
 pub mod text;
 
+pub use body::Body;
 pub use cells::{CellMask, CellSet, Lattice, Reach};
 pub use fields::{
     MASS_RANGE, MASS_RULE, MOMENTUM_LIMIT, Particles, ParticlesError, RADIUS_RANGE, RADIUS_RULE, SPEED_LIMIT,

@@ -1,6 +1,6 @@
 //! The calls of the contract as plain values.
 
-use amalgam_particles::{CellSet, DMat3, DVec3, Horizon, Lattice, ParticleId, Particles};
+use amalgam_particles::{Body, CellSet, DMat3, DVec3, Horizon, Lattice, ParticleId, Particles};
 
 use crate::columns::{Columns, Packet, WireError};
 use crate::room::{Known, Room};
@@ -88,6 +88,8 @@ pub struct Table {
     pub triangles: Vec<[ParticleId; 3]>,
     /// How the section is integrated, if not as the program describes itself.
     pub integration: Option<Integration>,
+    /// The body that each particle belongs to, named by one of its particles; absent if particles do not turn.
+    pub bodies: Option<Vec<ParticleId>>,
 }
 
 /// Asks where a participant's particles are; the answer is the set of cells.
@@ -205,6 +207,8 @@ pub struct Integrated {
     pub watch_velocity: Vec<DVec3>,
     /// Largest |v| dt / radius over free particles, or a bound of that which is below 1.
     pub travel_max: f64,
+    /// The groups as bodies, if they are.
+    pub bodies: Option<Vec<Body>>,
 }
 
 /// Ends a step.
@@ -226,6 +230,8 @@ pub struct Commit {
     pub group_number: Vec<u32>,
     /// Velocity of each member after splitting [m/s].
     pub member_velocity: Vec<DVec3>,
+    /// Angular velocity of each group [rad/s], if groups are bodies.
+    pub group_spin: Option<Vec<DVec3>>,
     /// Ids whose state at the end of the step is wanted.
     pub track: Vec<ParticleId>,
     /// Starts the next step in the same call.

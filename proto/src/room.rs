@@ -97,7 +97,8 @@ impl Room {
         let triangles = known.count("triangles", header.triangles, SURFACE_PER_PARTICLE_MAX)?;
         let room = Self::default().with("id", n * ID).with("position", n * VEC3).with("velocity", n * VEC3);
         let room = room.with("mass", n * 8).with("radius", n * 8).with("immovable", n);
-        room.with("triangles", triangles * 3 * ID).check()
+        let room = room.with("triangles", triangles * 3 * ID);
+        if header.bodies { room.with("body", n * ID).check() } else { room.check() }
     }
 
     pub(crate) fn cells(known: &Known) -> Self {
@@ -134,9 +135,15 @@ impl Room {
         if header.has_occupied { room.with("occupied", known.cell_bytes).check() } else { room.check() }
     }
 
-    pub(crate) fn integrated(groups: u64, watched: u64) -> Self {
+    pub(crate) fn integrated(header: &v1::IntegrateAnswer, groups: u64, watched: u64) -> Self {
         let room = Self::default().with("momentum", groups * VEC3).with("slope", groups * SYMMETRIC);
-        room.with("watch_velocity", watched * VEC3)
+        let room = room.with("watch_velocity", watched * VEC3);
+        if !header.bodies {
+            return room;
+        }
+        let room = room.with("body_mass", groups * 8).with("body_inertia", groups * SYMMETRIC);
+        let room = room.with("body_centre", groups * VEC3).with("body_velocity", groups * VEC3);
+        room.with("body_spin", groups * VEC3)
     }
 
     pub(crate) fn commit(header: &v1::CommitHeader, known: &Known) -> Result<Self, WireError> {
@@ -145,6 +152,7 @@ impl Room {
         let tracked = known.count("tracked", header.tracked, 1)?;
         let room = Self::default().with("group_velocity", groups * VEC3).with("group_number", groups * 4);
         let room = room.with("member_velocity", members * VEC3).with("track", tracked * ID);
+        let room = if header.bodies { room.with("group_spin", groups * VEC3) } else { room };
         match &header.next {
             Some(next) => room.interest(next, known)?.check(),
             None => room.check(),

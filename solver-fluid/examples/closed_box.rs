@@ -55,7 +55,7 @@ fn main() -> anyhow::Result<()> {
             occupied: None,
         };
         solver.integrate(&stage, &mut answer)?;
-        let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[] };
+        let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[], group_spin: &[] };
         dt = solver.commit(&end, &answer.velocity)?.stable_dt;
         done += 1;
         let positions = &solver.particles().position;

@@ -44,7 +44,7 @@ fn main() {
         };
         solver.integrate(&stage, &mut answer).expect("converges");
         let (integrated, cpu_integrated) = (start.elapsed(), cpu_seconds());
-        let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[] };
+        let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[], group_spin: &[] };
         solver.commit(&end, &answer.velocity).expect("finite");
         let all = start.elapsed();
         let ns = |seconds: f64| seconds * 1e9 / count as f64;

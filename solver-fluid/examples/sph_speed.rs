@@ -43,7 +43,7 @@ fn main() -> anyhow::Result<()> {
         };
         solver.integrate(&stage, &mut answer)?;
         let integrated = Instant::now();
-        let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[] };
+        let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[], group_spin: &[] };
         time += dt;
         dt = solver.commit(&end, &answer.velocity)?.stable_dt;
         begin_s.push((begun - start).as_secs_f64());

@@ -125,7 +125,13 @@ fn deferred_velocities_are_those_of_the_commit() {
         let few: Vec<u32> = (0..ids.len() as u32).step_by(20).collect();
         let of_few: Vec<_> = few.iter().map(|&i| asked[i as usize]).collect();
         assert!(deferred.velocity(&few) == of_few, "{keys}: those of a few particles");
-        let end = StepEnd { dt: 0.01, groups: &groups.map, group_velocity: &[], member_velocity: &[] };
+        let end = StepEnd {
+            dt: 0.01,
+            groups: &groups.map,
+            group_velocity: &[],
+            member_velocity: &[],
+            group_spin: &[],
+        };
         solver.commit(&end, &[]).expect("a good state");
         assert_eq!(solver.particles().id, ids, "stored anew only every 16 steps");
         assert!(asked == solver.particles().velocity, "{keys}");

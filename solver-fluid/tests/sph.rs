@@ -341,6 +341,7 @@ fn instability_is_reported_with_the_particle() {
         groups: &groups.map,
         group_velocity: &[DVec3::ZERO],
         member_velocity: &broken,
+        group_spin: &[],
     };
     let error = solver.commit(&end, &[]).expect_err("a fault");
     assert!(error.to_string().contains("particle 17"), "{error}");

@@ -50,6 +50,8 @@ struct Run {
     phase: Phase,
     ids: IdIndex,
     near: NearParticles,
+    /// Whether groups are bodies.
+    has_bodies: bool,
     /// Whether the solver has begun the step.
     prepared: bool,
     groups: GroupMap,
@@ -113,11 +115,16 @@ impl Session {
             occupancy: solver.occupancy_grid(),
             triangles: solver.triangles(),
             integration: solver.integration(),
+            bodies: solver.bodies(),
         };
+        if table.bodies.as_ref().is_some_and(|bodies| bodies.len() != table.particles.len()) {
+            return Err(Refusal::Solver(SolverError("one body is wanted for each particle".into())));
+        }
+        let has_bodies = table.bodies.is_some();
         table.particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())))?;
         let near = NearParticles::new(&*solver)?;
         let context = Context { run_id: request.run_id, epoch: request.epoch, step: 0 };
-        self.run = Some(Run::new(context, solver, near));
+        self.run = Some(Run { has_bodies, ..Run::new(context, solver, near) });
         self.fault = None;
         Ok(table)
     }
@@ -197,6 +204,13 @@ impl Session {
         run.expect(expected, &format!("Commit of stage {stage}, repetition {repetition},"), step)?;
         let told = (call.group_velocity.len(), call.member_velocity.len());
         let known = (run.groups.len(), run.groups.all_members().len());
+        if call.group_spin.is_some() != run.has_bodies {
+            return Err(WireError::Rule(match run.has_bodies {
+                true => "the groups are bodies, but their spins are missing".into(),
+                false => "spins are committed, but the groups are no bodies".into(),
+            })
+            .into());
+        }
         if told != known {
             return Err(WireError::Rule(format!(
                 "{} groups and {} members are committed, but the stage has {} and {}",
@@ -272,6 +286,7 @@ impl Run {
             phase: Phase::Ready,
             ids: IdIndex::default(),
             near,
+            has_bodies: false,
             prepared: false,
             groups: GroupMap::none(count),
             offsets: Vec::new(),
@@ -356,6 +371,7 @@ impl Run {
         self.answer.momentum.resize(groups, DVec3::ZERO);
         self.answer.slope.clear();
         self.answer.slope.resize(groups, DMat3::ZERO);
+        self.answer.bodies.clear();
         let velocities = if self.solver.deferred().is_none() { count } else { 0 };
         self.answer.velocity.resize(velocities, DVec3::ZERO);
         self.answer.velocity.par_iter_mut().with_min_len(4096).for_each(|velocity| *velocity = DVec3::ZERO);
@@ -386,6 +402,7 @@ impl Run {
             slope: self.answer.slope.clone(),
             watch_velocity,
             travel_max,
+            bodies: self.has_bodies.then(|| self.answer.bodies.clone()),
         };
         self.last_integrate = Some((call, answer.clone()));
         Ok(answer)
@@ -423,6 +440,11 @@ impl Run {
             (answer.momentum.len(), answer.slope.len()),
             (groups, groups),
             "lengths of the solver's answer"
+        );
+        assert_eq!(
+            answer.bodies.len(),
+            if self.has_bodies { groups } else { 0 },
+            "bodies of the solver's answer"
         );
         let travel_max = match self.solver.deferred() {
             None => self.check_velocities(&answer.velocity)?,
@@ -488,6 +510,7 @@ impl Run {
             groups: &self.groups,
             group_velocity: &call.group_velocity,
             member_velocity: &call.member_velocity,
+            group_spin: call.group_spin.as_deref().unwrap_or_default(),
         };
         let start = Instant::now();
         let report = self.solver.commit(&end, &self.answer.velocity)?;
@@ -507,7 +530,9 @@ impl Run {
             self.near.reorder(ids, particles);
             self.ids.update(&particles.id);
         }
-        let totals = totals(particles, &self.velocity_before, self.dt);
+        let mut totals = totals(particles, &self.velocity_before, self.dt);
+        totals.angular_momentum += report.spin.0;
+        totals.kinetic_energy += report.spin.1;
         check_finite(particles, &totals)?;
         let not_taken = if report.adjusted { missing_energy(particles, &told) } else { 0.0 };
         self.group_number.clear();

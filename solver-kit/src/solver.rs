@@ -1,6 +1,6 @@
 //! The one trait a solver implements.
 
-use amalgam_particles::{CellSet, DMat3, DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
+use amalgam_particles::{Body, CellSet, DMat3, DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
 
 pub use amalgam_proto::contract::Integration;
 
@@ -67,6 +67,9 @@ pub struct Answer {
     /// Integrated velocity of each particle [m/s]; entries of group members are not read. Empty for a solver that
     /// defers them ([`Solver::deferred`]).
     pub velocity: Vec<DVec3>,
+    /// Each group as a body, from a solver whose particles belong to bodies ([`Solver::bodies`]); else empty. Momentum
+    /// is then that of the whole body.
+    pub bodies: Vec<Body>,
 }
 
 /// Velocities after the last integration of a solver that finds those of all free particles in its commit only: what
@@ -91,6 +94,9 @@ pub struct Report {
     /// coordinator how much kinetic energy is missing, and the coordinator counts it as dissipated in coupling. Not for
     /// solvers that defer velocities ([`Solver::deferred`]).
     pub adjusted: bool,
+    /// Angular momentum [kg m^2/s] and kinetic energy [J] of the particles' own spin, which their positions and velocities
+    /// do not tell.
+    pub spin: (DVec3, f64),
     /// Bonds broken in this step: these pairs may now collide.
     pub broken: Vec<(ParticleId, ParticleId)>,
     /// Particles that appeared in this step.
@@ -143,6 +149,14 @@ pub trait Solver: Send + Sync + 'static {
     /// The surface of the own particles now, if the solver knows one better than positions tell: vertices [m], and triangles
     /// of them, anticlockwise seen from outside. Asked for frames, where a scene wants it.
     fn surface(&self) -> Option<(Vec<DVec3>, Vec<[u32; 3]>)> {
+        None
+    }
+
+    /// The body that each particle belongs to, named by one of its particles, if bodies turn: grains with spin, each a
+    /// body of its own, or rigid bodies of many particles. Asked once. Groups are then bodies: a solver describes
+    /// them in [`Answer::bodies`] and is told their angular velocities in [`StepEnd::group_spin`]. For explicit
+    /// solvers. Contacts between particles of one body are for [`Self::joined`] to exclude.
+    fn bodies(&self) -> Option<Vec<ParticleId>> {
         None
     }
 

@@ -62,7 +62,8 @@ fn main() {
                 lap(1 + again);
                 *iterations += solid.iterations();
             }
-            let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[] };
+            let end =
+                StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[], group_spin: &[] };
             pool.install(|| solid.commit(&end, &answer.velocity)).expect("commit");
             lap(3);
         }

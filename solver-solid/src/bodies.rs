@@ -6,6 +6,7 @@ pub(crate) mod layout;
 pub(crate) mod motion;
 pub(crate) mod peridynamic;
 pub(crate) mod points;
+pub(crate) mod rigid;
 pub(crate) mod scatter;
 pub(crate) mod sheet;
 pub(crate) mod volume;

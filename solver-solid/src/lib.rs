@@ -1,7 +1,7 @@
-//! The solid solver: particles joined by springs and by bonds that break (peridynamics), or loose grains.
+//! The solid solver: particles joined by springs and by bonds that break (peridynamics), loose grains, or rigid bodies.
 //!
 //! [`SolidProgram`] reads a participant's section (`section.rs`), lays its bodies out as particles, springs and bonds
-//! (`bodies/`) and builds a [`SolidSolver`] (`solver.rs`) or a [`GrainSolver`] (`grains/solver.rs`).
+//! (`bodies/`) and builds a [`SolidSolver`] (`solver.rs`) a [`GrainSolver`] (`grains/solver.rs`) or a [`RigidSolver`] (`rigid/solver.rs`).
 //!
 //! An implicit step of the [`SolidSolver`] linearises the materials (`materials/`) at the start-of-step positions,
 //! reduces the linear system to one unknown per group and solves it with preconditioned conjugate gradients
@@ -13,6 +13,7 @@ mod grains;
 mod linear;
 mod materials;
 pub mod measure;
+mod rigid;
 mod section;
 mod solver;
 mod spin;
@@ -22,6 +23,7 @@ use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverP
 use section::Method;
 
 pub use grains::solver::GrainSolver;
+pub use rigid::solver::RigidSolver;
 pub use solver::SolidSolver;
 
 /// Particles whose rows one task works on, one after the other. Sums over particles are formed per chunk and the
@@ -41,9 +43,10 @@ impl SolverProgram for SolidProgram {
     }
 
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
-        if section::method(section) == Some(Method::Grains) {
-            return Ok(Box::new(GrainSolver::from_section(section, world)?));
-        }
-        Ok(Box::new(SolidSolver::from_section(section, world)?))
+        Ok(match section::method(section) {
+            Some(Method::Grains) => Box::new(GrainSolver::from_section(section, world)?),
+            Some(Method::Rigid) => Box::new(RigidSolver::from_section(section, world)?),
+            _ => Box::new(SolidSolver::from_section(section, world)?),
+        })
     }
 }

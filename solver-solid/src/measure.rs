@@ -177,7 +177,13 @@ pub fn implicit_step(
             iterations[stage].push(f64::from(solid.iterations()));
         }
         let velocity: Vec<DVec3> = held.iter().map(|&i| answer.velocity[i as usize]).collect();
-        let end = StepEnd { dt, groups: &groups[1], group_velocity: &velocity, member_velocity: &velocity };
+        let end = StepEnd {
+            dt,
+            groups: &groups[1],
+            group_velocity: &velocity,
+            member_velocity: &velocity,
+            group_spin: &[],
+        };
         let start = Instant::now();
         let report = solid.commit(&end, &answer.velocity).unwrap_or_else(|error| panic!("{error}"));
         commit_seconds.push(start.elapsed().as_secs_f64());

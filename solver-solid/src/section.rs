@@ -9,6 +9,7 @@ use crate::bodies::grains;
 use crate::bodies::layout::{Body, Layout};
 use crate::bodies::peridynamic::Peridynamic;
 use crate::bodies::points::Points;
+use crate::bodies::rigid::RigidShape;
 use crate::bodies::scatter::Scatter;
 use crate::bodies::sheet::Sheet;
 use crate::bodies::volume::Volume;
@@ -97,6 +98,22 @@ struct GrainSection {
     /// Whether z stays what it is.
     #[serde(default)]
     two_dimensional: bool,
+    /// Whether grains turn: friction of the contact law then sets them rolling.
+    #[serde(default)]
+    spin: bool,
+    #[serde(default)]
+    bodies: Vec<toml::Table>,
+}
+
+/// The section of the solver of rigid bodies as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RigidSection {
+    #[serde(rename = "method")]
+    _method: Method,
+    /// Whether the bodies collide with each other.
+    #[serde(default = "yes")]
+    self_collision: bool,
     #[serde(default)]
     bodies: Vec<toml::Table>,
 }
@@ -119,6 +136,8 @@ pub(crate) enum Method {
     Peridynamics,
     /// Nothing: loose grains, with a solver of their own.
     Grains,
+    /// Rigid bodies, with a solver of their own.
+    Rigid,
 }
 
 fn yes() -> bool {
@@ -153,6 +172,14 @@ pub(crate) struct Grains {
     pub(crate) gravity: Gravity,
     /// The z of all grains [m], if they keep it.
     pub(crate) plane: Option<f64>,
+    /// Whether they turn.
+    pub(crate) spin: bool,
+}
+
+/// A checked section of rigid bodies, laid out.
+pub(crate) struct Rigid {
+    pub(crate) layout: Layout,
+    pub(crate) self_collision: bool,
 }
 
 /// The method of a section, if it names one.
@@ -239,7 +266,19 @@ pub(crate) fn read_grains(section: &str, seed: u64) -> Result<Grains, Vec<Sectio
         direct_max: section.direct_max,
         opening_angle: section.opening_angle,
     };
-    Ok(Grains { layout, self_collision: section.self_collision, gravity, plane })
+    Ok(Grains { layout, self_collision: section.self_collision, gravity, plane, spin: section.spin })
+}
+
+/// Reads a section of rigid bodies. `seed` is the scene's.
+///
+/// # Errors
+/// Every fault found, each with its key.
+pub(crate) fn read_rigid(section: &str, seed: u64) -> Result<Rigid, Vec<SectionError>> {
+    let section: RigidSection = parse_section(section)?;
+    let mut checks = Checks { seed, ..Checks::default() };
+    let layout = lay_out(section.bodies, Method::Rigid, section.self_collision, &mut checks);
+    checks.result()?;
+    Ok(Rigid { layout, self_collision: section.self_collision })
 }
 
 /// Particles and springs of all bodies.
@@ -261,6 +300,8 @@ fn lay_out(bodies: Vec<toml::Table>, method: Method, self_collision: bool, check
         }
         let first = layout.particles.len();
         body.lay_out(&mut layout);
+        layout.spin.resize(layout.particles.len(), body.angular_velocity());
+        layout.lever.resize(layout.particles.len(), body.lever());
         layout.bodies.push(first..layout.particles.len());
         for key in std::mem::take(&mut layout.empty_parts) {
             checks.fault(&key, "holds no particle: write a part that does, or leave it out");
@@ -287,7 +328,20 @@ const TYPES: &str = "type = \"sheet\", \"volume\", \"points\", \"grains\", \"sca
 
 /// A body from its table. It is read here and not by serde's tagged enums because those lose the path of a faulty key.
 fn read_body(mut table: toml::Table, method: Method, checks: &mut Checks) -> Option<Box<dyn Body>> {
-    match table.remove("type").as_ref().and_then(toml::Value::as_str) {
+    let kind = table.remove("type");
+    let kind = kind.as_ref().and_then(toml::Value::as_str);
+    match kind {
+        Some("rigid") if method == Method::Rigid => {
+            read_table::<RigidShape>(table, checks).map(|body| Box::new(body) as _)
+        }
+        Some("rigid") => {
+            checks.fault("type", "is a rigid body: write method = \"rigid\" for the participant");
+            None
+        }
+        _ if method == Method::Rigid => {
+            checks.fault("type", "stands for no rigid body: write type = \"rigid\"");
+            None
+        }
         Some("sheet") => read_table::<Sheet>(table, checks).map(|body| Box::new(body) as _),
         Some("points") => read_table::<Points>(table, checks).map(|body| Box::new(body) as _),
         Some("volume") => read_table::<Volume>(table, checks).map(|body| Box::new(body) as _),

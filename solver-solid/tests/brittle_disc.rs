@@ -110,8 +110,13 @@ fn history(storage: &str) -> Vec<f64> {
             let FieldValues::Scalar(values) = &damage.values else { panic!("damage is a number") };
             history.push(values.iter().map(|&d| f64::from(d)).sum::<f64>() / values.len() as f64);
         }
-        let end =
-            StepEnd { dt: DT, groups: &groups.map, group_velocity: &velocity, member_velocity: &velocity };
+        let end = StepEnd {
+            dt: DT,
+            groups: &groups.map,
+            group_velocity: &velocity,
+            member_velocity: &velocity,
+            group_spin: &[],
+        };
         solid.commit(&end, &answer.velocity).expect("commit");
     }
     history

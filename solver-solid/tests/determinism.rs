@@ -38,7 +38,13 @@ fn coupled_step(solid: &mut SolidSolver, dt: f64) -> Vec<u64> {
     let velocity: Vec<DVec3> =
         (0..groups.map.len()).map(|g| answer.velocity[groups.map.members(g)[0] as usize]).collect();
     let split = vec![DVec3::new(0.0, 0.1, 0.2); groups.map.all_members().len()];
-    let end = StepEnd { dt, groups: &groups.map, group_velocity: &velocity, member_velocity: &split };
+    let end = StepEnd {
+        dt,
+        groups: &groups.map,
+        group_velocity: &velocity,
+        member_velocity: &split,
+        group_spin: &[],
+    };
     solid.commit(&end, &answer.velocity).expect("commit");
     answer
         .momentum

@@ -30,7 +30,7 @@ fn step(grains: &mut GrainSolver, dt: f64) -> Report {
     let mut answer = Answer { velocity: vec![DVec3::ZERO; count], ..Answer::default() };
     grains.begin().expect("begins");
     grains.integrate(&stage, &mut answer).expect("integrates");
-    let end = StepEnd { dt, groups: &map, group_velocity: &[], member_velocity: &[] };
+    let end = StepEnd { dt, groups: &map, group_velocity: &[], member_velocity: &[], group_spin: &[] };
     grains.commit(&end, &answer.velocity).expect("commits")
 }
 

@@ -339,6 +339,7 @@ fn a_piston_under_load_rests_at_its_static_deflection() {
             groups: &groups.map,
             group_velocity: &[velocity],
             member_velocity: &[velocity],
+            group_spin: &[],
         };
         piston.commit(&end, &answer.velocity).expect("commit");
     }

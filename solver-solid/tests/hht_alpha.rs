@@ -177,7 +177,13 @@ fn an_imposed_velocity_brings_no_energy_but_its_own() {
         solid.begin().expect("begin");
         let answer = integrate(&mut solid, dt, &groups);
         let (moved, imposed) = ([answer.velocity[1]], [DVec3::X * 3.0]);
-        let end = StepEnd { dt, groups: &groups.map, group_velocity: &moved, member_velocity: &imposed };
+        let end = StepEnd {
+            dt,
+            groups: &groups.map,
+            group_velocity: &moved,
+            member_velocity: &imposed,
+            group_spin: &[],
+        };
         solid.commit(&end, &answer.velocity).expect("commit");
         let given = 0.5 * MASS * 9.0 + 0.5 * STIFFNESS * elongation(&solid).powi(2) + 1e-3;
         let snapshot = solid.save().expect("a snapshot");

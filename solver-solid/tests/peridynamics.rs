@@ -370,8 +370,13 @@ fn extreme_bodies_survive_or_name_a_particle() {
         let groups = Groups::none(&unstable);
         unstable.begin().expect("begin");
         let answer = integrate(&mut unstable, dt, &groups);
-        let end =
-            amalgam_particles::StepEnd { dt, groups: &groups.map, group_velocity: &[], member_velocity: &[] };
+        let end = amalgam_particles::StepEnd {
+            dt,
+            groups: &groups.map,
+            group_velocity: &[],
+            member_velocity: &[],
+            group_spin: &[],
+        };
         failed = unstable.commit(&end, &answer.velocity).err();
         if failed.is_some() {
             break;

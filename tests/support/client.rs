@@ -154,8 +154,8 @@ impl Client {
         let (solver, watched) = (&mut self.solver, groups.watch.len() as u64);
         self.runtime.block_on(async {
             let (header, columns) =
-                gather(solver.integrate(stream::iter(packets)).await?.into_inner(), |_| {
-                    Ok(Integrated::room(count as u64, watched))
+                gather(solver.integrate(stream::iter(packets)).await?.into_inner(), |header| {
+                    Ok(Integrated::room(header, count as u64, watched))
                 })
                 .await?;
             let answer = Integrated::decode(header, columns, count as u64, watched);
@@ -180,6 +180,7 @@ impl Client {
             group_velocity: groups.velocity.clone(),
             group_number: (0..groups.size.len() as u32).collect(),
             member_velocity: vec![groups.velocity[0]; groups.member.len()],
+            group_spin: None,
             track: Vec::new(),
             next: None,
         };

@@ -36,6 +36,7 @@ impl Scene {
                 min: DVec3::splat(-10.0),
                 max: DVec3::splat(10.0),
                 gravity: DVec3::NEG_Z * GRAVITY,
+                obstacles: Vec::new(),
             },
             time: TimeSettings { duration, frame_interval: duration, dt_max: dt, cfl: 0.5 },
             coupling: CouplingSettings::default(),

@@ -140,7 +140,7 @@ fn advance(
     let Given { groups, inertia, velocity, .. } = second;
     let end: Vec<DVec3> = (0..groups.len()).map(|g| velocity[g] + answer.momentum[g] / inertia[g]).collect();
     let members: Vec<DVec3> = (0..groups.len()).flat_map(|g| vec![end[g]; groups.members(g).len()]).collect();
-    let end = StepEnd { dt, groups, group_velocity: &end, member_velocity: &members };
+    let end = StepEnd { dt, groups, group_velocity: &end, member_velocity: &members, group_spin: &[] };
     solver.commit(&end, &answer.velocity).map_err(|error| error.to_string())?;
     lap(&mut times.commit);
     Ok(f64::from(iterations))

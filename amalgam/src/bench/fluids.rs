@@ -101,6 +101,7 @@ fn advance(solver: &mut Sph, groups: &GroupMap, step: u64, times: &mut Times) ->
         momentum: vec![DVec3::ZERO; groups.len()],
         slope: vec![DMat3::ZERO; groups.len()],
         velocity: Vec::new(),
+        bodies: Vec::new(),
     };
     let inertia = vec![f64::INFINITY; groups.len()];
     let impulse = vec![DVec3::ZERO; groups.len()];
@@ -128,7 +129,13 @@ fn advance(solver: &mut Sph, groups: &GroupMap, step: u64, times: &mut Times) ->
         solver.integrate(&stage, &mut answer).map_err(|error| error.to_string())?;
         lap(times);
     }
-    let end = StepEnd { dt, groups, group_velocity: &group_velocity, member_velocity: &member_velocity };
+    let end = StepEnd {
+        dt,
+        groups,
+        group_velocity: &group_velocity,
+        member_velocity: &member_velocity,
+        group_spin: &[],
+    };
     solver.commit(&end, &answer.velocity).map_err(|error| error.to_string())?;
     lap(&mut times.commit);
     Ok(())

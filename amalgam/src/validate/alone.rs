@@ -40,7 +40,12 @@ impl Alone {
         let numbers: Vec<u32> = (0..=count as u32).collect();
         groups.set(count, &numbers, &numbers[..count]);
         let zero = vec![DVec3::ZERO; count];
-        let answer = Answer { momentum: zero.clone(), slope: vec![DMat3::ZERO; count], velocity: zero };
+        let answer = Answer {
+            momentum: zero.clone(),
+            slope: vec![DMat3::ZERO; count],
+            velocity: zero,
+            bodies: Vec::new(),
+        };
         let dt = scene.time.dt_max.min(solver.stable_dt());
         Ok(Self { solver, groups, answer, duration: scene.time.duration, dt, step: 0 })
     }
@@ -81,7 +86,8 @@ impl Alone {
     pub(super) fn commit(&mut self, velocity: &[DVec3]) -> Result<Report, CaseError> {
         let Self { solver, groups, answer, dt, step, .. } = self;
         *step += 1;
-        let end = StepEnd { dt: *dt, groups, group_velocity: velocity, member_velocity: velocity };
+        let end =
+            StepEnd { dt: *dt, groups, group_velocity: velocity, member_velocity: velocity, group_spin: &[] };
         Ok(solver.commit(&end, &answer.velocity)?)
     }
 

@@ -86,7 +86,8 @@ impl Fluid {
                 occupied: None,
             };
             self.solver.integrate(&stage, &mut answer)?;
-            let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[] };
+            let end =
+                StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[], group_spin: &[] };
             let report = self.solver.commit(&end, &answer.velocity)?;
             time = if dt < rest { time + dt } else { self.duration };
             (step, longest) = (step + 1, report.stable_dt);

@@ -247,7 +247,7 @@ impl Connection {
         let groups = call.inertia.len() as u64;
         let packets = self.packets(call.into_packets());
         let call = async |mut client: Client| {
-            let room = |_: &_| Ok(Integrated::room(groups, watched));
+            let room = |header: &_| Ok(Integrated::room(header, groups, watched));
             collect(client.integrate(iter(packets.clone())).await?, room).await
         };
         let answer = self.call("Integrate", call).await;

@@ -13,6 +13,9 @@ pub(crate) struct Roster {
     mass: Column,
     radius: Column,
     radius_range: (f64, f64),
+    /// The body that each particle belongs to, where it has not its own name, ascending by particle. Absent if particles do
+    /// not turn.
+    bodies: Option<Vec<(ParticleId, ParticleId)>>,
 }
 
 /// Part by which two numbers may differ that come from the same velocities by other operations.
@@ -72,6 +75,28 @@ impl Roster {
         Self::from_rows(&rows)
     }
 
+    /// With the body that each particle belongs to, in the order of the table, if particles turn.
+    pub(crate) fn with_bodies(mut self, particles: &Particles, bodies: Option<Vec<ParticleId>>) -> Self {
+        self.bodies = bodies.map(|bodies| {
+            let named = particles.id.iter().copied().zip(bodies);
+            let mut others: Vec<_> = named.filter(|(id, body)| id != body).collect();
+            others.sort_unstable();
+            others
+        });
+        self
+    }
+
+    /// Whether particles belong to bodies that turn.
+    pub(crate) fn has_bodies(&self) -> bool {
+        self.bodies.is_some()
+    }
+
+    /// The particle that names the body of a known particle: itself, if it is a body of its own.
+    pub(crate) fn body(&self, id: ParticleId) -> ParticleId {
+        let bodies = self.bodies.as_deref().unwrap_or_default();
+        bodies.binary_search_by_key(&id, |named| named.0).map_or(id, |at| bodies[at].1)
+    }
+
     fn from_rows(rows: &[(ParticleId, f64, f64)]) -> Self {
         let counted = rows.iter().enumerate().all(|(at, row)| row.0.0 == at as u64);
         let ids = if counted {
@@ -85,6 +110,7 @@ impl Roster {
             radius_range: (radius.clone().fold(f64::INFINITY, f64::min), radius.fold(0.0, f64::max)),
             mass: Column::new(rows.iter().map(|row| row.1).collect()),
             radius: Column::new(rows.iter().map(|row| row.2).collect()),
+            bodies: None,
         }
     }
 
@@ -233,7 +259,7 @@ impl Roster {
             rows.push((id, if immovable { f64::INFINITY } else { mass }, radius));
         }
         rows.sort_unstable_by_key(|row| row.0);
-        *self = Self::from_rows(&rows);
+        *self = Self { bodies: self.bodies.take(), ..Self::from_rows(&rows) };
         Ok(())
     }
 }

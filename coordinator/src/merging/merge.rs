@@ -175,6 +175,36 @@ impl Forest {
         self.impulse.clone_from(impulse);
     }
 
+    /// Merges nothing: group g has the candidates `members[offsets[g]..offsets[g + 1]]`, as a body has.
+    pub(crate) fn set(&mut self, candidates: &Candidates, offsets: &[u32], members: &[u32]) {
+        self.group_of.clear();
+        self.group_of.resize(candidates.len(), NO_GROUP);
+        self.offsets.clear();
+        self.offsets.extend_from_slice(offsets);
+        self.members.clear();
+        self.members.extend_from_slice(members);
+        self.bonds.clear();
+        self.refused.clear();
+        self.mass.clear();
+        self.velocity.clear();
+        for (group, ends) in (0..).zip(offsets.windows(2)) {
+            let members = &members[ends[0] as usize..ends[1] as usize];
+            members.iter().for_each(|&i| self.group_of[i as usize] = group);
+            let mass: f64 = members.iter().map(|&i| candidates.mass[i as usize]).sum();
+            let velocity = match *members {
+                [i] => candidates.velocity[i as usize],
+                _ => {
+                    let momentum = |&i: &u32| candidates.velocity[i as usize] * candidates.mass[i as usize];
+                    members.iter().map(momentum).sum::<DVec3>() / mass
+                }
+            };
+            self.mass.push(mass);
+            self.velocity.push(velocity);
+        }
+        self.impulse.clear();
+        self.impulse.resize(self.len(), DVec3::ZERO);
+    }
+
     /// Number of groups.
     pub fn len(&self) -> usize {
         self.mass.len()

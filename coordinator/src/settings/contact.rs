@@ -13,6 +13,10 @@ pub struct ContactSettings {
     /// Coefficient of friction mu, from 0.
     #[serde(default)]
     pub friction: f64,
+    /// Coefficient of rolling resistance mu_r, from 0: bodies that turn resist with a couple of at most mu_r times the
+    /// normal impulse times r_i r_j / (r_i + r_j).
+    #[serde(default)]
+    pub rolling: f64,
     /// Coefficient of restitution, 0 to 1: part of the normal speed of an impact with which the two part.
     #[serde(default)]
     pub restitution: f64,
@@ -28,6 +32,7 @@ impl ContactSettings {
         let key = |name: &str| format!("contact[{at}].{name}");
         [
             within(&key("friction"), self.friction, f64::INFINITY, "from 0, for example 0.3"),
+            within(&key("rolling"), self.rolling, f64::INFINITY, "from 0, for example 0.1"),
             within(&key("restitution"), self.restitution, 1.0, "between 0 and 1"),
         ]
         .into_iter()

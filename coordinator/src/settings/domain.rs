@@ -4,6 +4,7 @@ use amalgam_particles::DVec3;
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
+use super::obstacle::ObstacleSettings;
 
 /// `[domain]`: where the scene happens.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -16,6 +17,9 @@ pub struct DomainSettings {
     /// Gravity [m/s^2].
     #[serde(default = "earth")]
     pub gravity: DVec3,
+    /// `[[domain.obstacles]]`.
+    #[serde(default)]
+    pub obstacles: Vec<ObstacleSettings>,
 }
 
 fn earth() -> DVec3 {
@@ -34,6 +38,14 @@ impl DomainSettings {
         }
         if !self.gravity.is_finite() {
             faults.push(Fault::new("gravity", "gravity must be finite, for example gravity = [0, 0, -9.81]"));
+        }
+        for (at, obstacle) in self.obstacles.iter().enumerate() {
+            faults.extend(obstacle.faults(at));
+            if self.obstacles[..at].iter().any(|other| other.name == obstacle.name) {
+                let message =
+                    format!("two obstacles are called {:?}: give each a name of its own", obstacle.name);
+                faults.push(Fault::new(&format!("obstacles[{at}].name"), message));
+            }
         }
         faults
     }

@@ -128,9 +128,12 @@ impl Simulation {
                 connection.survey(&Survey { context: connection.context(), lattice, margin }, cells).await
             });
             let cells = first_error(self.io.block_on(join_all(calls)))?;
+            let is_smooth = self.obstacles.is_empty();
+            let beside = |cells| (!is_smooth).then(|| self.obstacles.cells(&lattice, cells));
+            let beside: Vec<Option<CellSet>> = cells.iter().map(beside).collect();
             let others = |k: usize| {
                 let others = cells.iter().enumerate().filter(move |&(j, _)| j != k);
-                CellSet::union(others.map(|(_, cells)| cells))
+                CellSet::union(others.map(|(_, cells)| cells).chain(&beside[k]))
             };
             let near = |(k, &margin)| Wanted::Near { lattice, cells: others(k), margin };
             margins.iter().enumerate().map(near).collect()
@@ -164,12 +167,12 @@ impl Simulation {
         if self.clock.is_finished() {
             return None;
         }
-        let Memory { finder, margin, reach, .. } = &self.memory;
+        let Memory { margin, reach, .. } = &self.memory;
         // A little less than the margin, since displacements and distances are rounded.
         let within = || 0.999 * (margin[participant] - reach[participant]);
         let (wanted, within) = match self.scratch.listed {
             _ if !self.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
-            true => (Wanted::Listed(finder.listed(participant as u16)), within()),
+            true => (Wanted::Listed(self.listed(participant)), within()),
             false => (Wanted::Again, within()),
         };
         Some(Next { interest: self.interest(participant, wanted), within })

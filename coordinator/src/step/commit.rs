@@ -120,6 +120,7 @@ impl Scratch {
     /// The call that commits a participant's last answer, without what does not depend on the participant.
     fn commit(&self, member: &Member, (share, assignment): (&Share, &Assignment)) -> Commit {
         let group_velocity = |&g: &u32| self.synchronised.velocity[g as usize];
+        let group_spin = |&g: &u32| self.synchronised.spin[g as usize];
         let member_velocity = |&place: &u32| self.member_velocity[place as usize];
         Commit {
             context: member.part.connection.context(),
@@ -130,6 +131,11 @@ impl Scratch {
             group_velocity: share.groups.iter().map(group_velocity).collect(),
             group_number: share.groups.clone(),
             member_velocity: assignment.place.iter().map(member_velocity).collect(),
+            group_spin: member
+                .part
+                .roster
+                .has_bodies()
+                .then(|| share.groups.iter().map(group_spin).collect()),
             track: member.part.tracked.clone(),
             next: None,
         }

@@ -121,6 +121,14 @@ impl Connections<'_> {
 impl Connections<'_> {
     /// Refuses a momentum that would make a group faster than anything is, before others are told of it.
     fn check_momentum(&self, participant: usize, answer: &Integrated) -> Result<(), CoordinatorError> {
+        let part = &self.members[participant].part;
+        if answer.bodies.is_some() != part.roster.has_bodies() {
+            let reason = match answer.bodies {
+                Some(_) => "its groups are described as bodies, but its particle table has none",
+                None => "its groups are bodies, but they are not described",
+            };
+            return Err(part.connection.broken("Integrate", reason));
+        }
         let groups = &self.shares[participant].groups;
         for (&group, &momentum) in groups.iter().zip(&answer.momentum) {
             let mass = self.forest.mass()[group as usize];

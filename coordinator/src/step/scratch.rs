@@ -21,6 +21,8 @@ pub(crate) struct Memory {
     pub(crate) candidates: Candidates,
     /// For each participant, the order by id of the particles that it sends.
     pub(super) order: Vec<Vec<u32>>,
+    /// Particles that were near obstacles when near pairs were last listed, ascending.
+    pub(super) near_obstacles: Vec<(u16, ParticleId)>,
     /// The impulses of contacts.
     pub(super) law: ContactLaw,
     /// How far apart from others a particle of each participant is looked for contacts, at least [radii].

@@ -145,17 +145,13 @@ impl Scratch {
     /// Kinetic energy [J] of the difference between what members of groups report and what they move by: their group's
     /// velocity. Particles outside of groups move by what they report.
     pub(super) fn phantom(&self, candidates: &Candidates) -> f64 {
-        let Self { forest, synchronised, member_velocity, .. } = self;
-        let mut reported = forest.all_members().iter().zip(member_velocity);
-        let mut energy = 0.0;
-        for (group, &moved) in synchronised.velocity.iter().enumerate() {
-            for (&i, &reported) in reported.by_ref().take(forest.members(group).len()) {
-                if !candidates.is_immovable(i) {
-                    energy += 0.5 * candidates.mass[i as usize] * (reported - moved).length_squared();
-                }
-            }
-        }
-        energy
+        let Self { forest, velocity, member_velocity, .. } = self;
+        let reported = forest.all_members().iter().zip(member_velocity);
+        let movable = reported.filter(|&(&i, _)| !candidates.is_immovable(i));
+        let energies = movable.map(|(&i, &reported)| {
+            0.5 * candidates.mass[i as usize] * (reported - velocity[i as usize]).length_squared()
+        });
+        energies.sum()
     }
 
     fn activate_marked(&mut self, candidates: &Candidates, stages_max: u32) -> bool {

@@ -92,9 +92,11 @@ impl Call for Table {
             triangles: self.triangles.len() as u64,
             occupancy: self.occupancy.map(lattice_to_wire),
             integration: self.integration.map_or(v1::Integration::Unspecified, Integration::to_wire).into(),
+            bodies: self.bodies.is_some(),
         };
         let mut columns = Columns::default();
         columns.put_ids("id", &self.particles.id);
+        columns.put_ids("body", &self.bodies.unwrap_or_default());
         columns.put("position", self.particles.position);
         columns.put("velocity", self.particles.velocity);
         columns.put_uniform("mass", self.particles.mass);
@@ -121,11 +123,15 @@ impl Call for Table {
             stable_dt: positive_time("stable_dt", header.stable_dt)?,
             occupancy: header.occupancy.map(lattice_from_wire).transpose()?,
             triangles: tuples("triangles", header.triangles, &mut columns)?,
+            bodies: header.bodies.then(|| columns.take_ids("body", count)).transpose()?,
             particles,
         };
         let known: std::collections::HashSet<ParticleId> = table.particles.id.iter().copied().collect();
         if let Some(&id) = table.triangles.as_flattened().iter().find(|id| !known.contains(id)) {
             return Err(WireError::UnknownId { column: "triangles", id, who: "the particle table" });
+        }
+        if let Some(&id) = table.bodies.iter().flatten().find(|id| !known.contains(id)) {
+            return Err(WireError::UnknownId { column: "body", id, who: "the particle table" });
         }
         columns.finish()?;
         Ok(table)

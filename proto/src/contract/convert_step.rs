@@ -7,12 +7,11 @@ use super::values::{
 };
 use super::{Batch, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Totals};
 use amalgam_particles::text::number;
-use amalgam_particles::{MASS_RANGE, MASS_RULE, RADIUS_RULE, SPEED_LIMIT, is_mass, is_radius};
+use amalgam_particles::{Body, DMat3, MASS_RANGE, MASS_RULE, RADIUS_RULE, SPEED_LIMIT, is_mass, is_radius};
 
 use crate::columns::{Columns, MOMENTA, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
 use crate::room::{Known, Room};
 use crate::v1;
-use amalgam_particles::DMat3;
 
 impl Call for Integrate {
     type Packet = v1::IntegrateRequest;
@@ -115,12 +114,20 @@ impl Integrated {
         columns.put("momentum", self.momentum);
         columns.put_uniform("slope", self.slope.iter().map(symmetric_to_wire).collect());
         columns.put("watch_velocity", self.watch_velocity);
-        (v1::IntegrateAnswer { travel_max: self.travel_max }, columns)
+        let header = v1::IntegrateAnswer { travel_max: self.travel_max, bodies: self.bodies.is_some() };
+        if let Some(bodies) = self.bodies {
+            columns.put("body_mass", bodies.iter().map(|body| body.mass).collect());
+            columns.put("body_inertia", bodies.iter().map(|body| symmetric_to_wire(&body.inertia)).collect());
+            columns.put("body_centre", bodies.iter().map(|body| body.centre).collect());
+            columns.put("body_velocity", bodies.iter().map(|body| body.velocity).collect());
+            columns.put("body_spin", bodies.iter().map(|body| body.spin).collect());
+        }
+        (header, columns)
     }
 
     /// What an answer for `groups` groups and `watched` particles may hold.
-    pub fn room(groups: u64, watched: u64) -> Room {
-        Room::integrated(groups, watched)
+    pub fn room(header: &v1::IntegrateAnswer, groups: u64, watched: u64) -> Room {
+        Room::integrated(header, groups, watched)
     }
 
     /// Checks and reads an answer for `groups` groups and `watched` particles.
@@ -144,6 +151,7 @@ impl Integrated {
             slope,
             watch_velocity: columns.take_vec3("watch_velocity", watched, VELOCITIES)?,
             travel_max: header.travel_max,
+            bodies: header.bodies.then(|| take_bodies(&mut columns, groups)).transpose()?,
         };
         let travel = answer.travel_max;
         if !(travel >= 0.0 && travel.is_finite()) {
@@ -155,6 +163,26 @@ impl Integrated {
         columns.finish()?;
         Ok(answer)
     }
+}
+
+/// Bodies as the groups of an answer.
+fn take_bodies(columns: &mut Columns, count: u64) -> Result<Vec<Body>, WireError> {
+    let mass: Vec<f64> = columns.take("body_mass", count)?;
+    check("body_mass", &mass, None, MASS_RULE, |&mass| is_mass(mass))?;
+    let inertia: Vec<[f64; 6]> = columns.take("body_inertia", count)?;
+    let inertia: Vec<DMat3> = inertia.into_iter().map(symmetric_from_wire).collect();
+    check("body_inertia", &inertia, None, "positive definite, determinant a number", |inertia| {
+        is_positive_semidefinite(inertia)
+            && inertia.determinant().is_normal()
+            && inertia.inverse().is_finite()
+    })?;
+    let centre = columns.take_vec3("body_centre", count, POSITIONS)?;
+    let velocity = columns.take_vec3("body_velocity", count, VELOCITIES)?;
+    let spin = columns.take_vec3("body_spin", count, VELOCITIES)?;
+    let rows = mass.into_iter().zip(inertia).zip(centre).zip(velocity.into_iter().zip(spin));
+    Ok(rows
+        .map(|(((mass, inertia), centre), (velocity, spin))| Body { mass, inertia, centre, velocity, spin })
+        .collect())
 }
 
 impl Call for Commit {
@@ -178,8 +206,10 @@ impl Call for Commit {
             next_within: within,
             groups: self.group_velocity.len() as u32,
             members: self.member_velocity.len() as u64,
+            bodies: self.group_spin.is_some(),
         };
         columns.put("group_velocity", self.group_velocity);
+        columns.put("group_spin", self.group_spin.unwrap_or_default());
         columns.put("group_number", self.group_number);
         columns.put("member_velocity", self.member_velocity);
         columns.put_ids("track", &self.track);
@@ -206,6 +236,10 @@ impl Call for Commit {
             group_velocity: columns.take_vec3("group_velocity", groups, VELOCITIES)?,
             group_number: columns.take("group_number", groups)?,
             member_velocity: columns.take_vec3("member_velocity", members, VELOCITIES)?,
+            group_spin: header
+                .bodies
+                .then(|| columns.take_vec3("group_spin", groups, VELOCITIES))
+                .transpose()?,
             track: columns.take_ids("track", check_count("tracked", header.tracked)?)?,
         };
         columns.finish()?;

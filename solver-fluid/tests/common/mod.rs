@@ -37,6 +37,7 @@ pub fn integrate(solver: &mut dyn Solver, groups: &Groups, dt: f64, stage: u32) 
         momentum: vec![DVec3::ZERO; count],
         slope: vec![DMat3::ZERO; count],
         velocity: vec![DVec3::ZERO; solver.particles().len()],
+        bodies: Vec::new(),
     };
     let stage = Stage {
         step: 0,
@@ -65,7 +66,13 @@ pub fn step(solver: &mut dyn Solver, groups: &Groups, dt: f64) -> Report {
         (0..groups.map.len()).map(|g| groups.velocity[g] + answer.momentum[g] / groups.inertia[g]).collect();
     let members: Vec<DVec3> =
         (0..groups.map.len()).flat_map(|g| vec![velocity[g]; groups.map.members(g).len()]).collect();
-    let end = StepEnd { dt, groups: &groups.map, group_velocity: &velocity, member_velocity: &members };
+    let end = StepEnd {
+        dt,
+        groups: &groups.map,
+        group_velocity: &velocity,
+        member_velocity: &members,
+        group_spin: &[],
+    };
     solver.commit(&end, &answer.velocity).expect("a good state")
 }
 

@@ -70,6 +70,10 @@ impl Body for Grains {
             layout.push(&node, self.foundation.as_ref());
         }
     }
+
+    fn angular_velocity(&self) -> DVec3 {
+        self.angular_velocity
+    }
 }
 
 impl Grains {

@@ -21,6 +21,16 @@ pub(crate) trait Body {
 
     /// Appends its particles and springs; asked only of faultless bodies.
     fn lay_out(&self, layout: &mut Layout);
+
+    /// With which it turns at the start, about its middle [rad/s].
+    fn angular_velocity(&self) -> DVec3 {
+        DVec3::ZERO
+    }
+
+    /// Radius of gyration of its particles about their own middles [m], if it is not that of balls.
+    fn lever(&self) -> f64 {
+        0.0
+    }
 }
 
 /// Particles, springs and what is bonded of all bodies, in the order of the section. Ids are indices.
@@ -29,6 +39,10 @@ pub(crate) struct Layout {
     /// Whether their particles collide with each other.
     pub(crate) self_collision: bool,
     pub(crate) particles: Particles,
+    /// Angular velocity of the body of each particle at the start [rad/s].
+    pub(crate) spin: Vec<DVec3>,
+    /// Radius of gyration of each particle about its own middle [m], 0 for that of a ball.
+    pub(crate) lever: Vec<f64>,
     /// Particles of each body.
     pub(crate) bodies: Vec<Range<usize>>,
     pub(crate) springs: Vec<Spring>,
@@ -185,7 +199,7 @@ impl Part {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scripted {
     /// Which particles.
-    part: Part,
+    pub(crate) part: Part,
     /// [m/s]
     #[serde(default)]
     velocity: DVec3,

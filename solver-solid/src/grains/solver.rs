@@ -1,7 +1,10 @@
 //! Loose grains that may attract each other, integrated explicitly.
 
-use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
-use amalgam_solver_kit::{Answer, Integration, Report, SectionError, Solver, SolverError, Stage, World};
+use amalgam_particles::{Body, DVec3, ParticleId, Particles, StepEnd};
+use amalgam_solver_kit::{
+    Answer, Field as FrameField, FieldValues, Integration, Report, SectionError, Solver, SolverError, Stage,
+    World,
+};
 
 use crate::bodies::motion::Motion;
 use crate::finite::check_finite;
@@ -22,6 +25,8 @@ pub struct GrainSolver {
     self_collision: bool,
     /// The z that grains keep [m], if they move in a plane.
     plane: Option<f64>,
+    /// Angular velocity of each grain [rad/s]; empty if grains do not turn.
+    spin: Vec<DVec3>,
     /// At the committed positions.
     field: Field,
 }
@@ -32,7 +37,7 @@ impl GrainSolver {
     /// # Errors
     /// Every fault of the section, each with the path of its key.
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
-        let section::Grains { mut layout, self_collision, gravity, plane } =
+        let section::Grains { mut layout, self_collision, gravity, plane, spin } =
             section::read_grains(section, world.seed)?;
         let flat = DVec3::new(1.0, 1.0, if plane.is_some() { 0.0 } else { 1.0 });
         let motion = Motion::new(std::mem::take(&mut layout.scripts), &mut layout.particles);
@@ -44,6 +49,7 @@ impl GrainSolver {
             gravity,
             self_collision,
             plane,
+            spin: if spin { layout.spin } else { Vec::new() },
             field: Field::default(),
         };
         solver.feel();
@@ -53,6 +59,21 @@ impl GrainSolver {
     fn feel(&mut self) {
         let (particles, gravity, field) = (&self.particles, &self.gravity, &mut self.field);
         rayon::scope(|_| field.update(particles, gravity));
+    }
+
+    /// Moment of inertia of a grain about its middle [kg m^2]: that of a ball, or in a plane that of a disc.
+    fn inertia(&self, i: usize) -> f64 {
+        let part = if self.plane.is_some() { 0.5 } else { 0.4 };
+        part * self.particles.mass[i] * self.particles.radius[i] * self.particles.radius[i]
+    }
+
+    /// Angular momentum [kg m^2/s] and kinetic energy [J] of the grains' spin.
+    fn spin_totals(&self) -> (DVec3, f64) {
+        let turning = self.spin.iter().enumerate().filter(|&(i, _)| !self.particles.immovable[i]);
+        turning.fold((DVec3::ZERO, 0.0), |(momentum, energy), (i, spin)| {
+            let inertia = self.inertia(i);
+            (momentum + *spin * inertia, energy + 0.5 * inertia * spin.length_squared())
+        })
     }
 
     fn acceleration(&self, i: usize) -> DVec3 {
@@ -77,6 +98,16 @@ impl Solver for GrainSolver {
 
     fn particles(&self) -> &Particles {
         &self.particles
+    }
+
+    fn bodies(&self) -> Option<Vec<ParticleId>> {
+        (!self.spin.is_empty()).then(|| self.particles.id.clone())
+    }
+
+    fn fields(&self) -> Vec<FrameField> {
+        let components = |spin: &DVec3| spin.as_vec3().to_array();
+        let values = || FieldValues::Vector(self.spin.iter().map(components).collect());
+        (!self.spin.is_empty()).then(|| FrameField { name: "spin", values: values() }).into_iter().collect()
     }
 
     fn self_colliding(&self) -> bool {
@@ -107,11 +138,22 @@ impl Solver for GrainSolver {
             let members = stage.groups.members(group).iter().map(|&i| i as usize);
             *momentum = members.map(|i| self.acceleration(i) * (self.particles.mass[i] * stage.dt)).sum();
         }
+        if !self.spin.is_empty() {
+            for group in 0..stage.groups.len() {
+                let i = stage.groups.members(group)[0] as usize;
+                let (mass, centre) = (self.particles.mass[i], self.particles.position[i]);
+                let velocity = self.particles.velocity[i] + self.acceleration(i) * stage.dt;
+                answer.bodies.push(Body::round(mass, self.inertia(i), centre, velocity, self.spin[i]));
+            }
+        }
         check_finite(&self.particles, &answer.velocity, "velocity")
     }
 
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
         end.advance(&mut self.particles, integrated);
+        for (group, spin) in end.group_spin.iter().enumerate() {
+            self.spin[end.groups.members(group)[0] as usize] = *spin;
+        }
         self.motion.advance(end.dt, &mut self.particles);
         if let Some(z) = self.plane {
             self.particles.position.iter_mut().for_each(|x| x.z = z);
@@ -124,6 +166,7 @@ impl Solver for GrainSolver {
         Ok(Report {
             stable_dt: self.stable_dt(),
             energies: energies.into_iter().collect(),
+            spin: self.spin_totals(),
             ..Report::default()
         })
     }
@@ -131,7 +174,7 @@ impl Solver for GrainSolver {
     fn save(&self) -> Result<Vec<u8>, SolverError> {
         let mut bytes = SNAPSHOT_HEADER.to_vec();
         bytes.extend_from_slice(&(self.particles.len() as u64).to_le_bytes());
-        let columns = [&self.particles.position, &self.particles.velocity];
+        let columns = [&self.particles.position, &self.particles.velocity, &self.spin];
         let numbers = columns.into_iter().flatten().flat_map(|v| v.to_array()).chain(self.motion.clock());
         numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         Ok(bytes)
@@ -142,7 +185,7 @@ impl Solver for GrainSolver {
         let numbers = snapshot
             .strip_prefix(SNAPSHOT_HEADER)
             .and_then(|rest| rest.strip_prefix(&(count as u64).to_le_bytes()))
-            .filter(|numbers| numbers.len() == 2 * 24 * count + 16)
+            .filter(|numbers| numbers.len() == 24 * (2 * count + self.spin.len()) + 16)
             .ok_or_else(|| {
                 SolverError(format!(
                     "the snapshot is not one of the grain solver, version 1, with {count} particles"
@@ -154,7 +197,7 @@ impl Solver for GrainSolver {
             f64::from_le_bytes(number)
         });
         let mut next = || numbers.next().unwrap_or(f64::NAN);
-        for column in [&mut self.particles.position, &mut self.particles.velocity] {
+        for column in [&mut self.particles.position, &mut self.particles.velocity, &mut self.spin] {
             for value in column {
                 *value = DVec3::from_array(std::array::from_fn(|_| next()));
             }
@@ -167,6 +210,6 @@ impl Solver for GrainSolver {
     }
 }
 
-/// What a snapshot begins with. Then follow the number of particles (u64), positions, velocities, the time and the
+/// What a snapshot begins with. Then follow the number of particles (u64), positions, velocities, spins if grains turn, the time and the
 /// length of the last step (f64; all little-endian).
 const SNAPSHOT_HEADER: &[u8] = b"amalgam grains 1\n";

@@ -85,6 +85,7 @@ pub fn integrate_to(
         momentum: vec![DVec3::ZERO; groups.map.len()],
         slope: vec![DMat3::ZERO; groups.map.len()],
         velocity: vec![DVec3::ZERO; solid.particles().len()],
+        bodies: Vec::new(),
     };
     solid.integrate(&stage, &mut answer)?;
     Ok(answer)
@@ -99,7 +100,7 @@ pub fn step(solid: &mut SolidSolver, dt: f64) -> Report {
     let groups = Groups::none(solid);
     solid.begin().expect("begin");
     let answer = integrate(solid, dt, &groups);
-    let end = StepEnd { dt, groups: &groups.map, group_velocity: &[], member_velocity: &[] };
+    let end = StepEnd { dt, groups: &groups.map, group_velocity: &[], member_velocity: &[], group_spin: &[] };
     solid.commit(&end, &answer.velocity).expect("commit")
 }
 

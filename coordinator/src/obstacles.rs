@@ -1,0 +1,187 @@
+//! Obstacles: smooth surfaces that nothing moves. Distances come from the library parry.
+
+use std::sync::Arc;
+
+use amalgam_particles::{CellSet, DVec3, Lattice};
+use glam::{DQuat, IVec3};
+use parry3d_f64::math::Pose;
+use parry3d_f64::query::PointQuery;
+use parry3d_f64::shape::{Ball, Cuboid, Cylinder};
+
+use crate::settings::{ObstacleSettings, ObstacleShape};
+
+/// A smooth surface.
+#[derive(Clone)]
+struct Surface {
+    /// Index of the obstacle that it belongs to.
+    obstacle: usize,
+    geometry: Geometry,
+}
+
+#[derive(Clone)]
+enum Geometry {
+    /// A point, and the unit normal out of the obstacle.
+    Plane(DVec3, DVec3),
+    /// A convex body, in its own place; whether all space but the body is the obstacle.
+    Body(Arc<dyn PointQuery + Send + Sync>, Pose, bool),
+}
+
+/// All obstacles of a scene.
+#[derive(Clone, Default)]
+pub(crate) struct Obstacles {
+    surfaces: Vec<Surface>,
+}
+
+/// Where a particle is beside a surface.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Beside {
+    /// Distance of the particle's centre from the surface [m], negative inside of the obstacle.
+    pub(crate) distance: f64,
+    /// Unit vector out of the obstacle.
+    pub(crate) normal: DVec3,
+}
+
+impl Obstacles {
+    pub(crate) fn new(settings: &[ObstacleSettings]) -> Self {
+        let surfaces = settings.iter().enumerate().flat_map(|(obstacle, one)| {
+            geometries(one).into_iter().map(move |geometry| Surface { obstacle, geometry })
+        });
+        Self { surfaces: surfaces.collect() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.surfaces.is_empty()
+    }
+
+    /// Number of surfaces. A hollow box has six.
+    pub(crate) fn len(&self) -> usize {
+        self.surfaces.len()
+    }
+
+    /// The obstacle that a surface belongs to.
+    pub(crate) fn obstacle(&self, surface: usize) -> usize {
+        self.surfaces[surface].obstacle
+    }
+
+    /// Where a point [m] is beside a surface.
+    pub(crate) fn beside(&self, surface: usize, point: DVec3) -> Beside {
+        match &self.surfaces[surface].geometry {
+            Geometry::Plane(on, normal) => Beside { distance: (point - on).dot(*normal), normal: *normal },
+            Geometry::Body(shape, pose, is_hollow) => {
+                let nearest = shape.project_point(pose, point, false);
+                let apart = point - nearest.point;
+                let out = if nearest.is_inside { -1.0 } else { 1.0 };
+                // On the surface to the bit, away from the middle.
+                let normal = (apart * out)
+                    .try_normalize()
+                    .unwrap_or_else(|| (point - pose.translation).try_normalize().unwrap_or(DVec3::Z));
+                let side = if *is_hollow { -1.0 } else { 1.0 };
+                Beside { distance: side * out * apart.length(), normal: normal * side }
+            }
+        }
+    }
+
+    /// Those of the cells that may hold a point on or behind a surface.
+    pub(crate) fn cells(&self, lattice: &Lattice, cells: &CellSet) -> CellSet {
+        let reach = 0.5 * 3f64.sqrt() * lattice.cell_size;
+        let middle = |cell: IVec3| lattice.origin + (cell.as_dvec3() + 0.5) * lattice.cell_size;
+        let touches =
+            |cell: IVec3| (0..self.len()).any(|surface| self.beside(surface, middle(cell)).distance <= reach);
+        let found = cells.iter().zip(cells.keys()).filter(|&(cell, _)| touches(cell));
+        CellSet::from_keys(found.map(|(_, &key)| key).collect())
+    }
+}
+
+fn geometries(settings: &ObstacleSettings) -> Vec<Geometry> {
+    let turn = settings.rotation.map_or(DQuat::IDENTITY, |rotation| {
+        DQuat::from_axis_angle(rotation.axis.normalize(), rotation.degrees.to_radians())
+    });
+    let body = |shape: Arc<dyn PointQuery + Send + Sync>, middle, turn| {
+        vec![Geometry::Body(shape, Pose::from_parts(middle, turn), settings.inside)]
+    };
+    match settings.shape {
+        ObstacleShape::Plane { point, normal } => vec![Geometry::Plane(point, turn * normal.normalize())],
+        ObstacleShape::Box { min, max } if settings.inside => {
+            let (middle, half) = ((min + max) * 0.5, (max - min) * 0.5);
+            let wall = |axis: DVec3| {
+                let out = turn * axis;
+                Geometry::Plane(middle - out * half.dot(axis.abs()), out)
+            };
+            DVec3::AXES.iter().flat_map(|&axis| [wall(axis), wall(-axis)]).collect()
+        }
+        ObstacleShape::Box { min, max } => {
+            body(Arc::new(Cuboid::new((max - min) * 0.5)), (min + max) * 0.5, turn)
+        }
+        ObstacleShape::Sphere { center, radius } => body(Arc::new(Ball::new(radius)), center, turn),
+        ObstacleShape::Cylinder { center, axis, radius, height } => {
+            // The library's cylinders stand along y.
+            let upright = DQuat::from_rotation_arc(DVec3::Y, axis.normalize());
+            body(Arc::new(Cylinder::new(0.5 * height, radius)), center, turn * upright)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amalgam_particles::shapes::Rotation;
+
+    fn obstacles(shape: ObstacleShape, rotation: Option<Rotation>, inside: bool) -> Obstacles {
+        Obstacles::new(&[ObstacleSettings { name: "floor".into(), shape, rotation, inside }])
+    }
+
+    #[test]
+    fn distances_and_normals_are_those_of_the_shapes() {
+        let quarter = Some(Rotation { axis: DVec3::X, degrees: 90.0 });
+        let (min, max) = (DVec3::new(-1.0, -2.0, -3.0), DVec3::new(1.0, 2.0, 3.0));
+        let cylinder =
+            ObstacleShape::Cylinder { center: DVec3::ZERO, axis: DVec3::X * 3.0, radius: 0.5, height: 4.0 };
+        for (shape, rotation, point, distance, normal) in [
+            (
+                ObstacleShape::Plane { point: DVec3::Z, normal: DVec3::Z * 2.0 },
+                None,
+                DVec3::new(5.0, 5.0, 1.5),
+                0.5,
+                DVec3::Z,
+            ),
+            (ObstacleShape::Box { min, max }, None, DVec3::new(1.25, 0.5, 0.0), 0.25, DVec3::X),
+            (ObstacleShape::Box { min, max }, None, DVec3::new(0.75, 0.5, 0.0), -0.25, DVec3::X),
+            (ObstacleShape::Box { min, max }, quarter, DVec3::new(0.0, 0.0, 2.5), 0.5, DVec3::Z),
+            (cylinder, None, DVec3::new(1.0, 0.0, 2.0), 1.5, DVec3::Z),
+            (
+                ObstacleShape::Sphere { center: DVec3::X, radius: 2.0 },
+                None,
+                DVec3::new(1.0, -1.5, 0.0),
+                -0.5,
+                -DVec3::Y,
+            ),
+        ] {
+            let beside = obstacles(shape.clone(), rotation, false).beside(0, point);
+            assert!((beside.distance - distance).abs() < 1e-14, "{shape:?}: {beside:?}");
+            assert!(beside.normal.distance(normal) < 1e-14, "{shape:?}: {beside:?}");
+        }
+    }
+
+    #[test]
+    fn hollow_shapes_hold_what_is_inside() {
+        let ball = obstacles(ObstacleShape::Sphere { center: DVec3::X, radius: 2.0 }, None, true);
+        let beside = ball.beside(0, DVec3::new(1.0, -1.5, 0.0));
+        assert!((beside.distance - 0.5).abs() < 1e-14 && beside.normal.distance(DVec3::Y) < 1e-14);
+        let hall = obstacles(ObstacleShape::Box { min: DVec3::ZERO, max: DVec3::ONE }, None, true);
+        let beside = |wall| hall.beside(wall, DVec3::new(0.1, 0.25, 0.7));
+        let distances: Vec<f64> = (0..hall.len()).map(|wall| beside(wall).distance).collect();
+        let expected = [0.1, 0.9, 0.25, 0.75, 0.7, 0.3];
+        assert!(distances.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-14), "{distances:?}");
+        assert_eq!(beside(1).normal, DVec3::NEG_X);
+    }
+
+    #[test]
+    fn cells_on_and_behind_a_surface_are_found() {
+        let floor = obstacles(ObstacleShape::Plane { point: DVec3::ZERO, normal: DVec3::Z }, None, false);
+        let lattice = Lattice { origin: DVec3::ZERO, cell_size: 1.0 };
+        let heights = [-5.5, -0.5, 0.5, 2.5, 9.5];
+        let positions: Vec<DVec3> = heights.iter().map(|&z| DVec3::new(0.5, 0.5, z)).collect();
+        let all = lattice.occupied(&positions, &[0.1; 5], amalgam_particles::Reach::Centre);
+        assert_eq!(floor.cells(&lattice, &all).len(), 3);
+    }
+}

@@ -1,0 +1,101 @@
+//! `[[domain.obstacles]]`: smooth surfaces that nothing moves.
+
+use amalgam_particles::DVec3;
+use amalgam_particles::shapes::Rotation;
+use serde::{Deserialize, Serialize};
+
+use super::fault::Fault;
+
+/// `[[domain.obstacles]]`: a smooth surface that nothing moves, under the contact law.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObstacleSettings {
+    /// Name, for `[[coupling.contact]]`.
+    pub name: String,
+    /// What it fills.
+    pub shape: ObstacleShape,
+    /// Turns the shape about its middle.
+    pub rotation: Option<Rotation>,
+    /// Whether the shape is hollow: particles are inside, and it holds them there. For boxes and spheres.
+    #[serde(default)]
+    pub inside: bool,
+}
+
+/// What an obstacle fills.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ObstacleShape {
+    /// All space behind a plane.
+    Plane {
+        /// A point of the plane [m].
+        point: DVec3,
+        /// Direction out of the obstacle, of any length.
+        normal: DVec3,
+    },
+    /// A box.
+    Box {
+        /// Lowest corner [m].
+        min: DVec3,
+        /// Highest corner [m].
+        max: DVec3,
+    },
+    /// A ball.
+    Sphere {
+        /// Centre [m].
+        center: DVec3,
+        /// Radius [m].
+        radius: f64,
+    },
+    /// A circular cylinder.
+    Cylinder {
+        /// Middle of the axis [m].
+        center: DVec3,
+        /// Direction of the axis, of any length.
+        axis: DVec3,
+        /// Radius [m].
+        radius: f64,
+        /// Length along the axis [m].
+        height: f64,
+    },
+}
+
+impl ObstacleSettings {
+    /// What is wrong with the values of entry `at` of the list.
+    pub(super) fn faults(&self, at: usize) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut that = |right: bool, key: &str, rule: &str| {
+            if !right {
+                faults.push(Fault::new(&format!("obstacles[{at}].{key}"), format!("{key} {rule}")));
+            }
+        };
+        let long = |v: DVec3| v.is_finite() && v.length() > 0.0;
+        let positive = |x: f64| x.is_finite() && x > 0.0;
+        match self.shape {
+            ObstacleShape::Plane { point, normal } => {
+                that(point.is_finite(), "shape.point", "must be finite");
+                that(long(normal), "shape.normal", "needs a length: write for example normal = [0, 0, 1]");
+            }
+            ObstacleShape::Box { min, max } => {
+                let right = min.is_finite() && max.is_finite() && min.cmplt(max).all();
+                that(right, "shape.max", "must be larger than min in every coordinate");
+            }
+            ObstacleShape::Sphere { center, radius } => {
+                that(center.is_finite(), "shape.center", "must be finite");
+                that(positive(radius), "shape.radius", "must be above 0, for example 0.5");
+            }
+            ObstacleShape::Cylinder { center, axis, radius, height } => {
+                that(center.is_finite(), "shape.center", "must be finite");
+                that(long(axis), "shape.axis", "needs a length: write for example axis = [0, 0, 1]");
+                that(positive(radius), "shape.radius", "must be above 0, for example 0.5");
+                that(positive(height), "shape.height", "must be above 0, for example 1.0");
+            }
+        }
+        let hollow = matches!(self.shape, ObstacleShape::Box { .. } | ObstacleShape::Sphere { .. });
+        that(!self.inside || hollow, "inside", "is for boxes and spheres: leave it out");
+        if let Some(rotation) = self.rotation {
+            let right = long(rotation.axis) && rotation.degrees.is_finite();
+            that(right, "rotation", "needs an axis with a length and an angle in degrees");
+        }
+        faults
+    }
+}

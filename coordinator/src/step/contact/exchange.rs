@@ -1,0 +1,176 @@
+//! What the participants answer in a step under the contact law, and the models of implicit ones that it teaches.
+
+use amalgam_particles::{DMat3, DVec3};
+use amalgam_proto::contract::Integration;
+
+use super::problem::ContactProblem;
+use crate::error::CoordinatorError;
+use crate::law::response::Response;
+use crate::law::secant::Secant;
+use crate::step::exchange::Connections;
+use crate::synchronise::{ADDED_MASS, Ask, Share, Turn};
+
+/// What the participants have answered in a step.
+pub(super) struct Exchange<'a> {
+    kinds: &'a [Integration],
+    shares: &'a [Share],
+    /// Velocity without contacts of the groups of explicit participants [m/s], by group.
+    free: Vec<DVec3>,
+    /// Spin without contacts of these groups [rad/s].
+    free_spin: Vec<DVec3>,
+    /// Each implicit participant that has groups, and its response.
+    pub(super) secants: Vec<(usize, Secant)>,
+    /// Impulse of the contacts on each group [kg m/s].
+    impulse: Vec<DVec3>,
+    /// The largest speed in the last answers of implicit participants [m/s].
+    pub(super) speed: f64,
+    pub(super) repetitions: u32,
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn new(kinds: &'a [Integration], shares: &'a [Share]) -> Self {
+        Self {
+            kinds,
+            shares,
+            free: Vec::new(),
+            free_spin: Vec::new(),
+            secants: Vec::new(),
+            impulse: Vec::new(),
+            speed: 0.0,
+            repetitions: 0,
+        }
+    }
+
+    /// Lets every participant integrate, implicit ones with the impulses of the last step.
+    pub(super) fn start(
+        &mut self,
+        problem: &mut ContactProblem,
+        connections: &mut Connections<'_>,
+    ) -> Result<(), CoordinatorError> {
+        let velocity = problem.bodies.velocity.clone();
+        self.free = velocity[..problem.movable].to_vec();
+        self.free_spin = vec![DVec3::ZERO; problem.movable];
+        self.impulse = vec![DVec3::ZERO; problem.movable];
+        let is_explicit = |k: usize| self.kinds[k] == Integration::Explicit;
+        let turn = |participant: usize| {
+            let share = &self.shares[participant];
+            let impulse = match is_explicit(participant) {
+                true => vec![DVec3::ZERO; share.groups.len()],
+                false => share.guess.clone(),
+            };
+            Turn { participant, inertia: share.mass.clone(), impulse, forcing: 0.0 }
+        };
+        let turns: Vec<Turn> = (0..self.shares.len()).map(turn).collect();
+        let answers = connections.ask(turns.clone())?;
+        for (turn, answer) in turns.into_iter().zip(answers) {
+            let groups = &self.shares[turn.participant].groups;
+            if let Some(bodies) = &answer.bodies {
+                for ((&group, body), &momentum) in groups.iter().zip(bodies).zip(&answer.momentum) {
+                    let group = group as usize;
+                    problem.take_body(group, body, momentum);
+                    (self.free[group], self.free_spin[group]) = (body.velocity, body.spin);
+                }
+                continue;
+            }
+            let own = groups.iter().map(|&group| velocity[group as usize]);
+            let moved = own.zip(&answer.momentum).zip(turn.impulse.iter().zip(&turn.inertia));
+            let after: Vec<DVec3> = moved.map(|((v, j), (p, m))| v + (*j + *p) / *m).collect();
+            if is_explicit(turn.participant) {
+                groups.iter().zip(&after).for_each(|(&group, &v)| self.free[group as usize] = v);
+            } else if !groups.is_empty() {
+                let mobility = |(k, &mass): (usize, &f64)| {
+                    let slope = match self.kinds[turn.participant] {
+                        Integration::Projection => DMat3::from_diagonal(DVec3::splat(ADDED_MASS * mass)),
+                        _ => answer.slope[k],
+                    };
+                    (slope + DMat3::from_diagonal(DVec3::splat(mass))).inverse()
+                };
+                let mobility = turn.inertia.iter().enumerate().map(mobility).collect();
+                self.speed = after.iter().map(|v| v.length()).fold(self.speed, f64::max);
+                self.secants.push((turn.participant, Secant::new(mobility, turn.impulse, after)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the velocities that the bodies have without contacts, and the responses.
+    pub(super) fn expect(&self, problem: &mut ContactProblem) {
+        let bodies = &mut problem.bodies;
+        bodies.velocity[..problem.movable].copy_from_slice(&self.free);
+        bodies.spin[..problem.movable].copy_from_slice(&self.free_spin);
+        let mut models = Vec::new();
+        if !self.secants.is_empty() {
+            let alike = |&inverse_mass: &f64| DMat3::from_diagonal(DVec3::splat(inverse_mass));
+            bodies.mobility = bodies.inverse_mass.iter().map(alike).collect();
+        }
+        for (k, secant) in &self.secants {
+            let groups = &self.shares[*k].groups;
+            let model = secant.model(groups.clone());
+            let free = secant.free(&model);
+            for ((&group, free), mobility) in groups.iter().zip(free).zip(secant.mobility()) {
+                bodies.velocity[group as usize] = free;
+                bodies.mobility[group as usize] = *mobility;
+            }
+            models.push(model);
+        }
+        bodies.response = Response::LowRank(models);
+    }
+
+    /// Gives the implicit participants the impulses of the contacts. Returns the largest difference between their
+    /// answers and what was expected of them [m/s].
+    pub(super) fn repeat(
+        &mut self,
+        problem: &ContactProblem,
+        impulses: &[DVec3],
+        forcing: f64,
+        connections: &mut Connections<'_>,
+    ) -> Result<f64, CoordinatorError> {
+        self.impulse.fill(DVec3::ZERO);
+        for (contact, &impulse) in problem.contacts.iter().zip(impulses) {
+            let [i, j] = contact.bodies.map(|body| body as usize);
+            if i < problem.movable {
+                self.impulse[i] -= impulse;
+            }
+            if j < problem.movable {
+                self.impulse[j] += impulse;
+            }
+        }
+        let turns: Vec<Turn> = self.secants.iter().map(|(k, _)| self.turn(*k, forcing)).collect();
+        let answers = connections.ask(turns.clone())?;
+        let mut error = 0.0f64;
+        self.speed = 0.0;
+        for ((turn, answer), (_, secant)) in turns.into_iter().zip(answers).zip(&mut self.secants) {
+            let groups = &self.shares[turn.participant].groups;
+            let moved = groups.iter().zip(&answer.momentum).zip(turn.impulse.iter().zip(&turn.inertia));
+            let after: Vec<DVec3> =
+                moved.map(|((&g, j), (p, m))| problem.start(g) + (*j + *p) / *m).collect();
+            for (&group, &v) in groups.iter().zip(&after) {
+                error = error.max((v - problem.bodies.velocity[group as usize]).length());
+                self.speed = self.speed.max(v.length());
+            }
+            secant.learn(turn.impulse, after);
+        }
+        Ok(error)
+    }
+
+    fn turn(&self, participant: usize, forcing: f64) -> Turn {
+        let share = &self.shares[participant];
+        let impulse = share.groups.iter().map(|&group| self.impulse[group as usize]).collect();
+        Turn { participant, inertia: share.mass.clone(), impulse, forcing }
+    }
+
+    /// Implicit participants move as they answered.
+    pub(super) fn finish(&self, problem: &mut ContactProblem) {
+        for (k, secant) in &self.secants {
+            for (&group, &velocity) in self.shares[*k].groups.iter().zip(secant.velocity()) {
+                problem.bodies.velocity[group as usize] = velocity;
+            }
+        }
+    }
+
+    /// Impulse of the contacts on each group of each participant [kg m/s].
+    pub(super) fn given(&self) -> Vec<Vec<DVec3>> {
+        let of = |share: &Share| share.groups.iter().map(|&group| self.impulse[group as usize]).collect();
+        self.shares.iter().map(of).collect()
+    }
+}

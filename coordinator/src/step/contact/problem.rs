@@ -1,0 +1,274 @@
+//! The contacts of a step, and the bodies that have them: particles, each a body of its own, or bodies that turn.
+
+use std::collections::HashMap;
+
+use amalgam_particles::{Body, DVec3, reduce};
+use rayon::prelude::*;
+
+use super::surfaces::Surfaces;
+use crate::contacts::Candidates;
+use crate::law::ContactLaw;
+use crate::law::bodies::{Bodies, InverseInertia, Motion};
+use crate::law::contact::{Contact, Plane, Sphere, outruns};
+use crate::member::Member;
+use crate::obstacles::{Beside, Obstacles};
+
+/// The contacts of a step and the bodies that have them.
+#[derive(Debug, Default)]
+pub(in crate::step) struct ContactProblem {
+    pub(super) contacts: Vec<Contact>,
+    /// First those that can be moved, ordered by their smallest candidate, each a group of the same number. Then each
+    /// immovable candidate.
+    pub(super) bodies: Bodies,
+    /// Number of bodies that can be moved.
+    pub(super) movable: usize,
+    /// Candidates of movable bodies, body after body, ascending in each.
+    pub(super) members: Vec<u32>,
+    /// Where each movable body begins in `members`; one more than there are.
+    pub(super) offsets: Vec<u32>,
+    /// Centre of mass of each body [m].
+    centre: Vec<DVec3>,
+    /// Motion of each body at the start of the step.
+    before: Vec<Motion>,
+    /// The body of each candidate, or [`NO_BODY`].
+    body_of: Vec<u32>,
+    /// Movable candidates beside obstacles: surface, candidate, gap [m] and normal.
+    touching: Vec<(usize, u32, f64, DVec3)>,
+    /// The candidates of these and their gaps [m].
+    beside: Vec<(u32, f64)>,
+    /// Speed with which each candidate's contacts are looked for [m/s].
+    pub(super) speed: Vec<f64>,
+}
+
+const NO_BODY: u32 = u32::MAX;
+
+/// Name of the first surface of an obstacle among those of particles: after all of them.
+const FIRST_OBSTACLE: u64 = 0xffff << 48;
+
+impl ContactProblem {
+    /// Lists the movable candidates whose surface is nearer to an obstacle's than `reach` says [m].
+    pub(super) fn list_beside(
+        &mut self,
+        candidates: &Candidates,
+        obstacles: &Obstacles,
+        reach: impl Fn(u32) -> f64 + Sync,
+    ) {
+        self.touching.clear();
+        for surface in 0..obstacles.len() {
+            let near = (0..candidates.len() as u32).into_par_iter().with_min_len(1024).filter_map(|i| {
+                let Beside { distance, normal } = obstacles.beside(surface, candidates.position[i as usize]);
+                let gap = distance - candidates.radius[i as usize];
+                let is_near = gap < reach(i) && !candidates.is_immovable(i);
+                is_near.then_some((surface, i, gap, normal))
+            });
+            self.touching.par_extend(near);
+        }
+        self.beside.clear();
+        self.beside.extend(self.touching.iter().map(|&(_, i, gap, _)| (i, gap)));
+    }
+
+    /// Particles beside obstacles and their gaps [m].
+    pub(in crate::step) fn beside(&self) -> &[(u32, f64)] {
+        &self.beside
+    }
+
+    /// Lists the bodies of the candidates in `pairs` and beside obstacles, each candidate a body without spin as long as nobody says otherwise.
+    pub(super) fn list_bodies(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], parts: &[Member]) {
+        self.body_of.clear();
+        self.body_of.resize(candidates.len(), NO_BODY);
+        let touching = self.touching.iter().map(|&(_, i, ..)| i);
+        pairs.iter().flat_map(|&(i, j)| [i, j]).chain(touching).for_each(|i| self.body_of[i as usize] = 0);
+        let near = (0..candidates.len() as u32).filter(|&i| self.body_of[i as usize] == 0);
+        let (movable, immovable): (Vec<u32>, Vec<u32>) = near.partition(|&i| !candidates.is_immovable(i));
+        self.number_bodies(candidates, movable, parts);
+        self.bodies.clear();
+        self.centre.clear();
+        self.before.clear();
+        let firsts = self.offsets[..self.movable].iter().map(|&at| self.members[at as usize]);
+        for i in firsts.chain(immovable.iter().copied()) {
+            let velocity = candidates.velocity[i as usize];
+            let inverse_mass = 1.0 / candidates.mass[i as usize];
+            self.bodies.push(inverse_mass, InverseInertia::None, velocity, DVec3::ZERO);
+            self.centre.push(candidates.position[i as usize]);
+            self.before.push(Motion { linear: velocity, angular: DVec3::ZERO });
+        }
+        (self.movable as u32..).zip(&immovable).for_each(|(body, &i)| self.body_of[i as usize] = body);
+    }
+
+    /// Sorts movable candidates into bodies.
+    fn number_bodies(&mut self, candidates: &Candidates, movable: Vec<u32>, parts: &[Member]) {
+        let mut named = HashMap::new();
+        let mut sizes: Vec<u32> = Vec::new();
+        for &i in &movable {
+            let participant = candidates.participant[i as usize];
+            let roster = &parts[usize::from(participant)].part.roster;
+            let new = sizes.len() as u32;
+            let body = match roster.has_bodies() {
+                true => *named.entry((participant, roster.body(candidates.id[i as usize]))).or_insert(new),
+                false => new,
+            };
+            if body == new {
+                sizes.push(0);
+            }
+            sizes[body as usize] += 1;
+            self.body_of[i as usize] = body;
+        }
+        self.movable = sizes.len();
+        let mut end = 0;
+        self.offsets.clear();
+        self.offsets.push(0);
+        self.offsets.extend(sizes.iter().map(|size| {
+            end += size;
+            end
+        }));
+        let mut next = self.offsets.clone();
+        self.members.clear();
+        self.members.resize(movable.len(), 0);
+        for i in movable {
+            let at = &mut next[self.body_of[i as usize] as usize];
+            self.members[*at as usize] = i;
+            *at += 1;
+        }
+    }
+
+    /// Lists the contacts of these pairs of candidates.
+    pub(super) fn list_contacts(
+        &mut self,
+        candidates: &Candidates,
+        pairs: &[(u32, u32)],
+        surfaces: &Surfaces,
+    ) {
+        let Self { contacts, bodies, body_of, .. } = self;
+        contacts.clear();
+        contacts.extend(pairs.iter().map(|&(i, j)| {
+            let sphere = |i: u32| Sphere {
+                name: candidates.global_id(i),
+                body: body_of[i as usize],
+                centre: candidates.position[i as usize],
+                offset: DVec3::ZERO,
+                radius: candidates.radius[i as usize],
+            };
+            let [a, b] = [i, j].map(|i| usize::from(candidates.participant[i as usize]));
+            Contact::between_spheres(&sphere(i), &sphere(j), bodies, surfaces.between(a, b))
+        }));
+    }
+
+    /// Adds the contacts with obstacles, whose names come after those of `participants`.
+    pub(super) fn list_obstacles(
+        &mut self,
+        candidates: &Candidates,
+        obstacles: &Obstacles,
+        surfaces: &Surfaces,
+        participants: usize,
+    ) {
+        if self.touching.is_empty() {
+            return;
+        }
+        let body = self.bodies.push(0.0, InverseInertia::None, DVec3::ZERO, DVec3::ZERO);
+        self.centre.push(DVec3::ZERO);
+        self.before.push(Motion::default());
+        let Self { contacts, body_of, touching, .. } = self;
+        contacts.extend(touching.iter().map(|&(surface, i, gap, normal)| {
+            let (centre, radius) = (candidates.position[i as usize], candidates.radius[i as usize]);
+            let name = FIRST_OBSTACLE + surface as u64;
+            let plane =
+                Plane { name, body, point: centre - normal * (gap + radius), normal, centre: DVec3::ZERO };
+            let sphere = Sphere {
+                name: candidates.global_id(i),
+                body: body_of[i as usize],
+                centre,
+                offset: DVec3::ZERO,
+                radius,
+            };
+            let participant = usize::from(candidates.participant[i as usize]);
+            let material = surfaces.between(participants + obstacles.obstacle(surface), participant);
+            Contact::with_plane(&plane, &sphere, material)
+        }));
+    }
+
+    /// Takes a group as a body that turns, to which its participant gives `momentum` [kg m/s] in the step.
+    pub(super) fn take_body(&mut self, group: usize, body: &Body, momentum: DVec3) {
+        let Body { mass, inertia, centre, velocity, spin } = *body;
+        self.bodies.inverse_mass[group] = 1.0 / mass;
+        let size = inertia.x_axis.x;
+        self.bodies.inverse_inertia[group] =
+            if inertia == amalgam_particles::DMat3::from_diagonal(DVec3::splat(size)) {
+                InverseInertia::Sphere(1.0 / size)
+            } else {
+                InverseInertia::Tensor(inertia.inverse())
+            };
+        self.centre[group] = centre;
+        self.before[group] = Motion { linear: velocity - momentum / mass, angular: spin };
+    }
+
+    /// Gives contacts their places on bodies, once the bodies are known. Nothing rolls where no body turns.
+    pub(super) fn place_contacts(&mut self, candidates: &Candidates, pairs: &[(u32, u32)]) {
+        let Self { contacts, bodies, centre, touching, .. } = self;
+        let place = |i: u32, body: u32| candidates.position[i as usize] - centre[body as usize];
+        for (contact, &(i, j)) in contacts.iter_mut().zip(pairs) {
+            contact.offset = [place(i, contact.bodies[0]), place(j, contact.bodies[1])];
+        }
+        for (contact, &(_, i, ..)) in contacts[pairs.len()..].iter_mut().zip(&*touching) {
+            contact.offset[1] = place(i, contact.bodies[1]);
+        }
+        for contact in contacts {
+            let [a, b] = contact.bodies.map(|body| body as usize);
+            if [a, b].iter().all(|&body| bodies.inverse_inertia[body] == InverseInertia::None) {
+                contact.material.rolling = 0.0;
+            }
+        }
+    }
+
+    /// The velocity of each of [`Self::members`] [m/s].
+    pub(super) fn member_velocities(&self, candidates: &Candidates) -> Vec<DVec3> {
+        let velocity = |(body, &i): (u32, &u32)| {
+            let arm = candidates.position[i as usize] - self.centre[body as usize];
+            self.bodies.motion(body).at(arm)
+        };
+        let bodies = self.offsets.windows(2).zip(0..);
+        let bodies = bodies.flat_map(|(ends, body)| (ends[0]..ends[1]).map(move |_| body));
+        bodies.zip(&self.members).map(velocity).collect()
+    }
+
+    /// The candidates' velocity of a body of one particle, at the start of the step [m/s].
+    pub(super) fn start(&self, group: u32) -> DVec3 {
+        self.before[group as usize].linear
+    }
+
+    /// Takes the speeds that came out where they are beyond what was expected; says whether any is.
+    pub(super) fn expect_more(&mut self, velocity: &[DVec3]) -> bool {
+        let mut more = false;
+        for &i in &self.members {
+            let speed = velocity[i as usize].length();
+            if outruns(self.speed[i as usize], speed) {
+                self.speed[i as usize] = speed;
+                more = true;
+            }
+        }
+        more
+    }
+
+    /// Acceleration of the bodies without contacts [m/s^2], as the root of the mean of squares.
+    pub(super) fn acceleration(&self, dt: f64) -> f64 {
+        let change = |body: usize| (self.bodies.velocity[body] - self.before[body].linear).length_squared();
+        let mean = reduce::sum(self.movable, 0.0, change) / self.movable.max(1) as f64;
+        mean.sqrt() / dt
+    }
+
+    /// Energy that the contacts took [J]: minus the work of their impulses and couples, each over the mean of the relative
+    /// velocities before and after the step.
+    pub(super) fn dissipated(&self, law: &ContactLaw) -> f64 {
+        let impulses = law.impulses().iter().zip(law.couples());
+        let works = self.contacts.iter().zip(impulses).map(|(contact, (impulse, couple))| {
+            let [i, j] = contact.bodies;
+            let [first, second] = contact.arms();
+            let mean = |body: u32, arm: DVec3| {
+                let (before, after) = (self.before[body as usize], self.bodies.motion(body));
+                ((before.at(arm) + after.at(arm)) * 0.5, (before.angular + after.angular) * 0.5)
+            };
+            let ((u_i, spin_i), (u_j, spin_j)) = (mean(i, first), mean(j, second));
+            impulse.dot(u_j - u_i) + couple.dot(spin_j - spin_i)
+        });
+        -works.sum::<f64>()
+    }
+}

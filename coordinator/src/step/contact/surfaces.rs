@@ -1,0 +1,54 @@
+//! How the surfaces of participants touch: `[[coupling.contact]]`, by pair of participants.
+
+use crate::error::CoordinatorError;
+use crate::law::contact::ContactMaterial;
+use crate::settings::{CouplingSettings, OWN_FRICTION};
+
+/// Surfaces by pair of participants.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Surfaces {
+    count: usize,
+    materials: Vec<ContactMaterial>,
+}
+
+impl Surfaces {
+    /// Reads `[[coupling.contact]]`.
+    ///
+    /// # Errors
+    /// An entry that names no participant.
+    /// `participants` are the first of the names, obstacles the others.
+    pub(crate) fn new(
+        settings: &CouplingSettings,
+        names: &[String],
+        participants: usize,
+    ) -> Result<Self, CoordinatorError> {
+        let count = names.len();
+        let mut materials = vec![ContactMaterial::default(); count * count];
+        for k in 0..participants {
+            materials[k * count + k].friction = OWN_FRICTION;
+        }
+        for (at, entry) in settings.contact.iter().enumerate() {
+            let find = |name: &String| {
+                names.iter().position(|known| known == name).ok_or_else(|| {
+                    CoordinatorError::Scene(format!(
+                        "coupling.contact[{at}].between names {name:?}, but there are {}",
+                        names.join(", ")
+                    ))
+                })
+            };
+            let (a, b) = (find(&entry.between[0])?, find(&entry.between[1])?);
+            let material = ContactMaterial {
+                friction: entry.friction,
+                rolling: entry.rolling,
+                restitution: entry.restitution,
+                glued: false,
+            };
+            (materials[a * count + b], materials[b * count + a]) = (material, material);
+        }
+        Ok(Self { count, materials })
+    }
+
+    pub(super) fn between(&self, a: usize, b: usize) -> ContactMaterial {
+        self.materials[a * self.count + b]
+    }
+}

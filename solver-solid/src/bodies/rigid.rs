@@ -1,0 +1,113 @@
+//! Rigid bodies: particles that fill a shape and never move against each other.
+
+use amalgam_particles::DVec3;
+use amalgam_particles::shapes::{self, Rotation, Shape};
+use serde::Deserialize;
+
+use super::checks::{Checks, PARTICLES_MAX};
+use super::layout::{Body, Held, Layout, Node, Part, Scripted, report_shape};
+
+/// A rigid body as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RigidShape {
+    /// The body, filled with particles on a simple cubic lattice.
+    shape: Shape,
+    /// Turns the shape about its middle.
+    rotation: Option<Rotation>,
+    /// Spacing of the lattice [m].
+    spacing: f64,
+    /// Mass per volume [kg/m^3]: density times spacing^3 is the mass of a particle.
+    density: f64,
+    /// Collision radius [m]; half the spacing if not given.
+    radius: Option<f64>,
+    /// Velocity of the middle [m/s].
+    #[serde(default)]
+    velocity: DVec3,
+    /// About the middle [rad/s].
+    #[serde(default)]
+    angular_velocity: DVec3,
+    /// `["all"]` for an obstacle that nothing moves.
+    #[serde(default)]
+    pinned: Vec<Part>,
+    /// A body that moves by a script, `part = "all"`.
+    #[serde(default)]
+    scripted: Vec<Scripted>,
+}
+
+impl RigidShape {
+    fn body(&self) -> shapes::Body {
+        shapes::Body {
+            shape: self.shape.clone(),
+            rotation: self.rotation,
+            velocity: self.velocity,
+            angular_velocity: self.angular_velocity,
+        }
+    }
+
+    fn held(&self) -> Held<'_> {
+        Held {
+            pinned: &self.pinned,
+            pinned_velocity: DVec3::ZERO,
+            scripted: &self.scripted,
+            attached_mass: &[],
+        }
+    }
+}
+
+impl Body for RigidShape {
+    fn read_files(&mut self, checks: &mut Checks) {
+        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
+            checks.fault("shape.file", error.to_string());
+        }
+    }
+
+    fn check(&self, _self_collision: bool, checks: &mut Checks) {
+        checks.positive("spacing", self.spacing);
+        checks.positive("density", self.density);
+        if let Some(radius) = self.radius {
+            checks.positive("radius", radius);
+        }
+        self.held().check(&["all"], checks);
+        let is_whole = |part: &Part| matches!(part, Part::Named(_));
+        for (key, parts) in [
+            ("pinned", self.pinned.iter().all(is_whole)),
+            ("scripted", self.scripted.iter().all(|scripted| is_whole(&scripted.part))),
+        ] {
+            checks.that(parts, key, || "holds a rigid body as a whole: write the part \"all\"".into());
+        }
+        let is_held = !self.pinned.is_empty() || !self.scripted.is_empty();
+        let moves = self.velocity != DVec3::ZERO || self.angular_velocity != DVec3::ZERO;
+        checks.that(!(is_held && moves), "velocity", || {
+            "of a held body means nothing: write scripted = [{ part = \"all\", velocity = ... }]".into()
+        });
+        if self.spacing > 0.0 && self.shape.volume() > PARTICLES_MAX as f64 * self.spacing.powi(3) {
+            checks.fault(
+                "spacing",
+                format!("makes more than {PARTICLES_MAX} particles: write a larger spacing"),
+            );
+            return;
+        }
+        report_shape(self.body().sample(self.spacing).err().unwrap_or_default(), checks);
+    }
+
+    fn lay_out(&self, layout: &mut Layout) {
+        let (body, mass) = (self.body(), self.density * self.spacing.powi(3));
+        let first = layout.particles.len();
+        let radius = self.radius.unwrap_or(0.5 * self.spacing);
+        for position in body.sample(self.spacing).into_iter().flatten() {
+            let velocity = body.velocity_at(position);
+            layout.push(&Node { position, velocity, mass, radius, pinned: false }, None);
+        }
+        layout.hold(first, &self.held(), |_, _| true);
+    }
+
+    fn angular_velocity(&self) -> DVec3 {
+        self.angular_velocity
+    }
+
+    /// Each particle stands for a cube of the lattice, whose moment of inertia about its middle is m a^2 / 6.
+    fn lever(&self) -> f64 {
+        self.spacing / 6f64.sqrt()
+    }
+}

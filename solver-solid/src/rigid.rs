@@ -1,0 +1,4 @@
+//! Rigid bodies: each turns and flies as one, whatever touches it.
+
+pub(crate) mod rotation;
+pub(crate) mod solver;
