@@ -87,6 +87,7 @@ impl Systems {
             slope: own.map(slope).collect(),
             watch_velocity: Vec::new(),
             travel_max: 0.0,
+            bodies: None,
         }
     }
 

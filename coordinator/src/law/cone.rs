@@ -31,6 +31,18 @@ pub struct Metric {
     pub rolling: f64,
 }
 
+impl Metric {
+    /// 1 over each part, 0 where that is 0.
+    pub(crate) fn inverse(&self) -> Self {
+        let inverse = |part: f64| if part > 0.0 { 1.0 / part } else { 0.0 };
+        Self {
+            normal: inverse(self.normal),
+            tangential: inverse(self.tangential),
+            rolling: inverse(self.rolling),
+        }
+    }
+}
+
 /// Normal part of the nearest point of the cone.
 #[inline]
 pub fn nearest_normal(friction: f64, rolling: f64, metric: Metric, normal: f64, sizes: [f64; 2]) -> f64 {

@@ -167,6 +167,9 @@ impl Sums {
 /// de Saxce's term is renewed as soon as the error without it is this part of the whole error.
 const RENEWAL: f64 = 0.7;
 
+/// Errors, which cost as much as a step, are looked at after each of the first steps and then after every so many.
+const JUDGED: u32 = 4;
+
 /// A displacement below this part of the impulses says nothing of L: rounding.
 const ROUNDING: f64 = 1e-20;
 
@@ -214,9 +217,10 @@ impl<U: Unknown> Descent<U> {
         loop {
             self.propose(problem, beta, *lipschitz, (accepted, renews));
             problem.moved(bodies, &self.impulses, &mut self.motion);
-            let sums = self.assess(problem, beta);
             iterations += 1;
             let is_last = iterations >= tolerance.iterations_max;
+            let judges = iterations < JUDGED || iterations % JUDGED == 0 || is_last;
+            let sums = self.assess(problem, beta, judges);
             let measurable = sums.length > ROUNDING * sums.size;
             if measurable && sums.curvature > *lipschitz * sums.length && *lipschitz < most && !is_last {
                 // The ratio is what this direction needs; others may need a little more.
@@ -224,12 +228,14 @@ impl<U: Unknown> Descent<U> {
                 (accepted, renews) = (false, false);
                 continue;
             }
-            let outcome = sums.outcome(iterations, tolerance);
-            if outcome.converged || is_last {
-                return outcome;
+            if judges {
+                let outcome = sums.outcome(iterations, tolerance);
+                if outcome.converged || is_last {
+                    return outcome;
+                }
             }
             accepted = true;
-            renews = sums.convex_error <= RENEWAL * sums.velocity_error;
+            renews = judges && sums.convex_error <= RENEWAL * sums.velocity_error;
             if sums.uphill > 0.0 {
                 (momentum, beta) = (1.0, 0.0);
             } else {
@@ -259,8 +265,8 @@ impl<U: Unknown> Descent<U> {
         });
     }
 
-    /// Velocities of the proposal, and what to decide by.
-    fn assess(&mut self, problem: &Problem, beta: f64) -> Sums {
+    /// Velocities of the proposal, and what to decide by: whether it was a step, and if it `judges`, its errors.
+    fn assess(&mut self, problem: &Problem, beta: f64, judges: bool) -> Sums {
         let motion = &self.motion;
         in_chunks(&mut self.states, &mut self.impulses, |first, states, impulses| {
             let mut sums = Sums::default();
@@ -274,6 +280,9 @@ impl<U: Unknown> Descent<U> {
                 sums.length += row.inner(step, step);
                 sums.size += row.inner(impulse, impulse);
                 sums.uphill -= row.inner(step, impulse - state.impulse);
+                if !judges {
+                    continue;
+                }
                 let error = sums.judge(row, impulse, velocity, state.velocity_free);
                 let convex = match row.is_smooth() {
                     true => error,

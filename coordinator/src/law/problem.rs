@@ -136,6 +136,8 @@ pub(crate) struct Row {
     friction: f64,
     rolling: f64,
     pub(crate) metric: Metric,
+    /// 1 over each part of the metric, 0 where that is 0.
+    inverse: Metric,
 }
 
 impl Row {
@@ -156,8 +158,14 @@ impl Row {
             return U::new(self.normal * normal.max(0.0), DVec3::ZERO);
         }
         let tangential = impulse.linear() - self.normal * normal;
-        let size = tangential.length();
-        let couple = if U::ROLLING { impulse.rolling().length() } else { 0.0 };
+        // Whether it is in the cone already is known without a root.
+        let squares =
+            [tangential.length_squared(), if U::ROLLING { impulse.rolling().length_squared() } else { 0.0 }];
+        let (sliding, rolling) = (self.friction * normal, self.rolling * normal);
+        if normal >= 0.0 && squares[0] <= sliding * sliding && squares[1] <= rolling * rolling {
+            return impulse;
+        }
+        let [size, couple] = squares.map(f64::sqrt);
         let x = nearest_normal(self.friction, self.rolling, self.metric, normal, [size, couple]);
         let linear = self.normal * x + tangential * shrink(size, self.friction * x);
         if U::ROLLING {
@@ -203,15 +211,11 @@ impl Row {
     /// D^-1 of a velocity: the impulse that would make it, by the diagonal alone.
     #[inline]
     pub(crate) fn unscale<U: Unknown>(&self, velocity: U) -> U {
-        let Metric { normal, tangential, rolling } = self.metric;
+        let Metric { normal, tangential, rolling } = self.inverse;
         let u = velocity.linear();
         let along = u.dot(self.normal);
-        let linear = u / tangential + self.normal * (along * (1.0 / normal - 1.0 / tangential));
-        if U::ROLLING && rolling > 0.0 {
-            U::new(linear, velocity.rolling() / rolling)
-        } else {
-            U::new(linear, DVec3::ZERO)
-        }
+        let linear = u * tangential + self.normal * (along * (normal - tangential));
+        if U::ROLLING { U::new(linear, velocity.rolling() * rolling) } else { U::new(linear, DVec3::ZERO) }
     }
 
     /// The largest part of D p, for an impulse p: a velocity [m/s].
@@ -431,6 +435,7 @@ fn row(bodies: &Bodies, contact: &Contact, dt: f64) -> Row {
         friction: material.friction,
         rolling,
         metric,
+        inverse: metric.inverse(),
     }
 }
 
