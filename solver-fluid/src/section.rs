@@ -20,8 +20,9 @@
 //! | `emitters` | | none | discs that emit, a list: `center` [m], `axis`, `radius` [m], `speed` [m/s], `until` [s] |
 //! | `sinks` | | none | boxes that swallow particles, a list: `min`, `max` [m] |
 //!
-//! The largest speed that the scene can reach is taken as sqrt(v0^2 + 2 g H): v0 the largest initial speed, H the
-//! domain's extent along gravity. With ten times that as speed of sound the density varies by about one percent.
+//! The largest speed is taken as sqrt(v0^2 + 2 g H): v0 the largest initial speed, H the height of the fluid's highest
+//! point above the domain's lowest one. With ten times that as speed of sound the density varies by about one percent.
+//! What others lay or throw on the fluid is unknown at the start, and told when it happens.
 //!
 //! The default viscosity is `rest_density * sound_speed * smoothing_length * 0.05 / 10`: what the artificial viscosity
 //! of [Monaghan1992] amounts to with alpha = 0.05 in three dimensions. It goes to zero with the spacing. With less
@@ -43,12 +44,11 @@ use crate::filling::{check_density, compressions, fill, volume_warnings};
 use crate::sources::{Emitter, Sink, Sources};
 use crate::sph::{
     Formulation, Parameters,
+    guard::{SOUND_SPEED_RATIO, speed_warning},
     state::{EquationOfState, Law},
     walls::Walls,
 };
 
-/// Sound speed over largest speed.
-const SOUND_SPEED_RATIO: f64 = 10.0;
 /// Strength of the default viscosity, as alpha of [Monaghan1992].
 const ARTIFICIAL_VISCOSITY: f64 = 0.05;
 /// Sub-steps a step may have at most, whatever the section asks for.
@@ -166,7 +166,9 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
         let domain = (walls.min, walls.max);
         check_emitters(&sources, section.spacing, domain, " or write walls = false", &mut faults);
     }
-    let sound_speed = section.sound_speed(world, &mut faults);
+    let initial_speed = section.initial_speed(&bodies);
+    let largest_speed = (initial_speed * initial_speed + 2.0 * section.fall(world, &bodies)).sqrt();
+    let sound_speed = section.sound_speed(largest_speed, &mut faults);
     if faults.is_empty() {
         check_overlaps(&bodies, section.spacing, &mut faults);
     }
@@ -190,6 +192,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     };
     let at_start = compressions(&parameters, &bodies.concat());
     let mut warnings = volume_warnings(&section.shapes, &bodies, section.spacing);
+    warnings.extend(speed_warning(sound_speed, initial_speed));
     warnings.extend(check_density(&bodies, &at_start, section.rest_density, &mut faults));
     if !faults.is_empty() {
         return Err(faults);
@@ -283,17 +286,34 @@ impl Section {
         faults
     }
 
-    fn sound_speed(&self, world: &World, faults: &mut Vec<SectionError>) -> f64 {
+    /// The largest speed at the start, emitters included [m/s].
+    fn initial_speed(&self, bodies: &[Vec<DVec3>]) -> f64 {
+        let emitted = self.emitters.iter().map(|emitter| emitter.speed);
+        let moving = self.shapes.iter().zip(bodies);
+        let moving = moving.flat_map(|(body, points)| points.iter().map(|&x| body.velocity_at(x).length()));
+        moving.chain(emitted).fold(0.0, f64::max)
+    }
+
+    /// The energy that the fluid's highest point has above the domain's lowest one [J/kg].
+    fn fall(&self, world: &World, bodies: &[Vec<DVec3>]) -> f64 {
+        let lowest = DVec3::select(world.gravity.cmpgt(DVec3::ZERO), world.domain.1, world.domain.0);
+        let above = |point: DVec3, edge: f64| {
+            // Axes without gravity count for nothing, however large the domain is.
+            let along = |axis: usize| match world.gravity[axis] {
+                0.0 => 0.0,
+                pull => pull * (lowest[axis] - point[axis]) + pull.abs() * edge,
+            };
+            along(0) + along(1) + along(2)
+        };
+        let filled = bodies.iter().flatten().map(|&point| above(point, 0.5 * self.spacing));
+        let emitted = self.emitters.iter().map(|emitter| above(emitter.center, emitter.radius));
+        filled.chain(emitted).fold(0.0, f64::max)
+    }
+
+    fn sound_speed(&self, speed: f64, faults: &mut Vec<SectionError>) -> f64 {
         if let Some(speed) = self.sound_speed {
             return speed;
         }
-        let emitted = self.emitters.iter().map(|emitter| emitter.speed);
-        let initial =
-            self.shapes.iter().map(|body| body.velocity.length()).chain(emitted).fold(0.0, f64::max);
-        let extent = world.domain.1 - world.domain.0;
-        // |g| H, with H the extent along the direction of gravity.
-        let fall = (world.gravity.abs() * extent).element_sum();
-        let speed = (initial * initial + 2.0 * fall).sqrt();
         if speed > 0.0 && speed.is_finite() {
             return SOUND_SPEED_RATIO * speed;
         }
@@ -465,7 +485,7 @@ mod tests {
         let (parameters, particles) = read(GOOD, &world()).expect("a good section");
         assert_eq!(particles.len(), 500);
         particles.validate().expect("valid particles");
-        assert!((parameters.state.sound_speed - 10.0 * (2.0f64 * 9.81 * 2.0).sqrt()).abs() < 1e-12);
+        assert!((parameters.state.sound_speed - 10.0 * (2.0f64 * 9.81 * 0.5).sqrt()).abs() < 1e-12);
         assert!((parameters.mass - 1.0).abs() < 1e-12);
         assert_eq!(particles.radius[0], 0.05);
     }

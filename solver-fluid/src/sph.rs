@@ -23,6 +23,7 @@
 mod candidates;
 mod cells;
 pub mod evaluation;
+pub(crate) mod guard;
 pub mod kernel;
 mod pairs;
 mod snapshot;

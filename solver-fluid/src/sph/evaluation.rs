@@ -66,6 +66,8 @@ struct Totals {
     compression_max: f64,
     /// Energy of compression [J/kg], summed over particles.
     energy: f64,
+    /// Density over rest density, less 1, where it is positive; summed over particles.
+    excess: f64,
     /// Pairs of particle and candidate that the loops over pairs go through, of densities and of forces.
     pairs: [u64; 2],
 }
@@ -182,6 +184,11 @@ impl Evaluation {
         self.totals.iter().map(|totals| totals.compression_max).fold(1.0, f64::max)
     }
 
+    /// The mean of densities over rest density, each at least 1: a surface, which lacks neighbours, counts as at rest.
+    pub fn mean_compression(&self) -> f64 {
+        1.0 + self.totals.iter().map(|totals| totals.excess).sum::<f64>() / self.rank.len().max(1) as f64
+    }
+
     /// Pairs that the loops over pairs went through, of densities and of forces, candidates out of reach and unused lanes
     /// included.
     pub fn pairs(&self) -> [u64; 2] {
@@ -278,6 +285,7 @@ impl Coefficients {
     #[inline(always)]
     fn apply(&self, state: &EquationOfState, compression: &mut [f32], stored: &mut [Stored]) -> Totals {
         let (mut largest, mut energies) = ([1.0; LANES], [0.0; LANES]);
+        let mut excesses = [0.0; LANES];
         for (values, stored) in compression.chunks_mut(LANES).zip(stored.chunks_mut(LANES)) {
             let mut sums = [0.0; LANES];
             sums[..values.len()].copy_from_slice(values);
@@ -291,6 +299,7 @@ impl Coefficients {
                 sums[l] = x as f32;
                 largest[l] = if x > largest[l] { x } else { largest[l] };
                 energies[l] += state.energy(x);
+                excesses[l] += x.max(1.0) - 1.0;
             }
             values.copy_from_slice(&sums[..values.len()]);
             for (l, stored) in stored.iter_mut().enumerate() {
@@ -301,6 +310,7 @@ impl Coefficients {
         Totals {
             compression_max: largest.into_iter().fold(1.0, f64::max),
             energy: energies.iter().sum(),
+            excess: excesses.iter().sum(),
             pairs: [0; 2],
         }
     }

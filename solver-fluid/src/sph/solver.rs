@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::{
     Parameters,
     evaluation::Evaluation,
+    guard::Guard,
     snapshot::{self, Progress},
     sources::{Changes, Sources},
     walls::Walls,
@@ -47,6 +48,7 @@ pub struct Sph {
     /// Steps committed.
     steps: u64,
     sources: Sources,
+    guard: Guard,
 }
 
 impl Sph {
@@ -71,6 +73,7 @@ impl Sph {
             substep: Substep { first: true, dt: 0.0, passed: 0.0 },
             speed_bound: 0.0,
             steps: 0,
+            guard: Guard::default(),
         };
         solver.start.find_densities(
             &solver.parameters,
@@ -305,6 +308,7 @@ impl Solver for Sph {
         self.start.find_densities(&self.parameters, &self.particles.position, &self.particles.velocity);
         self.start.find_accelerations(&self.parameters);
         self.set_speed(self.speed_max);
+        self.guard.look(&self.parameters.state, self.speed_max, self.start.mean_compression())?;
         self.compression_energy = self.start.compression_energy(&self.parameters);
         Ok(())
     }

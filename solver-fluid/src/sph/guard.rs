@@ -1,0 +1,98 @@
+//! When a weakly compressible fluid is not weakly compressed: it is told once, or the run ends.
+//!
+//! The density varies by about one percent while the speed of sound is at least ten times the largest speed
+//! [Monaghan1994] and `rest_density sound_speed^2` is a hundred times what rests on the fluid. A solver never learns what
+//! others lay or throw on its fluid, so both are looked at in every step.
+
+use amalgam_solver_kit::SolverError;
+
+use super::state::EquationOfState;
+
+/// Sound speed over largest speed, at least.
+pub(crate) const SOUND_SPEED_RATIO: f64 = 10.0;
+/// Mean density over rest density that is told: twice the variation meant.
+const TOLD: f64 = 1.02;
+/// Mean density over rest density at which a run ends.
+const REFUSED: f64 = 1.1;
+/// The variation of density meant.
+const MEANT: f64 = 0.01;
+
+/// Remembers what has been told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guard {
+    told_speed: bool,
+    told_density: bool,
+}
+
+impl Guard {
+    /// Looks at the start of a step: the largest speed [m/s], and the mean of densities over rest density, each at least 1.
+    ///
+    /// # Errors
+    /// A mean above [`REFUSED`].
+    pub(super) fn look(
+        &mut self,
+        state: &EquationOfState,
+        speed: f64,
+        compression: f64,
+    ) -> Result<(), SolverError> {
+        if compression > REFUSED {
+            return Err(SolverError(density_message(state, compression)));
+        }
+        if compression > TOLD && !self.told_density {
+            self.told_density = true;
+            tracing::warn!("{}", density_message(state, compression));
+        }
+        if let Some(warning) = speed_warning(state.sound_speed, speed).filter(|_| !self.told_speed) {
+            self.told_speed = true;
+            tracing::warn!("{warning}");
+        }
+        Ok(())
+    }
+}
+
+/// A speed [m/s] that is more than a tenth of the speed of sound.
+pub(crate) fn speed_warning(sound_speed: f64, speed: f64) -> Option<String> {
+    // Rounding is no reason.
+    (SOUND_SPEED_RATIO * speed > sound_speed * (1.0 + 1e-9)).then(|| {
+        format!(
+            "sound_speed is {sound_speed:.3} m/s, less than ten times the fluid's largest speed of {speed:.3} m/s, so that \
+             its density varies by more than a percent: write sound_speed = {:.1}",
+            SOUND_SPEED_RATIO * speed
+        )
+    })
+}
+
+fn density_message(state: &EquationOfState, compression: f64) -> String {
+    let pressure = state.pressure(compression);
+    format!(
+        "the fluid is pressed to {compression:.3} times its rest density of {} kg/m^3 on the mean, by {pressure:.3e} Pa: at \
+         a sound speed of {:.3} m/s it is too soft for what rests on it or hits it; write sound_speed = {:.1}",
+        state.rest_density,
+        state.sound_speed,
+        (pressure / (MEANT * state.rest_density)).sqrt()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sph::state::Law;
+
+    #[test]
+    fn speeds_are_told_from_a_tenth_of_sound_on() {
+        assert_eq!(speed_warning(20.0, 2.0), None);
+        let warning = speed_warning(20.0, 2.5).expect("a warning");
+        assert!(warning.ends_with("write sound_speed = 25.0"), "{warning}");
+    }
+
+    #[test]
+    fn a_pressed_fluid_is_told_once_and_then_refused() {
+        let state = EquationOfState { law: Law::Mueller, rest_density: 1.0, sound_speed: 20.0 };
+        let mut guard = Guard::default();
+        assert!(guard.look(&state, 0.0, 1.01).is_ok() && !guard.told_density);
+        assert!(guard.look(&state, 0.0, 1.05).is_ok() && guard.told_density && !guard.told_speed);
+        let error = guard.look(&state, 0.0, 1.25).expect_err("a fault").to_string();
+        // 400 x 0.25 = 100 Pa; a hundred times as much are 1e4 Pa, for 1 kg/m^3 at 100 m/s.
+        assert!(error.contains("1.250 times") && error.ends_with("write sound_speed = 100.0"), "{error}");
+    }
+}
