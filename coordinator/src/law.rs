@@ -70,7 +70,7 @@
 //! accelerates, velocities are measured by the fastest approach instead. One iteration is always done.
 
 pub mod bodies;
-pub mod cone;
+mod cone;
 pub mod contact;
 pub mod gradient;
 mod impact;
@@ -78,16 +78,20 @@ mod problem;
 pub mod response;
 pub mod secant;
 mod tree;
+mod unknown;
 mod warm_start;
 
 use amalgam_particles::{DVec3, reduce};
+
+use rayon::prelude::*;
 
 use bodies::Bodies;
 use contact::Contact;
 use gradient::{Descent, Outcome, Tolerance};
 use impact::Reflections;
-use problem::{Problem, Rolling, Unknown};
+use problem::{CHUNK, Problem, SERIAL};
 use tree::Tree;
+use unknown::{Rolling, Unknown};
 use warm_start::Memory;
 
 /// The step that contacts are solved for.
@@ -204,17 +208,16 @@ impl ContactLaw {
     /// # Panics
     /// If contacts are not sorted, or name no body.
     pub fn solve(&mut self, bodies: &mut Bodies, contacts: &[Contact], step: Step) -> Statistics {
-        assert!(contacts.is_sorted_by(|a, b| a.pair < b.pair), "contacts must be sorted by pair, each once");
         let mut statistics = Statistics::default();
         self.impulses.clear();
         self.impulses.resize(contacts.len(), DVec3::ZERO);
         self.couples.clear();
         self.couples.resize(contacts.len(), DVec3::ZERO);
-        self.choose(bodies, contacts, step.dt);
+        let rolls = self.choose(bodies, contacts, step.dt);
         let limits = (step.dt, 2.0 * step.acceleration * step.dt);
         (statistics.impact_rounds, statistics.impact_energy) =
             self.reflections.reflect(bodies, contacts, &self.chosen, limits, &mut self.impulses);
-        if contacts.iter().any(|contact| contact.material.rolling > 0.0) {
+        if rolls {
             let mut solver = std::mem::take(&mut self.rolling);
             self.solve_chosen(&mut solver, bodies, contacts, step, &mut statistics);
             self.rolling = solver;
@@ -227,15 +230,30 @@ impl ContactLaw {
         statistics
     }
 
-    /// Leaves out contacts that pass each other by without contacts.
-    fn choose(&mut self, bodies: &Bodies, contacts: &[Contact], dt: f64) {
+    /// Leaves out contacts that pass each other by without contacts, and says whether any contact resists rolling.
+    fn choose(&mut self, bodies: &Bodies, contacts: &[Contact], dt: f64) -> bool {
+        let look = |(chunk, part): (usize, &[Contact])| {
+            let first = chunk * CHUNK;
+            let mut seen = Seen::default();
+            for (k, contact) in part.iter().enumerate() {
+                let sorted = first + k == 0 || contacts[first + k - 1].pair < contact.pair;
+                assert!(sorted, "contacts must be sorted by pair, each once");
+                let [i, j] = contact.bodies.map(|body| bodies.motion(body));
+                let list = if contact.is_missed(i, j, dt) { &mut seen.left_out } else { &mut seen.chosen };
+                list.push((first + k) as u32);
+                seen.rolls |= contact.material.rolling > 0.0;
+            }
+            seen
+        };
+        let chunks = contacts.par_chunks(CHUNK).enumerate().with_min_len(SERIAL / CHUNK);
+        let all: Vec<Seen> = chunks.map(look).collect();
         self.chosen.clear();
         self.left_out.clear();
-        for (c, contact) in contacts.iter().enumerate() {
-            let [i, j] = contact.bodies.map(|body| bodies.motion(body));
-            let list = if contact.is_missed(i, j, dt) { &mut self.left_out } else { &mut self.chosen };
-            list.push(c as u32);
+        for seen in &all {
+            self.chosen.extend_from_slice(&seen.chosen);
+            self.left_out.extend_from_slice(&seen.left_out);
         }
+        all.iter().any(|seen| seen.rolls)
     }
 
     /// Solves, looks again at what was left out, and solves again with those that do meet: each time there are fewer left.
@@ -263,7 +281,7 @@ impl ContactLaw {
             statistics.solve.iterations += before;
             statistics.solves += 1;
             self.memory.keep(contacts, &self.chosen, &solver.descent.impulses, dt);
-            let motion = &solver.descent.motion;
+            let motion = solver.descent.motion();
             let chosen = self.chosen.len();
             self.left_out.retain(|&c| {
                 let [i, j] = contacts[c as usize].bodies.map(|body| motion[body as usize]);
@@ -278,20 +296,21 @@ impl ContactLaw {
             }
             self.chosen.sort_unstable();
         }
-        for (body, motion) in solver.descent.motion.iter().enumerate() {
+        for (body, motion) in solver.descent.motion().iter().enumerate() {
             (bodies.velocity[body], bodies.spin[body]) = (motion.linear, motion.angular);
         }
         for (&c, impulse) in self.chosen.iter().zip(&solver.descent.impulses) {
             self.impulses[c as usize] += impulse.linear();
-            self.couples[c as usize] += impulse.rolling() * contacts[c as usize].lever();
+            if U::ROLLING {
+                self.couples[c as usize] += impulse.rolling() * contacts[c as usize].lever();
+            }
         }
     }
 
     fn tolerance(&self, problem: &Problem, step: Step) -> Tolerance {
         let approach = |contact: usize| {
-            let row = &problem.rows[contact];
             let u: DVec3 = problem.relative(contact, &problem.free);
-            -(u.dot(row.normal) + row.bias)
+            -problem.opening(contact, u)
         };
         let fastest = reduce::max(problem.rows.len(), 0.0, approach);
         let Precision { velocity, impact, duality_gap, iterations_max } = self.precision;
@@ -300,15 +319,21 @@ impl ContactLaw {
     }
 }
 
+/// What one look at a chunk of contacts found.
+#[derive(Default)]
+struct Seen {
+    chosen: Vec<u32>,
+    left_out: Vec<u32>,
+    rolls: bool,
+}
+
 /// The scratch of solves with one kind of unknown.
 #[derive(Clone, Debug, Default)]
 struct Solver<U> {
     problem: Problem,
     descent: Descent<U>,
     tree: Tree,
-    remembered: Vec<U>,
-    /// f of the guess from memory [J].
-    value: f64,
+    guess: Vec<U>,
 }
 
 impl<U: Unknown> Solver<U> {
@@ -324,19 +349,22 @@ impl<U: Unknown> Solver<U> {
         let Self { problem, descent, .. } = self;
         problem.set(bodies, contacts, chosen, dt);
         let new = memory.recall(contacts, chosen, problem, dt, &mut descent.impulses);
-        self.value = descent.start(problem, bodies);
+        descent.start(problem, bodies);
         new
     }
 
     /// Adds the tree's impulses for what the guess lacks, and says whether that is better.
     fn guess_by_tree(&mut self, bodies: &Bodies, step: Step) -> bool {
-        let Self { problem, descent, tree, remembered, value } = self;
-        remembered.clone_from(&descent.impulses);
+        let Self { problem, descent, tree, guess } = self;
+        let value = descent.value(problem);
+        guess.clone_from(&descent.impulses);
         let slack = SLACK * step.acceleration * step.dt;
-        tree.add(problem, bodies, &descent.motion, slack, &mut descent.impulses);
-        let is_better = descent.start(problem, bodies) < *value;
+        tree.add(problem, bodies, descent.motion(), slack, guess);
+        std::mem::swap(&mut descent.impulses, guess);
+        descent.start(problem, bodies);
+        let is_better = descent.value(problem) < value;
         if !is_better {
-            descent.impulses.clone_from(remembered);
+            std::mem::swap(&mut descent.impulses, guess);
             descent.start(problem, bodies);
         }
         is_better

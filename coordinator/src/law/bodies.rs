@@ -1,5 +1,7 @@
 //! Bodies that contacts act on, and how they answer impulses.
 
+use std::ops::{Add, Mul, Sub};
+
 use amalgam_particles::DVec3;
 use glam::DMat3;
 
@@ -58,10 +60,43 @@ pub struct Motion {
 }
 
 impl Motion {
+    /// linear . linear + angular . angular: the work of an impulse and an angular impulse [J], for a velocity.
+    #[inline]
+    pub(crate) fn dot(self, other: Self) -> f64 {
+        self.linear.dot(other.linear) + self.angular.dot(other.angular)
+    }
+
     /// Velocity [m/s] of the point `arm` [m] from the centre of mass.
     #[inline]
     pub fn at(&self, arm: DVec3) -> DVec3 {
         self.linear + self.angular.cross(arm)
+    }
+}
+
+impl Add for Motion {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self { linear: self.linear + other.linear, angular: self.angular + other.angular }
+    }
+}
+
+impl Sub for Motion {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self { linear: self.linear - other.linear, angular: self.angular - other.angular }
+    }
+}
+
+impl Mul<f64> for Motion {
+    type Output = Self;
+
+    #[inline]
+    fn mul(self, factor: f64) -> Self {
+        Self { linear: self.linear * factor, angular: self.angular * factor }
     }
 }
 

@@ -20,15 +20,19 @@
 //! only terms appear that are positive there. Leaving a max out, with T - mu x in its place, can only raise the derivative
 //! and so lower the root: a term that is negative at such a root is negative at the true root too, and is dropped.
 
+use amalgam_particles::{DVec3, lanes::LANES};
+
+use super::unknown::{Unknown, Vectors};
+
 /// What a difference of each part of an impulse counts [1/kg]: the diagonal of the problem's matrix, by blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Metric {
+pub(crate) struct Metric {
     /// Of the normal part.
-    pub normal: f64,
+    pub(crate) normal: f64,
     /// Of the tangential part.
-    pub tangential: f64,
+    pub(crate) tangential: f64,
     /// Of the rolling part.
-    pub rolling: f64,
+    pub(crate) rolling: f64,
 }
 
 impl Metric {
@@ -43,41 +47,217 @@ impl Metric {
     }
 }
 
-/// Normal part of the nearest point of the cone.
-#[inline]
-pub fn nearest_normal(friction: f64, rolling: f64, metric: Metric, normal: f64, sizes: [f64; 2]) -> f64 {
-    let [tangential, couple] = sizes;
-    let root = |with_tangential: bool, with_couple: bool| {
-        let (mut load, mut slope) = (metric.normal * normal, metric.normal);
-        if with_tangential {
-            load += metric.tangential * friction * tangential;
-            slope += metric.tangential * friction * friction;
+/// The set that a contact's impulse lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Coulomb's cone.
+    Cone,
+    /// The limit of infinite friction: p_n > 0, or nothing at all. The cones of ever larger friction tend to the half
+    /// space p_n >= 0, but its boundary would hold pairs that part from sliding; it is left out.
+    Rough,
+    /// All of space: the pair moves as one.
+    Glued,
+    /// Nothing: no impulse moves either body.
+    Idle,
+}
+
+/// A contact's set of impulses and its metric. No method branches, so that contacts side by side go through lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cone {
+    pub(crate) normal: DVec3,
+    /// mu; 0 where the set is no cone.
+    pub(crate) friction: f64,
+    /// mu_r; 0 where the set is no cone.
+    pub(crate) rolling: f64,
+    pub(crate) metric: Metric,
+    /// 1 over each part of the metric, 0 where that is 0.
+    pub(crate) inverse: Metric,
+    /// Impulses with a normal part above this are in the set, whatever their other parts.
+    pub(crate) free_above: f64,
+}
+
+impl Cone {
+    /// The set of a kind, with mu and mu_r.
+    pub(crate) fn new(kind: Kind, normal: DVec3, friction: [f64; 2], metric: Metric) -> Self {
+        let (free_above, [friction, rolling]) = match kind {
+            Kind::Cone => (f64::INFINITY, friction),
+            Kind::Rough => (0.0, [0.0; 2]),
+            Kind::Glued | Kind::Idle => (f64::NEG_INFINITY, [0.0; 2]),
+        };
+        Self { normal, friction, rolling, metric, inverse: metric.inverse(), free_above }
+    }
+
+    /// The point of the set nearest to an impulse. An idle contact's impulse, which nothing moves, stays zero.
+    #[inline(always)]
+    pub(crate) fn project<U: Unknown>(&self, impulse: U) -> U {
+        let normal = impulse.linear().dot(self.normal);
+        let tangential = impulse.linear() - self.normal * normal;
+        let (square, couple_square) =
+            (tangential.length_squared(), if U::ROLLING { impulse.rolling().length_squared() } else { 0.0 });
+        let (sliding, rolling) = (self.friction * normal, self.rolling * normal);
+        let within = (normal >= 0.0) & (square <= sliding * sliding) & (couple_square <= rolling * rolling);
+        let stays = within | (normal > self.free_above);
+        let (size, couple) = (square.sqrt(), if U::ROLLING { couple_square.sqrt() } else { 0.0 });
+        let x = nearest_normal::<U>(self.friction, self.rolling, self.metric, normal, [size, couple]);
+        let linear = self.normal * x + tangential * shrink(size, self.friction * x);
+        U::new(
+            either(stays, impulse.linear(), linear),
+            if U::ROLLING {
+                let rolling = impulse.rolling() * shrink(couple, self.rolling * x);
+                either(stays, impulse.rolling(), rolling)
+            } else {
+                DVec3::ZERO
+            },
+        )
+    }
+
+    /// s = mu |u_t| + mu_r |u_q| [m/s].
+    #[inline(always)]
+    pub(crate) fn slip<U: Unknown>(&self, velocity: U) -> f64 {
+        let u = velocity.linear();
+        let slip = self.friction * (u - self.normal * u.dot(self.normal)).length();
+        if U::ROLLING { slip + self.rolling * velocity.rolling().length() } else { slip }
+    }
+
+    /// w of a relative velocity u: what must lie in the dual cone, orthogonal to the impulse, u + (b + s) n. `allowed` is
+    /// b + s [m/s]: the gap that may close, and de Saxce's term, [`Self::slip`].
+    #[inline(always)]
+    pub(crate) fn dual<U: Unknown>(&self, velocity: U, allowed: f64) -> U {
+        velocity + U::new(self.normal * allowed, DVec3::ZERO)
+    }
+
+    /// D^-1 of a velocity: the impulse that would make it, by the diagonal alone.
+    #[inline(always)]
+    pub(crate) fn unscale<U: Unknown>(&self, velocity: U) -> U {
+        let Metric { normal, tangential, rolling } = self.inverse;
+        let u = velocity.linear();
+        let linear = u * tangential + self.normal * (u.dot(self.normal) * (normal - tangential));
+        if U::ROLLING { U::new(linear, velocity.rolling() * rolling) } else { U::new(linear, DVec3::ZERO) }
+    }
+
+    /// The largest part of D p, for an impulse p: a velocity [m/s].
+    #[inline(always)]
+    fn largest_part<U: Unknown>(&self, impulse: U) -> f64 {
+        let along = impulse.linear().dot(self.normal);
+        let tangential = (impulse.linear() - self.normal * along).length();
+        let linear = larger(self.metric.normal * along.abs(), self.metric.tangential * tangential);
+        if U::ROLLING { larger(linear, self.metric.rolling * impulse.rolling().length()) } else { linear }
+    }
+
+    /// How far an impulse is from where the law wants it: the part of its natural map that is largest, as a velocity [m/s].
+    #[inline(always)]
+    pub(crate) fn error<U: Unknown>(&self, impulse: U, w: U) -> f64 {
+        self.largest_part(impulse - self.project(impulse - self.unscale(w)))
+    }
+
+    /// a . D b.
+    #[inline(always)]
+    pub(crate) fn inner<U: Unknown>(&self, a: U, b: U) -> f64 {
+        let along = a.linear().dot(self.normal) * b.linear().dot(self.normal);
+        let tangential = a.linear().dot(b.linear()) - along;
+        let linear = self.metric.normal * along + self.metric.tangential * tangential;
+        if U::ROLLING { linear + self.metric.rolling * a.rolling().dot(b.rolling()) } else { linear }
+    }
+}
+
+/// Cones side by side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cones {
+    pub(crate) normal: Vectors,
+    friction: [[f64; LANES]; 2],
+    metric: [[f64; LANES]; 3],
+    inverse: [[f64; LANES]; 3],
+    free_above: [f64; LANES],
+    /// b = max(gap, 0) / h [m/s]: the speed at which a pair may close; 0 where gaps do not count.
+    pub(crate) bias: [f64; LANES],
+}
+
+impl Cones {
+    /// Whether gaps count: for all but what is glued or idle.
+    #[inline(always)]
+    pub(crate) fn opens(&self, lane: usize) -> bool {
+        self.free_above[lane] >= 0.0
+    }
+
+    /// Sets a lane, with b.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, lane: usize, cone: &Cone, bias: f64) {
+        self.bias[lane] = bias;
+        let (metric, inverse) = (&cone.metric, &cone.inverse);
+        self.normal.set(lane, cone.normal);
+        (self.friction[0][lane], self.friction[1][lane]) = (cone.friction, cone.rolling);
+        (self.metric[0][lane], self.inverse[0][lane]) = (metric.normal, inverse.normal);
+        (self.metric[1][lane], self.inverse[1][lane]) = (metric.tangential, inverse.tangential);
+        (self.metric[2][lane], self.inverse[2][lane]) = (metric.rolling, inverse.rolling);
+        self.free_above[lane] = cone.free_above;
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, lane: usize) -> Cone {
+        let metric = |parts: &[[f64; LANES]; 3]| Metric {
+            normal: parts[0][lane],
+            tangential: parts[1][lane],
+            rolling: parts[2][lane],
+        };
+        Cone {
+            normal: self.normal.get(lane),
+            friction: self.friction[0][lane],
+            rolling: self.friction[1][lane],
+            metric: metric(&self.metric),
+            inverse: metric(&self.inverse),
+            free_above: self.free_above[lane],
         }
-        if with_couple {
-            load += metric.rolling * rolling * couple;
-            slope += metric.rolling * rolling * rolling;
+    }
+}
+
+/// Normal part of the nearest point of the cone.
+#[inline(always)]
+pub(crate) fn nearest_normal<U: Unknown>(
+    friction: f64,
+    rolling: f64,
+    metric: Metric,
+    normal: f64,
+    [tangential, couple]: [f64; 2],
+) -> f64 {
+    let loads = [metric.tangential * friction * tangential, metric.rolling * rolling * couple];
+    let slopes = [metric.tangential * friction * friction, metric.rolling * rolling * rolling];
+    let root = |slides: bool, rolls: bool| {
+        let (mut load, mut slope) = (metric.normal * normal, metric.normal);
+        load += if slides { loads[0] } else { 0.0 };
+        slope += if slides { slopes[0] } else { 0.0 };
+        if U::ROLLING {
+            load += if rolls { loads[1] } else { 0.0 };
+            slope += if rolls { slopes[1] } else { 0.0 };
         }
         load / slope
     };
-    let (mut slides, mut rolls) = (true, true);
-    for _ in 0..2 {
-        let x = root(slides, rolls);
-        if x <= 0.0 {
-            return 0.0;
-        }
-        let (sticks, holds) = (slides && friction * x >= tangential, rolls && rolling * x >= couple);
-        if !(sticks || holds) {
-            return x;
-        }
-        (slides, rolls) = (slides && !sticks, rolls && !holds);
+    let first = root(true, true);
+    let (slides, rolls) = (friction * first < tangential, rolling * first < couple);
+    let second = root(slides, rolls);
+    if !U::ROLLING {
+        return larger(second, 0.0);
     }
-    root(slides, rolls).max(0.0)
+    let third = root(slides & (friction * second < tangential), rolls & (rolling * second < couple));
+    larger(third, 0.0)
 }
 
 /// By which factor a part of size `size` must be made shorter to be at most `limit`.
-#[inline]
-pub fn shrink(size: f64, limit: f64) -> f64 {
-    if size > limit { limit / size } else { 1.0 }
+#[inline(always)]
+pub(crate) fn shrink(size: f64, limit: f64) -> f64 {
+    let ratio = limit / size;
+    if size > limit { ratio } else { 1.0 }
+}
+
+/// The larger of two, the second if the first is NaN.
+#[inline(always)]
+pub(crate) fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+#[inline(always)]
+fn either(first: bool, a: DVec3, b: DVec3) -> DVec3 {
+    let one = |a: f64, b: f64| if first { a } else { b };
+    DVec3::new(one(a.x, b.x), one(a.y, b.y), one(a.z, b.z))
 }
 
 #[cfg(test)]
@@ -85,6 +265,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::law::unknown::Rolling;
 
     proptest! {
         /// A projection is characterised by: the result lies in the cone, and no point of the cone is nearer.
@@ -99,7 +280,7 @@ mod tests {
                 let (t, r) = ((tangential - friction * x).max(0.0), (couple - rolling * x).max(0.0));
                 d[0] * (x - normal).powi(2) + d[1] * t * t + d[2] * r * r
             };
-            let x = nearest_normal(friction, rolling, metric, normal, [tangential, couple]);
+            let x = nearest_normal::<Rolling>(friction, rolling, metric, normal, [tangential, couple]);
             prop_assert!(x >= 0.0);
             for k in -1000..1000 {
                 let other = (x + 1e-3 * f64::from(k)).max(0.0);
@@ -111,9 +292,9 @@ mod tests {
     #[test]
     fn points_inside_stay_and_points_of_the_polar_cone_go_to_the_apex() {
         let metric = Metric { normal: 1.0, tangential: 1.0, rolling: 1.0 };
-        assert_eq!(nearest_normal(0.5, 0.1, metric, 2.0, [0.9, 0.1]), 2.0);
-        assert_eq!(nearest_normal(0.5, 0.1, metric, -1.0, [1.0, 0.1]), 0.0);
-        assert_eq!(nearest_normal(0.0, 0.0, metric, 1.0, [5.0, 0.0]), 1.0);
+        assert_eq!(nearest_normal::<Rolling>(0.5, 0.1, metric, 2.0, [0.9, 0.1]), 2.0);
+        assert_eq!(nearest_normal::<Rolling>(0.5, 0.1, metric, -1.0, [1.0, 0.1]), 0.0);
+        assert_eq!(nearest_normal::<Rolling>(0.0, 0.0, metric, 1.0, [5.0, 0.0]), 1.0);
         assert_eq!(shrink(0.0, 0.0), 1.0);
     }
 }

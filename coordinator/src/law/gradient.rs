@@ -11,7 +11,8 @@
 //! quadratic is nowhere below f on the way, that is if d . W d <= L d . D d for d = x_new - y: where it is not, L is raised and the
 //! step taken again. Neither side holds the terms that are constant within the iteration, so de Saxce's term does not
 //! disturb the test. beta follows Nesterov's sequence; it starts again at 0 when the last step points against the momentum,
-//! (y - x_new) . D (x_new - x) > 0. The velocity u(y) needs no product: u is affine, so it is u(x) + beta (u(x) - u(x_old)).
+//! (y - x_new) . D (x_new - x) > 0. The velocity u(y) needs no product: bodies' velocities are affine in the impulses, so that of
+//! y is v(x) + beta (v(x) - v(x_old)). d . W d = (H^T d) . B (H^T d) is a sum over bodies.
 //!
 //! de Saxce's term is held while the convex problem that it leaves is further from its solution than the term is from its
 //! own value, and then renewed. Renewed at every iteration it makes the problem's operator unsymmetric, and the
@@ -21,11 +22,14 @@
 //! D has one number each for the normal, the tangential and the rolling part of a contact. Without it a light grain under a
 //! heavy one, or the large answer of a sphere's spin, would dictate a short step to all.
 
+use amalgam_particles::lanes::{self, LANES, Lanes, Task};
 use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motion};
-use super::problem::{CHUNK, Kind, Problem, Row, SERIAL, Unknown, work};
+use super::cone::larger;
+use super::problem::{Answers, CHUNK, Problem, SERIAL};
 use super::response::Response;
+use super::unknown::{Unknown, Unknowns, work};
 
 /// When the iteration ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,35 +63,30 @@ pub struct Outcome {
     pub overlap_rate: f64,
 }
 
-/// A contact during the iteration.
-#[derive(Clone, Copy, Debug, Default)]
-struct State<U> {
-    impulse: U,
-    impulse_before: U,
-    velocity: U,
-    velocity_before: U,
-    /// Velocity of the trial impulse.
-    velocity_trial: U,
-    velocity_free: U,
-    /// de Saxce's term, as it was last renewed [m/s].
-    slip: f64,
-}
-
-/// The memory of an iteration.
+/// The memory of an iteration. Contacts hold impulses alone: velocities are those of bodies, of which there are fewer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Descent<U> {
-    /// Impulse of each contact: in, the first guess; out, the solution.
+    /// Impulse of each contact, x: in, the first guess; out, the solution.
     pub(crate) impulses: Vec<U>,
-    /// Motion of each body with these impulses.
-    pub(crate) motion: Vec<Motion>,
-    states: Vec<State<U>>,
+    /// x_old.
+    before: Vec<U>,
+    /// x_new.
+    trial: Vec<U>,
+    /// b + s of each contact, with de Saxce's term s as it was last renewed [m/s].
+    allowed: Vec<f64>,
+    /// Bodies with the impulses x.
+    now: Answers,
+    /// Bodies with the impulses x_new.
+    then: Answers,
+    /// Bodies with the impulses y.
+    ahead: Answers,
+    /// Bodies with the impulses y of the iteration that follows.
+    next: Answers,
 }
 
 /// Sums over contacts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    /// d . W d.
-    curvature: f64,
     /// d . D d.
     length: f64,
     /// x . D x.
@@ -113,7 +112,6 @@ struct Sums {
 impl Sums {
     fn and(self, other: Self) -> Self {
         Self {
-            curvature: self.curvature + other.curvature,
             length: self.length + other.length,
             size: self.size + other.size,
             uphill: self.uphill + other.uphill,
@@ -140,28 +138,6 @@ impl Sums {
             overlap_rate: self.overlap_rate,
         }
     }
-
-    /// What an impulse and its velocity leave to be desired; returns the error of the velocity [m/s].
-    #[inline]
-    fn judge<U: Unknown>(&mut self, row: &Row, impulse: U, velocity: U, free: U) -> f64 {
-        if row.kind == Kind::Idle {
-            return 0.0;
-        }
-        let w = row.dual(velocity, row.slip(velocity));
-        let error = row.error(impulse, w);
-        self.velocity_error = self.velocity_error.max(error);
-        self.gap += work(impulse, w).abs();
-        let taken = work(impulse, free);
-        self.scale += taken.abs();
-        self.amount += impulse.linear().length();
-        self.energy += 0.5 * (work(impulse, velocity) + taken);
-        let p_n = impulse.linear().dot(row.normal);
-        if row.kind != Kind::Glued {
-            self.bias += p_n * row.bias;
-            self.overlap_rate = self.overlap_rate.max(-velocity.linear().dot(row.normal) - row.bias);
-        }
-        error
-    }
 }
 
 /// de Saxce's term is renewed as soon as the error without it is this part of the whole error.
@@ -174,30 +150,22 @@ const JUDGED: u32 = 4;
 const ROUNDING: f64 = 1e-20;
 
 impl<U: Unknown> Descent<U> {
-    /// Starts at `impulses`, and returns the value of f = 1/2 p . W p + p . (u_free + b n) there.
-    pub(crate) fn start(&mut self, problem: &mut Problem, bodies: &Bodies) -> f64 {
-        problem.moved(bodies, &self.impulses, &mut self.motion);
-        self.states.resize(self.impulses.len(), State::default());
-        let (problem, motion) = (&*problem, &self.motion);
-        let sums = in_chunks(&mut self.states, &mut self.impulses, |first, states, impulses| {
-            let mut sums = Sums::default();
-            for (k, (state, &mut impulse)) in states.iter_mut().zip(impulses).enumerate() {
-                let row = &problem.rows[first + k];
-                let velocity: U = problem.relative(first + k, motion);
-                let free: U = problem.relative(first + k, &problem.free);
-                *state = State {
-                    impulse,
-                    impulse_before: impulse,
-                    velocity,
-                    velocity_before: velocity,
-                    velocity_trial: velocity,
-                    velocity_free: free,
-                    slip: row.slip(velocity),
-                };
-                sums.judge(row, impulse, velocity, free);
-            }
-            sums
-        });
+    /// Motion of each body with the impulses.
+    pub(crate) fn motion(&self) -> &[Motion] {
+        &self.now.motion
+    }
+
+    /// Starts at `impulses`.
+    pub(crate) fn start(&mut self, problem: &mut Problem, bodies: &Bodies) {
+        problem.answer(bodies, &self.impulses, &mut self.now);
+        self.ahead.clone_from(&self.now);
+        self.before.clone_from(&self.impulses);
+        self.renew(problem);
+    }
+
+    /// The value of f = 1/2 p . W p + p . (u_free + b n) at the impulses [J].
+    pub(crate) fn value(&mut self, problem: &Problem) -> f64 {
+        let sums = self.judge(problem);
         sums.energy + sums.bias
     }
 
@@ -213,97 +181,251 @@ impl<U: Unknown> Descent<U> {
         let most = most_curved(problem, bodies);
         *lipschitz = lipschitz.min(most);
         let (mut momentum, mut beta, mut iterations) = (1.0f64, 0.0, 0);
-        let (mut accepted, mut renews) = (false, false);
         loop {
-            self.propose(problem, beta, *lipschitz, (accepted, renews));
-            problem.moved(bodies, &self.impulses, &mut self.motion);
+            let sums = self.propose(problem, beta, *lipschitz);
+            problem.answer(bodies, &self.trial, &mut self.then);
             iterations += 1;
+            let restarts = sums.uphill > 0.0;
+            let momentum_next =
+                if restarts { 1.0 } else { 0.5 * (1.0 + (1.0 + 4.0 * momentum * momentum).sqrt()) };
+            let beta_next = if restarts { 0.0 } else { (momentum - 1.0) / momentum_next };
+            let curvature = self.look_ahead(beta_next);
             let is_last = iterations >= tolerance.iterations_max;
-            let judges = iterations < JUDGED || iterations % JUDGED == 0 || is_last;
-            let sums = self.assess(problem, beta, judges);
             let measurable = sums.length > ROUNDING * sums.size;
-            if measurable && sums.curvature > *lipschitz * sums.length && *lipschitz < most && !is_last {
+            if measurable && curvature > *lipschitz * sums.length && *lipschitz < most && !is_last {
                 // The ratio is what this direction needs; others may need a little more.
-                *lipschitz = (1.05 * sums.curvature / sums.length).min(most);
-                (accepted, renews) = (false, false);
+                *lipschitz = (1.05 * curvature / sums.length).min(most);
                 continue;
             }
-            if judges {
+            self.accept();
+            (momentum, beta) = (momentum_next, beta_next);
+            if iterations < JUDGED || iterations % JUDGED == 0 || is_last {
+                let sums = self.judge(problem);
                 let outcome = sums.outcome(iterations, tolerance);
                 if outcome.converged || is_last {
                     return outcome;
                 }
-            }
-            accepted = true;
-            renews = judges && sums.convex_error <= RENEWAL * sums.velocity_error;
-            if sums.uphill > 0.0 {
-                (momentum, beta) = (1.0, 0.0);
-            } else {
-                let next = 0.5 * (1.0 + (1.0 + 4.0 * momentum * momentum).sqrt());
-                (momentum, beta) = (next, (momentum - 1.0) / next);
+                if sums.convex_error <= RENEWAL * sums.velocity_error {
+                    self.renew(problem);
+                }
             }
         }
     }
 
-    /// Writes x_new into `impulses`. If the last proposal was accepted, it becomes x first.
-    fn propose(&mut self, problem: &Problem, beta: f64, lipschitz: f64, (accepted, renews): (bool, bool)) {
-        let step = 1.0 / lipschitz;
-        in_chunks(&mut self.states, &mut self.impulses, |first, states, impulses| {
-            let rows = &problem.rows[first..];
-            for ((state, impulse), row) in states.iter_mut().zip(impulses).zip(rows) {
-                if accepted {
-                    (state.impulse_before, state.impulse) = (state.impulse, *impulse);
-                    (state.velocity_before, state.velocity) = (state.velocity, state.velocity_trial);
-                }
-                if renews {
-                    state.slip = row.slip(state.velocity);
-                }
-                let (y, u) = state.extrapolated(beta);
-                *impulse = row.project(y - row.unscale(row.dual(u, state.slip)) * step);
+    /// Finds x_new, and what tells how good it is.
+    fn propose(&mut self, problem: &Problem, beta: f64, lipschitz: f64) -> Sums {
+        let Self { impulses, before, trial, allowed, ahead, .. } = self;
+        trial.resize(impulses.len(), U::default());
+        let motion = &ahead.motion;
+        let (impulses, before, allowed) = (&*impulses, &*before, &*allowed);
+        in_chunks(trial, |first, trial| {
+            let all = first..first + trial.len();
+            lanes::run(Proposal {
+                problem,
+                motion,
+                first,
+                impulses: &impulses[all.clone()],
+                before: &before[all.clone()],
+                allowed: &allowed[all],
+                beta,
+                step: 1.0 / lipschitz,
+                trial,
+            })
+        })
+    }
+
+    /// Answers to the y that follows, should x_new be accepted, and d . W d of this step: the work of d, summed over
+    /// bodies, which needs no velocity of a contact.
+    fn look_ahead(&mut self, beta: f64) -> f64 {
+        let Self { now, then, ahead, next, .. } = self;
+        next.resize(then.motion.len());
+        let (now, then, ahead) = (&*now, &*then, &*ahead);
+        let Answers { given, motion } = next;
+        let one = |body: usize, given: &mut Motion, motion: &mut Motion| {
+            let (push, moves) = (then.given[body], then.motion[body]);
+            *given = push + (push - now.given[body]) * beta;
+            *motion = moves + (moves - now.motion[body]) * beta;
+            (push - ahead.given[body]).dot(moves - ahead.motion[body])
+        };
+        let chunk = |first: usize, given: &mut [Motion], motion: &mut [Motion]| {
+            let pairs = given.iter_mut().zip(motion).enumerate();
+            pairs.fold(0.0, |sum, (k, (given, motion))| sum + one(first + k, given, motion))
+        };
+        if given.len() <= SERIAL {
+            let chunks = given.chunks_mut(CHUNK).zip(motion.chunks_mut(CHUNK)).enumerate();
+            return chunks.fold(0.0, |sum, (k, (given, motion))| sum + chunk(k * CHUNK, given, motion));
+        }
+        let chunks = given.par_chunks_mut(CHUNK).zip(motion.par_chunks_mut(CHUNK)).enumerate();
+        let parts: Vec<f64> = chunks.map(|(k, (given, motion))| chunk(k * CHUNK, given, motion)).collect();
+        parts.into_iter().sum()
+    }
+
+    /// x_new becomes x.
+    fn accept(&mut self) {
+        std::mem::swap(&mut self.before, &mut self.impulses);
+        std::mem::swap(&mut self.impulses, &mut self.trial);
+        std::mem::swap(&mut self.now, &mut self.then);
+        std::mem::swap(&mut self.ahead, &mut self.next);
+    }
+
+    /// Renews de Saxce's term.
+    fn renew(&mut self, problem: &Problem) {
+        let Self { allowed, now, impulses, .. } = self;
+        allowed.resize(impulses.len(), 0.0);
+        in_chunks(allowed, |first, allowed| {
+            for (k, allowed) in allowed.iter_mut().enumerate() {
+                let u: U = problem.relative(first + k, &now.motion);
+                *allowed = problem.bias(first + k) + problem.cone(first + k).slip(u);
             }
             Sums::default()
         });
     }
 
-    /// Velocities of the proposal, and what to decide by: whether it was a step, and if it `judges`, its errors.
-    fn assess(&mut self, problem: &Problem, beta: f64, judges: bool) -> Sums {
-        let motion = &self.motion;
-        in_chunks(&mut self.states, &mut self.impulses, |first, states, impulses| {
-            let mut sums = Sums::default();
-            for (k, (state, &mut impulse)) in states.iter_mut().zip(impulses).enumerate() {
-                let row = &problem.rows[first + k];
-                let (y, u) = state.extrapolated(beta);
-                let velocity: U = problem.relative(first + k, motion);
-                state.velocity_trial = velocity;
-                let step = impulse - y;
-                sums.curvature += work(step, velocity - u);
-                sums.length += row.inner(step, step);
-                sums.size += row.inner(impulse, impulse);
-                sums.uphill -= row.inner(step, impulse - state.impulse);
-                if !judges {
-                    continue;
-                }
-                let error = sums.judge(row, impulse, velocity, state.velocity_free);
-                let convex = match row.is_smooth() {
-                    true => error,
-                    false => row.error(impulse, row.dual(velocity, state.slip)),
-                };
-                sums.convex_error = sums.convex_error.max(convex);
-            }
-            sums
+    /// What the impulses leave to be desired.
+    fn judge(&mut self, problem: &Problem) -> Sums {
+        let Self { allowed, now, impulses, .. } = self;
+        let (motion, allowed) = (&now.motion, &*allowed);
+        in_chunks(impulses, |first, impulses| {
+            let allowed = &allowed[first..first + impulses.len()];
+            lanes::run(Judgement { problem, motion, first, allowed, impulses })
         })
     }
 }
 
-impl<U: Unknown> State<U> {
-    /// y and u(y).
-    #[inline]
-    fn extrapolated(&self, beta: f64) -> (U, U) {
-        (
-            self.impulse + (self.impulse - self.impulse_before) * beta,
-            self.velocity + (self.velocity - self.velocity_before) * beta,
-        )
+/// A chunk of the step to x_new, for lanes: contacts go through it side by side.
+struct Proposal<'a, U> {
+    problem: &'a Problem,
+    /// Bodies with the impulses y.
+    motion: &'a [Motion],
+    /// The chunk's first contact.
+    first: usize,
+    impulses: &'a [U],
+    before: &'a [U],
+    allowed: &'a [f64],
+    beta: f64,
+    step: f64,
+    trial: &'a mut [U],
+}
+
+impl<U: Unknown> Task for Proposal<'_, U> {
+    type Output = Sums;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> Sums {
+        let Self { problem, motion, first, impulses, before, allowed, beta, step, trial } = self;
+        let (mut length, mut size, mut uphill) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+        let mut side = Side::<U>::default();
+        for (block, trial) in trial.chunks_mut(LANES).enumerate() {
+            let at = block * LANES;
+            if trial.len() < LANES {
+                side = Side::default();
+            }
+            for l in 0..trial.len() {
+                side.allowed[l] = allowed[at + l];
+                side.impulse.set(l, impulses[at + l]);
+                side.other.set(l, before[at + l]);
+                side.velocity.set(l, problem.relative(first + at + l, motion));
+            }
+            let cones = &problem.cones[(first + at) / LANES];
+            for l in 0..LANES {
+                let cone = cones.get(l);
+                let (x, before): (U, U) = (side.impulse.get(l), side.other.get(l));
+                let y = x + (x - before) * beta;
+                let w = cone.dual(side.velocity.get(l), side.allowed[l]);
+                let new = cone.project(y - cone.unscale(w) * step);
+                let way = new - y;
+                length[l] += cone.inner(way, way);
+                size[l] += cone.inner(new, new);
+                uphill[l] -= cone.inner(way, new - x);
+                side.impulse.set(l, new);
+            }
+            for (l, trial) in trial.iter_mut().enumerate() {
+                *trial = side.impulse.get(l);
+            }
+        }
+        Sums { length: sum(&length), size: sum(&size), uphill: sum(&uphill), ..Sums::default() }
     }
+}
+
+/// A chunk of what impulses leave to be desired, for lanes.
+struct Judgement<'a, U> {
+    problem: &'a Problem,
+    /// Bodies with the impulses.
+    motion: &'a [Motion],
+    /// The chunk's first contact.
+    first: usize,
+    allowed: &'a [f64],
+    impulses: &'a [U],
+}
+
+impl<U: Unknown> Task for Judgement<'_, U> {
+    type Output = Sums;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> Sums {
+        let Self { problem, motion, first, allowed, impulses } = self;
+        let (mut gap, mut scale, mut energy) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+        let (mut bias, mut amount) = ([0.0; LANES], [0.0; LANES]);
+        let (mut error, mut convex, mut rate) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+        let mut side = Side::<U>::default();
+        for (block, impulses) in impulses.chunks(LANES).enumerate() {
+            let at = block * LANES;
+            if impulses.len() < LANES {
+                side = Side::default();
+            }
+            for (l, &impulse) in impulses.iter().enumerate() {
+                side.allowed[l] = allowed[at + l];
+                side.impulse.set(l, impulse);
+                side.velocity.set(l, problem.relative(first + at + l, motion));
+                side.other.set(l, problem.relative(first + at + l, &problem.free));
+            }
+            let cones = &problem.cones[(first + at) / LANES];
+            for l in 0..LANES {
+                let cone = cones.get(l);
+                let (p, u, free): (U, U, U) = (side.impulse.get(l), side.velocity.get(l), side.other.get(l));
+                let w = cone.dual(u, cones.bias[l] + cone.slip(u));
+                error[l] = larger(cone.error(p, w), error[l]);
+                convex[l] = larger(cone.error(p, cone.dual(u, side.allowed[l])), convex[l]);
+                gap[l] += work(p, w).abs();
+                let taken = work(p, free);
+                scale[l] += taken.abs();
+                amount[l] += p.linear().length();
+                energy[l] += 0.5 * (work(p, u) + taken);
+                bias[l] += p.linear().dot(cone.normal) * cones.bias[l];
+                let closes = -u.linear().dot(cone.normal) - cones.bias[l];
+                rate[l] = larger(if cones.opens(l) { closes } else { 0.0 }, rate[l]);
+            }
+        }
+        Sums {
+            velocity_error: largest(&error),
+            convex_error: largest(&convex),
+            gap: sum(&gap),
+            scale: sum(&scale),
+            energy: sum(&energy),
+            bias: sum(&bias),
+            amount: sum(&amount),
+            overlap_rate: largest(&rate),
+            ..Sums::default()
+        }
+    }
+}
+
+/// Contacts side by side.
+#[derive(Default)]
+struct Side<U> {
+    allowed: [f64; LANES],
+    impulse: Unknowns<U>,
+    /// The impulse before, or the velocity without impulses.
+    other: Unknowns<U>,
+    velocity: Unknowns<U>,
+}
+
+fn sum(lanes: &[f64; LANES]) -> f64 {
+    lanes.iter().sum()
+}
+
+fn largest(lanes: &[f64; LANES]) -> f64 {
+    lanes.iter().fold(0.0, |most, &lane| larger(lane, most))
 }
 
 /// A bound on the eigenvalues of D^-1 W. By Cauchy's inequality a body that sums over k contacts answers at most k times the
@@ -317,18 +439,14 @@ fn most_curved(problem: &Problem, bodies: &Bodies) -> f64 {
     6.0 * problem.most_contacts(bodies).max(1) as f64 * growth
 }
 
-/// Works through two columns in chunks and adds up in order, the same to the bit on any number of threads.
-fn in_chunks<A: Send, B: Send>(
-    a: &mut [A],
-    b: &mut [B],
-    work: impl Fn(usize, &mut [A], &mut [B]) -> Sums + Sync,
-) -> Sums {
+/// Works through a column in chunks and adds up in order, the same to the bit on any number of threads.
+fn in_chunks<A: Send>(column: &mut [A], work: impl Fn(usize, &mut [A]) -> Sums + Sync) -> Sums {
     let add = |total: Sums, part: Sums| total.and(part);
-    if a.len() <= SERIAL {
-        let chunks = a.chunks_mut(CHUNK).zip(b.chunks_mut(CHUNK)).enumerate();
-        return chunks.map(|(chunk, (a, b))| work(chunk * CHUNK, a, b)).fold(Sums::default(), add);
+    if column.len() <= SERIAL {
+        let chunks = column.chunks_mut(CHUNK).enumerate();
+        return chunks.map(|(chunk, part)| work(chunk * CHUNK, part)).fold(Sums::default(), add);
     }
-    let chunks = a.par_chunks_mut(CHUNK).zip(b.par_chunks_mut(CHUNK)).enumerate();
-    let parts: Vec<Sums> = chunks.map(|(chunk, (a, b))| work(chunk * CHUNK, a, b)).collect();
+    let chunks = column.par_chunks_mut(CHUNK).enumerate();
+    let parts: Vec<Sums> = chunks.map(|(chunk, part)| work(chunk * CHUNK, part)).collect();
     parts.into_iter().fold(Sums::default(), add)
 }

@@ -14,7 +14,7 @@ use amalgam_particles::DVec3;
 use super::bodies::Bodies;
 use super::contact::Contact;
 use super::gradient::{Descent, Tolerance};
-use super::problem::{Problem, Unknown};
+use super::problem::{Answers, Problem};
 
 /// Rounds at most. What is left then is treated as plastic.
 const ROUNDS_MAX: u32 = 1000;
@@ -31,6 +31,7 @@ const SLOW: f64 = 1e-6;
 pub(crate) struct Reflections {
     problem: Problem,
     descent: Descent<DVec3>,
+    answers: Answers,
     bouncing: Vec<u32>,
     approaching: Vec<u32>,
 }
@@ -91,7 +92,7 @@ impl Reflections {
         fastest: f64,
         given: &mut [DVec3],
     ) -> f64 {
-        let Self { problem, descent, approaching, .. } = self;
+        let Self { problem, descent, answers, approaching, .. } = self;
         problem.set(bodies, contacts, approaching, dt);
         problem.make_smooth();
         descent.impulses.clear();
@@ -109,24 +110,20 @@ impl Reflections {
         let restitution = |k: usize| contacts[approaching[k] as usize].material.restitution;
         let plastic = descent.impulses.clone();
         let elastic: Vec<DVec3> = plastic.iter().enumerate().map(|(k, &p)| p * restitution(k)).collect();
-        let half_square = |impulses: &[DVec3], problem: &mut Problem, motion: &mut Vec<_>| -> f64 {
-            problem.moved(bodies, impulses, motion);
-            let change = |k: usize| {
-                let u: DVec3 = problem.relative(k, motion);
-                let free: DVec3 = problem.relative(k, &problem.free);
-                u.linear() - free.linear()
-            };
-            0.5 * impulses.iter().enumerate().map(|(k, p)| p.dot(change(k))).sum::<f64>()
+        let mut half_square = |impulses: &[DVec3]| -> f64 {
+            problem.answer(bodies, impulses, answers);
+            let work = |body: usize| answers.given[body].dot(answers.motion[body] - problem.free[body]);
+            0.5 * (0..bodies.len()).map(work).sum::<f64>()
         };
-        let lost = half_square(&plastic, problem, &mut descent.motion);
-        let returned = half_square(&elastic, problem, &mut descent.motion);
+        let lost = half_square(&plastic);
+        let returned = half_square(&elastic);
         let share = if returned > lost { (lost / returned).sqrt() } else { 1.0 };
         for (k, impulse) in descent.impulses.iter_mut().enumerate() {
             *impulse += elastic[k] * share;
             given[approaching[k] as usize] += *impulse;
         }
-        problem.moved(bodies, &descent.impulses, &mut descent.motion);
-        for (body, motion) in descent.motion.iter().enumerate() {
+        problem.answer(bodies, &descent.impulses, answers);
+        for (body, motion) in answers.motion.iter().enumerate() {
             (bodies.velocity[body], bodies.spin[body]) = (motion.linear, motion.angular);
         }
         share * share * returned - lost

@@ -5,15 +5,14 @@
 //! is found in two passes. In the first every body sums over its own contacts, in their order; in the second every contact
 //! reads its two bodies. Nothing is written twice, so there are no atomics, and nothing depends on the number of threads.
 
-use std::ops::{Add, Mul, Sub};
-
-use amalgam_particles::{DVec3, reduce};
+use amalgam_particles::{DVec3, lanes::LANES, reduce};
 use rayon::prelude::*;
 
-use super::bodies::{Bodies, Motion};
-use super::cone::{Metric, nearest_normal, shrink};
+use super::bodies::{Bodies, InverseInertia, Motion};
+use super::cone::{Cone, Cones, Kind, Metric};
 use super::contact::Contact;
 use super::response::Response;
+use super::unknown::Unknown;
 
 /// Bodies or contacts that one task works through.
 pub(crate) const CHUNK: usize = 1024;
@@ -21,233 +20,19 @@ pub(crate) const CHUNK: usize = 1024;
 /// Fewer contacts or bodies are not worth a second thread: what they cost is less than to wake it.
 pub(crate) const SERIAL: usize = 8 * CHUNK;
 
-/// An impulse of a contact [kg m/s], or a relative velocity [m/s]: a vector, and where bodies resist rolling the part of
-/// rolling: a couple over the lever, or an angular velocity times the lever, orthogonal to the normal.
-pub(crate) trait Unknown:
-    Copy + Default + Send + Sync + Add<Output = Self> + Sub<Output = Self> + Mul<f64, Output = Self>
-{
-    /// Whether there is a part of rolling.
-    const ROLLING: bool;
-
-    /// Of both parts.
-    fn new(linear: DVec3, rolling: DVec3) -> Self;
-
-    /// The vector.
-    fn linear(self) -> DVec3;
-
-    /// The part of rolling.
-    fn rolling(self) -> DVec3;
-}
-
-impl Unknown for DVec3 {
-    const ROLLING: bool = false;
-
-    #[inline]
-    fn new(linear: DVec3, _: DVec3) -> Self {
-        linear
-    }
-
-    #[inline]
-    fn linear(self) -> DVec3 {
-        self
-    }
-
-    #[inline]
-    fn rolling(self) -> DVec3 {
-        DVec3::ZERO
-    }
-}
-
-/// The unknown of contacts that resist rolling.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Rolling {
-    linear: DVec3,
-    rolling: DVec3,
-}
-
-impl Unknown for Rolling {
-    const ROLLING: bool = true;
-
-    #[inline]
-    fn new(linear: DVec3, rolling: DVec3) -> Self {
-        Self { linear, rolling }
-    }
-
-    #[inline]
-    fn linear(self) -> DVec3 {
-        self.linear
-    }
-
-    #[inline]
-    fn rolling(self) -> DVec3 {
-        self.rolling
-    }
-}
-
-impl Add for Rolling {
-    type Output = Self;
-
-    #[inline]
-    fn add(self, other: Self) -> Self {
-        Self { linear: self.linear + other.linear, rolling: self.rolling + other.rolling }
-    }
-}
-
-impl Sub for Rolling {
-    type Output = Self;
-
-    #[inline]
-    fn sub(self, other: Self) -> Self {
-        Self { linear: self.linear - other.linear, rolling: self.rolling - other.rolling }
-    }
-}
-
-impl Mul<f64> for Rolling {
-    type Output = Self;
-
-    #[inline]
-    fn mul(self, factor: f64) -> Self {
-        Self { linear: self.linear * factor, rolling: self.rolling * factor }
-    }
-}
-
-/// The set that a contact's impulse lies in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Coulomb's cone.
-    Cone,
-    /// The limit of infinite friction: p_n > 0, or nothing at all. The cones of ever larger friction tend to the half
-    /// space p_n >= 0, but its boundary would hold pairs that part from sliding; it is left out.
-    Rough,
-    /// All of space: the pair moves as one.
-    Glued,
-    /// Nothing: no impulse moves either body.
-    Idle,
-}
-
-/// A contact, as the iteration reads it.
+/// Whom a contact joins, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) bodies: [u32; 2],
     pub(crate) kind: Kind,
-    pub(crate) normal: DVec3,
-    /// b = max(gap, 0) / h [m/s]: the speed at which the pair may close.
-    pub(crate) bias: f64,
-    friction: f64,
-    rolling: f64,
-    pub(crate) metric: Metric,
-    /// 1 over each part of the metric, 0 where that is 0.
-    inverse: Metric,
-}
-
-impl Row {
-    /// The point of the contact's set nearest to an impulse.
-    #[inline]
-    pub(crate) fn project<U: Unknown>(&self, impulse: U) -> U {
-        match self.kind {
-            Kind::Cone => {}
-            Kind::Rough => {
-                let presses = impulse.linear().dot(self.normal) > 0.0;
-                return if presses { impulse } else { U::default() };
-            }
-            Kind::Glued => return impulse,
-            Kind::Idle => return U::default(),
-        }
-        let normal = impulse.linear().dot(self.normal);
-        if self.is_smooth() {
-            return U::new(self.normal * normal.max(0.0), DVec3::ZERO);
-        }
-        let tangential = impulse.linear() - self.normal * normal;
-        // Whether it is in the cone already is known without a root.
-        let squares =
-            [tangential.length_squared(), if U::ROLLING { impulse.rolling().length_squared() } else { 0.0 }];
-        let (sliding, rolling) = (self.friction * normal, self.rolling * normal);
-        if normal >= 0.0 && squares[0] <= sliding * sliding && squares[1] <= rolling * rolling {
-            return impulse;
-        }
-        let [size, couple] = squares.map(f64::sqrt);
-        let x = nearest_normal(self.friction, self.rolling, self.metric, normal, [size, couple]);
-        let linear = self.normal * x + tangential * shrink(size, self.friction * x);
-        if U::ROLLING {
-            U::new(linear, impulse.rolling() * shrink(couple, self.rolling * x))
-        } else {
-            U::new(linear, DVec3::ZERO)
-        }
-    }
-
-    /// Whether the contact only presses.
-    #[inline]
-    pub(crate) fn is_smooth(&self) -> bool {
-        self.kind == Kind::Cone && self.friction == 0.0 && self.rolling == 0.0
-    }
-
-    /// w of a relative velocity u: what must lie in the dual cone, orthogonal to the impulse. It is
-    /// u + (b + s) n: the gap that may close, and de Saxce's term, [`Self::slip`].
-    #[inline]
-    pub(crate) fn dual<U: Unknown>(&self, velocity: U, slip: f64) -> U {
-        match self.kind {
-            Kind::Cone | Kind::Rough => velocity + U::new(self.normal * (self.bias + slip), DVec3::ZERO),
-            Kind::Glued | Kind::Idle => velocity,
-        }
-    }
-
-    /// s = mu |u_t| + mu_r |u_q| [m/s].
-    #[inline]
-    pub(crate) fn slip<U: Unknown>(&self, velocity: U) -> f64 {
-        if self.kind != Kind::Cone || self.is_smooth() {
-            return 0.0;
-        }
-        let u = velocity.linear();
-        let slip = self.friction * (u - self.normal * u.dot(self.normal)).length();
-        if U::ROLLING { slip + self.rolling * velocity.rolling().length() } else { slip }
-    }
-
-    /// How far an impulse is from where the law wants it: the part of its natural map that is largest, as a velocity [m/s].
-    #[inline]
-    pub(crate) fn error<U: Unknown>(&self, impulse: U, w: U) -> f64 {
-        self.largest_part(impulse - self.project(impulse - self.unscale(w)))
-    }
-
-    /// D^-1 of a velocity: the impulse that would make it, by the diagonal alone.
-    #[inline]
-    pub(crate) fn unscale<U: Unknown>(&self, velocity: U) -> U {
-        let Metric { normal, tangential, rolling } = self.inverse;
-        let u = velocity.linear();
-        let along = u.dot(self.normal);
-        let linear = u * tangential + self.normal * (along * (normal - tangential));
-        if U::ROLLING { U::new(linear, velocity.rolling() * rolling) } else { U::new(linear, DVec3::ZERO) }
-    }
-
-    /// The largest part of D p, for an impulse p: a velocity [m/s].
-    #[inline]
-    fn largest_part<U: Unknown>(&self, impulse: U) -> f64 {
-        let along = impulse.linear().dot(self.normal);
-        let tangential = (impulse.linear() - self.normal * along).length();
-        let linear = (self.metric.normal * along.abs()).max(self.metric.tangential * tangential);
-        if U::ROLLING { linear.max(self.metric.rolling * impulse.rolling().length()) } else { linear }
-    }
-
-    /// a . D b.
-    #[inline]
-    pub(crate) fn inner<U: Unknown>(&self, a: U, b: U) -> f64 {
-        let (a_n, b_n) = (a.linear().dot(self.normal), b.linear().dot(self.normal));
-        let tangential = a.linear().dot(b.linear()) - a_n * b_n;
-        let linear = self.metric.normal * (a_n * b_n) + self.metric.tangential * tangential;
-        if U::ROLLING { linear + self.metric.rolling * a.rolling().dot(b.rolling()) } else { linear }
-    }
-}
-
-/// a . b, of an impulse and a velocity [J].
-#[inline]
-pub(crate) fn work<U: Unknown>(a: U, b: U) -> f64 {
-    let linear = a.linear().dot(b.linear());
-    if U::ROLLING { linear + a.rolling().dot(b.rolling()) } else { linear }
 }
 
 /// The contacts of a step and which of them each body has. Memory is kept between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problem {
     pub(crate) rows: Vec<Row>,
+    /// Set and gap of each contact, [`LANES`] side by side; what the last block has too many is zero.
+    pub(crate) cones: Vec<Cones>,
     /// Arms and lever of each contact; empty if no body turns.
     levers: Vec<Levers>,
     /// Where each body's part of `incident` begins; one more than there are bodies.
@@ -261,6 +46,22 @@ pub(crate) struct Problem {
     coupled: [Vec<DVec3>; 2],
 }
 
+/// What contacts give to bodies, and how the bodies answer; a column per field.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answers {
+    /// H^T p: impulse [kg m/s] and angular impulse [kg m^2/s] of each body, zero for an immovable one.
+    pub(crate) given: Vec<Motion>,
+    /// v' of each body.
+    pub(crate) motion: Vec<Motion>,
+}
+
+impl Answers {
+    pub(crate) fn resize(&mut self, bodies: usize) {
+        self.given.resize(bodies, Motion::default());
+        self.motion.resize(bodies, Motion::default());
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Levers {
     arms: [DVec3; 2],
@@ -270,34 +71,68 @@ struct Levers {
 impl Problem {
     /// Sets up the contacts `chosen` of a step of length `dt` [s].
     pub(crate) fn set(&mut self, bodies: &Bodies, contacts: &[Contact], chosen: &[u32], dt: f64) {
-        let turns = |contact: &Contact| {
-            contact
-                .bodies
-                .iter()
-                .any(|&b| bodies.inverse_inertia[b as usize].apply(DVec3::ONE) != DVec3::ZERO)
-                || contact.bodies.iter().any(|&b| bodies.spin[b as usize] != DVec3::ZERO)
+        self.set_rows(bodies, contacts, chosen, dt);
+        // A body without spin and without an inertia takes no torque.
+        let turns = |body: usize| {
+            bodies.inverse_inertia[body] != InverseInertia::None || bodies.spin[body] != DVec3::ZERO
         };
-        let chosen_contacts = || chosen.iter().map(|&c| &contacts[c as usize]);
-        self.rows.clear();
-        self.rows.extend(chosen_contacts().map(|contact| row(bodies, contact, dt)));
         self.levers.clear();
-        if chosen_contacts().any(turns) {
-            let levers = |contact: &Contact| Levers { arms: contact.arms(), lever: contact.lever() };
-            self.levers.extend(chosen_contacts().map(levers));
+        if (0..bodies.len()).any(turns) {
+            let levers = |&c: &u32| {
+                let contact = &contacts[c as usize];
+                Levers { arms: contact.arms(), lever: contact.lever() }
+            };
+            chosen.par_iter().with_min_len(SERIAL).map(levers).collect_into_vec(&mut self.levers);
         }
         self.free.clear();
         self.free.extend((0..bodies.len() as u32).map(|body| bodies.motion(body)));
         self.list_incident(bodies.len());
     }
 
+    fn set_rows(&mut self, bodies: &Bodies, contacts: &[Contact], chosen: &[u32], dt: f64) {
+        let nobody = Row { bodies: [0; 2], kind: Kind::Idle };
+        self.rows.resize(chosen.len(), nobody);
+        self.cones.resize_with(chosen.len().div_ceil(LANES), Cones::default);
+        let one = |chosen: &[u32], rows: &mut [Row], cones: &mut Cones| {
+            *cones = Cones::default();
+            for (lane, (&c, row)) in chosen.iter().zip(rows).enumerate() {
+                let (cone, bias);
+                (*row, cone, bias) = read(bodies, &contacts[c as usize], dt);
+                cones.set(lane, &cone, bias);
+            }
+        };
+        let blocks = chosen.par_chunks(LANES).zip(self.rows.par_chunks_mut(LANES)).zip(&mut self.cones);
+        let blocks = blocks.with_min_len(SERIAL / LANES);
+        blocks.for_each(|((chosen, rows), cones)| one(chosen, rows, cones));
+    }
+
     /// Makes all contacts frictionless and closed.
     pub(crate) fn make_smooth(&mut self) {
-        for row in &mut self.rows {
-            (row.friction, row.rolling, row.bias) = (0.0, 0.0, 0.0);
+        for (k, row) in self.rows.iter_mut().enumerate() {
             if row.kind == Kind::Rough {
                 row.kind = Kind::Cone;
             }
+            let Cone { normal, metric, .. } = self.cones[k / LANES].get(k % LANES);
+            self.cones[k / LANES].set(k % LANES, &Cone::new(row.kind, normal, [0.0; 2], metric), 0.0);
         }
+    }
+
+    /// A contact's set of impulses.
+    #[inline(always)]
+    pub(crate) fn cone(&self, contact: usize) -> Cone {
+        self.cones[contact / LANES].get(contact % LANES)
+    }
+
+    /// The speed at which a contact may close, b [m/s].
+    #[inline(always)]
+    pub(crate) fn bias(&self, contact: usize) -> f64 {
+        self.cones[contact / LANES].bias[contact % LANES]
+    }
+
+    /// The speed at which the surfaces of a contact open beyond what may close [m/s]: n . u + b.
+    #[inline(always)]
+    pub(crate) fn opening<U: Unknown>(&self, contact: usize, u: U) -> f64 {
+        u.linear().dot(self.cones[contact / LANES].normal.get(contact % LANES)) + self.bias(contact)
     }
 
     fn list_incident(&mut self, bodies: usize) {
@@ -347,36 +182,38 @@ impl Problem {
         8.0 * f64::EPSILON * reduce::max(self.rows.len(), 0.0, size)
     }
 
-    /// The first pass: v' = v* + B H^T p for all bodies.
-    pub(crate) fn moved<U: Unknown>(&mut self, bodies: &Bodies, impulses: &[U], motion: &mut Vec<Motion>) {
-        motion.resize(self.free.len(), Motion::default());
-        let one = |(body, motion): (usize, &mut Motion)| {
-            *motion = self.free[body];
+    /// The first pass: H^T p, and v' = v* + B H^T p, for all bodies.
+    pub(crate) fn answer<U: Unknown>(&mut self, bodies: &Bodies, impulses: &[U], answers: &mut Answers) {
+        answers.resize(self.free.len());
+        let Answers { given, motion } = answers;
+        let one = |(body, (given, motion)): (usize, (&mut Motion, &mut Motion))| {
+            (*given, *motion) = (Motion::default(), self.free[body]);
             let incident = self.incident(body);
             if incident.is_empty() || bodies.is_immovable(body as u32) {
                 return;
             }
-            motion.linear += bodies.answer(body as u32, self.impulse_of(incident, impulses));
+            given.linear = self.impulse_of(incident, impulses);
+            motion.linear += bodies.answer(body as u32, given.linear);
             if !self.levers.is_empty() {
-                let torque = self.torque_of(incident, impulses);
-                motion.angular += bodies.inverse_inertia[body].apply(torque);
+                given.angular = self.torque_of(incident, impulses);
+                motion.angular += bodies.inverse_inertia[body].apply(given.angular);
             }
         };
-        motion.par_iter_mut().enumerate().with_min_len(SERIAL).for_each(one);
+        let both = given.par_iter_mut().zip(motion.par_iter_mut());
+        both.enumerate().with_min_len(SERIAL).for_each(one);
         let Response::LowRank(models) = &bodies.response else { return };
-        let [mut given, mut change] = std::mem::take(&mut self.coupled);
+        let [mut pushes, mut change] = std::mem::take(&mut self.coupled);
         for model in models {
-            given.clear();
-            let of = |&body: &u32| self.impulse_of(self.incident(body as usize), impulses);
-            given.extend(model.bodies.iter().map(of));
+            pushes.clear();
+            pushes.extend(model.bodies.iter().map(|&body| given[body as usize].linear));
             change.clear();
-            change.resize(given.len(), DVec3::ZERO);
-            model.add(&given, &mut change);
+            change.resize(pushes.len(), DVec3::ZERO);
+            model.add(&pushes, &mut change);
             for (&body, &change) in model.bodies.iter().zip(&change) {
                 motion[body as usize].linear += change;
             }
         }
-        self.coupled = [given, change];
+        self.coupled = [pushes, change];
     }
 
     fn impulse_of<U: Unknown>(&self, incident: &[u32], impulses: &[U]) -> DVec3 {
@@ -399,10 +236,9 @@ impl Problem {
     }
 
     /// The second pass: the relative velocity u at a contact.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn relative<U: Unknown>(&self, contact: usize, motion: &[Motion]) -> U {
-        let row = &self.rows[contact];
-        let [i, j] = row.bodies.map(|body| motion[body as usize]);
+        let [i, j] = self.rows[contact].bodies.map(|body| motion[body as usize]);
         if self.levers.is_empty() {
             return U::new(j.linear - i.linear, DVec3::ZERO);
         }
@@ -411,13 +247,14 @@ impl Problem {
         if !U::ROLLING {
             return U::new(u, DVec3::ZERO);
         }
+        let normal = self.cones[contact / LANES].normal.get(contact % LANES);
         let rate = j.angular - i.angular;
-        U::new(u, (rate - row.normal * rate.dot(row.normal)) * lever)
+        U::new(u, (rate - normal * rate.dot(normal)) * lever)
     }
 }
 
-/// A contact as the iteration reads it.
-fn row(bodies: &Bodies, contact: &Contact, dt: f64) -> Row {
+/// A contact as the iteration reads it, with b [m/s].
+fn read(bodies: &Bodies, contact: &Contact, dt: f64) -> (Row, Cone, f64) {
     let material = &contact.material;
     let metric = metric(bodies, contact);
     let kind = match material {
@@ -427,16 +264,9 @@ fn row(bodies: &Bodies, contact: &Contact, dt: f64) -> Row {
         _ => Kind::Cone,
     };
     let rolling = if metric.rolling > 0.0 { material.rolling } else { 0.0 };
-    Row {
-        bodies: contact.bodies,
-        kind,
-        normal: contact.normal,
-        bias: contact.gap.max(0.0) / dt,
-        friction: material.friction,
-        rolling,
-        metric,
-        inverse: metric.inverse(),
-    }
+    let bias = if matches!(kind, Kind::Cone | Kind::Rough) { contact.gap.max(0.0) / dt } else { 0.0 };
+    let cone = Cone::new(kind, contact.normal, [material.friction, rolling], metric);
+    (Row { bodies: contact.bodies, kind }, cone, bias)
 }
 
 /// The diagonal of W, by blocks: means over the directions of each.

@@ -9,7 +9,9 @@
 use amalgam_particles::DVec3;
 
 use super::bodies::{Bodies, Motion};
-use super::problem::{Kind, Problem, Unknown};
+use super::cone::Kind;
+use super::problem::Problem;
+use super::unknown::Unknown;
 
 /// No contact, no heap.
 const NONE: u32 = u32::MAX;
@@ -40,11 +42,10 @@ impl Tree {
         slack: f64,
         impulses: &mut [U],
     ) {
-        let joins = |contact: usize| {
-            let row = &problem.rows[contact];
-            let u: U = problem.relative(contact, motion);
-            row.kind == Kind::Glued
-                || row.kind != Kind::Idle && u.linear().dot(row.normal) + row.bias <= slack
+        let joins = |contact: usize| match problem.rows[contact].kind {
+            Kind::Glued => true,
+            Kind::Idle => false,
+            _ => problem.opening(contact, problem.relative::<U>(contact, motion)) <= slack,
         };
         self.grow(problem, bodies, motion, joins);
         self.lack.clear();
@@ -65,8 +66,8 @@ impl Tree {
                 self.lack[other as usize] += lack;
             }
         }
-        for (impulse, row) in impulses.iter_mut().zip(&problem.rows) {
-            *impulse = row.project(*impulse);
+        for (contact, impulse) in impulses.iter_mut().enumerate() {
+            *impulse = problem.cone(contact).project(*impulse);
         }
     }
 

@@ -3,9 +3,12 @@
 
 use amalgam_particles::DVec3;
 use glam::DQuat;
+use rayon::prelude::*;
 
+use super::cone::Kind;
 use super::contact::Contact;
-use super::problem::{Problem, Unknown};
+use super::problem::{CHUNK, Problem, SERIAL};
+use super::unknown::Unknown;
 
 /// What contacts gave in the last step, sorted by pair.
 #[derive(Clone, Debug, Default)]
@@ -27,12 +30,11 @@ impl Memory {
     /// Keeps the impulses of the contacts `chosen` of a step of length `dt` [s].
     pub(crate) fn keep<U: Unknown>(&mut self, contacts: &[Contact], chosen: &[u32], impulses: &[U], dt: f64) {
         self.dt = dt;
-        self.remembered.clear();
-        let kept = chosen.iter().zip(impulses).map(|(&contact, impulse)| {
+        let kept = chosen.par_iter().zip(impulses).with_min_len(SERIAL).map(|(&contact, impulse)| {
             let Contact { pair, normal, .. } = contacts[contact as usize];
             Remembered { pair, normal, linear: impulse.linear(), rolling: impulse.rolling() }
         });
-        self.remembered.extend(kept);
+        kept.collect_into_vec(&mut self.remembered);
     }
 
     /// Forgets everything.
@@ -53,20 +55,41 @@ impl Memory {
         impulses: &mut Vec<U>,
     ) -> usize {
         let scale = if self.dt > 0.0 { dt / self.dt } else { 0.0 };
-        let (mut at, mut new) = (0, 0);
-        impulses.clear();
-        for (&contact, row) in chosen.iter().zip(&problem.rows) {
-            let Contact { pair, normal, .. } = contacts[contact as usize];
-            while self.remembered.get(at).is_some_and(|old| old.pair < pair) {
-                at += 1;
+        impulses.resize(chosen.len(), U::default());
+        let one = |(chunk, (chosen, impulses)): (usize, (&[u32], &mut [U]))| {
+            let pair = |contact: u32| contacts[contact as usize].pair;
+            let mut at = self.remembered.partition_point(|old| old.pair < pair(chosen[0]));
+            let mut new = 0;
+            for (k, (&contact, impulse)) in chosen.iter().zip(impulses).enumerate() {
+                let Contact { pair, normal, .. } = contacts[contact as usize];
+                while self.remembered.get(at).is_some_and(|old| old.pair < pair) {
+                    at += 1;
+                }
+                let old = self.remembered.get(at).filter(|old| old.pair == pair);
+                new += usize::from(old.is_none());
+                let k = chunk * CHUNK + k;
+                *impulse = match old {
+                    Some(old) if problem.rows[k].kind != Kind::Idle => {
+                        let turned = old.turned(normal);
+                        problem.cone(k).project(U::new(turned[0], turned[1]) * scale)
+                    }
+                    _ => U::default(),
+                };
             }
-            let old = self.remembered.get(at).filter(|old| old.pair == pair);
-            new += usize::from(old.is_none());
-            impulses.push(old.map_or(U::default(), |old| {
-                let turn = DQuat::from_rotation_arc(old.normal, normal);
-                row.project(U::new(turn * old.linear, turn * old.rolling) * scale)
-            }));
+            new
+        };
+        let chunks = chosen.par_chunks(CHUNK).zip(impulses.par_chunks_mut(CHUNK)).enumerate();
+        chunks.with_min_len(SERIAL / CHUNK).map(one).sum()
+    }
+}
+
+impl Remembered {
+    /// Both parts, turned as the normal turned by the shortest rotation.
+    fn turned(&self, normal: DVec3) -> [DVec3; 2] {
+        if normal == self.normal {
+            return [self.linear, self.rolling];
         }
-        new
+        let turn = DQuat::from_rotation_arc(self.normal, normal);
+        [turn * self.linear, turn * self.rolling]
     }
 }
