@@ -136,7 +136,7 @@ proptest! {
             prop_assert!(triangles.as_flattened().iter().all(|&corner| (corner as usize) < vertices.len()));
         }
         let _ = Snapshot::decode(v1::SaveAnswer::default(), read(Snapshot::room(&v1::SaveAnswer::default(), &known)));
-        let restore = v1::RestoreHeader { context: context() };
+        let restore = v1::RestoreHeader { context: context(), ..v1::RestoreHeader::default() };
         let columns = read(Restore::room(&restore, &known));
         let _ = Restore::decode(restore, columns);
         prop_assert!(HEAP.peak_usage_as_mb() < HEAP_MAX);

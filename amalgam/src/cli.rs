@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use amalgam_solver_kit::ServeOptions;
 use clap::{Args, Parser, Subcommand};
 
-use crate::{error::CommandError, run::local::Transport, scene::SolverKind};
+use crate::{
+    checkpoint::{KEPT, every::Every},
+    error::CommandError,
+    run::local::Transport,
+    scene::SolverKind,
+};
 
 const EXIT_CODES: &str = "Exit codes:
   0    done
@@ -17,6 +22,7 @@ const MAIN_EXAMPLES: &str = "Examples:
   amalgam run scenes/water-on-cloth.toml            compute a scene, results in out/water-on-cloth
   amalgam check scenes/water-on-cloth.toml          is the scene right? without computing it
   amalgam run SCENE --set time.duration=0.5         the same scene, with another value
+  amalgam resume out/water-on-cloth                 go on with a run that was ended
   amalgam run --help                                everything about running";
 
 const RUN_EXAMPLES: &str = "Examples:
@@ -24,6 +30,7 @@ const RUN_EXAMPLES: &str = "Examples:
   amalgam run SCENE --frames 10                     a look at the first ten frames
   amalgam run SCENE --out /tmp/try --set coupling.alpha=0 --set participants.cloth.settings.bodies[0].spacing=0.02
   amalgam run SCENE --transport in-process --json   no child processes, summary to standard output
+  amalgam run SCENE --checkpoint-every 10m          what takes days; amalgam resume goes on after whatever ended it
 
 Results, in out/NAME OF THE SCENE unless --out says otherwise:
   summary.json           what was computed, how fast, how exact; the error if it failed
@@ -31,9 +38,24 @@ Results, in out/NAME OF THE SCENE unless --out says otherwise:
   PARTICIPANT.pvd        open this in ParaView; the frames are in frames/
   pictures/000012.png    a picture per frame, if the scene has [output.pictures]
   probes/NAME.csv        a table per probe, a row per step
+  checkpoints/           what amalgam resume goes on from
 
-Ctrl-C ends the run after its current step and writes the summary; a second one ends it at once.
+Ctrl-C or SIGTERM ends the run after its current step and writes a checkpoint and the summary; a second one ends it at
+once.
 ";
+
+const RESUME_EXAMPLES: &str = "Examples:
+  amalgam resume out/water-on-cloth                 from the newest checkpoint that is whole
+  amalgam resume out/water-on-cloth --from 1500     from the one after 1500 steps
+
+The scene is scene.toml in the folder. Frames and tables go on where the checkpoint was taken; whatever was written later
+is written again. All of it is to the bit what the run would have written without the interruption.
+";
+
+const EVERY_HELP: &str = "Write a checkpoint that often, in wall time or steps: 10m, 500steps";
+const EVERY_LONG_HELP: &str = "Write a checkpoint that often, so that `amalgam resume` can go on from there.
+
+Wall time is written as 90s, 10m, 2h or 1d, a number of steps as 500steps. The first is written at the start.";
 
 const SERVE_EXAMPLES: &str = "Examples:
   amalgam serve solid --listen unix:/tmp/solid.sock
@@ -87,6 +109,8 @@ pub struct Cli {
 pub enum Command {
     /// Compute a scene
     Run(RunArgs),
+    /// Go on with a run that was ended, from its last checkpoint
+    Resume(ResumeArgs),
     /// Check a scene, its solvers' sections included, without computing it
     Check(CheckArgs),
     /// Offer a solver as a service that scenes reach by its address
@@ -149,6 +173,41 @@ pub struct RunArgs {
     /// End after this many frames, if the scene is not over before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub frames: Option<u32>,
+    #[allow(missing_docs, reason = "the help says it")]
+    #[arg(long, value_name = "INTERVAL", help = EVERY_HELP, long_help = EVERY_LONG_HELP)]
+    pub checkpoint_every: Option<Every>,
+    /// How many checkpoints are kept, the newest ones
+    #[arg(long, value_name = "N", default_value_t = KEPT, value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep_checkpoints: u32,
+    /// Show nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// At the end, print summary.json instead of a few lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `resume`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{RESUME_EXAMPLES}\n{EXIT_CODES}"))]
+pub struct ResumeArgs {
+    /// The folder with the results of the run
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Go on from the checkpoint after this many steps, in place of the newest one
+    #[arg(long, value_name = "STEPS")]
+    pub from: Option<u64>,
+    /// How solvers that the run starts are reached
+    #[arg(long, value_enum, default_value_t = Transport::Unix)]
+    pub transport: Transport,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+    /// Write a checkpoint that often, in wall time or steps: 10m, 500steps [default: as before]
+    #[arg(long, value_name = "INTERVAL")]
+    pub checkpoint_every: Option<Every>,
+    /// How many checkpoints are kept, the newest ones [default: as before]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep_checkpoints: Option<u32>,
     /// Show nothing but errors
     #[arg(long, short)]
     pub quiet: bool,

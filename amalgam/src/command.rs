@@ -10,6 +10,7 @@ use crate::{
     error::CommandError,
     interrupt::EXIT_INTERRUPTED,
     reproduce::reproduce,
+    resume::resume,
     run::{Ending, run},
     serve::serve,
     validate::validate,
@@ -26,6 +27,7 @@ pub fn execute(cli: &Cli) -> ExitCode {
     log_to_standard_error();
     let result = match &cli.command {
         Command::Run(args) => run(args).map(exit_code),
+        Command::Resume(args) => resume(args).map(exit_code),
         Command::Check(args) => check(args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => serve(args).map(|()| ExitCode::SUCCESS),
         Command::Validate(args) => validate(args).map(|()| ExitCode::SUCCESS),

@@ -2,16 +2,19 @@
 //!
 //! - [`scene`]: scene files and what is wrong with them;
 //! - [`run`]: one local process per participant, progress, output;
+//! - [`checkpoint`]: what a run that was ended goes on from;
 //! - [`command`]: from the command line to an exit code.
 
 pub mod bench;
 pub mod check;
+pub mod checkpoint;
 pub mod cli;
 pub mod command;
 pub mod console;
 pub mod error;
 pub mod interrupt;
 pub mod reproduce;
+pub mod resume;
 pub mod run;
 pub mod scene;
 pub mod serve;

@@ -22,6 +22,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    checkpoint::KEPT,
     cli::{ReproduceArgs, RunArgs, Scale, Threads},
     console::{self, note, say},
     error::CommandError,
@@ -209,6 +210,8 @@ fn one_run(
         threads: Threads::of(threads),
         out: Some(folder.clone()),
         frames: None,
+        checkpoint_every: None,
+        keep_checkpoints: KEPT,
         quiet: true,
         json: false,
     };

@@ -1,5 +1,6 @@
 //! `amalgam run`: computes a scene.
 
+mod keeper;
 pub mod local;
 pub mod output;
 mod picture;
@@ -12,6 +13,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    checkpoint::Saved,
     cli::RunArgs,
     console::{self, Console, Progress, say},
     error::CommandError,
@@ -19,6 +21,7 @@ use crate::{
     scene::Scene,
 };
 use amalgam_coordinator::{CoordinatorError, Simulation, Summary};
+use keeper::Keeper;
 use local::Locals;
 use output::{Folder, OutputError, Recorder};
 
@@ -38,6 +41,8 @@ struct Report<'a> {
     summary: &'a Summary,
     interrupted: bool,
     error: Option<String>,
+    /// The command that goes on from the last checkpoint, if the run is not over.
+    resume: Option<String>,
 }
 
 /// `summary.json` of a run that failed before it began.
@@ -75,27 +80,76 @@ pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn compute(scene: &Scene, args: &RunArgs, interrupt: &Interrupt) -> Result<Ending, CommandError> {
+    carry_out(scene, args, interrupt, None)
+}
+
+/// Goes on with a run from a checkpoint, in its folder.
+///
+/// # Errors
+/// As [`run`]; nothing is changed before all participants have taken the checkpoint back.
+pub(crate) fn go_on(
+    scene: &Scene,
+    args: &RunArgs,
+    interrupt: &Interrupt,
+    saved: &Saved,
+) -> Result<Ending, CommandError> {
+    carry_out(scene, args, interrupt, Some(saved))
+}
+
+fn carry_out(
+    scene: &Scene,
+    args: &RunArgs,
+    interrupt: &Interrupt,
+    saved: Option<&Saved>,
+) -> Result<Ending, CommandError> {
     let started = Instant::now();
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(&scene.header.name));
     let folder = Folder::look_at(out)?;
     let console = Console::new(args.quiet);
     let (locals, participants) = Locals::start(scene, args.transport, args.threads.count(), &console)?;
     interrupt.at_end(locals.ender());
-    let simulation = match Simulation::connect(scene.plan(), participants, interrupt.cancel()) {
+    let mut simulation = match Simulation::connect(scene.plan(), participants, interrupt.cancel()) {
         Ok(simulation) => simulation,
+        Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),
         Err(error) => return not_started(scene, &folder, error, &locals, interrupt),
     };
-    folder.claim(scene)?;
+    let recorder = match saved {
+        None => {
+            folder.claim(scene)?;
+            Recorder::new(scene, &folder)
+        }
+        Some(saved) => take_back(scene, &folder, &mut simulation, saved)?,
+    };
+    let last = saved.map(|saved| saved.checkpoint.steps);
+    let every = args.checkpoint_every.clone();
     let mut run = Run {
-        recorder: Recorder::new(scene, &folder),
+        recorder,
+        keeper: Keeper::new(scene, &folder, every, args.keep_checkpoints, last),
         progress: Progress::new(console.clone(), args.quiet, scene.time.duration),
+        console: console.clone(),
         interrupt: interrupt.clone(),
         simulation,
     };
     // Inside the pool of workers: steps then start where they are, not with a hand-over between threads.
-    let result = rayon::scope(|_| run.advance());
+    let result = rayon::scope(|_| run.advance(saved.is_some()));
     console.clear();
     run.conclude(result, &folder, &locals, args, started)
+}
+
+/// Takes a checkpoint back, then cuts the results to it.
+fn take_back(
+    scene: &Scene,
+    folder: &Folder,
+    simulation: &mut Simulation,
+    saved: &Saved,
+) -> Result<Recorder, CommandError> {
+    let restored = simulation.restore(&saved.checkpoint);
+    restored.map_err(|error| {
+        let (folder, steps) = (folder.path().display(), saved.checkpoint.steps);
+        CommandError::Failed(format!("cannot go on from step {steps} of {folder}: {error}"))
+    })?;
+    folder.reserve()?;
+    Ok(Recorder::resume(scene, folder, &saved.output, simulation.probes())?)
 }
 
 /// Says why a run did not begin; if the scene is right, in `summary.json` too.
@@ -128,18 +182,29 @@ fn with_ended(mut error: String, locals: &Locals) -> String {
     error
 }
 
-struct Run {
+struct Run<'a> {
     simulation: Simulation,
     recorder: Recorder,
+    keeper: Keeper<'a>,
     progress: Progress,
+    console: Console,
     interrupt: Interrupt,
 }
 
-impl Run {
-    fn advance(&mut self) -> Result<Ending, RunError> {
-        self.frame(0.0)?;
+impl Run<'_> {
+    fn advance(&mut self, goes_on: bool) -> Result<Ending, RunError> {
+        if !goes_on {
+            self.frame(0.0)?;
+            if self.keeper.is_wanted() {
+                // Who asks for checkpoints wants to know at once if there can be none.
+                self.keeper.keep(&mut self.simulation, &self.recorder)?;
+            }
+        }
         while !self.simulation.is_finished() {
             if self.interrupt.is_requested() {
+                if let Err(error) = self.keeper.keep(&mut self.simulation, &self.recorder) {
+                    self.console.line(&format!("warning: no checkpoint was written: {error}"));
+                }
                 return Ok(Ending::Interrupted);
             }
             let record = self.simulation.step()?;
@@ -148,8 +213,23 @@ impl Run {
             if record.frame_due {
                 self.frame(record.time)?;
             }
+            if self.keeper.is_due(record.step + 1) {
+                self.checkpoint()?;
+            }
         }
         Ok(Ending::Finished)
+    }
+
+    /// Writes a checkpoint; one that the disk does not take ends no run.
+    fn checkpoint(&mut self) -> Result<(), RunError> {
+        match self.keeper.keep(&mut self.simulation, &self.recorder) {
+            Err(RunError::Output(error)) => {
+                let last = self.keeper.last().map_or("none".into(), |steps| format!("that of step {steps}"));
+                self.console.line(&format!("warning: {error}; the last whole checkpoint is {last}"));
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Writes the summary and says how it went.
@@ -168,9 +248,15 @@ impl Run {
             Err(RunError::Output(error)) => (false, Some(error.to_string())),
         };
         let summary = self.simulation.summary();
-        let report = Report { summary: &summary, interrupted, error: error.clone() };
+        let is_over = error.is_none() && !interrupted;
+        let resume = self.keeper.command(folder.path()).filter(|_| !is_over);
+        let report = Report { summary: &summary, interrupted, error: error.clone(), resume };
         match (error, folder.write_summary(&report)) {
-            (Some(error), Ok(())) => return Err(CommandError::Failed(error)),
+            (Some(error), Ok(())) => {
+                let way = self.keeper.last().zip(report.resume.as_ref());
+                let way = way.map(|(steps, command)| format!("; to go on from step {steps}: {command}"));
+                return Err(CommandError::Failed(error + &way.unwrap_or_default()));
+            }
             (Some(error), Err(second)) => return Err(CommandError::Failed(format!("{error}; {second}"))),
             (None, written) => written?,
         }
@@ -179,6 +265,9 @@ impl Run {
             say(text.map_err(|error| CommandError::Failed(error.to_string()))?)?;
         } else if !args.quiet {
             self.tell(&summary, folder, interrupted, started)?;
+            if let Some(command) = &report.resume {
+                say(format_args!("  to go on: {command}"))?;
+            }
         }
         // Participants that were left in the middle of a step may not answer any more.
         if !abandoned {

@@ -1,6 +1,7 @@
 //! The next length of a step: limits of solvers and of speed, and the frames that steps end on.
 
 use amalgam_particles::DVec3;
+use serde::{Deserialize, Serialize};
 
 use crate::settings::TimeSettings;
 
@@ -29,10 +30,28 @@ pub(crate) struct Limits {
     pub(crate) radius_rate: f64,
 }
 
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Progress {
+    time: f64,
+    frame: u64,
+}
+
 impl Clock {
     pub(crate) fn new(settings: TimeSettings, gravity: DVec3, radius_min: f64) -> Self {
         let (frames, gravity) = (settings.frames(), gravity.length());
         Self { settings, frames, gravity, radius_min, time: 0.0, frame: 0, frame_due: true }
+    }
+
+    /// How far the run is, for a checkpoint.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress { time: self.time, frame: self.frame }
+    }
+
+    /// Goes on from a checkpoint.
+    pub(crate) fn go_on(&mut self, Progress { time, frame }: Progress) {
+        (self.time, self.frame) = (time, frame);
     }
 
     pub(crate) fn time(&self) -> f64 {

@@ -49,6 +49,8 @@ pub enum CoordinatorError {
          participant {participant}, which moves it there, is unstable"
     )]
     Runaway { participant: String, step: u64, dt: f64, travel: f64 },
+    #[error("the checkpoint cannot be taken back: {0}")]
+    Checkpoint(String),
     #[error("interrupted")]
     Cancelled,
     #[error("the coordinator's own threads could not be started: {0}")]

@@ -11,7 +11,8 @@ use amalgam_particles::DVec3;
 use crate::contacts::{Candidates, Contacts};
 use crate::member::Member;
 use crate::step::record::StepRecord;
-use probes::{Probe, ProbeSample};
+use probes::{Probe, ProbeSample, ProbeState};
+use serde::{Deserialize, Serialize};
 use summary::{Extremes, Profile, Statistics};
 
 /// The instruments of a run.
@@ -37,7 +38,41 @@ pub(crate) struct View<'a> {
     pub(crate) gravity: DVec3,
 }
 
+/// What the instruments have read, for a checkpoint.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InstrumentsState {
+    profile: Profile,
+    statistics: Statistics,
+    probes: Vec<ProbeState>,
+}
+
 impl Instruments {
+    /// What outlives a step.
+    pub(crate) fn state(&self) -> InstrumentsState {
+        InstrumentsState {
+            profile: self.profile.clone(),
+            statistics: self.statistics,
+            probes: self.probes.iter().map(Probe::state).collect(),
+        }
+    }
+
+    /// Goes on from a checkpoint.
+    ///
+    /// # Errors
+    /// A checkpoint with other probes.
+    pub(crate) fn go_on(&mut self, state: InstrumentsState) -> Result<(), String> {
+        if state.probes.len() != self.probes.len() {
+            return Err(format!("it has {} probes, this run {}", state.probes.len(), self.probes.len()));
+        }
+        (self.profile, self.statistics) = (state.profile, state.statistics);
+        for (probe, state) in self.probes.iter_mut().zip(state.probes) {
+            probe.go_on(state)?;
+        }
+        self.samples = self.probes.iter().filter_map(Probe::last).collect();
+        Ok(())
+    }
+
     pub(crate) fn new(probes: Vec<Probe>) -> Self {
         Self { probes, ..Self::default() }
     }

@@ -90,6 +90,7 @@ use contact::Contact;
 use gradient::{Descent, Outcome, Tolerance};
 use impact::Reflections;
 use problem::{CHUNK, Problem, SERIAL};
+use serde::{Deserialize, Serialize};
 use tree::Tree;
 use unknown::{Rolling, Unknown};
 use warm_start::Memory;
@@ -181,7 +182,25 @@ impl Default for ContactLaw {
     }
 }
 
+/// First guesses for the next step, for a checkpoint.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LawState {
+    memory: Memory,
+    lipschitz: f64,
+}
+
 impl ContactLaw {
+    /// What outlives a step; the rest is scratch.
+    pub(crate) fn state(&self) -> LawState {
+        LawState { memory: self.memory.clone(), lipschitz: self.lipschitz }
+    }
+
+    /// Goes on from a checkpoint.
+    pub(crate) fn go_on(&mut self, LawState { memory, lipschitz }: LawState) {
+        (self.memory, self.lipschitz) = (memory, lipschitz);
+    }
+
     /// A law without memory.
     pub fn new() -> Self {
         Self::default()

@@ -3,6 +3,7 @@
 //! [`Simulation::step`] is the algorithm of `docs/method.md`, one call per phase. [`contacts`], [`merging`],
 //! [`synchronise`] and [`pairwise`] are its mathematics and know of no network.
 
+mod checkpoint;
 mod clock;
 pub mod contacts;
 mod error;
@@ -17,6 +18,7 @@ mod simulation;
 mod step;
 pub mod synchronise;
 
+pub use checkpoint::{Checkpoint, ParticipantCheckpoint};
 pub use error::CoordinatorError;
 pub use instruments::probes::ProbeSample;
 pub use instruments::summary::{self, ParticipantSummary, Summary};

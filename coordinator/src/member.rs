@@ -3,11 +3,12 @@
 pub(crate) mod connection;
 pub(crate) mod roster;
 
-use amalgam_particles::{CellSet, Lattice, ParticleId, Particles, Reach};
+use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Particles, Reach, random};
 use amalgam_proto::contract::{Committed, Integration, Table, Totals};
 
-use connection::Connection;
+use connection::{Connection, WireBytes};
 use roster::Roster;
+use serde::{Deserialize, Serialize};
 
 /// A participant of the run.
 pub(crate) struct Member {
@@ -16,6 +17,8 @@ pub(crate) struct Member {
     pub(crate) triangles: Vec<[ParticleId; 3]>,
     /// The grid on which it wants to know what anyone occupies.
     pub(crate) occupancy: Option<Lattice>,
+    /// Hash of the table that it began with: a checkpoint is of the same beginning.
+    pub(crate) start_hash: u64,
     pub(crate) part: Part,
 }
 
@@ -36,6 +39,55 @@ pub(crate) struct Part {
     pub(crate) solver_s: f64,
 }
 
+/// What is known of a participant between two steps, for a checkpoint.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PartState {
+    roster: Roster,
+    cells: Vec<CellSet>,
+    speed_max: f64,
+    radius_rate_max: f64,
+    tracked: Vec<ParticleId>,
+    stable_dt: f64,
+    solver_s: f64,
+    wire: WireBytes,
+}
+
+impl PartState {
+    /// Number of its particles.
+    pub(crate) fn particles(&self) -> u64 {
+        self.roster.len()
+    }
+}
+
+impl Part {
+    /// What a checkpoint holds of it, beside its own snapshot.
+    pub(crate) fn state(&self) -> PartState {
+        let Self { connection, roster, cells, committed, tracked, stable_dt, solver_s } = self;
+        PartState {
+            roster: roster.clone(),
+            cells: cells.clone(),
+            speed_max: committed.totals.speed_max,
+            radius_rate_max: committed.totals.radius_rate_max,
+            tracked: tracked.clone(),
+            stable_dt: *stable_dt,
+            solver_s: *solver_s,
+            wire: connection.wire,
+        }
+    }
+
+    /// Goes on from a checkpoint.
+    pub(crate) fn go_on(&mut self, state: PartState) {
+        let PartState { roster, cells, speed_max, radius_rate_max, tracked, stable_dt, solver_s, wire } =
+            state;
+        let totals = Totals { speed_max, radius_rate_max, ..Totals::default() };
+        self.committed = Committed { particles: roster.len(), totals, ..Committed::default() };
+        self.roster = roster.with_bodies_of(&mut self.roster);
+        (self.cells, self.tracked) = (cells, tracked);
+        (self.stable_dt, self.solver_s, self.connection.wire) = (stable_dt, solver_s, wire);
+    }
+}
+
 impl Member {
     /// A participant at the start of a run. `grids` are those on which some participant wants to know what anyone
     /// occupies.
@@ -54,11 +106,25 @@ impl Member {
             totals: Totals { speed_max, radius_rate_max, ..Totals::default() },
             ..Committed::default()
         };
+        let start_hash = hash(&table);
         let kind = table.integration.unwrap_or(connection.description.integration);
         let roster = Roster::new(&table.particles).with_bodies(&table.particles, table.bodies);
         let cells = grids.iter().map(occupied).collect();
         let part =
             Part { connection, roster, cells, committed, tracked, stable_dt: table.stable_dt, solver_s: 0.0 };
-        Self { kind, triangles: table.triangles, occupancy: table.occupancy, part }
+        Self { kind, triangles: table.triangles, occupancy: table.occupancy, start_hash, part }
     }
+}
+
+/// A hash of all that a table says of particles, in their order.
+fn hash(table: &Table) -> u64 {
+    let Table { particles, triangles, bodies, .. } = table;
+    let Particles { id, position, velocity, mass, radius, immovable } = particles;
+    let ids = [id, triangles.as_flattened(), bodies.as_deref().unwrap_or_default()];
+    let vectors = [position, velocity].into_iter().flatten().flat_map(DVec3::to_array);
+    let numbers = vectors.chain([mass, radius].into_iter().flatten().copied()).map(f64::to_bits);
+    let words = ids.into_iter().flatten().map(|id| id.0).chain(numbers);
+    words
+        .chain(immovable.iter().copied().map(u64::from))
+        .fold(id.len() as u64, |hash, word| random::mix(hash ^ word))
 }

@@ -78,6 +78,8 @@ pub struct Simulation {
     pub(crate) scratch: Scratch,
     pub(crate) instruments: Instruments,
     started: Instant,
+    /// Wall time before this process took the run over [s].
+    pub(crate) wall_before: f64,
 }
 
 /// A participant's particles for output, ascending by id.
@@ -226,7 +228,6 @@ impl Simulation {
             tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
         let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii.clone()) };
         let radius_min = radii.into_iter().fold(f64::INFINITY, f64::min).min(f64::MAX);
-        let stable_dt = tables.iter().map(|table| table.stable_dt).fold(f64::INFINITY, f64::min);
 
         let mut tracked = vec![Vec::new(); tables.len()];
         let probes = plan
@@ -240,9 +241,7 @@ impl Simulation {
             .collect();
         check_law(&plan.coupling, &members)?;
         check_obstacles(&plan, &names)?;
-        let rates = members.iter().map(|member| member.part.committed.totals.radius_rate_max);
-        let limits = Limits { stable_dt, radius_rate: rates.fold(0.0, f64::max) };
-        Ok(Self {
+        let mut this = Self {
             clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
             io,
             plan,
@@ -250,14 +249,32 @@ impl Simulation {
             lattice,
             surfaces,
             obstacles,
-            limits,
+            limits: Limits { stable_dt: f64::INFINITY, radius_rate: 0.0 },
             steps: 0,
             state_hash: 0,
             memory: Memory::default(),
             scratch: Scratch::default(),
             instruments: Instruments::new(probes),
             started: Instant::now(),
-        })
+            wall_before: 0.0,
+        };
+        this.learn_limits();
+        Ok(this)
+    }
+
+    /// Takes over what the participants say of the next step's length.
+    pub(crate) fn learn_limits(&mut self) {
+        let parts = || self.members.iter().map(|member| &member.part);
+        let rates = parts().map(|part| part.committed.totals.radius_rate_max);
+        self.limits = Limits {
+            stable_dt: parts().map(|part| part.stable_dt).fold(f64::INFINITY, f64::min),
+            radius_rate: rates.fold(0.0, f64::max),
+        };
+    }
+
+    /// Wall time of the run [s].
+    pub(crate) fn wall_s(&self) -> f64 {
+        self.wall_before + self.started.elapsed().as_secs_f64()
     }
 
     /// Simulated time [s].
@@ -360,7 +377,7 @@ impl Simulation {
             scene: self.plan.scene.clone(),
             steps: self.steps,
             simulated_s: self.clock.time(),
-            wall_s: self.started.elapsed().as_secs_f64(),
+            wall_s: self.wall_s(),
             participants: self.participants(),
             phases_s: self.instruments.profile.clone(),
             stages: statistics.stages(),

@@ -24,32 +24,46 @@ impl PvdCollection {
         Ok(collection)
     }
 
-    /// Continues the list of an interrupted run that was restored at `time` [s]: later frames are dropped from the
-    /// list, since the run will write them again. (A checkpoint is taken after the output of its time.)
+    /// Continues the list of an interrupted run that had `count` frames when its checkpoint was taken: later ones are
+    /// dropped from the list, since the run will write them again.
     ///
     /// # Errors
-    /// If the file cannot be read or written, or was not written by this type.
-    pub fn resume(path: impl Into<PathBuf>, time: f64) -> Result<Self, FramesError> {
+    /// If the file cannot be read or written, was not written by this type, or lists fewer frames.
+    pub fn resume(path: impl Into<PathBuf>, count: usize) -> Result<Self, FramesError> {
         let path = path.into();
-        let text = fs::read_to_string(&path).map_err(|source| FramesError::io("read", &path, source))?;
-        let mut entries = Vec::new();
-        for line in text.lines().filter(|line| line.starts_with("<DataSet ")) {
-            let entry = attribute(line, "timestep")
-                .and_then(|time| time.parse::<f64>().ok())
-                .zip(attribute(line, "file"));
-            let Some((frame_time, file)) = entry else {
-                return Err(FramesError::data(
-                    &path,
-                    format!("this line is not of a list of frames: {line}"),
-                ));
-            };
-            if frame_time <= time {
-                entries.push((frame_time, file.to_owned()));
-            }
+        let mut entries = Self::read(&path)?;
+        if entries.len() < count {
+            let held = entries.len();
+            return Err(FramesError::data(
+                &path,
+                format!("the list to continue must have {count} frames, it has {held}"),
+            ));
         }
+        entries.truncate(count);
         let collection = Self { path, entries };
         collection.write()?;
         Ok(collection)
+    }
+
+    /// The frames that a list holds: the time [s] of each and its file, from the folder of the list.
+    ///
+    /// # Errors
+    /// If the file cannot be read or was not written by this type.
+    pub fn read(path: &Path) -> Result<Vec<(f64, String)>, FramesError> {
+        let text = fs::read_to_string(path).map_err(|source| FramesError::io("read", path, source))?;
+        let entry = |line: &str| {
+            let time = attribute(line, "timestep").and_then(|time| time.parse::<f64>().ok());
+            let entry = time.zip(attribute(line, "file").map(str::to_owned));
+            entry.ok_or_else(|| {
+                FramesError::data(path, format!("this line is not of a list of frames: {line}"))
+            })
+        };
+        text.lines().filter(|line| line.starts_with("<DataSet ")).map(entry).collect()
+    }
+
+    /// Number of frames in the list.
+    pub fn count(&self) -> usize {
+        self.entries.len()
     }
 
     /// Adds a frame at `time` [s]. `file` is its path from the folder of the list, with `/` between folders.
@@ -105,10 +119,12 @@ mod tests {
         };
         write("whole.pvd");
         write("broken.pvd");
-        let mut list = PvdCollection::resume(folder.path().join("broken.pvd"), 0.25).expect("resumes");
+        let mut list = PvdCollection::resume(folder.path().join("broken.pvd"), 3).expect("resumes");
         let text = |name: &str| fs::read_to_string(folder.path().join(name)).expect("reads");
         assert!(!text("broken.pvd").contains("3.vtu"));
         frames[3..].iter().for_each(|(time, file)| list.push(*time, file).expect("adds"));
+        assert_eq!(text("whole.pvd"), text("broken.pvd"));
+        assert!(PvdCollection::resume(folder.path().join("broken.pvd"), 6).is_err());
         assert_eq!(text("whole.pvd"), text("broken.pvd"));
         assert!(
             text("whole.pvd").contains(r#"<DataSet timestep="0.30000000000000004" file="water/3.vtu"/>"#)

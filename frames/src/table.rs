@@ -1,8 +1,8 @@
 //! Tables of probes over time (`.csv`).
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::FramesError;
@@ -30,37 +30,49 @@ impl CsvTable {
         Ok(Self { path, file, columns: header.len(), row: String::new() })
     }
 
-    /// Continues the table of an interrupted run that was restored at `time` [s]. The first column must be the time:
-    /// rows later than `time` are dropped, since the run will write them again, and so is a half-written last row.
+    /// Continues the table of an interrupted run that was `length` bytes long when its checkpoint was taken: what follows
+    /// is dropped, since the run will write it again.
     ///
     /// # Errors
-    /// A failure of the file system, or another header than `header`, or a row that is not one of numbers.
-    pub fn resume(path: impl Into<PathBuf>, header: &[&str], time: f64) -> Result<Self, FramesError> {
+    /// A failure of the file system, another header than `header`, or a table that does not have a row that ends there.
+    pub fn resume(path: impl Into<PathBuf>, header: &[&str], length: u64) -> Result<Self, FramesError> {
         let path = path.into();
         let header_row = header_row(&path, header)?;
-        let text = fs::read_to_string(&path).map_err(|source| FramesError::io("read", &path, source))?;
-        let Some(rows) = text.strip_prefix(&header_row) else {
-            return Err(FramesError::data(
-                &path,
-                format!("the table to continue must begin with: {header_row}"),
-            ));
+        let io = |action: &'static str| {
+            let path = path.clone();
+            move |source| FramesError::io(action, &path, source)
         };
-        let mut keep = header_row.len();
-        for row in rows.split_inclusive('\n').filter(|row| row.ends_with('\n')) {
-            let row_time: f64 = row.split([',', '\n']).next().unwrap_or_default().parse().map_err(|_| {
-                FramesError::data(&path, format!("this row does not begin with a time: {}", row.trim_end()))
-            })?;
-            if row_time > time {
-                break;
+        let mut file = File::options().read(true).append(true).open(&path).map_err(io("open"))?;
+        let mut start = vec![0; header_row.len()];
+        let mut end = [0];
+        let mut look = || {
+            file.read_exact(&mut start)?;
+            file.seek(SeekFrom::Start(length.saturating_sub(1)))?;
+            file.read_exact(&mut end)
+        };
+        match look() {
+            Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(io("read")(error)),
+            looked if looked.is_err() || start != header_row.as_bytes() || end != *b"\n" => {
+                let header = header_row.trim_end();
+                let what =
+                    format!("the table to continue must begin with {header} and have {length} bytes or more");
+                return Err(FramesError::data(&path, what));
             }
-            keep += row.len();
+            _ => file.set_len(length).map_err(io("shorten"))?,
         }
-        let file = File::options()
-            .append(true)
-            .open(&path)
-            .map_err(|source| FramesError::io("open", &path, source))?;
-        file.set_len(keep as u64).map_err(|source| FramesError::io("shorten", &path, source))?;
         Ok(Self { path, file, columns: header.len(), row: String::new() })
+    }
+
+    /// How long the table is [bytes]. What it holds is on the disk when this returns.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn length(&self) -> Result<u64, FramesError> {
+        let length = || {
+            self.file.sync_data()?;
+            self.file.metadata()
+        };
+        Ok(length().map_err(|source| FramesError::io("write", &self.path, source))?.len())
     }
 
     /// Appends a row, one value per column.
@@ -102,6 +114,8 @@ fn header_row(path: &Path, header: &[&str]) -> Result<String, FramesError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const HEADER: [&str; 3] = ["time [s]", "energy [J]", "speed_max [m/s]"];
@@ -142,16 +156,22 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("probes.csv");
         let mut table = CsvTable::create(&path, &HEADER).expect("creates");
+        let mut lengths = Vec::new();
         for row in rows() {
+            lengths.push(table.length().expect("is written"));
             table.append(&row).expect("appends");
         }
         let whole = fs::read_to_string(&path).expect("reads");
         fs::write(&path, &whole[..whole.len() - 3]).expect("cuts the last row");
-        let mut table = CsvTable::resume(&path, &HEADER, 1e-3).expect("resumes");
+        let mut table = CsvTable::resume(&path, &HEADER, lengths[2]).expect("resumes");
         for row in &rows()[2..] {
             table.append(row).expect("appends");
         }
         assert_eq!(fs::read_to_string(&path).expect("reads"), whole);
-        assert!(CsvTable::resume(&path, &["time [s]"], 1.0).is_err());
+        let refused = [(&HEADER[..1], lengths[2]), (&HEADER, lengths[2] - 1), (&HEADER, 1 << 20)];
+        for (header, length) in refused {
+            assert!(CsvTable::resume(&path, header, length).is_err(), "{header:?}, {length}");
+        }
+        assert_eq!(fs::read_to_string(&path).expect("reads"), whole);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use glam::{DVec3, IVec3};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::reduce;
 
@@ -38,7 +39,8 @@ impl Reach {
 }
 
 /// A set of cells of one lattice, sorted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(from = "Vec<u64>", into = "Vec<u64>")]
 pub struct CellSet {
     keys: Vec<u64>,
 }
@@ -180,6 +182,18 @@ impl CellMask {
             None => for_each_cell(low, high, |cell| found |= self.set.contains(cell)),
         }
         found
+    }
+}
+
+impl From<Vec<u64>> for CellSet {
+    fn from(keys: Vec<u64>) -> Self {
+        Self::from_keys(keys)
+    }
+}
+
+impl From<CellSet> for Vec<u64> {
+    fn from(cells: CellSet) -> Self {
+        cells.keys
     }
 }
 

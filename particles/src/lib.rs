@@ -30,7 +30,7 @@ pub use pairs::{PairFinder, Spheres};
 
 /// A stable name of a particle inside its participant. It never changes and is never reused, wherever the particle
 /// is stored; the coordinator orders particles by (participant, id).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize, serde::Serialize)]
 #[repr(transparent)]
 pub struct ParticleId(pub u64);
 

@@ -333,6 +333,8 @@ pub struct Snapshot {
 pub struct Restore {
     /// Which step comes next.
     pub context: Context,
+    /// Particles that the snapshot holds.
+    pub particles: u64,
     /// The solver's own bytes.
     pub bytes: Vec<u8>,
 }

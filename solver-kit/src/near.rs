@@ -175,6 +175,9 @@ impl NearParticles {
         self.surveyed.clear();
         self.listed = None;
         self.told = None;
+        if let Some(own) = &mut self.own_contacts {
+            own.forget();
+        }
     }
 }
 

@@ -109,6 +109,12 @@ impl OwnContacts {
         }
     }
 
+    /// Forgets the list, for particles that are somewhere else and may be joined otherwise.
+    pub(crate) fn forget(&mut self) {
+        self.near.clear();
+        self.listed_skin = 0.0;
+    }
+
     /// Whether every pair that can intersect now is on the list. Two particles come closer by no more than the sum
     /// of what each has moved, from whatever moving frame that is seen.
     fn still_holds(&self, particles: &Particles, reach: f64) -> bool {

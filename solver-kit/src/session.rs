@@ -247,6 +247,8 @@ impl Session {
     pub(crate) fn save(&mut self, context: &Context) -> Result<Snapshot, Refusal> {
         let run = self.run("Save", context)?;
         run.expect(run.is_between_steps(), "Save", context.step)?;
+        // A run that is restored from here hears all ids; this one, too, so that both see the same bytes.
+        run.near.say_all();
         Ok(Snapshot { state_hash: state_hash(run.solver.particles()), bytes: run.solver.save()? })
     }
 
@@ -257,7 +259,8 @@ impl Session {
         }
         run.solver.restore(&call.bytes)?;
         run.context.step = call.context.step;
-        (run.phase, run.prepared, run.last_commit) = (Phase::Ready, false, None);
+        (run.phase, run.prepared) = (Phase::Ready, false);
+        (run.last_integrate, run.last_commit) = (None, None);
         run.near.forget();
         run.group_number = vec![u32::MAX; run.solver.particles().len()];
         Ok(state_hash(run.solver.particles()))

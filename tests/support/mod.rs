@@ -10,6 +10,7 @@ use amalgam_coordinator::{
 use amalgam_particles::DVec3;
 use amalgam_solver_kit::{SolverProgram, serve_in_process};
 
+pub(crate) mod checkpointed;
 pub(crate) mod client;
 pub(crate) mod process;
 

@@ -13,6 +13,7 @@ use amalgam_frames::{
 };
 use serde::Serialize;
 
+use crate::checkpoint::{CHECKPOINTS, results::RecorderState};
 use crate::error::CommandError;
 use crate::{
     run::picture::Painter,
@@ -22,14 +23,15 @@ use amalgam_coordinator::{FrameField, ParticipantFrame, ProbeSample};
 use amalgam_surfaces::{SurfaceError, SurfaceSettings, reconstruct};
 
 /// First line of the scene that is written beside the results; by it a folder is known to hold results of ours.
-const SCENE_HEADER: &str = "# The scene of this run, with what --set changed. Written by `amalgam run`.\n";
+pub(crate) const SCENE_HEADER: &str =
+    "# The scene of this run, with what --set changed. Written by `amalgam run`.\n";
 
 /// Space kept for `summary.json` [bytes], so that it can say that the disk became full.
 const SUMMARY_RESERVE: usize = 64 << 10;
 
 const SUMMARY: &str = "summary.json";
-const SCENE: &str = "scene.toml";
-const FOLDERS: [&str; 4] = ["frames", "pictures", "probes", "surfaces"];
+pub(crate) const SCENE: &str = "scene.toml";
+const FOLDERS: [&str; 5] = ["frames", "pictures", "probes", "surfaces", CHECKPOINTS];
 
 /// Why results could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +68,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OutputError {
+pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OutputError {
     move |error| OutputError::Io { action, path: path.to_path_buf(), error }
 }
 
@@ -118,6 +120,14 @@ impl Folder {
         let text = scene.effective_text();
         let text = format!("{SCENE_HEADER}{}", text.strip_prefix(SCENE_HEADER).unwrap_or(&text));
         self.write(SCENE, text.as_bytes())?;
+        self.reserve()
+    }
+
+    /// Keeps space for the summary, also where a run goes on whose results are there.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn reserve(&self) -> Result<(), OutputError> {
         let reserve = self.unfinished(SUMMARY);
         fs::write(&reserve, vec![b' '; SUMMARY_RESERVE]).map_err(failed("write", &reserve))
     }
@@ -180,6 +190,45 @@ impl Recorder {
             row: Vec::new(),
             frame: 0,
         }
+    }
+
+    /// How far the results are; they are on the disk when this returns.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn state(&self) -> Result<RecorderState, OutputError> {
+        let name = |path: &Path| path.strip_prefix(&self.folder).unwrap_or(path).display().to_string();
+        let list = |list: &PvdCollection| (name(list.path()), list.count());
+        let table = |table: &CsvTable| Ok((name(table.path()), table.length()?));
+        let state = RecorderState {
+            frame: self.frame,
+            lists: self.collections.iter().map(list).collect(),
+            tables: self.tables.iter().map(table).collect::<Result<_, FramesError>>()?,
+        };
+        let folders = FOLDERS.iter().map(|name| self.folder.join(name)).filter(|folder| folder.exists());
+        folders.chain([self.folder.clone()]).try_for_each(|folder| sync(&folder))?;
+        Ok(state)
+    }
+
+    /// For a run that goes on in a folder whose results reach as far at least: what comes later is dropped.
+    ///
+    /// # Errors
+    /// A failure of the file system, or results of another run.
+    pub fn resume(
+        scene: &Scene,
+        folder: &Folder,
+        state: &RecorderState,
+        samples: &[ProbeSample],
+    ) -> Result<Self, OutputError> {
+        let mut this = Self::new(scene, folder);
+        this.frame = state.frame;
+        for (file, count) in &state.lists {
+            this.collections.push(PvdCollection::resume(folder.0.join(file), *count)?);
+        }
+        for ((file, length), sample) in state.tables.iter().zip(samples) {
+            this.tables.push(CsvTable::resume(folder.0.join(file), &header(sample), *length)?);
+        }
+        Ok(this)
     }
 
     /// Whether anything is to be written for the next frame.
@@ -253,10 +302,8 @@ impl Recorder {
         if self.tables.is_empty() && !samples.is_empty() {
             self.make("probes")?;
             for sample in samples {
-                let header: Vec<&str> =
-                    std::iter::once("time [s]").chain(sample.columns.iter().map(String::as_str)).collect();
                 let path = self.folder.join(format!("probes/{}.csv", sample.name));
-                self.tables.push(CsvTable::create(path, &header)?);
+                self.tables.push(CsvTable::create(path, &header(sample))?);
             }
         }
         for (sample, table) in samples.iter().zip(&mut self.tables) {
@@ -272,6 +319,17 @@ impl Recorder {
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder).map_err(failed("create the folder", &folder))
     }
+}
+
+/// Waits until the disk knows the entries of a folder.
+pub(crate) fn sync(folder: &Path) -> Result<(), OutputError> {
+    let sync = || fs::File::open(folder)?.sync_all();
+    sync().map_err(failed("write", folder))
+}
+
+/// Names of the columns of a probe's table.
+fn header(sample: &ProbeSample) -> Vec<&str> {
+    std::iter::once("time [s]").chain(sample.columns.iter().map(String::as_str)).collect()
 }
 
 fn write_participant(path: &Path, time: f64, frame: &ParticipantFrame) -> Result<(), FramesError> {

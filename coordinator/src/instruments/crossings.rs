@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_proto::contract::Table;
+use serde::{Deserialize, Serialize};
 
 use crate::contacts::{Candidates, Contacts};
 
@@ -35,7 +36,8 @@ pub(crate) struct Crossings {
     step: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 struct Watched {
     id: ParticleId,
     home: bool,
@@ -57,7 +59,35 @@ struct Sighting {
     distance: f64,
 }
 
+/// What has been seen of a sheet, for a checkpoint.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CrossingsState {
+    vertices: Vec<DVec3>,
+    vertex_seen: Vec<u64>,
+    watched: Vec<Watched>,
+    moved: f64,
+    step: u64,
+}
+
 impl Crossings {
+    /// What outlives a step; the rest is the sheet's.
+    pub(super) fn state(&self) -> CrossingsState {
+        let Self { vertices, vertex_seen, watched, moved, step, .. } = self;
+        let (vertices, vertex_seen, watched) = (vertices.clone(), vertex_seen.clone(), watched.clone());
+        CrossingsState { vertices, vertex_seen, watched, moved: *moved, step: *step }
+    }
+
+    /// Goes on from a checkpoint; false if that is of another sheet.
+    pub(super) fn go_on(&mut self, state: CrossingsState) -> bool {
+        let count = self.vertex_ids.len();
+        let fits = (state.vertices.len(), state.vertex_seen.len()) == (count, count);
+        let CrossingsState { vertices, vertex_seen, watched, moved, step } = state;
+        (self.vertices, self.vertex_seen, self.watched) = (vertices, vertex_seen, watched);
+        (self.moved, self.step) = (moved, step);
+        fits
+    }
+
     pub(crate) fn new(sheet: usize, of: usize, table: &Table) -> Self {
         let mut vertex_ids: Vec<ParticleId> = table.triangles.as_flattened().to_vec();
         vertex_ids.sort_unstable();

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_proto::contract::{Table, Totals};
+use serde::{Deserialize, Serialize};
 
 use super::View;
-use super::crossings::Crossings;
+use super::crossings::{Crossings, CrossingsState};
 use super::summary::Extremes;
 use crate::contacts::{Candidates, Contacts};
 use crate::error::CoordinatorError;
@@ -45,7 +46,44 @@ enum What {
     Unresolved,
 }
 
+/// What a probe has read, for a checkpoint.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProbeState {
+    extremes: Vec<Extremes>,
+    crossings: Option<CrossingsState>,
+}
+
 impl Probe {
+    /// What outlives a step.
+    pub(super) fn state(&self) -> ProbeState {
+        let crossings =
+            if let What::Crossings(crossings) = &self.what { Some(crossings.state()) } else { None };
+        ProbeState { extremes: self.extremes.clone(), crossings }
+    }
+
+    /// Goes on from a checkpoint.
+    ///
+    /// # Errors
+    /// A checkpoint of another probe.
+    pub(super) fn go_on(&mut self, ProbeState { extremes, crossings }: ProbeState) -> Result<(), String> {
+        let fits = [0, self.columns.len()].contains(&extremes.len());
+        self.extremes = extremes;
+        let taken = match (&mut self.what, crossings) {
+            (What::Crossings(own), Some(state)) => own.go_on(state),
+            (What::Crossings(_), None) | (_, Some(_)) => false,
+            (_, None) => true,
+        };
+        if fits && taken { Ok(()) } else { Err(format!("probe {} is another one", self.name)) }
+    }
+
+    /// The last sample, if there was a step.
+    pub(super) fn last(&self) -> Option<ProbeSample> {
+        let values: Vec<f64> = self.extremes.iter().map(|extremes| extremes.last).collect();
+        let sample = || ProbeSample { name: self.name.clone(), columns: self.columns.clone(), values };
+        (!self.extremes.is_empty()).then(sample)
+    }
+
     /// Resolves a probe's names; adds to `tracked` the particles it wants positions of.
     pub(crate) fn new(
         settings: &ProbeSettings,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::member::Member;
 use crate::step::record::StepRecord;
@@ -38,7 +38,8 @@ pub struct ParticipantSummary {
 }
 
 /// Wall time by phase [s].
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "docs/summary.md describes every entry")]
 pub struct Profile {
     pub begin: f64,
@@ -110,7 +111,8 @@ pub struct CouplingSummary {
 }
 
 /// A probe's column: the last value and the extremes.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Extremes {
     pub last: f64,
@@ -119,7 +121,8 @@ pub struct Extremes {
 }
 
 /// Sums and extremes of step records.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Statistics {
     steps: u64,
     stages: u64,

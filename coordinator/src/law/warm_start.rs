@@ -4,6 +4,7 @@
 use amalgam_particles::DVec3;
 use glam::DQuat;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::cone::Kind;
 use super::contact::Contact;
@@ -11,14 +12,16 @@ use super::problem::{CHUNK, Problem, SERIAL};
 use super::unknown::Unknown;
 
 /// What contacts gave in the last step, sorted by pair.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Memory {
     remembered: Vec<Remembered>,
     /// Length of that step [s].
     dt: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 struct Remembered {
     pair: (u64, u64),
     normal: DVec3,

@@ -7,12 +7,13 @@ use amalgam_particles::CellSet;
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
     Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame, Integrate, Integrated,
-    Survey, Surveyed, Table, vec3_to_wire,
+    Restore, Snapshot, Survey, Surveyed, Table, vec3_to_wire,
 };
 use amalgam_proto::room::{CELL_BYTES_MAX, CELL_SET_BYTES_MAX};
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{Columns, Known, PROTOCOL_VERSION, Room, TransportLimits, gather, message_limit, v1};
 use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
 use tokio_stream::iter;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Response, Status, Streaming};
@@ -83,7 +84,8 @@ pub struct ParticipantPlan {
 }
 
 /// Bytes of column data sent and received.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct WireBytes {
     pub(crate) out: u64,
     pub(crate) received: u64,
@@ -281,6 +283,37 @@ impl Connection {
         };
         let answer = self.call("Frame", call).await;
         self.read("Frame", answer, Frame::decode)
+    }
+
+    /// The whole state.
+    pub(crate) async fn save(&mut self) -> Result<Snapshot, CoordinatorError> {
+        let request = v1::SaveRequest { context: Some(self.context.to_wire()) };
+        let known = self.known();
+        let call = async |mut client: Client| {
+            collect(client.save(request.clone()).await?, |header| Snapshot::room(header, &known)).await
+        };
+        let answer = self.call("Save", call).await;
+        self.read("Save", answer, Snapshot::decode)
+    }
+
+    /// Takes back a snapshot of `particles` particles, before step `step`.
+    pub(crate) async fn restore(
+        &mut self,
+        step: u64,
+        particles: u64,
+        bytes: Vec<u8>,
+        state_hash: u64,
+    ) -> Result<(), CoordinatorError> {
+        self.context.step = step;
+        let packets = self.packets(Restore { context: self.context(), particles, bytes }.into_packets());
+        let call = async |mut client: Client| client.restore(iter(packets.clone())).await;
+        let restored = self.call("Restore", call).await?.into_inner().state_hash;
+        if restored != state_hash {
+            let reason = format!("its state has hash {restored:016x}, but {state_hash:016x} was saved");
+            return Err(self.broken("Restore", reason));
+        }
+        (self.particles, self.told) = (particles, 0);
+        Ok(())
     }
 
     pub(crate) async fn shutdown(&mut self) -> Result<(), CoordinatorError> {

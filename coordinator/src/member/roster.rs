@@ -4,9 +4,11 @@ use amalgam_particles::text::number;
 use amalgam_particles::{DVec3, Lattice, ParticleId, Particles, reduce};
 use amalgam_proto::contract::{Committed, Totals};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 /// Mass and radius of a participant's particles by id. Ids that count from 0 and equal values cost nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(try_from = "RosterState", into = "RosterState")]
 pub(crate) struct Roster {
     ids: Ids,
     /// Mass [kg], infinite if immovable.
@@ -21,7 +23,7 @@ pub(crate) struct Roster {
 /// Part by which two numbers may differ that come from the same velocities by other operations.
 const ROUNDING: f64 = 1e-6;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 enum Ids {
     /// 0, 1, ..., less than this.
     CountedTo(u64),
@@ -35,7 +37,7 @@ impl Default for Ids {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 enum Column {
     Uniform(f64),
     Each(Vec<f64>),
@@ -63,6 +65,51 @@ impl Column {
     }
 }
 
+/// What a checkpoint holds of a roster: what births and deaths change. Bodies are those of the start.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct RosterState {
+    ids: Ids,
+    mass: Column,
+    radius: Column,
+}
+
+impl From<Roster> for RosterState {
+    fn from(Roster { ids, mass, radius, .. }: Roster) -> Self {
+        Self { ids, mass, radius }
+    }
+}
+
+impl TryFrom<RosterState> for Roster {
+    type Error = &'static str;
+
+    fn try_from(RosterState { ids, mass, radius }: RosterState) -> Result<Self, Self::Error> {
+        let radius_range = match &radius {
+            Column::Uniform(radius) => (*radius, *radius),
+            Column::Each(each) => range(each.iter().copied()),
+        };
+        let roster = Self { ids, mass, radius, radius_range, bodies: None };
+        let fits = |column: &Column| match column {
+            Column::Uniform(_) => true,
+            Column::Each(each) => each.len() as u64 == roster.len(),
+        };
+        let ascends = match &roster.ids {
+            Ids::CountedTo(_) => true,
+            Ids::Listed(ids) => ids.is_sorted_by(|a, b| a < b),
+        };
+        if ascends && fits(&roster.mass) && fits(&roster.radius) {
+            Ok(roster)
+        } else {
+            Err("a roster whose columns do not fit each other")
+        }
+    }
+}
+
+/// The smallest and the largest of some radii.
+fn range(radii: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    (radii.clone().fold(f64::INFINITY, f64::min), radii.fold(0.0, f64::max))
+}
+
 impl Roster {
     pub(crate) fn new(particles: &Particles) -> Self {
         let mut rows: Vec<(ParticleId, f64, f64)> = (0..particles.len())
@@ -86,6 +133,11 @@ impl Roster {
         self
     }
 
+    /// With the bodies of another roster of the same participant, for a checkpoint that is taken back.
+    pub(crate) fn with_bodies_of(self, other: &mut Self) -> Self {
+        Self { bodies: other.bodies.take(), ..self }
+    }
+
     /// Whether particles belong to bodies that turn.
     pub(crate) fn has_bodies(&self) -> bool {
         self.bodies.is_some()
@@ -107,7 +159,7 @@ impl Roster {
         let radius = rows.iter().map(|row| row.2);
         Self {
             ids,
-            radius_range: (radius.clone().fold(f64::INFINITY, f64::min), radius.fold(0.0, f64::max)),
+            radius_range: range(radius),
             mass: Column::new(rows.iter().map(|row| row.1).collect()),
             radius: Column::new(rows.iter().map(|row| row.2).collect()),
             bodies: None,

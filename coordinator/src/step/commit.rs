@@ -80,11 +80,10 @@ impl Simulation {
             part.solver_s += committed.solver_seconds;
             part.committed = committed;
         }
-        let answers = || self.members.iter().map(|member| &member.part.committed);
-        self.limits.stable_dt = answers().map(|answer| answer.stable_dt).fold(f64::INFINITY, f64::min);
-        self.limits.radius_rate = answers().map(|answer| answer.totals.radius_rate_max).fold(0.0, f64::max);
+        self.learn_limits();
         if self.clock.frame_due() {
-            self.state_hash = joint_hash(answers().map(|answer| answer.state_hash));
+            let hashes = self.members.iter().map(|member| member.part.committed.state_hash);
+            self.state_hash = joint_hash(hashes);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::merging::merge::Forest;
 use crate::pairwise::Response;
 use crate::synchronise::{Share, Synchronised};
 
-/// Memory that outlives a step. A restarted run needs the impulses, or its bits change; the rest is found again.
+/// Memory that outlives a step. Checkpoints hold the impulses, or bits would change; the rest is found again.
 #[derive(Default)]
 pub(crate) struct Memory {
     /// By how much of their radius each participant's spheres counted as larger when near pairs were last listed.
@@ -24,14 +24,14 @@ pub(crate) struct Memory {
     /// Particles that were near obstacles when near pairs were last listed, ascending.
     pub(super) near_obstacles: Vec<(u16, ParticleId)>,
     /// The impulses of contacts.
-    pub(super) law: ContactLaw,
+    pub(crate) law: ContactLaw,
     /// How far apart from others a particle of each participant is looked for contacts, at least [radii].
     pub(super) reach: Vec<f64>,
     /// How far ahead participants looked for contacts of their own [s].
     pub(super) horizon: f64,
     /// For each implicit participant, the impulse of each of its particles in the last step, ascending by id: the
     /// impulse that a projection gave, or that contacts gave under the contact law.
-    pub(super) last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
+    pub(crate) last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
 }
 
 /// What a step works with. It may be replaced by a new one before any step.

@@ -406,19 +406,21 @@ impl Call for Snapshot {
 impl Call for Restore {
     type Packet = v1::RestoreRequest;
 
-    fn room(_: &v1::RestoreHeader, known: &Known) -> Result<Room, WireError> {
-        Ok(Room::snapshot(known))
+    /// A fluid that is poured in may have begun with no particle at all: the header says how many there are.
+    fn room(header: &v1::RestoreHeader, known: &Known) -> Result<Room, WireError> {
+        let particles = check_count("particles", header.particles)?.max(known.particles);
+        Ok(Room::snapshot(&Known { particles, ..*known }))
     }
 
     fn encode(self) -> (v1::RestoreHeader, Columns) {
         let mut columns = Columns::default();
         columns.put("snapshot", self.bytes);
-        (v1::RestoreHeader { context: Some(self.context.to_wire()) }, columns)
+        (v1::RestoreHeader { context: Some(self.context.to_wire()), particles: self.particles }, columns)
     }
 
     fn decode(header: v1::RestoreHeader, mut columns: Columns) -> Result<Self, WireError> {
         let bytes = columns.take_bytes("snapshot");
         columns.finish()?;
-        Ok(Self { context: Context::from_wire(header.context)?, bytes })
+        Ok(Self { context: Context::from_wire(header.context)?, particles: header.particles, bytes })
     }
 }

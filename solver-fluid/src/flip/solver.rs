@@ -459,12 +459,16 @@ impl Solver for Flip {
         Ok(Report { stable_dt: self.stable_dt(), born, dead, ..Report::default() })
     }
 
-    /// `density` [kg/m^3] and `pressure` [Pa], from the grid of the last step.
+    /// `density` [kg/m^3] of the particles where they are, and `pressure` [Pa] of the last step, from the grid.
     fn fields(&self) -> Vec<Field> {
+        // The grid of `start` is of this state or of the one before, by whether the next step has begun.
+        let Self { grid, width, parameters, particles, .. } = self;
+        let mut now = Deposit::default();
+        now.renew(grid, *width, parameters.full(), (&particles.position, &particles.velocity));
         let scale = self.parameters.particle_mass / self.grid.cell_size.powi(3);
         let value = |&x: &DVec3| {
             let faces = self.grid.place(x).faces(&self.grid, 2).into_iter();
-            let weight: f64 = faces.map(|(face, weight)| weight * f64::from(self.start.at(2, face)[0])).sum();
+            let weight: f64 = faces.map(|(face, weight)| weight * f64::from(now.at(2, face)[0])).sum();
             let cell = self.grid.index(self.grid.cell(x));
             ((scale * weight) as f32, self.pressure[cell % 2][cell / 2] as f32)
         };

@@ -1,0 +1,53 @@
+//! How far the results of a run are when a checkpoint is taken: what `amalgam resume` cuts them to.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use amalgam_frames::PvdCollection;
+
+/// How far the results are.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecorderState {
+    /// Number of the next frame.
+    pub frame: u64,
+    /// Lists of frames, and how many each of them has.
+    pub lists: Vec<(String, usize)>,
+    /// Tables of probes, and how long they are [bytes].
+    pub tables: Vec<(String, u64)>,
+}
+
+impl RecorderState {
+    /// Looks whether the results are still there, without changing anything.
+    ///
+    /// # Errors
+    /// The first file that is not there, or not as long, and what is wrong with it.
+    pub fn check(&self, results: &Path) -> Result<(), (PathBuf, String)> {
+        for (file, count) in &self.lists {
+            let path = results.join(file);
+            let entries = PvdCollection::read(&path).map_err(|error| (path.clone(), error.to_string()))?;
+            if entries.len() < *count {
+                let held = entries.len();
+                return Err((path, format!("the checkpoint has {count} frames, {held} are listed")));
+            }
+            for (_, file) in &entries[..*count] {
+                check_length(results.join(file), 1)?;
+            }
+        }
+        self.tables.iter().try_for_each(|(file, length)| check_length(results.join(file), *length))
+    }
+}
+
+fn check_length(path: PathBuf, length: u64) -> Result<(), (PathBuf, String)> {
+    match fs::metadata(&path).map(|metadata| metadata.len()) {
+        Ok(held) if held >= length => Ok(()),
+        Ok(held) => {
+            Err((path, format!("the checkpoint was taken at {length} bytes of it, {held} are there")))
+        }
+        Err(error) => Err((path, format!("results from before the checkpoint: {error}"))),
+    }
+}

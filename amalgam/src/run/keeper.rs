@@ -1,0 +1,73 @@
+//! Checkpoints while a run goes on: when they are due, and how to go on from the last one.
+
+use std::{path::Path, time::Instant};
+
+use super::{
+    RunError,
+    output::{Folder, Recorder},
+};
+use crate::{
+    checkpoint::{Saved, Store, every::Every},
+    scene::Scene,
+};
+use amalgam_coordinator::Simulation;
+
+/// Writes the checkpoints of a run.
+pub(super) struct Keeper<'a> {
+    scene: &'a Scene,
+    store: Store,
+    every: Option<Every>,
+    keep: u32,
+    /// When the last one was written, or the run began.
+    since: Instant,
+    /// Steps before the last one that is whole.
+    last: Option<u64>,
+}
+
+impl<'a> Keeper<'a> {
+    /// `last`: the steps of the checkpoint that the run goes on from.
+    pub(super) fn new(
+        scene: &'a Scene,
+        folder: &Folder,
+        every: Option<Every>,
+        keep: u32,
+        last: Option<u64>,
+    ) -> Self {
+        Self { scene, store: Store::new(folder.path()), every, keep, since: Instant::now(), last }
+    }
+
+    /// Whether checkpoints are wanted while the run goes on.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.every.is_some()
+    }
+
+    /// Whether a checkpoint is due after this many steps.
+    pub(super) fn is_due(&self, steps: u64) -> bool {
+        self.every.as_ref().is_some_and(|every| every.is_due(steps, self.since.elapsed()))
+    }
+
+    /// Writes a checkpoint.
+    pub(super) fn keep(&mut self, simulation: &mut Simulation, recorder: &Recorder) -> Result<(), RunError> {
+        self.since = Instant::now();
+        let checkpoint = simulation.checkpoint()?;
+        let steps = checkpoint.steps;
+        let saved =
+            Saved { checkpoint, output: recorder.state()?, every: self.every.clone(), keep: self.keep };
+        self.store.write(self.scene, &saved)?;
+        self.last = Some(steps);
+        Ok(())
+    }
+
+    /// The last checkpoint's number of steps.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// The command that goes on from the last checkpoint.
+    pub(super) fn command(&self, folder: &Path) -> Option<String> {
+        let path = folder.display().to_string();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+        let path = if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) };
+        self.last.map(|_| format!("amalgam resume {path}"))
+    }
+}

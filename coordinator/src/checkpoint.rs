@@ -1,0 +1,167 @@
+//! Checkpoints: the state of a run between two steps, exact. A run that is restored goes on to the same bits.
+//!
+//! Every module says what of its own outlives a step; the rest is scratch or found again by a survey. The run that a
+//! checkpoint is taken of surveys before its next step, too: it and every run restored from there make the same calls.
+
+use amalgam_particles::{DVec3, ParticleId};
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Progress;
+use crate::error::CoordinatorError;
+use crate::instruments::InstrumentsState;
+use crate::law::LawState;
+use crate::member::PartState;
+use crate::simulation::Simulation;
+
+/// The state of a run between two steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Steps taken, which is the number of the next one.
+    pub steps: u64,
+    /// The coordinator's own state: a map of its fields in CBOR (RFC 8949).
+    pub coordinator: Vec<u8>,
+    /// One for each participant, in the scene's order.
+    pub participants: Vec<ParticipantCheckpoint>,
+}
+
+/// The state of a participant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParticipantCheckpoint {
+    /// Its name in the scene.
+    pub name: String,
+    /// Name of the program that computes it.
+    pub program: String,
+    /// The program's version.
+    pub version: String,
+    /// Particles in the snapshot.
+    pub particles: u64,
+    /// Hash of the table that it began the run with: of its section, and of whatever files that names.
+    pub start_hash: u64,
+    /// Hash of ids, positions and velocities.
+    pub state_hash: u64,
+    /// The solver's own bytes.
+    pub snapshot: Vec<u8>,
+}
+
+/// What the coordinator knows between two steps.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    clock: Progress,
+    steps: u64,
+    state_hash: u64,
+    wall_s: f64,
+    participants: Vec<PartState>,
+    last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
+    law: LawState,
+    instruments: InstrumentsState,
+}
+
+impl Simulation {
+    /// The state of the run between two steps. The run goes on to the same bits as without.
+    ///
+    /// # Errors
+    /// A participant that is lost, breaks the contract or keeps no checkpoints.
+    pub fn checkpoint(&mut self) -> Result<Checkpoint, CoordinatorError> {
+        let calls = self.members.iter_mut().map(|member| member.part.connection.save());
+        let snapshots = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
+        // Particles that the participants have named for the next step are not part of a checkpoint.
+        self.members.iter_mut().for_each(|member| member.part.committed.next = None);
+        let state = State {
+            clock: self.clock.progress(),
+            steps: self.steps,
+            state_hash: self.state_hash,
+            wall_s: self.wall_s(),
+            participants: self.members.iter().map(|member| member.part.state()).collect(),
+            last_impulse: self.memory.last_impulse.clone(),
+            law: self.memory.law.state(),
+            instruments: self.instruments.state(),
+        };
+        let mut coordinator = Vec::new();
+        ciborium::into_writer(&state, &mut coordinator).expect("memory takes all bytes");
+        let participants = self.members.iter().zip(snapshots).map(|(member, snapshot)| {
+            let (connection, roster) = (&member.part.connection, &member.part.roster);
+            ParticipantCheckpoint {
+                name: connection.name.clone(),
+                program: connection.description.name.clone(),
+                version: connection.description.version.clone(),
+                particles: roster.len(),
+                start_hash: member.start_hash,
+                state_hash: snapshot.state_hash,
+                snapshot: snapshot.bytes,
+            }
+        });
+        Ok(Checkpoint { steps: self.steps, coordinator, participants: participants.collect() })
+    }
+
+    /// Takes back a checkpoint, in a run that was connected with the same plan and has taken no step.
+    ///
+    /// # Errors
+    /// A checkpoint of another run or program, or a participant that does not take its part of it back.
+    pub fn restore(&mut self, checkpoint: &Checkpoint) -> Result<(), CoordinatorError> {
+        let mut bytes = checkpoint.coordinator.as_slice();
+        let read = ciborium::from_reader(&mut bytes);
+        let state: State = read.map_err(|error| foreign(format!("the coordinator's state: {error}")))?;
+        self.check_foreign(checkpoint, &state, bytes.len())?;
+        let calls = self.members.iter_mut().zip(&checkpoint.participants).map(|(member, saved)| {
+            let (particles, hash) = (saved.particles, saved.state_hash);
+            member.part.connection.restore(checkpoint.steps, particles, saved.snapshot.clone(), hash)
+        });
+        self.io.block_on(join_all(calls)).into_iter().collect::<Result<(), _>>()?;
+        self.clock.go_on(state.clock);
+        (self.steps, self.state_hash, self.wall_before) = (state.steps, state.state_hash, state.wall_s);
+        for (member, state) in self.members.iter_mut().zip(state.participants) {
+            member.part.go_on(state);
+        }
+        self.learn_limits();
+        self.memory.last_impulse = state.last_impulse;
+        self.memory.law.go_on(state.law);
+        self.instruments.go_on(state.instruments).map_err(foreign)
+    }
+
+    /// Refuses what does not fit this run, before anything is changed.
+    fn check_foreign(
+        &self,
+        checkpoint: &Checkpoint,
+        state: &State,
+        bytes_left: usize,
+    ) -> Result<(), CoordinatorError> {
+        let names: Vec<&str> =
+            self.members.iter().map(|member| member.part.connection.name.as_str()).collect();
+        let saved: Vec<&str> = checkpoint.participants.iter().map(|saved| saved.name.as_str()).collect();
+        if names != saved {
+            return Err(foreign(format!(
+                "it is of participants {}, but this run has {}",
+                saved.join(", "),
+                names.join(", ")
+            )));
+        }
+        for (member, saved) in self.members.iter().zip(&checkpoint.participants) {
+            let description = &member.part.connection.description;
+            if (&saved.program, &saved.version) != (&description.name, &description.version) {
+                return Err(foreign(format!(
+                    "participant {} was computed by {} {}, but now {} {} serves it: start the program of then",
+                    saved.name, saved.program, saved.version, description.name, description.version
+                )));
+            }
+            if saved.start_hash != member.start_hash {
+                return Err(foreign(format!(
+                    "participant {} begins with other particles than it did then: put back the files that its section \
+                     names",
+                    saved.name
+                )));
+            }
+        }
+        let counts = state.participants.iter().map(PartState::particles);
+        let fits = state.steps == checkpoint.steps
+            && counts.eq(checkpoint.participants.iter().map(|saved| saved.particles))
+            && [0, names.len()].contains(&state.last_impulse.len())
+            && bytes_left == 0;
+        if fits { Ok(()) } else { Err(foreign("its parts are not of one run and one step".into())) }
+    }
+}
+
+fn foreign(reason: String) -> CoordinatorError {
+    CoordinatorError::Checkpoint(reason)
+}
