@@ -1,8 +1,11 @@
 //! Longer runs of the contact law alone: `cargo run --release -p amalgam-coordinator --example law -- planet`.
 //!
-//! Arguments: `planet`, `turning-planet`, `column`, `rolling-column`, `box`; then, if wanted, the number of steps.
+//! Arguments: `planet`, `turning-planet`, `column`, `rolling-column`, `box`; then, if wanted, the number of steps. Or
+//! `clouds`, and how many: random spheres that touch, and which solves do not converge.
 //! Every tenth of the run a line says what iterations cost, how deep particles overlap, and what is conserved.
 
+#[path = "../tests/law/cloud.rs"]
+mod cloud;
 #[path = "../tests/law/column.rs"]
 mod column;
 #[path = "../tests/law/grains.rs"]
@@ -15,6 +18,9 @@ use grains::{Spin, World};
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_else(|| "planet".to_string());
+    if name == "clouds" {
+        return clouds(arguments.next().and_then(|n| n.parse().ok()).unwrap_or(500));
+    }
     let (mut world, dt, steps) = match name.as_str() {
         "planet" => (planet::planet(500, 0.0, 0.0, Spin::None), 0.01, 3000),
         "turning-planet" => (planet::planet(500, 0.05, 0.3, Spin::Disc), 0.01, 3000),
@@ -22,7 +28,7 @@ fn main() {
         "rolling-column" => (column::discs(30, 30, 0.5, 0.1, Spin::Disc), 0.02, 3000),
         "box" => (column::box_of_balls(10, 9, 0.3, Spin::Ball), 0.02, 1500),
         other => {
-            eprintln!("no run {other}; write planet, turning-planet, column, rolling-column or box");
+            eprintln!("no run {other}; write planet, turning-planet, column, rolling-column, box or clouds");
             std::process::exit(2);
         }
     };
@@ -54,4 +60,22 @@ fn run(world: &mut World, dt: f64, steps: usize) {
             (iterations, most) = (0, 0);
         }
     }
+}
+
+/// Clouds of all kinds, three steps each.
+fn clouds(count: u64) {
+    let (mut solves, mut iterations, mut most, mut failed) = (0u32, 0u64, 0, 0);
+    cloud::of_all_kinds(count, |seed, solve| {
+        solves += 1;
+        iterations += u64::from(solve.iterations);
+        most = most.max(solve.iterations);
+        if !solve.converged {
+            failed += 1;
+            println!("cloud {seed}: {solve:?}");
+        }
+    });
+    println!(
+        "{solves} solves, {failed} not converged, iterations {:.1} (most {most})",
+        iterations as f64 / f64::from(solves)
+    );
 }
