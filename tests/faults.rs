@@ -200,14 +200,10 @@ fn a_solver_that_was_never_started_ends_the_run() {
         free.local_addr().expect("an address").to_string()
     };
     let error = refused_start(&address);
-    let expected =
-        format!("participant water cannot be reached at {address}, before step 0: no connection: ");
+    let expected = format!("participant water cannot be reached at {address}: no connection: ");
     assert_says(&error, &[&expected, "Connection refused"]);
     let error = refused_start("unix:no-such.sock");
-    assert_says(
-        &error,
-        &["participant water cannot be reached at unix:no-such.sock, before step 0: no connection: "],
-    );
+    assert_says(&error, &["participant water cannot be reached at unix:no-such.sock: no connection: "]);
 }
 
 #[test]
@@ -217,9 +213,8 @@ fn a_solver_that_never_answers_ends_the_run() {
     // Connections are accepted, kept and never read.
     std::thread::spawn(move || silent.incoming().collect::<Vec<_>>());
     let error = refused_start(&address);
-    let expected = format!(
-        "participant water cannot be reached at {address}, before step 0: no answer to Describe within 2 s"
-    );
+    let expected =
+        format!("participant water cannot be reached at {address}: no answer to Describe within 2 s");
     assert_says(&error, &[&expected]);
 }
 

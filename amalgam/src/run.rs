@@ -18,9 +18,9 @@ use crate::{
     console::{self, Console, Progress, say},
     error::CommandError,
     interrupt::Interrupt,
-    scene::Scene,
+    scene::{Scene, Served},
 };
-use amalgam_coordinator::{CoordinatorError, Simulation, Summary};
+use amalgam_coordinator::{CoordinatorError, Joining, ParticipantPlan, Simulation, Summary, new_run_id};
 use keeper::Keeper;
 use local::Locals;
 use output::{Folder, OutputError, Recorder};
@@ -106,9 +106,13 @@ fn carry_out(
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(&scene.header.name));
     let folder = Folder::look_at(out)?;
     let console = Console::new(args.quiet);
-    let (locals, participants) = Locals::start(scene, args.transport, args.threads.count(), &console)?;
+    let (locals, mut participants) = Locals::start(scene, args.transport, args.threads.count(), &console)?;
     interrupt.at_end(locals.ender());
-    let mut simulation = match Simulation::connect(scene.plan(), participants, interrupt.cancel()) {
+    wait_for_services(scene, &mut participants, args.patience.wait);
+    let tell = |line: &str| console.line(line);
+    let run_id = new_run_id(&scene.header.name);
+    let joining = Joining { run_id, epoch: 1, cancel: interrupt.cancel(), tell: &tell };
+    let mut simulation = match Simulation::join(scene.plan(), &participants, &joining) {
         Ok(simulation) => simulation,
         Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),
         Err(error) => return not_started(scene, &folder, error, &locals, interrupt),
@@ -134,6 +138,15 @@ fn carry_out(
     let result = rayon::scope(|_| run.advance(saved.is_some()));
     console.clear();
     run.conclude(result, &folder, &locals, args, started)
+}
+
+/// Services that the run did not start itself may come up later than it.
+fn wait_for_services(scene: &Scene, participants: &mut [ParticipantPlan], wait: Option<Duration>) {
+    for (plan, participant) in participants.iter_mut().zip(&scene.participants) {
+        if let Served::At(_) = participant.served {
+            plan.wait = wait.unwrap_or_default();
+        }
+    }
 }
 
 /// Takes a checkpoint back, then cuts the results to it.

@@ -13,7 +13,7 @@ pub enum CoordinatorError {
     Probe { probe: String, reason: String },
     #[error("{0}")]
     Scene(String),
-    #[error("participant {participant} cannot be reached at {address}, before step 0: {reason}")]
+    #[error("participant {participant} cannot be reached at {address}: {reason}")]
     Connect { participant: String, address: String, reason: String },
     #[error("participant {participant} is not what the scene says: {reason}")]
     Handshake { participant: String, reason: String },

@@ -22,14 +22,14 @@ use crate::solver::SolverProgram;
 pub enum Listen {
     /// A Unix socket; a stale one of a dead process is replaced.
     Unix(PathBuf),
-    /// A TCP address; port 0 takes a free one.
-    Tcp(SocketAddr),
+    /// `HOST:PORT`, a name or an IP address of this machine; port 0 takes a free one.
+    Tcp(String),
 }
 
 /// How to serve: the arguments of every solver's program.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeOptions {
-    /// Where to listen: unix:PATH or IP:PORT, port 0 for any free one
+    /// Where to listen: unix:PATH or HOST:PORT, port 0 for any free one
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Listen,
     /// Threads for physics; results do not depend on it [default: one per core]
@@ -75,11 +75,18 @@ impl std::str::FromStr for Listen {
             }
             return Ok(Self::Unix(path.into()));
         }
-        text.parse().map(Self::Tcp).map_err(|_| {
-            format!(
-                "{text:?} is no address to listen on: write unix:PATH or IP:PORT, for example 127.0.0.1:7401"
-            )
-        })
+        let is_name = |host: &str| {
+            !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c))
+        };
+        let is_port = |port: &str| port.parse::<u16>().is_ok();
+        let named = text.rsplit_once(':').is_some_and(|(host, port)| is_name(host) && is_port(port));
+        if named || text.parse::<SocketAddr>().is_ok() {
+            return Ok(Self::Tcp(text.into()));
+        }
+        Err(format!(
+            "{text:?} is no address to listen on: write unix:PATH or HOST:PORT, for example 127.0.0.1:7401, \
+             node7:0 or [::1]:7401"
+        ))
     }
 }
 
@@ -109,23 +116,15 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
                 remove_stale(&path).await?;
                 let listener = tokio::net::UnixListener::bind(&path)
                     .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
-                announce(&Listen::Unix(path.clone()));
+                announce(&format!("unix:{}", path.display()));
                 let incoming = tokio_stream::wrappers::UnixListenerStream::new(listener);
                 let served = run(service, incoming, end).await;
                 let _ = std::fs::remove_file(path);
                 served
             }
             Listen::Tcp(address) => {
-                if !address.ip().is_loopback() && !options.insecure {
-                    bail!(
-                        "{address} can be reached from other machines, and this release has no encryption: \
-                         listen on 127.0.0.1, or say --insecure on a network you trust"
-                    );
-                }
-                let listener = tokio::net::TcpListener::bind(address)
-                    .await
-                    .with_context(|| format!("cannot listen on {address}"))?;
-                announce(&Listen::Tcp(listener.local_addr()?));
+                let (listener, announced) = bind(&address, options.insecure).await?;
+                announce(&announced);
                 let incoming = TcpIncoming::from(listener)
                     .with_nodelay(Some(true))
                     .with_keepalive(Some(TransportLimits::KEEPALIVE));
@@ -324,7 +323,28 @@ fn end_of_service(with_stdin: bool) -> anyhow::Result<impl Future<Output = ()>> 
     })
 }
 
-fn announce(address: &Listen) {
+/// Listens at `HOST:PORT`; the second value is what others write to reach it.
+async fn bind(address: &str, insecure: bool) -> anyhow::Result<(tokio::net::TcpListener, String)> {
+    let found = tokio::net::lookup_host(address).await;
+    let found = found.with_context(|| format!("cannot listen on {address}: no address has this name"))?;
+    let found: Vec<SocketAddr> = found.collect();
+    if !insecure && found.iter().any(|address| !address.ip().is_loopback()) {
+        bail!(
+            "{address} can be reached from other machines, and this release has no encryption: \
+             listen on 127.0.0.1, or say --insecure on a network you trust"
+        );
+    }
+    let listener = tokio::net::TcpListener::bind(&found[..]).await;
+    let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+    let local = listener.local_addr()?;
+    let announced = match address.rsplit_once(':') {
+        Some((name, _)) if address.parse::<SocketAddr>().is_err() => format!("{name}:{}", local.port()),
+        _ => local.to_string(),
+    };
+    Ok((listener, announced))
+}
+
+fn announce(address: &str) {
     use std::io::Write as _;
     let mut output = std::io::stdout();
     // Nobody reading is no reason to stop.
@@ -356,5 +376,39 @@ mod tests {
             assert_eq!(refused.count(start + LOG_INTERVAL / 2), None);
         }
         assert_eq!(refused.count(start + LOG_INTERVAL), Some(1001));
+    }
+
+    #[test]
+    fn names_and_addresses_can_be_listened_at() {
+        for text in ["127.0.0.1:0", "[::1]:7401", "localhost:0", "node-7.cluster:7401", "unix:/tmp/x.sock"] {
+            let listen: Listen = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(listen.to_string(), text);
+        }
+        for text in
+            ["", "7401", ":7401", "host", "host:70000", "::1:7401", "http://host:7401", "a b:1", "unix:"]
+        {
+            let error = text.parse::<Listen>().expect_err(text);
+            assert!(
+                error.contains("write unix:PATH or HOST:PORT") || error.contains("write a path"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_port_that_was_free_is_announced() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            for (address, name) in [("127.0.0.1:0", "127.0.0.1"), ("localhost:0", "localhost")] {
+                let (listener, announced) = bind(address, false).await.expect("listens");
+                let port = listener.local_addr().expect("an address").port();
+                assert_eq!(announced, format!("{name}:{port}"));
+                assert!(port > 0);
+            }
+            let error = bind("0.0.0.0:0", false).await.expect_err("is open to others").to_string();
+            assert!(error.contains("say --insecure"), "{error}");
+            let error = bind("nobody.invalid:0", true).await.expect_err("has no address").to_string();
+            assert!(error.contains("no address has this name"), "{error}");
+        });
     }
 }

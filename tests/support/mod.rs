@@ -72,6 +72,7 @@ impl Scene {
             solver: String::new(),
             section,
             address: Address::InProcess(serve_in_process(program, self.threads).expect("threads")),
+            wait: std::time::Duration::ZERO,
         });
         Simulation::connect(self.plan, participants.collect(), &Cancel::new())
     }

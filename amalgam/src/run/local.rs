@@ -125,7 +125,8 @@ impl Locals {
                 Started::Process(listening) => locals.wait(participant, &listening, deadline)?,
             };
             let (name, solver) = (participant.name.clone(), participant.solver.clone());
-            Ok(ParticipantPlan { name, solver, section: participant.section.clone(), address })
+            let section = participant.section.clone();
+            Ok(ParticipantPlan { name, solver, section, address, wait: Duration::ZERO })
         };
         let plans = waiting.into_iter().map(plan).collect::<Result<Vec<_>, StartError>>()?;
         Ok((locals, plans))

@@ -1,0 +1,102 @@
+//! Where a participant's service is, and how it is dialled.
+
+use std::path::PathBuf;
+
+use amalgam_proto::TransportLimits;
+use hyper_util::rt::TokioIo;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+/// Where a participant's service is.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// `host:port`.
+    Tcp(String),
+    /// A service in this process: it takes pipes from this queue.
+    InProcess(tokio::sync::mpsc::Sender<tokio::io::DuplexStream>),
+}
+
+impl Address {
+    /// Reads `unix:PATH`, `http://HOST:PORT` or `HOST:PORT`.
+    ///
+    /// # Errors
+    /// A sentence that says what to write.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() {
+                Err("write a path after unix:".into())
+            } else {
+                Ok(Self::Unix(path.into()))
+            };
+        }
+        let rest = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        if rest.matches(':').count() > 1 && !rest.starts_with('[') {
+            return Err(format!("{text:?}: write an IPv6 address in brackets, for example [::1]:7401"));
+        }
+        let port =
+            rest.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+        match port {
+            Some(Ok(_)) if format!("http://{rest}").parse::<Uri>().is_ok() => Ok(Self::Tcp(rest.to_string())),
+            _ => Err(format!(
+                "{text:?} is no address: write unix:PATH or HOST:PORT, for example 127.0.0.1:7401"
+            )),
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => f.write_str(address),
+            Self::InProcess(_) => f.write_str("this process"),
+        }
+    }
+}
+
+/// A connection to the service.
+pub(crate) async fn dial(address: &Address) -> Result<Channel, tonic::transport::Error> {
+    // The authority is only read by servers that host several names; a socket or pipe has none.
+    let host = match address {
+        Address::Tcp(host) => host.as_str(),
+        Address::Unix(_) | Address::InProcess(_) => "localhost",
+    };
+    let endpoint = Endpoint::from_shared(format!("http://{host}"))?
+        .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
+        .max_frame_size(TransportLimits::FRAME_BYTES)
+        .tcp_keepalive(Some(TransportLimits::KEEPALIVE))
+        .tcp_nodelay(true);
+    match address.clone() {
+        Address::Tcp(_) => endpoint.connect().await,
+        Address::Unix(path) => {
+            let dial = move |_: Uri| {
+                let path = path.clone();
+                async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
+            };
+            endpoint.connect_with_connector(tower::service_fn(dial)).await
+        }
+        Address::InProcess(queue) => {
+            let dial = move |_: Uri| {
+                let queue = queue.clone();
+                async move {
+                    let (ours, theirs) = tokio::io::duplex(1 << 20);
+                    let sent = queue.send(theirs).await;
+                    sent.map_err(|_| std::io::Error::other("the service in this process has ended"))?;
+                    Ok::<_, std::io::Error>(TokioIo::new(ours))
+                }
+            };
+            endpoint.connect_with_connector(tower::service_fn(dial)).await
+        }
+    }
+}
+
+/// The last cause of an error: what the system said.
+pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
