@@ -20,7 +20,7 @@ mod step;
 pub mod synchronise;
 
 pub use checkpoint::{Checkpoint, ParticipantCheckpoint};
-pub use error::CoordinatorError;
+pub use error::{CoordinatorError, Loss};
 pub use instruments::probes::ProbeSample;
 pub use instruments::summary::{self, ParticipantSummary, Summary};
 pub use joining::{Joining, new_run_id};

@@ -127,7 +127,9 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
                 announce(&announced);
                 let incoming = TcpIncoming::from(listener)
                     .with_nodelay(Some(true))
-                    .with_keepalive(Some(TransportLimits::KEEPALIVE));
+                    .with_keepalive(Some(TransportLimits::KEEPALIVE))
+                    .with_keepalive_interval(Some(TransportLimits::KEEPALIVE_INTERVAL))
+                    .with_keepalive_retries(Some(TransportLimits::KEEPALIVE_TRIES));
                 run(service, incoming, end).await
             }
         }

@@ -180,6 +180,7 @@ fn status(refusal: Refusal) -> Status {
         Refusal::OutOfOrder { .. } | Refusal::OtherRun { .. } => {
             Status::failed_precondition(refusal.to_string())
         }
+        Refusal::NoRun { .. } => Status::not_found(refusal.to_string()),
         Refusal::Wire(error) => invalid(error),
         Refusal::Solver(error) => Status::aborted(error.to_string()),
         Refusal::Section(errors) => {

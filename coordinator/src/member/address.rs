@@ -1,8 +1,11 @@
 //! Where a participant's service is, and how it is dialled.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use amalgam_proto::TransportLimits;
+use amalgam_proto::v1::solver_client::SolverClient;
+use amalgam_proto::{PROTOCOL_VERSION, TransportLimits, v1};
 use hyper_util::rt::TokioIo;
 use tonic::transport::{Channel, Endpoint, Uri};
 
@@ -67,6 +70,8 @@ pub(crate) async fn dial(address: &Address) -> Result<Channel, tonic::transport:
         .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
         .max_frame_size(TransportLimits::FRAME_BYTES)
         .tcp_keepalive(Some(TransportLimits::KEEPALIVE))
+        .tcp_keepalive_interval(Some(TransportLimits::KEEPALIVE_INTERVAL))
+        .tcp_keepalive_retries(Some(TransportLimits::KEEPALIVE_TRIES))
         .tcp_nodelay(true);
     match address.clone() {
         Address::Tcp(_) => endpoint.connect().await,
@@ -90,6 +95,42 @@ pub(crate) async fn dial(address: &Address) -> Result<Channel, tonic::transport:
             endpoint.connect_with_connector(tower::service_fn(dial)).await
         }
     }
+}
+
+/// What is found at an address.
+pub(crate) enum Sight {
+    /// A service that answers.
+    Answers,
+    /// Connections are taken, calls are not answered.
+    Silent,
+    /// The machine is there, and no process listens at the address.
+    NobodyListens(String),
+    /// Nothing comes back.
+    NoWay(String),
+}
+
+/// Looks for a service with a connection of its own; a solver that computes does not keep its service from answering.
+pub(crate) async fn look(address: &Address, patience: Duration) -> Sight {
+    let channel = match tokio::time::timeout(patience, dial(address)).await {
+        Ok(Ok(channel)) => channel,
+        Ok(Err(error)) if nobody_listens(address, &error) => return Sight::NobodyListens(innermost(&error)),
+        Ok(Err(error)) => return Sight::NoWay(innermost(&error)),
+        Err(_) => return Sight::NoWay(format!("no connection within {} s", patience.as_secs_f64())),
+    };
+    let request = v1::DescribeRequest { protocol_version: PROTOCOL_VERSION };
+    let mut client = SolverClient::new(channel);
+    match tokio::time::timeout(patience, client.describe(request)).await {
+        Ok(Ok(_)) => Sight::Answers,
+        _ => Sight::Silent,
+    }
+}
+
+fn nobody_listens(address: &Address, error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let is_refusal =
+        |error: &std::io::Error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
+    let refused = || causes.filter_map(|error| error.downcast_ref::<std::io::Error>()).any(is_refusal);
+    matches!(address, Address::InProcess(_)) || refused()
 }
 
 /// The last cause of an error: what the system said.

@@ -19,8 +19,8 @@ use tonic_types::StatusExt as _;
 
 use amalgam_particles::text::shorten;
 
-use super::address::{Address, dial, innermost};
-use crate::error::CoordinatorError;
+use super::address::{Address, Sight, dial, innermost, look};
+use crate::error::{CoordinatorError, Loss};
 use crate::settings::{DomainSettings, Fault};
 
 /// What a scene says of a participant.
@@ -55,6 +55,7 @@ pub(crate) struct Connection {
     pub(crate) name: String,
     pub(crate) description: Description,
     pub(crate) wire: WireBytes,
+    address: Address,
     client: Client,
     context: Context,
     deadline: Duration,
@@ -66,6 +67,10 @@ pub(crate) struct Connection {
 
 /// Time to wait for a connection and for the handshake, or `coupling.step_deadline` if that is shorter.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time for each of connecting and asking, to find out why a participant does not answer; `coupling.step_deadline` if that is
+/// shorter.
+const LOOK_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Connection {
     pub(crate) async fn connect(
@@ -119,6 +124,7 @@ impl Connection {
             name: plan.name.clone(),
             description,
             wire: WireBytes::default(),
+            address: plan.address.clone(),
             client,
             context,
             deadline,
@@ -320,24 +326,37 @@ impl Connection {
     ) -> Result<T, CoordinatorError> {
         match tokio::time::timeout(self.deadline, call).await {
             Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(status)) if is_lost(&status) => {
+                let cause = std::error::Error::source(&status).map(innermost);
+                let cause = cause.unwrap_or_else(|| shorten(status.message()));
+                Err(self.lost(phase, self.why_lost(Some(cause)).await))
+            }
             Ok(Err(status)) => Err(self.failure(phase, &status)),
-            Err(_) => Err(CoordinatorError::Deadline {
-                participant: self.name.clone(),
-                step: self.context.step,
-                phase,
-                seconds: self.deadline.as_secs_f64(),
-            }),
+            Err(_) => Err(self.lost(phase, self.why_lost(None).await)),
+        }
+    }
+
+    fn lost(&self, phase: &'static str, loss: Loss) -> CoordinatorError {
+        let (participant, address) = (self.name.clone(), self.address.to_string());
+        CoordinatorError::Lost { participant, address, step: self.context.step, phase, loss }
+    }
+
+    /// Why there is no answer: what broke the connection, or nothing until the deadline.
+    async fn why_lost(&self, broken: Option<String>) -> Loss {
+        let seconds = self.deadline.as_secs_f64();
+        match (look(&self.address, LOOK_DEADLINE.min(self.deadline)).await, broken) {
+            (Sight::NobodyListens(reason), broken) => Loss::Dead(broken.unwrap_or(reason)),
+            (Sight::NoWay(reason), _) => Loss::Unreachable(reason),
+            (Sight::Answers, None) => Loss::Slow(seconds),
+            (Sight::Silent, None) => Loss::Silent(seconds),
+            (Sight::Answers | Sight::Silent, Some(reason)) => Loss::Broken(reason),
         }
     }
 
     fn failure(&self, phase: &'static str, status: &Status) -> CoordinatorError {
         let (participant, step, reason) = (self.name.clone(), self.context.step, shorten(status.message()));
         match status.code() {
-            _ if is_lost(status) => {
-                let cause = std::error::Error::source(status).map(innermost).unwrap_or(reason);
-                let reason = format!("{cause} (its process may have ended; see its log)");
-                CoordinatorError::Lost { participant, step, phase, reason }
-            }
+            Code::NotFound => self.lost(phase, Loss::Restarted),
             Code::Aborted => CoordinatorError::Solver { participant, step, phase, reason },
             Code::InvalidArgument if phase == "Initialize" => {
                 let violations =
