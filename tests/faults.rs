@@ -131,7 +131,11 @@ fn a_killed_solver_ends_the_run() {
         assert_names(&error, participant);
         assert_says(
             &error,
-            &["was lost in ", &format!("the process of {participant} has ended: signal: 9 (SIGKILL)")],
+            &[
+                "was lost in ",
+                "it is dead: nothing listens there any more",
+                &format!("the process of {participant} has ended: signal: 9 (SIGKILL)"),
+            ],
         );
         assert_orderly(&folder, &error, &solvers);
     }
@@ -149,7 +153,7 @@ fn a_stopped_solver_ends_the_run_at_the_deadline() {
     let error = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert_names(&error, participant);
-    assert_says(&error, &["did not answer ", "within 2 s", "coupling.step_deadline"]);
+    assert_says(&error, &["did not answer within 2 s, nor does its service", "coupling.step_deadline"]);
     assert_orderly(&folder, &error, &solvers);
 }
 
@@ -315,5 +319,5 @@ fn an_unstable_solver_is_stopped_at_its_particle() {
 #[test]
 fn a_solver_that_panics_or_hangs_is_named() {
     insta::assert_snapshot!(error_of(Madness::Panics).to_string(), @"participant mad cannot go on, in Integrate of step 3: an error in its program, which its log may explain (Internal): the solver panicked; see the solver's log");
-    insta::assert_snapshot!(error_of(Madness::Sleeps).to_string(), @"participant mad did not answer Integrate of step 3 within 2 s; it may be stopped, overloaded or in an endless loop (coupling.step_deadline sets how long to wait)");
+    insta::assert_snapshot!(error_of(Madness::Sleeps).to_string(), @"participant mad at this process was lost in Integrate of step 3: it is slow: it did not answer within 2 s, though its service answers; give its solver more threads, or raise coupling.step_deadline if steps may take as long");
 }

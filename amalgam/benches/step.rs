@@ -91,7 +91,13 @@ impl Transport {
                 (Listen::Tcp(address.to_string()), Address::Tcp(address.to_string()))
             }
         };
-        let options = ServeOptions { listen, threads: Some(1), exit_with_stdin: false, insecure: false };
+        let options = ServeOptions {
+            listen,
+            threads: Some(1),
+            exit_with_stdin: false,
+            orphan_timeout: Duration::from_secs(3600),
+            insecure: false,
+        };
         // The service lasts as long as this process.
         std::thread::spawn(move || serve(Arc::new(RestProgram), options).expect("serves"));
         let listens = || match &address {

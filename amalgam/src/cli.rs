@@ -33,6 +33,7 @@ const RUN_EXAMPLES: &str = "Examples:
   amalgam run SCENE --transport in-process --json   no child processes, summary to standard output
   amalgam run SCENE --checkpoint-every 10m          what takes days; amalgam resume goes on after whatever ended it
   amalgam run SCENE --wait 10m                      its solvers on other machines may start later than the run
+  amalgam run SCENE --reconnect 5m                  a solver that is lost costs no more than the time since a checkpoint
 
 Results, in out/NAME OF THE SCENE unless --out says otherwise:
   summary.json           what was computed, how fast, how exact; the error if it failed
@@ -58,6 +59,13 @@ const EVERY_HELP: &str = "Write a checkpoint that often, in wall time or steps: 
 const EVERY_LONG_HELP: &str = "Write a checkpoint that often, so that `amalgam resume` can go on from there.
 
 Wall time is written as 90s, 10m, 2h or 1d, a number of steps as 500steps. The first is written at the start.";
+
+const RECONNECT_HELP: &str =
+    "Go back to the last checkpoint when a solver is lost, and wait that long for one at an address";
+const RECONNECT_LONG_HELP: &str = "Go back to the last checkpoint when a solver is lost, in place of ending the run.
+
+Solvers that the run starts itself are started again; one at an address is waited for that long: 90s, 10m, 2h. Results are to
+the bit as without the loss. Checkpoints are written at the start and every 5m, or as --checkpoint-every says.";
 
 const SERVE_EXAMPLES: &str = "Examples:
   amalgam serve solid --listen unix:/tmp/solid.sock
@@ -307,6 +315,8 @@ pub(crate) struct Patience {
     /// Wait that long for solvers at addresses that do not listen yet: 90s, 10m, 2h [default: not at all]
     #[arg(long, value_name = "TIME", value_parser = wall_time)]
     pub(crate) wait: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = wall_time, help = RECONNECT_HELP, long_help = RECONNECT_LONG_HELP)]
+    pub(crate) reconnect: Option<Duration>,
 }
 
 /// `--threads`.

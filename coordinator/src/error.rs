@@ -71,7 +71,7 @@ pub enum Loss {
          (coupling.step_deadline sets how long to wait)"
     )]
     Silent(f64),
-    #[error("its service was started anew and knows nothing of the run")]
+    #[error("its service serves no run: it was started anew, or the run has ended there")]
     Restarted,
     #[error("the connection broke twice ({0}), though its service answers; see its log")]
     Broken(String),

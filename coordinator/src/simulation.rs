@@ -236,6 +236,11 @@ impl Simulation {
         self.clock.time()
     }
 
+    /// Steps taken.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
     /// Whether the scene's duration has passed.
     pub fn is_finished(&self) -> bool {
         self.clock.is_finished()

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use amalgam_particles::text::wall_time;
 use amalgam_proto::v1::solver_server::SolverServer;
 use amalgam_proto::{DESCRIPTORS, TransportLimits, message_limit};
 use anyhow::{Context as _, bail};
@@ -14,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream};
 use tokio::sync::mpsc;
 use tonic::transport::server::{Connected, TcpIncoming};
 
-use crate::service::Service;
+use crate::service::{Service, Serving};
 use crate::solver::SolverProgram;
 
 /// Where a service listens.
@@ -38,6 +39,9 @@ pub struct ServeOptions {
     /// End when standard input does, so that the service does not outlive who started it
     #[arg(long)]
     pub exit_with_stdin: bool,
+    /// End when a run was left in the middle and no coordinator has been connected for this long: 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = wall_time)]
+    pub orphan_timeout: Duration,
     /// Listen beyond this machine without encryption; anyone who reaches the address can use the solver
     #[arg(long)]
     pub insecure: bool,
@@ -103,7 +107,7 @@ impl std::fmt::Display for Listen {
 /// standard output once connections are accepted. A call in progress is finished first.
 ///
 /// # Errors
-/// If the address cannot be listened on, or is beyond loopback without `insecure`.
+/// If the address cannot be listened on, or is beyond loopback without `insecure`; and at the orphan timeout.
 pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::Result<()> {
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or_else(all, |threads| threads as usize);
@@ -118,7 +122,7 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
                     .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
                 announce(&format!("unix:{}", path.display()));
                 let incoming = tokio_stream::wrappers::UnixListenerStream::new(listener);
-                let served = run(service, incoming, end).await;
+                let served = run(service, incoming, end, Some(options.orphan_timeout)).await;
                 let _ = std::fs::remove_file(path);
                 served
             }
@@ -130,7 +134,7 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
                     .with_keepalive(Some(TransportLimits::KEEPALIVE))
                     .with_keepalive_interval(Some(TransportLimits::KEEPALIVE_INTERVAL))
                     .with_keepalive_retries(Some(TransportLimits::KEEPALIVE_TRIES));
-                run(service, incoming, end).await
+                run(service, incoming, end, Some(options.orphan_timeout)).await
             }
         }
     });
@@ -153,7 +157,7 @@ pub fn serve_in_process(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("solver-io".into()).spawn(move || {
         let incoming = tokio_stream::wrappers::ReceiverStream::new(inbox).map(Ok::<_, std::io::Error>);
-        if let Err(error) = runtime.block_on(run(service, incoming, std::future::pending())) {
+        if let Err(error) = runtime.block_on(run(service, incoming, std::future::pending(), None)) {
             tracing::error!(%error, "in-process service");
         }
     })?;
@@ -164,6 +168,7 @@ async fn run<IO>(
     service: Service,
     incoming: impl Stream<Item = std::io::Result<IO>> + Send,
     end: impl Future<Output = ()>,
+    orphan_timeout: Option<Duration>,
 ) -> anyhow::Result<()>
 where
     IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
@@ -176,14 +181,23 @@ where
     let older_reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1alpha()?;
+    let serving = service.serving();
     let solver = SolverServer::new(service)
         .max_decoding_message_size(message_limit())
         .max_encoding_message_size(message_limit());
     let (open, mut refused) = (Arc::new(AtomicUsize::new(0)), Refused::default());
+    let connections = Arc::clone(&open);
     let incoming = incoming.filter_map(move |stream| {
-        let place = limited(stream, &open, &mut refused);
+        let place = limited(stream, &connections, &mut refused);
         async move { Some(place) }
     });
+    let orphan = OnceLock::new();
+    let end = async {
+        tokio::select! {
+            () = end => {}
+            run_id = orphaned(&serving, &open, orphan_timeout) => orphan.set(run_id).expect("it ends once"),
+        }
+    };
     tonic::transport::Server::builder()
         .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
         .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
@@ -196,7 +210,35 @@ where
         .add_service(older_reflection)
         .serve_with_incoming_shutdown(incoming, end)
         .await
-        .context("the service failed")
+        .context("the service failed")?;
+    if let (Some(run_id), Some(longest)) = (orphan.get(), orphan_timeout) {
+        let seconds = longest.as_secs_f64();
+        bail!(
+            "run {run_id} was left in the middle, and no coordinator came for {seconds} s (--orphan-timeout)"
+        );
+    }
+    Ok(())
+}
+
+/// Waits until nobody has been connected for `longest` while a run is served, and says which.
+async fn orphaned(serving: &Serving, open: &AtomicUsize, longest: Option<Duration>) -> String {
+    let Some(longest) = longest else { return std::future::pending().await };
+    let mut alone_since = None;
+    loop {
+        let run = serving
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(|(run, _)| run.run_id.clone());
+        match run.filter(|_| open.load(Ordering::Relaxed) == 0) {
+            None => alone_since = None,
+            Some(run_id) if alone_since.get_or_insert_with(Instant::now).elapsed() >= longest => {
+                return run_id;
+            }
+            Some(_) => (),
+        }
+        tokio::time::sleep((longest / 10).min(ORPHAN_INTERVAL)).await;
+    }
 }
 
 /// A connection that gives its place back when it is dropped.
@@ -210,6 +252,9 @@ impl<IO> Drop for Place<IO> {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+/// Longest time between two looks whether anybody is connected.
+const ORPHAN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time between two lines of the log about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);

@@ -34,7 +34,7 @@ enum Order {
 const QUEUE: usize = 4;
 
 /// The run that is served and the number of its particles: enough to refuse a call before its columns are read.
-type Serving = Arc<Mutex<Option<(Context, u64)>>>;
+pub(crate) type Serving = Arc<Mutex<Option<(Context, u64)>>>;
 
 /// A solver behind gRPC.
 pub(crate) struct Service {
@@ -65,6 +65,11 @@ impl Service {
             });
         })?;
         Ok(Self { program, serving, orders })
+    }
+
+    /// What is served, now and later.
+    pub(crate) fn serving(&self) -> Serving {
+        Arc::clone(&self.serving)
     }
 
     /// Reads a call for the run that is served. Another one is refused with its header, and so is what it cannot need.

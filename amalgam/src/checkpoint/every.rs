@@ -27,6 +27,13 @@ impl Every {
     }
 }
 
+impl Default for Every {
+    /// What a run needs that can go back, unless the command line says otherwise.
+    fn default() -> Self {
+        Self { text: "5m".into(), period: Period::Wall(Duration::from_secs(300)) }
+    }
+}
+
 impl fmt::Display for Every {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
