@@ -2,54 +2,17 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::Read as _;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::process::{Folder, children, repository, signal, stderr, wait_until};
+use support::service::{Service, elsewhere};
 
 const DROP: &str = "scenes/small/drop.toml";
 
 const LONGEST: Duration = Duration::from_secs(60);
-
-/// `amalgam serve`, ended with the test.
-struct Service {
-    child: Child,
-    address: String,
-}
-
-impl Service {
-    fn start(solver: &str, listen: &str, arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
-        command.args(["serve", solver, "--threads=1", "--listen", listen]).args(arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("reads");
-        let address =
-            line.trim().strip_prefix("listening ").unwrap_or_else(|| panic!("{line:?}")).to_string();
-        Self { child, address }
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        // Fails only for a process that has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The small scene with services of its own.
-fn scene(folder: &Folder, cloth: &str, water: &str) -> std::path::PathBuf {
-    let text = std::fs::read_to_string(repository(DROP)).expect("reads");
-    let place = |text: &str, solver: &str, address: &str| {
-        let line = format!("solver = \"{solver}\"\n");
-        assert!(text.contains(&line));
-        text.replace(&line, &format!("{line}address = \"{address}\"\n"))
-    };
-    folder.scene(&place(&place(&text, "solid", cloth), "fluid", water))
-}
 
 /// The hash of the scene's first frames, computed by processes of the run itself.
 fn undisturbed() -> serde_json::Value {
@@ -71,7 +34,7 @@ fn services_that_come_later_are_waited_for() {
     let cloth = Service::start("solid", "localhost:0", &[]);
     assert!(cloth.address.starts_with("localhost:") && cloth.address != "localhost:0", "{}", cloth.address);
     let water = format!("[::1]:{}", free_port());
-    let scene = scene(&folder, &cloth.address, &water);
+    let scene = elsewhere(&folder, &[("solid", &cloth.address), ("fluid", &water)]);
     let refused = stderr(&folder.run(&scene, &["--quiet", "--frames=2"]));
     let says = |text: &str, part: &str| assert!(text.contains(part), "{part:?} is not in {text:?}");
     says(
@@ -161,7 +124,9 @@ fn a_service_that_comes_back_is_waited_for() {
     let water = Service::start("fluid", "127.0.0.1:0", &[]);
     let address = water.address.clone();
     let arguments = ["--quiet", "--frames=2", "--reconnect=1m", "--checkpoint-every=5steps"];
-    let run = spawn(folder.command(&scene(&folder, &cloth.address, &address), &arguments));
+    let run = spawn(
+        folder.command(&elsewhere(&folder, &[("solid", &cloth.address), ("fluid", &address)]), &arguments),
+    );
     wait_for_checkpoint(&folder, 10);
     drop(water);
     std::thread::sleep(Duration::from_millis(300));
@@ -180,7 +145,11 @@ fn a_service_that_does_not_come_back_ends_the_run() {
     let cloth = Service::start("solid", "127.0.0.1:0", &[]);
     let water = Service::start("fluid", "127.0.0.1:0", &[]);
     let arguments = ["--quiet", "--frames=2", "--reconnect=0.5s", "--checkpoint-every=5steps"];
-    let run = spawn(folder.command(&scene(&folder, &cloth.address, &water.address), &arguments));
+    let run =
+        spawn(folder.command(
+            &elsewhere(&folder, &[("solid", &cloth.address), ("fluid", &water.address)]),
+            &arguments,
+        ));
     wait_for_checkpoint(&folder, 10);
     drop(water);
     let output = run.wait_with_output().expect("ends");
@@ -199,7 +168,7 @@ fn services_outlive_a_coordinator_for_a_while() {
     let folder = Folder::new();
     let start = |solver| Service::start(solver, "127.0.0.1:0", &["--orphan-timeout=2s"]);
     let (mut cloth, mut water) = (start("solid"), start("fluid"));
-    let scene = scene(&folder, &cloth.address, &water.address);
+    let scene = elsewhere(&folder, &[("solid", &cloth.address), ("fluid", &water.address)]);
     let mut run = spawn(folder.command(&scene, &["--quiet", "--frames=2", "--checkpoint-every=5steps"]));
     wait_for_checkpoint(&folder, 10);
     run.kill().expect("kills");
@@ -243,8 +212,13 @@ fn a_stale_coordinator_is_refused() {
     let cloth = Service::start("solid", "127.0.0.1:0", &[]);
     let water = Service::start("fluid", "127.0.0.1:0", &[]);
     let arguments = ["--quiet", "--frames=2", "--reconnect=1m", "--checkpoint-every=5steps"];
-    let start =
-        |folder| spawn(Folder::command(folder, &scene(folder, &cloth.address, &water.address), &arguments));
+    let start = |folder| {
+        spawn(Folder::command(
+            folder,
+            &elsewhere(folder, &[("solid", &cloth.address), ("fluid", &water.address)]),
+            &arguments,
+        ))
+    };
     let stale = start(&first);
     wait_for_checkpoint(&first, 10);
     signal(stale.id(), "STOP");

@@ -13,6 +13,8 @@ use amalgam_solver_kit::{SolverProgram, serve_in_process};
 pub(crate) mod checkpointed;
 pub(crate) mod client;
 pub(crate) mod process;
+pub(crate) mod relay;
+pub(crate) mod service;
 
 #[path = "../../solver-kit/examples/balls.rs"]
 #[allow(unreachable_pub, missing_docs, reason = "an example's file")]
