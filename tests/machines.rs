@@ -4,7 +4,7 @@ mod support;
 
 use std::io::Read as _;
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use support::process::{Folder, children, repository, signal, stderr, wait_until};
@@ -232,4 +232,70 @@ fn a_stale_coordinator_is_refused() {
     assert!(text.contains("the call is for run ") && text.contains("but this solver serves "), "{text}");
     signal(next.id(), "CONT");
     assert_undisturbed(&second, next);
+}
+
+/// A run and its services in a network of their own, whose only link is cut in the middle of the run for some seconds.
+const CUT: &str = "
+ip link set lo up || exit 77
+for solver in solid:7401 fluid:7402; do
+    \"$0\" serve ${solver%:*} --threads 1 --listen 127.0.0.1:${solver#*:} > /dev/null &
+    services=\"$services $!\"
+done
+seconds=$1; shift
+\"$0\" run \"$@\" &
+run=$!
+until ls \"$OUT/checkpoints\" 2> /dev/null | grep -q 'step-0000[1-9]'; do sleep 0.01; done
+ip link set lo down
+sleep $seconds
+ip link set lo up
+wait $run
+code=$?
+kill $services
+exit $code
+";
+
+/// Runs [`CUT`]; nothing where a user may not make networks.
+fn cut(seconds: f64, arguments: &[&str]) -> Option<(Folder, Output)> {
+    let folder = Folder::new();
+    let scene = elsewhere(&folder, &[("solid", "127.0.0.1:7401"), ("fluid", "127.0.0.1:7402")]);
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "sh", "-c", CUT, env!("CARGO_BIN_EXE_amalgam")]);
+    command.arg(seconds.to_string()).arg(scene).args(["--quiet", "--frames=2", "--wait=20s", "--out"]);
+    command.arg(folder.out()).args(["--checkpoint-every=5steps", "--set=coupling.step_deadline=2"]);
+    let output = command.args(arguments).env("OUT", folder.out()).output();
+    match output {
+        Ok(output) if !folder.out().exists() && output.status.code() != Some(2) => {
+            println!("skipped: no network of its own here: {}", stderr(&output));
+            None
+        }
+        Ok(output) => Some((folder, output)),
+        Err(error) => {
+            println!("skipped: unshare cannot be run: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_short_cut_costs_nothing() {
+    let Some((folder, output)) = cut(0.2, &[]) else { return };
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(folder.summary()["state_hash"], undisturbed());
+    assert_eq!(folder.summary()["recoveries"], 0);
+}
+
+#[test]
+fn a_long_cut_is_told_as_such_and_waited_for() {
+    let Some((folder, output)) = cut(5.0, &["--reconnect=1m"]) else { return };
+    let text = stderr(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("it is unreachable") && text.contains("back at step "), "{text}");
+    assert_eq!(folder.summary()["state_hash"], undisturbed());
+    let Some((folder, output)) = cut(5.0, &[]) else { return };
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for part in ["it is unreachable", "check its machine and the network to it", "to go on from step "] {
+        assert!(text.contains(part), "{part:?} is not in {text:?}");
+    }
+    assert!(folder.summary()["resume"].is_string());
 }
