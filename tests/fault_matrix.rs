@@ -153,6 +153,33 @@ fn meet(fault: Fault, call: &'static str) -> (serde_json::Value, String) {
     (summary["state_hash"].clone(), way.into())
 }
 
+/// At each of these calls the solver is replaced by one that knows of no run.
+fn always_stale(process: Process, planned: Planned) -> Harm {
+    Harm::First(Box::new(move || {
+        let address = end(&process);
+        start(&process, &address);
+        let again = always_stale(process, Arc::clone(&planned));
+        *planned.lock().expect("whole") = Some(("Integrate", STEP, again));
+    }))
+}
+
+#[test]
+fn a_loss_that_comes_again_and_again_ends_the_run() {
+    let folder = Folder::new();
+    let process = Process::default();
+    start(&process, "127.0.0.1:0");
+    let address = process.lock().expect("whole").as_ref().expect("it runs").address.clone();
+    let planned = Planned::default();
+    let scene = elsewhere(&folder, &[("fluid", &relay(&address, Arc::clone(&planned)))]);
+    let harm = always_stale(Arc::clone(&process), Arc::clone(&planned));
+    *planned.lock().expect("whole") = Some(("Integrate", STEP, harm));
+    let output = folder.command(&scene, &RUN).arg("--reconnect=20s").output().expect("ends");
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.matches("back at step ").count(), 5, "{text}");
+    assert!(text.contains("5 times in a row it came no step farther"), "{text}");
+}
+
 #[test]
 fn every_fault_at_every_call_leaves_the_hash_as_it_is() {
     let folder = Folder::new();
@@ -164,7 +191,7 @@ fn every_fault_at_every_call_leaves_the_hash_as_it_is() {
     let (next, ways) = (AtomicUsize::new(0), Mutex::new(vec![String::new(); cells.len()]));
     // Most of the time is spent on waiting.
     std::thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..7 {
             scope.spawn(|| {
                 while let Some(&(fault, call)) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (hash, way) = meet(fault, call);

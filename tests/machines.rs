@@ -108,7 +108,7 @@ fn a_solver_of_the_run_is_started_again() {
     signal(children(run.id())[0], "STOP");
     let text = assert_undisturbed(&folder, run);
     for part in
-        ["it is dead: nothing listens there", "back at step ", " started again", "nor does its service"]
+        ["it is dead: nothing listens there", "back at step ", "was started again", "nor does its service"]
     {
         assert!(text.contains(part), "{part:?} is not in {text:?}");
     }

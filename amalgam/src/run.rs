@@ -67,7 +67,7 @@ enum RunError {
     #[error(transparent)]
     Output(#[from] OutputError),
     #[error("{loss}; the run cannot go back to a checkpoint: {reason}")]
-    NoWayBack { loss: CoordinatorError, reason: String },
+    NoWayBack { loss: String, reason: String },
 }
 
 /// Runs a scene.

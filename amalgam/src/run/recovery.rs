@@ -2,9 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::{RunError, keeper::Keeper, local::Locals};
+use super::{
+    RunError,
+    keeper::Keeper,
+    local::{Locals, StartError},
+};
 use crate::{
-    checkpoint::Saved,
+    checkpoint::{CheckpointError, Saved},
     scene::{Scene, Served},
 };
 use amalgam_coordinator::{Cancel, CoordinatorError, Joining, ParticipantPlan, Simulation, new_run_id};
@@ -73,49 +77,71 @@ impl<'a> Recovery<'a> {
         keeper: &mut Keeper<'_>,
         tell: &dyn Fn(&str),
     ) -> Result<(Simulation, Saved), RunError> {
-        let (Some(longest), Some(lost)) = (self.reconnect, loss.lost().map(str::to_string)) else {
+        let (Some(longest), Some(mut lost)) = (self.reconnect, loss.lost().map(str::to_string)) else {
             return Err(loss.into());
         };
-        tell(&loss.to_string());
-        let no_way = |loss, reason: String| Err(RunError::NoWayBack { loss, reason });
-        self.in_vain = if steps > self.farthest { 1 } else { self.in_vain + 1 };
+        let loss = loss.to_string();
+        tell(&loss);
+        self.in_vain = if steps > self.farthest { 0 } else { self.in_vain + 1 };
         self.farthest = self.farthest.max(steps);
-        if self.in_vain > LOSSES_IN_VAIN_MAX {
-            return no_way(loss, format!("{LOSSES_IN_VAIN_MAX} times in a row no step more was taken"));
-        }
-        let (since, mut lost) = (Instant::now(), lost);
+        let since = Instant::now();
         loop {
-            let saved = match keeper.newest(tell) {
-                Ok(saved) => saved,
-                Err(error) => return no_way(loss, error.to_string()),
-            };
-            let started = match locals.restart(self.scene, &mut self.participants, &lost) {
-                Ok(started) => started,
-                Err(error) => return no_way(loss, error.to_string()),
-            };
-            let joined = self.join(longest.saturating_sub(since.elapsed()), tell);
-            let restored = joined.and_then(|mut simulation| {
-                simulation.restore(&saved.checkpoint)?;
-                Ok(simulation)
-            });
-            match restored {
-                Ok(simulation) => {
+            if self.in_vain >= LOSSES_IN_VAIN_MAX {
+                let reason = format!("{LOSSES_IN_VAIN_MAX} times in a row it came no step farther");
+                return Err(RunError::NoWayBack { loss, reason });
+            }
+            let wait = longest.saturating_sub(since.elapsed());
+            match self.try_once(&lost, wait, locals, keeper, tell) {
+                Ok(back) => {
                     self.losses += 1;
-                    let (seconds, step) = (since.elapsed().as_secs_f64(), saved.checkpoint.steps);
-                    let started =
-                        started.iter().map(|name| format!(", {name} started again")).collect::<String>();
-                    tell(&format!("back at step {step} after {seconds:.1} s{started}"));
-                    return Ok((simulation, saved));
+                    let (seconds, step) = (since.elapsed().as_secs_f64(), back.1.checkpoint.steps);
+                    tell(&format!("back at step {step} after {seconds:.1} s"));
+                    return Ok(back);
                 }
-                Err(CoordinatorError::Cancelled) => return Err(CoordinatorError::Cancelled.into()),
-                Err(error) => match error.lost() {
-                    Some(next) if since.elapsed() < longest && self.in_vain < LOSSES_IN_VAIN_MAX => {
-                        self.in_vain += 1;
-                        lost = next.to_string();
-                    }
-                    _ => return no_way(loss, error.to_string()),
+                Err(Hindrance::Coordinator(CoordinatorError::Cancelled)) => {
+                    return Err(CoordinatorError::Cancelled.into());
+                }
+                Err(hindrance) => match hindrance.lost() {
+                    Some(next) if since.elapsed() < longest => lost = next.to_string(),
+                    _ => return Err(RunError::NoWayBack { loss, reason: hindrance.to_string() }),
                 },
             }
+            self.in_vain += 1;
         }
+    }
+
+    fn try_once(
+        &mut self,
+        lost: &str,
+        wait: Duration,
+        locals: &mut Locals,
+        keeper: &mut Keeper<'_>,
+        tell: &dyn Fn(&str),
+    ) -> Result<(Simulation, Saved), Hindrance> {
+        let saved = keeper.newest(tell)?;
+        for name in locals.restart(self.scene, &mut self.participants, lost)? {
+            tell(&format!("the solver of {name} was started again"));
+        }
+        let mut simulation = self.join(wait, tell)?;
+        simulation.restore(&saved.checkpoint)?;
+        Ok((simulation, saved))
+    }
+}
+
+/// Why a run did not come back to its last checkpoint.
+#[derive(Debug, thiserror::Error)]
+enum Hindrance {
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Coordinator(#[from] CoordinatorError),
+}
+
+impl Hindrance {
+    /// The participant that was lost on the way, if it was that.
+    fn lost(&self) -> Option<&str> {
+        if let Self::Coordinator(error) = self { error.lost() } else { None }
     }
 }
