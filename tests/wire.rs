@@ -530,8 +530,18 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
     // A run that starts again has a new epoch, and the old one is over.
     client.initialize("run", 2, BALLS).expect("initialises");
     assert!(client.begin(none).is_err());
+    assert_eq!(client.shutdown().expect_err("an old epoch").code(), tonic::Code::FailedPrecondition);
     (client.context.epoch, client.context.step) = (2, 0);
     assert_eq!([step(&mut client), step(&mut client)], expected);
+
+    // Its end may be said again, and then there is no run.
+    client.shutdown().expect("ends");
+    client.shutdown().expect("has ended");
+    let error = client.begin(none).expect_err("no run is served");
+    assert_eq!(
+        (error.code(), error.message()),
+        (tonic::Code::NotFound, "Begin of step 2 is out of order: expected Initialize")
+    );
 }
 
 #[test]

@@ -27,7 +27,7 @@ enum Order {
     Frame(Context, bool, Reply<v1::FrameResponse>),
     Save(Context, Reply<v1::SaveResponse>),
     Restore(Restore, Reply<v1::RestoreResponse>),
-    Shutdown(Reply<v1::ShutdownResponse>),
+    Shutdown(Context, Reply<v1::ShutdownResponse>),
 }
 
 /// Calls waiting for the solver's thread. The coordinator has one at a time; more is a second coordinator.
@@ -161,10 +161,10 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, serving: &
             publish(session);
             let _ = reply.send(answer.map(|state_hash| vec![v1::RestoreResponse { state_hash }]));
         }
-        Order::Shutdown(reply) => {
-            session.shutdown();
+        Order::Shutdown(context, reply) => {
+            let answer = session.shutdown(&context).map_err(status);
             publish(session);
-            let _ = reply.send(Ok(vec![v1::ShutdownResponse {}]));
+            let _ = reply.send(answer.map(|()| vec![v1::ShutdownResponse {}]));
         }
     }
 }
@@ -296,8 +296,9 @@ impl v1::solver_server::Solver for Service {
 
     async fn shutdown(
         &self,
-        _request: Request<v1::ShutdownRequest>,
+        request: Request<v1::ShutdownRequest>,
     ) -> Result<Response<v1::ShutdownResponse>, Status> {
-        self.single(Order::Shutdown).await
+        let context = Context::from_wire(request.into_inner().context).map_err(invalid)?;
+        self.single(|reply| Order::Shutdown(context, reply)).await
     }
 }

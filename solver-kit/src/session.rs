@@ -126,8 +126,13 @@ impl Session {
         Ok(table)
     }
 
-    pub(crate) fn shutdown(&mut self) {
+    /// Ends the run; nothing if none is served.
+    pub(crate) fn shutdown(&mut self, context: &Context) -> Result<(), Refusal> {
+        if let Some(run) = &self.run {
+            check_run("Shutdown", context, Some(&run.context))?;
+        }
         self.run = None;
+        Ok(())
     }
 
     /// The run that is served, and the number of its particles.

@@ -141,3 +141,44 @@ pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     }
     cause.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_names_or_numbers() {
+        for text in ["127.0.0.1:7401", "[fd00::3]:7401", "node-7.cluster:7401", "unix:/tmp/x.sock"] {
+            assert_eq!(Address::parse(text).map(|address| address.to_string()), Ok(text.to_string()));
+        }
+        assert_eq!(
+            Address::parse("http://node7:1/").map(|address| address.to_string()),
+            Ok("node7:1".into())
+        );
+        let error = Address::parse("fd00::3:7401").expect_err("no brackets");
+        assert!(error.contains("write an IPv6 address in brackets, for example [::1]:7401"), "{error}");
+        for text in ["", "node7", ":7401", "node7:70000", "unix:"] {
+            assert!(Address::parse(text).expect_err(text).contains("write "), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_look_tells_who_is_there() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let patience = Duration::from_millis(200);
+        let seen = |text: &str| {
+            let address = Address::parse(text).expect("an address");
+            runtime.block_on(look(&address, patience))
+        };
+        // A listener whose process does not care: the kernel takes connections for it.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");
+        let address = silent.local_addr().expect("an address").to_string();
+        assert!(matches!(seen(&address), Sight::Silent));
+        drop(silent);
+        assert!(matches!(seen(&address), Sight::NobodyListens(_)));
+        assert!(matches!(seen("unix:no-such.sock"), Sight::NobodyListens(_)));
+        // Addresses for documentation and for nothing are nobody's.
+        assert!(matches!(seen("[100::1]:7401"), Sight::NoWay(_)));
+        assert!(matches!(seen("nobody.invalid:7401"), Sight::NoWay(_)));
+    }
+}
