@@ -180,6 +180,27 @@ fn a_loss_that_comes_again_and_again_ends_the_run() {
     assert!(text.contains("5 times in a row it came no step farther"), "{text}");
 }
 
+/// The results are whole by then.
+#[test]
+fn a_solver_that_is_lost_when_it_is_let_go_is_a_warning() {
+    let folder = Folder::new();
+    let process = Process::default();
+    start(&process, "127.0.0.1:0");
+    let address = process.lock().expect("whole").as_ref().expect("it runs").address.clone();
+    let planned = Planned::default();
+    let scene = elsewhere(&folder, &[("fluid", &relay(&address, Arc::clone(&planned)))]);
+    *planned.lock().expect("whole") =
+        Some(("Shutdown", 0, Harm::First(Box::new(move || drop(end(&process))))));
+    let output = folder.run(&scene, &RUN);
+    let text = stderr(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("warning: participant water at ") && text.contains("was lost in Shutdown"),
+        "{text}"
+    );
+    assert_eq!(folder.summary()["error"], serde_json::Value::Null);
+}
+
 #[test]
 fn every_fault_at_every_call_leaves_the_hash_as_it_is() {
     let folder = Folder::new();

@@ -310,7 +310,11 @@ impl Run<'_> {
         }
         // Participants that were left in the middle of a step may not answer any more.
         if !abandoned {
-            self.simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))?;
+            match self.simulation.finish() {
+                // The results are whole; whoever is gone need not be let go.
+                Err(error) if error.lost().is_some() => self.console.line(&format!("warning: {error}")),
+                ended => ended.map_err(|error| CommandError::Failed(error.to_string()))?,
+            }
             self.locals.end();
         }
         Ok(if interrupted { Ending::Interrupted } else { Ending::Finished })

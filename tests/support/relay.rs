@@ -188,6 +188,11 @@ impl Solver for Relay {
         &self,
         request: Request<v1::ShutdownRequest>,
     ) -> Result<Response<v1::ShutdownResponse>, Status> {
-        self.target.clone().shutdown(request.into_inner()).await.map_err(passed_on)
+        let request = request.into_inner();
+        let call = |mut target: SolverClient<Channel>| {
+            let request = request.clone();
+            async move { target.shutdown(request).await }
+        };
+        self.pass("Shutdown", request.context.clone(), call).await
     }
 }
