@@ -243,6 +243,24 @@ fn a_lost_participant_is_told_with_the_way_to_go_on() {
     assert_equal(&whole_drop(), &results(&folder, false), "after a killed solver");
 }
 
+/// With --reconnect the run goes on by itself, whichever solver is killed at whatever moment.
+#[test]
+fn a_run_that_loses_its_solvers_is_equal_to_the_byte() {
+    let folder = Folder::new();
+    let how = ["--reconnect=1m", "--checkpoint-every=20steps", "--threads=1", "--quiet"];
+    let run = folder.command(&repository(DROP), &how).stderr(Stdio::piped()).spawn().expect("starts");
+    for killed in 1..=4 {
+        let is_on = || steps(&folder).last().is_some_and(|step| *step >= 120 * killed);
+        assert!(wait_until(LONGEST, is_on), "{:?}", steps(&folder));
+        let solvers = children(run.id());
+        signal(solvers[killed as usize % solvers.len()], "KILL");
+    }
+    let output = run.wait_with_output().expect("ends");
+    assert_success(&output, "it goes on");
+    assert_eq!(folder.summary()["recoveries"], 4, "{}", stderr(&output));
+    assert_equal(&whole_drop(), &results(&folder, false), "after four killed solvers");
+}
+
 /// The run itself is killed, whatever it is about: the next one goes on from what is whole.
 #[test]
 fn a_killed_run_goes_on_from_its_last_checkpoint() {

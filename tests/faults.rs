@@ -131,7 +131,11 @@ fn a_killed_solver_ends_the_run() {
         assert_names(&error, participant);
         assert_says(
             &error,
-            &["was lost in ", &format!("the process of {participant} has ended: signal: 9 (SIGKILL)")],
+            &[
+                "was lost in ",
+                "it is dead: nothing listens there any more",
+                &format!("the process of {participant} has ended: signal: 9 (SIGKILL)"),
+            ],
         );
         assert_orderly(&folder, &error, &solvers);
     }
@@ -149,7 +153,7 @@ fn a_stopped_solver_ends_the_run_at_the_deadline() {
     let error = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert_names(&error, participant);
-    assert_says(&error, &["did not answer ", "within 2 s", "coupling.step_deadline"]);
+    assert_says(&error, &["did not answer within 2 s, nor does its service", "coupling.step_deadline"]);
     assert_orderly(&folder, &error, &solvers);
 }
 
@@ -200,14 +204,10 @@ fn a_solver_that_was_never_started_ends_the_run() {
         free.local_addr().expect("an address").to_string()
     };
     let error = refused_start(&address);
-    let expected =
-        format!("participant water cannot be reached at {address}, before step 0: no connection: ");
+    let expected = format!("participant water cannot be reached at {address}: no connection: ");
     assert_says(&error, &[&expected, "Connection refused"]);
     let error = refused_start("unix:no-such.sock");
-    assert_says(
-        &error,
-        &["participant water cannot be reached at unix:no-such.sock, before step 0: no connection: "],
-    );
+    assert_says(&error, &["participant water cannot be reached at unix:no-such.sock: no connection: "]);
 }
 
 #[test]
@@ -217,9 +217,8 @@ fn a_solver_that_never_answers_ends_the_run() {
     // Connections are accepted, kept and never read.
     std::thread::spawn(move || silent.incoming().collect::<Vec<_>>());
     let error = refused_start(&address);
-    let expected = format!(
-        "participant water cannot be reached at {address}, before step 0: no answer to Describe within 2 s"
-    );
+    let expected =
+        format!("participant water cannot be reached at {address}: no answer to Describe within 2 s");
     assert_says(&error, &[&expected]);
 }
 
@@ -320,5 +319,5 @@ fn an_unstable_solver_is_stopped_at_its_particle() {
 #[test]
 fn a_solver_that_panics_or_hangs_is_named() {
     insta::assert_snapshot!(error_of(Madness::Panics).to_string(), @"participant mad cannot go on, in Integrate of step 3: an error in its program, which its log may explain (Internal): the solver panicked; see the solver's log");
-    insta::assert_snapshot!(error_of(Madness::Sleeps).to_string(), @"participant mad did not answer Integrate of step 3 within 2 s; it may be stopped, overloaded or in an endless loop (coupling.step_deadline sets how long to wait)");
+    insta::assert_snapshot!(error_of(Madness::Sleeps).to_string(), @"participant mad at this process was lost in Integrate of step 3: it is slow: it did not answer within 2 s, though its service answers; give its solver more threads, or raise coupling.step_deadline if steps may take as long");
 }

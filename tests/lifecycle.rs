@@ -110,7 +110,7 @@ fn particles_are_born_collide_and_die_and_a_failed_commit_ends_the_run() {
     assert_eq!(step, FAILURE);
     assert_eq!(error.to_string(), "participant mortal cannot go on, in Commit of step 40: the sky fell");
     let after = simulation.step().expect_err("half a step was taken");
-    assert!(matches!(after, CoordinatorError::Protocol { .. }), "{after}");
+    assert!(matches!(after, CoordinatorError::Lost { .. }), "{after}");
 }
 
 /// A solver that wants to know occupied cells.

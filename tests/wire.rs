@@ -474,6 +474,10 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
     refused("Begin of an older epoch", client.begin(none).map(drop));
     client.context.epoch = 1;
     refused("the same epoch again", client.initialize("run", 1, BALLS).map(drop));
+    refused(
+        "a run that begins anew, on a service of another",
+        client.initialize("other", 2, BALLS).map(drop),
+    );
 
     client.begin(none).expect("begins");
     refused("Commit before Integrate", client.commit(FIRST, &all, |_| ()).map(drop));
@@ -508,6 +512,7 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
     Begin of another run: FailedPrecondition: the call is for run "other", epoch 1, but this solver serves "run", epoch 1
     Begin of an older epoch: FailedPrecondition: the call is for run "run", epoch 0, but this solver serves "run", epoch 1
     the same epoch again: FailedPrecondition: Initialize of run run, epoch 1 is out of order: expected an epoch above 1
+    a run that begins anew, on a service of another: FailedPrecondition: the call is for run "other", epoch 2, but this solver serves "run", epoch 1
     Commit before Integrate: FailedPrecondition: Commit of stage 1, repetition 0, of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
     stage 2 first: FailedPrecondition: Integrate of stage 2, repetition 0, of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
     repetition 1 first: FailedPrecondition: Integrate of stage 1, repetition 1, of step 0 is out of order: expected Integrate of step 0, stage 1, repetition 0
@@ -525,8 +530,18 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
     // A run that starts again has a new epoch, and the old one is over.
     client.initialize("run", 2, BALLS).expect("initialises");
     assert!(client.begin(none).is_err());
+    assert_eq!(client.shutdown().expect_err("an old epoch").code(), tonic::Code::FailedPrecondition);
     (client.context.epoch, client.context.step) = (2, 0);
     assert_eq!([step(&mut client), step(&mut client)], expected);
+
+    // Its end may be said again, and then there is no run.
+    client.shutdown().expect("ends");
+    client.shutdown().expect("has ended");
+    let error = client.begin(none).expect_err("no run is served");
+    assert_eq!(
+        (error.code(), error.message()),
+        (tonic::Code::NotFound, "Begin of step 2 is out of order: expected Initialize")
+    );
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn simulation_with(lie: Lie) -> Result<Simulation, CoordinatorError> {
         solver: "balls".into(),
         section,
         address: Address::InProcess(address),
+        wait: std::time::Duration::ZERO,
     };
     let honest = amalgam_solver_kit::serve_in_process(std::sync::Arc::new(BallsProgram), 1).expect("threads");
     let section = |x: f64, speed: f64, third: &str| {
@@ -81,7 +82,7 @@ fn errors_of_a_program_are_its_own() {
     let text = |code, text| lied_to(Lie::Fails(code, text)).expect("an end").to_string();
     insta::assert_snapshot!(text(Code::Unknown, "Exception calling application: division by zero"), @"participant liar cannot go on, in Frame of step 0: an error in its program, which its log may explain (Unknown): Exception calling application: division by zero");
     insta::assert_snapshot!(text(Code::Internal, "Traceback (most recent call last):\n  File \"a.py\""), @r#"participant liar cannot go on, in Frame of step 0: an error in its program, which its log may explain (Internal): Traceback (most recent call last): File "a.py""#);
-    insta::assert_snapshot!(text(Code::Unavailable, "gone"), @"participant liar was lost in Frame of step 0: gone (its process may have ended; see its log)");
+    insta::assert_snapshot!(text(Code::Unavailable, "gone"), @"participant liar at this process was lost in Frame of step 0: the connection broke twice (gone), though its service answers; see its log");
     let long = text(Code::Unknown, Box::leak("word ".repeat(1200).into_boxed_str()));
     assert!(long.chars().count() < 700, "{long}");
 }

@@ -88,10 +88,16 @@ impl Transport {
             Self::Tcp => {
                 let free = TcpListener::bind("127.0.0.1:0").expect("a port");
                 let address = free.local_addr().expect("an address");
-                (Listen::Tcp(address), Address::Tcp(address.to_string()))
+                (Listen::Tcp(address.to_string()), Address::Tcp(address.to_string()))
             }
         };
-        let options = ServeOptions { listen, threads: Some(1), exit_with_stdin: false, insecure: false };
+        let options = ServeOptions {
+            listen,
+            threads: Some(1),
+            exit_with_stdin: false,
+            orphan_timeout: Duration::from_secs(3600),
+            insecure: false,
+        };
         // The service lasts as long as this process.
         std::thread::spawn(move || serve(Arc::new(RestProgram), options).expect("serves"));
         let listens = || match &address {
@@ -131,6 +137,7 @@ fn connect(transport: Transport, folder: &Path, particles: u64) -> Simulation {
             corner.x, corner.y, corner.z
         ),
         address: transport.serve(folder, index),
+        wait: std::time::Duration::ZERO,
     });
     let participants = participants.collect();
     Simulation::connect(plan, participants, &Cancel::new()).unwrap_or_else(|error| panic!("{error}"))

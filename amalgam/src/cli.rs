@@ -1,7 +1,8 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
+use amalgam_particles::text::wall_time;
 use amalgam_solver_kit::ServeOptions;
 use clap::{Args, Parser, Subcommand};
 
@@ -31,6 +32,8 @@ const RUN_EXAMPLES: &str = "Examples:
   amalgam run SCENE --out /tmp/try --set coupling.alpha=0 --set participants.cloth.settings.bodies[0].spacing=0.02
   amalgam run SCENE --transport in-process --json   no child processes, summary to standard output
   amalgam run SCENE --checkpoint-every 10m          what takes days; amalgam resume goes on after whatever ended it
+  amalgam run SCENE --wait 10m                      its solvers on other machines may start later than the run
+  amalgam run SCENE --reconnect 5m                  a solver that is lost costs no more than the time since a checkpoint
 
 Results, in out/NAME OF THE SCENE unless --out says otherwise:
   summary.json           what was computed, how fast, how exact; the error if it failed
@@ -57,9 +60,17 @@ const EVERY_LONG_HELP: &str = "Write a checkpoint that often, so that `amalgam r
 
 Wall time is written as 90s, 10m, 2h or 1d, a number of steps as 500steps. The first is written at the start.";
 
+const RECONNECT_HELP: &str =
+    "Go back to the last checkpoint when a solver is lost, and wait that long for one at an address";
+const RECONNECT_LONG_HELP: &str = "Go back to the last checkpoint when a solver is lost, in place of ending the run.
+
+Solvers that the run starts itself are started again; one at an address is waited for that long: 90s, 10m, 2h. Results are to
+the bit as without the loss. Checkpoints are written at the start and every 5m, or as --checkpoint-every says.";
+
 const SERVE_EXAMPLES: &str = "Examples:
   amalgam serve solid --listen unix:/tmp/solid.sock
   amalgam serve fluid --listen 127.0.0.1:50051      in the scene: address = \"127.0.0.1:50051\"
+  amalgam serve fluid --listen node7:0 --insecure   any free port of this machine, whose name is node7
 
 Prints `listening ADDRESS` on standard output when it is ready.";
 
@@ -179,6 +190,8 @@ pub struct RunArgs {
     /// How many checkpoints are kept, the newest ones
     #[arg(long, value_name = "N", default_value_t = KEPT, value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_checkpoints: u32,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// Show nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -208,6 +221,8 @@ pub struct ResumeArgs {
     /// How many checkpoints are kept, the newest ones [default: as before]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_checkpoints: Option<u32>,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// Show nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -292,6 +307,16 @@ pub enum Scale {
     Half,
     /// Hours a run.
     Paper,
+}
+
+/// How long a run waits for services of others.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Patience {
+    /// Wait that long for solvers at addresses that do not listen yet: 90s, 10m, 2h [default: not at all]
+    #[arg(long, value_name = "TIME", value_parser = wall_time)]
+    pub(crate) wait: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = wall_time, help = RECONNECT_HELP, long_help = RECONNECT_LONG_HELP)]
+    pub(crate) reconnect: Option<Duration>,
 }
 
 /// `--threads`.

@@ -29,6 +29,9 @@ impl CommandError {
             CoordinatorError::Scene(_) | CoordinatorError::ImmovableOverlap { .. } => {
                 Self::Usage(format!("{}: {error}", scene.file()))
             }
+            CoordinatorError::Connect { .. } => Self::Failed(format!(
+                "{error}; start its solver there first, or let the run wait for it with --wait 10m"
+            )),
             other => Self::Failed(other.to_string()),
         }
     }

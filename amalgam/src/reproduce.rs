@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::{
     checkpoint::KEPT,
-    cli::{ReproduceArgs, RunArgs, Scale, Threads},
+    cli::{Patience, ReproduceArgs, RunArgs, Scale, Threads},
     console::{self, note, say},
     error::CommandError,
     interrupt::Interrupt,
@@ -212,6 +212,7 @@ fn one_run(
         frames: None,
         checkpoint_every: None,
         keep_checkpoints: KEPT,
+        patience: Patience::default(),
         quiet: true,
         json: false,
     };

@@ -58,6 +58,7 @@ pub fn resume(args: &ResumeArgs) -> Result<Ending, CommandError> {
         frames: None,
         checkpoint_every: args.checkpoint_every.clone().or_else(|| saved.every.clone()),
         keep_checkpoints: args.keep_checkpoints.unwrap_or(saved.keep),
+        patience: args.patience,
         quiet: args.quiet,
         json: args.json,
     };

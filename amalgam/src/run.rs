@@ -4,6 +4,7 @@ mod keeper;
 pub mod local;
 pub mod output;
 mod picture;
+mod recovery;
 
 use std::{
     path::PathBuf,
@@ -13,8 +14,8 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    checkpoint::Saved,
-    cli::RunArgs,
+    checkpoint::{Saved, every::Every},
+    cli::{Patience, RunArgs},
     console::{self, Console, Progress, say},
     error::CommandError,
     interrupt::Interrupt,
@@ -24,6 +25,7 @@ use amalgam_coordinator::{CoordinatorError, Simulation, Summary};
 use keeper::Keeper;
 use local::Locals;
 use output::{Folder, OutputError, Recorder};
+use recovery::Recovery;
 
 /// How a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ struct Report<'a> {
     error: Option<String>,
     /// The command that goes on from the last checkpoint, if the run is not over.
     resume: Option<String>,
+    /// How often a participant was lost and came back.
+    recoveries: u64,
 }
 
 /// `summary.json` of a run that failed before it began.
@@ -62,6 +66,8 @@ enum RunError {
     Coordinator(#[from] CoordinatorError),
     #[error(transparent)]
     Output(#[from] OutputError),
+    #[error("{loss}; the run cannot go back to a checkpoint: {reason}")]
+    NoWayBack { loss: String, reason: String },
 }
 
 /// Runs a scene.
@@ -108,7 +114,10 @@ fn carry_out(
     let console = Console::new(args.quiet);
     let (locals, participants) = Locals::start(scene, args.transport, args.threads.count(), &console)?;
     interrupt.at_end(locals.ender());
-    let mut simulation = match Simulation::connect(scene.plan(), participants, interrupt.cancel()) {
+    let Patience { wait, reconnect } = args.patience;
+    let mut recovery = Recovery::new(scene, participants, reconnect, interrupt.cancel());
+    let joined = recovery.join(wait.unwrap_or_default(), &|line| console.line(line));
+    let mut simulation = match joined {
         Ok(simulation) => simulation,
         Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),
         Err(error) => return not_started(scene, &folder, error, &locals, interrupt),
@@ -121,19 +130,23 @@ fn carry_out(
         Some(saved) => take_back(scene, &folder, &mut simulation, saved)?,
     };
     let last = saved.map(|saved| saved.checkpoint.steps);
-    let every = args.checkpoint_every.clone();
+    let every = args.checkpoint_every.clone().or_else(|| reconnect.map(|_| Every::default()));
     let mut run = Run {
         recorder,
         keeper: Keeper::new(scene, &folder, every, args.keep_checkpoints, last),
         progress: Progress::new(console.clone(), args.quiet, scene.time.duration),
         console: console.clone(),
         interrupt: interrupt.clone(),
+        recovery,
+        locals,
         simulation,
+        scene,
+        folder: &folder,
     };
     // Inside the pool of workers: steps then start where they are, not with a hand-over between threads.
-    let result = rayon::scope(|_| run.advance(saved.is_some()));
+    let result = rayon::scope(|_| run.complete(saved.is_some()));
     console.clear();
-    run.conclude(result, &folder, &locals, args, started)
+    run.conclude(result, args, started)
 }
 
 /// Takes a checkpoint back, then cuts the results to it.
@@ -189,9 +202,34 @@ struct Run<'a> {
     progress: Progress,
     console: Console,
     interrupt: Interrupt,
+    recovery: Recovery<'a>,
+    locals: Locals,
+    scene: &'a Scene,
+    folder: &'a Folder,
 }
 
 impl Run<'_> {
+    /// Computes to the end, and goes back to a checkpoint wherever a participant is lost.
+    fn complete(&mut self, mut goes_on: bool) -> Result<Ending, RunError> {
+        loop {
+            match self.advance(goes_on) {
+                Err(RunError::Coordinator(loss)) => self.go_back(loss)?,
+                result => return result,
+            }
+            goes_on = true;
+        }
+    }
+
+    fn go_back(&mut self, loss: CoordinatorError) -> Result<(), RunError> {
+        let (console, steps) = (&self.console, self.simulation.steps());
+        let tell = |line: &str| console.line(line);
+        let back = self.recovery.go_back(loss, steps, &mut self.locals, &mut self.keeper, &tell)?;
+        let (simulation, saved) = back;
+        self.simulation = simulation;
+        self.recorder = Recorder::resume(self.scene, self.folder, &saved.output, self.simulation.probes())?;
+        Ok(())
+    }
+
     fn advance(&mut self, goes_on: bool) -> Result<Ending, RunError> {
         if !goes_on {
             self.frame(0.0)?;
@@ -236,21 +274,22 @@ impl Run<'_> {
     fn conclude(
         self,
         result: Result<Ending, RunError>,
-        folder: &Folder,
-        locals: &Locals,
         args: &RunArgs,
         started: Instant,
     ) -> Result<Ending, CommandError> {
-        let abandoned = result.is_err();
+        let (abandoned, folder) = (result.is_err(), self.folder);
         let (interrupted, error) = match result {
             Ok(ending) => (ending == Ending::Interrupted, None),
-            Err(RunError::Coordinator(error)) => (false, Some(with_ended(error.to_string(), locals))),
-            Err(RunError::Output(error)) => (false, Some(error.to_string())),
+            // A signal came while a participant was waited for.
+            Err(RunError::Coordinator(CoordinatorError::Cancelled)) => (true, None),
+            Err(RunError::Coordinator(error)) => (false, Some(with_ended(error.to_string(), &self.locals))),
+            Err(error) => (false, Some(error.to_string())),
         };
         let summary = self.simulation.summary();
         let is_over = error.is_none() && !interrupted;
         let resume = self.keeper.command(folder.path()).filter(|_| !is_over);
-        let report = Report { summary: &summary, interrupted, error: error.clone(), resume };
+        let recoveries = self.recovery.losses();
+        let report = Report { summary: &summary, interrupted, error: error.clone(), resume, recoveries };
         match (error, folder.write_summary(&report)) {
             (Some(error), Ok(())) => {
                 let way = self.keeper.last().zip(report.resume.as_ref());
@@ -271,8 +310,12 @@ impl Run<'_> {
         }
         // Participants that were left in the middle of a step may not answer any more.
         if !abandoned {
-            self.simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))?;
-            locals.end();
+            match self.simulation.finish() {
+                // The results are whole; whoever is gone need not be let go.
+                Err(error) if error.lost().is_some() => self.console.line(&format!("warning: {error}")),
+                ended => ended.map_err(|error| CommandError::Failed(error.to_string()))?,
+            }
+            self.locals.end();
         }
         Ok(if interrupted { Ending::Interrupted } else { Ending::Finished })
     }

@@ -13,17 +13,12 @@ pub enum CoordinatorError {
     Probe { probe: String, reason: String },
     #[error("{0}")]
     Scene(String),
-    #[error("participant {participant} cannot be reached at {address}, before step 0: {reason}")]
+    #[error("participant {participant} cannot be reached at {address}: {reason}")]
     Connect { participant: String, address: String, reason: String },
     #[error("participant {participant} is not what the scene says: {reason}")]
     Handshake { participant: String, reason: String },
-    #[error(
-        "participant {participant} did not answer {phase} of step {step} within {seconds} s; it may be stopped, \
-         overloaded or in an endless loop (coupling.step_deadline sets how long to wait)"
-    )]
-    Deadline { participant: String, step: u64, phase: &'static str, seconds: f64 },
-    #[error("participant {participant} was lost in {phase} of step {step}: {reason}")]
-    Lost { participant: String, step: u64, phase: &'static str, reason: String },
+    #[error("participant {participant} at {address} was lost in {phase} of step {step}: {loss}")]
+    Lost { participant: String, address: String, step: u64, phase: &'static str, loss: Loss },
     #[error("participant {participant} cannot go on, in {phase} of step {step}: {reason}")]
     Solver { participant: String, step: u64, phase: &'static str, reason: String },
     #[error("participant {participant} broke the contract in {phase} of step {step}: {reason}")]
@@ -55,6 +50,42 @@ pub enum CoordinatorError {
     Cancelled,
     #[error("the coordinator's own threads could not be started: {0}")]
     Runtime(std::io::Error),
+}
+
+/// How a participant was lost.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum Loss {
+    #[error("it is dead: nothing listens there any more ({0}); see its log, and start it there again")]
+    Dead(String),
+    #[error("it is unreachable: {0}; check its machine and the network to it")]
+    Unreachable(String),
+    #[error(
+        "it is slow: it did not answer within {0} s, though its service answers; give its solver more threads, or raise \
+         coupling.step_deadline if steps may take as long"
+    )]
+    Slow(f64),
+    #[error(
+        "it did not answer within {0} s, nor does its service: the process is stopped, or its machine has no time for it \
+         (coupling.step_deadline sets how long to wait)"
+    )]
+    Silent(f64),
+    #[error("its service serves no run: it was started anew, or the run has ended there")]
+    Restarted,
+    #[error("the connection broke twice ({0}), though its service answers; see its log")]
+    Broken(String),
+}
+
+impl CoordinatorError {
+    /// The participant that does not answer any more, if the error is of that kind: with another process or connection the
+    /// run can go on from a checkpoint.
+    pub fn lost(&self) -> Option<&str> {
+        match self {
+            Self::Connect { participant, .. } | Self::Lost { participant, .. } => Some(participant),
+            _ => None,
+        }
+    }
 }
 
 fn list(errors: &[Fault]) -> String {

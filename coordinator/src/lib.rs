@@ -8,6 +8,7 @@ mod clock;
 pub mod contacts;
 mod error;
 mod instruments;
+mod joining;
 pub mod law;
 mod member;
 pub mod merging;
@@ -19,10 +20,12 @@ mod step;
 pub mod synchronise;
 
 pub use checkpoint::{Checkpoint, ParticipantCheckpoint};
-pub use error::CoordinatorError;
+pub use error::{CoordinatorError, Loss};
 pub use instruments::probes::ProbeSample;
 pub use instruments::summary::{self, ParticipantSummary, Summary};
-pub use member::connection::{Address, ParticipantPlan};
+pub use joining::{Joining, new_run_id};
+pub use member::address::Address;
+pub use member::connection::ParticipantPlan;
 pub use settings::{
     CouplingSettings, DomainSettings, Fault, Inertia, MaxStages, ProbeSettings, Quantity, Synchronise,
     TimeSettings,

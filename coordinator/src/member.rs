@@ -1,5 +1,6 @@
 //! The participants of a run, as the coordinator sees them.
 
+pub(crate) mod address;
 pub(crate) mod connection;
 pub(crate) mod roster;
 

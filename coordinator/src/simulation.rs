@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use amalgam_particles::{DVec3, Lattice, PairFinder, ParticleId, Spheres, random};
 use amalgam_proto::contract::{GRIDS_MAX, Integration, Table};
@@ -13,7 +13,7 @@ use crate::error::CoordinatorError;
 use crate::instruments::Instruments;
 use crate::instruments::probes::{Probe, ProbeSample};
 use crate::instruments::summary::{ParticipantSummary, Summary, WireSummary};
-use crate::member::connection::{Connection, ParticipantPlan};
+use crate::member::connection::Connection;
 use crate::member::{Member, Part};
 use crate::obstacles::Obstacles;
 use crate::settings::{ContactMethod, CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
@@ -159,54 +159,8 @@ fn check_obstacles(plan: &Plan, names: &[String]) -> Result<(), CoordinatorError
 }
 
 impl Simulation {
-    /// Connects to all participants and initialises them: after this, every section of the scene has been checked.
-    ///
-    /// # Errors
-    /// The first participant that cannot be reached or is not what the scene wants, or a fault of the scene.
-    pub fn connect(
-        plan: Plan,
-        participants: Vec<ParticipantPlan>,
-        cancel: &Cancel,
-    ) -> Result<Self, CoordinatorError> {
-        if participants.is_empty() || participants.len() > PARTICIPANTS_MAX {
-            let count = participants.len();
-            return Err(CoordinatorError::Scene(format!(
-                "a scene has 1 to {PARTICIPANTS_MAX} participants, this one {count}"
-            )));
-        }
-        // I/O is done where its end is waited for: a hand-over between threads costs more than the message.
-        let io = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(CoordinatorError::Runtime)?;
-        let deadline = Duration::from_secs_f64(plan.coupling.step_deadline);
-        let since_epoch =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let run_id = format!("{}-{}-{}", plan.scene, std::process::id(), since_epoch.as_nanos());
-        let (connected, tables) = io.block_on(async {
-            let work = async {
-                let calls = participants.iter().map(|p| Connection::connect(p, &run_id, deadline));
-                let mut connected = join_all(calls)
-                    .await
-                    .into_iter()
-                    .collect::<Result<Vec<Connection>, CoordinatorError>>()?;
-                let calls = connected
-                    .iter_mut()
-                    .zip(&participants)
-                    .map(|(participant, p)| participant.initialize(&p.section, &plan.domain, plan.seed));
-                let tables =
-                    join_all(calls).await.into_iter().collect::<Result<Vec<Table>, CoordinatorError>>()?;
-                Ok((connected, tables))
-            };
-            tokio::select! {
-                done = work => done,
-                () = wait_for(cancel) => Err(CoordinatorError::Cancelled),
-            }
-        })?;
-        Self::new(io, plan, connected, tables)
-    }
-
-    fn new(
+    /// A run of participants that are connected and initialised.
+    pub(crate) fn new(
         io: tokio::runtime::Runtime,
         plan: Plan,
         connections: Vec<Connection>,
@@ -280,6 +234,11 @@ impl Simulation {
     /// Simulated time [s].
     pub fn time(&self) -> f64 {
         self.clock.time()
+    }
+
+    /// Steps taken.
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Whether the scene's duration has passed.
@@ -402,12 +361,6 @@ impl Simulation {
     pub fn finish(mut self) -> Result<(), CoordinatorError> {
         let calls = self.members.iter_mut().map(|member| member.part.connection.shutdown());
         self.io.block_on(join_all(calls)).into_iter().collect()
-    }
-}
-
-async fn wait_for(cancel: &Cancel) {
-    while !cancel.is_cancelled() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

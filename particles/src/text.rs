@@ -1,4 +1,6 @@
-//! Numbers and other people's words in messages.
+//! Numbers, times and other people's words, as people read and write them.
+
+use std::time::Duration;
 
 use glam::DVec3;
 
@@ -28,9 +30,40 @@ pub fn shorten(text: &str) -> String {
     }
 }
 
+/// Units of wall time, and their seconds.
+const UNITS: [(&str, f64); 4] = [("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
+
+/// Wall times that somebody may write [s].
+const WALL_RANGE: std::ops::RangeInclusive<f64> = 1e-3..=1e9;
+
+/// Reads a wall time, a number and a unit, with a space or a hyphen between them or without.
+///
+/// # Errors
+/// A sentence that says what to write.
+pub fn wall_time(text: &str) -> Result<Duration, String> {
+    let help = || format!("{text:?} is no wall time: write 90s, 10m, 2h or 1d");
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(help)?;
+    let (number, unit) = text.split_at(unit_at);
+    let unit = unit.trim_start_matches([' ', '-']);
+    let unit_s = UNITS.iter().find(|(name, _)| *name == unit).map(|unit| unit.1).ok_or_else(help)?;
+    let seconds = number.parse::<f64>().ok().map(|count| count * unit_s);
+    seconds.filter(|seconds| WALL_RANGE.contains(seconds)).map(Duration::from_secs_f64).ok_or_else(help)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wall_times_have_a_unit() {
+        for (text, seconds) in [("90s", 90.0), ("10m", 600.0), ("1.5 h", 5400.0), ("2-d", 172_800.0)] {
+            assert_eq!(wall_time(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        }
+        for text in ["", "500", "m", "10 minutes", "0s", "-5m", "1e99d", "99999999d"] {
+            let error = wall_time(text).expect_err(text);
+            assert!(error.contains("write 90s, 10m, 2h or 1d"), "{error}");
+        }
+    }
 
     #[test]
     fn numbers_are_short() {

@@ -25,6 +25,10 @@ impl TransportLimits {
     pub const HEADER_LIST_BYTES: u32 = 64 << 10;
     /// Time after which the kernel asks whether the other end of a quiet TCP connection is still there.
     pub const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(20);
+    /// Time after which it asks again, if there was no answer.
+    pub const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
+    /// How often it asks before the connection is given up.
+    pub const KEEPALIVE_TRIES: u32 = 4;
 }
 
 /// Largest message either side accepts [bytes]: a chunk, its names and a header, with room.

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use amalgam_particles::text::wall_time;
 use amalgam_proto::v1::solver_server::SolverServer;
 use amalgam_proto::{DESCRIPTORS, TransportLimits, message_limit};
 use anyhow::{Context as _, bail};
@@ -14,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream};
 use tokio::sync::mpsc;
 use tonic::transport::server::{Connected, TcpIncoming};
 
-use crate::service::Service;
+use crate::service::{Service, Serving};
 use crate::solver::SolverProgram;
 
 /// Where a service listens.
@@ -22,14 +23,14 @@ use crate::solver::SolverProgram;
 pub enum Listen {
     /// A Unix socket; a stale one of a dead process is replaced.
     Unix(PathBuf),
-    /// A TCP address; port 0 takes a free one.
-    Tcp(SocketAddr),
+    /// `HOST:PORT`, a name or an IP address of this machine; port 0 takes a free one.
+    Tcp(String),
 }
 
 /// How to serve: the arguments of every solver's program.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeOptions {
-    /// Where to listen: unix:PATH or IP:PORT, port 0 for any free one
+    /// Where to listen: unix:PATH or HOST:PORT, port 0 for any free one
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Listen,
     /// Threads for physics; results do not depend on it [default: one per core]
@@ -38,6 +39,9 @@ pub struct ServeOptions {
     /// End when standard input does, so that the service does not outlive who started it
     #[arg(long)]
     pub exit_with_stdin: bool,
+    /// End when a run was left in the middle and no coordinator has been connected for this long: 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = wall_time)]
+    pub orphan_timeout: Duration,
     /// Listen beyond this machine without encryption; anyone who reaches the address can use the solver
     #[arg(long)]
     pub insecure: bool,
@@ -75,11 +79,18 @@ impl std::str::FromStr for Listen {
             }
             return Ok(Self::Unix(path.into()));
         }
-        text.parse().map(Self::Tcp).map_err(|_| {
-            format!(
-                "{text:?} is no address to listen on: write unix:PATH or IP:PORT, for example 127.0.0.1:7401"
-            )
-        })
+        let is_name = |host: &str| {
+            !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c))
+        };
+        let is_port = |port: &str| port.parse::<u16>().is_ok();
+        let named = text.rsplit_once(':').is_some_and(|(host, port)| is_name(host) && is_port(port));
+        if named || text.parse::<SocketAddr>().is_ok() {
+            return Ok(Self::Tcp(text.into()));
+        }
+        Err(format!(
+            "{text:?} is no address to listen on: write unix:PATH or HOST:PORT, for example 127.0.0.1:7401, \
+             node7:0 or [::1]:7401"
+        ))
     }
 }
 
@@ -96,7 +107,7 @@ impl std::fmt::Display for Listen {
 /// standard output once connections are accepted. A call in progress is finished first.
 ///
 /// # Errors
-/// If the address cannot be listened on, or is beyond loopback without `insecure`.
+/// If the address cannot be listened on, or is beyond loopback without `insecure`; and at the orphan timeout.
 pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::Result<()> {
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or_else(all, |threads| threads as usize);
@@ -109,27 +120,21 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
                 remove_stale(&path).await?;
                 let listener = tokio::net::UnixListener::bind(&path)
                     .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
-                announce(&Listen::Unix(path.clone()));
+                announce(&format!("unix:{}", path.display()));
                 let incoming = tokio_stream::wrappers::UnixListenerStream::new(listener);
-                let served = run(service, incoming, end).await;
+                let served = run(service, incoming, end, Some(options.orphan_timeout)).await;
                 let _ = std::fs::remove_file(path);
                 served
             }
             Listen::Tcp(address) => {
-                if !address.ip().is_loopback() && !options.insecure {
-                    bail!(
-                        "{address} can be reached from other machines, and this release has no encryption: \
-                         listen on 127.0.0.1, or say --insecure on a network you trust"
-                    );
-                }
-                let listener = tokio::net::TcpListener::bind(address)
-                    .await
-                    .with_context(|| format!("cannot listen on {address}"))?;
-                announce(&Listen::Tcp(listener.local_addr()?));
+                let (listener, announced) = bind(&address, options.insecure).await?;
+                announce(&announced);
                 let incoming = TcpIncoming::from(listener)
                     .with_nodelay(Some(true))
-                    .with_keepalive(Some(TransportLimits::KEEPALIVE));
-                run(service, incoming, end).await
+                    .with_keepalive(Some(TransportLimits::KEEPALIVE))
+                    .with_keepalive_interval(Some(TransportLimits::KEEPALIVE_INTERVAL))
+                    .with_keepalive_retries(Some(TransportLimits::KEEPALIVE_TRIES));
+                run(service, incoming, end, Some(options.orphan_timeout)).await
             }
         }
     });
@@ -152,7 +157,7 @@ pub fn serve_in_process(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("solver-io".into()).spawn(move || {
         let incoming = tokio_stream::wrappers::ReceiverStream::new(inbox).map(Ok::<_, std::io::Error>);
-        if let Err(error) = runtime.block_on(run(service, incoming, std::future::pending())) {
+        if let Err(error) = runtime.block_on(run(service, incoming, std::future::pending(), None)) {
             tracing::error!(%error, "in-process service");
         }
     })?;
@@ -163,6 +168,7 @@ async fn run<IO>(
     service: Service,
     incoming: impl Stream<Item = std::io::Result<IO>> + Send,
     end: impl Future<Output = ()>,
+    orphan_timeout: Option<Duration>,
 ) -> anyhow::Result<()>
 where
     IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
@@ -175,14 +181,23 @@ where
     let older_reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1alpha()?;
+    let serving = service.serving();
     let solver = SolverServer::new(service)
         .max_decoding_message_size(message_limit())
         .max_encoding_message_size(message_limit());
     let (open, mut refused) = (Arc::new(AtomicUsize::new(0)), Refused::default());
+    let connections = Arc::clone(&open);
     let incoming = incoming.filter_map(move |stream| {
-        let place = limited(stream, &open, &mut refused);
+        let place = limited(stream, &connections, &mut refused);
         async move { Some(place) }
     });
+    let orphan = OnceLock::new();
+    let end = async {
+        tokio::select! {
+            () = end => {}
+            run_id = orphaned(&serving, &open, orphan_timeout) => orphan.set(run_id).expect("it ends once"),
+        }
+    };
     tonic::transport::Server::builder()
         .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
         .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
@@ -195,7 +210,35 @@ where
         .add_service(older_reflection)
         .serve_with_incoming_shutdown(incoming, end)
         .await
-        .context("the service failed")
+        .context("the service failed")?;
+    if let (Some(run_id), Some(longest)) = (orphan.get(), orphan_timeout) {
+        let seconds = longest.as_secs_f64();
+        bail!(
+            "run {run_id} was left in the middle, and no coordinator came for {seconds} s (--orphan-timeout)"
+        );
+    }
+    Ok(())
+}
+
+/// Waits until nobody has been connected for `longest` while a run is served, and says which.
+async fn orphaned(serving: &Serving, open: &AtomicUsize, longest: Option<Duration>) -> String {
+    let Some(longest) = longest else { return std::future::pending().await };
+    let mut alone_since = None;
+    loop {
+        let run = serving
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(|(run, _)| run.run_id.clone());
+        match run.filter(|_| open.load(Ordering::Relaxed) == 0) {
+            None => alone_since = None,
+            Some(run_id) if alone_since.get_or_insert_with(Instant::now).elapsed() >= longest => {
+                return run_id;
+            }
+            Some(_) => (),
+        }
+        tokio::time::sleep((longest / 10).min(ORPHAN_INTERVAL)).await;
+    }
 }
 
 /// A connection that gives its place back when it is dropped.
@@ -209,6 +252,9 @@ impl<IO> Drop for Place<IO> {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+/// Longest time between two looks whether anybody is connected.
+const ORPHAN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time between two lines of the log about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -324,7 +370,28 @@ fn end_of_service(with_stdin: bool) -> anyhow::Result<impl Future<Output = ()>> 
     })
 }
 
-fn announce(address: &Listen) {
+/// Listens at `HOST:PORT`; the second value is what others write to reach it.
+async fn bind(address: &str, insecure: bool) -> anyhow::Result<(tokio::net::TcpListener, String)> {
+    let found = tokio::net::lookup_host(address).await;
+    let found = found.with_context(|| format!("cannot listen on {address}: no address has this name"))?;
+    let found: Vec<SocketAddr> = found.collect();
+    if !insecure && found.iter().any(|address| !address.ip().is_loopback()) {
+        bail!(
+            "{address} can be reached from other machines, and this release has no encryption: \
+             listen on 127.0.0.1, or say --insecure on a network you trust"
+        );
+    }
+    let listener = tokio::net::TcpListener::bind(&found[..]).await;
+    let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+    let local = listener.local_addr()?;
+    let announced = match address.rsplit_once(':') {
+        Some((name, _)) if address.parse::<SocketAddr>().is_err() => format!("{name}:{}", local.port()),
+        _ => local.to_string(),
+    };
+    Ok((listener, announced))
+}
+
+fn announce(address: &str) {
     use std::io::Write as _;
     let mut output = std::io::stdout();
     // Nobody reading is no reason to stop.
@@ -356,5 +423,39 @@ mod tests {
             assert_eq!(refused.count(start + LOG_INTERVAL / 2), None);
         }
         assert_eq!(refused.count(start + LOG_INTERVAL), Some(1001));
+    }
+
+    #[test]
+    fn names_and_addresses_can_be_listened_at() {
+        for text in ["127.0.0.1:0", "[::1]:7401", "localhost:0", "node-7.cluster:7401", "unix:/tmp/x.sock"] {
+            let listen: Listen = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(listen.to_string(), text);
+        }
+        for text in
+            ["", "7401", ":7401", "host", "host:70000", "::1:7401", "http://host:7401", "a b:1", "unix:"]
+        {
+            let error = text.parse::<Listen>().expect_err(text);
+            assert!(
+                error.contains("write unix:PATH or HOST:PORT") || error.contains("write a path"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_port_that_was_free_is_announced() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            for (address, name) in [("127.0.0.1:0", "127.0.0.1"), ("localhost:0", "localhost")] {
+                let (listener, announced) = bind(address, false).await.expect("listens");
+                let port = listener.local_addr().expect("an address").port();
+                assert_eq!(announced, format!("{name}:{port}"));
+                assert!(port > 0);
+            }
+            let error = bind("0.0.0.0:0", false).await.expect_err("is open to others").to_string();
+            assert!(error.contains("say --insecure"), "{error}");
+            let error = bind("nobody.invalid:0", true).await.expect_err("has no address").to_string();
+            assert!(error.contains("no address has this name"), "{error}");
+        });
     }
 }

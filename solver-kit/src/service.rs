@@ -27,14 +27,14 @@ enum Order {
     Frame(Context, bool, Reply<v1::FrameResponse>),
     Save(Context, Reply<v1::SaveResponse>),
     Restore(Restore, Reply<v1::RestoreResponse>),
-    Shutdown(Reply<v1::ShutdownResponse>),
+    Shutdown(Context, Reply<v1::ShutdownResponse>),
 }
 
 /// Calls waiting for the solver's thread. The coordinator has one at a time; more is a second coordinator.
 const QUEUE: usize = 4;
 
 /// The run that is served and the number of its particles: enough to refuse a call before its columns are read.
-type Serving = Arc<Mutex<Option<(Context, u64)>>>;
+pub(crate) type Serving = Arc<Mutex<Option<(Context, u64)>>>;
 
 /// A solver behind gRPC.
 pub(crate) struct Service {
@@ -65,6 +65,11 @@ impl Service {
             });
         })?;
         Ok(Self { program, serving, orders })
+    }
+
+    /// What is served, now and later.
+    pub(crate) fn serving(&self) -> Serving {
+        Arc::clone(&self.serving)
     }
 
     /// Reads a call for the run that is served. Another one is refused with its header, and so is what it cannot need.
@@ -156,10 +161,10 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, serving: &
             publish(session);
             let _ = reply.send(answer.map(|state_hash| vec![v1::RestoreResponse { state_hash }]));
         }
-        Order::Shutdown(reply) => {
-            session.shutdown();
+        Order::Shutdown(context, reply) => {
+            let answer = session.shutdown(&context).map_err(status);
             publish(session);
-            let _ = reply.send(Ok(vec![v1::ShutdownResponse {}]));
+            let _ = reply.send(answer.map(|()| vec![v1::ShutdownResponse {}]));
         }
     }
 }
@@ -180,6 +185,7 @@ fn status(refusal: Refusal) -> Status {
         Refusal::OutOfOrder { .. } | Refusal::OtherRun { .. } => {
             Status::failed_precondition(refusal.to_string())
         }
+        Refusal::NoRun { .. } => Status::not_found(refusal.to_string()),
         Refusal::Wire(error) => invalid(error),
         Refusal::Solver(error) => Status::aborted(error.to_string()),
         Refusal::Section(errors) => {
@@ -290,8 +296,9 @@ impl v1::solver_server::Solver for Service {
 
     async fn shutdown(
         &self,
-        _request: Request<v1::ShutdownRequest>,
+        request: Request<v1::ShutdownRequest>,
     ) -> Result<Response<v1::ShutdownResponse>, Status> {
-        self.single(Order::Shutdown).await
+        let context = Context::from_wire(request.into_inner().context).map_err(invalid)?;
+        self.single(|reply| Order::Shutdown(context, reply)).await
     }
 }

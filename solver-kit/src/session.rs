@@ -24,6 +24,8 @@ use crate::{SectionError, SolverError};
 /// Why a call was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
+    #[error("{got} is out of order: expected Initialize")]
+    NoRun { got: String },
     #[error("{got} is out of order: expected {expected}")]
     OutOfOrder { got: String, expected: String },
     #[error("the call is for run {got}, but this solver serves {expected}")]
@@ -73,6 +75,9 @@ struct Run {
     last_commit: Option<(Committed, Option<Next>)>,
 }
 
+/// The epoch of a run that has not yet begun anew.
+const FIRST_EPOCH: u64 = 1;
+
 /// What came last in the current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -90,15 +95,8 @@ impl Session {
         use amalgam_proto::contract::{check_name, vec3_from_wire};
         check_name("run_id", &request.run_id)?;
         check_name("participant", &request.participant)?;
-        if let Some(run) = &self.run
-            && request.run_id == run.context.run_id
-            && request.epoch <= run.context.epoch
-        {
-            return Err(Refusal::OutOfOrder {
-                got: format!("Initialize of run {}, epoch {}", request.run_id, request.epoch),
-                expected: format!("an epoch above {}", run.context.epoch),
-            });
-        }
+        let context = Context { run_id: request.run_id, epoch: request.epoch, step: 0 };
+        self.run.as_ref().map_or(Ok(()), |run| check_beginning(&context, &run.context))?;
         let world = World {
             participant: request.participant,
             domain: (
@@ -123,14 +121,18 @@ impl Session {
         let has_bodies = table.bodies.is_some();
         table.particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())))?;
         let near = NearParticles::new(&*solver)?;
-        let context = Context { run_id: request.run_id, epoch: request.epoch, step: 0 };
         self.run = Some(Run { has_bodies, ..Run::new(context, solver, near) });
         self.fault = None;
         Ok(table)
     }
 
-    pub(crate) fn shutdown(&mut self) {
+    /// Ends the run; nothing if none is served.
+    pub(crate) fn shutdown(&mut self, context: &Context) -> Result<(), Refusal> {
+        if let Some(run) = &self.run {
+            check_run("Shutdown", context, Some(&run.context))?;
+        }
         self.run = None;
+        Ok(())
     }
 
     /// The run that is served, and the number of its particles.
@@ -269,15 +271,32 @@ impl Session {
 
 /// Checks that a call is for the run that is served.
 pub(crate) fn check_run(call: &str, context: &Context, serving: Option<&Context>) -> Result<(), Refusal> {
-    let serving = serving.ok_or_else(|| Refusal::OutOfOrder {
-        got: format!("{call} of step {}", context.step),
-        expected: "Initialize".into(),
-    })?;
+    let serving =
+        serving.ok_or_else(|| Refusal::NoRun { got: format!("{call} of step {}", context.step) })?;
     if (&context.run_id, context.epoch) == (&serving.run_id, serving.epoch) {
         return Ok(());
     }
     let name = |c: &Context| format!("{:?}, epoch {}", shorten(&c.run_id), c.epoch);
     Err(Refusal::OtherRun { got: name(context), expected: name(serving) })
+}
+
+/// Checks that a run may begin. A new run takes the place of another. One that begins anew does not: its coordinator was
+/// away, and the service has been given to others meanwhile.
+fn check_beginning(beginning: &Context, serving: &Context) -> Result<(), Refusal> {
+    if beginning.run_id != serving.run_id {
+        return if beginning.epoch <= FIRST_EPOCH {
+            Ok(())
+        } else {
+            check_run("Initialize", beginning, Some(serving))
+        };
+    }
+    if beginning.epoch > serving.epoch {
+        return Ok(());
+    }
+    Err(Refusal::OutOfOrder {
+        got: format!("Initialize of run {}, epoch {}", beginning.run_id, beginning.epoch),
+        expected: format!("an epoch above {}", serving.epoch),
+    })
 }
 
 impl Run {

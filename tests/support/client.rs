@@ -108,6 +108,11 @@ impl Client {
         })
     }
 
+    pub(crate) fn shutdown(&mut self) -> Result<(), Status> {
+        let request = v1::ShutdownRequest { context: Some(self.context.to_wire()) };
+        self.runtime.block_on(self.solver.shutdown(request)).map(drop)
+    }
+
     /// Survey of cells of 1 m, with its message changed.
     pub(crate) fn survey(&mut self, change: impl FnOnce(&mut v1::SurveyRequest)) -> Result<CellSet, Status> {
         let lattice = Lattice { origin: DVec3::ZERO, cell_size: 1.0 };

@@ -13,6 +13,8 @@ use amalgam_solver_kit::{SolverProgram, serve_in_process};
 pub(crate) mod checkpointed;
 pub(crate) mod client;
 pub(crate) mod process;
+pub(crate) mod relay;
+pub(crate) mod service;
 
 #[path = "../../solver-kit/examples/balls.rs"]
 #[allow(unreachable_pub, missing_docs, reason = "an example's file")]
@@ -72,6 +74,7 @@ impl Scene {
             solver: String::new(),
             section,
             address: Address::InProcess(serve_in_process(program, self.threads).expect("threads")),
+            wait: std::time::Duration::ZERO,
         });
         Simulation::connect(self.plan, participants.collect(), &Cancel::new())
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use amalgam_particles::text::wall_time;
+
 /// How often checkpoints are written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Every {
@@ -15,12 +17,6 @@ enum Period {
     Wall(Duration),
 }
 
-/// Units of wall time, and their seconds.
-const UNITS: [(&str, f64); 4] = [("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
-
-/// Longest wall time between checkpoints [s].
-const WALL_MAX: f64 = 1e9;
-
 impl Every {
     /// Whether a checkpoint is due after `steps` steps, the last one being `elapsed` ago.
     pub fn is_due(&self, steps: u64, elapsed: Duration) -> bool {
@@ -28,6 +24,13 @@ impl Every {
             Period::Steps(count) => steps.is_multiple_of(count),
             Period::Wall(wall) => elapsed >= wall,
         }
+    }
+}
+
+impl Default for Every {
+    /// What a run needs that can go back, unless the command line says otherwise.
+    fn default() -> Self {
+        Self { text: "5m".into(), period: Period::Wall(Duration::from_secs(300)) }
     }
 }
 
@@ -53,10 +56,7 @@ impl FromStr for Every {
         let period = if ["step", "steps"].contains(&unit) {
             number.parse().ok().filter(|&count| count > 0).map(Period::Steps)
         } else {
-            let seconds = UNITS.iter().find(|(name, _)| *name == unit).map(|unit| unit.1).ok_or_else(help)?;
-            let wall = number.parse::<f64>().ok().map(|count| count * seconds);
-            let wall = wall.filter(|wall| (1e-3..=WALL_MAX).contains(wall));
-            wall.map(|wall| Period::Wall(Duration::from_secs_f64(wall)))
+            wall_time(text).ok().map(Period::Wall)
         };
         Ok(Self { text: text.into(), period: period.ok_or_else(help)? })
     }

@@ -7,7 +7,7 @@ use super::{
     output::{Folder, Recorder},
 };
 use crate::{
-    checkpoint::{Saved, Store, every::Every},
+    checkpoint::{CheckpointError, Saved, Store, every::Every},
     scene::Scene,
 };
 use amalgam_coordinator::Simulation;
@@ -56,6 +56,14 @@ impl<'a> Keeper<'a> {
         self.store.write(self.scene, &saved)?;
         self.last = Some(steps);
         Ok(())
+    }
+
+    /// The newest checkpoint that is whole; those after it are told of.
+    pub(super) fn newest(&mut self, tell: &dyn Fn(&str)) -> Result<Saved, CheckpointError> {
+        let (saved, skipped) = self.store.newest(self.scene)?;
+        skipped.iter().for_each(|reason| tell(&format!("warning: a checkpoint is left out: {reason}")));
+        self.last = Some(saved.checkpoint.steps);
+        Ok(saved)
     }
 
     /// The last checkpoint's number of steps.

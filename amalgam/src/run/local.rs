@@ -87,6 +87,9 @@ pub enum StartError {
 pub struct Locals {
     children: Arc<Mutex<Vec<(String, Child)>>>,
     sockets: Option<TempDir>,
+    transport: Transport,
+    threads: Option<usize>,
+    console: Console,
 }
 
 impl Locals {
@@ -100,7 +103,8 @@ impl Locals {
         threads: Option<usize>,
         console: &Console,
     ) -> Result<(Self, Vec<ParticipantPlan>), StartError> {
-        let mut locals = Self { children: Arc::default(), sockets: None };
+        let (children, console) = (Arc::default(), console.clone());
+        let mut locals = Self { children, sockets: None, transport, threads, console };
         let mut waiting = Vec::new();
         for (index, participant) in scene.participants.iter().enumerate() {
             let start = match &participant.served {
@@ -111,10 +115,7 @@ impl Locals {
                     let system = |error| StartError::System { participant: participant.name.clone(), error };
                     Started::Ready(Address::InProcess(service.map_err(system)?))
                 }
-                Served::Locally(kind) => {
-                    let listen = locals.listen(index, transport, participant)?;
-                    Started::Process(locals.spawn(participant, *kind, &listen, threads, console)?)
-                }
+                Served::Locally(kind) => Started::Process(locals.spawn(index, participant, *kind)?),
             };
             waiting.push((participant, start));
         }
@@ -125,20 +126,52 @@ impl Locals {
                 Started::Process(listening) => locals.wait(participant, &listening, deadline)?,
             };
             let (name, solver) = (participant.name.clone(), participant.solver.clone());
-            Ok(ParticipantPlan { name, solver, section: participant.section.clone(), address })
+            let section = participant.section.clone();
+            Ok(ParticipantPlan { name, solver, section, address, wait: Duration::ZERO })
         };
         let plans = waiting.into_iter().map(plan).collect::<Result<Vec<_>, StartError>>()?;
         Ok((locals, plans))
     }
 
-    /// What a process is told to listen at.
-    fn listen(
+    /// Starts a process anew for each that has ended; that of participant `lost` is ended first, if it has one here. Says which
+    /// were started.
+    ///
+    /// # Errors
+    /// The first solver that does not come up.
+    pub fn restart(
         &mut self,
-        index: usize,
-        transport: Transport,
-        participant: &Participant,
-    ) -> Result<String, StartError> {
-        if transport == Transport::Tcp {
+        scene: &Scene,
+        plans: &mut [ParticipantPlan],
+        lost: &str,
+    ) -> Result<Vec<String>, StartError> {
+        let ended = self.take_ended(lost);
+        for (index, (participant, plan)) in scene.participants.iter().zip(plans).enumerate() {
+            if let Served::Locally(kind) = &participant.served
+                && ended.contains(&participant.name)
+            {
+                let listening = self.spawn(index, participant, *kind)?;
+                plan.address = self.wait(participant, &listening, Instant::now() + START_DEADLINE)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Forgets the processes that have ended, that of `lost` among them, and says whose they were.
+    fn take_ended(&self, lost: &str) -> Vec<String> {
+        let has_ended = |(name, child): &mut (String, Child)| {
+            if name == lost {
+                // Fails only for a process that has ended.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            matches!(child.try_wait(), Ok(Some(_)))
+        };
+        self.lock().extract_if(.., has_ended).map(|(name, _)| name).collect()
+    }
+
+    /// What a process is told to listen at.
+    fn listen(&mut self, index: usize, participant: &Participant) -> Result<String, StartError> {
+        if self.transport == Transport::Tcp {
             return Ok("127.0.0.1:0".to_string());
         }
         let system = |error| StartError::System { participant: participant.name.clone(), error };
@@ -156,16 +189,15 @@ impl Locals {
     /// Starts a process. It ends when its standard input does, so not even killing this process leaves it behind.
     fn spawn(
         &mut self,
+        index: usize,
         participant: &Participant,
         kind: SolverKind,
-        listen: &str,
-        threads: Option<usize>,
-        console: &Console,
     ) -> Result<mpsc::Receiver<String>, StartError> {
+        let listen = self.listen(index, participant)?;
         let system = |error| StartError::System { participant: participant.name.clone(), error };
         let mut command = Command::new(std::env::current_exe().map_err(system)?);
-        command.args(["serve", kind.name(), "--listen", listen, "--exit-with-stdin"]);
-        if let Some(threads) = threads {
+        command.args(["serve", kind.name(), "--listen", &listen, "--exit-with-stdin"]);
+        if let Some(threads) = self.threads {
             command.args(["--threads", &threads.to_string()]);
         }
         // A process group of its own: Ctrl-C is for the run, which then ends its solvers in order.
@@ -174,14 +206,14 @@ impl Locals {
         let (sender, listening) = mpsc::channel();
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         self.lock().push((participant.name.clone(), child));
-        let (name, to) = (participant.name.clone(), console.clone());
+        let (name, to) = (participant.name.clone(), self.console.clone());
         relay(stdout, move |line| match line.strip_prefix("listening ") {
             // Nobody waits any more if the run has been given up.
             Some(address) => drop(sender.send(address.to_string())),
             None => to.line(&format!("[{name}] {line}")),
         })
         .map_err(system)?;
-        let (name, to) = (participant.name.clone(), console.clone());
+        let (name, to) = (participant.name.clone(), self.console.clone());
         relay(stderr, move |line| to.line(&format!("[{name}] {line}"))).map_err(system)?;
         Ok(listening)
     }

@@ -1,6 +1,5 @@
 //! A participant as the coordinator sees it: a connection, and calls with deadlines and names in their errors.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use amalgam_particles::CellSet;
@@ -11,64 +10,18 @@ use amalgam_proto::contract::{
 };
 use amalgam_proto::room::{CELL_BYTES_MAX, CELL_SET_BYTES_MAX};
 use amalgam_proto::v1::solver_client::SolverClient;
-use amalgam_proto::{Columns, Known, PROTOCOL_VERSION, Room, TransportLimits, gather, message_limit, v1};
-use hyper_util::rt::TokioIo;
+use amalgam_proto::{Columns, Known, PROTOCOL_VERSION, Room, gather, message_limit, v1};
 use serde::{Deserialize, Serialize};
 use tokio_stream::iter;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::transport::Channel;
 use tonic::{Code, Response, Status, Streaming};
 use tonic_types::StatusExt as _;
 
 use amalgam_particles::text::shorten;
 
-use crate::error::CoordinatorError;
+use super::address::{Address, Sight, dial, innermost, look};
+use crate::error::{CoordinatorError, Loss};
 use crate::settings::{DomainSettings, Fault};
-
-/// Where a participant's service is.
-#[derive(Clone, Debug)]
-pub enum Address {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// `host:port`.
-    Tcp(String),
-    /// A service in this process: it takes pipes from this queue.
-    InProcess(tokio::sync::mpsc::Sender<tokio::io::DuplexStream>),
-}
-
-impl Address {
-    /// Reads `unix:PATH`, `http://HOST:PORT` or `HOST:PORT`.
-    ///
-    /// # Errors
-    /// A sentence that says what to write.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return if path.is_empty() {
-                Err("write a path after unix:".into())
-            } else {
-                Ok(Self::Unix(path.into()))
-            };
-        }
-        let rest = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
-        let port =
-            rest.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
-        match port {
-            Some(Ok(_)) if format!("http://{rest}").parse::<Uri>().is_ok() => Ok(Self::Tcp(rest.to_string())),
-            _ => Err(format!(
-                "{text:?} is no address: write unix:PATH or HOST:PORT, for example 127.0.0.1:7401"
-            )),
-        }
-    }
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(address) => f.write_str(address),
-            Self::InProcess(_) => f.write_str("this process"),
-        }
-    }
-}
 
 /// What a scene says of a participant.
 #[derive(Clone, Debug)]
@@ -81,6 +34,8 @@ pub struct ParticipantPlan {
     pub section: String,
     /// Where its service is.
     pub address: Address,
+    /// Longest time to wait for its service to listen there.
+    pub wait: Duration,
 }
 
 /// Bytes of column data sent and received.
@@ -100,6 +55,7 @@ pub(crate) struct Connection {
     pub(crate) name: String,
     pub(crate) description: Description,
     pub(crate) wire: WireBytes,
+    address: Address,
     client: Client,
     context: Context,
     deadline: Duration,
@@ -112,10 +68,15 @@ pub(crate) struct Connection {
 /// Time to wait for a connection and for the handshake, or `coupling.step_deadline` if that is shorter.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
+/// Time for each of connecting and asking, to find out why a participant does not answer; `coupling.step_deadline` if that is
+/// shorter.
+const LOOK_DEADLINE: Duration = Duration::from_secs(2);
+
 impl Connection {
     pub(crate) async fn connect(
         plan: &ParticipantPlan,
         run_id: &str,
+        epoch: u64,
         deadline: Duration,
     ) -> Result<Self, CoordinatorError> {
         let unreachable = |reason: String| CoordinatorError::Connect {
@@ -158,11 +119,12 @@ impl Connection {
                 plan.solver, plan.address, description.name
             )));
         }
-        let context = Context { run_id: run_id.into(), epoch: 1, step: 0 };
+        let context = Context { run_id: run_id.into(), epoch, step: 0 };
         Ok(Self {
             name: plan.name.clone(),
             description,
             wire: WireBytes::default(),
+            address: plan.address.clone(),
             client,
             context,
             deadline,
@@ -364,24 +326,37 @@ impl Connection {
     ) -> Result<T, CoordinatorError> {
         match tokio::time::timeout(self.deadline, call).await {
             Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(status)) if is_lost(&status) => {
+                let cause = std::error::Error::source(&status).map(innermost);
+                let cause = cause.unwrap_or_else(|| shorten(status.message()));
+                Err(self.lost(phase, self.why_lost(Some(cause)).await))
+            }
             Ok(Err(status)) => Err(self.failure(phase, &status)),
-            Err(_) => Err(CoordinatorError::Deadline {
-                participant: self.name.clone(),
-                step: self.context.step,
-                phase,
-                seconds: self.deadline.as_secs_f64(),
-            }),
+            Err(_) => Err(self.lost(phase, self.why_lost(None).await)),
+        }
+    }
+
+    fn lost(&self, phase: &'static str, loss: Loss) -> CoordinatorError {
+        let (participant, address) = (self.name.clone(), self.address.to_string());
+        CoordinatorError::Lost { participant, address, step: self.context.step, phase, loss }
+    }
+
+    /// Why there is no answer: what broke the connection, or nothing until the deadline.
+    async fn why_lost(&self, broken: Option<String>) -> Loss {
+        let seconds = self.deadline.as_secs_f64();
+        match (look(&self.address, LOOK_DEADLINE.min(self.deadline)).await, broken) {
+            (Sight::NobodyListens(reason), broken) => Loss::Dead(broken.unwrap_or(reason)),
+            (Sight::NoWay(reason), _) => Loss::Unreachable(reason),
+            (Sight::Answers, None) => Loss::Slow(seconds),
+            (Sight::Silent, None) => Loss::Silent(seconds),
+            (Sight::Answers | Sight::Silent, Some(reason)) => Loss::Broken(reason),
         }
     }
 
     fn failure(&self, phase: &'static str, status: &Status) -> CoordinatorError {
         let (participant, step, reason) = (self.name.clone(), self.context.step, shorten(status.message()));
         match status.code() {
-            _ if is_lost(status) => {
-                let cause = std::error::Error::source(status).map(innermost).unwrap_or(reason);
-                let reason = format!("{cause} (its process may have ended; see its log)");
-                CoordinatorError::Lost { participant, step, phase, reason }
-            }
+            Code::NotFound => self.lost(phase, Loss::Restarted),
             Code::Aborted => CoordinatorError::Solver { participant, step, phase, reason },
             Code::InvalidArgument if phase == "Initialize" => {
                 let violations =
@@ -450,49 +425,4 @@ async fn collect<P: Packet>(
 ) -> Result<(P::Header, Columns), Status> {
     let room = |header: &P::Header| room(header).map_err(|error| Status::invalid_argument(error.to_string()));
     gather(response.into_inner(), room).await
-}
-
-async fn dial(address: &Address) -> Result<Channel, tonic::transport::Error> {
-    // The authority is only read by servers that host several names; a socket or pipe has none.
-    let host = match address {
-        Address::Tcp(host) => host.as_str(),
-        Address::Unix(_) | Address::InProcess(_) => "localhost",
-    };
-    let endpoint = Endpoint::from_shared(format!("http://{host}"))?
-        .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
-        .max_frame_size(TransportLimits::FRAME_BYTES)
-        .tcp_keepalive(Some(TransportLimits::KEEPALIVE))
-        .tcp_nodelay(true);
-    match address.clone() {
-        Address::Tcp(_) => endpoint.connect().await,
-        Address::Unix(path) => {
-            let dial = move |_: Uri| {
-                let path = path.clone();
-                async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
-            };
-            endpoint.connect_with_connector(tower::service_fn(dial)).await
-        }
-        Address::InProcess(queue) => {
-            let dial = move |_: Uri| {
-                let queue = queue.clone();
-                async move {
-                    let (ours, theirs) = tokio::io::duplex(1 << 20);
-                    let sent = queue.send(theirs).await;
-                    sent.map_err(|_| std::io::Error::other("the service in this process has ended"))?;
-                    Ok::<_, std::io::Error>(TokioIo::new(ours))
-                }
-            };
-            endpoint.connect_with_connector(tower::service_fn(dial)).await
-        }
-    }
-}
-
-/// The last cause of an error: what the system said.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }

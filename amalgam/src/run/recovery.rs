@@ -1,0 +1,147 @@
+//! What a run does when it loses a participant: the participant comes back, and all of them go back to the last checkpoint.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    RunError,
+    keeper::Keeper,
+    local::{Locals, StartError},
+};
+use crate::{
+    checkpoint::{CheckpointError, Saved},
+    scene::{Scene, Served},
+};
+use amalgam_coordinator::{Cancel, CoordinatorError, Joining, ParticipantPlan, Simulation, new_run_id};
+
+/// Losses in a row, without a step that was not taken before, after which a run ends.
+const LOSSES_IN_VAIN_MAX: u32 = 5;
+
+/// How a run comes to its participants, and again when one was lost.
+pub(super) struct Recovery<'a> {
+    scene: &'a Scene,
+    participants: Vec<ParticipantPlan>,
+    run_id: String,
+    /// How often the run has begun with its services.
+    epoch: u64,
+    /// Longest time to wait for a service that was lost, if the run goes back at all.
+    reconnect: Option<Duration>,
+    cancel: &'a Cancel,
+    /// Steps taken before any of the losses.
+    farthest: u64,
+    in_vain: u32,
+    losses: u64,
+}
+
+impl<'a> Recovery<'a> {
+    pub(super) fn new(
+        scene: &'a Scene,
+        participants: Vec<ParticipantPlan>,
+        reconnect: Option<Duration>,
+        cancel: &'a Cancel,
+    ) -> Self {
+        let run_id = new_run_id(&scene.header.name);
+        Self { scene, participants, run_id, epoch: 0, reconnect, cancel, farthest: 0, in_vain: 0, losses: 0 }
+    }
+
+    /// How often a participant was lost and came back.
+    pub(super) fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// Comes to all participants, under a new epoch; services that the run did not start are waited for.
+    pub(super) fn join(
+        &mut self,
+        wait: Duration,
+        tell: &dyn Fn(&str),
+    ) -> Result<Simulation, CoordinatorError> {
+        for (plan, participant) in self.participants.iter_mut().zip(&self.scene.participants) {
+            plan.wait = match participant.served {
+                Served::At(_) => wait,
+                Served::Locally(_) => Duration::ZERO,
+            };
+        }
+        self.epoch += 1;
+        let joining = Joining { run_id: self.run_id.clone(), epoch: self.epoch, cancel: self.cancel, tell };
+        Simulation::join(self.scene.plan(), &self.participants, &joining)
+    }
+
+    /// Goes back after a loss that came when `steps` steps were taken: a simulation that is as it was at the checkpoint.
+    ///
+    /// # Errors
+    /// The loss itself if the run is not to go back, or why it cannot.
+    pub(super) fn go_back(
+        &mut self,
+        loss: CoordinatorError,
+        steps: u64,
+        locals: &mut Locals,
+        keeper: &mut Keeper<'_>,
+        tell: &dyn Fn(&str),
+    ) -> Result<(Simulation, Saved), RunError> {
+        let (Some(longest), Some(mut lost)) = (self.reconnect, loss.lost().map(str::to_string)) else {
+            return Err(loss.into());
+        };
+        let loss = loss.to_string();
+        tell(&loss);
+        self.in_vain = if steps > self.farthest { 0 } else { self.in_vain + 1 };
+        self.farthest = self.farthest.max(steps);
+        let since = Instant::now();
+        loop {
+            if self.in_vain >= LOSSES_IN_VAIN_MAX {
+                let reason = format!("{LOSSES_IN_VAIN_MAX} times in a row it came no step farther");
+                return Err(RunError::NoWayBack { loss, reason });
+            }
+            let wait = longest.saturating_sub(since.elapsed());
+            match self.try_once(&lost, wait, locals, keeper, tell) {
+                Ok(back) => {
+                    self.losses += 1;
+                    let (seconds, step) = (since.elapsed().as_secs_f64(), back.1.checkpoint.steps);
+                    tell(&format!("back at step {step} after {seconds:.1} s"));
+                    return Ok(back);
+                }
+                Err(Hindrance::Coordinator(CoordinatorError::Cancelled)) => {
+                    return Err(CoordinatorError::Cancelled.into());
+                }
+                Err(hindrance) => match hindrance.lost() {
+                    Some(next) if since.elapsed() < longest => lost = next.to_string(),
+                    _ => return Err(RunError::NoWayBack { loss, reason: hindrance.to_string() }),
+                },
+            }
+            self.in_vain += 1;
+        }
+    }
+
+    fn try_once(
+        &mut self,
+        lost: &str,
+        wait: Duration,
+        locals: &mut Locals,
+        keeper: &mut Keeper<'_>,
+        tell: &dyn Fn(&str),
+    ) -> Result<(Simulation, Saved), Hindrance> {
+        let saved = keeper.newest(tell)?;
+        for name in locals.restart(self.scene, &mut self.participants, lost)? {
+            tell(&format!("the solver of {name} was started again"));
+        }
+        let mut simulation = self.join(wait, tell)?;
+        simulation.restore(&saved.checkpoint)?;
+        Ok((simulation, saved))
+    }
+}
+
+/// Why a run did not come back to its last checkpoint.
+#[derive(Debug, thiserror::Error)]
+enum Hindrance {
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Coordinator(#[from] CoordinatorError),
+}
+
+impl Hindrance {
+    /// The participant that was lost on the way, if it was that.
+    fn lost(&self) -> Option<&str> {
+        if let Self::Coordinator(error) = self { error.lost() } else { None }
+    }
+}

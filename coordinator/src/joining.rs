@@ -1,0 +1,118 @@
+//! How a run comes to its participants: their services are connected, waited for if need be, and initialised.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::{join_all, try_join_all};
+
+use crate::error::CoordinatorError;
+use crate::member::connection::{Connection, ParticipantPlan};
+use crate::simulation::{Cancel, PARTICIPANTS_MAX, Plan, Simulation};
+
+/// Time between two attempts to reach a service that is waited for.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time between two lines about a service that is waited for.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How a run comes to its participants.
+pub struct Joining<'a> {
+    /// Name of the run: services refuse calls for another.
+    pub run_id: String,
+    /// From 1; more each time that the run begins anew with its services, which refuse calls for an earlier one.
+    pub epoch: u64,
+    /// Ends the waiting.
+    pub cancel: &'a Cancel,
+    /// Gets a line for people now and then about each service that is waited for.
+    pub tell: &'a dyn Fn(&str),
+}
+
+/// A name that no other run of the scene has.
+pub fn new_run_id(scene: &str) -> String {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{scene}-{}-{}", std::process::id(), since_epoch.as_nanos())
+}
+
+impl Simulation {
+    /// Connects to all participants and initialises them: after this, every section of the scene has been checked.
+    ///
+    /// # Errors
+    /// A participant that cannot be reached or is not what the scene wants, or a fault of the scene.
+    pub fn connect(
+        plan: Plan,
+        participants: Vec<ParticipantPlan>,
+        cancel: &Cancel,
+    ) -> Result<Self, CoordinatorError> {
+        let run_id = new_run_id(&plan.scene);
+        Self::join(plan, &participants, &Joining { run_id, epoch: 1, cancel, tell: &|_| () })
+    }
+
+    /// The same for a run whose name is given, as a later epoch of it or with somebody told of the waiting.
+    ///
+    /// # Errors
+    /// As for [`Self::connect`].
+    pub fn join(
+        plan: Plan,
+        participants: &[ParticipantPlan],
+        joining: &Joining<'_>,
+    ) -> Result<Self, CoordinatorError> {
+        if participants.is_empty() || participants.len() > PARTICIPANTS_MAX {
+            let count = participants.len();
+            return Err(CoordinatorError::Scene(format!(
+                "a scene has 1 to {PARTICIPANTS_MAX} participants, this one {count}"
+            )));
+        }
+        // I/O is done where its end is waited for: a hand-over between threads costs more than the message.
+        let io = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(CoordinatorError::Runtime)?;
+        let deadline = Duration::from_secs_f64(plan.coupling.step_deadline);
+        let (connected, tables) = io.block_on(async {
+            let work = async {
+                let calls = participants.iter().map(|plan| reach(plan, joining, deadline));
+                let mut connected = try_join_all(calls).await?;
+                let calls = connected
+                    .iter_mut()
+                    .zip(participants)
+                    .map(|(connection, p)| connection.initialize(&p.section, &plan.domain, plan.seed));
+                let tables =
+                    join_all(calls).await.into_iter().collect::<Result<Vec<_>, CoordinatorError>>()?;
+                Ok((connected, tables))
+            };
+            tokio::select! {
+                done = work => done,
+                () = wait_for(joining.cancel) => Err(CoordinatorError::Cancelled),
+            }
+        })?;
+        Self::new(io, plan, connected, tables)
+    }
+}
+
+/// Connects to a service, again and again as long as the plan says.
+async fn reach(
+    plan: &ParticipantPlan,
+    joining: &Joining<'_>,
+    deadline: Duration,
+) -> Result<Connection, CoordinatorError> {
+    let (since, mut told) = (Instant::now(), None::<Instant>);
+    loop {
+        let reason = match Connection::connect(plan, &joining.run_id, joining.epoch, deadline).await {
+            Err(CoordinatorError::Connect { reason, .. }) if since.elapsed() < plan.wait => reason,
+            done => return done,
+        };
+        if told.is_none_or(|told| told.elapsed() >= TELL_INTERVAL) {
+            let (name, address, longest) = (&plan.name, &plan.address, plan.wait.as_secs_f64());
+            (joining.tell)(&format!(
+                "waiting for participant {name} at {address}, at most {longest} s: {reason}"
+            ));
+            told = Some(Instant::now());
+        }
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}
+
+async fn wait_for(cancel: &Cancel) {
+    while !cancel.is_cancelled() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,184 @@
+//! Where a participant's service is, and how it is dialled.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use amalgam_proto::v1::solver_client::SolverClient;
+use amalgam_proto::{PROTOCOL_VERSION, TransportLimits, v1};
+use hyper_util::rt::TokioIo;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+/// Where a participant's service is.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// `host:port`.
+    Tcp(String),
+    /// A service in this process: it takes pipes from this queue.
+    InProcess(tokio::sync::mpsc::Sender<tokio::io::DuplexStream>),
+}
+
+impl Address {
+    /// Reads `unix:PATH`, `http://HOST:PORT` or `HOST:PORT`.
+    ///
+    /// # Errors
+    /// A sentence that says what to write.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() {
+                Err("write a path after unix:".into())
+            } else {
+                Ok(Self::Unix(path.into()))
+            };
+        }
+        let rest = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        if rest.matches(':').count() > 1 && !rest.starts_with('[') {
+            return Err(format!("{text:?}: write an IPv6 address in brackets, for example [::1]:7401"));
+        }
+        let port =
+            rest.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+        match port {
+            Some(Ok(_)) if format!("http://{rest}").parse::<Uri>().is_ok() => Ok(Self::Tcp(rest.to_string())),
+            _ => Err(format!(
+                "{text:?} is no address: write unix:PATH or HOST:PORT, for example 127.0.0.1:7401"
+            )),
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => f.write_str(address),
+            Self::InProcess(_) => f.write_str("this process"),
+        }
+    }
+}
+
+/// A connection to the service.
+pub(crate) async fn dial(address: &Address) -> Result<Channel, tonic::transport::Error> {
+    // The authority is only read by servers that host several names; a socket or pipe has none.
+    let host = match address {
+        Address::Tcp(host) => host.as_str(),
+        Address::Unix(_) | Address::InProcess(_) => "localhost",
+    };
+    let endpoint = Endpoint::from_shared(format!("http://{host}"))?
+        .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
+        .max_frame_size(TransportLimits::FRAME_BYTES)
+        .tcp_keepalive(Some(TransportLimits::KEEPALIVE))
+        .tcp_keepalive_interval(Some(TransportLimits::KEEPALIVE_INTERVAL))
+        .tcp_keepalive_retries(Some(TransportLimits::KEEPALIVE_TRIES))
+        .tcp_nodelay(true);
+    match address.clone() {
+        Address::Tcp(_) => endpoint.connect().await,
+        Address::Unix(path) => {
+            let dial = move |_: Uri| {
+                let path = path.clone();
+                async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
+            };
+            endpoint.connect_with_connector(tower::service_fn(dial)).await
+        }
+        Address::InProcess(queue) => {
+            let dial = move |_: Uri| {
+                let queue = queue.clone();
+                async move {
+                    let (ours, theirs) = tokio::io::duplex(1 << 20);
+                    let sent = queue.send(theirs).await;
+                    sent.map_err(|_| std::io::Error::other("the service in this process has ended"))?;
+                    Ok::<_, std::io::Error>(TokioIo::new(ours))
+                }
+            };
+            endpoint.connect_with_connector(tower::service_fn(dial)).await
+        }
+    }
+}
+
+/// What is found at an address.
+pub(crate) enum Sight {
+    /// A service that answers.
+    Answers,
+    /// Connections are taken, calls are not answered.
+    Silent,
+    /// The machine is there, and no process listens at the address.
+    NobodyListens(String),
+    /// Nothing comes back.
+    NoWay(String),
+}
+
+/// Looks for a service with a connection of its own; a solver that computes does not keep its service from answering.
+pub(crate) async fn look(address: &Address, patience: Duration) -> Sight {
+    let channel = match tokio::time::timeout(patience, dial(address)).await {
+        Ok(Ok(channel)) => channel,
+        Ok(Err(error)) if nobody_listens(address, &error) => return Sight::NobodyListens(innermost(&error)),
+        Ok(Err(error)) => return Sight::NoWay(innermost(&error)),
+        Err(_) => return Sight::NoWay(format!("no connection within {} s", patience.as_secs_f64())),
+    };
+    let request = v1::DescribeRequest { protocol_version: PROTOCOL_VERSION };
+    let mut client = SolverClient::new(channel);
+    match tokio::time::timeout(patience, client.describe(request)).await {
+        Ok(Ok(_)) => Sight::Answers,
+        _ => Sight::Silent,
+    }
+}
+
+fn nobody_listens(address: &Address, error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let is_refusal =
+        |error: &std::io::Error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
+    let refused = || causes.filter_map(|error| error.downcast_ref::<std::io::Error>()).any(is_refusal);
+    matches!(address, Address::InProcess(_)) || refused()
+}
+
+/// The last cause of an error: what the system said.
+pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_names_or_numbers() {
+        for text in ["127.0.0.1:7401", "[fd00::3]:7401", "node-7.cluster:7401", "unix:/tmp/x.sock"] {
+            assert_eq!(Address::parse(text).map(|address| address.to_string()), Ok(text.to_string()));
+        }
+        assert_eq!(
+            Address::parse("http://node7:1/").map(|address| address.to_string()),
+            Ok("node7:1".into())
+        );
+        let error = Address::parse("fd00::3:7401").expect_err("no brackets");
+        assert!(error.contains("write an IPv6 address in brackets, for example [::1]:7401"), "{error}");
+        for text in ["", "node7", ":7401", "node7:70000", "unix:"] {
+            assert!(Address::parse(text).expect_err(text).contains("write "), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_look_tells_who_is_there() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let patience = Duration::from_millis(200);
+        let seen = |text: &str| {
+            let address = Address::parse(text).expect("an address");
+            runtime.block_on(look(&address, patience))
+        };
+        // A listener whose process does not care: the kernel takes connections for it.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");
+        let address = silent.local_addr().expect("an address").to_string();
+        assert!(matches!(seen(&address), Sight::Silent));
+        drop(silent);
+        assert!(matches!(seen(&address), Sight::NobodyListens(_)));
+        assert!(matches!(seen("unix:no-such.sock"), Sight::NobodyListens(_)));
+        // Addresses for documentation and for nothing are nobody's.
+        assert!(matches!(seen("[100::1]:7401"), Sight::NoWay(_)));
+        assert!(matches!(seen("nobody.invalid:7401"), Sight::NoWay(_)));
+    }
+}
