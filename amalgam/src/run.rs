@@ -2,6 +2,7 @@
 
 mod keeper;
 pub mod local;
+mod lock;
 pub mod output;
 mod picture;
 
@@ -41,6 +42,8 @@ struct Report<'a> {
     summary: &'a Summary,
     interrupted: bool,
     error: Option<String>,
+    /// Which participant did not end in order after a run whose results are whole.
+    shutdown_error: Option<String>,
     /// The command that goes on from the last checkpoint, if the run is not over.
     resume: Option<String>,
 }
@@ -80,7 +83,8 @@ pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn compute(scene: &Scene, args: &RunArgs, interrupt: &Interrupt) -> Result<Ending, CommandError> {
-    carry_out(scene, args, interrupt, None)
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(&scene.header.name));
+    carry_out(scene, args, interrupt, Folder::look_at(out)?, None)
 }
 
 /// Goes on with a run from a checkpoint, in its folder.
@@ -91,27 +95,27 @@ pub(crate) fn go_on(
     scene: &Scene,
     args: &RunArgs,
     interrupt: &Interrupt,
+    folder: Folder,
     saved: &Saved,
 ) -> Result<Ending, CommandError> {
-    carry_out(scene, args, interrupt, Some(saved))
+    carry_out(scene, args, interrupt, folder, Some(saved))
 }
 
 fn carry_out(
     scene: &Scene,
     args: &RunArgs,
     interrupt: &Interrupt,
+    mut folder: Folder,
     saved: Option<&Saved>,
 ) -> Result<Ending, CommandError> {
     let started = Instant::now();
-    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(&scene.header.name));
-    let folder = Folder::look_at(out)?;
     let console = Console::new(args.quiet);
     let (locals, participants) = Locals::start(scene, args.transport, args.threads.count(), &console)?;
     interrupt.at_end(locals.ender());
     let mut simulation = match Simulation::connect(scene.plan(), participants, interrupt.cancel()) {
         Ok(simulation) => simulation,
         Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),
-        Err(error) => return not_started(scene, &folder, error, &locals, interrupt),
+        Err(error) => return not_started(scene, &mut folder, error, &locals, interrupt),
     };
     let recorder = match saved {
         None => {
@@ -155,7 +159,7 @@ fn take_back(
 /// Says why a run did not begin; if the scene is right, in `summary.json` too.
 fn not_started(
     scene: &Scene,
-    folder: &Folder,
+    folder: &mut Folder,
     error: CoordinatorError,
     locals: &Locals,
     interrupt: &Interrupt,
@@ -234,14 +238,13 @@ impl Run<'_> {
 
     /// Writes the summary and says how it went.
     fn conclude(
-        self,
+        mut self,
         result: Result<Ending, RunError>,
         folder: &Folder,
         locals: &Locals,
         args: &RunArgs,
         started: Instant,
     ) -> Result<Ending, CommandError> {
-        let abandoned = result.is_err();
         let (interrupted, error) = match result {
             Ok(ending) => (ending == Ending::Interrupted, None),
             Err(RunError::Coordinator(error)) => (false, Some(with_ended(error.to_string(), locals))),
@@ -250,7 +253,8 @@ impl Run<'_> {
         let summary = self.simulation.summary();
         let is_over = error.is_none() && !interrupted;
         let resume = self.keeper.command(folder.path()).filter(|_| !is_over);
-        let report = Report { summary: &summary, interrupted, error: error.clone(), resume };
+        let mut report =
+            Report { summary: &summary, interrupted, error: error.clone(), shutdown_error: None, resume };
         match (error, folder.write_summary(&report)) {
             (Some(error), Ok(())) => {
                 let way = self.keeper.last().zip(report.resume.as_ref());
@@ -260,19 +264,21 @@ impl Run<'_> {
             (Some(error), Err(second)) => return Err(CommandError::Failed(format!("{error}; {second}"))),
             (None, written) => written?,
         }
+        // Participants that were left in the middle of a step may not answer any more; without an error there are none.
+        if let Err(error) = self.simulation.finish() {
+            self.console.line(&format!("warning: all results are written, but {error}"));
+            report.shutdown_error = Some(error.to_string());
+            folder.write_summary(&report)?;
+        }
+        locals.end();
         if args.json {
             let text = serde_json::to_string_pretty(&report);
             say(text.map_err(|error| CommandError::Failed(error.to_string()))?)?;
-        } else if !args.quiet {
+        } else if !args.quiet && !self.interrupt.is_hung_up() {
             self.tell(&summary, folder, interrupted, started)?;
             if let Some(command) = &report.resume {
                 say(format_args!("  to go on: {command}"))?;
             }
-        }
-        // Participants that were left in the middle of a step may not answer any more.
-        if !abandoned {
-            self.simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))?;
-            locals.end();
         }
         Ok(if interrupted { Ending::Interrupted } else { Ending::Finished })
     }
