@@ -5,6 +5,7 @@ pub mod local;
 mod lock;
 pub mod output;
 mod picture;
+mod trust;
 
 use std::{
     path::PathBuf,
@@ -21,7 +22,7 @@ use crate::{
     interrupt::Interrupt,
     scene::Scene,
 };
-use amalgam_coordinator::{CoordinatorError, Simulation, Summary};
+use amalgam_coordinator::{CoordinatorError, ParticipantSummary, Simulation, Summary};
 use keeper::Keeper;
 use local::Locals;
 use output::{Folder, OutputError, Recorder};
@@ -132,6 +133,7 @@ fn carry_out(
         progress: Progress::new(console.clone(), args.quiet, scene.time.duration),
         console: console.clone(),
         interrupt: interrupt.clone(),
+        at_start: simulation.participants(),
         simulation,
     };
     // Inside the pool of workers: steps then start where they are, not with a hand-over between threads.
@@ -188,6 +190,7 @@ fn with_ended(mut error: String, locals: &Locals) -> String {
 
 struct Run<'a> {
     simulation: Simulation,
+    at_start: Vec<ParticipantSummary>,
     recorder: Recorder,
     keeper: Keeper<'a>,
     progress: Progress,
@@ -303,10 +306,10 @@ impl Run<'_> {
     ) -> Result<(), CommandError> {
         let steps = summary.steps;
         say(format_args!(
-            "{}{}: {:.4} s simulated in {}, {steps} steps of {:.1} ms",
+            "{}{}: {} s simulated in {}, {steps} steps of {:.1} ms",
             summary.scene,
             if interrupted { " (interrupted)" } else { "" },
-            summary.simulated_s,
+            short(summary.simulated_s),
             console::time(started.elapsed().as_secs_f64()),
             1e3 * summary.wall_s / (steps.max(1) as f64),
         ))?;
@@ -319,10 +322,10 @@ impl Run<'_> {
                 .collect();
             say(format_args!("  {}: {}", sample.name, values.join(", ")))?;
         }
-        say(format_args!(
-            "  results in {}: summary.json, *.pvd for ParaView, pictures, probes",
-            folder.path().display()
-        ))
+        for line in trust::lines(summary, &self.at_start) {
+            say(format_args!("  {line}"))?;
+        }
+        say(format_args!("  results in {}: {}", folder.path().display(), folder.written().join(", ")))
     }
 }
 

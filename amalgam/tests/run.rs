@@ -86,6 +86,34 @@ fn the_scene_beside_the_results_repeats_the_run_and_replaces_its_results() {
     assert_eq!(fs::read_to_string(out.join("notes.txt")).expect("reads"), "mine");
 }
 
+/// Files of a participant's frames, by the list.
+fn listed(out: &Path, participant: &str) -> Vec<String> {
+    let list = fs::read_to_string(out.join(format!("{participant}.pvd"))).expect("reads");
+    list.split("file=\"").skip(1).map(|rest| rest.split('"').next().expect("a name").to_string()).collect()
+}
+
+#[test]
+fn a_body_that_does_not_move_is_written_once_and_after_a_resume_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let scene = fs::read_to_string(scene()).expect("reads").replace("\"edges\"", "\"all\"");
+    fs::write(folder.path().join("scene.toml"), scene).expect("writes");
+    let amalgam = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+        let output = command.args(arguments).current_dir(folder.path()).output().expect("the program starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    amalgam(&["run", "scene.toml", "--quiet", "--checkpoint-every", "20steps", "--keep-checkpoints", "99"]);
+    let out = folder.path().join("out/drop");
+    let expect_once = || {
+        assert_eq!(listed(&out, "cloth"), vec!["frames/cloth_000000.vtu"; 6]);
+        assert_eq!(BTreeSet::from_iter(listed(&out, "water")).len(), 6, "the water falls");
+        assert_eq!(files(&out.join("frames")).len(), 7);
+    };
+    expect_once();
+    amalgam(&["resume", "out/drop", "--quiet", "--from", "20"]);
+    expect_once();
+}
+
 /// What may make single light particles fast is stored energy that is let go, never energy from nowhere.
 #[test]
 fn the_total_energy_never_rises() {

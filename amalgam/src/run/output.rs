@@ -18,7 +18,7 @@ use crate::error::CommandError;
 use crate::{
     run::lock::{LOCK, Lock},
     run::picture::Painter,
-    scene::{Scene, SurfaceOutput},
+    scene::{Compression, Scene, SurfaceOutput},
 };
 use amalgam_coordinator::{FrameField, ParticipantFrame, ProbeSample};
 use amalgam_surfaces::{SurfaceError, SurfaceSettings, reconstruct};
@@ -173,6 +173,17 @@ impl Folder {
         self.write(SUMMARY, (text + "\n").as_bytes())
     }
 
+    /// What a user may open, of what was written.
+    pub fn written(&self) -> Vec<&'static str> {
+        let there = |name: &str| self.path.join(name).exists();
+        let mut written = vec![SUMMARY];
+        if there("frames") {
+            written.push("*.pvd for ParaView");
+        }
+        written.extend(["surfaces", "pictures", "probes"].into_iter().filter(|name| there(name)));
+        written
+    }
+
     fn unfinished(&self, name: &str) -> PathBuf {
         self.path.join(format!(".{name}.unfinished"))
     }
@@ -199,10 +210,13 @@ impl Folder {
 pub struct Recorder {
     folder: PathBuf,
     vtk_every: Option<u64>,
+    compression: Compression,
     painter: Option<Painter>,
     /// By participant.
     surfaces: BTreeMap<String, SurfaceOutput>,
     collections: Vec<PvdCollection>,
+    /// What the last frame of each list shows, if nothing in it moves.
+    at_rest: Vec<Option<String>>,
     tables: Vec<CsvTable>,
     row: Vec<f64>,
     frame: u64,
@@ -216,7 +230,9 @@ impl Recorder {
             vtk_every: scene.output.vtk.then_some(u64::from(scene.output.every)),
             painter: scene.output.pictures.as_ref().map(|settings| Painter::new(scene, settings)),
             surfaces: scene.output.surfaces.clone(),
+            compression: scene.output.compression,
             collections: Vec::new(),
+            at_rest: Vec::new(),
             tables: Vec::new(),
             row: Vec::new(),
             frame: 0,
@@ -234,6 +250,7 @@ impl Recorder {
         let state = RecorderState {
             frame: self.frame,
             lists: self.collections.iter().map(list).collect(),
+            at_rest: self.at_rest.clone(),
             tables: self.tables.iter().map(table).collect::<Result<_, FramesError>>()?,
         };
         let folders = FOLDERS.iter().map(|name| self.folder.join(name)).filter(|folder| folder.exists());
@@ -256,6 +273,9 @@ impl Recorder {
         for (file, count) in &state.lists {
             this.collections.push(PvdCollection::resume(folder.path.join(file), *count)?);
         }
+        // An older checkpoint does not have them: its bodies at rest are written once more.
+        this.at_rest.clone_from(&state.at_rest);
+        this.at_rest.resize(this.collections.len(), None);
         for ((file, length), sample) in state.tables.iter().zip(samples) {
             this.tables.push(CsvTable::resume(folder.path.join(file), &header(sample), *length)?);
         }
@@ -294,11 +314,23 @@ impl Recorder {
                     PvdCollection::create(self.folder.join(format!("{}.pvd", frame.name)))
                 };
                 self.collections = frames.iter().map(create).collect::<Result<_, _>>()?;
+                self.at_rest = vec![None; frames.len()];
             }
-            for (frame, collection) in frames.iter().zip(&mut self.collections) {
-                let file = format!("frames/{}_{:06}.vtu", frame.name, self.frame);
-                write_participant(&self.folder.join(&file), time, frame)?;
+            for ((frame, collection), last) in frames.iter().zip(&mut self.collections).zip(&mut self.at_rest)
+            {
+                let at_rest = shown_at_rest(frame);
+                // A body that does not move is written once.
+                let same = collection.last().filter(|_| at_rest.is_some() && at_rest == *last);
+                let file = match same {
+                    Some(file) => file.to_owned(),
+                    None => {
+                        let file = format!("frames/{}_{:06}.vtu", frame.name, self.frame);
+                        write_participant(&self.folder.join(&file), time, frame, self.compression)?;
+                        file
+                    }
+                };
                 collection.push(time, &file)?;
+                *last = at_rest;
             }
         }
         for frame in frames {
@@ -363,7 +395,38 @@ fn header(sample: &ProbeSample) -> Vec<&str> {
     std::iter::once("time [s]").chain(sample.columns.iter().map(String::as_str)).collect()
 }
 
-fn write_participant(path: &Path, time: f64, frame: &ParticipantFrame) -> Result<(), FramesError> {
+/// A digest of what a frame shows of a participant none of whose particles moves; nothing if any does. Groups are left
+/// out: they change where others press against a body that cannot move, and are those of the time of the file.
+fn shown_at_rest(frame: &ParticipantFrame) -> Option<String> {
+    if frame.velocities.iter().any(|velocity| velocity.to_array() != [0.0; 3]) {
+        return None;
+    }
+    let mut hasher = blake3::Hasher::new();
+    let mut column = |name: &str, bytes: &mut dyn Iterator<Item = [u8; 8]>| {
+        hasher.update(name.as_bytes()).update(&[0]);
+        for bytes in bytes {
+            hasher.update(&bytes);
+        }
+    };
+    column("id", &mut frame.id.iter().map(|id| id.to_le_bytes()));
+    column("position", &mut frame.positions.iter().flat_map(|x| x.to_array()).map(f64::to_le_bytes));
+    column("triangle", &mut frame.triangles.as_flattened().iter().map(|&i| u64::from(i).to_le_bytes()));
+    let bits = |value: &f32| u64::from(value.to_bits()).to_le_bytes();
+    for (name, values) in &frame.fields {
+        match values {
+            FrameField::Scalar(values) => column(name, &mut values.iter().map(bits)),
+            FrameField::Vector(values) => column(name, &mut values.as_flattened().iter().map(bits)),
+        }
+    }
+    Some(hasher.finalize().to_hex().to_string())
+}
+
+fn write_participant(
+    path: &Path,
+    time: f64,
+    frame: &ParticipantFrame,
+    compression: Compression,
+) -> Result<(), FramesError> {
     let fields: Vec<VtkField<'_>> = frame
         .fields
         .iter()
@@ -384,7 +447,11 @@ fn write_participant(path: &Path, time: f64, frame: &ParticipantFrame) -> Result
         triangles: &frame.triangles,
         fields: &fields,
     };
-    write_vtu(path, &data)
+    let compression = match compression {
+        Compression::None => amalgam_frames::Compression::None,
+        Compression::Zlib => amalgam_frames::Compression::Zlib,
+    };
+    write_vtu(path, &data, compression)
 }
 
 impl From<OutputError> for CommandError {
