@@ -6,12 +6,14 @@ mod support;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use amalgam_coordinator::CoordinatorError;
 use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Description, Integration, Report, SectionError, Solver, SolverError, SolverProgram, Stage, World,
+    Answer, Description, Integration, Listen, Report, SectionError, ServeOptions, Solver, SolverError,
+    SolverProgram, Stage, World, serve,
 };
 use support::Scene;
 use support::process::{Folder, children, is_alive, repository, signal, stderr, wait_until};
@@ -231,6 +233,8 @@ enum Madness {
     Refuses,
     Panics,
     Sleeps,
+    /// It never ends.
+    Stays,
 }
 
 struct Mad {
@@ -258,6 +262,7 @@ impl Solver for Mad {
                 Madness::Refuses => return Err(SolverError("particle 107 has no neighbours".into())),
                 Madness::Panics => panic!("on purpose, for a test"),
                 Madness::Sleeps => std::thread::sleep(Duration::from_secs(4)),
+                Madness::Stays => {}
             }
         }
         Ok(())
@@ -269,6 +274,14 @@ impl Solver for Mad {
             self.particles.position[1].y = f64::NEG_INFINITY;
         }
         Ok(Report { stable_dt: f64::INFINITY, ..Report::default() })
+    }
+}
+
+impl Drop for Mad {
+    fn drop(&mut self) {
+        if self.madness == Madness::Stays {
+            std::thread::sleep(Duration::from_secs(10));
+        }
     }
 }
 
@@ -320,4 +333,27 @@ fn an_unstable_solver_is_stopped_at_its_particle() {
 fn a_solver_that_panics_or_hangs_is_named() {
     insta::assert_snapshot!(error_of(Madness::Panics).to_string(), @"participant mad cannot go on, in Integrate of step 3: an error in its program, which its log may explain (Internal): the solver panicked; see the solver's log");
     insta::assert_snapshot!(error_of(Madness::Sleeps).to_string(), @"participant mad at this process was lost in Integrate of step 3: it is slow: it did not answer within 2 s, though its service answers; give its solver more threads, or raise coupling.step_deadline if steps may take as long");
+}
+
+/// The results are whole: exit code and summary say that the run succeeded, and who did not end in order.
+#[test]
+fn a_participant_that_hangs_at_the_end_spoils_no_results() {
+    let folder = Folder::new();
+    let address = format!("unix:{}", folder.path().join("mad.sock").display());
+    let listen: Listen = address.parse().expect("an address");
+    let options = ServeOptions { listen, threads: Some(1), insecure: false, exit_with_stdin: false };
+    std::thread::spawn(move || serve(Arc::new(MadProgram(Madness::Stays)), options));
+    assert!(wait_until(MARGIN, || folder.path().join("mad.sock").exists()), "it listens");
+    let scene = folder.scene(&format!(
+        "[scene]\nname = 'end'\n[domain]\nmin = [-9, -9, -9]\nmax = [9, 9, 9]\n[time]\nduration = 0.01\n\
+         [coupling]\nstep_deadline = 1\n[[participants]]\nname = 'guest'\nsolver = 'mad'\naddress = '{address}'\n"
+    ));
+    let output = folder.run(&scene, &[]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let summary = folder.summary();
+    assert_eq!(summary["error"], serde_json::Value::Null);
+    let error = summary["shutdown_error"].as_str().expect("the summary says who");
+    assert_says(error, &["participant guest did not answer Shutdown", "within 1 s"]);
+    assert_says(&said, &["warning: all results are written, but ", error]);
 }

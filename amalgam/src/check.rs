@@ -18,7 +18,7 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     let console = Console::new(true);
     let (_locals, participants) = Locals::start(&scene, Transport::InProcess, None, &console)?;
     let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
-    let simulation = simulation.map_err(|error| CommandError::at_start(&scene, error))?;
+    let mut simulation = simulation.map_err(|error| CommandError::at_start(&scene, error))?;
     say(format_args!("{} is right", scene.file()))?;
     say(format_args!(
         "  {}: {} s, a frame every {:.4} s",

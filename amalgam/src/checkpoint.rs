@@ -425,7 +425,12 @@ method = 'sph'
         let lists = vec![("a.pvd".into(), 1)];
         Saved {
             checkpoint: Checkpoint { steps, coordinator: vec![7; 30], participants },
-            output: RecorderState { frame: 1, lists, tables: vec![("p.csv".into(), 20)] },
+            output: RecorderState {
+                frame: 1,
+                lists,
+                at_rest: vec![None],
+                tables: vec![("p.csv".into(), 20)],
+            },
             every: Some("10m".parse().expect("an interval")),
             keep,
         }

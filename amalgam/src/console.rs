@@ -119,10 +119,10 @@ impl Progress {
     fn message(&self, record: &StepRecord) -> String {
         let remaining = (self.duration - record.time).max(0.0) / self.speed;
         format!(
-            "{:.4} of {} s, {} left | step {} dt {:.2e} s | {} contacts {} groups {} stages | {:.1} ms/step",
+            "{} left | {:.4} of {} s | step {} dt {:.2e} s | {} contacts {} groups {} stages | {:.1} ms/step",
+            if remaining.is_finite() { time(remaining) } else { "?".to_string() },
             record.time,
             self.duration,
-            if remaining.is_finite() { time(remaining) } else { "?".to_string() },
             record.step,
             record.dt,
             record.active,

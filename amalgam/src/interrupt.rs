@@ -1,12 +1,15 @@
-//! Ctrl-C and SIGTERM: the first ends the run after its step, a later one at once.
+//! Ctrl-C, SIGTERM and SIGHUP: the first ends the run after its step, a later one at once.
 
 use std::{
-    io,
-    sync::{Arc, Mutex, OnceLock},
+    fs, io,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
 use amalgam_coordinator::Cancel;
@@ -24,6 +27,7 @@ pub struct Interrupt(Arc<Inner>);
 struct Inner {
     requested: OnceLock<Instant>,
     cancel: Cancel,
+    hung_up: AtomicBool,
     at_end: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -38,12 +42,18 @@ impl Interrupt {
     }
 
     fn install() -> io::Result<Self> {
-        let inner = Inner { requested: OnceLock::new(), cancel: Cancel::new(), at_end: Mutex::default() };
+        let inner = Inner {
+            requested: OnceLock::new(),
+            cancel: Cancel::new(),
+            hung_up: AtomicBool::new(false),
+            at_end: Mutex::default(),
+        };
         let this = Self(Arc::new(inner));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (mut interrupt, mut terminate) = {
+        let (mut interrupt, mut terminate, mut hangup) = {
             let _guard = runtime.enter();
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+            let hangup = hangup_ends().then(|| signal(SignalKind::hangup())).transpose()?;
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, hangup)
         };
         let listener = this.clone();
         std::thread::Builder::new().name("signals".into()).spawn(move || {
@@ -52,6 +62,7 @@ impl Interrupt {
                     tokio::select! {
                         _ = interrupt.recv() => {}
                         _ = terminate.recv() => {}
+                        () = hung_up(&mut hangup) => listener.0.hung_up.store(true, Ordering::Relaxed),
                     }
                     listener.signalled();
                 }
@@ -84,8 +95,31 @@ impl Interrupt {
         self.0.requested.get().is_some()
     }
 
+    /// Whether the terminal was closed: nobody reads what is printed.
+    pub fn is_hung_up(&self) -> bool {
+        self.0.hung_up.load(Ordering::Relaxed)
+    }
+
     /// What makes the coordinator stop waiting for connections.
     pub fn cancel(&self) -> &Cancel {
         &self.0.cancel
     }
+}
+
+/// Waits until the terminal is closed; for ever if that ends nothing.
+async fn hung_up(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether SIGHUP ends this process: not under `nohup`, which has it ignored. Where the system does not tell, what the
+/// process was started with stays.
+fn hangup_ends() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The first bit is signal 1, SIGHUP.
+    ignored.is_some_and(|mask| mask & 1 == 0)
 }

@@ -23,7 +23,7 @@ use crate::{
 pub fn resume(args: &ResumeArgs) -> Result<Ending, CommandError> {
     let folder = &args.folder;
     let file = folder.join(SCENE);
-    match std::fs::metadata(&file) {
+    let held = match std::fs::metadata(&file) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let folder = folder.display();
             return Err(CommandError::Usage(format!(
@@ -62,5 +62,5 @@ pub fn resume(args: &ResumeArgs) -> Result<Ending, CommandError> {
         quiet: args.quiet,
         json: args.json,
     };
-    go_on(&scene, &how, &Interrupt::listen()?, &saved)
+    go_on(&scene, &how, &Interrupt::listen()?, held, &saved)
 }

@@ -2,9 +2,11 @@
 
 mod keeper;
 pub mod local;
+mod lock;
 pub mod output;
 mod picture;
 mod recovery;
+mod trust;
 
 use std::{
     path::PathBuf,
@@ -21,7 +23,7 @@ use crate::{
     interrupt::Interrupt,
     scene::Scene,
 };
-use amalgam_coordinator::{CoordinatorError, Simulation, Summary};
+use amalgam_coordinator::{CoordinatorError, ParticipantSummary, Simulation, Summary};
 use keeper::Keeper;
 use local::Locals;
 use output::{Folder, OutputError, Recorder};
@@ -43,6 +45,8 @@ struct Report<'a> {
     summary: &'a Summary,
     interrupted: bool,
     error: Option<String>,
+    /// Which participant did not end in order after a run whose results are whole.
+    shutdown_error: Option<String>,
     /// The command that goes on from the last checkpoint, if the run is not over.
     resume: Option<String>,
     /// How often a participant was lost and came back.
@@ -86,7 +90,8 @@ pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn compute(scene: &Scene, args: &RunArgs, interrupt: &Interrupt) -> Result<Ending, CommandError> {
-    carry_out(scene, args, interrupt, None)
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(&scene.header.name));
+    carry_out(scene, args, interrupt, Folder::look_at(out)?, None)
 }
 
 /// Goes on with a run from a checkpoint, in its folder.
@@ -97,20 +102,20 @@ pub(crate) fn go_on(
     scene: &Scene,
     args: &RunArgs,
     interrupt: &Interrupt,
+    folder: Folder,
     saved: &Saved,
 ) -> Result<Ending, CommandError> {
-    carry_out(scene, args, interrupt, Some(saved))
+    carry_out(scene, args, interrupt, folder, Some(saved))
 }
 
 fn carry_out(
     scene: &Scene,
     args: &RunArgs,
     interrupt: &Interrupt,
+    mut folder: Folder,
     saved: Option<&Saved>,
 ) -> Result<Ending, CommandError> {
     let started = Instant::now();
-    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(&scene.header.name));
-    let folder = Folder::look_at(out)?;
     let console = Console::new(args.quiet);
     let (locals, participants) = Locals::start(scene, args.transport, args.threads.count(), &console)?;
     interrupt.at_end(locals.ender());
@@ -120,7 +125,7 @@ fn carry_out(
     let mut simulation = match joined {
         Ok(simulation) => simulation,
         Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),
-        Err(error) => return not_started(scene, &folder, error, &locals, interrupt),
+        Err(error) => return not_started(scene, &mut folder, error, &locals, interrupt),
     };
     let recorder = match saved {
         None => {
@@ -139,6 +144,7 @@ fn carry_out(
         interrupt: interrupt.clone(),
         recovery,
         locals,
+        at_start: simulation.participants(),
         simulation,
         scene,
         folder: &folder,
@@ -168,7 +174,7 @@ fn take_back(
 /// Says why a run did not begin; if the scene is right, in `summary.json` too.
 fn not_started(
     scene: &Scene,
-    folder: &Folder,
+    folder: &mut Folder,
     error: CoordinatorError,
     locals: &Locals,
     interrupt: &Interrupt,
@@ -197,6 +203,7 @@ fn with_ended(mut error: String, locals: &Locals) -> String {
 
 struct Run<'a> {
     simulation: Simulation,
+    at_start: Vec<ParticipantSummary>,
     recorder: Recorder,
     keeper: Keeper<'a>,
     progress: Progress,
@@ -272,7 +279,7 @@ impl Run<'_> {
 
     /// Writes the summary and says how it went.
     fn conclude(
-        self,
+        mut self,
         result: Result<Ending, RunError>,
         args: &RunArgs,
         started: Instant,
@@ -288,8 +295,14 @@ impl Run<'_> {
         let summary = self.simulation.summary();
         let is_over = error.is_none() && !interrupted;
         let resume = self.keeper.command(folder.path()).filter(|_| !is_over);
-        let recoveries = self.recovery.losses();
-        let report = Report { summary: &summary, interrupted, error: error.clone(), resume, recoveries };
+        let mut report = Report {
+            summary: &summary,
+            interrupted,
+            error: error.clone(),
+            shutdown_error: None,
+            resume,
+            recoveries: self.recovery.losses(),
+        };
         match (error, folder.write_summary(&report)) {
             (Some(error), Ok(())) => {
                 let way = self.keeper.last().zip(report.resume.as_ref());
@@ -299,23 +312,23 @@ impl Run<'_> {
             (Some(error), Err(second)) => return Err(CommandError::Failed(format!("{error}; {second}"))),
             (None, written) => written?,
         }
+        // Participants that were left in the middle of a step may not answer any more.
+        if !abandoned {
+            if let Err(error) = self.simulation.finish() {
+                self.console.line(&format!("warning: all results are written, but {error}"));
+                report.shutdown_error = Some(error.to_string());
+                folder.write_summary(&report)?;
+            }
+            self.locals.end();
+        }
         if args.json {
             let text = serde_json::to_string_pretty(&report);
             say(text.map_err(|error| CommandError::Failed(error.to_string()))?)?;
-        } else if !args.quiet {
+        } else if !args.quiet && !self.interrupt.is_hung_up() {
             self.tell(&summary, folder, interrupted, started)?;
             if let Some(command) = &report.resume {
                 say(format_args!("  to go on: {command}"))?;
             }
-        }
-        // Participants that were left in the middle of a step may not answer any more.
-        if !abandoned {
-            match self.simulation.finish() {
-                // The results are whole; whoever is gone need not be let go.
-                Err(error) if error.lost().is_some() => self.console.line(&format!("warning: {error}")),
-                ended => ended.map_err(|error| CommandError::Failed(error.to_string()))?,
-            }
-            self.locals.end();
         }
         Ok(if interrupted { Ending::Interrupted } else { Ending::Finished })
     }
@@ -340,10 +353,10 @@ impl Run<'_> {
     ) -> Result<(), CommandError> {
         let steps = summary.steps;
         say(format_args!(
-            "{}{}: {:.4} s simulated in {}, {steps} steps of {:.1} ms",
+            "{}{}: {} s simulated in {}, {steps} steps of {:.1} ms",
             summary.scene,
             if interrupted { " (interrupted)" } else { "" },
-            summary.simulated_s,
+            short(summary.simulated_s),
             console::time(started.elapsed().as_secs_f64()),
             1e3 * summary.wall_s / (steps.max(1) as f64),
         ))?;
@@ -356,10 +369,10 @@ impl Run<'_> {
                 .collect();
             say(format_args!("  {}: {}", sample.name, values.join(", ")))?;
         }
-        say(format_args!(
-            "  results in {}: summary.json, *.pvd for ParaView, pictures, probes",
-            folder.path().display()
-        ))
+        for line in trust::lines(summary, &self.at_start) {
+            say(format_args!("  {line}"))?;
+        }
+        say(format_args!("  results in {}: {}", folder.path().display(), folder.written().join(", ")))
     }
 }
 

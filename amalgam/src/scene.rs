@@ -22,7 +22,8 @@ use read::Reader;
 pub use document::SCENE_BYTES_MAX;
 pub use fault::{Fault, SceneError};
 pub use output::{
-    Colour, Cut, FieldColour, OutputSettings, PICTURE_SIDE_MAX, PictureSettings, Ramp, SurfaceOutput,
+    Colour, Compression, Cut, FieldColour, OutputSettings, PICTURE_SIDE_MAX, PictureSettings, Ramp,
+    SurfaceOutput,
 };
 pub use path::{KeyPath, Segment};
 

@@ -49,7 +49,8 @@ fn a_run_leaves_frames_pictures_tables_and_a_summary() {
     let out = folder.path().join("out/drop");
     let output = run(folder.path(), &["--frames", "2", "--json", "--set", "output.pictures.every=2"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let expected = ["cloth.pvd", "frames", "pictures", "probes", "scene.toml", "summary.json", "water.pvd"];
+    let expected =
+        [".lock", "cloth.pvd", "frames", "pictures", "probes", "scene.toml", "summary.json", "water.pvd"];
     assert_eq!(files(&out), strings(&expected));
     assert_eq!(files(&out.join("frames")).len(), 6, "three frames of two participants");
     assert_eq!(files(&out.join("pictures")), strings(&["000000.png", "000002.png"]));
@@ -85,6 +86,34 @@ fn the_scene_beside_the_results_repeats_the_run_and_replaces_its_results() {
     assert_eq!(fs::read_to_string(out.join("notes.txt")).expect("reads"), "mine");
 }
 
+/// Files of a participant's frames, by the list.
+fn listed(out: &Path, participant: &str) -> Vec<String> {
+    let list = fs::read_to_string(out.join(format!("{participant}.pvd"))).expect("reads");
+    list.split("file=\"").skip(1).map(|rest| rest.split('"').next().expect("a name").to_string()).collect()
+}
+
+#[test]
+fn a_body_that_does_not_move_is_written_once_and_after_a_resume_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let scene = fs::read_to_string(scene()).expect("reads").replace("\"edges\"", "\"all\"");
+    fs::write(folder.path().join("scene.toml"), scene).expect("writes");
+    let amalgam = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+        let output = command.args(arguments).current_dir(folder.path()).output().expect("the program starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    amalgam(&["run", "scene.toml", "--quiet", "--checkpoint-every", "20steps", "--keep-checkpoints", "99"]);
+    let out = folder.path().join("out/drop");
+    let expect_once = || {
+        assert_eq!(listed(&out, "cloth"), vec!["frames/cloth_000000.vtu"; 6]);
+        assert_eq!(BTreeSet::from_iter(listed(&out, "water")).len(), 6, "the water falls");
+        assert_eq!(files(&out.join("frames")).len(), 7);
+    };
+    expect_once();
+    amalgam(&["resume", "out/drop", "--quiet", "--from", "20"]);
+    expect_once();
+}
+
 /// What may make single light particles fast is stored energy that is let go, never energy from nowhere.
 #[test]
 fn the_total_energy_never_rises() {
@@ -103,11 +132,15 @@ fn the_total_energy_never_rises() {
     }
 }
 
-/// Starts a run that would take minutes, and waits until its first frames are there.
-fn start_long(folder: &Path) -> Child {
+/// Starts a run that would take minutes, and waits until its first frames are there. `hangup` is an option of `env`: what
+/// the program finds set for SIGHUP.
+fn start_long(folder: &Path, hangup: &str) -> Child {
     let arguments = ["--set", "time.duration=1000", "--set", "time.frame_interval=0.001"];
-    let child = command(folder, &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let child = child.expect("the program starts");
+    let run = command(folder, &arguments);
+    let mut command = Command::new("env");
+    command.arg(hangup).arg(run.get_program()).args(run.get_args()).current_dir(folder);
+    command.env("TMPDIR", folder.join("tmp")).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().expect("the program starts");
     let deadline = Instant::now() + Duration::from_secs(60);
     while !folder.join("out/drop/frames/water_000002.vtu").exists() {
         assert!(Instant::now() < deadline, "the run writes its frames");
@@ -123,9 +156,9 @@ fn signal(process: u32, name: &str) {
 
 #[test]
 fn an_interrupted_run_writes_its_summary() {
-    for name in ["INT", "TERM"] {
+    for name in ["INT", "TERM", "HUP"] {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut child = start_long(folder.path());
+        let mut child = start_long(folder.path(), "--default-signal=HUP");
         signal(child.id(), name);
         assert_eq!(child.wait().expect("it ends").code(), Some(130), "SIG{name}");
         let summary = summary(folder.path());
@@ -136,10 +169,55 @@ fn an_interrupted_run_writes_its_summary() {
     }
 }
 
+/// `nohup` has SIGHUP ignored.
+#[test]
+fn a_run_that_ignores_hangups_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut child = start_long(folder.path(), "--ignore-signal=HUP");
+    signal(child.id(), "HUP");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().expect("asks").is_none(), "the run goes on");
+    signal(child.id(), "TERM");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+}
+
+#[test]
+fn a_second_run_in_a_folder_is_refused_until_the_first_is_gone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut first = start_long(folder.path(), "--default-signal=HUP");
+    let mut resume = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+    resume.args(["resume", "out/drop"]).current_dir(folder.path());
+    for mut second in [command(folder.path(), &["--frames", "1"]), resume] {
+        let output = second.output().expect("the program starts");
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        let expected = format!("error: process {} is writing the results of a run to out/drop", first.id());
+        assert!(error.starts_with(&expected) && error.contains("--out"), "{error}");
+    }
+    assert!(folder.path().join("out/drop/frames/water_000002.vtu").exists(), "its frames are untouched");
+    signal(first.id(), "KILL");
+    first.wait().expect("it ends");
+    let output = run(folder.path(), &["--frames", "1", "--quiet"]);
+    assert!(output.status.success(), "a killed run blocks nobody: {}", text(&output.stderr));
+}
+
+#[test]
+fn a_disk_that_becomes_full_is_in_the_summary() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut child = start_long(folder.path(), "--default-signal=HUP");
+    let frames = folder.path().join("out/drop/frames");
+    std::os::unix::fs::symlink("/dev/full", frames.join(".water_000080.vtu.part")).expect("links");
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    let summary = summary(folder.path());
+    let error = summary["error"].as_str().expect("the summary has the error");
+    assert!(error.contains("water_000080.vtu") && error.contains("the disk is full"), "{error}");
+    assert!(frames.join("water_000079.vtu").exists(), "earlier frames stay");
+}
+
 #[test]
 fn a_second_signal_does_not_wait_for_a_stopped_solver() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut child = start_long(folder.path());
+    let mut child = start_long(folder.path(), "--default-signal=HUP");
     let solvers = children(child.id());
     assert_eq!(solvers.len(), 2, "a process per participant");
     signal(solvers[0], "STOP");

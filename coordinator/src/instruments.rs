@@ -79,7 +79,8 @@ impl Instruments {
 
     /// Adds a step to the statistics and reads all probes.
     pub(crate) fn sample(&mut self, view: &View<'_>) {
-        self.statistics.add(view.record, view.members);
+        let [_, overlap] = probes::overlap(view.candidates, view.contacts, view.beside);
+        self.statistics.add(view.record, view.members, overlap);
         self.samples.resize_with(self.probes.len(), ProbeSample::default);
         for (probe, sample) in self.probes.iter_mut().zip(&mut self.samples) {
             probe.sample(view, self.statistics.dissipated, sample);

@@ -358,7 +358,7 @@ impl Simulation {
     ///
     /// # Errors
     /// The first that does not answer.
-    pub fn finish(mut self) -> Result<(), CoordinatorError> {
+    pub fn finish(&mut self) -> Result<(), CoordinatorError> {
         let calls = self.members.iter_mut().map(|member| member.part.connection.shutdown());
         self.io.block_on(join_all(calls)).into_iter().collect()
     }

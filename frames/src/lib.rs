@@ -22,4 +22,4 @@ pub use picture::{Camera, Colour, ColourMap, Layer, Picture, Radius, Rgb, Scene}
 pub use ply::write_ply;
 pub use pvd::PvdCollection;
 pub use table::CsvTable;
-pub use vtu::{FrameData, FrameField, FrameValues, write_vtu};
+pub use vtu::{Compression, FrameData, FrameField, FrameValues, write_vtu};

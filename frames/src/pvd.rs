@@ -61,6 +61,11 @@ impl PvdCollection {
         text.lines().filter(|line| line.starts_with("<DataSet ")).map(entry).collect()
     }
 
+    /// The file of the last frame.
+    pub fn last(&self) -> Option<&str> {
+        self.entries.last().map(|(_, file)| file.as_str())
+    }
+
     /// Number of frames in the list.
     pub fn count(&self) -> usize {
         self.entries.len()

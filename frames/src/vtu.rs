@@ -1,12 +1,14 @@
 //! One frame of one participant as a VTK unstructured grid (`.vtu`).
 //!
-//! Format: the XML file format of "VTK File Formats" (Kitware), raw appended data, little-endian, 64-bit lengths.
+//! Format: the XML file format of "VTK File Formats" (Kitware), raw appended data, little-endian, 64-bit lengths. Compressed
+//! data stands in blocks, each of them a zlib stream.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
+use flate2::write::ZlibEncoder;
 use glam::DVec3;
+use rayon::prelude::*;
 
 use crate::{FramesError, atomic};
 
@@ -47,16 +49,33 @@ pub enum FrameValues<'a> {
     Unsigned(&'a [u32]),
 }
 
+/// Whether the values of a frame are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// They are not.
+    #[default]
+    None,
+    /// By zlib, in blocks of [`BLOCK_BYTES`].
+    Zlib,
+}
+
+/// Bytes of values in a compressed block: large enough for zlib's window of 32 KiB, small enough for all processors.
+const BLOCK_BYTES: usize = 256 << 10;
+
 /// Writes a frame: one VTK_VERTEX cell per particle, in order, then one VTK_TRIANGLE per triangle. The file appears
 /// whole or not at all. No particles at all give a valid file.
 ///
 /// # Errors
 /// Columns of different lengths, a triangle that names no particle, a bad or repeated field name, more than 2^31
 /// cell corners (VTK's 32-bit connectivity), or a failure of the file system.
-pub fn write_vtu(path: impl AsRef<Path>, frame: &FrameData<'_>) -> Result<(), FramesError> {
+pub fn write_vtu(
+    path: impl AsRef<Path>,
+    frame: &FrameData<'_>,
+    compression: Compression,
+) -> Result<(), FramesError> {
     let path = path.as_ref();
     check(frame).map_err(|what| FramesError::data(path, what))?;
-    atomic::write(path, |out| write(out, frame))
+    atomic::write(path, |out| write(out, frame, compression))
 }
 
 const RESERVED: [&str; 3] = ["id", "velocity", "group"];
@@ -100,11 +119,56 @@ struct Array<'a> {
     name: &'a str,
     kind: &'static str,
     components: u32,
+    /// Bytes that `write` writes.
     bytes: u64,
     write: WriteValues<'a>,
 }
 
-type WriteValues<'a> = Box<dyn FnOnce(&mut BufWriter<File>) -> io::Result<()> + 'a>;
+type WriteValues<'a> = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + 'a>;
+
+impl<'a> Array<'a> {
+    /// The array as it stands in the appended data: its length first, or its blocks' lengths.
+    fn encoded(self, compression: Compression) -> io::Result<Self> {
+        let Self { name, kind, components, bytes: plain_bytes, write: values } = self;
+        let (bytes, write): (u64, WriteValues<'a>) = match compression {
+            Compression::None => {
+                let length = plain_bytes.to_le_bytes();
+                let write = move |out: &mut dyn Write| {
+                    out.write_all(&length)?;
+                    values(out)
+                };
+                (plain_bytes + length.len() as u64, Box::new(write))
+            }
+            Compression::Zlib => {
+                let mut plain = Vec::with_capacity(plain_bytes as usize);
+                values(&mut plain)?;
+                let bytes = compress(&plain)?;
+                (bytes.len() as u64, Box::new(move |out: &mut dyn Write| out.write_all(&bytes)))
+            }
+        };
+        Ok(Self { name, kind, components, bytes, write })
+    }
+}
+
+fn encode(arrays: Vec<Array<'_>>, compression: Compression) -> io::Result<Vec<Array<'_>>> {
+    arrays.into_iter().map(|array| array.encoded(compression)).collect()
+}
+
+/// Compressed values: the number of blocks, the bytes of a block, the bytes of a last block that is shorter or 0, the
+/// compressed bytes of each block, then the blocks.
+fn compress(values: &[u8]) -> io::Result<Vec<u8>> {
+    let blocks = values.par_chunks(BLOCK_BYTES).map(|block| {
+        let mut encoder = ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(block)?;
+        encoder.finish()
+    });
+    let blocks = blocks.collect::<io::Result<Vec<Vec<u8>>>>()?;
+    let header = [blocks.len(), BLOCK_BYTES, values.len() % BLOCK_BYTES].into_iter();
+    let header = header.chain(blocks.iter().map(Vec::len));
+    let mut bytes: Vec<u8> = header.flat_map(|number| (number as u64).to_le_bytes()).collect();
+    blocks.iter().for_each(|block| bytes.extend_from_slice(block));
+    Ok(bytes)
+}
 
 /// An array of `tuples` values of N bytes each.
 fn array<'a, const N: usize>(
@@ -114,13 +178,13 @@ fn array<'a, const N: usize>(
     tuples: usize,
     values: impl Iterator<Item = [u8; N]> + 'a,
 ) -> Array<'a> {
-    let write = move |out: &mut BufWriter<File>| { values }.try_for_each(|value| out.write_all(&value));
+    let write = move |out: &mut dyn Write| { values }.try_for_each(|value| out.write_all(&value));
     Array { name, kind, components, bytes: (tuples * N) as u64, write: Box::new(write) }
 }
 
-fn write(out: &mut BufWriter<File>, frame: &FrameData<'_>) -> io::Result<()> {
+fn write(out: &mut impl Write, frame: &FrameData<'_>, compression: Compression) -> io::Result<()> {
     let (points, triangles) = (frame.positions.len(), frame.triangles.len());
-    let time = [array("TimeValue", "Float64", 1, 1, std::iter::once(frame.time.to_le_bytes()))];
+    let time = vec![array("TimeValue", "Float64", 1, 1, std::iter::once(frame.time.to_le_bytes()))];
     let mut point_data = vec![
         array("id", "UInt64", 1, points, frame.ids.iter().map(|id| id.to_le_bytes())),
         array(
@@ -140,24 +204,32 @@ fn write(out: &mut BufWriter<File>, frame: &FrameData<'_>) -> io::Result<()> {
         }
         FrameValues::Unsigned(v) => array(field.name, "UInt32", 1, points, v.iter().map(|v| v.to_le_bytes())),
     }));
-    let positions = [array("Points", "Float64", 3, points, frame.positions.iter().map(bytes_of_dvec3))];
+    let positions = vec![array("Points", "Float64", 3, points, frame.positions.iter().map(bytes_of_dvec3))];
     // Fits: `check` has counted the corners.
     let vertices = 0..points as u32;
     let corners = vertices.chain(frame.triangles.as_flattened().iter().copied()).map(u32::to_le_bytes);
     let ends = (1..=points as u32).chain((1..=triangles as u32).map(move |t| points as u32 + 3 * t));
     let types =
         std::iter::repeat_n([VTK_VERTEX], points).chain(std::iter::repeat_n([VTK_TRIANGLE], triangles));
-    let cells = [
+    let cells = vec![
         array("connectivity", "Int32", 1, points + 3 * triangles, corners),
         array("offsets", "Int32", 1, points + triangles, ends.map(u32::to_le_bytes)),
         array("types", "UInt8", 1, points + triangles, types),
     ];
 
+    let [time, point_data, positions, cells] =
+        [time, point_data, positions, cells].map(|arrays| encode(arrays, compression));
+    let (time, point_data, positions, cells) = (time?, point_data?, positions?, cells?);
+
     let mut offset = 0;
+    let compressor = match compression {
+        Compression::None => "",
+        Compression::Zlib => r#" compressor="vtkZLibDataCompressor""#,
+    };
     writeln!(out, r#"<?xml version="1.0"?>"#)?;
     writeln!(
         out,
-        r#"<VTKFile type="UnstructuredGrid" version="1.0" byte_order="LittleEndian" header_type="UInt64">"#
+        r#"<VTKFile type="UnstructuredGrid" version="1.0" byte_order="LittleEndian" header_type="UInt64"{compressor}>"#
     )?;
     writeln!(out, "<UnstructuredGrid>")?;
     write_entries(out, "FieldData", &time, &mut offset)?;
@@ -169,7 +241,6 @@ fn write(out: &mut BufWriter<File>, frame: &FrameData<'_>) -> io::Result<()> {
     // The data begins after the underscore.
     write!(out, r#"<AppendedData encoding="raw">_"#)?;
     for array in time.into_iter().chain(point_data).chain(positions).chain(cells) {
-        out.write_all(&array.bytes.to_le_bytes())?;
         (array.write)(out)?;
     }
     // The line feed before the end tag is for meshio, which drops the last line of the data.
@@ -193,7 +264,7 @@ fn write_entries(
             write!(out, r#" NumberOfTuples="1""#)?;
         }
         writeln!(out, r#" format="appended" offset="{offset}"/>"#)?;
-        *offset += size_of::<u64>() as u64 + bytes;
+        *offset += bytes;
     }
     writeln!(out, "</{element}>")
 }

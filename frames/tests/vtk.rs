@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use amalgam_frames::{DVec3, FrameData, FrameField, FrameValues, write_vtu};
+use amalgam_frames::{Compression, DVec3, FrameData, FrameField, FrameValues, write_vtu};
 use vtkio::model::{Attribute, CellType, DataSet, Piece, UnstructuredGridPiece, VertexNumbers};
 use vtkio::{IOBuffer, Vtk};
 
@@ -72,7 +72,7 @@ fn write(path: &Path, c: &Columns, time: f64, triangles: &[[u32; 3]]) {
         triangles,
         fields: &fields,
     };
-    write_vtu(path, &frame).expect("writes");
+    write_vtu(path, &frame, Compression::None).expect("writes");
 }
 
 fn flat<T: Copy>(values: &[[T; 3]]) -> Vec<T> {
@@ -160,11 +160,79 @@ fn what_does_not_fit_is_refused() {
         (FrameData { fields: &field("group"), ..frame }, "stands twice"),
     ];
     for (frame, expected) in cases {
-        let error = write_vtu(&path, &frame).expect_err("must be refused").to_string();
+        let error = write_vtu(&path, &frame, Compression::Zlib).expect_err("must be refused").to_string();
         assert!(error.contains(expected), "{error}");
     }
     let elsewhere = folder.path().join("missing/frame.vtu");
-    let error = write_vtu(&elsewhere, &frame).expect_err("no such folder").to_string();
+    let error = write_vtu(&elsewhere, &frame, Compression::None).expect_err("no such folder").to_string();
     assert!(error.starts_with("cannot create ") && error.contains("missing"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("folder").count(), 0);
+}
+
+/// Follows the blocks as the format says: all values are those of the file without compression.
+#[test]
+fn compressed_values_are_the_plain_ones() {
+    use std::io::Read;
+
+    let folder = tempfile::tempdir().expect("temporary folder");
+    for n in [0, 5, 70_000] {
+        let c = columns(n);
+        let (positions, velocities) = (&c.positions, &c.velocities);
+        let fields = [FrameField { name: "force", values: FrameValues::Vector(&c.force) }];
+        let (ids, groups) = (&c.ids, &c.groups);
+        let frame = FrameData { positions, velocities, ids, groups, fields: &fields, ..Default::default() };
+        let read = |name: &str, compression| {
+            let path = folder.path().join(name);
+            write_vtu(&path, &frame, compression).expect("writes");
+            std::fs::read(&path).expect("reads")
+        };
+        let (plain, small) = (read("plain", Compression::None), read("small", Compression::Zlib));
+        assert!(n < 1000 || small.len() < plain.len() / 2, "{} of {} bytes", small.len(), plain.len());
+        let (plain, small) = (Parts::of(&plain), Parts::of(&small));
+        assert!(small.header.contains(" compressor=\"vtkZLibDataCompressor\""));
+        assert_eq!(plain.offsets.len(), 9);
+        for (&(_, at), &(ref name, begin)) in plain.offsets.iter().zip(&small.offsets) {
+            let expected = &plain.data[at + 8..][..number(plain.data, at)];
+            let [blocks, block_bytes, last] = [0, 8, 16].map(|field| number(small.data, begin + field));
+            let mut place = begin + 24 + 8 * blocks;
+            let mut values = Vec::new();
+            for block in 0..blocks {
+                let length = number(small.data, begin + 24 + 8 * block);
+                let before = values.len();
+                let decoder = flate2::read::ZlibDecoder::new(&small.data[place..place + length]);
+                std::io::BufReader::new(decoder).read_to_end(&mut values).expect("a zlib stream");
+                let full = block + 1 < blocks || last == 0;
+                assert_eq!(values.len() - before, if full { block_bytes } else { last }, "{name}");
+                place += length;
+            }
+            assert!(values == expected, "{name} of {n} particles");
+        }
+    }
+}
+
+fn number(data: &[u8], at: usize) -> usize {
+    u64::from_le_bytes(data[at..at + 8].try_into().expect("8 bytes")) as usize
+}
+
+/// A file's header, the names and places of its arrays, and its appended data.
+struct Parts<'a> {
+    header: &'a str,
+    offsets: Vec<(String, usize)>,
+    data: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    fn of(file: &'a [u8]) -> Self {
+        let begin = b"<AppendedData encoding=\"raw\">_";
+        let at = file.windows(begin.len()).position(|w| w == begin).expect("appended data");
+        let header = std::str::from_utf8(&file[..at]).expect("text");
+        let value = |line: &str, key: &str| {
+            let rest = line.split_once(&format!(" {key}=\"")).expect("the attribute").1;
+            rest.split_once('"').expect("a value").0.to_string()
+        };
+        let arrays = header.lines().filter(|line| line.starts_with("<DataArray"));
+        let offset = |line: &str| value(line, "offset").parse().expect("a number");
+        let offsets = arrays.map(|line| (value(line, "Name"), offset(line))).collect();
+        Self { header, offsets, data: &file[at + begin.len()..] }
+    }
 }

@@ -17,6 +17,9 @@ pub struct RecorderState {
     pub frame: u64,
     /// Lists of frames, and how many each of them has.
     pub lists: Vec<(String, usize)>,
+    /// What the last frame of each list shows, if nothing in it moves: as [`crate::run::output::Recorder`] compares it.
+    #[serde(default)]
+    pub at_rest: Vec<Option<String>>,
     /// Tables of probes, and how long they are [bytes].
     pub tables: Vec<(String, u64)>,
 }

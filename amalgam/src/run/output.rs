@@ -16,8 +16,9 @@ use serde::Serialize;
 use crate::checkpoint::{CHECKPOINTS, results::RecorderState};
 use crate::error::CommandError;
 use crate::{
+    run::lock::{LOCK, Lock},
     run::picture::Painter,
-    scene::{Scene, SurfaceOutput},
+    scene::{Compression, Scene, SurfaceOutput},
 };
 use amalgam_coordinator::{FrameField, ParticipantFrame, ProbeSample};
 use amalgam_surfaces::{SurfaceError, SurfaceSettings, reconstruct};
@@ -39,6 +40,14 @@ pub enum OutputError {
     /// The folder holds something else.
     #[error("{} is not empty and holds no results of an earlier run; choose another folder with --out", .0.display())]
     NotOurs(PathBuf),
+    /// Another run writes there.
+    #[error("{}", in_use(folder, *holder))]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+        /// The other run's process, if it is known.
+        holder: Option<u32>,
+    },
     /// A frame, picture or table.
     #[error(transparent)]
     Frames(#[from] FramesError),
@@ -55,6 +64,18 @@ pub enum OutputError {
         /// Why not.
         error: io::Error,
     },
+}
+
+fn in_use(folder: &Path, holder: Option<u32>) -> String {
+    let (who, end) = match holder {
+        Some(id) => (format!("process {id}"), format!("end it with `kill {id}`")),
+        None => ("another process".to_string(), "end it".to_string()),
+    };
+    let folder = folder.display();
+    format!(
+        "{who} is writing the results of a run to {folder}: wait for its end, {end}, or let this run write to another \
+         folder with --out"
+    )
 }
 
 fn reason(error: &io::Error) -> String {
@@ -74,44 +95,54 @@ pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error
 
 /// A folder that may be written to.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub struct Folder {
+    path: PathBuf,
+    /// Held from when the folder is known to be a run's, until the run is over.
+    lock: Option<Lock>,
+}
 
 impl Folder {
-    /// Looks at the folder, without changing anything.
+    /// Looks at the folder, and takes the lock of a run's folder; changes nothing else.
     ///
     /// # Errors
-    /// If it holds something that is not of an earlier run, or cannot be read.
+    /// If it holds something that is not of an earlier run, another run writes to it, or it cannot be read.
     pub fn look_at(path: PathBuf) -> Result<Self, OutputError> {
         let entries = match fs::read_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self { path, lock: None }),
             other => other.map_err(failed("read the folder", &path))?,
         };
         let of_a_run = |scene: &str| scene.starts_with(SCENE_HEADER);
         let ours = fs::read_to_string(path.join(SCENE)).is_ok_and(|scene| of_a_run(&scene));
-        if entries.count() > 0 && !ours {
+        // A run that was killed as it began leaves its lock alone.
+        let others = entries.filter(|entry| !entry.as_ref().is_ok_and(|entry| entry.file_name() == LOCK));
+        if others.count() > 0 && !ours {
             return Err(OutputError::NotOurs(path));
         }
-        Ok(Self(path))
+        let lock = if ours { Some(Lock::take(&path)?) } else { None };
+        Ok(Self { path, lock })
     }
 
     /// The folder.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Removes the results of an earlier run and writes the scene.
     ///
     /// # Errors
-    /// A failure of the file system.
-    pub fn claim(&self, scene: &Scene) -> Result<(), OutputError> {
-        fs::create_dir_all(&self.0).map_err(failed("create the folder", &self.0))?;
+    /// Another run that was faster to begin, or a failure of the file system.
+    pub fn claim(&mut self, scene: &Scene) -> Result<(), OutputError> {
+        fs::create_dir_all(&self.path).map_err(failed("create the folder", &self.path))?;
+        if self.lock.is_none() {
+            self.lock = Some(Lock::take(&self.path)?);
+        }
         for name in FOLDERS {
-            let folder = self.0.join(name);
+            let folder = self.path.join(name);
             if folder.exists() {
                 fs::remove_dir_all(&folder).map_err(failed("remove the old", &folder))?;
             }
         }
-        let entries = fs::read_dir(&self.0).map_err(failed("read the folder", &self.0))?;
+        let entries = fs::read_dir(&self.path).map_err(failed("read the folder", &self.path))?;
         for entry in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             if entry.extension().is_some_and(|extension| extension == "pvd") || entry.ends_with(SUMMARY) {
                 fs::remove_file(&entry).map_err(failed("remove the old", &entry))?;
@@ -138,17 +169,28 @@ impl Folder {
     /// A failure of the file system.
     pub fn write_summary(&self, summary: &impl Serialize) -> Result<(), OutputError> {
         let text = serde_json::to_string_pretty(summary);
-        let text = text.map_err(|error| failed("write", &self.0.join(SUMMARY))(error.into()))?;
+        let text = text.map_err(|error| failed("write", &self.path.join(SUMMARY))(error.into()))?;
         self.write(SUMMARY, (text + "\n").as_bytes())
     }
 
+    /// What a user may open, of what was written.
+    pub fn written(&self) -> Vec<&'static str> {
+        let there = |name: &str| self.path.join(name).exists();
+        let mut written = vec![SUMMARY];
+        if there("frames") {
+            written.push("*.pvd for ParaView");
+        }
+        written.extend(["surfaces", "pictures", "probes"].into_iter().filter(|name| there(name)));
+        written
+    }
+
     fn unfinished(&self, name: &str) -> PathBuf {
-        self.0.join(format!(".{name}.unfinished"))
+        self.path.join(format!(".{name}.unfinished"))
     }
 
     /// Writes a file whole or not at all, over the space kept for it if there is any.
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), OutputError> {
-        let (path, unfinished) = (self.0.join(name), self.unfinished(name));
+        let (path, unfinished) = (self.path.join(name), self.unfinished(name));
         let write = || {
             let mut file =
                 fs::OpenOptions::new().write(true).create(true).truncate(false).open(&unfinished)?;
@@ -168,10 +210,13 @@ impl Folder {
 pub struct Recorder {
     folder: PathBuf,
     vtk_every: Option<u64>,
+    compression: Compression,
     painter: Option<Painter>,
     /// By participant.
     surfaces: BTreeMap<String, SurfaceOutput>,
     collections: Vec<PvdCollection>,
+    /// What the last frame of each list shows, if nothing in it moves.
+    at_rest: Vec<Option<String>>,
     tables: Vec<CsvTable>,
     row: Vec<f64>,
     frame: u64,
@@ -181,11 +226,13 @@ impl Recorder {
     /// For a run whose folder has been claimed.
     pub fn new(scene: &Scene, folder: &Folder) -> Self {
         Self {
-            folder: folder.0.clone(),
+            folder: folder.path.clone(),
             vtk_every: scene.output.vtk.then_some(u64::from(scene.output.every)),
             painter: scene.output.pictures.as_ref().map(|settings| Painter::new(scene, settings)),
             surfaces: scene.output.surfaces.clone(),
+            compression: scene.output.compression,
             collections: Vec::new(),
+            at_rest: Vec::new(),
             tables: Vec::new(),
             row: Vec::new(),
             frame: 0,
@@ -203,6 +250,7 @@ impl Recorder {
         let state = RecorderState {
             frame: self.frame,
             lists: self.collections.iter().map(list).collect(),
+            at_rest: self.at_rest.clone(),
             tables: self.tables.iter().map(table).collect::<Result<_, FramesError>>()?,
         };
         let folders = FOLDERS.iter().map(|name| self.folder.join(name)).filter(|folder| folder.exists());
@@ -223,10 +271,13 @@ impl Recorder {
         let mut this = Self::new(scene, folder);
         this.frame = state.frame;
         for (file, count) in &state.lists {
-            this.collections.push(PvdCollection::resume(folder.0.join(file), *count)?);
+            this.collections.push(PvdCollection::resume(folder.path.join(file), *count)?);
         }
+        // An older checkpoint does not have them: its bodies at rest are written once more.
+        this.at_rest.clone_from(&state.at_rest);
+        this.at_rest.resize(this.collections.len(), None);
         for ((file, length), sample) in state.tables.iter().zip(samples) {
-            this.tables.push(CsvTable::resume(folder.0.join(file), &header(sample), *length)?);
+            this.tables.push(CsvTable::resume(folder.path.join(file), &header(sample), *length)?);
         }
         Ok(this)
     }
@@ -263,11 +314,23 @@ impl Recorder {
                     PvdCollection::create(self.folder.join(format!("{}.pvd", frame.name)))
                 };
                 self.collections = frames.iter().map(create).collect::<Result<_, _>>()?;
+                self.at_rest = vec![None; frames.len()];
             }
-            for (frame, collection) in frames.iter().zip(&mut self.collections) {
-                let file = format!("frames/{}_{:06}.vtu", frame.name, self.frame);
-                write_participant(&self.folder.join(&file), time, frame)?;
+            for ((frame, collection), last) in frames.iter().zip(&mut self.collections).zip(&mut self.at_rest)
+            {
+                let at_rest = shown_at_rest(frame);
+                // A body that does not move is written once.
+                let same = collection.last().filter(|_| at_rest.is_some() && at_rest == *last);
+                let file = match same {
+                    Some(file) => file.to_owned(),
+                    None => {
+                        let file = format!("frames/{}_{:06}.vtu", frame.name, self.frame);
+                        write_participant(&self.folder.join(&file), time, frame, self.compression)?;
+                        file
+                    }
+                };
                 collection.push(time, &file)?;
+                *last = at_rest;
             }
         }
         for frame in frames {
@@ -332,7 +395,38 @@ fn header(sample: &ProbeSample) -> Vec<&str> {
     std::iter::once("time [s]").chain(sample.columns.iter().map(String::as_str)).collect()
 }
 
-fn write_participant(path: &Path, time: f64, frame: &ParticipantFrame) -> Result<(), FramesError> {
+/// A digest of what a frame shows of a participant none of whose particles moves; nothing if any does. Groups are left
+/// out: they change where others press against a body that cannot move, and are those of the time of the file.
+fn shown_at_rest(frame: &ParticipantFrame) -> Option<String> {
+    if frame.velocities.iter().any(|velocity| velocity.to_array() != [0.0; 3]) {
+        return None;
+    }
+    let mut hasher = blake3::Hasher::new();
+    let mut column = |name: &str, bytes: &mut dyn Iterator<Item = [u8; 8]>| {
+        hasher.update(name.as_bytes()).update(&[0]);
+        for bytes in bytes {
+            hasher.update(&bytes);
+        }
+    };
+    column("id", &mut frame.id.iter().map(|id| id.to_le_bytes()));
+    column("position", &mut frame.positions.iter().flat_map(|x| x.to_array()).map(f64::to_le_bytes));
+    column("triangle", &mut frame.triangles.as_flattened().iter().map(|&i| u64::from(i).to_le_bytes()));
+    let bits = |value: &f32| u64::from(value.to_bits()).to_le_bytes();
+    for (name, values) in &frame.fields {
+        match values {
+            FrameField::Scalar(values) => column(name, &mut values.iter().map(bits)),
+            FrameField::Vector(values) => column(name, &mut values.as_flattened().iter().map(bits)),
+        }
+    }
+    Some(hasher.finalize().to_hex().to_string())
+}
+
+fn write_participant(
+    path: &Path,
+    time: f64,
+    frame: &ParticipantFrame,
+    compression: Compression,
+) -> Result<(), FramesError> {
     let fields: Vec<VtkField<'_>> = frame
         .fields
         .iter()
@@ -353,13 +447,17 @@ fn write_participant(path: &Path, time: f64, frame: &ParticipantFrame) -> Result
         triangles: &frame.triangles,
         fields: &fields,
     };
-    write_vtu(path, &data)
+    let compression = match compression {
+        Compression::None => amalgam_frames::Compression::None,
+        Compression::Zlib => amalgam_frames::Compression::Zlib,
+    };
+    write_vtu(path, &data, compression)
 }
 
 impl From<OutputError> for CommandError {
     fn from(error: OutputError) -> Self {
         match error {
-            OutputError::NotOurs(_) => Self::Usage(error.to_string()),
+            OutputError::NotOurs(_) | OutputError::InUse { .. } => Self::Usage(error.to_string()),
             other => Self::Failed(other.to_string()),
         }
     }

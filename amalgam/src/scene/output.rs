@@ -19,6 +19,8 @@ pub struct OutputSettings {
     pub vtk: bool,
     /// Every how many frames, the first always.
     pub every: u32,
+    /// Whether the values in VTK files are compressed.
+    pub compression: Compression,
     /// `[output.pictures]`; none are drawn without it.
     pub pictures: Option<PictureSettings>,
     /// `[output.surfaces.PARTICIPANT]`: participants of which the surface is written, too.
@@ -27,8 +29,24 @@ pub struct OutputSettings {
 
 impl Default for OutputSettings {
     fn default() -> Self {
-        Self { vtk: true, every: 1, pictures: None, surfaces: BTreeMap::new() }
+        Self {
+            vtk: true,
+            every: 1,
+            compression: Compression::None,
+            pictures: None,
+            surfaces: BTreeMap::new(),
+        }
     }
+}
+
+/// Whether values in files are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// They are not.
+    None,
+    /// By zlib.
+    Zlib,
 }
 
 /// `[output.surfaces.PARTICIPANT]`: a closed mesh around the particles, as a `.ply` file a frame.

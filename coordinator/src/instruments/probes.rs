@@ -194,7 +194,7 @@ impl Probe {
             What::Crossings(crossings) => {
                 vec![crossings.update(view.candidates, view.contacts) as f64]
             }
-            What::Overlap => overlap(view.candidates, view.contacts, view.beside),
+            What::Overlap => overlap(view.candidates, view.contacts, view.beside).to_vec(),
             What::Phantom => {
                 let kinetic: f64 = of(None).map(|totals| totals.kinetic_energy).sum();
                 let phantom = view.record.phantom;
@@ -218,7 +218,7 @@ impl Probe {
 
 /// The deepest overlap of two particles in contact, or of a particle with an obstacle [m], and the deepest relative to the
 /// smaller radius.
-fn overlap(candidates: &Candidates, contacts: &Contacts, beside: &[(u32, f64)]) -> Vec<f64> {
+pub(super) fn overlap(candidates: &Candidates, contacts: &Contacts, beside: &[(u32, f64)]) -> [f64; 2] {
     let beside = beside.iter().map(|&(i, gap)| (-gap, -gap / candidates.radius[i as usize]));
     let contacts = contacts.active.iter().chain(&contacts.marked);
     let depths = contacts.map(|&(i, j)| {
@@ -229,5 +229,5 @@ fn overlap(candidates: &Candidates, contacts: &Contacts, beside: &[(u32, f64)]) 
     });
     let (depth, relative) =
         depths.chain(beside).fold((0.0, 0.0), |m: (f64, f64), d| (m.0.max(d.0), m.1.max(d.1)));
-    vec![depth, relative]
+    [depth, relative]
 }

@@ -83,6 +83,7 @@ pub struct ContactSummary {
     pub group_size_max: u64,
     pub ignored_by_group_limit: u64,
     pub unresolved_after_last_stage: u64,
+    pub overlap_relative_max: f64,
     pub bonds_broken: u64,
 }
 
@@ -133,6 +134,9 @@ pub(crate) struct Statistics {
     group_size_max: u64,
     ignored: u64,
     unresolved: u64,
+    /// Not in older checkpoints.
+    #[serde(default)]
+    overlap: f64,
     broken: u64,
     repetitions: u64,
     disagreement: f64,
@@ -147,7 +151,9 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    pub(crate) fn add(&mut self, record: &StepRecord, members: &[Member]) {
+    /// Adds a step, in which particles overlapped by at most `overlap` of the smaller radius.
+    pub(crate) fn add(&mut self, record: &StepRecord, members: &[Member], overlap: f64) {
+        self.overlap = self.overlap.max(overlap);
         self.steps += 1;
         self.stages += u64::from(record.stages);
         self.stages_max = self.stages_max.max(record.stages);
@@ -189,6 +195,7 @@ impl Statistics {
             group_size_max: self.group_size_max,
             ignored_by_group_limit: self.ignored,
             unresolved_after_last_stage: self.unresolved,
+            overlap_relative_max: self.overlap,
             bonds_broken: self.broken,
         }
     }
