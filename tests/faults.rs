@@ -341,7 +341,13 @@ fn a_participant_that_hangs_at_the_end_spoils_no_results() {
     let folder = Folder::new();
     let address = format!("unix:{}", folder.path().join("mad.sock").display());
     let listen: Listen = address.parse().expect("an address");
-    let options = ServeOptions { listen, threads: Some(1), insecure: false, exit_with_stdin: false };
+    let options = ServeOptions {
+        listen,
+        threads: Some(1),
+        insecure: false,
+        exit_with_stdin: false,
+        orphan_timeout: MARGIN,
+    };
     std::thread::spawn(move || serve(Arc::new(MadProgram(Madness::Stays)), options));
     assert!(wait_until(MARGIN, || folder.path().join("mad.sock").exists()), "it listens");
     let scene = folder.scene(&format!(

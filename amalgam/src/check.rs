@@ -4,10 +4,13 @@ use crate::{
     cli::CheckArgs,
     console::{Console, say},
     error::CommandError,
-    run::local::{Locals, Transport},
+    run::{
+        check_colours,
+        local::{Locals, Transport},
+    },
     scene::Scene,
 };
-use amalgam_coordinator::{Cancel, Simulation};
+use amalgam_coordinator::{Cancel, FrameField, ParticipantFrame, Simulation};
 
 /// Checks a scene, its solvers' sections included, and prints what is in it.
 ///
@@ -19,6 +22,7 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     let (_locals, participants) = Locals::start(&scene, Transport::InProcess, None, &console)?;
     let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
     let mut simulation = simulation.map_err(|error| CommandError::at_start(&scene, error))?;
+    check_colours(&scene, &mut simulation)?;
     say(format_args!("{} is right", scene.file()))?;
     say(format_args!(
         "  {}: {} s, a frame every {:.4} s",
@@ -30,5 +34,41 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
             participant.name, participant.solver, participant.version, participant.particles
         ))?;
     }
+    let frames = simulation.frames().map_err(|error| CommandError::at_start(&scene, error))?;
+    say(format_args!("  {}", extent(&scene, simulation.next_dt(), &frames)))?;
     simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))
+}
+
+/// How many steps and bytes of frames a run will have, if it goes on as it begins.
+fn extent(scene: &Scene, dt: f64, frames: &[ParticipantFrame]) -> String {
+    let steps = (scene.time.duration / dt).ceil();
+    let mut text = format!("steps of {dt:.1e} s at the start, {steps:.0} of them to the end");
+    if scene.output.vtk {
+        // The start is a frame, too.
+        let written = 1 + scene.time.frames() / u64::from(scene.output.every);
+        let bytes = written as f64 * frames.iter().map(frame_bytes).sum::<u64>() as f64;
+        text += &format!("; {written} frames of {} in all", size(bytes));
+    }
+    text
+}
+
+/// Bytes of a `.vtu` file without compression, less its header.
+fn frame_bytes(frame: &ParticipantFrame) -> u64 {
+    // Position, id, velocity, group; a cell's corner, end and type.
+    let particle = 24 + 8 + 12 + 4 + (4 + 4 + 1);
+    let field = |field: &FrameField| match field {
+        FrameField::Scalar(values) => 4 * values.len(),
+        FrameField::Vector(values) => 12 * values.len(),
+    };
+    let fields: usize = frame.fields.iter().map(|(_, values)| field(values)).sum();
+    (frame.id.len() * particle + frame.triangles.len() * (12 + 4 + 1) + fields) as u64
+}
+
+/// A number of bytes for the eye.
+fn size(bytes: f64) -> String {
+    match bytes {
+        0.0..1e6 => format!("{:.0} kB", bytes / 1e3),
+        1e6..1e9 => format!("{:.0} MB", bytes / 1e6),
+        _ => format!("{:.1} GB", bytes / 1e9),
+    }
 }

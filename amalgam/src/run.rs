@@ -27,6 +27,7 @@ use amalgam_coordinator::{CoordinatorError, ParticipantSummary, Simulation, Summ
 use keeper::Keeper;
 use local::Locals;
 use output::{Folder, OutputError, Recorder};
+use picture::Painter;
 use recovery::Recovery;
 
 /// How a run went.
@@ -129,6 +130,7 @@ fn carry_out(
     };
     let recorder = match saved {
         None => {
+            check_colours(scene, &mut simulation)?;
             folder.claim(scene)?;
             Recorder::new(scene, &folder)
         }
@@ -153,6 +155,16 @@ fn carry_out(
     let result = rayon::scope(|_| run.complete(saved.is_some()));
     console.clear();
     run.conclude(result, args, started)
+}
+
+/// Refuses pictures whose colours follow fields that participants do not have. Asks for frames only if there are pictures.
+pub(crate) fn check_colours(scene: &Scene, simulation: &mut Simulation) -> Result<(), CommandError> {
+    let Some(settings) = &scene.output.pictures else { return Ok(()) };
+    let frames = simulation.frames().map_err(|error| CommandError::at_start(scene, error))?;
+    match Painter::new(scene, settings).missing_field(&frames) {
+        Some((participant, reason)) => Err(scene.colour_error(participant, &reason).into()),
+        None => Ok(()),
+    }
 }
 
 /// Takes a checkpoint back, then cuts the results to it.

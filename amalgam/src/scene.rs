@@ -229,6 +229,12 @@ impl Scene {
         let base = index.map_or(root("probes"), |index| root("probes").index(index));
         SceneError::faults(self.file(), vec![read::key_fault(&self.document, &base, "", reason)])
     }
+
+    /// What is wrong with the colour of a participant.
+    pub fn colour_error(&self, participant: &str, reason: &str) -> SceneError {
+        let base = root("output").key("pictures").key("colours").key(participant);
+        SceneError::faults(self.file(), vec![read::key_fault(&self.document, &base, "", reason)])
+    }
 }
 
 fn root(section: &str) -> KeyPath {

@@ -104,3 +104,23 @@ fn an_output_folder_that_is_a_file_is_refused() {
     fs::write(folder.path().join("file"), "").expect("writes");
     insta::assert_snapshot!(outcome(&["run", "drop.toml", "--out", "file"], folder.path()));
 }
+
+#[test]
+fn a_colour_by_a_field_that_is_not_there_is_an_error_and_check_says_how_long_a_run_is() {
+    let scene = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes/small/drop.toml");
+    let check = |field: &str| {
+        let colour = format!("output.pictures.colours.water={{ field = \"{field}\" }}");
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_amalgam"));
+        let output = command.arg("check").arg(&scene).args(["--set", &colour]).output().expect("it starts");
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("UTF-8"));
+        (output.status.code(), text)
+    };
+    let (code, [stdout, stderr]) = check("pressures");
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("water has no field \"pressures\""), "{stderr}");
+    assert!(stdout.is_empty(), "{stdout}");
+    let (code, [stdout, stderr]) = check("pressure");
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains("; 6 frames of "), "{stdout}");
+    assert!(stdout.contains(" of them to the end"), "{stdout}");
+}

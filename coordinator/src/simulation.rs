@@ -241,6 +241,11 @@ impl Simulation {
         self.steps
     }
 
+    /// Longest next step that participants and speeds allow now [s].
+    pub fn next_dt(&self) -> f64 {
+        self.clock.next_dt(self.limits)
+    }
+
     /// Whether the scene's duration has passed.
     pub fn is_finished(&self) -> bool {
         self.clock.is_finished()

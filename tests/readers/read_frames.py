@@ -73,10 +73,13 @@ def check(path, readers):
         except Exception as error:
             raise ValueError(f"{reader}: {error}") from error
         if len(positions) != points or set(fields) != names:
-            raise ValueError(f"{reader}: {len(positions)} points, {sorted(fields)}; the header says {points}, {sorted(names)}")
-        values = {"points": positions, **fields}
+            read_names, header_names = sorted(fields), sorted(names)
+            raise ValueError(f"{reader}: {len(positions)} points of {points}, {read_names} of {header_names}")
+        # meshio has a column for each component, also for one.
+        columns = {"points": positions, **fields} if points else {}
+        values = {name: numpy.asarray(column).reshape(points, -1) for name, column in columns.items()}
         for name in sorted(values) if first else []:
-            if points and not numpy.array_equal(values[name], first[1][name], equal_nan=name not in ("id", "group")):
+            if not numpy.array_equal(values[name], first[1][name], equal_nan=values[name].dtype.kind == "f"):
                 raise ValueError(f"{reader} and {first[0]} read different values of {name}")
         first = first or (reader, values)
 

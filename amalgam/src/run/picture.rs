@@ -99,6 +99,22 @@ impl Painter {
         self.colours.iter().find_map(|(name, colour)| (name == participant).then_some(colour))
     }
 
+    /// The first participant whose colour names a field that it does not have, and what to write.
+    pub(crate) fn missing_field<'a>(&self, frames: &'a [ParticipantFrame]) -> Option<(&'a str, String)> {
+        frames.iter().find_map(|frame| {
+            let Some(Colour::Field(FieldColour { field, .. })) = self.colour(&frame.name) else {
+                return None;
+            };
+            let names = || frame.fields.iter().map(|(name, _)| name.as_str());
+            if field == "speed" || names().any(|name| name == field) {
+                return None;
+            }
+            let there = std::iter::once("speed").chain(names()).collect::<Vec<_>>().join(", ");
+            let name = frame.name.as_str();
+            Some((name, format!("{name} has no field {field:?} to colour it by: write one of {there}")))
+        })
+    }
+
     /// The field that colours a participant.
     fn values(&self, frame: &ParticipantFrame) -> Option<Vec<f32>> {
         let Some(Colour::Field(FieldColour { field, .. })) = self.colour(&frame.name) else { return None };

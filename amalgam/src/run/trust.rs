@@ -1,5 +1,6 @@
 //! What a run says at its end about how far to trust it: plain rules over the summary.
 
+use super::short;
 use amalgam_coordinator::{ParticipantSummary, Summary};
 
 /// An overlap beyond this part of the smaller radius [1] lets the next layer of particles through.
@@ -10,7 +11,7 @@ const ROUNDING_MAX: f64 = 1e-6;
 
 /// Lines about a run that began with the participants `at_start`: first what was found, then what is wrong.
 pub(super) fn lines(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<String> {
-    let rules = [unresolved, overlap, unconverged, rounding];
+    let rules = [overlap, unconverged, rounding];
     let mut lines = vec![found(summary)];
     lines.extend(rules.iter().filter_map(|rule| rule(summary)).map(|text| format!("caution: {text}")));
     lines.extend(lost(summary, at_start));
@@ -20,38 +21,37 @@ pub(super) fn lines(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<S
 fn found(summary: &Summary) -> String {
     let (contacts, coupling) = (&summary.contacts, &summary.coupling);
     format!(
-        "deepest overlap {:.2} of the smaller radius, {} unresolved pairs, {:.1e} J dissipated in coupling",
-        contacts.overlap_relative_max, contacts.unresolved_after_last_stage, coupling.energy_dissipated
+        "deepest overlap {:.2} of the smaller radius, {} unresolved pairs, {} ignored by the group limit, {} J dissipated \
+         in coupling",
+        contacts.overlap_relative_max,
+        contacts.unresolved_after_last_stage,
+        contacts.ignored_by_group_limit,
+        short(coupling.energy_dissipated),
     )
 }
 
-fn unresolved(summary: &Summary) -> Option<String> {
+/// Unresolved pairs matter where they end in deep overlaps: pairs that part again by themselves are harmless.
+fn overlap(summary: &Summary) -> Option<String> {
     let contacts = &summary.contacts;
-    let (unresolved, ignored) = (contacts.unresolved_after_last_stage, contacts.ignored_by_group_limit);
-    if unresolved == 0 {
+    let overlap = contacts.overlap_relative_max;
+    // NaN is told, too.
+    if overlap <= OVERLAP_MAX {
         return None;
     }
-    let steps = summary.steps.max(1);
-    let limited = match ignored {
-        0 => "write coupling.max_stages = \"converged\" or a shorter time.dt_max".to_string(),
-        _ => format!("the group limit kept {ignored} pairs apart (ignored): raise coupling.group_limit"),
-    };
-    let mean = unresolved as f64 / steps as f64;
-    Some(format!(
-        "{unresolved} pairs ({mean:.1} per step) still approached after the last stage of a step, and may have passed \
-         through each other; {limited}"
-    ))
-}
-
-fn overlap(summary: &Summary) -> Option<String> {
-    let overlap = summary.contacts.overlap_relative_max;
-    // Written so that NaN is told.
-    (!(overlap <= OVERLAP_MAX)).then(|| {
-        format!(
-            "two particles of a contact overlapped by {overlap:.2} of the smaller radius; a shorter time.dt_max or a \
-             smaller time.cfl keeps them apart"
-        )
-    })
+    let (unresolved, ignored) = (contacts.unresolved_after_last_stage, contacts.ignored_by_group_limit);
+    let mut text = format!(
+        "two particles overlapped by {overlap:.2} of the smaller radius and may have passed through each other: write a \
+         shorter time.dt_max or a smaller time.cfl"
+    );
+    if unresolved > 0 {
+        text += &format!(
+            ", or coupling.max_stages = \"converged\" ({unresolved} pairs still approached after the last stage)"
+        );
+    }
+    if ignored > 0 {
+        text += &format!(", or a larger coupling.group_limit ({ignored} pairs were kept from merging)");
+    }
+    Some(text)
 }
 
 fn unconverged(summary: &Summary) -> Option<String> {
@@ -62,7 +62,7 @@ fn unconverged(summary: &Summary) -> Option<String> {
 fn rounding(summary: &Summary) -> Option<String> {
     let coupling = &summary.coupling;
     let (momentum, energy) = (coupling.momentum_error_relative_max, coupling.energy_error_relative_max);
-    (!(momentum.max(energy) <= ROUNDING_MAX)).then(|| {
+    (momentum.max(energy) > ROUNDING_MAX).then(|| {
         format!("coupling kept momentum to {momentum:.0e} and energy to {energy:.0e} only, which is more than rounding")
     })
 }
@@ -120,23 +120,32 @@ mod tests {
     }
 
     #[test]
-    fn unresolved_pairs_are_told_with_what_to_write() {
-        let told = said(|s| s.contacts.unresolved_after_last_stage = 6);
-        assert!(told[0].starts_with("caution: 6 pairs (1.5 per step)"), "{told:?}");
-        assert!(told[0].contains("coupling.max_stages"), "{told:?}");
-        let told = said(|s| {
-            s.contacts.unresolved_after_last_stage = 6;
-            s.contacts.ignored_by_group_limit = 5;
-        });
-        assert!(told[0].contains("kept 5 pairs apart (ignored): raise coupling.group_limit"), "{told:?}");
+    fn deep_overlaps_are_told_with_what_to_write() {
+        for overlap in [0.51, f64::NAN] {
+            let told = said(|s| s.contacts.overlap_relative_max = overlap);
+            assert!(
+                told.len() == 1 && told[0].starts_with("caution: two particles overlapped by"),
+                "{told:?}"
+            );
+            assert!(!told[0].contains("max_stages") && !told[0].contains("group_limit"), "{told:?}");
+        }
     }
 
     #[test]
-    fn deep_overlaps_are_told() {
-        for overlap in [0.51, f64::NAN] {
-            let told = said(|s| s.contacts.overlap_relative_max = overlap);
-            assert!(told.len() == 1 && told[0].contains("overlapped by"), "{told:?}");
-        }
+    fn unresolved_and_ignored_pairs_are_counted_and_matter_where_overlaps_are_deep() {
+        let change = |overlap| {
+            move |s: &mut Summary| {
+                s.contacts.overlap_relative_max = overlap;
+                s.contacts.unresolved_after_last_stage = 6;
+                s.contacts.ignored_by_group_limit = 5;
+            }
+        };
+        let found = found(&summary(change(0.1)));
+        assert!(found.contains("6 unresolved pairs, 5 ignored"), "{found}");
+        assert_eq!(said(change(0.1)), Vec::<String>::new());
+        let told = said(change(0.7));
+        assert!(told[0].contains("\"converged\" (6 pairs"), "{told:?}");
+        assert!(told[0].contains("coupling.group_limit (5 pairs"), "{told:?}");
     }
 
     #[test]
