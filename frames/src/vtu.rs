@@ -55,7 +55,7 @@ pub enum Compression {
     /// They are not.
     #[default]
     None,
-    /// By zlib, in blocks of [`BLOCK_BYTES`].
+    /// By zlib, in blocks.
     Zlib,
 }
 
