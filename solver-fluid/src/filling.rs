@@ -303,7 +303,7 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
 /// Densities over rest density of particles at `points` [m].
 pub(crate) fn compressions(parameters: &Parameters, points: &[DVec3]) -> Vec<f64> {
     let mut evaluation = Evaluation::default();
-    evaluation.find_densities(parameters, points, &vec![DVec3::ZERO; points.len()]);
+    evaluation.find_densities(parameters, &[], (points, &vec![DVec3::ZERO; points.len()]));
     evaluation.compressions().collect()
 }
 

@@ -122,7 +122,9 @@ impl Sources {
         if stays.iter().all(|&stays| stays) {
             return Vec::new();
         }
-        let dead = particles.id.iter().zip(&stays).filter(|(_, stays)| !**stays).map(|(&id, _)| id).collect();
+        let gone = particles.id.iter().zip(&stays).filter(|(_, stays)| !**stays);
+        let mut dead: Vec<ParticleId> = gone.map(|(&id, _)| id).collect();
+        dead.sort_unstable();
         fn keep<T>(column: &mut Vec<T>, stays: &[bool]) {
             let mut stays = stays.iter();
             column.retain(|_| *stays.next().expect("one a particle"));

@@ -3,6 +3,7 @@
 //! `examples/balls.rs` is a whole participant on one page.
 
 mod alone;
+mod exact;
 mod ids;
 mod near;
 mod own_contacts;

@@ -10,11 +10,12 @@
 
 use std::ops::Range;
 
-use amalgam_particles::{DVec3, counting_sort};
+use amalgam_particles::{DVec3, ParticleId, counting_sort};
 use glam::{I64Vec3, IVec3};
 use rayon::prelude::*;
 
 use super::walls::Walls;
+use crate::cell_order::sort_cells_by_id;
 
 /// Particles of one task.
 const CHUNK: usize = 4096;
@@ -168,8 +169,8 @@ pub(super) struct Chunk {
 }
 
 impl CellOrder {
-    /// Sorts particles by row and bin; in a bin they stay in the order they came in.
-    pub(super) fn rebuild(&mut self, raster: &Raster, positions: &[DVec3]) {
+    /// Sorts particles by row, bin and id. Without `ids`, particles of a bin stay in the order they came in.
+    pub(super) fn rebuild(&mut self, raster: &Raster, ids: &[ParticleId], positions: &[DVec3]) {
         let mut places = std::mem::take(&mut self.places);
         places.resize(positions.len(), [0; 3]);
         let nothing = (DVec3::INFINITY, DVec3::NEG_INFINITY);
@@ -197,6 +198,9 @@ impl CellOrder {
         (self.places, self.slot_of) = (places, slot_of);
         let slots = self.size.as_i64vec3().element_product() as usize;
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
+        if !ids.is_empty() {
+            sort_cells_by_id(&self.start, ids, &mut self.order);
+        }
     }
 
     /// The place of each particle, wrapped.
@@ -356,7 +360,7 @@ mod tests {
                 .collect();
             let raster = Raster::new(0.1, None);
             let mut cells = CellOrder::default();
-            cells.rebuild(&raster, &positions);
+            cells.rebuild(&raster, &[], &positions);
             assert_eq!(cells.wraps(), wraps);
             for &x in positions.iter().step_by(7) {
                 let place = raster.locate(x);

@@ -21,7 +21,7 @@ use std::{
 };
 
 use amalgam_particles::{
-    DVec3,
+    DVec3, ParticleId,
     lanes::{LANES, Lanes, Register, Task, Width},
 };
 use glam::Vec3;
@@ -95,10 +95,16 @@ impl Evaluation {
         }
     }
 
-    /// Finds neighbours and densities of particles at `positions` [m] with `velocities` [m/s].
-    pub fn find_densities(&mut self, parameters: &Parameters, positions: &[DVec3], velocities: &[DVec3]) {
+    /// Finds neighbours and densities of particles at positions [m] with velocities [m/s]. With `ids`, results do not
+    /// depend on the order in which particles are stored; without, the order of storage stands for that of ids.
+    pub fn find_densities(
+        &mut self,
+        parameters: &Parameters,
+        ids: &[ParticleId],
+        (positions, velocities): (&[DVec3], &[DVec3]),
+    ) {
         let raster = Raster::new(parameters.support_radius, parameters.walls);
-        self.cells.rebuild(&raster, positions);
+        self.cells.rebuild(&raster, ids, positions);
         let Self { width, cells, chunks, columns, compression, totals, found, rank, .. } = self;
         let count = cells.order().len();
         cells.chunks(CHUNK, chunks);
