@@ -12,8 +12,8 @@ use amalgam_solver_kit::SectionError;
 use crate::sph::{
     Formulation, Parameters,
     evaluation::Evaluation,
+    pressure::equation_of_state::{EquationOfState, Law},
     sources::Sources,
-    state::{EquationOfState, Law},
     walls::Walls,
 };
 

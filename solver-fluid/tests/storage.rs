@@ -7,7 +7,8 @@ use amalgam_solver_fluid::{flip, sph};
 use amalgam_solver_kit::{Alone, AloneGroups, Solver};
 use common::world;
 
-const SPH: &str = "spacing = 0.1\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [0.6, 0.5, 0.7]\nvelocity = [1, 0, 0]";
+const SPH: &str =
+    "spacing = 0.1\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [0.6, 0.5, 0.7]\nvelocity = [1, 0, 0]";
 const FLIP: &str = "method = \"flip\"\nspacing = 0.05\ncfl = 0.2\nsubsteps_max = 3\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\n\
                     max = [0.6, 0.5, 0.7]\nvelocity = [1, 0, 0]";
 
