@@ -71,9 +71,9 @@ impl Sink {
 /// All of a fluid's emitters and sinks, and how far they are.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// What emits.
+    /// The discs that emit.
     pub emitters: Vec<Emitter>,
-    /// What swallows.
+    /// The boxes that swallow.
     pub sinks: Vec<Sink>,
     /// Time since the start [s].
     pub time: f64,

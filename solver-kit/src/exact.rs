@@ -23,7 +23,7 @@ fn anchors(count: usize, largest: f64) -> [f64; 2] {
     let exponent = (largest.to_bits() >> MANTISSA) as i32 - 1023 + 2;
     let bits = (usize::BITS - count.leading_zeros()) as i32 + 2;
     let first = exponent + bits - MANTISSA;
-    // What the first piece leaves is at most half of its unit.
+    // The first piece leaves at most half of its unit.
     let second = first + bits - MANTISSA;
     [anchor(first), anchor(second)]
 }

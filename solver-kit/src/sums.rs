@@ -1,4 +1,4 @@
-//! What the kit computes from a solver's particles after each step.
+//! Sums over a solver's particles after each step.
 
 use amalgam_particles::{DVec3, Particles, SPEED_LIMIT, random};
 use amalgam_proto::contract::Totals;

@@ -17,7 +17,7 @@ use super::particle_to_grid::ParticleToGrid;
 use super::pressure::{BLOCK, Split};
 
 /// Density relative to the rest density below which particles are spray, if it is below it in all cells around too. A
-/// full sheet, one cell thick, has .67.
+/// full sheet, one cell thick, has 0.67.
 const SPRAY: f32 = 0.5;
 
 /// The largest deviation from the rest density that counts, relative to it, as in [Kugelstadt2021].
@@ -99,7 +99,7 @@ impl DensityCorrection<'_> {
         largest
     }
 
-    /// What a cell lacks counts only inside of the fluid: not beside air or spray, for there is its surface, nor beside
+    /// A lack of density counts only inside of the fluid: not beside air or spray, for there is its surface, nor beside
     /// others, for they take up room that is not known here.
     fn deviation(&self, at: usize) -> f64 {
         let deviation = f64::from(self.transferred.density[at]) - 1.0;

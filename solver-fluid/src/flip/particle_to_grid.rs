@@ -19,13 +19,13 @@ pub(super) const CHUNK: usize = 4096;
 /// For each axis, two numbers at each face and two at the next one along x, so that sums of neighbours do not overlap.
 type Fours = [Vec<Vec4>; 3];
 
-/// What particles bring to the faces, all as if they were free.
+/// Sums over particles at faces and cells, all particles as if they were free.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ParticleToGrid {
     /// Sums over particles of a face's weight and of weight times velocity [m/s], of those for which it is the lower one
     /// along x; then the same of the next face.
     sums: Fours,
-    /// What each cell holds.
+    /// The kind of each cell.
     pub(super) cell: Vec<Cell>,
     /// Density in each cell, relative to the rest density.
     pub(super) density: Vec<f32>,

@@ -51,7 +51,7 @@ pub struct FlipMethod {
     contributions: MemberContributions,
     /// Faces where the walls may let go.
     unpressed: Vec<WallFace>,
-    /// What each cell holds, cells of others included.
+    /// The kind of each cell, cells of others included.
     cell: Vec<Cell>,
     /// The same in the last sub-step.
     cell_before: Vec<Cell>,
@@ -102,7 +102,7 @@ impl FlipMethod {
                 let at = self.grid.index(inside);
                 if self.cell[at] == Cell::Air {
                     self.cell[at] = Cell::Foreign;
-                    // What is beside others fills its cell together with them.
+                    // Spray beside others fills its cell together with them.
                     for (_, _, next) in around(&self.grid, at) {
                         if self.cell[next] == Cell::Spray {
                             self.cell[next] = Cell::Fluid;

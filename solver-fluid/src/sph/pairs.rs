@@ -1,4 +1,4 @@
-//! What two particles do to each other: the arithmetic of the innermost loops, as many particles at a time as a register
+//! The terms of a pair of particles: the arithmetic of the innermost loops, as many particles at a time as a register
 //! has lanes.
 //!
 //! Offsets are in support radii. Every product and sum of two particles' values is symmetric in them, or changes sign
@@ -11,7 +11,7 @@
 
 use amalgam_particles::lanes::Register;
 
-/// What a particle brings into a pair's force beside its position; constants are folded in by [`super::evaluation`].
+/// The quantities of a particle in a pair's force beside its position; constants are folded in by [`super::evaluation`].
 #[derive(Clone, Copy)]
 pub(super) struct Carried<R> {
     /// Its pressure, scaled.

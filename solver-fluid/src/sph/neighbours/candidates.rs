@@ -43,7 +43,7 @@ pub(in crate::sph) type Stored = [i32; 8];
 /// A particle or image as a candidate: place from the group's origin on [support radii], the rest as stored.
 pub(in crate::sph) type Candidate = [f32; 8];
 
-/// What the loops over pairs read of particles, in their order.
+/// The columns of particles that the loops over pairs read, in their order.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sph) struct Columns {
     /// x, y, z of [`Stored`], and [`LANES`] values more, so that a register can be read from wherever a run begins.
@@ -53,7 +53,7 @@ pub(in crate::sph) struct Columns {
     cells: Vec<IVec3>,
 }
 
-/// What a group's candidates are looked for in.
+/// The particles among which a group's candidates are looked for.
 #[derive(Clone, Copy)]
 pub(in crate::sph) struct Surroundings<'a> {
     pub(in crate::sph) order: &'a CellOrder,

@@ -139,7 +139,7 @@ pub(in crate::sph) struct CellOrder {
     /// Bins of a row, rows along y and along z.
     size: IVec3,
     wraps: bool,
-    /// Of each particle, wrapped.
+    /// The place of each particle, wrapped.
     places: Vec<[i32; 3]>,
     slot_of: Vec<u32>,
     start: Vec<u32>,
