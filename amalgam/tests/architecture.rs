@@ -211,7 +211,7 @@ fn limits_stand_where_the_table_says() {
 }
 
 /// Crates whose comments keep the law of prose. A crate joins as soon as its comments do.
-const PLAIN: [&str; 4] = ["meshes", "particles", "solver-fluid", "solver-kit"];
+const PLAIN: [&str; 5] = ["meshes", "particles", "solver-fluid", "solver-kit", "solver-solid"];
 
 /// Beginnings of comments without a subject.
 const NO_SUBJECT: [&str; 7] = ["Of", "That", "Those", "What", "Who", "Whom", "Whose"];

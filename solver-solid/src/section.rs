@@ -92,7 +92,7 @@ struct GrainSection {
     /// Grains above which attraction is computed with a tree.
     #[serde(default = "default_direct_max")]
     direct_max: usize,
-    /// Of the tree.
+    /// Opening angle of the tree.
     #[serde(default = "default_opening_angle")]
     opening_angle: f64,
     /// Whether z stays what it is.
@@ -126,7 +126,7 @@ fn default_opening_angle() -> f64 {
     0.5
 }
 
-/// What bodies may be made of.
+/// The material of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Method {

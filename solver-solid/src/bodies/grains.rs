@@ -11,11 +11,11 @@ use super::layout::{Body, FoundationSettings, Layout, Node, report_shape};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Grains {
-    /// What they fill, on a simple cubic lattice.
+    /// The shape that they fill, on a simple cubic lattice.
     shape: Shape,
     /// Turns the shape about its middle.
     rotation: Option<Rotation>,
-    /// Of the lattice [m].
+    /// Spacing of the lattice [m].
     spacing: f64,
     /// Mass of a grain per cell of the lattice [kg/m^3]: density times spacing^3 is the mass of a grain.
     density: f64,

@@ -15,11 +15,11 @@ const HORIZON_MAX: f64 = 8.0;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Peridynamic {
-    /// What particles fill, on a simple cubic lattice.
+    /// The shape that particles fill, on a simple cubic lattice.
     shape: Shape,
     /// Turns the shape about its middle.
     rotation: Option<Rotation>,
-    /// Of the lattice [m].
+    /// Spacing of the lattice [m].
     spacing: f64,
     /// [kg/m^3]
     density: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Peridynamic {
     young_modulus: f64,
     #[serde(default)]
     model: Model,
-    /// Of one layer [m], or the section of a bar [m^2]; that of the lattice if not given.
+    /// Thickness of one layer [m], or the section of a bar [m^2]; that of the lattice if not given.
     thickness: Option<f64>,
     /// Collision radius [m]; see [`Peridynamic::radius`] if not given.
     radius: Option<f64>,
@@ -302,7 +302,7 @@ impl Peridynamic {
         }
     }
 
-    /// What can only be seen when particles are there: layers, coincident points, parts that hold nobody.
+    /// Checks that need particles: layers, coincident points, parts that hold nobody.
     fn check_points(&self, points: &[DVec3], checks: &mut Checks) {
         let unit = self.law().unit_stiffness();
         let usable = self.horizon < 1.0 || unit.is_finite() && unit > 0.0;

@@ -37,8 +37,8 @@ pub(crate) struct Sheet {
     shear_stiffness: Option<f64>,
     /// [N/m]; if not given, a hundredth of the structural one, and none for a material.
     bending_stiffness: Option<f64>,
-    /// Collision radius [m]; .75 of the (larger rounded) spacing if not given. The sheet holds particles of radius r
-    /// back as long as radius + r exceeds .71 x spacing x (1 + largest strain), which the default does alone up to a
+    /// Collision radius [m]; 0.75 of the (larger rounded) spacing if not given. The sheet holds particles of radius r
+    /// back as long as radius + r exceeds 0.71 x spacing x (1 + largest strain), which the default does alone up to a
     /// strain of 5 %.
     radius: Option<f64>,
     /// Damping of every spring as a fraction of the critical damping of its two particles; 0 if not given.
@@ -48,10 +48,10 @@ pub(crate) struct Sheet {
     /// Particles that no force moves.
     #[serde(default = "nowhere")]
     pinned: OneOrMany<Part>,
-    /// Of the particles that are not pinned [m/s].
+    /// Velocity of the particles that are not pinned [m/s].
     #[serde(default)]
     velocity: DVec3,
-    /// Of the particles that are pinned [m/s], for all time.
+    /// Velocity of the particles that are pinned [m/s], for all time.
     #[serde(default)]
     pinned_velocity: DVec3,
     /// Particles that move as they are told.
@@ -77,7 +77,7 @@ struct Stiffness {
     structural_v: f64,
     shear: f64,
     bending: f64,
-    /// What a structural spring on the rim has of that inside.
+    /// The stiffness of a structural spring on the rim relative to one inside.
     rim: f64,
 }
 

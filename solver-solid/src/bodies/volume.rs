@@ -19,7 +19,7 @@ use super::layout::{
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Volume {
-    /// What it fills.
+    /// The shape that it fills.
     shape: Shape,
     /// Turns the shape about its middle.
     rotation: Option<Rotation>,
@@ -46,7 +46,7 @@ pub(crate) struct Volume {
     /// About the middle [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
-    /// Of the particles that are pinned [m/s], for all time.
+    /// Velocity of the particles that are pinned [m/s], for all time.
     #[serde(default)]
     pinned_velocity: DVec3,
     /// Particles that move as they are told.
