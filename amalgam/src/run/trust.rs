@@ -88,6 +88,9 @@ mod tests {
             version: String::new(),
             particles: 10,
             solver_s: 0.0,
+            waited_s: 0.0,
+            bytes_out: 0,
+            bytes_in: 0,
         };
         let mut summary = Summary {
             scene: String::new(),
