@@ -163,10 +163,12 @@ fn a_run_is_paused_stopped_and_continued_to_the_same_bits() {
     service.ask(&["pause", &id]);
     let paused = service.wait_for(&id, State::Paused);
     // The step in which it was asked for ends first.
-    std::thread::sleep(Duration::from_millis(300));
-    let held = service.run(&id).steps;
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(service.run(&id).steps, held, "{paused:?}");
+    let mut held = paused.steps;
+    assert!(wait_until(LONGEST, || {
+        std::thread::sleep(Duration::from_millis(500));
+        std::mem::replace(&mut held, service.run(&id).steps) == service.run(&id).steps
+    }));
+    assert_eq!(service.run(&id).state(), State::Paused);
     service.ask(&["checkpoint", &id]);
     let checkpoints = service.runs.join(&id).join("results/checkpoints");
     assert!(wait_until(LONGEST, || checkpoints.join(format!("step-{held:06}")).exists()));

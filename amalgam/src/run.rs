@@ -186,7 +186,6 @@ impl Run<'_> {
         let (locals, participants) = Locals::start(scene, options.transport, options.threads, &console)?;
         control.at_end(locals.ender());
         let mut recovery = Recovery::new(scene, participants, options.reconnect, control.cancel().clone());
-        let _about = log::about_run(recovery.run_id());
         let joined = recovery.join(options.wait.unwrap_or_default(), &|line| console.line(line));
         let mut simulation = match joined {
             Ok(simulation) => simulation,
@@ -217,7 +216,10 @@ impl Run<'_> {
             folder: &folder,
         };
         // Inside the pool of workers: steps then start where they are, not with a hand-over between threads.
-        let result = rayon::scope(|_| course.complete(saved.is_some()));
+        let result = rayon::scope(|_| {
+            let _about = log::about_run(course.recovery.run_id());
+            course.complete(saved.is_some())
+        });
         course.conclude(result, started)
     }
 }

@@ -135,7 +135,7 @@ impl Simulation {
             ..scratch.record
         };
         tracing::debug!(
-            run = self.plan.scene,
+            run = self.members[0].part.connection.context().run_id,
             step = record.step,
             stage = record.stages,
             time = record.time,
