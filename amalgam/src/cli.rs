@@ -73,7 +73,6 @@ const SERVE_EXAMPLES: &str = "Examples:
   amalgam serve solid --listen unix:/tmp/solid.sock
   amalgam serve fluid --listen 127.0.0.1:50051      in the scene: address = \"127.0.0.1:50051\"
   amalgam serve fluid --listen node7:0 --insecure   any free port of this machine, whose name is node7
-
   amalgam serve coordinator --listen 127.0.0.1:7500 scenes are sent to it with amalgam at 127.0.0.1:7500 submit SCENE
 
 Prints `listening ADDRESS` on standard output when it is ready.";
@@ -253,7 +252,7 @@ pub struct CheckArgs {
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
-#[command(after_help = SERVE_EXAMPLES)]
+#[command(after_help = SERVE_EXAMPLES, override_usage = "amalgam serve <solid|fluid|coordinator> [OPTIONS]")]
 pub struct ServeArgs {
     /// Which service.
     #[command(subcommand)]

@@ -202,37 +202,22 @@ fn waiting(summary: &Summary) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::waiting;
+    use crate::run::trust::tests::summary as changed;
     use amalgam_coordinator::{ParticipantSummary, Summary};
 
     fn summary(waits: &[(&str, f64)]) -> Summary {
-        let participant = |&(name, waited_s): &(&str, f64)| ParticipantSummary {
-            name: name.into(),
-            solver: String::new(),
-            version: String::new(),
-            particles: 1,
-            solver_s: 0.0,
-            waited_s,
-            bytes_out: 0,
-            bytes_in: 0,
-        };
-        let mut summary = Summary {
-            scene: String::new(),
-            steps: 4,
-            simulated_s: 0.0,
-            wall_s: 100.0,
-            participants: waits.iter().map(participant).collect(),
-            phases_s: Default::default(),
-            stages: Default::default(),
-            contacts: Default::default(),
-            wire: Default::default(),
-            coupling: Default::default(),
-            speed_max: 0.0,
-            probes: Default::default(),
-            state_hash: String::new(),
-        };
-        summary.phases_s.files = 5.0;
-        summary.wire.round_trips_mean = 2.5;
-        summary
+        changed(|summary| {
+            let one = summary.participants.remove(0);
+            let participant = |&(name, waited_s): &(&str, f64)| ParticipantSummary {
+                name: name.into(),
+                waited_s,
+                ..one.clone()
+            };
+            summary.participants = waits.iter().map(participant).collect();
+            summary.wall_s = 100.0;
+            summary.phases_s.files = 5.0;
+            summary.wire.round_trips_mean = 2.5;
+        })
     }
 
     #[test]
