@@ -204,6 +204,7 @@ fn value(source: &str, code: &str) -> String {
             format!("`[{}]`", code.trim_start_matches("DVec3::new(").trim_end_matches(')'))
         }
         _ if code.ends_with("::default()") => "see below".to_string(),
+        _ if code.starts_with('"') => format!("`{}`", code.trim_end_matches(".to_string()")),
         _ if code.starts_with(|c: char| c.is_ascii_digit()) => number(code),
         _ => match code.split_once("::") {
             Some((kind, variant)) => named(source, kind, variant.split('(').next().unwrap_or_default(), code),
