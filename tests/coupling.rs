@@ -1,4 +1,5 @@
-//! The method through real services: what section 5 and 8 of `docs/method.md` promise.
+//! The method through real services: what "Synchronising" and "Invariants" of
+//! `docs/theory/coupling.md` promise.
 
 mod support;
 
@@ -404,7 +405,7 @@ fn a_flip_column_sinks_with_average() {
 
 /// A floor that yields by .6 cells, foundation K = 1.6e5 N/m^3 under the pressure p = 4.9 kPa. Pressure turns with the
 /// floor: springs that nothing joins buckle, in waves shorter than 2 pi p/K = 3.8 cells, joints stiffer than p^2/K = 150
-/// N/m prevent that (`docs/fluid.md`, "Soft floors"). Without jitter: each particle of the floor bears one of water, so
+/// N/m prevent that (`docs/theory/flip.md`, "Soft floors"). Without jitter: each particle of the floor bears one of water, so
 /// that what becomes uneven does so by itself.
 #[test]
 fn a_soft_floor_buckles_unless_its_springs_are_joined() {

@@ -96,7 +96,7 @@ const REPRODUCE_EXAMPLES: &str = "Examples:
 
 DIR/report.html holds everything: pictures, numbers, verdicts and the rules by which they come about. It is written anew
 after every run, so that Ctrl-C leaves a report of what was computed. A run that ends with an error counts as a failure
-of its method and not of this command. docs/reproduce.md says what came out.
+of its method and not of this command. docs/guide/trust.md says what came out.
 ";
 
 const SET_HELP: &str = "Replace a value of the scene, KEY=VALUE; may be given several times";

@@ -53,7 +53,7 @@ pub struct Context {
 }
 
 /// How a solver's answer depends on what others do, which decides when in a stage it is asked
-/// (`docs/method.md`, "Synchronising").
+/// (`docs/theory/coupling.md`, "Synchronising").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Integration {
     /// The momentum given to a group does not depend on the group's inertia or impulse (slope 0). Asked first.

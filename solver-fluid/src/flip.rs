@@ -8,7 +8,7 @@
 //!
 //! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity. What others
 //! give the group is a force on the grid, added after the old grid velocity has been saved. Face densities are hybrid
-//! (`docs/method.md`, section 4).
+//! (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 
 mod density;
 mod faces;

@@ -10,7 +10,7 @@ use super::pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSett
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContactMethod {
-    /// Coulomb's cone with Signorini's condition: contacts press, slide and part (`docs/contact-law.md`).
+    /// Coulomb's cone with Signorini's condition: contacts press, slide and part (`docs/theory/contact-law.md`).
     ContactLaw,
     /// Particle merging-and-splitting [Truong2021].
     #[default]
@@ -23,7 +23,7 @@ pub enum ContactMethod {
     PairwiseImpulse,
 }
 
-/// `[coupling]`: how particles of different participants affect each other (`docs/method.md`).
+/// `[coupling]`: how particles of different participants affect each other (`docs/theory/coupling.md`).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CouplingSettings {

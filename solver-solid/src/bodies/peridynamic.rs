@@ -122,7 +122,7 @@ fn yes() -> bool {
 impl Peridynamic {
     /// Collision radius of a particle [m]. Half the spacing, so that spheres touch, where particles of the body may collide with
     /// each other: its pieces do if it breaks. Else the sphere is as large as the cube that the particle stands for, so
-    /// that the body displaces about its volume (`docs/solid.md`, "Collision radii, and where a body ends").
+    /// that the body displaces about its volume (`docs/theory/solids.md`, "Collision radii, and where a body ends").
     fn radius(&self, self_collision: bool) -> f64 {
         let breaks = self.fracture_energy.is_some() || self.critical_stretch.is_some();
         let per_spacing = match self.model {
