@@ -116,7 +116,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<Ending, CommandError> {
         return Ok(Ending::Interrupted);
     }
     if let Some(path) = &args.report {
-        report.page().write(path)?;
+        report.page(&args.figures).write(path)?;
     }
     say(format_args!("report in {}", report_path(&args.out).display()))?;
     Ok(Ending::Finished)

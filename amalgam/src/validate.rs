@@ -79,7 +79,7 @@ pub fn validate(args: &ValidateArgs) -> Result<(), CommandError> {
         fs::write(path, text + "\n").map_err(|error| io(path, error))?;
     }
     if let Some(path) = &args.report {
-        page(&checks, args.quick).write(path)?;
+        page(&checks, args).write(path)?;
     }
     let failed = checks.iter().filter(|check| !check.pass).count();
     if failed > 0 {
@@ -118,9 +118,10 @@ fn chosen(names: &[String], quick: bool) -> Result<Vec<&'static Case>, CommandEr
 }
 
 /// The page of results that `--report` writes, for a folder two levels below the root of the repository.
-fn page(checks: &[Check], quick: bool) -> Page {
-    let command = if quick { "amalgam validate --quick" } else { "amalgam validate" };
-    let mut page = Page::new("Validation", command);
+fn page(checks: &[Check], args: &ValidateArgs) -> Page {
+    let words = ["amalgam", "validate"].into_iter().chain(args.quick.then_some("--quick"));
+    let command: Vec<&str> = words.chain(args.cases.iter().map(String::as_str)).collect();
+    let mut page = Page::new("Validation", &command.join(" "));
     let passed = checks.iter().filter(|check| check.pass).count();
     page.paragraph(&format!(
         "{passed} of {} quantities are within their tolerance. A tolerance is the largest |measured - reference|, in the \

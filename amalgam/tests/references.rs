@@ -202,7 +202,10 @@ fn every_key_of_a_scene_is_described() {
     check_described("reference/scene.md", &keys_of::<Quantity>("quantity = 'zzz'"));
     check_described("reference/scene.md", &keys_of::<amalgam::scene::Header>(unknown));
     check_described("reference/scene.md", &keys_of::<PictureSettings>("colours = { water = { zzz = 1 } }"));
-    check_described("reference/scene.md", &keys_of::<PictureSettings>("colours = { water = { ramp = 'zzz' } }"));
+    check_described(
+        "reference/scene.md",
+        &keys_of::<PictureSettings>("colours = { water = { ramp = 'zzz' } }"),
+    );
     check_described("reference/fluid.md", &keys_of_section(&FluidProgram, "zzz = 1"));
     check_described("reference/fluid.md", &keys_of_section(&FluidProgram, "method = 'flip'\nzzz = 1"));
     check_described("reference/solid.md", &keys_of_section(&SolidProgram, "zzz = 1"));

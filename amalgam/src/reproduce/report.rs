@@ -75,10 +75,12 @@ impl<'a> Report<'a> {
         written.map_err(|error| CommandError::Failed(format!("cannot write {}: {error}", path.display())))
     }
 
-    /// The same without pictures, in Markdown, for a folder two levels below the root of the repository.
-    pub(super) fn page(&self) -> Page {
+    /// The same without pictures, in Markdown, for a folder two levels below the root of the repository. `names` are those
+    /// of the command line.
+    pub(super) fn page(&self, names: &[String]) -> Page {
         let scale = format!("{:?}", self.scale).to_lowercase();
-        let mut page = Page::new("The paper's figures", &format!("amalgam reproduce --scale {scale}"));
+        let command = [&["amalgam reproduce --scale".to_string(), scale], names].concat().join(" ");
+        let mut page = Page::new("The paper's figures", &command);
         page.paragraph(
             "A run fails if it ends early or if a measure is above the limit of the figure. A verdict is the rule, and the \
              numbers that it was decided by.",
@@ -114,8 +116,11 @@ impl Part<'_> {
         let Figure { name, title, question, claim, remark, scene, measures, .. } = figure;
         page.heading(&format!("{name}: {title}"));
         page.paragraph(&format!("Scene: [{scene}](../../scenes/paper/{scene}). {question}"));
-        page.paragraph(&format!("*Claim of the paper.* {claim}"));
-        page.list(self.verdicts().map(|verdict| format!("**{verdict}**")));
+        page.paragraph(&format!("*Claim.* {claim}"));
+        page.list(self.verdicts().map(|verdict| {
+            let text = verdict.to_string();
+            text.split_once(": ").map_or(text.clone(), |(met, says)| format!("**{met}**: {says}"))
+        }));
         if !remark.is_empty() {
             page.paragraph(remark);
         }
