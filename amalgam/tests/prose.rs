@@ -1,6 +1,6 @@
 //! The law of prose: documents are written for readers who read fast.
 //!
-//! In `docs/guide` and `docs/theory` no sentence has more than 35 words. In all documents that explain, numbers have a leading zero,
+//! In the README, `docs/guide`, `docs/theory` and `docs/reference` no sentence has more than 35 words. In all documents that explain, numbers have a leading zero,
 //! and nothing tells history or names a commit; `docs/results` and the change log may.
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Longest sentence of guide and theory [words].
+/// Longest sentence [words].
 const WORDS_MAX: usize = 35;
 
 /// Documents that explain. `docs/results` reports.
@@ -103,9 +103,12 @@ fn sentences_are_found() {
 }
 
 #[test]
-fn no_sentence_of_guide_and_theory_is_long() {
+fn no_sentence_for_readers_is_long() {
     let (mut long, mut count, mut words) = (Vec::new(), 0, 0);
-    for (name, text) in ["docs/guide", "docs/theory"].iter().flat_map(|folder| pages(folder)) {
+    let folders = ["docs/guide", "docs/theory", "docs/reference"];
+    let readme = fs::read_to_string(root().join("README.md")).expect("the README");
+    let readme = [("README.md".to_string(), readme)];
+    for (name, text) in folders.iter().flat_map(|folder| pages(folder)).chain(readme) {
         for sentence in sentences(&prose(&text)) {
             count += 1;
             words += sentence.len();
