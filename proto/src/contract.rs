@@ -112,7 +112,7 @@ pub struct Surveyed(pub CellSet);
 pub enum Wanted {
     /// All.
     All,
-    /// Those whose collision spheres may touch some cells.
+    /// Particles whose collision spheres may touch some cells.
     Near {
         /// The lattice of the cells.
         lattice: Lattice,
@@ -123,7 +123,7 @@ pub enum Wanted {
     },
     /// These, none twice.
     Listed(Vec<ParticleId>),
-    /// Those of the last list again, less any that died.
+    /// Particles of the last list again, without any that died.
     Again,
 }
 

@@ -451,7 +451,7 @@ impl Solver for SolidSolver {
         Some((vertices, triangles))
     }
 
-    /// Those of the materials; where two know the same field, a particle has the larger value.
+    /// Fields of the materials. Where two know the same field, a particle has the larger value.
     fn fields(&self) -> Vec<Field> {
         let mut fields: Vec<Field> = Vec::new();
         for field in self.materials.iter().flat_map(|material| material.fields(&self.particles.position)) {

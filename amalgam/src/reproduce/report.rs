@@ -36,7 +36,7 @@ struct Part<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Of these figures, nothing computed yet.
+    /// A report of these figures, with nothing computed yet.
     pub(super) fn new(scale: Scale, figures: &'a [Figure]) -> Self {
         let parts = figures.iter().map(|figure| {
             let mut part = Part { figure, outcomes: Vec::new(), html: String::new() };

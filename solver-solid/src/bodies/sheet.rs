@@ -256,7 +256,7 @@ impl Sheet {
 
     /// Stiffness of the springs.
     ///
-    /// Of a material: what makes an isotropic membrane of it. A cell of a x b with springs ku along a, kv along b and
+    /// Stiffness of the springs that make an isotropic membrane of a material. A cell of a x b with springs ku along a, kv along b and
     /// ks along both diagonals d has, strained evenly, the energy of the moduli [N/m]
     /// C11 = (ku a^2 + 2 ks a^4/d^2) / (a b), C22 the same with kv and b, C12 = C66 = 2 ks a b / d^2. That is a membrane
     /// of Young's modulus times thickness Y and Poisson's ratio 1/3 (the only one that springs can have) if C12 =
