@@ -174,3 +174,48 @@ fn documents_have_leading_zeros_and_no_history() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
+/// Sources of the workspace, by path from the root.
+fn sources() -> Vec<(String, String)> {
+    let (mut found, mut folders) = (Vec::new(), vec![root()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of the repository") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && !name.starts_with('.') && name != "target" {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+                found.push((name, fs::read_to_string(&path).expect("a source")));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn comments_are_sentences_and_their_numbers_have_leading_zeros() {
+    let (mut faults, mut comments) = (Vec::new(), 0);
+    for (name, text) in sources().into_iter().filter(|(name, _)| !name.ends_with("tests/prose.rs")) {
+        let mut before = "";
+        for (at, line) in text.lines().map(str::trim).enumerate() {
+            let comment = ["///", "//!", "//"].iter().find_map(|mark| line.strip_prefix(mark));
+            let Some(comment) = comment.map(str::trim) else {
+                before = line;
+                continue;
+            };
+            comments += 1;
+            let begins = !before.starts_with("//") || before.trim_matches('/').trim().is_empty();
+            let fragment = ["Of ", "That ", "Those "].iter().find(|word| comment.starts_with(*word));
+            if let Some(word) = fragment.filter(|_| begins && line.starts_with("///")) {
+                faults.push(format!("{name}:{}: a comment begins with {word}", at + 1));
+            }
+            if let Some(fault) = fault(comment).filter(|fault| fault.starts_with("a number")) {
+                faults.push(format!("{name}:{}: {fault}", at + 1));
+            }
+            before = line;
+        }
+    }
+    assert!(comments > 5000, "only {comments} lines of comments");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

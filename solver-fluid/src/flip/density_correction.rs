@@ -17,7 +17,7 @@ use super::particle_to_grid::ParticleToGrid;
 use super::pressure::{BLOCK, Split};
 
 /// Density relative to the rest density below which particles are spray, if it is below it in all cells around too. A
-/// full sheet, one cell thick, has .67.
+/// full sheet, one cell thick, has 0.67.
 const SPRAY: f32 = 0.5;
 
 /// The largest deviation from the rest density that counts, relative to it, as in [Kugelstadt2021].

@@ -127,7 +127,7 @@ impl ProjectedVelocities<'_> {
         }
     }
 
-    /// Those of a face of which nothing is carried on to it.
+    /// Velocities of a face to which nothing is extrapolated.
     #[inline(always)]
     fn own(&self, axis: usize, face: usize) -> [f64; 2] {
         let pressure = [self.pressure[face], self.pressure[face.saturating_sub(self.strides[axis])]];

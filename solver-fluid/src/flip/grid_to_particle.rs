@@ -25,7 +25,7 @@ pub(super) fn pair(flip_ratio: f64, [velocity, old]: [f64; 2]) -> [f32; 2] {
 
 /// Where particles find pairs.
 pub(super) trait FaceSource: Copy {
-    /// Those of a face and of the next one.
+    /// Pairs of a face and of the next one.
     fn two(self, axis: usize, at: usize) -> Vec4;
 }
 
@@ -97,7 +97,7 @@ pub(super) struct SetFacePairs<'a> {
     pub(super) stride: usize,
     pub(super) cell_size: f64,
     pub(super) flip_ratio: f64,
-    /// Of all cells and of all faces.
+    /// Pressure of all cells and conductance of all faces.
     pub(super) pressure: &'a [f64],
     pub(super) conductance: &'a [f32],
     /// Velocities before the push and before the sub-step, of all faces; pairs of the block.

@@ -70,9 +70,9 @@ pub(super) struct MemberContributions {
 /// The faces of an axis that members touch.
 #[derive(Clone, Debug, Default)]
 struct Touched {
-    /// Of each face its place in `contribution`, from 1 on; 0 if no member touches it.
+    /// Place of each face in `contribution`, from 1 on; 0 if no member touches it.
     place: Vec<u32>,
-    /// Those that are touched, in order: what is read and written of them then lies side by side.
+    /// Faces that are touched, in order, so that their values lie side by side.
     face: Vec<usize>,
     /// Which blocks of [`BLOCK`] faces hold any of them.
     block: Vec<bool>,
@@ -225,11 +225,11 @@ struct LocateMembers<'a> {
     grid: &'a Grid,
     motion: &'a GroupMotion<'a>,
     fall: DVec3,
-    /// Of all particles.
+    /// Positions and velocities of all particles.
     position: &'a [DVec3],
     velocity: &'a [DVec3],
     members: &'a [u32],
-    /// Of these.
+    /// Mass of each of these members.
     mass: &'a [f64],
     found: &'a mut MemberLanes,
 }
@@ -275,7 +275,7 @@ struct AddContributions<'a> {
     grid: &'a Grid,
     members: &'a [MemberLanes],
     axis: usize,
-    /// Of members.
+    /// Number of members.
     count: usize,
     touched: &'a mut Touched,
 }
@@ -309,7 +309,7 @@ impl Task for AddContributions<'_> {
 /// Velocities of members as the grid alone would have them [m/s].
 pub(super) struct SampleMembers<'a> {
     pub(super) grid: &'a Grid,
-    /// Of groups [m/s].
+    /// Velocities of groups [m/s].
     pub(super) velocity: &'a [DVec3],
     pub(super) flip_ratio: f64,
     pub(super) contributions: &'a MemberContributions,

@@ -12,7 +12,7 @@ pub(super) struct SetCoefficients<'a> {
     pub(super) begin: usize,
     /// From a cell to the next one along each axis.
     pub(super) strides: [usize; 3],
-    /// Of all cells, and of all faces of each axis.
+    /// All cells, and the conductance of all faces of each axis.
     pub(super) cell: &'a [Cell],
     pub(super) conductance: [&'a [f32]; 3],
     /// Which runs of the block's cells have changed.
@@ -69,9 +69,9 @@ pub(super) struct LargestPressureChange<'a> {
     /// From a cell to the one on the other side.
     pub(super) stride: usize,
     pub(super) cell_size: f64,
-    /// Of the block.
+    /// Conductance of the faces of the block.
     pub(super) conductance: &'a [f32],
-    /// Of all cells.
+    /// Pressure of all cells.
     pub(super) pressure: &'a [f64],
 }
 

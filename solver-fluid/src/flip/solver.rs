@@ -47,9 +47,9 @@ pub struct Flip {
     parameters: Parameters,
     grid: Grid,
     particles: Particles,
-    /// Of the state at the start of the step; it serves the first sub-step of every stage.
+    /// Transfer of the state at the start of the step. It serves the first sub-step of every stage.
     start: ParticleToGrid,
-    /// At later sub-steps; unused while steps have one.
+    /// Transfer at later sub-steps. Unused while steps have one.
     later: ParticleToGrid,
     contributions: MemberContributions,
     /// Where the walls may let go.

@@ -26,7 +26,7 @@ const COARSEST_SWEEPS: usize = 20;
 /// Sweeps before and after the coarser level is asked.
 const SWEEPS: usize = 2;
 /// By how much the correction from the next level is lengthened on the finest one: aggregates without it are too stiff
-/// [Braess1995]. Measured: from .69 on, eigenvalues begin at .75; on all levels it would lengthen the smoothest mode too much.
+/// [Braess1995]. Measured: from 0.69 on, eigenvalues begin at 0.75; on all levels it would lengthen the smoothest mode too much.
 const OVERCORRECTION: f32 = 1.1;
 /// Columns of one colour at least this long are shared among threads: even where that gains nothing itself, since a thread
 /// that waits longer falls asleep.
@@ -38,7 +38,7 @@ struct Level {
     system: System,
     solution: Split<f32>,
     right_hand_side: Split<f32>,
-    /// Of red cells.
+    /// Residual of red cells.
     residual: Vec<f32>,
 }
 

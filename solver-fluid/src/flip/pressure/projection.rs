@@ -57,7 +57,7 @@ struct Unknowns<'a> {
 }
 
 impl<'a> Unknowns<'a> {
-    /// Of the block of a number, as [`blocks`] counts them, with `len` entries.
+    /// The block of a number, as [`blocks`] counts them, with `len` entries.
     fn of_block(system: &'a System, block: usize, len: usize) -> Self {
         Self { system, colour: block % 2, begin: block / 2 * BLOCK, len }
     }

@@ -50,7 +50,7 @@ pub(in crate::flip) struct System {
     pub(in crate::flip) diagonal: Split<f32>,
     /// One over the diagonal, zero where there is no unknown.
     pub(in crate::flip) inverse: Split<f32>,
-    /// Of each vector.
+    /// Kind of each vector, by colour.
     pub(in crate::flip) kind: [Vec<Kind>; 2],
 }
 
@@ -246,7 +246,7 @@ struct Settle<'a> {
     /// Where upper neighbours stand.
     upper: [isize; 3],
     common: f32,
-    /// Of this colour and the other one, by axis.
+    /// Conductances of faces between this colour and the other one, by axis.
     face: [[&'a [f32]; 2]; 3],
     ground: &'a [f32],
     begin: usize,
@@ -300,7 +300,7 @@ impl Task for Settle<'_> {
 struct Part<'a> {
     /// Where lower and upper neighbours stand.
     sides: [[isize; 3]; 2],
-    /// Of this colour and the other one, by axis.
+    /// Conductances of faces between this colour and the other one, by axis.
     face: [[&'a [f32]; 2]; 3],
     inverse: [&'a [f32]; 2],
     begin: usize,
