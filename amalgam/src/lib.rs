@@ -16,6 +16,7 @@ pub mod console;
 pub mod error;
 pub mod interrupt;
 pub mod metrics;
+pub mod page;
 pub mod reproduce;
 pub mod resume;
 pub mod run;

@@ -1,6 +1,6 @@
 //! `amalgam serve coordinator`: scenes are submitted, queued and computed, for clients that come and go.
 //!
-//! The contract is `amalgam.coordinator.v1` (docs/coordinator.md). [`Runs`] is all of it but the network.
+//! The contract is `amalgam.coordinator.v1` (docs/guide/coordinator.md). [`Runs`] is all of it but the network.
 
 mod feed;
 mod incoming;

@@ -13,7 +13,7 @@ mod session;
 mod solver;
 mod sums;
 
-pub use section::{SectionError, parse as parse_section};
+pub use section::{SectionError, parse as parse_section, renamed_keys};
 pub use serve::{
     Listen, ServeOptions, end_of_service, main, serve, serve_in_process, serve_routes,
     with_health_and_reflection,

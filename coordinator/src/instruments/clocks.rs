@@ -6,7 +6,7 @@ use crate::member::Member;
 
 /// A phase of a step, or what is done between steps, as wall time is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "docs/summary.md describes every phase")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every phase")]
 pub enum Phase {
     Begin,
     Detect,
