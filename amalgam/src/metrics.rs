@@ -125,7 +125,7 @@ impl Families {
 }
 
 impl Metrics {
-    /// All of them as Prometheus reads them (OpenMetrics text format).
+    /// The metrics as Prometheus reads them (OpenMetrics text format).
     pub fn text(&self) -> String {
         let mut text = String::new();
         let registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +133,7 @@ impl Metrics {
         text
     }
 
-    /// Those of one run. They are there until all of its handles are dropped.
+    /// The metrics of one run. They are there until all of its handles are dropped.
     pub fn of_run(&self, run: &str) -> RunMetrics {
         RunMetrics(Arc::new(Owned {
             families: Arc::clone(&self.0),

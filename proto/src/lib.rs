@@ -33,5 +33,5 @@ pub mod coordinator {
 /// The compiled descriptors of `amalgam.solver.v1`, for server reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/solver.bin"));
 
-/// Those of `amalgam.coordinator.v1`.
+/// The compiled descriptors of `amalgam.coordinator.v1`.
 pub const COORDINATOR_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/coordinator.bin"));

@@ -99,7 +99,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// That of the run in a folder.
+    /// Reads the record of the run in a folder.
     pub(super) fn read(folder: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&fs::read(folder.join(FILE))?)?)
     }

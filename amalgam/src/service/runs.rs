@@ -34,11 +34,11 @@ use crate::{
 /// How many runs there may be.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// At once.
+    /// Runs at once.
     pub running: usize,
-    /// That wait.
+    /// Runs that wait.
     pub queued: usize,
-    /// In whatever state.
+    /// Runs in whatever state.
     pub stored: usize,
 }
 
@@ -113,7 +113,7 @@ fn refused(id: &str, state: State, what: &str) -> Status {
 }
 
 impl Runs {
-    /// Those that a folder holds; the folder is made if it is not there. Runs that were being computed or waited when an earlier
+    /// The runs that a folder holds; the folder is made if it is not there. Runs that were being computed or waited when an earlier
     /// service ended are stopped ones.
     ///
     /// # Errors
