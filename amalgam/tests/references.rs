@@ -227,6 +227,9 @@ fn every_entry_of_the_summary_is_described() {
         version: String::new(),
         particles: 0,
         solver_s: 0.0,
+        waited_s: 0.0,
+        bytes_out: 0,
+        bytes_in: 0,
     };
     let summary = Summary {
         scene: String::new(),

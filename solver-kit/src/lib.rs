@@ -3,6 +3,7 @@
 //! `examples/balls.rs` is a whole participant on one page.
 
 mod ids;
+pub mod log;
 mod near;
 mod own_contacts;
 mod section;
@@ -13,7 +14,10 @@ mod solver;
 mod sums;
 
 pub use section::{SectionError, parse as parse_section, renamed_keys};
-pub use serve::{Listen, ServeOptions, main, serve, serve_in_process};
+pub use serve::{
+    Listen, ServeOptions, end_of_service, main, serve, serve_in_process, serve_routes,
+    with_health_and_reflection,
+};
 pub use solver::{
     Answer, Deferred, Description, Field, FieldValues, Integration, Report, Solver, SolverError,
     SolverProgram, Stage, World,
