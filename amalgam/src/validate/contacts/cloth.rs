@@ -58,7 +58,7 @@ fn compute() -> Result<Outcome, CaseError> {
             format!("a point at {speed} m/s leaves at [degrees]"),
             exact.acos().to_degrees(),
             angle,
-            0.01,
+            1e-3,
         ));
         picture = picture.reference(way);
     }

@@ -31,6 +31,8 @@ const EVERY: u64 = 10;
 const TURN: f64 = 1.5e5;
 /// Mean radius of a disc [m].
 const RADIUS: f64 = 1.25;
+/// Radius of the largest disc over that.
+const LARGEST: f64 = 1.6;
 
 #[derive(Default)]
 struct Planet {
@@ -44,7 +46,6 @@ struct Planet {
     angle: f64,
     reported: f64,
     unconverged: u32,
-    iterations: f64,
     steps: u64,
     frame: Option<ParticipantFrame>,
 }
@@ -68,7 +69,6 @@ impl Planet {
             planet.deepest = planet.deepest.max(overlap);
             planet.overlap[1] = overlap;
             planet.unconverged += u32::from(record.unconverged);
-            planet.iterations += record.iterations as f64;
             if record.time < FALLEN || record.step % EVERY != 0 {
                 return Ok(());
             }
@@ -83,7 +83,6 @@ impl Planet {
             (before, since) = (Some(now), record.time);
             Ok(())
         })?;
-        planet.iterations /= planet.steps as f64;
         planet.frame = Some(frames.swap_remove(0));
         Ok(planet)
     }
@@ -109,40 +108,24 @@ impl Planet {
         points.filter(|point| point.length() < inside).map(|point| room(point + middle)).fold(0.0, f64::max)
     }
 
-    /// What is checked of all planets.
-    fn check(&self, name: &str, checks: &mut Vec<Check>) {
-        let (momentum, scale) = (self.change / self.momentum.abs().max(TURN), name);
-        checks.push(Check::within(
-            format!("{scale}: change of angular momentum / that of the turning"),
-            0.0,
-            momentum,
-            1e-10,
-        ));
-        checks.push(Check::within(
-            format!("{name}: deepest overlap [smaller radius]"),
-            0.0,
-            self.deepest,
-            0.05,
-        ));
-        let growth = self.overlap[1] - self.overlap[0];
-        checks.push(Check::within(
-            format!("{name}: growth of overlap, 10 to 30 s [smaller radius]"),
-            0.0,
-            growth.max(0.0),
-            1e-3,
-        ));
-        checks.push(Check::within(
-            format!("{name}: largest hole [mean radius]"),
-            0.0,
-            self.hole() / RADIUS,
-            1.0,
-        ));
-        checks.push(Check::within(
-            format!("{name}: steps that did not converge"),
-            0.0,
-            f64::from(self.unconverged),
-            0.0,
-        ));
+    /// What is checked of all planets. A smooth pile has no hole for a disc of mean radius; with friction, arches may hold one, but
+    /// none for the largest disc.
+    fn check(&self, name: &str, friction: f64, checks: &mut Vec<Check>) {
+        let mut check = |quantity: &str, measured: f64, tolerance: f64| {
+            checks.push(Check::within(format!("{name}: {quantity}"), 0.0, measured, tolerance));
+        };
+        let momentum = self.change / self.momentum.abs().max(TURN);
+        check("change of angular momentum / that of the turning", momentum, 1e-10);
+        check("deepest overlap [smaller radius]", self.deepest, 0.05);
+        let growth = (self.overlap[1] - self.overlap[0]).max(0.0);
+        check("growth of overlap, 10 to 30 s [smaller radius]", growth, 1e-3);
+        check("largest hole [mean radius]", self.hole() / RADIUS, if friction > 0.0 { LARGEST } else { 1.0 });
+        // What is not solved to the law's own tolerance shows in the overlap; there may be one such step in a hundred.
+        check(
+            "part of the steps that did not converge",
+            f64::from(self.unconverged) / self.steps as f64,
+            0.01,
+        );
     }
 }
 
@@ -174,7 +157,7 @@ fn upright(x: &DVec3) -> DVec3 {
 fn spinning() -> Result<Outcome, CaseError> {
     let planet = Planet::run(0.3, 0.05)?;
     let mut checks = Vec::new();
-    planet.check("turning", &mut checks);
+    planet.check("turning", 0.3, &mut checks);
     checks.push(Check::relative(
         "angle turned, 10 to 30 s, against the reported rate [rad]",
         planet.reported,
@@ -193,7 +176,7 @@ fn resting() -> Result<Outcome, CaseError> {
     let (mut checks, mut picture) = (Vec::new(), Sketch::default());
     for (k, (name, friction)) in [("smooth", 0.0), ("mu 0.3", 0.3)].into_iter().enumerate() {
         let planet = Planet::run(friction, 0.0)?;
-        planet.check(name, &mut checks);
+        planet.check(name, friction, &mut checks);
         let shift = DVec3::X * 90.0 * k as f64;
         picture = picture.measured(planet.frame().positions.iter().map(|x| upright(x) + shift));
     }
