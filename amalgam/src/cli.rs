@@ -81,7 +81,7 @@ const VALIDATE_EXAMPLES: &str = "Examples:
   amalgam validate --json checks.json               an array of {case, quantity, reference, measured, tolerance, pass}
 
 Each case is a scene that runs through the same coordinator and solvers as `amalgam run`, in this process, and is
-compared with a closed form, published data or a conservation law; docs/validation.md names the sources. A quantity
+compared with a closed form, published data or a conservation law; the README of each case names its source. A quantity
 passes if it differs from its reference by at most the tolerance, which is in the quantity's own unit.";
 
 const VALIDATE_EXIT_CODES: &str = "Exit codes:
@@ -96,7 +96,7 @@ const REPRODUCE_EXAMPLES: &str = "Examples:
 
 DIR/report.html holds everything: pictures, numbers, verdicts and the rules by which they come about. It is written anew
 after every run, so that Ctrl-C leaves a report of what was computed. A run that ends with an error counts as a failure
-of its method and not of this command. docs/reproduce.md says what came out.
+of its method and not of this command. docs/guide/trust.md says what came out.
 ";
 
 const SET_HELP: &str = "Replace a value of the scene, KEY=VALUE; may be given several times";
@@ -144,6 +144,9 @@ pub struct BenchArgs {
     /// Write the figures to a file, as an array of objects
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page of the figures, in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Only what takes a few seconds
     #[arg(long)]
     pub quick: bool,
@@ -270,6 +273,9 @@ pub struct ValidateArgs {
     /// Write every comparison to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page of the comparisons, in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Draw a picture CASE.png of each case in this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -293,6 +299,9 @@ pub struct ReproduceArgs {
     /// Where the report and the results of each run go
     #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
     pub out: PathBuf,
+    /// At the end, write a page of verdicts and numbers, in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) threads: Threads,
 }

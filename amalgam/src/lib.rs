@@ -13,6 +13,7 @@ pub mod command;
 pub mod console;
 pub mod error;
 pub mod interrupt;
+pub mod page;
 pub mod reproduce;
 pub mod resume;
 pub mod run;

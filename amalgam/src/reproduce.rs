@@ -115,6 +115,9 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<Ending, CommandError> {
         note(format_args!("interrupted; what was computed is in {}", report_path(&args.out).display()));
         return Ok(Ending::Interrupted);
     }
+    if let Some(path) = &args.report {
+        report.page(&args.figures).write(path)?;
+    }
     say(format_args!("report in {}", report_path(&args.out).display()))?;
     Ok(Ending::Finished)
 }

@@ -56,10 +56,10 @@ pub struct Scene {
 pub struct Header {
     /// Name of the scene, and of its folder below `out`.
     pub name: String,
-    /// What is to be seen.
+    /// A sentence for people.
     #[serde(default)]
     pub description: String,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     #[serde(default)]
     pub seed: u64,
 }

@@ -15,7 +15,7 @@ mod solids;
 
 use std::{fs, path::Path};
 
-use crate::{cli::ValidateArgs, console::say, error::CommandError, scene::suggest};
+use crate::{cli::ValidateArgs, console::say, error::CommandError, page::Page, scene::suggest};
 pub use case::Check;
 use case::{Case, Outcome};
 use sketch::Sketch;
@@ -59,7 +59,7 @@ static CASES: [Case; 35] = [
     fluids::COLUMN,
 ];
 
-/// Cases that are not met: computed when named only. Their documents say what is missing and why.
+/// Cases that are not met: computed when named only. Their README says what is missing and why.
 static GAPS: [Case; 1] = [contacts::water::BOWL];
 
 /// Computes the cases that the command line names, prints a table and writes what was asked for.
@@ -74,7 +74,7 @@ pub fn validate(args: &ValidateArgs) -> Result<(), CommandError> {
             say(format_args!("{:<22} {}{length}", case.name, case.about))?;
         }
         for case in GAPS.iter().filter(|_| args.cases.is_empty() && !args.quick) {
-            say(format_args!("{:<22} {} (not met, see docs/validation.md)", case.name, case.about))?;
+            say(format_args!("{:<22} {} (not met: its README says why)", case.name, case.about))?;
         }
         return Ok(());
     }
@@ -98,6 +98,9 @@ pub fn validate(args: &ValidateArgs) -> Result<(), CommandError> {
         let text = serde_json::to_string_pretty(&checks);
         let text = text.map_err(|error| CommandError::Failed(error.to_string()))?;
         fs::write(path, text + "\n").map_err(|error| io(path, error))?;
+    }
+    if let Some(path) = &args.report {
+        page(&checks, args).write(path)?;
     }
     let failed = checks.iter().filter(|check| !check.pass).count();
     if failed > 0 {
@@ -132,6 +135,27 @@ fn chosen(names: &[String], quick: bool) -> Result<Vec<&'static Case>, CommandEr
     let is_named = |case: &&Case| names.iter().any(|name| name == case.name);
     let wanted = |case: &&Case| (names.is_empty() || is_named(case)) && (case.quick || !quick);
     Ok(CASES.iter().filter(wanted).chain(GAPS.iter().filter(is_named)).collect())
+}
+
+/// The page of results that `--report` writes, for a folder two levels below the root of the repository.
+fn page(checks: &[Check], args: &ValidateArgs) -> Page {
+    let words = ["amalgam", "validate"].into_iter().chain(args.quick.then_some("--quick"));
+    let command: Vec<&str> = words.chain(args.cases.iter().map(String::as_str)).collect();
+    let mut page = Page::new("Validation", &command.join(" "));
+    let passed = checks.iter().filter(|check| check.pass).count();
+    page.paragraph(&format!(
+        "{passed} of {} quantities are within their tolerance. A tolerance is the largest |measured - reference|, in the \
+         unit of the quantity.",
+        checks.len()
+    ));
+    let row = |check: &Check| {
+        let Check { case, quantity, reference, measured, tolerance, pass } = check;
+        let case = format!("[{case}](../../validation/{case}/README.md)");
+        let pass = if *pass { "yes" } else { "**no**" };
+        vec![case, quantity.clone(), short(*reference), short(*measured), short(*tolerance), pass.to_string()]
+    };
+    page.table(&["case", "quantity", "reference", "measured", "tolerance", "within"], checks.iter().map(row));
+    page
 }
 
 fn row(check: &Check) -> String {

@@ -1,6 +1,6 @@
 //! The coordinator: contacts, merging, synchronising, splitting and the coupled step.
 //!
-//! [`Simulation::step`] is the algorithm of `docs/method.md`, one call per phase. [`contacts`], [`merging`],
+//! [`Simulation::step`] is the algorithm of `docs/theory/coupling.md`, one call per phase. [`contacts`], [`merging`],
 //! [`synchronise`] and [`pairwise`] are its mathematics and know of no network.
 
 mod checkpoint;

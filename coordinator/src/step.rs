@@ -1,4 +1,4 @@
-//! The coupled step (`docs/method.md`, "One coupled step"): one call per phase.
+//! The coupled step (`docs/theory/coupling.md`, "One coupled step"): one call per phase.
 
 mod begin;
 mod commit;

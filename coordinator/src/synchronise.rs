@@ -1,4 +1,4 @@
-//! Synchronising: from the participants' answers to one velocity for each meta-particle (`docs/method.md`,
+//! Synchronising: from the participants' answers to one velocity for each meta-particle (`docs/theory/coupling.md`,
 //! "Synchronising, for any number of participants").
 
 pub mod quasi_newton;
@@ -12,11 +12,13 @@ use crate::settings::{CouplingSettings, Inertia, Synchronise};
 use quasi_newton::{QuasiNewton, norm};
 
 /// The slope of a projection, which reports none, over the mass of its own members: the added mass of a fluid that cannot
-/// give way. The answer does not depend on it; from 3 to 12 it takes about as many repetitions (docs/method.md).
+/// give way. The answer does not depend on it; from 3 to 12 it takes about as many repetitions
+/// (docs/design/decisions.md).
 pub(crate) const ADDED_MASS: f64 = 6.0;
 
 /// The part of its first residual that whoever iterates may leave in an answer to be repeated: forcing term of an inexact Newton
-/// method [EisenstatWalker1996]. From .003 to .01 solves take half of the iterations; with .1 there are more repetitions (docs/method.md).
+/// method [EisenstatWalker1996]. From 0.003 to 0.01 solves take half of the iterations; with 0.1
+/// there are more repetitions (docs/design/decisions.md).
 const FORCING: f64 = 0.01;
 
 /// The part of a stage's groups that one participant has particles in.

@@ -96,7 +96,7 @@ impl Systems {
         if self.groups.iter().filter(|groups| groups.contains(&group)).count() == 1 { 2 } else { 1 }
     }
 
-    /// Particles of .5 kg and their groups.
+    /// Particles of 0.5 kg and their groups.
     fn forest(&self) -> Forest {
         let (mut candidates, mut pairs, mut last) = (Candidates::default(), Vec::new(), [None; 3]);
         for (k, groups) in self.groups.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `summary.json`: what a run did, for machines. `docs/summary.md` describes it.
+//! `summary.json`: what a run did, for machines. `docs/reference/summary.md` describes it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::step::record::StepRecord;
 
 /// A run so far.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct Summary {
     pub scene: String,
     pub steps: u64,
@@ -28,7 +28,7 @@ pub struct Summary {
 
 /// A participant in a summary.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct ParticipantSummary {
     pub name: String,
     pub solver: String,
@@ -40,7 +40,7 @@ pub struct ParticipantSummary {
 /// Wall time by phase [s].
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct Profile {
     pub begin: f64,
     pub detect: f64,
@@ -75,7 +75,7 @@ pub struct MeanMax {
 
 /// Contacts over steps.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct ContactSummary {
     pub active_mean: f64,
     pub marked_mean: f64,
@@ -89,7 +89,7 @@ pub struct ContactSummary {
 
 /// Bytes of columns over all participants.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct WireSummary {
     pub bytes_out: u64,
     pub bytes_in: u64,
@@ -98,7 +98,7 @@ pub struct WireSummary {
 
 /// What coupling did to conserved quantities.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct CouplingSummary {
     pub momentum_error_relative_max: f64,
     pub energy_error_relative_max: f64,

@@ -44,7 +44,7 @@ pub struct ParticipantPlan {
 pub(crate) struct WireBytes {
     pub(crate) out: u64,
     pub(crate) received: u64,
-    /// Of both, cells that anyone occupies, on grids of participants.
+    /// Bytes both ways that say which cells are occupied, on grids of participants.
     pub(crate) occupancy: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Which particles the participants are asked for: those that may touch others' (`docs/method.md`, "Contacts").
+//! Which particles the participants are asked for: those that may touch others' (`docs/theory/coupling.md`, "Contacts").
 
 use std::time::Instant;
 
