@@ -26,13 +26,16 @@ pub mod evaluation;
 pub(crate) mod guard;
 pub mod kernel;
 mod pairs;
-mod snapshot;
+pub mod section;
 mod solver;
 pub mod state;
 pub mod walls;
 
 pub use crate::sources;
-pub use solver::Sph;
+pub use solver::SphMethod;
+
+/// An SPH fluid as a participant.
+pub type Sph = crate::fluid::Fluid<SphMethod>;
 
 use amalgam_particles::DVec3;
 
@@ -104,7 +107,7 @@ pub struct Parameters {
     /// Courant number of a sub-step.
     pub cfl: f64,
     /// The longest step asked for is this many sub-steps long.
-    pub max_substeps: u32,
+    pub substeps_max: u32,
     /// Gravity [m/s^2].
     pub gravity: DVec3,
     /// Walls of the domain, if they hold the fluid.

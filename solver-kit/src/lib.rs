@@ -2,6 +2,7 @@
 //!
 //! `examples/balls.rs` is a whole participant on one page.
 
+mod alone;
 mod ids;
 pub mod log;
 mod near;
@@ -10,14 +11,17 @@ mod section;
 mod serve;
 mod service;
 mod session;
+mod snapshot;
 mod solver;
 mod sums;
 
+pub use alone::{Alone, AloneGroups};
 pub use section::{SectionError, parse as parse_section, renamed_keys};
 pub use serve::{
     Listen, ServeOptions, end_of_service, main, serve, serve_in_process, serve_routes,
     with_health_and_reflection,
 };
+pub use snapshot::{SnapshotReader, SnapshotWriter};
 pub use solver::{
     Answer, Deferred, Description, Field, FieldValues, Integration, Report, Solver, SolverError,
     SolverProgram, Stage, World,

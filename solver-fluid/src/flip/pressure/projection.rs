@@ -28,7 +28,7 @@ pub(in crate::flip) struct Limits {
     /// Part of the starting point's residual that is small enough, too.
     pub(in crate::flip) forcing: f64,
     /// Iterations after which the solve has failed.
-    pub(in crate::flip) max_iterations: u32,
+    pub(in crate::flip) iterations_max: u32,
 }
 
 /// The solver, with memory that is kept. What it visits in an iteration should fit into a processor's cache: that decides
@@ -322,7 +322,7 @@ impl PressureSolver {
         let all = vec![true; self.largest.len() / 2];
         let (mut iterations, mut square, mut finished) = (0, f64::INFINITY, false);
         while worst > target || worst.is_nan() {
-            if iterations == limits.max_iterations || !worst.is_finite() {
+            if iterations == limits.iterations_max || !worst.is_finite() {
                 return Err(NotConverged(worst / scale));
             }
             // Once: directions are no longer conjugate behind it.
