@@ -16,7 +16,7 @@
 //!
 //! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity. The impulse
 //! that others give the group is a force on the grid, added after the old grid velocity has been saved. Face densities are
-//! hybrid (`docs/method.md`, section 4).
+//! hybrid (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 
 mod arithmetic;
 mod cell;

@@ -36,17 +36,24 @@ pub fn method(section: &str) -> Result<Method, Vec<SectionError>> {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EmitterSection {
+    /// Middle of the disc [m].
     pub(crate) center: DVec3,
+    /// Direction of the flow, of any length.
     pub(crate) axis: DVec3,
+    /// Radius of the disc [m].
     pub(crate) radius: f64,
+    /// Speed of the flow [m/s].
     pub(crate) speed: f64,
+    /// Time at which it ends [s].
     pub(crate) until: f64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SinkSection {
+    /// Lowest corner [m].
     min: DVec3,
+    /// Highest corner [m].
     max: DVec3,
 }
 

@@ -5,6 +5,7 @@
 mod alone;
 mod exact;
 mod ids;
+pub mod log;
 mod near;
 mod own_contacts;
 mod section;
@@ -17,7 +18,10 @@ mod sums;
 
 pub use alone::{Alone, AloneGroups};
 pub use section::{SectionError, parse as parse_section, renamed_keys};
-pub use serve::{Listen, ServeOptions, main, serve, serve_in_process};
+pub use serve::{
+    Listen, ServeOptions, end_of_service, main, serve, serve_in_process, serve_routes,
+    with_health_and_reflection,
+};
 pub use snapshot::{SnapshotReader, SnapshotWriter};
 pub use solver::{
     Answer, Deferred, Description, Field, FieldValues, Integration, Report, Solver, SolverError,

@@ -1,4 +1,4 @@
-//! The particles of a solver that a coordinator is told of before a step: those of them that may touch others' (`docs/protocol.md`,
+//! The particles of a solver that a coordinator is told of before a step: those of them that may touch others' (`docs/reference/protocol.md`,
 //! "Before a step").
 
 use amalgam_particles::text::number;

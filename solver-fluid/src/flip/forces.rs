@@ -10,7 +10,7 @@ use super::group_members::FaceContribution;
 use super::particle_to_grid::ParticleToGrid;
 
 /// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
-/// (`docs/method.md`, "Integrating a meta-particle inside a participant").
+/// (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 const DENSITY_MIN: f64 = 1e-3;
 
 /// The sources of velocities at faces.

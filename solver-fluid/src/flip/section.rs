@@ -1,22 +1,4 @@
-//! A FLIP participant's section of the scene.
-//!
-//! | key | unit | default | meaning |
-//! | --- | --- | --- | --- |
-//! | `method` | | required | `"flip"` |
-//! | `spacing` | m | required | edge of the volume that a particle stands for |
-//! | `cell_size` | m | 2 x `spacing` | edge of a cell; the domain must be whole cells long |
-//! | `rest_density` | kg/m^3 | 1000 | a particle's mass is `rest_density * spacing^3` |
-//! | `radius` | m | `spacing / 2` | collision radius of a particle |
-//! | `jitter` | | 0.5 | how far particles begin from their lattice along each axis, at most, in spacings: 0 to 0.5 |
-//! | `flip_ratio` | | 0.97 | part of FLIP in the new velocity; the rest is PIC, which damps |
-//! | `tolerance` | | 1e-6 | residual of the pressure solve, relative to the largest divergence before it |
-//! | `iterations_max` | | 2000 | iterations after which the solve is an error |
-//! | `cfl` | | 1 | cells that a particle may cross in a sub-step |
-//! | `substeps_max` | | 1 | sub-steps in the longest step, 1 to 100 |
-//! | `occupancy` | | true | whether cells that hold particles of others are no air; false only to see what it is for |
-//! | `shapes` | | required | what is filled: a list |
-//! | `emitters` | | none | discs that emit, a list: `center` [m], `axis`, `radius` [m], `speed` [m/s], `until` [s] |
-//! | `sinks` | | none | boxes that swallow particles, a list: `min`, `max` [m] |
+//! A FLIP participant's section of the scene. The comments of its fields are the table in `docs/reference/fluid.md`.
 
 use amalgam_particles::shapes::{Body, Shape};
 use amalgam_particles::{DVec3, ParticleId, Particles};
@@ -36,31 +18,46 @@ pub const CELLS_MAX: f64 = (1u64 << 30) as f64;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
-    /// Read by [`method`](crate::section::method); a known key here.
+    /// `"flip"`. Default: `"sph"`, see above.
     #[serde(default, rename = "method")]
     _method: Method,
+    /// Edge of the volume that a particle stands for [m].
     spacing: f64,
+    /// Edge of a cell [m]. The domain must be a whole number of cells long. Default: 2 spacings.
     cell_size: Option<f64>,
+    /// Rest density [kg/m^3]. A particle weighs `rest_density` x `spacing`^3.
     #[serde(default = "default_rest_density")]
     rest_density: f64,
+    /// Collision radius [m]. Default: half the spacing.
     radius: Option<f64>,
+    /// Largest distance from the lattice at which particles begin, along each axis, in spacings: 0 to
+    /// 0.5. A hash of the seed and the id; not for `points`.
     #[serde(default = "default_jitter")]
     jitter: f64,
+    /// Part of FLIP in the new velocity, 0 to 1. The rest is PIC, which damps.
     #[serde(default = "default_flip_ratio")]
     flip_ratio: f64,
+    /// Residual of the pressure, relative to the largest divergence before the solve.
     #[serde(default = "default_tolerance")]
     tolerance: f64,
+    /// Iterations after which the solve is an error.
     #[serde(default = "default_iterations_max")]
     iterations_max: u32,
+    /// Cells that a particle may cross in a sub-step.
     #[serde(default = "default_cfl")]
     cfl: f64,
+    /// Sub-steps in the longest step, 1 to 100. They limit the coupled step.
     #[serde(default = "default_substeps_max")]
     substeps_max: u32,
+    /// Whether cells that hold particles of others are not air.
     #[serde(default = "default_occupancy")]
     occupancy: bool,
+    /// `[[participants.settings.shapes]]`: the shapes to fill, one or more.
     shapes: Vec<Body>,
+    /// Discs that emit fluid, a list. They must be inside the domain.
     #[serde(default)]
     emitters: Vec<EmitterSection>,
+    /// Boxes that swallow particles, a list.
     #[serde(default)]
     sinks: Vec<SinkSection>,
 }

@@ -1,4 +1,4 @@
-//! The parts that bodies share: how they become particles and springs.
+//! What bodies have in common: how they become particles and springs.
 
 use std::ops::Range;
 
@@ -171,7 +171,7 @@ impl Damping {
 pub(crate) enum Part {
     /// By its name; each kind of body has its own.
     Named(String),
-    /// The particles in a shape at the start.
+    /// What lies in a shape at the start.
     Within(Shape),
 }
 
@@ -206,7 +206,7 @@ pub(crate) struct Scripted {
     /// About `center` [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
-    /// The point about which they turn; it moves with `velocity` [m].
+    /// What they turn about; it moves with `velocity` [m].
     center: Option<DVec3>,
     /// From when [s].
     #[serde(default)]
@@ -290,9 +290,9 @@ pub(crate) fn report_shape(faults: Vec<ShapeError>, checks: &mut Checks) {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FoundationSettings {
-    /// Stiffness in every direction [N/m].
+    /// Stiffness in each direction [N/m]. With 0 the foundation is a drag.
     pub(crate) stiffness: f64,
-    /// Damping in every direction [N s/m].
+    /// Damping in each direction [N s/m].
     #[serde(default)]
     pub(crate) damping: f64,
 }
