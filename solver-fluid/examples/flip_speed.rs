@@ -1,4 +1,4 @@
-//! What a FLIP step costs: a collapsing column of 1.6 million particles in 64^3 cells.
+//! The cost of a FLIP step: a collapsing column of 1.6 million particles in 64^3 cells.
 //! `cargo run --release -p amalgam-solver-fluid --example flip_speed -- [cells along an edge]`
 
 use std::time::Instant;

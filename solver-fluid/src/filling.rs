@@ -12,8 +12,8 @@ use amalgam_solver_kit::SectionError;
 use crate::sph::{
     Formulation, Parameters,
     evaluation::Evaluation,
+    pressure::equation_of_state::{EquationOfState, Law},
     sources::Sources,
-    state::{EquationOfState, Law},
     walls::Walls,
 };
 
@@ -35,7 +35,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The sides of a shape with flat or round sides along the domain's axes, and none of other shapes.
+    /// The box around a shape with flat or round sides along the domain's axes; none for other shapes.
     fn of(body: &Body) -> Option<Self> {
         if body.rotation.is_some() {
             return None;
@@ -303,7 +303,7 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
 /// Densities over rest density of particles at `points` [m].
 pub(crate) fn compressions(parameters: &Parameters, points: &[DVec3]) -> Vec<f64> {
     let mut evaluation = Evaluation::default();
-    evaluation.find_densities(parameters, points, &vec![DVec3::ZERO; points.len()]);
+    evaluation.find_densities(parameters, &[], (points, &vec![DVec3::ZERO; points.len()]));
     evaluation.compressions().collect()
 }
 

@@ -3,6 +3,7 @@
 //! [`FluidProgram`] reads the method from a participant's section of the scene ([`section`]) and builds the solver: a
 //! [`fluid::Fluid`] around the method. Each method has a section of its own.
 
+mod cell_order;
 mod filling;
 pub mod flip;
 pub mod fluid;

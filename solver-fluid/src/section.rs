@@ -1,4 +1,4 @@
-//! What the sections of both methods have in common: the method itself, emitters, sinks, and checks of positions.
+//! Keys that the sections of both methods share: the method itself, emitters, sinks, and checks of positions.
 
 use amalgam_particles::DVec3;
 use amalgam_solver_kit::{SectionError, parse_section};
@@ -127,7 +127,7 @@ pub(crate) fn source_faults(emitters: &[EmitterSection], sinks: &[SinkSection]) 
     faults
 }
 
-/// What an emitter emits must be inside of the domain; `advice` is what to write instead of moving it.
+/// The layers of an emitter must be inside of the domain; `advice` is what to write instead of moving it.
 pub(crate) fn check_emitters(
     sources: &Sources,
     spacing: f64,

@@ -65,7 +65,7 @@ fn a_ball_in_flight_keeps_momentum_and_shape() {
     run(solver.as_mut(), 0.2, |_, time, _| end = time);
     let expected = before + DVec3::NEG_Z * (mass * GRAVITY * end);
     let error = (momentum(solver.as_ref()) - expected).length() / before.length();
-    // What particles bring and take is f32.
+    // Transfers between particles and grid are f32.
     assert!(error < 1e-7, "momentum is off by {error:.1e}");
     let particles = solver.particles();
     let middle = particles.position.iter().sum::<DVec3>() / particles.len() as f64;

@@ -42,7 +42,7 @@ fn images(parameters: &Parameters, position: DVec3, velocity: DVec3) -> Vec<(DVe
 fn check(section: &str, domain: DVec3) {
     let (parameters, positions, velocities) = fluid(section, domain);
     let mut evaluation = Evaluation::default();
-    evaluation.find_densities(&parameters, &positions, &velocities);
+    evaluation.find_densities(&parameters, &[], (&positions, &velocities));
     evaluation.find_accelerations(&parameters);
 
     let kernels = parameters.formulation.kernels(parameters.support_radius);

@@ -1,4 +1,4 @@
-//! What an SPH fluid does: rest, fall, keep momentum, stay in its box, give impulses to groups, repeat to the bit.
+//! An SPH fluid: it must rest, fall, keep momentum, stay in its box, give impulses to groups, repeat to the bit.
 
 mod common;
 
@@ -103,7 +103,7 @@ fn a_column_rests_on_hydrostatic_pressure() {
         }
         println!("fall {fall:.2e} energy {:.2e}", energy / count / (0.36 * 9.81 * 0.1));
         assert!(fall < 5e-4, "the column sank by {fall} m");
-        // Of the weight times the height.
+        // Relative to the weight times the height.
         assert!(energy / count < 1e-5 * 0.36 * 9.81 * 0.1, "still moving: {} J", energy / count);
     }
 }

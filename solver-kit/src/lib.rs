@@ -1,8 +1,9 @@
-//! What makes a service out of a particle solver: implement [`Solver`] and [`SolverProgram`], call [`serve`].
+//! The kit that makes a service out of a particle solver: implement [`Solver`] and [`SolverProgram`], call [`serve`].
 //!
 //! `examples/balls.rs` is a whole participant on one page.
 
 mod alone;
+mod exact;
 mod ids;
 pub mod log;
 mod near;

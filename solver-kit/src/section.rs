@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 pub struct SectionError {
     /// Dotted path of the key in the section, for example `shapes[0].radius`; empty for the section itself.
     pub key: String,
-    /// What is wrong, and what to write instead.
+    /// The fault, and what to write instead.
     pub message: String,
 }
 

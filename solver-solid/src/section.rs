@@ -139,7 +139,7 @@ fn default_opening_angle() -> f64 {
     0.5
 }
 
-/// What bodies may be made of.
+/// The material of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Method {

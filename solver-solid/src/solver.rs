@@ -452,7 +452,7 @@ impl Solver for SolidSolver {
         Some((vertices, triangles))
     }
 
-    /// Fields of the materials. Where two know the same field, a particle has the larger value.
+    /// The fields of the materials; where two know the same field, a particle has the larger value.
     fn fields(&self) -> Vec<Field> {
         let mut fields: Vec<Field> = Vec::new();
         for field in self.materials.iter().flat_map(|material| material.fields(&self.particles.position)) {
@@ -496,7 +496,7 @@ impl Solver for SolidSolver {
     }
 }
 
-/// What a snapshot begins with: whose it is and in which version. Then follow the number of
+/// The beginning of a snapshot: whose it is and in which version. Then follow the number of
 /// particles (u64), what each material keeps (its length as u64 before it), with HHT-alpha the
 /// velocities of travel and their means, and positions, velocities, the last step's velocity
 /// changes, where the next solve starts, the time and the length of the last step (f64; all

@@ -23,14 +23,14 @@ fn dumbbell(newton_iterations: u32) -> SolidSolver {
     solid(&section, GRAVITY)
 }
 
-/// What the spring pulls the second mass with at these positions and velocities [N].
+/// The pull of the spring on the second mass at these positions and velocities [N].
 fn pull(position: [DVec3; 2], velocity: [DVec3; 2]) -> DVec3 {
     let d = position[0] - position[1];
     let n = d.normalize();
     n * (STIFFNESS * (d.length() - LENGTH) + DAMPING * (velocity[0] - velocity[1]).dot(n))
 }
 
-/// What `m dv = h (f + m g)` leaves of a step [m/s], forces taken where it ends.
+/// The residual of `m dv = h (f + m g)` in a step [m/s], forces taken where it ends.
 fn remainder(solid: &mut SolidSolver, dt: f64) -> f64 {
     let before = solid.particles().velocity.clone();
     step(solid, dt);

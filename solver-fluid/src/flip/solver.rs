@@ -1,7 +1,7 @@
 //! FLIP as a method of a fluid: the phases of a sub-step in their order.
 
 use amalgam_particles::lanes::{LANES, Width};
-use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles, counting_sort};
+use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles};
 use amalgam_solver_kit::{Answer, Field, FieldValues, Integration, SolverError, Stage};
 use rayon::prelude::*;
 
@@ -51,7 +51,7 @@ pub struct FlipMethod {
     contributions: MemberContributions,
     /// Faces where the walls may let go.
     unpressed: Vec<WallFace>,
-    /// What each cell holds, cells of others included.
+    /// The kind of each cell, cells of others included.
     cell: Vec<Cell>,
     /// The same in the last sub-step.
     cell_before: Vec<Cell>,
@@ -102,7 +102,7 @@ impl FlipMethod {
                 let at = self.grid.index(inside);
                 if self.cell[at] == Cell::Air {
                     self.cell[at] = Cell::Foreign;
-                    // What is beside others fills its cell together with them.
+                    // Spray beside others fills its cell together with them.
                     for (_, _, next) in around(&self.grid, at) {
                         if self.cell[next] == Cell::Spray {
                             self.cell[next] = Cell::Fluid;
@@ -374,7 +374,7 @@ impl Method for FlipMethod {
     /// Transfers all particles as if they were free: groups only add to that.
     fn begin(&mut self, particles: &Particles, _: f64) -> Result<(), SolverError> {
         let Self { start, grid, width, parameters, .. } = self;
-        start.transfer(grid, *width, (&particles.position, &particles.velocity));
+        start.transfer(grid, *width, &particles.id, (&particles.position, &particles.velocity));
         measure_and_mark_spray(grid, parameters.full(), start);
         self.unpressed = unpressed(&self.grid, &self.start.cell, &self.pressure);
         self.forced_dt = None;
@@ -400,7 +400,7 @@ impl Method for FlipMethod {
             let first = k == 0;
             if !first {
                 let Self { later, grid, width, parameters, .. } = self;
-                later.transfer(grid, *width, tentative.before(particles));
+                later.transfer(grid, *width, &particles.id, tentative.before(particles));
                 measure_and_mark_spray(grid, parameters.full(), later);
                 self.unpressed = unpressed(&self.grid, &self.later.cell, &self.pressure);
             }
@@ -446,12 +446,9 @@ impl Method for FlipMethod {
         extremes.reduce(Extremes::default, Extremes::joined)
     }
 
+    /// By the cells in which the particles were at the start of the step.
     fn sort_storage(&self, particles: &mut Particles) {
-        let cell = |&x: &DVec3| self.grid.index(self.grid.cell(x)) as u32;
-        let cell_of: Vec<u32> = particles.position.par_iter().with_min_len(CHUNK).map(cell).collect();
-        let (mut start, mut order) = (Vec::new(), Vec::new());
-        counting_sort(&cell_of, self.grid.len(), &mut start, &mut order);
-        particles.reorder(&order);
+        particles.reorder(self.start.order());
     }
 
     fn emitted(&self, id: ParticleId, place: DVec3) -> DVec3 {
@@ -462,7 +459,7 @@ impl Method for FlipMethod {
     fn fields(&self, particles: &Particles) -> Vec<Field> {
         // The transfer in `start` is of this state or of the one before, by whether the next step has begun.
         let mut now = ParticleToGrid::default();
-        now.transfer(&self.grid, self.width, (&particles.position, &particles.velocity));
+        now.transfer(&self.grid, self.width, &particles.id, (&particles.position, &particles.velocity));
         let scale = self.parameters.particle_mass / self.grid.cell_size.powi(3);
         let value = |&x: &DVec3| {
             let faces = self.grid.place(x).faces(&self.grid, 2).into_iter();

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use super::{
     Formulation, Parameters,
     guard::{SOUND_SPEED_RATIO, speed_warning},
-    state::{EquationOfState, Law},
+    pressure::equation_of_state::{EquationOfState, Law},
     walls::Walls,
 };
 use crate::filling::{check_density, compressions, fill, volume_warnings};

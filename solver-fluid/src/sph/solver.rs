@@ -163,7 +163,7 @@ impl Method for SphMethod {
 
     fn new(parameters: Parameters, particles: &Particles, width: Width) -> Self {
         let mut start = Evaluation::with_width(width);
-        start.find_densities(&parameters, &particles.position, &particles.velocity);
+        start.find_densities(&parameters, &particles.id, (&particles.position, &particles.velocity));
         Self {
             parameters,
             start,
@@ -196,7 +196,11 @@ impl Method for SphMethod {
     /// Densities, pressures and all forces of the first sub-step. Viscosity uses the particles' own velocities, so
     /// that these forces do not depend on groups.
     fn begin(&mut self, particles: &Particles, speed_max: f64) -> Result<(), SolverError> {
-        self.start.find_densities(&self.parameters, &particles.position, &particles.velocity);
+        self.start.find_densities(
+            &self.parameters,
+            &particles.id,
+            (&particles.position, &particles.velocity),
+        );
         self.start.find_accelerations(&self.parameters);
         self.guard.look(&self.parameters.state, speed_max, self.start.mean_compression())?;
         self.compression_energy = self.start.compression_energy(&self.parameters);
@@ -214,8 +218,7 @@ impl Method for SphMethod {
         for k in 0..substeps {
             if k > 0 {
                 self.end_substep(particles, tentative, stage);
-                let (position, velocity) = tentative.before(particles);
-                self.later.find_densities(&self.parameters, position, velocity);
+                self.later.find_densities(&self.parameters, &particles.id, tentative.before(particles));
                 self.later.find_accelerations(&self.parameters);
             }
             self.substep = Substep { first: k == 0, dt, passed: f64::from(k + 1) / f64::from(substeps) };
@@ -251,7 +254,7 @@ impl Method for SphMethod {
     /// `density` [kg/m^3] and `pressure` [Pa] at the committed positions.
     fn fields(&self, particles: &Particles) -> Vec<Field> {
         let mut now = Evaluation::default();
-        now.find_densities(&self.parameters, &particles.position, &particles.velocity);
+        now.find_densities(&self.parameters, &particles.id, (&particles.position, &particles.velocity));
         let state = self.parameters.state;
         let density = now.compressions().map(|x| (x * state.rest_density) as f32).collect();
         let pressure = now.compressions().map(|x| state.pressure(x) as f32).collect();
@@ -262,6 +265,10 @@ impl Method for SphMethod {
     }
 
     fn restore(&mut self, particles: &Particles, _: &[f64]) {
-        self.start.find_densities(&self.parameters, &particles.position, &particles.velocity);
+        self.start.find_densities(
+            &self.parameters,
+            &particles.id,
+            (&particles.position, &particles.velocity),
+        );
     }
 }

@@ -193,6 +193,6 @@ impl Solver for GrainSolver {
     }
 }
 
-/// What a snapshot begins with. Then follow the number of particles (u64), positions, velocities, spins if grains turn, the time and the
+/// The beginning of a snapshot. Then follow the number of particles (u64), positions, velocities, spins if grains turn, the time and the
 /// length of the last step (f64; all little-endian).
 const SNAPSHOT_HEADER: &[u8] = b"amalgam grains 1\n";

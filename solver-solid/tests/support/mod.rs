@@ -1,4 +1,4 @@
-//! What the tests share: building a solid and taking steps with it.
+//! Helpers of all tests: building a solid and taking steps with it.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its own part")]
 
 use amalgam_particles::DVec3;

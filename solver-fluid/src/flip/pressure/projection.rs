@@ -57,7 +57,7 @@ struct Unknowns<'a> {
 }
 
 impl<'a> Unknowns<'a> {
-    /// The block of a number, as [`blocks`] counts them, with `len` entries.
+    /// The unknowns of the block of a number, as [`blocks`] counts them, with `len` entries.
     fn of_block(system: &'a System, block: usize, len: usize) -> Self {
         Self { system, colour: block % 2, begin: block / 2 * BLOCK, len }
     }
@@ -94,7 +94,7 @@ impl<'a> Unknowns<'a> {
                 for l in 0..len {
                     let around = below[0][l] + beyond[0][l] + (below[1][l] + beyond[1][l]);
                     let around = around + (below[2][l] + beyond[2][l]);
-                    // What is no unknown has no links and is zero.
+                    // An entry that is no unknown has no links and is zero.
                     let around = if links[l] > 0.0 { around } else { 0.0 };
                     image[l] = f64::from(ground[l]) * p[l] + common * (f64::from(links[l]) * p[l] - around);
                 }
@@ -398,9 +398,8 @@ impl PressureSolver {
         });
     }
 
-    /// A better starting point, cheaper than an iteration: where the residual is above the target, sweeps of the smoother take
-    /// away what single cells have too much of; and if but some cells have changed, the pressure that was there is
-    /// lengthened. The largest residual there.
+    /// Improves the initial guess for less than the cost of one iteration: smooths where the residual exceeds the target
+    /// and, if only some cells changed, rescales the previous pressure. Returns the largest residual.
     fn improve_guess(
         &mut self,
         right_hand_side: &Split<f64>,
