@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     checkpoint::{KEPT, every::Every},
+    conform::ConformArgs,
     error::CommandError,
     run::local::Transport,
     scene::SolverKind,
@@ -132,6 +133,8 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Measure how fast the solvers are here, beside what others reach
     Bench(BenchArgs),
+    /// Try the rules of the contract on a solver, in whatever language it is written
+    Conform(ConformArgs),
 }
 
 /// Arguments of `bench`.

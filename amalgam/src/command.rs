@@ -6,6 +6,7 @@ use crate::{
     bench::bench,
     check::check,
     cli::{Cli, Command},
+    conform::conform,
     console,
     error::CommandError,
     interrupt::EXIT_INTERRUPTED,
@@ -32,6 +33,7 @@ pub fn execute(cli: &Cli) -> ExitCode {
         Command::Serve(args) => serve(args).map(|()| ExitCode::SUCCESS),
         Command::Validate(args) => validate(args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench(args).map(|()| ExitCode::SUCCESS),
+        Command::Conform(args) => conform(args),
         Command::Reproduce(args) => reproduce(args).map(exit_code),
     };
     result.unwrap_or_else(|error| {
