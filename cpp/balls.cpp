@@ -3,7 +3,7 @@
 //   target/cpp/balls --listen 127.0.0.1:7401
 //
 // The physics is struct Balls. The rest is what every participant needs: columns, the order of calls, and what the
-// coordinator wants to know before a step. docs/protocol.md says why.
+// coordinator wants to know before a step. docs/reference/protocol.md says why.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>

@@ -344,6 +344,7 @@ fn a_participant_that_hangs_at_the_end_spoils_no_results() {
     let options = ServeOptions {
         listen,
         threads: Some(1),
+        log_format: Default::default(),
         insecure: false,
         exit_with_stdin: false,
         orphan_timeout: MARGIN,
@@ -360,6 +361,6 @@ fn a_participant_that_hangs_at_the_end_spoils_no_results() {
     let summary = folder.summary();
     assert_eq!(summary["error"], serde_json::Value::Null);
     let error = summary["shutdown_error"].as_str().expect("the summary says who");
-    assert_says(error, &["participant guest did not answer Shutdown", "within 1 s"]);
+    assert_says(error, &["participant guest at ", "was lost in Shutdown", "within 1 s"]);
     assert_says(&said, &["warning: all results are written, but ", error]);
 }

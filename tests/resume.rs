@@ -82,7 +82,7 @@ struct Seen {
 }
 
 /// The fields of a checkpoint that say how long something took or how many bytes were sent.
-const MEASURED: [&str; 4] = ["wall_s", "profile", "solver_s", "wire"];
+const MEASURED: [&str; 5] = ["wall_s", "profile", "solver_s", "waited_s", "wire"];
 
 fn tree(checkpoint: &Checkpoint) -> Value {
     ciborium::from_reader(checkpoint.coordinator.as_slice()).expect("CBOR")

@@ -96,6 +96,7 @@ impl Transport {
             threads: Some(1),
             exit_with_stdin: false,
             orphan_timeout: Duration::from_secs(3600),
+            log_format: Default::default(),
             insecure: false,
         };
         // The service lasts as long as this process.

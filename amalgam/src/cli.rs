@@ -3,15 +3,17 @@
 use std::{path::PathBuf, time::Duration};
 
 use amalgam_particles::text::wall_time;
-use amalgam_solver_kit::ServeOptions;
+use amalgam_solver_kit::{ServeOptions, log::LogFormat};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
+    at::AtArgs,
     checkpoint::{KEPT, every::Every},
     conform::ConformArgs,
     error::CommandError,
-    run::local::Transport,
-    scene::SolverKind,
+    metrics,
+    run::{Options, local::Transport},
+    service::CoordinatorArgs,
 };
 
 const EXIT_CODES: &str = "Exit codes:
@@ -72,8 +74,19 @@ const SERVE_EXAMPLES: &str = "Examples:
   amalgam serve solid --listen unix:/tmp/solid.sock
   amalgam serve fluid --listen 127.0.0.1:50051      in the scene: address = \"127.0.0.1:50051\"
   amalgam serve fluid --listen node7:0 --insecure   any free port of this machine, whose name is node7
+  amalgam serve coordinator --listen 127.0.0.1:7500 scenes are sent to it with amalgam at 127.0.0.1:7500 submit SCENE
 
 Prints `listening ADDRESS` on standard output when it is ready.";
+
+const AT_EXAMPLES: &str = "Examples:
+  amalgam at 127.0.0.1:7500 submit scenes/small/drop.toml --follow
+  amalgam at 127.0.0.1:7500 runs                    all runs, and how far they are
+  amalgam at 127.0.0.1:7500 pause drop-1            hold a run; continue lets it go on
+  amalgam at 127.0.0.1:7500 stop drop-1             end it with a checkpoint; continue goes on from there
+  amalgam at 127.0.0.1:7500 fetch drop-1            copy its results to out/drop-1
+
+Exit codes: 0 done; 1 the service refused, could not be reached, or the run that was followed failed; 2 the scene or the
+command line is wrong; 130 the run that was followed was stopped.";
 
 const VALIDATE_EXAMPLES: &str = "Examples:
   amalgam validate                                  every case
@@ -82,7 +95,7 @@ const VALIDATE_EXAMPLES: &str = "Examples:
   amalgam validate --json checks.json               an array of {case, quantity, reference, measured, tolerance, pass}
 
 Each case is a scene that runs through the same coordinator and solvers as `amalgam run`, in this process, and is
-compared with a closed form, published data or a conservation law; docs/validation.md names the sources. A quantity
+compared with a closed form, published data or a conservation law; the README of each case names its source. A quantity
 passes if it differs from its reference by at most the tolerance, which is in the quantity's own unit.";
 
 const VALIDATE_EXIT_CODES: &str = "Exit codes:
@@ -97,7 +110,7 @@ const REPRODUCE_EXAMPLES: &str = "Examples:
 
 DIR/report.html holds everything: pictures, numbers, verdicts and the rules by which they come about. It is written anew
 after every run, so that Ctrl-C leaves a report of what was computed. A run that ends with an error counts as a failure
-of its method and not of this command. docs/reproduce.md says what came out.
+of its method and not of this command. docs/guide/trust.md says what came out.
 ";
 
 const SET_HELP: &str = "Replace a value of the scene, KEY=VALUE; may be given several times";
@@ -125,8 +138,11 @@ pub enum Command {
     Resume(ResumeArgs),
     /// Check a scene, its solvers' sections included, without computing it
     Check(CheckArgs),
-    /// Offer a solver as a service that scenes reach by its address
+    /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to
     Serve(ServeArgs),
+    /// Send scenes to a coordinator that runs as a service, and follow, hold, end and fetch what it computes
+    #[command(after_help = AT_EXAMPLES)]
+    At(AtArgs),
     /// Compare the solvers with theory, experiments and conservation laws
     Validate(ValidateArgs),
     /// Compute the figures of the paper, every method of contact beside merging, and write one report
@@ -147,6 +163,9 @@ pub struct BenchArgs {
     /// Write the figures to a file, as an array of objects
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page of the figures, in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Only what takes a few seconds
     #[arg(long)]
     pub quick: bool,
@@ -195,12 +214,8 @@ pub struct RunArgs {
     pub keep_checkpoints: u32,
     #[command(flatten)]
     pub(crate) patience: Patience,
-    /// Show nothing but errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// At the end, print summary.json instead of a few lines
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub(crate) seeing: Seeing,
 }
 
 /// Arguments of `resume`.
@@ -226,12 +241,8 @@ pub struct ResumeArgs {
     pub keep_checkpoints: Option<u32>,
     #[command(flatten)]
     pub(crate) patience: Patience,
-    /// Show nothing but errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// At the end, print summary.json instead of a few lines
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub(crate) seeing: Seeing,
 }
 
 /// Arguments of `check`.
@@ -247,14 +258,22 @@ pub struct CheckArgs {
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
-#[command(after_help = SERVE_EXAMPLES)]
+#[command(after_help = SERVE_EXAMPLES, override_usage = "amalgam serve <solid|fluid|coordinator> [OPTIONS]")]
 pub struct ServeArgs {
-    /// Which solver
-    #[arg(value_enum)]
-    pub solver: SolverKind,
-    #[command(flatten)]
-    #[allow(missing_docs, reason = "the help says it")]
-    pub options: ServeOptions,
+    /// Which service.
+    #[command(subcommand)]
+    pub what: Served,
+}
+
+/// What can be served.
+#[derive(Debug, Subcommand)]
+pub enum Served {
+    /// Cloth and other elastic bodies, grains and rigid bodies
+    Solid(ServeOptions),
+    /// Water and other liquids
+    Fluid(ServeOptions),
+    /// The coordinator: scenes are submitted to it
+    Coordinator(CoordinatorArgs),
 }
 
 /// Arguments of `validate`.
@@ -273,6 +292,9 @@ pub struct ValidateArgs {
     /// Write every comparison to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page of the comparisons, in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Draw a picture CASE.png of each case in this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -296,6 +318,9 @@ pub struct ReproduceArgs {
     /// Where the report and the results of each run go
     #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
     pub out: PathBuf,
+    /// At the end, write a page of verdicts and numbers, in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) threads: Threads,
 }
@@ -310,6 +335,76 @@ pub enum Scale {
     Half,
     /// Hours a run.
     Paper,
+}
+
+/// What is seen of a run.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Seeing {
+    /// Show nothing but errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// At the end, print summary.json instead of a few lines
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write phases, waits by participant and bytes of every step to a file that Perfetto opens (ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface
+    #[arg(long, value_name = "[HOST:]PORT")]
+    pub(crate) metrics: Option<metrics::At>,
+    #[command(flatten)]
+    pub(crate) log: Log,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Log {
+    /// How the log on standard error is written; AMALGAM_LOG or RUST_LOG says what is logged
+    #[arg(long = "log-format", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub(crate) format: LogFormat,
+}
+
+impl RunArgs {
+    /// How the scene is computed.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            transport: self.transport,
+            threads: self.threads.count(),
+            every: self.checkpoint_every.clone(),
+            keep: self.keep_checkpoints,
+            wait: self.patience.wait,
+            reconnect: self.patience.reconnect,
+        }
+    }
+}
+
+impl ResumeArgs {
+    /// How the run goes on, as far as the command line says.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            transport: self.transport,
+            threads: self.threads.count(),
+            every: self.checkpoint_every.clone(),
+            keep: self.keep_checkpoints.unwrap_or(KEPT),
+            wait: self.patience.wait,
+            reconnect: self.patience.reconnect,
+        }
+    }
+}
+
+impl Cli {
+    /// How the log is written.
+    pub(crate) fn log_format(&self) -> LogFormat {
+        match &self.command {
+            Command::Run(args) => args.seeing.log.format,
+            Command::Resume(args) => args.seeing.log.format,
+            Command::Serve(args) => match &args.what {
+                Served::Solid(options) | Served::Fluid(options) => options.log_format,
+                Served::Coordinator(args) => args.log_format,
+            },
+            _ => LogFormat::Text,
+        }
+    }
 }
 
 /// How long a run waits for services of others.
@@ -331,10 +426,6 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    pub(crate) fn of(threads: usize) -> Self {
-        Self { threads: u32::try_from(threads).ok() }
-    }
-
     pub(crate) fn count(self) -> Option<usize> {
         self.threads.map(|threads| threads as usize)
     }

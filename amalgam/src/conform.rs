@@ -134,7 +134,10 @@ fn tell(finding: &Finding) -> Result<(), CommandError> {
         Verdict::Skipped(reason) => say(format_args!("skipped {}: {reason}", finding.rule)),
         Verdict::Failed(reason) => {
             say(format_args!("BROKEN  {}: {reason}", finding.rule))?;
-            say(format_args!("        The rule: {} (docs/protocol.md, \"{}\")", finding.says, finding.see))?;
+            say(format_args!(
+                "        The rule: {} (docs/reference/protocol.md, \"{}\")",
+                finding.says, finding.see
+            ))?;
             for exchange in &finding.calls {
                 let [request, answer] =
                     [&exchange.request, &exchange.answer].map(|text| text.replace('\n', "\n            "));

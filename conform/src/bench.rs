@@ -356,7 +356,7 @@ pub(crate) fn refused<T>(answer: Result<T, No>, code: Code, what: &str) -> Check
     }
 }
 
-/// The hash of a state, as `docs/protocol.md` defines it.
+/// The hash of a state, as `docs/reference/protocol.md` defines it.
 pub(crate) fn state_hash(frame: &Frame) -> u64 {
     (0..frame.id.len()).fold(0, |sum: u64, i| {
         let (x, v) = (frame.position[i], frame.velocity[i]);

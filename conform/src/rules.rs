@@ -19,7 +19,7 @@ pub struct Rule {
     pub name: &'static str,
     /// What it says, in one sentence.
     pub says: &'static str,
-    /// Where it stands in `docs/protocol.md`: the heading.
+    /// Where it stands in `docs/reference/protocol.md`: the heading.
     pub see: &'static str,
     pub(crate) check: fn(&mut Bench<'_>) -> Check,
 }

@@ -327,12 +327,17 @@ fn a_lost_answer_is_a_finding_and_ends_nothing() {
 /// Every heading that a rule names is in the page, and no name stands twice.
 #[test]
 fn rules_are_where_they_say() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/protocol.md"))
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/protocol.md"))
         .expect("the page");
     let mut names = std::collections::BTreeSet::new();
     for rule in RULES.iter().flat_map(|rules| rules.iter()) {
         let heading = |line: &str| line.trim_start_matches('#').trim() == rule.see && line.starts_with("##");
-        assert!(page.lines().any(heading), "{}: no heading {:?} in docs/protocol.md", rule.name, rule.see);
+        assert!(
+            page.lines().any(heading),
+            "{}: no heading {:?} in docs/reference/protocol.md",
+            rule.name,
+            rule.see
+        );
         assert!(names.insert(rule.name), "{} stands twice", rule.name);
         assert!(rule.says.ends_with('.') && rule.says.split_whitespace().count() <= 35, "{}", rule.says);
     }

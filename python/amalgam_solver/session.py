@@ -525,7 +525,7 @@ def mix(x):
 
 
 def state_hash(particles):
-    """The hash of ids, positions and velocities that docs/protocol.md defines."""
+    """The hash of ids, positions and velocities that docs/reference/protocol.md defines."""
     with np.errstate(over="ignore"):
         hashes = mix(particles.id.astype(np.uint64))
         for column in (particles.position, particles.velocity):

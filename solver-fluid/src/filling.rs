@@ -35,7 +35,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Of a shape with flat or round sides along the domain's axes; none of others.
+    /// The sides of a shape with flat or round sides along the domain's axes, and none of other shapes.
     fn of(body: &Body) -> Option<Self> {
         if body.rotation.is_some() {
             return None;
@@ -292,7 +292,7 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
         state: EquationOfState { law: Law::Tait, rest_density: 1.0, sound_speed: 1.0 },
         formulation: Formulation::Laminar { viscosity: 0.0 },
         cfl: 1.0,
-        max_substeps: 1,
+        substeps_max: 1,
         gravity: DVec3::ZERO,
         walls: Some(Walls::new((low, high), support_radius)),
         sources: Sources::default(),

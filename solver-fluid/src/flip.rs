@@ -1,36 +1,47 @@
 //! FLIP: the fluid-implicit-particle method [ZhuBridson2005].
 //!
-//! A step carries the particles' velocities to a staggered grid (`flip/transfer.rs`, `flip/grid.rs`), adds gravity
-//! (`flip/faces.rs`), makes the grid's velocities divergence-free in every cell that holds a particle of anyone
-//! (`flip/pressure.rs`, `flip/multigrid.rs`), and gives the change back to the particles, which then move with the grid's
-//! velocities (`flip/solver.rs`), and to where their density asks them to (`flip/density.rs`). Walls push and never pull
-//! (`flip/walls.rs`). What depends on groups is added to what all particles bring (`flip/members.rs`).
+//! The phases of a sub-step, in the words of [Bridson2015], and where they are:
 //!
-//! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity. What others
-//! give the group is a force on the grid, added after the old grid velocity has been saved. Face densities are hybrid
-//! (`docs/method.md`, section 4).
+//! | phase | file |
+//! | --- | --- |
+//! | particle to grid | `flip/particle_to_grid.rs`, what groups add in `flip/group_members.rs` |
+//! | body forces | `flip/forces.rs` |
+//! | walls that let go | `flip/separating_walls.rs` |
+//! | pressure projection | `flip/pressure.rs` and below |
+//! | extrapolation into the air | `flip/extrapolation.rs` |
+//! | grid to particle, advection | `flip/grid_to_particle.rs`, `flip/solver.rs` |
+//! | density correction | `flip/density_correction.rs` |
+//!
+//! The velocities at faces go through all of these phases: `flip/face_velocity.rs`.
+//!
+//! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity. The impulse
+//! that others give the group is a force on the grid, added after the old grid velocity has been saved. Face densities are
+//! hybrid (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 
-mod density;
-mod faces;
+mod arithmetic;
+mod cell;
+mod density_correction;
+mod extrapolation;
+mod face_velocity;
+mod forces;
 mod grid;
-mod members;
-mod multigrid;
+mod grid_to_particle;
+mod group_members;
+mod particle_to_grid;
 mod pressure;
+mod pressure_gradient;
 pub mod section;
-mod snapshot;
+mod separating_walls;
 mod solver;
-mod sweeps;
-mod system;
-mod transfer;
-mod walls;
 
 use amalgam_particles::{DVec3, ParticleId, random};
-use amalgam_solver_kit::SolverError;
 
-use crate::section::SUBSTEPS_MAX;
 use crate::sources::Sources;
 
-pub use solver::Flip;
+pub use solver::FlipMethod;
+
+/// A FLIP fluid as a participant.
+pub type Flip = crate::fluid::Fluid<FlipMethod>;
 
 /// Settings of a FLIP fluid.
 #[derive(Clone, Debug)]
@@ -50,18 +61,18 @@ pub struct Parameters {
     /// How far particles begin from their places in a lattice along each axis, at most, in spacings: in a lattice that
     /// is stretched, particles stay in its sheets.
     pub jitter: f64,
-    /// Of the jitter.
+    /// Seed of the jitter.
     pub seed: u64,
-    /// Part of the new velocity that is the old one and the grid's change (FLIP); the rest is the grid's velocity (PIC).
-    pub flip_share: f64,
+    /// Share of FLIP, the old velocity plus the grid's change, in the new velocity. The rest is PIC, the grid's velocity.
+    pub flip_ratio: f64,
     /// Residual of the pressure at which the solve ends, relative to the largest divergence.
     pub tolerance: f64,
     /// Iterations after which the solve is an error.
-    pub max_iterations: u32,
+    pub iterations_max: u32,
     /// Cells that a particle may cross in a sub-step.
     pub cfl: f64,
     /// Sub-steps in the longest step.
-    pub max_substeps: u32,
+    pub substeps_max: u32,
     /// Whether to ask which cells others occupy.
     pub occupancy: bool,
     /// Gravity [m/s^2].
@@ -69,10 +80,6 @@ pub struct Parameters {
     /// Corners of the domain [m].
     pub domain: (DVec3, DVec3),
 }
-
-/// How much longer than the stable one a sub-step may be before there is one more, as a part: rounding alone shall not
-/// double the work.
-const SUBSTEP_TOLERANCE: f64 = 1e-6;
 
 /// How near to a wall a particle may come, in cells.
 const CLEARANCE: f64 = 1e-3;
@@ -94,18 +101,6 @@ impl Parameters {
         let (low, high) = self.inner_domain();
         let moved = place + self.jitter * self.spacing * DVec3::from_array([0, 1, 2].map(noise));
         moved.max(low).min(high)
-    }
-
-    /// Sub-steps in a step of `dt` [s] if the longest stable one is `stable` [s].
-    fn substeps(&self, dt: f64, stable: f64) -> Result<u32, SolverError> {
-        let substeps = (dt / stable * (1.0 - SUBSTEP_TOLERANCE)).ceil().max(1.0);
-        if substeps > f64::from(SUBSTEPS_MAX) {
-            return Err(SolverError(format!(
-                "a step of {dt:e} s would need {substeps} sub-steps of {stable:e} s, more than {SUBSTEPS_MAX}: the \
-                 fluid is too fast for this step"
-            )));
-        }
-        Ok(substeps as u32)
     }
 
     /// Where particles may be.

@@ -12,7 +12,7 @@
 //! - **Walls** are planes of symmetry ([`walls`]): beyond each stands the mirror image of the fluid.
 //! - **Time**: symplectic Euler, as many sub-steps in a step as the Courant condition asks for.
 //!
-//! Gradients are divided by the kernel's first moment on the lattice, .95: it is the derivative of the calibrated
+//! Gradients are divided by the kernel's first moment on the lattice, 0.95: it is the derivative of the calibrated
 //! density, so that the pressure that particles carry is the one that walls and groups feel. (Without this, forces
 //! balance as well, but a column at rest reports 5 % too much pressure.)
 //!
@@ -26,13 +26,16 @@ pub mod evaluation;
 pub(crate) mod guard;
 pub mod kernel;
 mod pairs;
-mod snapshot;
+pub mod section;
 mod solver;
 pub mod state;
 pub mod walls;
 
 pub use crate::sources;
-pub use solver::Sph;
+pub use solver::SphMethod;
+
+/// An SPH fluid as a participant.
+pub type Sph = crate::fluid::Fluid<SphMethod>;
 
 use amalgam_particles::DVec3;
 
@@ -104,7 +107,7 @@ pub struct Parameters {
     /// Courant number of a sub-step.
     pub cfl: f64,
     /// The longest step asked for is this many sub-steps long.
-    pub max_substeps: u32,
+    pub substeps_max: u32,
     /// Gravity [m/s^2].
     pub gravity: DVec3,
     /// Walls of the domain, if they hold the fluid.

@@ -3,10 +3,7 @@
 mod common;
 
 use amalgam_particles::{DVec3, random};
-use amalgam_solver_fluid::{
-    section,
-    sph::{Formulation, Parameters, evaluation::Evaluation, kernel::Kernel},
-};
+use amalgam_solver_fluid::sph::{Formulation, Parameters, evaluation::Evaluation, kernel::Kernel, section};
 use common::world;
 
 /// A disordered fluid in a box: a lattice whose points are moved by up to 0.2 spacings, with random velocities.

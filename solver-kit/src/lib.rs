@@ -2,18 +2,26 @@
 //!
 //! `examples/balls.rs` is a whole participant on one page.
 
+mod alone;
 mod ids;
+pub mod log;
 mod near;
 mod own_contacts;
 mod section;
 mod serve;
 mod service;
 mod session;
+mod snapshot;
 mod solver;
 mod sums;
 
-pub use section::{SectionError, parse as parse_section};
-pub use serve::{Listen, ServeOptions, main, serve, serve_in_process};
+pub use alone::{Alone, AloneGroups};
+pub use section::{SectionError, parse as parse_section, renamed_keys};
+pub use serve::{
+    Listen, ServeOptions, end_of_service, main, serve, serve_in_process, serve_routes,
+    with_health_and_reflection,
+};
+pub use snapshot::{SnapshotReader, SnapshotWriter};
 pub use solver::{
     Answer, Deferred, Description, Field, FieldValues, Integration, Report, Solver, SolverError,
     SolverProgram, Stage, World,

@@ -13,8 +13,11 @@ use anyhow::{Context as _, bail};
 use futures_util::{Stream, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream};
 use tokio::sync::mpsc;
+use tonic::server::NamedService as _;
+use tonic::service::Routes;
 use tonic::transport::server::{Connected, TcpIncoming};
 
+use crate::log::{LogFormat, log_to_standard_error};
 use crate::service::{Service, Serving};
 use crate::solver::SolverProgram;
 
@@ -45,6 +48,9 @@ pub struct ServeOptions {
     /// Listen beyond this machine without encryption; anyone who reaches the address can use the solver
     #[arg(long)]
     pub insecure: bool,
+    /// How the log on standard error is written; AMALGAM_LOG or RUST_LOG says what is logged
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
 }
 
 /// The `main` of a solver's own program: reads [`ServeOptions`] from the command line and serves.
@@ -55,11 +61,9 @@ pub fn main(program: impl SolverProgram) -> std::process::ExitCode {
         .version(description.version)
         .about("A particle solver as a service, for amalgam scenes that give its address");
     let matches = ServeOptions::augment_args(command).get_matches();
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let served = ServeOptions::from_arg_matches(&matches).map_err(anyhow::Error::from);
-    match served.and_then(|options| serve(Arc::new(program), options)) {
+    let options = ServeOptions::from_arg_matches(&matches).map_err(anyhow::Error::from);
+    log_to_standard_error(options.as_ref().map(|options| options.log_format).unwrap_or_default());
+    match options.and_then(|options| serve(Arc::new(program), options)) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -115,32 +119,87 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let end = end_of_service(options.exit_with_stdin)?;
-        match options.listen {
-            Listen::Unix(path) => {
-                remove_stale(&path).await?;
-                let listener = tokio::net::UnixListener::bind(&path)
-                    .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
-                announce(&format!("unix:{}", path.display()));
-                let incoming = tokio_stream::wrappers::UnixListenerStream::new(listener);
-                let served = run(service, incoming, end, Some(options.orphan_timeout)).await;
-                let _ = std::fs::remove_file(path);
-                served
+        let (serving, open) = (service.serving(), Arc::new(AtomicUsize::new(0)));
+        let orphan = OnceLock::new();
+        let end = async {
+            tokio::select! {
+                () = end => {}
+                run_id = orphaned(&serving, &open, options.orphan_timeout) => {
+                    orphan.set(run_id).expect("it ends once");
+                }
             }
-            Listen::Tcp(address) => {
-                let (listener, announced) = bind(&address, options.insecure).await?;
-                announce(&announced);
-                let incoming = TcpIncoming::from(listener)
-                    .with_nodelay(Some(true))
-                    .with_keepalive(Some(TransportLimits::KEEPALIVE))
-                    .with_keepalive_interval(Some(TransportLimits::KEEPALIVE_INTERVAL))
-                    .with_keepalive_retries(Some(TransportLimits::KEEPALIVE_TRIES));
-                run(service, incoming, end, Some(options.orphan_timeout)).await
-            }
+        };
+        let routes = solver_routes(service).await?;
+        serve_routes(&options.listen, options.insecure, routes, Arc::clone(&open), end).await?;
+        if let Some(run_id) = orphan.get() {
+            let seconds = options.orphan_timeout.as_secs_f64();
+            bail!("run {run_id} was left in the middle, and no coordinator came for {seconds} s (--orphan-timeout)");
         }
+        Ok(())
     });
     // Standard input may still be read by a blocking thread that nothing can wake.
     runtime.shutdown_background();
     served
+}
+
+/// Serves calls at an address until `end`, with the limits that every service has. Prints `listening ADDRESS` on standard output
+/// once connections are accepted. `open` counts the connections. Calls in progress are finished first.
+///
+/// # Errors
+/// If the address cannot be listened on, or is beyond loopback without `insecure`.
+pub async fn serve_routes(
+    listen: &Listen,
+    insecure: bool,
+    routes: Routes,
+    open: Arc<AtomicUsize>,
+    end: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    match listen {
+        Listen::Unix(path) => {
+            remove_stale(path).await?;
+            let listener = tokio::net::UnixListener::bind(path)
+                .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
+            announce(&format!("unix:{}", path.display()));
+            let incoming = tokio_stream::wrappers::UnixListenerStream::new(listener);
+            let served = run(routes, incoming, open, end).await;
+            let _ = std::fs::remove_file(path);
+            served
+        }
+        Listen::Tcp(address) => {
+            let (listener, announced) = bind(address, insecure).await?;
+            announce(&announced);
+            let incoming = TcpIncoming::from(listener)
+                .with_nodelay(Some(true))
+                .with_keepalive(Some(TransportLimits::KEEPALIVE))
+                .with_keepalive_interval(Some(TransportLimits::KEEPALIVE_INTERVAL))
+                .with_keepalive_retries(Some(TransportLimits::KEEPALIVE_TRIES));
+            run(routes, incoming, open, end).await
+        }
+    }
+}
+
+/// Adds what every service answers besides its own calls: health, of the service of this name, and reflection.
+///
+/// # Errors
+/// Descriptors that are none.
+pub async fn with_health_and_reflection(
+    routes: Routes,
+    name: &str,
+    descriptors: &'static [u8],
+) -> anyhow::Result<Routes> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_service_status(name, tonic_health::ServingStatus::Serving).await;
+    let reflection =
+        || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(descriptors);
+    let routes = routes.add_service(health_service).add_service(reflection().build_v1()?);
+    Ok(routes.add_service(reflection().build_v1alpha()?))
+}
+
+async fn solver_routes(service: Service) -> anyhow::Result<Routes> {
+    let solver = SolverServer::new(service)
+        .max_decoding_message_size(message_limit())
+        .max_encoding_message_size(message_limit());
+    with_health_and_reflection(Routes::new(solver), SolverServer::<Service>::NAME, DESCRIPTORS).await
 }
 
 /// Serves a solver inside this process, on threads of its own: a connection is a pipe sent into the returned queue.
@@ -157,7 +216,10 @@ pub fn serve_in_process(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("solver-io".into()).spawn(move || {
         let incoming = tokio_stream::wrappers::ReceiverStream::new(inbox).map(Ok::<_, std::io::Error>);
-        if let Err(error) = runtime.block_on(run(service, incoming, std::future::pending(), None)) {
+        let served = runtime.block_on(async {
+            run(solver_routes(service).await?, incoming, Arc::default(), std::future::pending()).await
+        });
+        if let Err(error) = served {
             tracing::error!(%error, "in-process service");
         }
     })?;
@@ -165,64 +227,33 @@ pub fn serve_in_process(
 }
 
 async fn run<IO>(
-    service: Service,
+    routes: Routes,
     incoming: impl Stream<Item = std::io::Result<IO>> + Send,
+    open: Arc<AtomicUsize>,
     end: impl Future<Output = ()>,
-    orphan_timeout: Option<Duration>,
 ) -> anyhow::Result<()>
 where
     IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
 {
-    let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<SolverServer<Service>>().await;
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .build_v1()?;
-    let older_reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .build_v1alpha()?;
-    let serving = service.serving();
-    let solver = SolverServer::new(service)
-        .max_decoding_message_size(message_limit())
-        .max_encoding_message_size(message_limit());
-    let (open, mut refused) = (Arc::new(AtomicUsize::new(0)), Refused::default());
-    let connections = Arc::clone(&open);
+    let mut refused = Refused::default();
     let incoming = incoming.filter_map(move |stream| {
-        let place = limited(stream, &connections, &mut refused);
+        let place = limited(stream, &open, &mut refused);
         async move { Some(place) }
     });
-    let orphan = OnceLock::new();
-    let end = async {
-        tokio::select! {
-            () = end => {}
-            run_id = orphaned(&serving, &open, orphan_timeout) => orphan.set(run_id).expect("it ends once"),
-        }
-    };
     tonic::transport::Server::builder()
         .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
         .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
         .max_frame_size(TransportLimits::FRAME_BYTES)
         .max_concurrent_streams(TransportLimits::STREAMS_MAX)
         .http2_max_header_list_size(TransportLimits::HEADER_LIST_BYTES)
-        .add_service(solver)
-        .add_service(health_service)
-        .add_service(reflection)
-        .add_service(older_reflection)
+        .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, end)
         .await
-        .context("the service failed")?;
-    if let (Some(run_id), Some(longest)) = (orphan.get(), orphan_timeout) {
-        let seconds = longest.as_secs_f64();
-        bail!(
-            "run {run_id} was left in the middle, and no coordinator came for {seconds} s (--orphan-timeout)"
-        );
-    }
-    Ok(())
+        .context("the service failed")
 }
 
 /// Waits until nobody has been connected for `longest` while a run is served, and says which.
-async fn orphaned(serving: &Serving, open: &AtomicUsize, longest: Option<Duration>) -> String {
-    let Some(longest) = longest else { return std::future::pending().await };
+async fn orphaned(serving: &Serving, open: &AtomicUsize, longest: Duration) -> String {
     let mut alone_since = None;
     loop {
         let run = serving
@@ -347,8 +378,11 @@ impl<IO: Connected> Connected for Place<IO> {
     }
 }
 
-/// A future that ends when the service should.
-fn end_of_service(with_stdin: bool) -> anyhow::Result<impl Future<Output = ()>> {
+/// A future that ends when a service should: at SIGTERM, SIGINT or, if asked for, the end of standard input.
+///
+/// # Errors
+/// If the system refuses to tell of signals.
+pub fn end_of_service(with_stdin: bool) -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

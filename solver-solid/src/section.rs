@@ -1,6 +1,6 @@
 //! The participant's section of the scene: reading and checking it.
 
-use amalgam_solver_kit::{SectionError, parse_section};
+use amalgam_solver_kit::{SectionError, parse_section, renamed_keys};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -16,25 +16,31 @@ use crate::bodies::volume::Volume;
 use crate::grains::gravity::Gravity;
 use crate::linear::system::Limits;
 
-/// The section of the mass-spring solver as it is written.
+/// The section of the solver of springs and bonds as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
+    /// What bodies may be made of: `"mass-spring"`, or `"peridynamics"` for bodies with bonds as well.
     method: Method,
+    /// How a step is taken: `"implicit-euler"`, `"hht-alpha"` or `"velocity-verlet"`.
     #[serde(default)]
     integrator: Integrator,
-    /// Whether own particles collide with each other, those apart that a spring joins.
+    /// Whether own particles collide with each other. Pairs that a spring or a bond joins never do.
     #[serde(default = "yes")]
     self_collision: bool,
-    /// Residual at which the linear solve stops, relative to the right-hand side.
+    /// Residual, relative to the right-hand side, at which the linear solve stops; below 1. With bonds
+    /// no residual is seen below about 1e-7.
     #[serde(default = "default_tolerance")]
     tolerance: f64,
     /// Iterations after which the linear solve is an error.
-    #[serde(default = "default_max_iterations")]
-    max_iterations: u32,
-    /// Linear solves of a step at most, each linearised anew; 1 for none but the first.
+    #[serde(default = "default_iterations_max")]
+    iterations_max: u32,
+    /// Linear solves per step at most, each linearised where the last one led. Above 1 with
+    /// `"implicit-euler"` only.
     #[serde(default = "default_newton_iterations")]
     newton_iterations: u32,
+    /// `[[participants.settings.bodies]]`, one or more, each with a `type`. Default: none, which is an
+    /// error.
     #[serde(default)]
     bodies: Vec<toml::Table>,
 }
@@ -78,29 +84,34 @@ impl Integrator {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GrainSection {
+    /// `"grains"`.
     #[serde(rename = "method")]
     _method: Method,
     /// Whether grains collide with each other.
     #[serde(default = "yes")]
     self_collision: bool,
-    /// G [m^3/(kg s^2)]; 0 if they do not attract each other.
+    /// Constant of gravitation G [m^3/(kg s^2)]. Grains attract each other if it is not 0.
     #[serde(default)]
     gravitational_constant: f64,
-    /// [m]
+    /// Length below which attraction is softened [m].
     #[serde(default)]
     softening: f64,
-    /// Grains above which attraction is computed with a tree.
+    /// Number of grains up to which each pair is summed. Above, a tree is used.
     #[serde(default = "default_direct_max")]
     direct_max: usize,
-    /// Of the tree.
+    /// Opening angle of the tree, 0 (exact) to 1. A cell counts as one if its edge over its distance is
+    /// below.
     #[serde(default = "default_opening_angle")]
     opening_angle: f64,
-    /// Whether z stays what it is.
+    /// Whether all grains keep one z, which they must have at the start. Grains are discs if a `density`
+    /// is given.
     #[serde(default)]
     two_dimensional: bool,
-    /// Whether grains turn: friction of the contact law then sets them rolling.
+    /// Whether grains turn. Needs the contact law.
     #[serde(default)]
     spin: bool,
+    /// `[[participants.settings.bodies]]` of `type = "grains"`, `"scatter"` or `"points"`. Default:
+    /// none, which is an error.
     #[serde(default)]
     bodies: Vec<toml::Table>,
 }
@@ -109,11 +120,13 @@ struct GrainSection {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RigidSection {
+    /// `"rigid"`.
     #[serde(rename = "method")]
     _method: Method,
     /// Whether the bodies collide with each other.
     #[serde(default = "yes")]
     self_collision: bool,
+    /// `[[participants.settings.bodies]]` of `type = "rigid"`. Default: none, which is an error.
     #[serde(default)]
     bodies: Vec<toml::Table>,
 }
@@ -148,7 +161,7 @@ fn default_tolerance() -> f64 {
     1e-8
 }
 
-fn default_max_iterations() -> u32 {
+fn default_iterations_max() -> u32 {
     10_000
 }
 
@@ -196,13 +209,17 @@ pub(crate) fn method(section: &str) -> Option<Method> {
 /// # Errors
 /// Every fault found, each with its key.
 pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>> {
+    let renamed = renamed_keys(section, &[("max_iterations", "iterations_max")]);
+    if !renamed.is_empty() {
+        return Err(renamed);
+    }
     let section: Section = parse_section(section)?;
     let mut checks = Checks { seed, ..Checks::default() };
     checks.positive("tolerance", section.tolerance);
     checks
         .that(section.tolerance < 1.0, "tolerance", || "must be below 1: write e.g. tolerance = 1e-8".into());
-    checks.that(section.max_iterations > 0, "max_iterations", || {
-        "must be at least 1: write e.g. max_iterations = 10000".into()
+    checks.that(section.iterations_max > 0, "iterations_max", || {
+        "must be at least 1: write e.g. iterations_max = 10000".into()
     });
     checks.that(section.newton_iterations > 0, "newton_iterations", || {
         "must be at least 1, which linearises once a step: write e.g. newton_iterations = 5".into()
@@ -222,7 +239,7 @@ pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>>
         tolerance: section.tolerance,
         forcing: 0.0,
         floor: 0.0,
-        max_iterations: section.max_iterations,
+        iterations_max: section.iterations_max,
     };
     Ok(Solid {
         layout,

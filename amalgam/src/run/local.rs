@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use amalgam_solver_kit::serve_in_process;
+use amalgam_solver_kit::{log, serve_in_process};
 use tempfile::TempDir;
 
 use crate::{
@@ -197,6 +197,9 @@ impl Locals {
         let system = |error| StartError::System { participant: participant.name.clone(), error };
         let mut command = Command::new(std::env::current_exe().map_err(system)?);
         command.args(["serve", kind.name(), "--listen", &listen, "--exit-with-stdin"]);
+        if log::is_json() {
+            command.args(["--log-format", "json"]);
+        }
         if let Some(threads) = self.threads {
             command.args(["--threads", &threads.to_string()]);
         }
@@ -210,11 +213,11 @@ impl Locals {
         relay(stdout, move |line| match line.strip_prefix("listening ") {
             // Nobody waits any more if the run has been given up.
             Some(address) => drop(sender.send(address.to_string())),
-            None => to.line(&format!("[{name}] {line}")),
+            None => to.line_of(&name, line),
         })
         .map_err(system)?;
         let (name, to) = (participant.name.clone(), self.console.clone());
-        relay(stderr, move |line| to.line(&format!("[{name}] {line}"))).map_err(system)?;
+        relay(stderr, move |line| to.line_of(&name, line)).map_err(system)?;
         Ok(listening)
     }
 

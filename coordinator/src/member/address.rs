@@ -72,8 +72,11 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// A connection to the service.
-pub(crate) async fn dial(address: &Address) -> Result<Channel, tonic::transport::Error> {
+/// A connection to the service at an address.
+///
+/// # Errors
+/// If nothing listens there, or nothing answers.
+pub async fn dial(address: &Address) -> Result<Channel, tonic::transport::Error> {
     // The authority is only read by servers that host several names; a socket or pipe has none.
     let host = match address {
         Address::Tcp(host) => host.as_str(),

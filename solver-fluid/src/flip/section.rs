@@ -1,33 +1,15 @@
-//! A FLIP participant's section of the scene.
-//!
-//! | key | unit | default | meaning |
-//! | --- | --- | --- | --- |
-//! | `method` | | required | `"flip"` |
-//! | `spacing` | m | required | edge of the volume that a particle stands for |
-//! | `cell_size` | m | 2 x `spacing` | edge of a cell; the domain must be whole cells long |
-//! | `rest_density` | kg/m^3 | 1000 | a particle's mass is `rest_density * spacing^3` |
-//! | `radius` | m | `spacing / 2` | collision radius of a particle |
-//! | `jitter` | | 0.5 | how far particles begin from their lattice along each axis, at most, in spacings: 0 to 0.5 |
-//! | `flip_share` | | 0.97 | part of FLIP in the new velocity; the rest is PIC, which damps |
-//! | `tolerance` | | 1e-6 | residual of the pressure solve, relative to the largest divergence before it |
-//! | `max_iterations` | | 2000 | iterations after which the solve is an error |
-//! | `cfl` | | 1 | cells that a particle may cross in a sub-step |
-//! | `max_substeps` | | 1 | sub-steps in the longest step, 1 to 100 |
-//! | `occupancy` | | true | whether cells that hold particles of others are no air; false only to see what it is for |
-//! | `shapes` | | required | what is filled: a list |
-//! | `emitters` | | none | discs that emit, a list: `center` [m], `axis`, `radius` [m], `speed` [m/s], `until` [s] |
-//! | `sinks` | | none | boxes that swallow particles, a list: `min`, `max` [m] |
+//! A FLIP participant's section of the scene. The comments of its fields are the table in `docs/reference/fluid.md`.
 
 use amalgam_particles::shapes::{Body, Shape};
 use amalgam_particles::{DVec3, ParticleId, Particles};
-use amalgam_solver_kit::{SectionError, World, parse_section};
+use amalgam_solver_kit::{SectionError, World, parse_section, renamed_keys};
 use serde::Deserialize;
 
 use super::Parameters;
 use crate::filling::{check_density, fill, kernel_compressions, volume_warnings};
 use crate::section::{
-    EmitterSection, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside, default_rest_density,
-    source_faults, sources,
+    EmitterSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside, default_rest_density,
+    default_substeps_max, source_faults, sources,
 };
 
 /// Cells that a grid may have.
@@ -36,30 +18,46 @@ pub const CELLS_MAX: f64 = (1u64 << 30) as f64;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
-    #[serde(rename = "method")]
-    _method: String,
+    /// `"flip"`. Default: `"sph"`, see above.
+    #[serde(default, rename = "method")]
+    _method: Method,
+    /// Edge of the volume that a particle stands for [m].
     spacing: f64,
+    /// Edge of a cell [m]. The domain must be a whole number of cells long. Default: 2 spacings.
     cell_size: Option<f64>,
+    /// Rest density [kg/m^3]. A particle weighs `rest_density` x `spacing`^3.
     #[serde(default = "default_rest_density")]
     rest_density: f64,
+    /// Collision radius [m]. Default: half the spacing.
     radius: Option<f64>,
+    /// Largest distance from the lattice at which particles begin, along each axis, in spacings: 0 to
+    /// 0.5. A hash of the seed and the id; not for `points`.
     #[serde(default = "default_jitter")]
     jitter: f64,
-    #[serde(default = "default_flip_share")]
-    flip_share: f64,
+    /// Part of FLIP in the new velocity, 0 to 1. The rest is PIC, which damps.
+    #[serde(default = "default_flip_ratio")]
+    flip_ratio: f64,
+    /// Residual of the pressure, relative to the largest divergence before the solve.
     #[serde(default = "default_tolerance")]
     tolerance: f64,
-    #[serde(default = "default_max_iterations")]
-    max_iterations: u32,
+    /// Iterations after which the solve is an error.
+    #[serde(default = "default_iterations_max")]
+    iterations_max: u32,
+    /// Cells that a particle may cross in a sub-step.
     #[serde(default = "default_cfl")]
     cfl: f64,
-    #[serde(default = "default_max_substeps")]
-    max_substeps: u32,
+    /// Sub-steps in the longest step, 1 to 100. They limit the coupled step.
+    #[serde(default = "default_substeps_max")]
+    substeps_max: u32,
+    /// Whether cells that hold particles of others are not air.
     #[serde(default = "default_occupancy")]
     occupancy: bool,
+    /// `[[participants.settings.shapes]]`: the shapes to fill, one or more.
     shapes: Vec<Body>,
+    /// Discs that emit fluid, a list. They must be inside the domain.
     #[serde(default)]
     emitters: Vec<EmitterSection>,
+    /// Boxes that swallow particles, a list.
     #[serde(default)]
     sinks: Vec<SinkSection>,
 }
@@ -68,7 +66,7 @@ fn default_jitter() -> f64 {
     0.5
 }
 
-fn default_flip_share() -> f64 {
+fn default_flip_ratio() -> f64 {
     0.97
 }
 
@@ -76,7 +74,7 @@ fn default_tolerance() -> f64 {
     1e-6
 }
 
-fn default_max_iterations() -> u32 {
+fn default_iterations_max() -> u32 {
     2000
 }
 
@@ -84,19 +82,23 @@ fn default_cfl() -> f64 {
     1.0
 }
 
-fn default_max_substeps() -> u32 {
-    1
-}
-
 fn default_occupancy() -> bool {
     true
 }
+
+/// Names of keys in earlier versions, and their names now.
+const RENAMED: [(&str, &str); 3] =
+    [("flip_share", "flip_ratio"), ("max_iterations", "iterations_max"), ("max_substeps", "substeps_max")];
 
 /// Reads and checks a section, and fills its shapes with particles.
 ///
 /// # Errors
 /// Every fault, with the path of its key.
 pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
+    let renamed = renamed_keys(section, &RENAMED);
+    if !renamed.is_empty() {
+        return Err(renamed);
+    }
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
@@ -115,11 +117,11 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
         ),
         jitter: section.jitter,
         seed: world.seed,
-        flip_share: section.flip_share,
+        flip_ratio: section.flip_ratio,
         tolerance: section.tolerance,
-        max_iterations: section.max_iterations,
+        iterations_max: section.iterations_max,
         cfl: section.cfl,
-        max_substeps: section.max_substeps,
+        substeps_max: section.substeps_max,
         occupancy: section.occupancy,
         gravity: world.gravity,
         domain: world.domain,
@@ -184,22 +186,22 @@ impl Section {
         check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
         let jitter_ok = (0.0..=0.5).contains(&self.jitter);
         check(jitter_ok, "jitter", "must be from 0 to 0.5: write e.g. jitter = 0.5");
-        let share_ok = (0.0..=1.0).contains(&self.flip_share);
-        check(share_ok, "flip_share", "must be from 0 to 1: write e.g. flip_share = 0.97");
+        let ratio_ok = (0.0..=1.0).contains(&self.flip_ratio);
+        check(ratio_ok, "flip_ratio", "must be from 0 to 1: write e.g. flip_ratio = 0.97");
         let tolerance_ok = self.tolerance > 0.0 && self.tolerance < 1.0;
         check(tolerance_ok, "tolerance", "must be above 0 and below 1: write e.g. tolerance = 1e-6");
         check(
-            self.max_iterations > 0,
-            "max_iterations",
-            "must be at least 1: write e.g. max_iterations = 2000",
+            self.iterations_max > 0,
+            "iterations_max",
+            "must be at least 1: write e.g. iterations_max = 2000",
         );
         check(
             self.cfl > 0.0 && self.cfl <= 5.0,
             "cfl",
             "must be above 0 and at most 5: write e.g. cfl = 1.0",
         );
-        let substeps_rule = format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. max_substeps = 2");
-        check((1..=SUBSTEPS_MAX).contains(&self.max_substeps), "max_substeps", &substeps_rule);
+        let substeps_rule = format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. substeps_max = 2");
+        check((1..=SUBSTEPS_MAX).contains(&self.substeps_max), "substeps_max", &substeps_rule);
         faults
     }
 }
@@ -251,11 +253,12 @@ mod tests {
         assert_eq!(with("cell_size = 1e-9"), ["cell_size"]);
         assert_eq!(
             with(
-                "jitter = 0.6\nflip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0\nmax_substeps = 0"
+                "jitter = 0.6\nflip_ratio = 1.5\ntolerance = 0.0\niterations_max = 0\ncfl = 9.0\nsubsteps_max = 0"
             ),
-            ["jitter", "flip_share", "tolerance", "max_iterations", "cfl", "max_substeps"]
+            ["jitter", "flip_ratio", "tolerance", "iterations_max", "cfl", "substeps_max"]
         );
         assert_eq!(with("sound_speed = 3.0"), ["sound_speed"]);
+        assert_eq!(with("flip_share = 0.9\nmax_iterations = 3"), ["flip_share", "max_iterations"]);
         assert_eq!(keys(&good.replace("0.5]", "2.5]")), ["shapes[0]"]);
         assert_eq!(keys(&good.replace("spacing = 0.05", "spacing = -1.0")), ["spacing"]);
     }

@@ -1,29 +1,28 @@
-//! A FLIP fluid as a participant.
+//! FLIP as a method of a fluid: the phases of a sub-step in their order.
 
 use amalgam_particles::lanes::{LANES, Width};
-use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort};
-use amalgam_solver_kit::{
-    Answer, Deferred, Field, FieldValues, Integration, Report, Solver, SolverError, Stage,
-};
+use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles, counting_sort};
+use amalgam_solver_kit::{Answer, Field, FieldValues, Integration, SolverError, Stage};
 use rayon::prelude::*;
 
 use super::Parameters;
-use super::density::{Crowd, around};
-use super::faces::Flow;
+use super::cell::Cell;
+use super::density_correction::{DensityCorrection, around, measure_and_mark_spray};
+use super::face_velocity::FaceVelocities;
+use super::forces::FaceForces;
 use super::grid::Grid;
-use super::members::{Extras, MEMBERS, Moving, Take, inertias, masses};
-use super::pressure::{Limits, Pressure};
-use super::snapshot::{self, Progress};
-use super::sweeps::Forces;
-use super::system::{Split, split_zeros};
-use super::transfer::{CHUNK, Cell, Deposit, Found, Gather, Pairs, Source};
-use super::walls::{WallFace, unpressed};
+use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
+use super::group_members::{GroupMotion, MEMBERS, MemberContributions, SampleMembers, inertias, masses};
+use super::particle_to_grid::{CHUNK, ParticleToGrid};
+use super::pressure::{Limits, PressureSolver, Split, split_zeros};
+use super::separating_walls::{WallFace, unpressed};
+use crate::fluid::{Basics, Cut, Fluid, Method};
 use crate::sources::Sources;
-use crate::substeps::{BeforeLast, fastest};
+use crate::substeps::{Extremes, Tentative, speed_max};
 
-/// Steps after which particles are stored anew in the order of their cells, so that what is near in space is near in
-/// memory. In between, a particle moves by a few cells at most.
-const STORAGE_PERIOD: u64 = 16;
+/// How much longer than the stable sub-step a sub-step may be before there is one more, as a part: rounding alone should
+/// not double the work.
+const SUBSTEP_TOLERANCE: f64 = 1e-6;
 
 /// Deviation from the rest density, relative to it, up to which particles are not moved for it.
 const DEVIATION_MIN: f64 = 0.05;
@@ -41,120 +40,61 @@ const MANY: usize = 16;
 /// Particles that find what is on the grid at once.
 const BLOCK: usize = 256;
 
-/// A FLIP fluid [ZhuBridson2005]: velocities live on particles, pressure on a grid.
-pub struct Flip {
+/// FLIP [ZhuBridson2005]: velocities live on particles, pressure on a grid.
+pub struct FlipMethod {
     parameters: Parameters,
     grid: Grid,
-    particles: Particles,
-    /// Of the state at the start of the step; it serves the first sub-step of every stage.
-    start: Deposit,
-    /// At later sub-steps; unused while steps have one.
-    later: Deposit,
-    extras: Extras,
-    /// Where the walls may let go.
+    /// The transfer at the start of the step; it serves the first sub-step of every stage.
+    start: ParticleToGrid,
+    /// The transfer at later sub-steps; unused while steps have one.
+    later: ParticleToGrid,
+    contributions: MemberContributions,
+    /// Faces where the walls may let go.
     unpressed: Vec<WallFace>,
-    /// What each cell holds, that of others included.
+    /// What each cell holds, cells of others included.
     cell: Vec<Cell>,
-    /// The same at the last marking.
+    /// The same in the last sub-step.
     cell_before: Vec<Cell>,
-    flow: Flow,
-    /// Length of the sub-step [s] for which `flow` was gathered from `start`; none if it was not.
-    gathered: Option<f64>,
-    /// What particles take: see [`Flow::pair_up`].
-    pairs: Pairs,
+    flow: FaceVelocities,
+    /// Length of the sub-step [s] for which forces were applied to `start` in `flow`; none if they were not.
+    forced_dt: Option<f64>,
+    /// The velocities that free particles take: see [`FaceVelocities::set_face_pairs`].
+    pairs: FacePairs,
     right_hand_side: Split<f64>,
-    solver: Pressure,
+    solver: PressureSolver,
     /// Pressure in cells [Pa]: the last answer, where the next solve starts.
     pressure: Split<f64>,
-    /// psi of the density projection (`flip/density.rs`), as a pressure [Pa].
+    /// psi of the density projection (`flip/density_correction.rs`), as a pressure [Pa].
     potential: Split<f64>,
-    before: BeforeLast,
-    /// Bound of the speed of free particles after the last sub-step [m/s].
-    speed_bound: f64,
     /// Time in which the fastest particle crosses about a cell [s]: the relaxation time of the density.
-    crossing: f64,
-    /// Largest speed at the start of the step [m/s].
-    speed_max: f64,
-    /// Longest sub-step [s] in which no particle crosses more than `cfl` cells, with the speed that gravity adds in it.
-    stable_substep: f64,
+    relaxation_time: f64,
     /// Length of a sub-step of the last integration [s].
     substep: f64,
-    sources: Sources,
-    /// Steps committed.
-    steps: u64,
     iterations: u32,
     width: Width,
 }
 
-impl Flip {
-    /// A fluid of equal particles.
-    pub fn new(parameters: Parameters, particles: Particles) -> Self {
-        Self::with_width(parameters, particles, Width::of_machine())
-    }
-
-    /// The same with loops of a given vector width, on which results do not depend.
-    pub fn with_width(parameters: Parameters, particles: Particles, width: Width) -> Self {
-        let grid = Grid::new(parameters.domain.0, parameters.cell_size, parameters.cells());
-        let mut this = Self {
-            start: Deposit::default(),
-            later: Deposit::default(),
-            extras: Extras::default(),
-            unpressed: Vec::new(),
-            cell: Vec::new(),
-            cell_before: Vec::new(),
-            flow: Flow::new(&grid, width),
-            gathered: None,
-            pairs: Pairs::default(),
-            right_hand_side: split_zeros(&grid),
-            solver: Pressure::new(grid, width),
-            pressure: split_zeros(&grid),
-            potential: split_zeros(&grid),
-            before: BeforeLast::default(),
-            speed_bound: 0.0,
-            crossing: 0.0,
-            speed_max: 0.0,
-            stable_substep: 0.0,
-            substep: 0.0,
-            steps: 0,
-            iterations: 0,
-            sources: parameters.sources.clone(),
-            parameters,
-            grid,
-            particles,
-            width,
-        };
-        this.find_speed();
-        this
-    }
-
+impl Fluid<FlipMethod> {
     /// Iterations of the last projection.
     pub fn iterations(&self) -> u32 {
-        self.iterations
+        self.method.iterations
     }
 
     /// Cells that hold particles of this fluid.
     pub fn liquid_cells(&self) -> usize {
-        self.start.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
+        self.method.start.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
     }
+}
 
-    /// Finds the largest speed and the longest stable sub-step.
-    fn find_speed(&mut self) {
-        let speed = fastest(&self.particles.velocity);
-        // v dt + g dt^2 = reach, solved for dt in the form that cannot cancel.
-        let reach = self.parameters.cfl * self.grid.cell_size;
-        let root = (speed * speed + 4.0 * self.parameters.gravity.length() * reach).sqrt();
-        self.stable_substep = if speed + root > 0.0 { 2.0 * reach / (speed + root) } else { f64::INFINITY };
-        self.speed_max = speed;
-    }
-
+impl FlipMethod {
     /// Sets which cells are no air; whether any is another than before.
-    fn mark_cells(&mut self, first: bool, occupied: Option<&CellSet>) -> bool {
-        let deposit = if first { &self.start } else { &self.later };
+    fn classify_cells(&mut self, first: bool, occupied: Option<&CellSet>) -> bool {
+        let transferred = if first { &self.start } else { &self.later };
         std::mem::swap(&mut self.cell, &mut self.cell_before);
-        self.cell.clone_from(&deposit.cell);
+        self.cell.clone_from(&transferred.cell);
         let fall = (self.parameters.gravity * self.substep).to_array();
         for face in &self.unpressed {
-            face.release(deposit, fall, &mut self.cell);
+            face.release(transferred, fall, &mut self.cell);
         }
         for cell in occupied.into_iter().flat_map(CellSet::iter) {
             let inside = cell.to_array().map(|c| usize::try_from(c).unwrap_or(usize::MAX));
@@ -180,193 +120,235 @@ impl Flip {
     fn advance_grid(
         &mut self,
         first: bool,
-        moving: &Moving<'_>,
+        (particles, tentative): (&Particles, &mut Tentative),
+        motion: &GroupMotion<'_>,
         stage: &Stage<'_>,
     ) -> Result<(), SolverError> {
         let dt = self.substep;
-        let new_cells = self.mark_cells(first, stage.occupied);
-        let before = std::mem::replace(&mut self.gathered, first.then_some(dt));
+        let new_cells = self.classify_cells(first, stage.occupied);
+        let before = std::mem::replace(&mut self.forced_dt, first.then_some(dt));
         let new = new_cells || before != Some(dt) || !first;
-        let Self { grid, width, parameters, particles, extras, cell, flow, before, .. } = self;
-        let deposit = if first { &self.start } else { &self.later };
-        let (position, _) = before.of(particles);
-        extras.renew((grid, *width), (position, particles), moving, parameters.gravity * dt);
-        let forces = Forces { grid, parameters, deposit, cell, dt };
-        flow.gather(&forces, extras, new);
-        if flow.conducts() {
-            self.solver.set_coefficients(flow.changed(), |system| flow.conduct(&forces, system));
+        let Self { grid, width, parameters, contributions, cell, flow, .. } = self;
+        let transferred = if first { &self.start } else { &self.later };
+        let (position, _) = tentative.before(particles);
+        contributions.add_up((grid, *width), (position, particles), motion, parameters.gravity * dt);
+        let forces = FaceForces { grid, parameters, transferred, cell, dt };
+        flow.apply_forces(&forces, contributions, new);
+        if flow.coefficients_changed() {
+            self.solver.set_coefficients(flow.changed(), |system| flow.set_coefficients(&forces, system));
         }
-        flow.convergence(grid, cell, &mut self.right_hand_side);
+        flow.negative_divergence(grid, cell, &mut self.right_hand_side);
         let limits = Limits {
             tolerance: parameters.tolerance,
             forcing: stage.forcing,
-            max_iterations: parameters.max_iterations,
+            iterations_max: parameters.iterations_max,
         };
         let solved =
             self.solver.solve(&mut self.right_hand_side, flow.changed(), &mut self.pressure, &limits);
         self.iterations = solved.map_err(|unconverged| {
             SolverError(format!(
                 "the pressure reached a residual of {:.1e} in {} iterations, not the tolerance {:.1e}: write a larger \
-                 max_iterations or tolerance, or take shorter steps",
-                unconverged.0, limits.max_iterations, limits.tolerance
+                 iterations_max or tolerance, or take shorter steps",
+                unconverged.0, limits.iterations_max, limits.tolerance
             ))
         })?;
-        let given = flow.push((grid, cell), &self.pressure, &self.unpressed, parameters.flip_share);
-        self.speed_bound += given.length();
+        let given = flow.set_pressure((grid, cell), &self.pressure, &self.unpressed, parameters.flip_ratio);
+        tentative.speed_bound += given.length();
         Ok(())
     }
 
     /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of its
     /// velocity is what others feel.
-    fn member_velocities(&mut self, moving: &Moving<'_>) -> Vec<DVec3> {
-        let Self { grid, width, extras, flow, parameters: Parameters { flip_share, .. }, .. } = self;
-        extras.take(&flow.at_faces(grid, *flip_share));
-        let (flip_share, extras) = (*flip_share, &*extras);
-        let mut velocities = vec![DVec3::ZERO; moving.mass.len()];
-        let chunks = velocities.par_chunks_mut(LANES).zip(&extras.members).with_min_len(MEMBERS / LANES);
+    fn member_velocities(&mut self, motion: &GroupMotion<'_>) -> Vec<DVec3> {
+        let Self { grid, width, contributions, flow, parameters: Parameters { flip_ratio, .. }, .. } = self;
+        let projected = flow.projected(grid, *flip_ratio);
+        contributions.sample(|axis, face| projected.velocities(axis, face));
+        let (flip_ratio, contributions) = (*flip_ratio, &*contributions);
+        let mut velocities = vec![DVec3::ZERO; motion.mass.len()];
+        let chunks =
+            velocities.par_chunks_mut(LANES).zip(&contributions.members).with_min_len(MEMBERS / LANES);
         chunks.for_each(|(result, members)| {
-            width.run(Take { grid, velocity: moving.velocity, flip_share, extras, members, result });
+            width.run(SampleMembers {
+                grid,
+                velocity: motion.velocity,
+                flip_ratio,
+                contributions,
+                members,
+                result,
+            });
         });
         velocities
     }
 
-    /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with that of the
-    /// grid, second order, through the middle of the way.
-    fn travel(&self, groups: &GroupMap, begin: usize, (position, velocity): (&mut [DVec3], &mut [DVec3])) {
+    /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with the grid's
+    /// velocity, second order, through the middle of the way.
+    fn advect(
+        &self,
+        groups: &GroupMap,
+        begin: usize,
+        (position, velocity): (&mut [DVec3], &mut [DVec3]),
+    ) -> Extremes {
         let Self { grid, pairs, substep, width, .. } = self;
         let (low, high) = self.parameters.inner_domain();
         let group_of = &groups.group_of()[begin..];
-        let (mut middle, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
+        let (mut middle, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
+        let mut extremes = Extremes::default();
         for (n, (position, velocity)) in
             position.chunks_mut(BLOCK).zip(velocity.chunks_mut(BLOCK)).enumerate()
         {
             let group_of = &group_of[n * BLOCK..][..position.len()];
-            let (middle, found) = (&mut middle[..position.len()], &mut found[..position.len()]);
-            width.run(Gather { grid, pairs, position, found: &mut *found });
-            for (l, found) in found.iter().enumerate() {
-                middle[l] = position[l] + 0.5 * substep * grid_velocity(found);
+            let (middle, interpolated) = (&mut middle[..position.len()], &mut interpolated[..position.len()]);
+            width.run(GridToParticle { grid, pairs, position, interpolated: &mut *interpolated });
+            for (l, interpolated) in interpolated.iter().enumerate() {
+                middle[l] = position[l] + 0.5 * substep * grid_velocity(interpolated);
                 if group_of[l] == NO_GROUP {
-                    velocity[l] = self.taken(velocity[l], found);
+                    velocity[l] = self.updated_velocity(velocity[l], interpolated);
                 }
             }
-            width.run(Gather { grid, pairs, position: middle, found: &mut *found });
-            for (l, found) in found.iter().enumerate() {
+            width.run(GridToParticle { grid, pairs, position: middle, interpolated: &mut *interpolated });
+            for (l, interpolated) in interpolated.iter().enumerate() {
                 if group_of[l] == NO_GROUP {
-                    position[l] = (position[l] + *substep * grid_velocity(found)).max(low).min(high);
+                    position[l] = (position[l] + *substep * grid_velocity(interpolated)).max(low).min(high);
+                    extremes.include(position[l], velocity[l]);
                 }
             }
         }
+        extremes
     }
 
     /// The velocity of a particle after a sub-step, from that before and what it found.
     #[inline(always)]
-    fn taken(&self, before: DVec3, found: &Found) -> DVec3 {
-        self.parameters.flip_share * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])))
+    fn updated_velocity(&self, before: DVec3, interpolated: &Interpolated) -> DVec3 {
+        self.parameters.flip_ratio * before + DVec3::from_array(interpolated.map(|pair| f64::from(pair[1])))
     }
 
     /// The velocities that these free particles take, from where they find pairs and from positions and velocities before.
-    fn found(&self, pairs: impl Source + Sync, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
+    fn interpolated(
+        &self,
+        pairs: impl FaceSource + Sync,
+        before: (&[DVec3], &[DVec3]),
+        wanted: &[u32],
+    ) -> Vec<DVec3> {
         let Self { grid, width, .. } = self;
         let of_block = |wanted: &[u32]| {
-            let (mut position, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
+            let (mut position, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
             for (position, &i) in position.iter_mut().zip(wanted) {
                 *position = before.0[i as usize];
             }
-            let (position, found) = (&position[..wanted.len()], &mut found[..wanted.len()]);
-            width.run(Gather { grid, pairs, position, found: &mut *found });
-            let velocity =
-                found.iter().zip(wanted).map(|(found, &i)| self.taken(before.1[i as usize], found));
+            let (position, interpolated) = (&position[..wanted.len()], &mut interpolated[..wanted.len()]);
+            width.run(GridToParticle { grid, pairs, position, interpolated: &mut *interpolated });
+            let velocity = interpolated
+                .iter()
+                .zip(wanted)
+                .map(|(interpolated, &i)| self.updated_velocity(before.1[i as usize], interpolated));
             velocity.collect::<Vec<_>>()
         };
         wanted.par_chunks(BLOCK).flat_map_iter(of_block).collect()
     }
 
     /// Finds with what free particles travel: the flow, and what brings the density nearer to the rest density.
-    fn pair_up(&mut self, first: bool) -> Result<(), SolverError> {
-        let Self { grid, parameters, extras, cell, right_hand_side, potential, .. } = self;
-        self.flow.pair_up(grid, parameters.flip_share, &mut self.pairs);
-        let deposit = if first { &self.start } else { &self.later };
-        let crowd = Crowd { grid, deposit, extras, cell, full: parameters.full() };
+    fn set_face_pairs(&mut self, first: bool) -> Result<(), SolverError> {
+        let Self { grid, parameters, contributions, cell, right_hand_side, potential, .. } = self;
+        self.flow.set_face_pairs(grid, parameters.flip_ratio, &mut self.pairs);
+        let transferred = if first { &self.start } else { &self.later };
+        let crowd = DensityCorrection { grid, transferred, contributions, cell, full: parameters.full() };
         if crowd.deviations(right_hand_side) < DEVIATION_MIN {
             return Ok(());
         }
-        let relaxation = self.crossing.max(self.substep);
+        let relaxation = self.relaxation_time.max(self.substep);
         for column in &mut *right_hand_side {
             column.par_iter_mut().with_min_len(CHUNK).for_each(|deviation| *deviation /= relaxation);
         }
         potential.iter_mut().for_each(|column| column.fill(0.0));
         let limits =
-            Limits { tolerance: DENSITY_TOLERANCE, forcing: 0.0, max_iterations: parameters.max_iterations };
+            Limits { tolerance: DENSITY_TOLERANCE, forcing: 0.0, iterations_max: parameters.iterations_max };
         let changed = vec![true; self.flow.changed().len()];
         let solved = self.solver.solve(right_hand_side, &changed, potential, &limits);
         solved.map_err(|unconverged| {
             SolverError(format!(
                 "the density projection reached a residual of {:.1e} in {} iterations, not {DENSITY_TOLERANCE}: write a \
-                 larger max_iterations",
-                unconverged.0, limits.max_iterations
+                 larger iterations_max",
+                unconverged.0, limits.iterations_max
             ))
         })?;
         let speed_max = SPREAD_MAX * parameters.radius / self.substep;
-        self.flow.spread(grid, (cell, extras), potential, speed_max, &mut self.pairs);
+        self.flow.add_correction(grid, (cell, contributions), potential, speed_max, &mut self.pairs);
         Ok(())
     }
 
     /// Ends a sub-step that is not the last: free particles move, members with their group.
-    fn pass_substep(&mut self, moving: &Moving<'_>) {
-        let (mut position, mut velocity) = self.before.take(&self.particles);
-        self.travel_all(moving.groups, &mut position, &mut velocity);
-        for (group, &velocity) in moving.velocity.iter().enumerate() {
-            for &member in moving.groups.members(group) {
+    fn end_substep(&self, particles: &Particles, tentative: &mut Tentative, motion: &GroupMotion<'_>) {
+        let (mut position, mut velocity) = tentative.take(particles);
+        self.advance(motion.groups, &mut position, &mut velocity);
+        for (group, &velocity) in motion.velocity.iter().enumerate() {
+            for &member in motion.groups.members(group) {
                 position[member as usize] += self.substep * velocity;
             }
         }
-        self.speed_bound = fastest(&velocity);
-        self.before.put((position, velocity));
-    }
-
-    /// Ends a sub-step for all free particles.
-    fn travel_all(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) {
-        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
-        chunks.for_each(|(c, chunk)| self.travel(groups, c * CHUNK, chunk));
-    }
-
-    /// Stores particles in the order of their cells.
-    fn sort_storage(&mut self) {
-        let cell_of: Vec<u32> = self
-            .particles
-            .position
-            .par_iter()
-            .with_min_len(CHUNK)
-            .map(|&x| self.grid.index(self.grid.cell(x)) as u32)
-            .collect();
-        let (mut start, mut order) = (Vec::new(), Vec::new());
-        counting_sort(&cell_of, self.grid.len(), &mut start, &mut order);
-        self.particles.reorder(&order);
+        let bound = speed_max(&velocity);
+        tentative.put((position, velocity), bound);
     }
 }
 
 /// The grid's velocity [m/s] in what a particle found.
 #[inline(always)]
-fn grid_velocity(found: &Found) -> DVec3 {
-    DVec3::from_array(found.map(|pair| f64::from(pair[0])))
+fn grid_velocity(interpolated: &Interpolated) -> DVec3 {
+    DVec3::from_array(interpolated.map(|pair| f64::from(pair[0])))
 }
 
 /// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `velocity` are those of
 /// members, group after group [m/s].
-fn give(moving: &Moving<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
-    let mut members = velocity.iter().zip(moving.mass);
+fn group_momentum(motion: &GroupMotion<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
+    let mut members = velocity.iter().zip(motion.mass);
     let momentum = |group: usize| {
-        let members = members.by_ref().take(moving.groups.members(group).len());
+        let members = members.by_ref().take(motion.groups.members(group).len());
         let sum: DVec3 = members.map(|(&velocity, &mass)| mass * velocity).sum();
-        let change = sum / moving.own[group] - moving.velocity[group];
-        moving.inertia[group] * change - moving.impulse[group]
+        let change = sum / motion.own[group] - motion.velocity[group];
+        motion.inertia[group] * change - motion.impulse[group]
     };
-    (0..moving.groups.len()).map(momentum).collect()
+    (0..motion.groups.len()).map(momentum).collect()
 }
 
-impl Solver for Flip {
-    fn particles(&self) -> &Particles {
-        &self.particles
+impl Method for FlipMethod {
+    type Parameters = Parameters;
+    /// In between, a particle moves by a few cells at most.
+    const STORAGE_PERIOD: u64 = 16;
+    const MAGIC: &'static [u8; 8] = b"AMFLP003";
+    const TOO_MANY_SUBSTEPS: &'static str = "the fluid is too fast for this step";
+    const UNSTABLE: &'static str = "write a smaller cfl";
+
+    fn new(parameters: Parameters, _: &Particles, width: Width) -> Self {
+        let grid = Grid::new(parameters.domain.0, parameters.cell_size, parameters.cells());
+        Self {
+            start: ParticleToGrid::default(),
+            later: ParticleToGrid::default(),
+            contributions: MemberContributions::default(),
+            unpressed: Vec::new(),
+            cell: Vec::new(),
+            cell_before: Vec::new(),
+            flow: FaceVelocities::new(&grid, width),
+            forced_dt: None,
+            pairs: FacePairs::default(),
+            right_hand_side: split_zeros(&grid),
+            solver: PressureSolver::new(grid, width),
+            pressure: split_zeros(&grid),
+            potential: split_zeros(&grid),
+            relaxation_time: 0.0,
+            substep: 0.0,
+            iterations: 0,
+            parameters,
+            grid,
+            width,
+        }
+    }
+
+    fn basics(&self) -> Basics {
+        let Parameters { spacing, particle_mass, radius, substeps_max, .. } = self.parameters;
+        Basics { spacing, particle_mass, radius, substeps_max }
+    }
+
+    fn sources(&self) -> &Sources {
+        &self.parameters.sources
     }
 
     fn integration(&self) -> Option<Integration> {
@@ -377,26 +359,39 @@ impl Solver for Flip {
         self.parameters.occupancy.then(|| self.grid.lattice())
     }
 
-    fn stable_dt(&self) -> f64 {
-        f64::from(self.parameters.max_substeps) * self.stable_substep
+    /// No particle crosses more than `cfl` cells, with the speed that gravity adds in the sub-step.
+    fn stable_substep(&self, speed: f64) -> f64 {
+        // v dt + g dt^2 = reach, solved for dt in the form that cannot cancel.
+        let reach = self.parameters.cfl * self.grid.cell_size;
+        let root = (speed * speed + 4.0 * self.parameters.gravity.length() * reach).sqrt();
+        if speed + root > 0.0 { 2.0 * reach / (speed + root) } else { f64::INFINITY }
     }
 
-    /// What particles bring to the grid, as if all were free: groups only add to that.
-    fn begin(&mut self) -> Result<(), SolverError> {
-        let Self { start, grid, width, parameters, particles, .. } = self;
-        start.renew(grid, *width, parameters.full(), (&particles.position, &particles.velocity));
+    fn substeps(length: f64) -> f64 {
+        length * (1.0 - SUBSTEP_TOLERANCE)
+    }
+
+    /// Transfers all particles as if they were free: groups only add to that.
+    fn begin(&mut self, particles: &Particles, _: f64) -> Result<(), SolverError> {
+        let Self { start, grid, width, parameters, .. } = self;
+        start.transfer(grid, *width, (&particles.position, &particles.velocity));
+        measure_and_mark_spray(grid, parameters.full(), start);
         self.unpressed = unpressed(&self.grid, &self.start.cell, &self.pressure);
-        self.gathered = None;
+        self.forced_dt = None;
         Ok(())
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        let substeps = self.parameters.substeps(stage.dt, self.stable_substep)?;
-        self.crossing = self.stable_substep / self.parameters.cfl;
-        self.substep = stage.dt / f64::from(substeps);
-        self.before.clear();
-        self.speed_bound = self.speed_max;
-        let (own, mass) = masses(stage.groups, &self.particles);
+    fn integrate(
+        &mut self,
+        particles: &Particles,
+        tentative: &mut Tentative,
+        (stage, cut): (&Stage<'_>, Cut),
+        answer: &mut Answer,
+    ) -> Result<(), SolverError> {
+        let substeps = cut.substeps;
+        self.relaxation_time = cut.stable / self.parameters.cfl;
+        self.substep = cut.dt;
+        let (own, mass) = masses(stage.groups, particles);
         let inertia = inertias(stage, &own);
         let impulse: Vec<DVec3> =
             stage.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
@@ -404,15 +399,12 @@ impl Solver for Flip {
         for k in 0..substeps {
             let first = k == 0;
             if !first {
-                self.later.renew(
-                    &self.grid,
-                    self.width,
-                    self.parameters.full(),
-                    self.before.of(&self.particles),
-                );
+                let Self { later, grid, width, parameters, .. } = self;
+                later.transfer(grid, *width, tentative.before(particles));
+                measure_and_mark_spray(grid, parameters.full(), later);
                 self.unpressed = unpressed(&self.grid, &self.later.cell, &self.pressure);
             }
-            let moving = Moving {
+            let motion = GroupMotion {
                 groups: stage.groups,
                 velocity: &velocity,
                 impulse: &impulse,
@@ -420,11 +412,11 @@ impl Solver for Flip {
                 own: &own,
                 mass: &mass,
             };
-            self.advance_grid(first, &moving, stage)?;
-            let given = give(&moving, &self.member_velocities(&moving));
+            self.advance_grid(first, (particles, tentative), &motion, stage)?;
+            let given = group_momentum(&motion, &self.member_velocities(&motion));
             if k + 1 < substeps {
-                self.pair_up(first)?;
-                self.pass_substep(&moving);
+                self.set_face_pairs(first)?;
+                self.end_substep(particles, tentative, &motion);
             }
             for (group, given) in given.into_iter().enumerate() {
                 answer.momentum[group] += given;
@@ -434,37 +426,43 @@ impl Solver for Flip {
         Ok(())
     }
 
-    fn deferred(&self) -> Option<&dyn Deferred> {
-        Some(self)
+    fn velocities(&self, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
+        let flip_ratio = self.parameters.flip_ratio;
+        if wanted.len() < before.0.len() / MANY {
+            return self.interpolated(self.flow.projected(&self.grid, flip_ratio), before, wanted);
+        }
+        let mut pairs = FacePairs::default();
+        self.flow.set_face_pairs(&self.grid, flip_ratio, &mut pairs);
+        self.interpolated(&pairs, before, wanted)
     }
 
-    fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
-        self.pair_up(self.before.is_committed())?;
-        let (mut position, mut velocity) = self.before.take_committed(end.groups, &mut self.particles);
-        self.travel_all(end.groups, &mut position, &mut velocity);
-        (self.particles.position, self.particles.velocity) = (position, velocity);
-        end.place_members(&mut self.particles);
-        if self.steps.is_multiple_of(STORAGE_PERIOD) {
-            self.sort_storage();
-        }
-        self.steps += 1;
-        let Parameters { spacing, particle_mass, radius, .. } = self.parameters;
-        let (born, dead) = self.sources.pass(end.dt, spacing, (particle_mass, radius), &mut self.particles);
-        let Particles { id, position, .. } = &mut self.particles;
-        let first_born = id.len() - born.len();
-        for (&id, position) in id[first_born..].iter().zip(&mut position[first_born..]) {
-            *position = self.parameters.jittered(id, *position);
-        }
-        self.find_speed();
-        Ok(Report { stable_dt: self.stable_dt(), born, dead, ..Report::default() })
+    fn prepare_advance(&mut self, is_first: bool) -> Result<(), SolverError> {
+        self.set_face_pairs(is_first)
+    }
+
+    fn advance(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
+        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
+        let extremes = chunks.map(|(c, chunk)| self.advect(groups, c * CHUNK, chunk));
+        extremes.reduce(Extremes::default, Extremes::joined)
+    }
+
+    fn sort_storage(&self, particles: &mut Particles) {
+        let cell = |&x: &DVec3| self.grid.index(self.grid.cell(x)) as u32;
+        let cell_of: Vec<u32> = particles.position.par_iter().with_min_len(CHUNK).map(cell).collect();
+        let (mut start, mut order) = (Vec::new(), Vec::new());
+        counting_sort(&cell_of, self.grid.len(), &mut start, &mut order);
+        particles.reorder(&order);
+    }
+
+    fn emitted(&self, id: ParticleId, place: DVec3) -> DVec3 {
+        self.parameters.jittered(id, place)
     }
 
     /// `density` [kg/m^3] of the particles where they are, and `pressure` [Pa] of the last step, from the grid.
-    fn fields(&self) -> Vec<Field> {
-        // The grid of `start` is of this state or of the one before, by whether the next step has begun.
-        let Self { grid, width, parameters, particles, .. } = self;
-        let mut now = Deposit::default();
-        now.renew(grid, *width, parameters.full(), (&particles.position, &particles.velocity));
+    fn fields(&self, particles: &Particles) -> Vec<Field> {
+        // The transfer in `start` is of this state or of the one before, by whether the next step has begun.
+        let mut now = ParticleToGrid::default();
+        now.transfer(&self.grid, self.width, (&particles.position, &particles.velocity));
         let scale = self.parameters.particle_mass / self.grid.cell_size.powi(3);
         let value = |&x: &DVec3| {
             let faces = self.grid.place(x).faces(&self.grid, 2).into_iter();
@@ -472,41 +470,19 @@ impl Solver for Flip {
             let cell = self.grid.index(self.grid.cell(x));
             ((scale * weight) as f32, self.pressure[cell % 2][cell / 2] as f32)
         };
-        let (density, pressure) = self.particles.position.iter().map(value).unzip();
+        let (density, pressure) = particles.position.iter().map(value).unzip();
         vec![
             Field { name: "density", values: FieldValues::Scalar(density) },
             Field { name: "pressure", values: FieldValues::Scalar(pressure) },
         ]
     }
 
-    fn save(&self) -> Result<Vec<u8>, SolverError> {
-        let Sources { time, next_id, .. } = self.sources;
-        Ok(snapshot::save(&self.particles, Progress { steps: self.steps, time, next_id }, &self.pressure))
+    /// The pressure of each cell, by colour: the next solve starts there.
+    fn memory(&self) -> Vec<f64> {
+        self.pressure.concat()
     }
 
-    fn restore(&mut self, bytes: &[u8]) -> Result<(), SolverError> {
-        let Progress { steps, time, next_id } =
-            snapshot::restore(&mut self.particles, &self.parameters, &mut self.pressure, bytes)?;
-        self.steps = steps;
-        self.sources = Sources { time, next_id, ..self.parameters.sources.clone() };
-        self.find_speed();
-        Ok(())
-    }
-}
-
-impl Deferred for Flip {
-    fn travel_bound(&self, dt: f64) -> f64 {
-        self.speed_bound * dt / self.parameters.radius
-    }
-
-    fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
-        let before = self.before.of(&self.particles);
-        let flip_share = self.parameters.flip_share;
-        if wanted.len() < self.particles.len() / MANY {
-            return self.found(self.flow.at_faces(&self.grid, flip_share), before, wanted);
-        }
-        let mut pairs = Pairs::default();
-        self.flow.pair_up(&self.grid, flip_share, &mut pairs);
-        self.found(&pairs, before, wanted)
+    fn restore(&mut self, _: &Particles, memory: &[f64]) {
+        self.pressure.iter_mut().flatten().zip(memory).for_each(|(pressure, &kept)| *pressure = kept);
     }
 }

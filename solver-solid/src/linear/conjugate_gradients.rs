@@ -143,7 +143,7 @@ impl ConjugateGradients {
             if square <= target {
                 return Ok(Solved { iterations, scale });
             }
-            let limit = limits.max_iterations - iterations;
+            let limit = limits.iterations_max - iterations;
             let failure = |square: f64| match square.is_finite() {
                 true => Failure::Unconverged((square / scale).sqrt()),
                 false => Failure::NotFinite,
@@ -167,7 +167,7 @@ impl ConjugateGradients {
             }
             // An overflow of f32 leaves all to the other.
             last = if reached.square.is_finite() { square } else { 0.0 };
-            if reached.square > goal && iterations == limits.max_iterations {
+            if reached.square > goal && iterations == limits.iterations_max {
                 return Err(failure(reached.square));
             }
         }
@@ -385,7 +385,7 @@ mod tests {
                 for (i, b) in iteration.right_hand_side.iter_mut().enumerate() {
                     *b += random(i, 1 + repetition) * change;
                 }
-                let limits = Limits { tolerance, forcing: 0.0, floor: 0.0, max_iterations: 10_000 };
+                let limits = Limits { tolerance, forcing: 0.0, floor: 0.0, iterations_max: 10_000 };
                 let mut system = System {
                     materials: &mut materials,
                     groups: &groups,
