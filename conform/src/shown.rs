@@ -16,9 +16,8 @@ pub(crate) fn message(message: &impl Debug) -> String {
 }
 
 /// The messages of a stream as one: the headers, and the columns put together.
-pub(crate) fn messages<P: Packet + Debug>(packets: &[P]) -> String
+pub(crate) fn messages<P: Packet + Debug + Clone>(packets: &[P]) -> String
 where
-    P: Clone,
     P::Header: Debug,
 {
     let mut lines = Vec::new();

@@ -186,7 +186,7 @@ impl Wire {
         let request = v1::DescribeRequest { protocol_version };
         let (text, mut client) = (message(&request), self.client.clone());
         let answer = async move { client.describe(request).await.map(Response::into_inner) };
-        self.call("Describe", text, answer, |answer| message(answer))
+        self.call("Describe", text, answer, message)
     }
 
     pub(crate) fn initialize(&mut self, request: v1::InitializeRequest) -> Result<Table, No> {
@@ -250,12 +250,12 @@ impl Wire {
     pub(crate) fn restore(&mut self, packets: Vec<v1::RestoreRequest>) -> Result<u64, No> {
         let (text, mut client) = (messages(&packets), self.client.clone());
         let answer = async move { client.restore(stream::iter(packets)).await.map(Response::into_inner) };
-        self.call("Restore", text, answer, |answer| message(answer)).map(|answer| answer.state_hash)
+        self.call("Restore", text, answer, message).map(|answer| answer.state_hash)
     }
 
     pub(crate) fn shutdown(&mut self, request: v1::ShutdownRequest) -> Result<(), No> {
         let (text, mut client) = (message(&request), self.client.clone());
         let answer = async move { client.shutdown(request).await.map(Response::into_inner) };
-        self.call("Shutdown", text, answer, |answer| message(answer)).map(drop)
+        self.call("Shutdown", text, answer, message).map(drop)
     }
 }
