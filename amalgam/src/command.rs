@@ -7,6 +7,7 @@ use crate::{
     bench::bench,
     check::check,
     cli::{Cli, Command},
+    conform::conform,
     console,
     error::CommandError,
     interrupt::EXIT_INTERRUPTED,
@@ -35,6 +36,7 @@ pub fn execute(cli: &Cli) -> ExitCode {
         Command::At(args) => at(args).map(exit_code),
         Command::Validate(args) => validate(args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench(args).map(|()| ExitCode::SUCCESS),
+        Command::Conform(args) => conform(args),
         Command::Reproduce(args) => reproduce(args).map(exit_code),
     };
     result.unwrap_or_else(|error| {

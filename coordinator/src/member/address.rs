@@ -46,7 +46,21 @@ impl Address {
             )),
         }
     }
+
+    /// A connection to the service there, for callers that make their own calls.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn connect(&self) -> Result<Channel, String> {
+        let dialled = tokio::time::timeout(CONNECT_DEADLINE, dial(self)).await;
+        let dialled =
+            dialled.map_err(|_| format!("no connection within {} s", CONNECT_DEADLINE.as_secs()))?;
+        dialled.map_err(|error| format!("no connection: {}", innermost(&error)))
+    }
 }
+
+/// Time to wait for a connection.
+pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -19,7 +19,7 @@ use tonic_types::StatusExt as _;
 
 use amalgam_particles::text::shorten;
 
-use super::address::{Address, Sight, dial, innermost, look};
+use super::address::{Address, CONNECT_DEADLINE, Sight, dial, innermost, look};
 use crate::error::{CoordinatorError, Loss};
 use crate::settings::{DomainSettings, Fault};
 
@@ -83,9 +83,6 @@ pub(crate) struct Connection {
     /// Bytes of columns before it.
     before: WireBytes,
 }
-
-/// Time to wait for a connection and for the handshake, or `coupling.step_deadline` if that is shorter.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Time for each of connecting and asking, to find out why a participant does not answer; `coupling.step_deadline` if that is
 /// shorter.
