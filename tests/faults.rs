@@ -344,7 +344,8 @@ fn a_participant_that_hangs_at_the_end_spoils_no_results() {
     let options = ServeOptions {
         listen,
         threads: Some(1),
-        insecure: false,
+        security: Default::default(),
+        registration: Default::default(),
         exit_with_stdin: false,
         orphan_timeout: MARGIN,
     };

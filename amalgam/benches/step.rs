@@ -96,7 +96,8 @@ impl Transport {
             threads: Some(1),
             exit_with_stdin: false,
             orphan_timeout: Duration::from_secs(3600),
-            insecure: false,
+            security: Default::default(),
+            registration: Default::default(),
         };
         // The service lasts as long as this process.
         std::thread::spawn(move || serve(Arc::new(RestProgram), options).expect("serves"));
@@ -137,6 +138,7 @@ fn connect(transport: Transport, folder: &Path, particles: u64) -> Simulation {
             corner.x, corner.y, corner.z
         ),
         address: transport.serve(folder, index),
+        access: Default::default(),
         wait: std::time::Duration::ZERO,
     });
     let participants = participants.collect();

@@ -6,7 +6,7 @@ use crate::{
     error::CommandError,
     run::{
         check_colours,
-        local::{Locals, Transport},
+        local::{Locals, Means, Transport},
     },
     scene::Scene,
 };
@@ -19,7 +19,8 @@ use amalgam_coordinator::{Cancel, FrameField, ParticipantFrame, Simulation};
 pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     let scene = Scene::read(&args.scene, &args.set)?;
     let console = Console::new(true);
-    let (_locals, participants) = Locals::start(&scene, Transport::InProcess, None, &console)?;
+    let (_locals, participants) =
+        Locals::start(&scene, Means::new(&scene, Transport::InProcess, None, &args.reach)?, &console)?;
     let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
     let mut simulation = simulation.map_err(|error| CommandError::at_start(&scene, error))?;
     check_colours(&scene, &mut simulation)?;

@@ -6,6 +6,7 @@
 //! - [`command`]: from the command line to an exit code.
 
 pub mod bench;
+pub mod certs;
 pub mod check;
 pub mod checkpoint;
 pub mod cli;

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::{
     checkpoint::KEPT,
-    cli::{Patience, ReproduceArgs, RunArgs, Scale, Threads},
+    cli::{Patience, Reach, ReproduceArgs, RunArgs, Scale, Threads},
     console::{self, note, say},
     error::CommandError,
     interrupt::Interrupt,
@@ -213,6 +213,7 @@ fn one_run(
         checkpoint_every: None,
         keep_checkpoints: KEPT,
         patience: Patience::default(),
+        reach: Reach::default(),
         quiet: true,
         json: false,
     };

@@ -54,6 +54,7 @@ pub fn resume(args: &ResumeArgs) -> Result<Ending, CommandError> {
         set: Vec::new(),
         transport: args.transport,
         threads: args.threads,
+        reach: args.reach.clone(),
         out: Some(folder.clone()),
         frames: None,
         checkpoint_every: args.checkpoint_every.clone().or_else(|| saved.every.clone()),

@@ -1,5 +1,6 @@
 //! `amalgam run`: computes a scene.
 
+mod deployment;
 mod keeper;
 pub mod local;
 mod lock;
@@ -17,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     checkpoint::{Saved, every::Every},
-    cli::{Patience, RunArgs},
+    cli::{LaunchArgs, Patience, RunArgs},
     console::{self, Console, Progress, say},
     error::CommandError,
     interrupt::Interrupt,
@@ -25,7 +26,7 @@ use crate::{
 };
 use amalgam_coordinator::{CoordinatorError, ParticipantSummary, Simulation, Summary};
 use keeper::Keeper;
-use local::Locals;
+use local::{Locals, Means};
 use output::{Folder, OutputError, Recorder};
 use picture::Painter;
 use recovery::Recovery;
@@ -86,6 +87,19 @@ pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     compute(&scene, args, &Interrupt::listen()?)
 }
 
+/// Runs a scene on the machines that a deployment file names.
+///
+/// # Errors
+/// As [`run`], and a deployment file that is wrong.
+pub fn launch(args: &LaunchArgs) -> Result<Ending, CommandError> {
+    if args.run.reach.deployment.is_none() {
+        return Err(CommandError::Usage(
+            "give the file that says where solvers run, with --deployment FILE".into(),
+        ));
+    }
+    run(&args.run)
+}
+
 /// Runs a scene that has been read; of `args`, only what says how is used.
 ///
 /// # Errors
@@ -118,11 +132,13 @@ fn carry_out(
 ) -> Result<Ending, CommandError> {
     let started = Instant::now();
     let console = Console::new(args.quiet);
-    let (locals, participants) = Locals::start(scene, args.transport, args.threads.count(), &console)?;
+    let means = Means::new(scene, args.transport, args.threads.count(), &args.reach)?;
+    let (locals, participants) = Locals::start(scene, means, &console)?;
+    locals.tell_where_to_register(&|line| console.line(line));
     interrupt.at_end(locals.ender());
     let Patience { wait, reconnect } = args.patience;
     let mut recovery = Recovery::new(scene, participants, reconnect, interrupt.cancel());
-    let joined = recovery.join(wait.unwrap_or_default(), &|line| console.line(line));
+    let joined = recovery.join(wait.unwrap_or_default(), &locals, &|line| console.line(line));
     let mut simulation = match joined {
         Ok(simulation) => simulation,
         Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),

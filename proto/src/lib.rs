@@ -23,5 +23,11 @@ pub mod v1 {
     tonic::include_proto!("amalgam.solver.v1");
 }
 
+/// Generated from `amalgam/registry/v1/registry.proto`.
+#[allow(missing_docs, clippy::all, unreachable_pub)]
+pub mod registry {
+    tonic::include_proto!("amalgam.registry.v1");
+}
+
 /// The compiled descriptors, for server reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -5,6 +5,7 @@
 mod ids;
 mod near;
 mod own_contacts;
+mod register;
 mod section;
 mod serve;
 mod service;
@@ -12,8 +13,10 @@ mod session;
 mod solver;
 mod sums;
 
+pub use amalgam_network::{Listen, SecurityOptions};
+pub use register::Registration;
 pub use section::{SectionError, parse as parse_section};
-pub use serve::{Listen, ServeOptions, main, serve, serve_in_process};
+pub use serve::{ServeOptions, main, serve, serve_in_process};
 pub use solver::{
     Answer, Deferred, Description, Field, FieldValues, Integration, Report, Solver, SolverError,
     SolverProgram, Stage, World,
