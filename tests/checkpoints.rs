@@ -78,7 +78,8 @@ fn exact(folder: &Folder) -> Value {
     let entries = summary.as_object_mut().expect("an object");
     entries.retain(|key, _| !["wall_s", "phases_s"].contains(&key.as_str()));
     for participant in entries["participants"].as_array_mut().expect("a list") {
-        participant.as_object_mut().expect("an object").remove("solver_s");
+        let participant = participant.as_object_mut().expect("an object");
+        participant.retain(|key, _| !["solver_s", "waited_s"].contains(&key.as_str()));
     }
     summary
 }

@@ -1,4 +1,5 @@
-//! The method through real services: what section 5 and 8 of `docs/method.md` promise.
+//! The method through real services: what "Synchronising" and "Invariants" of
+//! `docs/theory/coupling.md` promise.
 
 mod support;
 
@@ -46,7 +47,7 @@ impl Piston {
             self.stiffness,
             self.damping()
         );
-        // Spacing .1 m: mass = rest density x 1e-3.
+        // Spacing 0.1 m: mass = rest density x 1e-3.
         let fluid = format!(
             "method = 'sph'\nspacing = 0.1\nrest_density = {}\nsound_speed = 20.0\nradius = 0.05\n[[shapes]]\n\
              type = 'points'\npositions = [[0, 0, 0.0999]]\n",
@@ -311,11 +312,11 @@ fn a_group_limit_leaves_no_pressed_particle_without_its_contact() {
 
 /// A FLIP column of 8 x 4 x 10 cells on a floor of grounded springs, of which each carries what stands above it.
 struct Column {
-    /// Of the spring under each particle of the floor [N/m].
+    /// Stiffness of the spring under each particle of the floor [N/m].
     stiffness: f64,
-    /// Of the springs that join the floor's particles [N/m].
+    /// Stiffness of the springs that join the floor's particles [N/m].
     joints: f64,
-    /// Of the water, in spacings.
+    /// Jitter of the water, in spacings.
     jitter: f64,
 }
 
@@ -402,9 +403,9 @@ fn a_flip_column_sinks_with_average() {
     assert!(rest.sunk > 1.0, "{rest:?}");
 }
 
-/// A floor that yields by .6 cells, foundation K = 1.6e5 N/m^3 under the pressure p = 4.9 kPa. Pressure turns with the
+/// A floor that yields by 0.6 cells, foundation K = 1.6e5 N/m^3 under the pressure p = 4.9 kPa. Pressure turns with the
 /// floor: springs that nothing joins buckle, in waves shorter than 2 pi p/K = 3.8 cells, joints stiffer than p^2/K = 150
-/// N/m prevent that (`docs/fluid.md`, "Soft floors"). Without jitter: each particle of the floor bears one of water, so
+/// N/m prevent that (`docs/theory/flip.md`, "Soft floors"). Without jitter: each particle of the floor bears one of water, so
 /// that what becomes uneven does so by itself.
 #[test]
 fn a_soft_floor_buckles_unless_its_springs_are_joined() {

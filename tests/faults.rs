@@ -346,6 +346,7 @@ fn a_participant_that_hangs_at_the_end_spoils_no_results() {
         threads: Some(1),
         security: Default::default(),
         registration: Default::default(),
+        log_format: Default::default(),
         exit_with_stdin: false,
         orphan_timeout: MARGIN,
     };

@@ -96,11 +96,22 @@ fn on_three_hosts(case: Case, frames: &str) -> Option<(Folder, f64)> {
     let wire = format!("{},{},{}", case.delay_ms / 1e3, case.rate * 1e6 / 8.0, case.one_lost_in);
     let since = Instant::now();
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--net", "sh", "-c", HOSTS, "sh", env!("CARGO_BIN_EXE_amalgam")]);
+    command.args([
+        "--user",
+        "--map-root-user",
+        "--net",
+        "sh",
+        "-c",
+        HOSTS,
+        "sh",
+        env!("CARGO_BIN_EXE_amalgam"),
+    ]);
     command.arg(repository(DROP)).args(["--quiet", frames]).args(case.arguments);
     command.env("OUT", folder.out()).env("CERTS", &certs).env("REGISTRY", registry);
     command.env("LISTEN2", listen[0]).env("LISTEN3", listen[1]).env("CUT", case.cut.to_string());
-    command.env("SWITCH", format!("{} --exact switches --nocapture", switch.display())).env("SWITCH_WIRE", wire);
+    command
+        .env("SWITCH", format!("{} --exact switches --nocapture", switch.display()))
+        .env("SWITCH_WIRE", wire);
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
@@ -112,7 +123,9 @@ fn on_three_hosts(case: Case, frames: &str) -> Option<(Folder, f64)> {
         println!("skipped: no networks of a user's own here: {}", stderr(&output));
         return None;
     }
-    let of = |name: &str| std::fs::read_to_string(format!("{}.{name}", folder.out().display())).unwrap_or_default();
+    let of = |name: &str| {
+        std::fs::read_to_string(format!("{}.{name}", folder.out().display())).unwrap_or_default()
+    };
     let logs = format!("{}\n{}\n{}\n{}", stderr(&output), of("cloth"), of("water"), of("switch"));
     assert!(output.status.success(), "{}: {logs}", case.name);
     Some((folder, since.elapsed().as_secs_f64()))
@@ -130,7 +143,10 @@ fn compare(cases: &[Case], frames: &str) {
     for &case in cases {
         let Some((folder, seconds)) = on_three_hosts(case, frames) else { return };
         let summary = folder.summary();
-        println!("{}: {} {}, {} steps, {seconds:.1} s in all", case.name, "hash", summary["state_hash"], summary["steps"]);
+        println!(
+            "{}: {} {}, {} steps, {seconds:.1} s in all",
+            case.name, "hash", summary["state_hash"], summary["steps"]
+        );
         assert_eq!(summary["state_hash"], expected, "{}", case.name);
     }
 }

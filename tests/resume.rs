@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use amalgam::console::Console;
-use amalgam::run::local::{Locals, Transport};
+use amalgam::run::local::{Locals, Means, Transport};
 use amalgam::scene::Scene;
 use amalgam_coordinator::{Cancel, Checkpoint, CoordinatorError, Simulation};
 use ciborium::Value;
@@ -38,7 +38,11 @@ struct Live {
 
 impl Live {
     fn start(scene: &Scene) -> Self {
-        let locals = Locals::start(scene, Transport::InProcess, Some(1), &Console::new(true));
+        let locals = Locals::start(
+            scene,
+            Means { transport: Transport::InProcess, threads: Some(1), ..Means::default() },
+            &Console::new(true),
+        );
         let (locals, participants) = locals.unwrap_or_else(|error| panic!("{error}"));
         let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
         Self { simulation: simulation.unwrap_or_else(|error| panic!("{error}")), _locals: locals }
@@ -82,7 +86,7 @@ struct Seen {
 }
 
 /// The fields of a checkpoint that say how long something took or how many bytes were sent.
-const MEASURED: [&str; 4] = ["wall_s", "profile", "solver_s", "wire"];
+const MEASURED: [&str; 5] = ["wall_s", "profile", "solver_s", "waited_s", "wire"];
 
 fn tree(checkpoint: &Checkpoint) -> Value {
     ciborium::from_reader(checkpoint.coordinator.as_slice()).expect("CBOR")

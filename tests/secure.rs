@@ -98,7 +98,8 @@ fn attack(address: &str, time: Duration) -> Vec<std::thread::JoinHandle<()>> {
             }
         })
     };
-    let openings: Vec<&'static [u8]> = openings.into_iter().map(|opening| &*Box::leak(Box::from(opening))).collect();
+    let openings: Vec<&'static [u8]> =
+        openings.into_iter().map(|opening| &*Box::leak(Box::from(opening))).collect();
     openings.iter().cycle().take(40).map(|opening| attacker(opening)).collect()
 }
 
@@ -140,13 +141,18 @@ fn solvers_register_themselves() {
     let registry = free.local_addr().expect("an address").to_string();
     drop(free);
     let register = |solver, name: &str| {
-        Service::start(solver, "127.0.0.1:0", &[&tls, &format!("--register={registry}"), &format!("--name={name}")])
+        Service::start(
+            solver,
+            "127.0.0.1:0",
+            &[&tls, &format!("--register={registry}"), &format!("--name={name}")],
+        )
     };
     let _cloth = register("solid", "cloth");
     let at = format!("--registry={registry}");
     let mut command = folder.command(
         &repository(DROP),
-        &[&TWO_FRAMES, &[&*at, &*tls, "--wait=1m", "--reconnect=1m", "--checkpoint-every=5steps"][..]].concat(),
+        &[&TWO_FRAMES, &[&*at, &*tls, "--wait=1m", "--reconnect=1m", "--checkpoint-every=5steps"][..]]
+            .concat(),
     );
     let mut run = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
     let lines = lines_of(&mut run);
@@ -175,7 +181,10 @@ fn solvers_register_themselves() {
     wrong.child.kill().expect("kills");
     let told = BufReader::new(wrong.child.stderr.take().expect("piped")).lines().map_while(Result::ok);
     let told: Vec<String> = told.collect();
-    assert!(told.iter().any(|line| line.contains("`water` wants solver \"fluid\", and not \"solid\"")), "{told:?}");
+    assert!(
+        told.iter().any(|line| line.contains("`water` wants solver \"fluid\", and not \"solid\"")),
+        "{told:?}"
+    );
 }
 
 fn lines_of(child: &mut Child) -> std::sync::mpsc::Receiver<String> {
@@ -186,7 +195,8 @@ fn lines_of(child: &mut Child) -> std::sync::mpsc::Receiver<String> {
 }
 
 /// Programs that stand in for ssh and srun: they start on this machine what they are told to start elsewhere.
-const SSH: &str = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\necho \"host $2\" >> \"$HOSTS\"\nexec sh -c \"$3\"\n";
+const SSH: &str =
+    "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\necho \"host $2\" >> \"$HOSTS\"\nexec sh -c \"$3\"\n";
 const SRUN: &str = "#!/bin/sh\nwhile [ \"${1#--}\" != \"$1\" ]; do shift; done\nexec \"$@\"\n";
 
 fn launch(folder: &Folder, arguments: &[&str]) -> Command {
@@ -223,7 +233,8 @@ fn a_deployment_file_starts_solvers_elsewhere_and_they_end_with_the_run() {
     let folder = Folder::new();
     certificates(&folder, "certs");
     let file = deployment(&folder).display().to_string();
-    let output = launch(&folder, &[&TWO_FRAMES, &["--deployment", &*file][..]].concat()).output().expect("starts");
+    let output =
+        launch(&folder, &[&TWO_FRAMES, &["--deployment", &*file][..]].concat()).output().expect("starts");
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(folder.summary()["state_hash"], undisturbed());
     let hosts = std::fs::read_to_string(folder.path().join("hosts")).expect("reads");

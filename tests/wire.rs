@@ -385,7 +385,7 @@ fn and_begin(wanted: v1::Wanted, within: f64) -> impl Fn(&mut Vec<v1::CommitRequ
 #[test]
 fn listed_particles_are_sent_again_until_they_have_drifted() {
     let mut client = Client::new(BallsProgram, BALLS);
-    // Cells of 1 m about balls at x = 0, .15, .5 and 1, of radius .1 and counted as .15.
+    // Cells of 1 m about balls at x = 0, 0.15, 0.5 and 1, of radius 0.1 and counted as 0.15.
     let cells = client.survey(|_| ()).expect("is surveyed");
     let keys: Vec<[i32; 3]> = cells.iter().map(|cell| cell.to_array()).collect();
     let expected = [-1, 0].map(|z| [-1, 0].map(|y| [-1, 0, 1].map(|x| [x, y, z])));
@@ -400,7 +400,7 @@ fn listed_particles_are_sent_again_until_they_have_drifted() {
         .expect("begins");
     assert_eq!(batch.id, Some(vec![ParticleId(3), ParticleId(1)]));
     for n in [1.0, 2.0, 3.0] {
-        // The fastest: .3 m/s and free fall, 1 ms a step.
+        // The fastest: 0.3 m/s and free fall, 1 ms a step.
         let fallen = 9.81 * 1e-6 * n * (n + 1.0) / 2.0;
         let drift = f64::hypot(fallen, 0.3e-3 * n) / 0.1;
         let enough = [(1.0 - 1e-9, false), (1.0 + 1e-9, true)][usize::from(n < 3.0)];

@@ -98,6 +98,7 @@ impl Transport {
             orphan_timeout: Duration::from_secs(3600),
             security: Default::default(),
             registration: Default::default(),
+            log_format: Default::default(),
         };
         // The service lasts as long as this process.
         std::thread::spawn(move || serve(Arc::new(RestProgram), options).expect("serves"));

@@ -8,11 +8,13 @@ pub mod solids;
 use std::{path::Path, process::Command, time::Instant};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     cli::{BenchArgs, Benchmark},
     console::say,
     error::CommandError,
+    page::Page,
 };
 use machine::Machine;
 
@@ -108,16 +110,61 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     })?;
     print_table(&figures, &machine)?;
     say(format_args!("measured in {:.0} s; least and median of repetitions", start.elapsed().as_secs_f64()))?;
-    match &args.json {
-        Some(file) => write(file, &figures),
+    let figures = figures.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();
+    let figures = figures.map_err(|error| CommandError::Failed(error.to_string()))?;
+    write_files(args, &figures)
+}
+
+/// Writes what the command line asks for besides the table.
+fn write_files(args: &BenchArgs, figures: &[Value]) -> Result<(), CommandError> {
+    if let Some(file) = &args.json {
+        write(file, figures)?;
+    }
+    match &args.report {
+        Some(file) => page(args, figures).write(file),
         None => Ok(()),
     }
+}
+
+/// The page of results that `--report` writes.
+fn page(args: &BenchArgs, figures: &[Value]) -> Page {
+    let what = format!("{:?}", args.what).to_lowercase();
+    let quick = if args.quick { " --quick" } else { "" };
+    let mut page = Page::new(&format!("Speed of {what}"), &format!("amalgam bench {what}{quick}"));
+    page.paragraph(
+        "Times are nanoseconds per particle, the least and the median of all repetitions. The ratio is the peer's time over \
+         ours.",
+    );
+    let row = |figure: &Value| {
+        let number = |key: &str, digits: usize| match figure[key].as_f64() {
+            Some(value) => format!("{value:.digits$}"),
+            None => String::new(),
+        };
+        let word = |key: &str| figure[key].as_str().unwrap_or_default().to_string();
+        vec![
+            word("name"),
+            number("n", 0),
+            number("threads", 0),
+            number("ns_per_particle", 1),
+            number("ns_per_particle_median", 1),
+            number("ns_per_bond", 3),
+            number("bytes_per_particle", 0),
+            number("ratio", 1),
+            word("peer"),
+        ]
+    };
+    let head =
+        ["", "particles", "threads", "least", "median", "ns per bond", "bytes per particle", "ratio", "peer"];
+    page.table(&head, figures.iter().map(row));
+    page
 }
 
 /// Runs benchmarks each in a process of its own: memory that one leaves with the allocator would be missing in what the next is
 /// seen to need.
 fn apart(args: &BenchArgs, parts: [&str; 2]) -> Result<(), CommandError> {
-    let mut figures: Vec<serde_json::Value> = Vec::new();
+    let mut figures: Vec<Value> = Vec::new();
+    let folder = tempfile::tempdir();
+    let folder = folder.map_err(|error| CommandError::Failed(format!("cannot create a folder: {error}")))?;
     for part in parts {
         let fail = |reason: String| CommandError::Failed(format!("amalgam bench {part}: {reason}"));
         let program = std::env::current_exe().map_err(|error| fail(error.to_string()))?;
@@ -126,25 +173,17 @@ fn apart(args: &BenchArgs, parts: [&str; 2]) -> Result<(), CommandError> {
         if let Some(threads) = args.threads.count() {
             command.args(["--threads", &threads.to_string()]);
         }
-        let own = args.json.as_ref().map(|file| file.with_added_extension(part));
-        if let Some(own) = &own {
-            command.arg("--json").arg(own);
-        }
+        let own = folder.path().join(part);
+        command.arg("--json").arg(&own);
         let status = command.status().map_err(|error| fail(error.to_string()))?;
         if !status.success() {
             return Err(fail(status.to_string()));
         }
-        if let Some(own) = &own {
-            let text = std::fs::read(own).map_err(|error| fail(error.to_string()))?;
-            let read: Vec<_> = serde_json::from_slice(&text).map_err(|error| fail(error.to_string()))?;
-            figures.extend(read);
-            std::fs::remove_file(own).map_err(|error| fail(error.to_string()))?;
-        }
+        let text = std::fs::read(&own).map_err(|error| fail(error.to_string()))?;
+        let read: Vec<_> = serde_json::from_slice(&text).map_err(|error| fail(error.to_string()))?;
+        figures.extend(read);
     }
-    match &args.json {
-        Some(file) => write(file, &figures),
-        None => Ok(()),
-    }
+    write_files(args, &figures)
 }
 
 fn print_table(figures: &[Figure], machine: &Machine) -> Result<(), CommandError> {

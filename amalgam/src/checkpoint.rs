@@ -113,7 +113,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Those of the run with this folder of results.
+    /// The checkpoints of the run with this folder of results.
     pub fn new(results: &Path) -> Self {
         Self { results: results.to_path_buf(), folder: results.join(CHECKPOINTS) }
     }

@@ -4,14 +4,16 @@ use std::{path::PathBuf, time::Duration};
 
 use amalgam_network::{Listen, SecurityOptions};
 use amalgam_particles::text::wall_time;
-use amalgam_solver_kit::ServeOptions;
+use amalgam_solver_kit::{ServeOptions, log::LogFormat};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
+    at::AtArgs,
     checkpoint::{KEPT, every::Every},
     error::CommandError,
-    run::local::Transport,
-    scene::SolverKind,
+    metrics,
+    run::{Options, local::Transport},
+    service::CoordinatorArgs,
 };
 
 const EXIT_CODES: &str = "Exit codes:
@@ -93,8 +95,19 @@ const SERVE_EXAMPLES: &str = "Examples:
   amalgam serve fluid --listen node7:0 --tls certs  any free port of this machine, whose name is node7
   amalgam serve fluid --listen '*:0' --tls certs --register node1:7400 --name water
                                                     told to amalgam run SCENE --registry node1:7400 --tls certs
+  amalgam serve coordinator --listen 127.0.0.1:7500 scenes are sent to it with amalgam at 127.0.0.1:7500 submit SCENE
 
 Prints `listening ADDRESS` on standard output when it is ready.";
+
+const AT_EXAMPLES: &str = "Examples:
+  amalgam at 127.0.0.1:7500 submit scenes/small/drop.toml --follow
+  amalgam at 127.0.0.1:7500 runs                    all runs, and how far they are
+  amalgam at 127.0.0.1:7500 pause drop-1            hold a run; continue lets it go on
+  amalgam at 127.0.0.1:7500 stop drop-1             end it with a checkpoint; continue goes on from there
+  amalgam at 127.0.0.1:7500 fetch drop-1            copy its results to out/drop-1
+
+Exit codes: 0 done; 1 the service refused, could not be reached, or the run that was followed failed; 2 the scene or the
+command line is wrong; 130 the run that was followed was stopped.";
 
 const VALIDATE_EXAMPLES: &str = "Examples:
   amalgam validate                                  every case
@@ -103,7 +116,7 @@ const VALIDATE_EXAMPLES: &str = "Examples:
   amalgam validate --json checks.json               an array of {case, quantity, reference, measured, tolerance, pass}
 
 Each case is a scene that runs through the same coordinator and solvers as `amalgam run`, in this process, and is
-compared with a closed form, published data or a conservation law; docs/validation.md names the sources. A quantity
+compared with a closed form, published data or a conservation law; the README of each case names its source. A quantity
 passes if it differs from its reference by at most the tolerance, which is in the quantity's own unit.";
 
 const VALIDATE_EXIT_CODES: &str = "Exit codes:
@@ -118,7 +131,7 @@ const REPRODUCE_EXAMPLES: &str = "Examples:
 
 DIR/report.html holds everything: pictures, numbers, verdicts and the rules by which they come about. It is written anew
 after every run, so that Ctrl-C leaves a report of what was computed. A run that ends with an error counts as a failure
-of its method and not of this command. docs/reproduce.md says what came out.
+of its method and not of this command. docs/guide/trust.md says what came out.
 ";
 
 const SET_HELP: &str = "Replace a value of the scene, KEY=VALUE; may be given several times";
@@ -150,8 +163,11 @@ pub enum Command {
     Certs(CertsArgs),
     /// Check a scene, its solvers' sections included, without computing it
     Check(CheckArgs),
-    /// Offer a solver as a service that scenes reach by its address
+    /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to
     Serve(ServeArgs),
+    /// Send scenes to a coordinator that runs as a service, and follow, hold, end and fetch what it computes
+    #[command(after_help = AT_EXAMPLES)]
+    At(AtArgs),
     /// Compare the solvers with theory, experiments and conservation laws
     Validate(ValidateArgs),
     /// Compute the figures of the paper, every method of contact beside merging, and write one report
@@ -170,6 +186,9 @@ pub struct BenchArgs {
     /// Write the figures to a file, as an array of objects
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page of the figures, in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Only what takes a few seconds
     #[arg(long)]
     pub quick: bool,
@@ -220,12 +239,8 @@ pub struct RunArgs {
     pub(crate) patience: Patience,
     #[command(flatten)]
     pub(crate) reach: Reach,
-    /// Show nothing but errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// At the end, print summary.json instead of a few lines
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub(crate) seeing: Seeing,
 }
 
 /// Arguments of `resume`.
@@ -253,12 +268,8 @@ pub struct ResumeArgs {
     pub(crate) patience: Patience,
     #[command(flatten)]
     pub(crate) reach: Reach,
-    /// Show nothing but errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// At the end, print summary.json instead of a few lines
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub(crate) seeing: Seeing,
 }
 
 /// Arguments of `check`.
@@ -300,14 +311,22 @@ pub struct CertsArgs {
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
-#[command(after_help = SERVE_EXAMPLES)]
+#[command(after_help = SERVE_EXAMPLES, override_usage = "amalgam serve <solid|fluid|coordinator> [OPTIONS]")]
 pub struct ServeArgs {
-    /// Which solver
-    #[arg(value_enum)]
-    pub solver: SolverKind,
-    #[command(flatten)]
-    #[allow(missing_docs, reason = "the help says it")]
-    pub options: ServeOptions,
+    /// Which service.
+    #[command(subcommand)]
+    pub what: Served,
+}
+
+/// What can be served.
+#[derive(Debug, Subcommand)]
+pub enum Served {
+    /// Cloth and other elastic bodies, grains and rigid bodies
+    Solid(ServeOptions),
+    /// Water and other liquids
+    Fluid(ServeOptions),
+    /// The coordinator: scenes are submitted to it
+    Coordinator(CoordinatorArgs),
 }
 
 /// Arguments of `validate`.
@@ -326,6 +345,9 @@ pub struct ValidateArgs {
     /// Write every comparison to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page of the comparisons, in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Draw a picture CASE.png of each case in this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -349,6 +371,9 @@ pub struct ReproduceArgs {
     /// Where the report and the results of each run go
     #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
     pub out: PathBuf,
+    /// At the end, write a page of verdicts and numbers, in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) threads: Threads,
 }
@@ -365,6 +390,78 @@ pub enum Scale {
     Paper,
 }
 
+/// What is seen of a run.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Seeing {
+    /// Show nothing but errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// At the end, print summary.json instead of a few lines
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write phases, waits by participant and bytes of every step to a file that Perfetto opens (ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface
+    #[arg(long, value_name = "[HOST:]PORT")]
+    pub(crate) metrics: Option<metrics::At>,
+    #[command(flatten)]
+    pub(crate) log: Log,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Log {
+    /// How the log on standard error is written; AMALGAM_LOG or RUST_LOG says what is logged
+    #[arg(long = "log-format", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub(crate) format: LogFormat,
+}
+
+impl RunArgs {
+    /// How the scene is computed.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            transport: self.transport,
+            threads: self.threads.count(),
+            every: self.checkpoint_every.clone(),
+            keep: self.keep_checkpoints,
+            wait: self.patience.wait,
+            reconnect: self.patience.reconnect,
+            reach: self.reach.clone(),
+        }
+    }
+}
+
+impl ResumeArgs {
+    /// How the run goes on, as far as the command line says.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            transport: self.transport,
+            threads: self.threads.count(),
+            every: self.checkpoint_every.clone(),
+            keep: self.keep_checkpoints.unwrap_or(KEPT),
+            wait: self.patience.wait,
+            reconnect: self.patience.reconnect,
+            reach: self.reach.clone(),
+        }
+    }
+}
+
+impl Cli {
+    /// How the log is written.
+    pub(crate) fn log_format(&self) -> LogFormat {
+        match &self.command {
+            Command::Run(args) => args.seeing.log.format,
+            Command::Resume(args) => args.seeing.log.format,
+            Command::Serve(args) => match &args.what {
+                Served::Solid(options) | Served::Fluid(options) => options.log_format,
+                Served::Coordinator(args) => args.log_format,
+            },
+            _ => LogFormat::Text,
+        }
+    }
+}
+
 /// How long a run waits for services of others.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Patience {
@@ -377,7 +474,7 @@ pub(crate) struct Patience {
 
 /// How a run reaches solvers that are not its own, or not on this machine.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Reach {
+pub struct Reach {
     #[command(flatten)]
     pub(crate) security: SecurityOptions,
     /// Listen there for solvers that register (serve --register); those of participants without an address must do so
@@ -397,10 +494,6 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    pub(crate) fn of(threads: usize) -> Self {
-        Self { threads: u32::try_from(threads).ok() }
-    }
-
     pub(crate) fn count(self) -> Option<usize> {
         self.threads.map(|threads| threads as usize)
     }

@@ -3,6 +3,7 @@
 use std::{io::IsTerminal, process::ExitCode};
 
 use crate::{
+    at::at,
     bench::bench,
     certs::certs,
     check::check,
@@ -16,6 +17,7 @@ use crate::{
     serve::serve,
     validate::validate,
 };
+use amalgam_solver_kit::log::log_to_standard_error;
 
 /// Exit code when a run failed.
 pub const EXIT_FAILED: u8 = 1;
@@ -25,7 +27,7 @@ pub const EXIT_WRONG: u8 = 2;
 
 /// Does what the command line says, and reports errors on standard error.
 pub fn execute(cli: &Cli) -> ExitCode {
-    log_to_standard_error();
+    log_to_standard_error(cli.log_format());
     let result = match &cli.command {
         Command::Run(args) => run(args).map(exit_code),
         Command::Launch(args) => launch(args).map(exit_code),
@@ -33,6 +35,7 @@ pub fn execute(cli: &Cli) -> ExitCode {
         Command::Resume(args) => resume(args).map(exit_code),
         Command::Check(args) => check(args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => serve(args).map(|()| ExitCode::SUCCESS),
+        Command::At(args) => at(args).map(exit_code),
         Command::Validate(args) => validate(args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench(args).map(|()| ExitCode::SUCCESS),
         Command::Reproduce(args) => reproduce(args).map(exit_code),
@@ -58,13 +61,4 @@ fn exit_code(ending: Ending) -> ExitCode {
         Ending::Finished => ExitCode::SUCCESS,
         Ending::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
     }
-}
-
-/// Warnings by default; RUST_LOG asks for more.
-fn log_to_standard_error() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time();
-    // Tests may have set one up before.
-    let _ = log.with_target(false).try_init();
 }

@@ -10,8 +10,13 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
-use crate::{error::CommandError, scene::SceneError};
+use crate::{
+    error::CommandError,
+    run::watch::{Seen, Watch},
+    scene::SceneError,
+};
 use amalgam_coordinator::StepRecord;
+use amalgam_solver_kit::log;
 
 /// How often the progress bar moves, and how often a line is written where there is no terminal.
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
@@ -34,21 +39,29 @@ pub fn say(line: impl fmt::Display) -> Result<(), CommandError> {
     }
 }
 
-/// Writes a line to standard error; where that is impossible, there is nowhere to say so.
+/// Writes a line to standard error, or to the log if that is for machines; where that is impossible, there is nowhere to say
+/// so.
 pub fn note(line: impl fmt::Display) {
+    if log::is_json() {
+        return log::tell(&line.to_string());
+    }
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Standard error, shared by the progress bar and everything else that writes there.
-#[derive(Clone, Debug)]
+/// Takes lines for people.
+type Sink = dyn Fn(&str) + Send + Sync;
+
+/// Standard error, shared by the progress bar and everything else that writes there; or whoever else takes the lines.
+#[derive(Clone)]
 pub struct Console {
     bar: Option<Arc<ProgressBar>>,
+    sink: Option<Arc<Sink>>,
 }
 
 impl Console {
     /// With a bar if standard error is a terminal and `quiet` is not asked for.
     pub fn new(quiet: bool) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+        let bar = (!quiet && !log::is_json() && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(BAR_LENGTH), ProgressDrawTarget::stderr());
             // The template is constant; a bar without style is better than none.
             if let Ok(style) = ProgressStyle::with_template("{bar:20.cyan/blue} {percent:>3}% {wide_msg}") {
@@ -56,14 +69,29 @@ impl Console {
             }
             Arc::new(bar)
         });
-        Self { bar }
+        Self { bar, sink: None }
+    }
+
+    /// Lines go to `sink` in place of standard error.
+    pub fn to(sink: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { bar: None, sink: Some(Arc::new(sink)) }
     }
 
     /// Writes a line to standard error, above the bar.
     pub fn line(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| note(text)),
-            None => note(text),
+        match (&self.sink, &self.bar) {
+            (Some(sink), _) => sink(text),
+            (None, Some(bar)) => bar.suspend(|| note(text)),
+            (None, None) => note(text),
+        }
+    }
+
+    /// A line of a participant's process. A JSON object of its log says itself what it is about.
+    pub(crate) fn line_of(&self, participant: &str, text: &str) {
+        if log::is_json() && self.sink.is_none() && text.starts_with('{') {
+            let _ = writeln!(std::io::stderr(), "{text}");
+        } else {
+            self.line(&format!("[{participant}] {text}"));
         }
     }
 
@@ -76,7 +104,6 @@ impl Console {
 }
 
 /// Progress of a run.
-#[derive(Debug)]
 pub struct Progress {
     console: Console,
     quiet: bool,
@@ -93,8 +120,7 @@ impl Progress {
         Self { console, quiet, duration, shown: Instant::now(), shown_time: 0.0, speed: 0.0 }
     }
 
-    /// After a step.
-    pub fn step(&mut self, record: &StepRecord) {
+    fn show(&mut self, record: &StepRecord) {
         let interval = if self.console.bar.is_some() { BAR_INTERVAL } else { LINE_INTERVAL };
         let elapsed = self.shown.elapsed();
         if self.quiet || elapsed < interval {
@@ -130,6 +156,13 @@ impl Progress {
             record.stages,
             1e3 * record.wall_s,
         )
+    }
+}
+
+impl Watch for Progress {
+    fn step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
+        self.show(seen.record);
+        Ok(())
     }
 }
 

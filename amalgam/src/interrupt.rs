@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -11,8 +11,7 @@ use std::{
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::error::CommandError;
-use amalgam_coordinator::Cancel;
+use crate::{error::CommandError, run::control::Control};
 
 /// Exit code of an interrupted run: 128 + SIGINT.
 pub const EXIT_INTERRUPTED: u8 = 130;
@@ -26,9 +25,8 @@ pub struct Interrupt(Arc<Inner>);
 
 struct Inner {
     requested: OnceLock<Instant>,
-    cancel: Cancel,
+    control: Control,
     hung_up: AtomicBool,
-    at_end: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Interrupt {
@@ -44,9 +42,8 @@ impl Interrupt {
     fn install() -> io::Result<Self> {
         let inner = Inner {
             requested: OnceLock::new(),
-            cancel: Cancel::new(),
+            control: Control::default(),
             hung_up: AtomicBool::new(false),
-            at_end: Mutex::default(),
         };
         let this = Self(Arc::new(inner));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -75,19 +72,10 @@ impl Interrupt {
         let first = *self.0.requested.get_or_init(Instant::now);
         if first.elapsed() > SAME_SIGNAL {
             // Somebody does not want to wait, or waits in vain for a step to end.
-            if let Ok(mut at_end) = self.0.at_end.lock() {
-                at_end.drain(..).for_each(|action| action());
-            }
+            self.0.control.end();
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
-        self.0.cancel.cancel();
-    }
-
-    /// What to do, too, if the process must end at once.
-    pub fn at_end(&self, action: impl FnOnce() + Send + 'static) {
-        if let Ok(mut at_end) = self.0.at_end.lock() {
-            at_end.push(Box::new(action));
-        }
+        self.0.control.stop();
     }
 
     /// Whether the run was asked to end.
@@ -100,9 +88,9 @@ impl Interrupt {
         self.0.hung_up.load(Ordering::Relaxed)
     }
 
-    /// What makes the coordinator stop waiting for connections.
-    pub fn cancel(&self) -> &Cancel {
-        &self.0.cancel
+    /// What signals do to runs: the first ends them.
+    pub fn control(&self) -> &Control {
+        &self.0.control
     }
 }
 

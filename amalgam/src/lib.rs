@@ -2,9 +2,11 @@
 //!
 //! - [`scene`]: scene files and what is wrong with them;
 //! - [`run`]: one local process per participant, progress, output;
+//! - [`service`]: the coordinator for clients that come and go, and [`at`], a client;
 //! - [`checkpoint`]: what a run that was ended goes on from;
 //! - [`command`]: from the command line to an exit code.
 
+pub mod at;
 pub mod bench;
 pub mod certs;
 pub mod check;
@@ -14,9 +16,12 @@ pub mod command;
 pub mod console;
 pub mod error;
 pub mod interrupt;
+pub mod metrics;
+pub mod page;
 pub mod reproduce;
 pub mod resume;
 pub mod run;
 pub mod scene;
 pub mod serve;
+pub mod service;
 pub mod validate;

@@ -22,13 +22,11 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    checkpoint::KEPT,
-    cli::{Patience, Reach, ReproduceArgs, RunArgs, Scale, Threads},
-    console::{self, note, say},
+    cli::{ReproduceArgs, Scale},
+    console::{self, Console, note, say},
     error::CommandError,
     interrupt::Interrupt,
-    run::local::Transport,
-    run::{Ending, compute},
+    run::{Ending, Options, Run, output::Folder},
     scene::{Scene, suggest},
 };
 use figures::{Figure, Variant};
@@ -114,6 +112,9 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<Ending, CommandError> {
         report.write(&args.out, Some("interrupted"))?;
         note(format_args!("interrupted; what was computed is in {}", report_path(&args.out).display()));
         return Ok(Ending::Interrupted);
+    }
+    if let Some(path) = &args.report {
+        report.page(&args.figures).write(path)?;
     }
     say(format_args!("report in {}", report_path(&args.out).display()))?;
     Ok(Ending::Finished)
@@ -203,22 +204,13 @@ fn one_run(
 ) -> Result<Option<Outcome>, CommandError> {
     let folder = args.out.join(&figure.name).join(slug(&case.name)).join(slug(&method.name));
     let scene = read(figure, case, method, args.scale)?;
-    let run = RunArgs {
-        scene: PathBuf::from(scene.file()),
-        set: Vec::new(),
-        transport: Transport::Unix,
-        threads: Threads::of(threads),
-        out: Some(folder.clone()),
-        frames: None,
-        checkpoint_every: None,
-        keep_checkpoints: KEPT,
-        patience: Patience::default(),
-        reach: Reach::default(),
-        quiet: true,
-        json: false,
-    };
+    let options = Options { threads: Some(threads), ..Options::default() };
+    let control = interrupt.control().clone();
+    let run =
+        Run { scene: &scene, options: &options, control, console: Console::new(true), watchers: Vec::new() };
     let started = Instant::now();
-    let error = match compute(&scene, &run, interrupt) {
+    let computed = Folder::look_at(folder.clone()).map_err(CommandError::from);
+    let error = match computed.and_then(|folder| run.compute(folder)).map(|outcome| outcome.ending) {
         Ok(Ending::Finished) => None,
         Ok(Ending::Interrupted) => return Ok(None),
         // Whatever happens while a scene runs is a result; that it cannot be run is a fault of ours or of the system.

@@ -4,13 +4,14 @@ use std::io::ErrorKind;
 
 use crate::{
     checkpoint::{CheckpointError, Store},
-    cli::{ResumeArgs, RunArgs},
+    cli::ResumeArgs,
     console::note,
     error::CommandError,
     interrupt::Interrupt,
     run::{
-        Ending, go_on,
+        Ending,
         output::{Folder, SCENE},
+        show,
     },
     scene::Scene,
 };
@@ -49,19 +50,8 @@ pub fn resume(args: &ResumeArgs) -> Result<Ending, CommandError> {
         note(format_args!("warning: a checkpoint is left out: {reason}"));
     }
     args.threads.apply()?;
-    let how = RunArgs {
-        scene: file,
-        set: Vec::new(),
-        transport: args.transport,
-        threads: args.threads,
-        reach: args.reach.clone(),
-        out: Some(folder.clone()),
-        frames: None,
-        checkpoint_every: args.checkpoint_every.clone().or_else(|| saved.every.clone()),
-        keep_checkpoints: args.keep_checkpoints.unwrap_or(saved.keep),
-        patience: args.patience,
-        quiet: args.quiet,
-        json: args.json,
-    };
-    go_on(&scene, &how, &Interrupt::listen()?, held, &saved)
+    let mut options = args.options();
+    options.every = options.every.or_else(|| saved.every.clone());
+    options.keep = args.keep_checkpoints.unwrap_or(saved.keep);
+    show(&scene, &options, &args.seeing, &Interrupt::listen()?, |run| run.go_on(held, &saved))
 }

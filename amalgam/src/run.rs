@@ -1,68 +1,100 @@
-//! `amalgam run`: computes a scene.
+//! `amalgam run`: computes a scene. [`Run`] is what the command, `amalgam resume` and the service have in common.
 
+pub mod control;
 mod deployment;
 mod keeper;
 pub mod local;
-mod lock;
+pub(crate) mod lock;
 pub mod output;
 mod picture;
 mod recovery;
+mod report;
+mod trace;
 mod trust;
+pub mod watch;
 
 use std::{
     path::PathBuf,
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
-
 use crate::{
-    checkpoint::{Saved, every::Every},
-    cli::{LaunchArgs, Patience, RunArgs},
-    console::{self, Console, Progress, say},
+    checkpoint::{KEPT, Saved, every::Every},
+    cli::{LaunchArgs, Reach, RunArgs, Seeing},
+    console::{Console, Progress, note, say},
     error::CommandError,
     interrupt::Interrupt,
+    metrics::{self, Metrics},
     scene::Scene,
 };
-use amalgam_coordinator::{CoordinatorError, ParticipantSummary, Simulation, Summary};
+use amalgam_coordinator::{CoordinatorError, ParticipantSummary, Phase, Simulation};
+use amalgam_solver_kit::log;
+use control::{Control, Next};
 use keeper::Keeper;
-use local::{Locals, Means};
+use local::{Locals, Means, Transport};
 use output::{Folder, OutputError, Recorder};
 use picture::Painter;
 use recovery::Recovery;
+use report::not_started;
+use trace::Trace;
+use watch::{Watch, Watchers};
+
+pub use report::Outcome;
 
 /// How a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// To the end of the scene.
     Finished,
-    /// Until a signal asked to end it.
+    /// Until somebody asked to end it.
     Interrupted,
 }
 
-/// `summary.json`.
-#[derive(Serialize)]
-struct Report<'a> {
-    #[serde(flatten)]
-    summary: &'a Summary,
-    interrupted: bool,
-    error: Option<String>,
-    /// Which participant did not end in order after a run whose results are whole.
-    shutdown_error: Option<String>,
-    /// The command that goes on from the last checkpoint, if the run is not over.
-    resume: Option<String>,
-    /// How often a participant was lost and came back.
-    recoveries: u64,
+/// How a scene is computed. None of it changes a result.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How solvers that the run starts are reached.
+    pub transport: Transport,
+    /// Threads of each solver that the run starts; one per core if none is given.
+    pub threads: Option<usize>,
+    /// How often checkpoints are written, if at all.
+    pub every: Option<Every>,
+    /// How many checkpoints are kept.
+    pub keep: u32,
+    /// Longest time to wait for solvers at addresses that do not listen yet.
+    pub wait: Option<Duration>,
+    /// Longest time to wait for a solver that was lost; without it a loss ends the run.
+    pub reconnect: Option<Duration>,
+    /// How solvers that are not the run's own, or not on this machine, are reached.
+    pub reach: Reach,
 }
 
-/// `summary.json` of a run that failed before it began.
-#[derive(Serialize)]
-struct FailedStart<'a> {
-    scene: &'a str,
-    steps: u64,
-    simulated_s: f64,
-    interrupted: bool,
-    error: Option<String>,
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            transport: Transport::Unix,
+            threads: None,
+            every: None,
+            keep: KEPT,
+            wait: None,
+            reconnect: None,
+            reach: Reach::default(),
+        }
+    }
+}
+
+/// A scene that is to be computed.
+pub struct Run<'a> {
+    /// What.
+    pub scene: &'a Scene,
+    /// How.
+    pub options: &'a Options,
+    /// By what others end, hold and save it.
+    pub control: Control,
+    /// Who takes lines for people.
+    pub console: Console,
+    /// Who looks.
+    pub watchers: Vec<Box<dyn Watch>>,
 }
 
 /// What ends a run early.
@@ -84,7 +116,11 @@ enum RunError {
 pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     let scene = Scene::read(&args.scene, &args.set)?.limited_to(args.frames)?;
     args.threads.apply()?;
-    compute(&scene, args, &Interrupt::listen()?)
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(&scene.header.name));
+    let interrupt = Interrupt::listen()?;
+    let folder = Folder::look_at(out)?;
+    let seeing = &args.seeing;
+    show(&scene, &args.options(), seeing, &interrupt, |run| run.compute(folder))
 }
 
 /// Runs a scene on the machines that a deployment file names.
@@ -100,77 +136,110 @@ pub fn launch(args: &LaunchArgs) -> Result<Ending, CommandError> {
     run(&args.run)
 }
 
-/// Runs a scene that has been read; of `args`, only what says how is used.
+/// Lets `compute` run a scene that was started by people, and tells them how it went.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn compute(scene: &Scene, args: &RunArgs, interrupt: &Interrupt) -> Result<Ending, CommandError> {
-    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(&scene.header.name));
-    carry_out(scene, args, interrupt, Folder::look_at(out)?, None)
-}
-
-/// Goes on with a run from a checkpoint, in its folder.
-///
-/// # Errors
-/// As [`run`]; nothing is changed before all participants have taken the checkpoint back.
-pub(crate) fn go_on(
+pub(crate) fn show(
     scene: &Scene,
-    args: &RunArgs,
+    options: &Options,
+    seeing: &Seeing,
     interrupt: &Interrupt,
-    folder: Folder,
-    saved: &Saved,
+    compute: impl FnOnce(Run<'_>) -> Result<Outcome, CommandError>,
 ) -> Result<Ending, CommandError> {
-    carry_out(scene, args, interrupt, folder, Some(saved))
-}
-
-fn carry_out(
-    scene: &Scene,
-    args: &RunArgs,
-    interrupt: &Interrupt,
-    mut folder: Folder,
-    saved: Option<&Saved>,
-) -> Result<Ending, CommandError> {
-    let started = Instant::now();
-    let console = Console::new(args.quiet);
-    let means = Means::new(scene, args.transport, args.threads.count(), &args.reach)?;
-    let (locals, participants) = Locals::start(scene, means, &console)?;
-    locals.tell_where_to_register(&|line| console.line(line));
-    interrupt.at_end(locals.ender());
-    let Patience { wait, reconnect } = args.patience;
-    let mut recovery = Recovery::new(scene, participants, reconnect, interrupt.cancel());
-    let joined = recovery.join(wait.unwrap_or_default(), &locals, &|line| console.line(line));
-    let mut simulation = match joined {
-        Ok(simulation) => simulation,
-        Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),
-        Err(error) => return not_started(scene, &mut folder, error, &locals, interrupt),
-    };
-    let recorder = match saved {
-        None => {
-            check_colours(scene, &mut simulation)?;
-            folder.claim(scene)?;
-            Recorder::new(scene, &folder)
+    let console = Console::new(seeing.quiet);
+    let progress = Progress::new(console.clone(), seeing.quiet, scene.time.duration);
+    let mut watchers: Vec<Box<dyn Watch>> = vec![Box::new(progress)];
+    if let Some(path) = &seeing.trace {
+        let trace = Trace::create(path);
+        let trace = trace
+            .map_err(|error| CommandError::Usage(format!("cannot write {}: {error}", path.display())))?;
+        watchers.push(Box::new(trace));
+    }
+    if let Some(at) = &seeing.metrics {
+        let metrics = Metrics::default();
+        watchers.push(Box::new(metrics.of_run(&scene.header.name)));
+        let served = metrics::serve(metrics, at);
+        let address =
+            served.map_err(|error| CommandError::Usage(format!("cannot serve metrics at {at}: {error}")))?;
+        if !seeing.quiet {
+            note(format_args!("metrics at http://{address}/metrics"));
         }
-        Some(saved) => take_back(scene, &folder, &mut simulation, saved)?,
-    };
-    let last = saved.map(|saved| saved.checkpoint.steps);
-    let every = args.checkpoint_every.clone().or_else(|| reconnect.map(|_| Every::default()));
-    let mut run = Run {
-        recorder,
-        keeper: Keeper::new(scene, &folder, every, args.keep_checkpoints, last),
-        progress: Progress::new(console.clone(), args.quiet, scene.time.duration),
-        console: console.clone(),
-        interrupt: interrupt.clone(),
-        recovery,
-        locals,
-        at_start: simulation.participants(),
-        simulation,
-        scene,
-        folder: &folder,
-    };
-    // Inside the pool of workers: steps then start where they are, not with a hand-over between threads.
-    let result = rayon::scope(|_| run.complete(saved.is_some()));
+    }
+    let control = interrupt.control().clone();
+    let run = Run { scene, options, control, console: console.clone(), watchers };
+    let outcome = compute(run);
     console.clear();
-    run.conclude(result, args, started)
+    let outcome = outcome?;
+    if seeing.json {
+        say(&outcome.json)?;
+    } else if !seeing.quiet && !interrupt.is_hung_up() {
+        outcome.lines.iter().try_for_each(say)?;
+    }
+    Ok(outcome.ending)
+}
+
+impl Run<'_> {
+    /// Computes the scene from its start into a folder.
+    ///
+    /// # Errors
+    /// A wrong scene, a solver that fails or is lost, or results that cannot be written. From the moment that all solvers listen,
+    /// whatever ends the run is in `summary.json`.
+    pub fn compute(self, folder: Folder) -> Result<Outcome, CommandError> {
+        self.carry_out(folder, None)
+    }
+
+    /// Goes on from a checkpoint, in its folder.
+    ///
+    /// # Errors
+    /// As [`Self::compute`]; nothing is changed before all participants have taken the checkpoint back.
+    pub fn go_on(self, folder: Folder, saved: &Saved) -> Result<Outcome, CommandError> {
+        self.carry_out(folder, Some(saved))
+    }
+
+    fn carry_out(self, mut folder: Folder, saved: Option<&Saved>) -> Result<Outcome, CommandError> {
+        let started = Instant::now();
+        let Self { scene, options, control, console, watchers } = self;
+        let (locals, participants) = Locals::start(scene, Means::new(scene, options)?, &console)?;
+        locals.tell_where_to_register(&|line| console.line(line));
+        control.at_end(locals.ender());
+        let mut recovery = Recovery::new(scene, participants, options.reconnect, control.cancel().clone());
+        let joined = recovery.join(options.wait.unwrap_or_default(), &locals, &|line| console.line(line));
+        let mut simulation = match joined {
+            Ok(simulation) => simulation,
+            Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),
+            Err(error) => return not_started(scene, &mut folder, error, &locals, &control),
+        };
+        let recorder = match saved {
+            None => {
+                check_colours(scene, &mut simulation)?;
+                folder.claim(scene)?;
+                Recorder::new(scene, &folder)
+            }
+            Some(saved) => take_back(scene, &folder, &mut simulation, saved)?,
+        };
+        let last = saved.map(|saved| saved.checkpoint.steps);
+        let every = options.every.clone().or_else(|| options.reconnect.map(|_| Every::default()));
+        let mut course = Course {
+            recorder,
+            keeper: Keeper::new(scene, &folder, every, options.keep, last),
+            watchers: Watchers::new(watchers),
+            console,
+            control,
+            recovery,
+            locals,
+            at_start: simulation.participants(),
+            simulation,
+            scene,
+            folder: &folder,
+        };
+        // Inside the pool of workers: steps then start where they are, not with a hand-over between threads.
+        let result = rayon::scope(|_| {
+            let _about = log::about_run(course.recovery.run_id());
+            course.complete(saved.is_some())
+        });
+        course.conclude(result, started)
+    }
 }
 
 /// Refuses pictures whose colours follow fields that participants do not have. Asks for frames only if there are pictures.
@@ -199,54 +268,26 @@ fn take_back(
     Ok(Recorder::resume(scene, folder, &saved.output, simulation.probes())?)
 }
 
-/// Says why a run did not begin; if the scene is right, in `summary.json` too.
-fn not_started(
-    scene: &Scene,
-    folder: &mut Folder,
-    error: CoordinatorError,
-    locals: &Locals,
-    interrupt: &Interrupt,
-) -> Result<Ending, CommandError> {
-    let interrupted = interrupt.is_requested();
-    let error = match CommandError::at_start(scene, error) {
-        CommandError::Failed(message) => (!interrupted).then(|| with_ended(message, locals)),
-        wrong => return Err(wrong),
-    };
-    folder.claim(scene)?;
-    let name = scene.header.name.as_str();
-    let report = FailedStart { scene: name, steps: 0, simulated_s: 0.0, interrupted, error: error.clone() };
-    folder.write_summary(&report)?;
-    error.map_or(Ok(Ending::Interrupted), |error| Err(CommandError::Failed(error)))
-}
-
-/// The error of the coordinator, and which solver's process has ended: the reason for what the coordinator saw.
-fn with_ended(mut error: String, locals: &Locals) -> String {
-    // A process may close its connection a moment before it can be reaped.
-    std::thread::sleep(Duration::from_millis(50));
-    for (participant, status) in locals.ended() {
-        error.push_str(&format!("; the process of {participant} has ended: {status}"));
-    }
-    error
-}
-
-struct Run<'a> {
+/// A run that has come to its participants.
+struct Course<'a> {
     simulation: Simulation,
     at_start: Vec<ParticipantSummary>,
     recorder: Recorder,
     keeper: Keeper<'a>,
-    progress: Progress,
+    watchers: Watchers,
     console: Console,
-    interrupt: Interrupt,
+    control: Control,
     recovery: Recovery<'a>,
     locals: Locals,
     scene: &'a Scene,
     folder: &'a Folder,
 }
 
-impl Run<'_> {
+impl Course<'_> {
     /// Computes to the end, and goes back to a checkpoint wherever a participant is lost.
     fn complete(&mut self, mut goes_on: bool) -> Result<Ending, RunError> {
         loop {
+            self.watchers.begin(&mut self.simulation, &|line| self.console.line(line));
             match self.advance(goes_on) {
                 Err(RunError::Coordinator(loss)) => self.go_back(loss)?,
                 result => return result,
@@ -262,6 +303,7 @@ impl Run<'_> {
         let (simulation, saved) = back;
         self.simulation = simulation;
         self.recorder = Recorder::resume(self.scene, self.folder, &saved.output, self.simulation.probes())?;
+        self.watchers.recovered(saved.checkpoint.steps);
         Ok(())
     }
 
@@ -270,22 +312,31 @@ impl Run<'_> {
             self.frame(0.0)?;
             if self.keeper.is_wanted() {
                 // Who asks for checkpoints wants to know at once if there can be none.
-                self.keeper.keep(&mut self.simulation, &self.recorder)?;
+                self.keep()?;
             }
         }
         while !self.simulation.is_finished() {
-            if self.interrupt.is_requested() {
-                if let Err(error) = self.keeper.keep(&mut self.simulation, &self.recorder) {
-                    self.console.line(&format!("warning: no checkpoint was written: {error}"));
+            match self.control.next() {
+                Next::Step(held) => self.simulation.leave_out(held.as_secs_f64()),
+                Next::Checkpoint => {
+                    self.checkpoint()?;
+                    continue;
                 }
-                return Ok(Ending::Interrupted);
+                Next::Stop => {
+                    if let Err(error) = self.keep() {
+                        self.console.line(&format!("warning: no checkpoint was written: {error}"));
+                    }
+                    return Ok(Ending::Interrupted);
+                }
             }
             let record = self.simulation.step()?;
+            let start = Instant::now();
             self.recorder.probes(record.time, self.simulation.probes())?;
-            self.progress.step(&record);
+            self.simulation.count(Phase::Files, start);
             if record.frame_due {
                 self.frame(record.time)?;
             }
+            self.watchers.step(&record, &mut self.simulation, &|line| self.console.line(line));
             if self.keeper.is_due(record.step + 1) {
                 self.checkpoint()?;
             }
@@ -295,7 +346,7 @@ impl Run<'_> {
 
     /// Writes a checkpoint; one that the disk does not take ends no run.
     fn checkpoint(&mut self) -> Result<(), RunError> {
-        match self.keeper.keep(&mut self.simulation, &self.recorder) {
+        match self.keep() {
             Err(RunError::Output(error)) => {
                 let last = self.keeper.last().map_or("none".into(), |steps| format!("that of step {steps}"));
                 self.console.line(&format!("warning: {error}; the last whole checkpoint is {last}"));
@@ -305,60 +356,11 @@ impl Run<'_> {
         }
     }
 
-    /// Writes the summary and says how it went.
-    fn conclude(
-        mut self,
-        result: Result<Ending, RunError>,
-        args: &RunArgs,
-        started: Instant,
-    ) -> Result<Ending, CommandError> {
-        let (abandoned, folder) = (result.is_err(), self.folder);
-        let (interrupted, error) = match result {
-            Ok(ending) => (ending == Ending::Interrupted, None),
-            // A signal came while a participant was waited for.
-            Err(RunError::Coordinator(CoordinatorError::Cancelled)) => (true, None),
-            Err(RunError::Coordinator(error)) => (false, Some(with_ended(error.to_string(), &self.locals))),
-            Err(error) => (false, Some(error.to_string())),
-        };
-        let summary = self.simulation.summary();
-        let is_over = error.is_none() && !interrupted;
-        let resume = self.keeper.command(folder.path()).filter(|_| !is_over);
-        let mut report = Report {
-            summary: &summary,
-            interrupted,
-            error: error.clone(),
-            shutdown_error: None,
-            resume,
-            recoveries: self.recovery.losses(),
-        };
-        match (error, folder.write_summary(&report)) {
-            (Some(error), Ok(())) => {
-                let way = self.keeper.last().zip(report.resume.as_ref());
-                let way = way.map(|(steps, command)| format!("; to go on from step {steps}: {command}"));
-                return Err(CommandError::Failed(error + &way.unwrap_or_default()));
-            }
-            (Some(error), Err(second)) => return Err(CommandError::Failed(format!("{error}; {second}"))),
-            (None, written) => written?,
-        }
-        // Participants that were left in the middle of a step may not answer any more.
-        if !abandoned {
-            if let Err(error) = self.simulation.finish() {
-                self.console.line(&format!("warning: all results are written, but {error}"));
-                report.shutdown_error = Some(error.to_string());
-                folder.write_summary(&report)?;
-            }
-            self.locals.end();
-        }
-        if args.json {
-            let text = serde_json::to_string_pretty(&report);
-            say(text.map_err(|error| CommandError::Failed(error.to_string()))?)?;
-        } else if !args.quiet && !self.interrupt.is_hung_up() {
-            self.tell(&summary, folder, interrupted, started)?;
-            if let Some(command) = &report.resume {
-                say(format_args!("  to go on: {command}"))?;
-            }
-        }
-        Ok(if interrupted { Ending::Interrupted } else { Ending::Finished })
+    fn keep(&mut self) -> Result<(), RunError> {
+        self.keeper.keep(&mut self.simulation, &self.recorder)?;
+        self.watchers.checkpoint(self.simulation.steps());
+        tracing::info!(step = self.simulation.steps(), "checkpoint");
+        Ok(())
     }
 
     fn frame(&mut self, time: f64) -> Result<(), RunError> {
@@ -367,40 +369,8 @@ impl Run<'_> {
         let frames = if wanted { self.simulation.frames_with_surfaces(&surface)? } else { Vec::new() };
         let started = Instant::now();
         self.recorder.frame(time, &frames)?;
-        self.simulation.note_frame_time(started.elapsed().as_secs_f64());
+        self.simulation.count(Phase::Files, started);
         Ok(())
-    }
-
-    /// A few lines about what was done.
-    fn tell(
-        &self,
-        summary: &Summary,
-        folder: &Folder,
-        interrupted: bool,
-        started: Instant,
-    ) -> Result<(), CommandError> {
-        let steps = summary.steps;
-        say(format_args!(
-            "{}{}: {} s simulated in {}, {steps} steps of {:.1} ms",
-            summary.scene,
-            if interrupted { " (interrupted)" } else { "" },
-            short(summary.simulated_s),
-            console::time(started.elapsed().as_secs_f64()),
-            1e3 * summary.wall_s / (steps.max(1) as f64),
-        ))?;
-        for sample in self.simulation.probes() {
-            let values: Vec<String> = sample
-                .columns
-                .iter()
-                .zip(&sample.values)
-                .map(|(column, value)| format!("{column} {}", short(*value)))
-                .collect();
-            say(format_args!("  {}: {}", sample.name, values.join(", ")))?;
-        }
-        for line in trust::lines(summary, &self.at_start) {
-            say(format_args!("  {line}"))?;
-        }
-        say(format_args!("  results in {}: {}", folder.path().display(), folder.written().join(", ")))
     }
 }
 

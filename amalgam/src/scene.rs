@@ -8,7 +8,10 @@ mod output;
 mod path;
 mod read;
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 
@@ -57,10 +60,10 @@ pub struct Scene {
 pub struct Header {
     /// Name of the scene, and of its folder below `out`.
     pub name: String,
-    /// What is to be seen.
+    /// A sentence for people.
     #[serde(default)]
     pub description: String,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     #[serde(default)]
     pub seed: u64,
 }
@@ -206,6 +209,31 @@ impl Scene {
     /// The scene's file.
     pub fn file(&self) -> &str {
         self.document.name()
+    }
+
+    /// The scene as text for another machine, and the files that it names there, with where they are here.
+    pub fn portable(&self) -> (String, Vec<(String, PathBuf)>) {
+        let mut files: Vec<(String, PathBuf)> = Vec::new();
+        let text = self.document.with_files(&mut |file| {
+            let path = PathBuf::from(file);
+            if let Some((name, _)) = files.iter().find(|(_, known)| *known == path) {
+                return name.clone();
+            }
+            let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+            let last = path.file_name().unwrap_or_default().to_string_lossy();
+            let name = format!("files/{}-{}", files.len(), last.chars().map(plain).collect::<String>());
+            files.push((name.clone(), path));
+            name
+        });
+        (text, files)
+    }
+
+    /// The files that the participants of a scene name whose solvers a run would start, as the text has them.
+    ///
+    /// # Errors
+    /// A text that is not TOML.
+    pub fn files_named(name: &str, text: &str) -> Result<Vec<String>, SceneError> {
+        Ok(Document::parse(name, text)?.files())
     }
 
     /// What the coordinator is told.

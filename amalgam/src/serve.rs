@@ -1,4 +1,4 @@
-//! `amalgam serve`: a solver as a service.
+//! `amalgam serve`: a solver or the coordinator as a service.
 
 use std::sync::Arc;
 
@@ -6,7 +6,12 @@ use amalgam_solver_fluid::FluidProgram;
 use amalgam_solver_kit::SolverProgram;
 use amalgam_solver_solid::SolidProgram;
 
-use crate::{cli::ServeArgs, error::CommandError, scene::SolverKind};
+use crate::{
+    cli::{ServeArgs, Served},
+    error::CommandError,
+    scene::SolverKind,
+    service,
+};
 
 impl SolverKind {
     /// The program that makes such solvers.
@@ -18,11 +23,16 @@ impl SolverKind {
     }
 }
 
-/// Serves a solver until a signal or, with `--exit-with-stdin`, the end of standard input.
+/// Serves until a signal or, with `--exit-with-stdin`, the end of standard input.
 ///
 /// # Errors
 /// If the address cannot be listened at.
 pub fn serve(args: &ServeArgs) -> Result<(), CommandError> {
-    let served = amalgam_solver_kit::serve(args.solver.program(), args.options.clone());
+    let (kind, options) = match &args.what {
+        Served::Solid(options) => (SolverKind::Solid, options),
+        Served::Fluid(options) => (SolverKind::Fluid, options),
+        Served::Coordinator(args) => return service::serve(args),
+    };
+    let served = amalgam_solver_kit::serve(kind.program(), options.clone());
     served.map_err(|error| CommandError::Failed(format!("{error:#}")))
 }

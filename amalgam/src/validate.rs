@@ -14,7 +14,7 @@ mod solids;
 
 use std::{fs, path::Path};
 
-use crate::{cli::ValidateArgs, console::say, error::CommandError, scene::suggest};
+use crate::{cli::ValidateArgs, console::say, error::CommandError, page::Page, scene::suggest};
 pub use case::Check;
 use case::{Case, Outcome};
 use sketch::Sketch;
@@ -78,6 +78,9 @@ pub fn validate(args: &ValidateArgs) -> Result<(), CommandError> {
         let text = text.map_err(|error| CommandError::Failed(error.to_string()))?;
         fs::write(path, text + "\n").map_err(|error| io(path, error))?;
     }
+    if let Some(path) = &args.report {
+        page(&checks, args).write(path)?;
+    }
     let failed = checks.iter().filter(|check| !check.pass).count();
     if failed > 0 {
         let message = format!("{failed} of {} are outside of their tolerance", checks.len());
@@ -112,6 +115,27 @@ fn chosen(names: &[String], quick: bool) -> Result<Vec<&'static Case>, CommandEr
         (names.is_empty() || names.iter().any(|name| name == case.name)) && (case.quick || !quick)
     };
     Ok(CASES.iter().filter(wanted).collect())
+}
+
+/// The page of results that `--report` writes, for a folder two levels below the root of the repository.
+fn page(checks: &[Check], args: &ValidateArgs) -> Page {
+    let words = ["amalgam", "validate"].into_iter().chain(args.quick.then_some("--quick"));
+    let command: Vec<&str> = words.chain(args.cases.iter().map(String::as_str)).collect();
+    let mut page = Page::new("Validation", &command.join(" "));
+    let passed = checks.iter().filter(|check| check.pass).count();
+    page.paragraph(&format!(
+        "{passed} of {} quantities are within their tolerance. A tolerance is the largest |measured - reference|, in the \
+         unit of the quantity.",
+        checks.len()
+    ));
+    let row = |check: &Check| {
+        let Check { case, quantity, reference, measured, tolerance, pass } = check;
+        let case = format!("[{case}](../../validation/{case}/README.md)");
+        let pass = if *pass { "yes" } else { "**no**" };
+        vec![case, quantity.clone(), short(*reference), short(*measured), short(*tolerance), pass.to_string()]
+    };
+    page.table(&["case", "quantity", "reference", "measured", "tolerance", "within"], checks.iter().map(row));
+    page
 }
 
 fn row(check: &Check) -> String {

@@ -53,7 +53,7 @@ fn dependencies(package: &str, tables: &[&str]) -> BTreeSet<String> {
     names.flat_map(|table| table.keys().cloned()).collect()
 }
 
-/// Those of them that are crates of this workspace, by folder.
+/// The dependencies that are crates of this workspace, by folder.
 fn ours(dependencies: &BTreeSet<String>) -> BTreeSet<String> {
     dependencies.iter().filter_map(|name| name.strip_prefix("amalgam-")).map(String::from).collect()
 }

@@ -193,26 +193,29 @@ fn check_described(document: &str, keys: &[String]) {
 #[test]
 fn every_key_of_a_scene_is_described() {
     let unknown = "zzz = 1";
-    check_described("scene.md", &keys_of::<DomainSettings>(unknown));
-    check_described("scene.md", &keys_of::<TimeSettings>(unknown));
-    check_described("scene.md", &keys_of::<CouplingSettings>(unknown));
-    check_described("scene.md", &keys_of::<OutputSettings>(unknown));
-    check_described("scene.md", &keys_of::<PictureSettings>(unknown));
-    check_described("scene.md", &keys_of::<SurfaceOutput>(unknown));
-    check_described("scene.md", &keys_of::<Quantity>("quantity = 'zzz'"));
-    check_described("scene.md", &keys_of::<amalgam::scene::Header>(unknown));
-    check_described("scene.md", &keys_of::<PictureSettings>("colours = { water = { zzz = 1 } }"));
-    check_described("scene.md", &keys_of::<PictureSettings>("colours = { water = { ramp = 'zzz' } }"));
-    check_described("fluid.md", &keys_of_section(&FluidProgram, "zzz = 1"));
-    check_described("fluid.md", &keys_of_section(&FluidProgram, "method = 'flip'\nzzz = 1"));
-    check_described("solid.md", &keys_of_section(&SolidProgram, "zzz = 1"));
+    check_described("reference/scene.md", &keys_of::<DomainSettings>(unknown));
+    check_described("reference/scene.md", &keys_of::<TimeSettings>(unknown));
+    check_described("reference/scene.md", &keys_of::<CouplingSettings>(unknown));
+    check_described("reference/scene.md", &keys_of::<OutputSettings>(unknown));
+    check_described("reference/scene.md", &keys_of::<PictureSettings>(unknown));
+    check_described("reference/scene.md", &keys_of::<SurfaceOutput>(unknown));
+    check_described("reference/scene.md", &keys_of::<Quantity>("quantity = 'zzz'"));
+    check_described("reference/scene.md", &keys_of::<amalgam::scene::Header>(unknown));
+    check_described("reference/scene.md", &keys_of::<PictureSettings>("colours = { water = { zzz = 1 } }"));
+    check_described(
+        "reference/scene.md",
+        &keys_of::<PictureSettings>("colours = { water = { ramp = 'zzz' } }"),
+    );
+    check_described("reference/fluid.md", &keys_of_section(&FluidProgram, "zzz = 1"));
+    check_described("reference/fluid.md", &keys_of_section(&FluidProgram, "method = 'flip'\nzzz = 1"));
+    check_described("reference/solid.md", &keys_of_section(&SolidProgram, "zzz = 1"));
     for kind in ["sheet", "volume", "points", "grains"] {
         let section = format!("method = 'mass-spring'\n[[bodies]]\ntype = '{kind}'\nzzz = 1");
-        check_described("solid.md", &keys_of_section(&SolidProgram, &section));
+        check_described("reference/solid.md", &keys_of_section(&SolidProgram, &section));
     }
     for kind in ["box", "sphere", "cylinder", "ellipsoid", "torus", "shell", "mesh", "points"] {
         let section = format!("spacing = 0.1\n[[shapes]]\ntype = '{kind}'\nzzz = 1");
-        check_described("scene.md", &keys_of_section(&FluidProgram, &section));
+        check_described("reference/scene.md", &keys_of_section(&FluidProgram, &section));
     }
 }
 
@@ -224,6 +227,9 @@ fn every_entry_of_the_summary_is_described() {
         version: String::new(),
         particles: 0,
         solver_s: 0.0,
+        waited_s: 0.0,
+        bytes_out: 0,
+        bytes_in: 0,
     };
     let summary = Summary {
         scene: String::new(),
@@ -252,7 +258,7 @@ fn every_entry_of_the_summary_is_described() {
     }
     let mut found = ["interrupted", "error", "last", "min", "max"].map(String::from).to_vec();
     keys(&serde_json::to_value(&summary).expect("a summary is JSON"), &mut found);
-    check_described("summary.md", &found);
+    check_described("reference/summary.md", &found);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Every module says what of its own outlives a step; the rest is scratch or found again by a survey. The run that a
 //! checkpoint is taken of surveys before its next step, too: it and every run restored from there make the same calls.
 
+use std::time::Instant;
+
 use amalgam_particles::{DVec3, ParticleId};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Progress;
 use crate::error::CoordinatorError;
 use crate::instruments::InstrumentsState;
+use crate::instruments::clocks::Phase;
 use crate::law::LawState;
 use crate::member::PartState;
 use crate::simulation::Simulation;
@@ -64,8 +67,11 @@ impl Simulation {
     /// # Errors
     /// A participant that is lost, breaks the contract or keeps no checkpoints.
     pub fn checkpoint(&mut self) -> Result<Checkpoint, CoordinatorError> {
+        let start = Instant::now();
         let calls = self.members.iter_mut().map(|member| member.part.connection.save());
         let snapshots = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.instruments.count_calls(&mut self.members, start);
+        self.instruments.count(Phase::Checkpoints, start, 0.0);
         // Particles that the participants have named for the next step are not part of a checkpoint.
         self.members.iter_mut().for_each(|member| member.part.committed.next = None);
         let state = State {

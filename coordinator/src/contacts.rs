@@ -1,4 +1,4 @@
-//! Which particles touch, and which of those approach each other (`docs/method.md`, "Contacts").
+//! Which particles touch, and which of those approach each other (`docs/theory/coupling.md`, "Contacts").
 
 use amalgam_particles::{DVec3, PairFinder, ParticleId, Spheres};
 use amalgam_proto::contract::Batch;
@@ -139,7 +139,7 @@ pub fn approaches(relative_position: DVec3, relative_velocity: DVec3) -> bool {
 }
 
 /// Parts `pairs` into those that approach when each candidate has the velocity that `velocity` says [m/s], and the rest,
-/// both in the same order: step 5 of `docs/method.md`, "One coupled step".
+/// both in the same order: step 5 of `docs/theory/coupling.md`, "One coupled step".
 pub fn approaching(
     candidates: &Candidates,
     pairs: &[(u32, u32)],

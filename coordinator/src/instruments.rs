@@ -1,16 +1,19 @@
 //! Probes, statistics and wall time by phase. Instruments see a run and change nothing of it.
 
+pub(crate) mod clocks;
 mod crossings;
 pub(crate) mod probes;
 pub mod summary;
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use amalgam_particles::DVec3;
 
 use crate::contacts::{Candidates, Contacts};
 use crate::member::Member;
 use crate::step::record::StepRecord;
+use clocks::{Phase, PhaseSpan, Spans};
 use probes::{Probe, ProbeSample, ProbeState};
 use serde::{Deserialize, Serialize};
 use summary::{Extremes, Profile, Statistics};
@@ -22,6 +25,8 @@ pub(crate) struct Instruments {
     pub(crate) statistics: Statistics,
     probes: Vec<Probe>,
     samples: Vec<ProbeSample>,
+    /// What passes, if somebody wants to know.
+    spans: Option<Spans>,
 }
 
 /// The state of a run after a step, as instruments see it.
@@ -75,6 +80,45 @@ impl Instruments {
 
     pub(crate) fn new(probes: Vec<Probe>) -> Self {
         Self { probes, ..Self::default() }
+    }
+
+    /// Keeps what passes from now on, until it is taken.
+    pub(crate) fn observe(&mut self) {
+        self.spans.get_or_insert_default();
+    }
+
+    /// What has passed since this was called last.
+    pub(crate) fn take_spans(&mut self) -> Spans {
+        self.spans.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Counts the time since `start` as a phase; of it, `within` [s] counts as another.
+    pub(crate) fn count(&mut self, phase: Phase, start: Instant, within: f64) {
+        let end = Instant::now();
+        *self.profile.of(phase) += (end - start).as_secs_f64() - within;
+        if let Some(spans) = &mut self.spans {
+            spans.phases.push(PhaseSpan { phase, start, end });
+        }
+    }
+
+    /// Counts the calls that were asked at once at `asked` and have all been answered.
+    pub(crate) fn count_calls(&mut self, members: &mut [Member], asked: Instant) {
+        clocks::charge(members, asked, self.spans.as_mut());
+    }
+
+    /// The same for calls that a step waits for.
+    pub(crate) fn count_round_trip(&mut self, members: &mut [Member], asked: Instant) {
+        self.statistics.round_trips += 1;
+        self.count_calls(members, asked);
+    }
+
+    /// Counts the time since `asked` as integration in a stage.
+    pub(crate) fn count_integration(&mut self, asked: Instant, stage: u32) {
+        let end = Instant::now();
+        self.profile.integrate(stage, (end - asked).as_secs_f64());
+        if let Some(spans) = &mut self.spans {
+            spans.phases.push(PhaseSpan { phase: Phase::Integrate, start: asked, end });
+        }
     }
 
     /// Adds a step to the statistics and reads all probes.

@@ -1,6 +1,6 @@
 //! The coordinator: contacts, merging, synchronising, splitting and the coupled step.
 //!
-//! [`Simulation::step`] is the algorithm of `docs/method.md`, one call per phase. [`contacts`], [`merging`],
+//! [`Simulation::step`] is the algorithm of `docs/theory/coupling.md`, one call per phase. [`contacts`], [`merging`],
 //! [`synchronise`] and [`pairwise`] are its mathematics and know of no network.
 
 mod checkpoint;
@@ -22,10 +22,11 @@ pub mod synchronise;
 
 pub use checkpoint::{Checkpoint, ParticipantCheckpoint};
 pub use error::{CoordinatorError, Loss};
+pub use instruments::clocks::{CallSpan, Phase, PhaseSpan, Spans, Traffic};
 pub use instruments::probes::ProbeSample;
 pub use instruments::summary::{self, ParticipantSummary, Summary};
 pub use joining::{Joining, new_run_id};
-pub use member::address::Address;
+pub use member::address::{Address, Calls, dial};
 pub use member::connection::ParticipantPlan;
 pub use registry::{Registry, RegistryError};
 pub use settings::{

@@ -38,6 +38,8 @@ pub(crate) struct Part {
     pub(crate) stable_dt: f64,
     /// Wall time in which its solver has computed [s].
     pub(crate) solver_s: f64,
+    /// Wall time that was spent on waiting for it [s].
+    pub(crate) waited_s: f64,
 }
 
 /// What is known of a participant between two steps, for a checkpoint.
@@ -51,6 +53,9 @@ pub(crate) struct PartState {
     tracked: Vec<ParticleId>,
     stable_dt: f64,
     solver_s: f64,
+    /// Not in older checkpoints.
+    #[serde(default)]
+    waited_s: f64,
     wire: WireBytes,
 }
 
@@ -64,7 +69,7 @@ impl PartState {
 impl Part {
     /// What a checkpoint holds of it, beside its own snapshot.
     pub(crate) fn state(&self) -> PartState {
-        let Self { connection, roster, cells, committed, tracked, stable_dt, solver_s } = self;
+        let Self { connection, roster, cells, committed, tracked, stable_dt, solver_s, waited_s } = self;
         PartState {
             roster: roster.clone(),
             cells: cells.clone(),
@@ -73,19 +78,21 @@ impl Part {
             tracked: tracked.clone(),
             stable_dt: *stable_dt,
             solver_s: *solver_s,
+            waited_s: *waited_s,
             wire: connection.wire,
         }
     }
 
     /// Goes on from a checkpoint.
     pub(crate) fn go_on(&mut self, state: PartState) {
-        let PartState { roster, cells, speed_max, radius_rate_max, tracked, stable_dt, solver_s, wire } =
-            state;
+        let PartState { roster, cells, speed_max, radius_rate_max, .. } = state;
+        let PartState { tracked, stable_dt, solver_s, waited_s, wire, .. } = state;
         let totals = Totals { speed_max, radius_rate_max, ..Totals::default() };
         self.committed = Committed { particles: roster.len(), totals, ..Committed::default() };
         self.roster = roster.with_bodies_of(&mut self.roster);
         (self.cells, self.tracked) = (cells, tracked);
-        (self.stable_dt, self.solver_s, self.connection.wire) = (stable_dt, solver_s, wire);
+        (self.stable_dt, self.solver_s, self.waited_s) = (stable_dt, solver_s, waited_s);
+        self.connection.go_on(wire);
     }
 }
 
@@ -111,8 +118,8 @@ impl Member {
         let kind = table.integration.unwrap_or(connection.description.integration);
         let roster = Roster::new(&table.particles).with_bodies(&table.particles, table.bodies);
         let cells = grids.iter().map(occupied).collect();
-        let part =
-            Part { connection, roster, cells, committed, tracked, stable_dt: table.stable_dt, solver_s: 0.0 };
+        let (stable_dt, solver_s, waited_s) = (table.stable_dt, 0.0, 0.0);
+        let part = Part { connection, roster, cells, committed, tracked, stable_dt, solver_s, waited_s };
         Self { kind, triangles: table.triangles, occupancy: table.occupancy, start_hash, part }
     }
 }

@@ -81,7 +81,7 @@ impl Obstacles {
         }
     }
 
-    /// Those of the cells that may hold a point on or behind a surface.
+    /// The cells among `cells` that may hold a point on or behind a surface.
     pub(crate) fn cells(&self, lattice: &Lattice, cells: &CellSet) -> CellSet {
         let reach = 0.5 * 3f64.sqrt() * lattice.cell_size;
         let middle = |cell: IVec3| lattice.origin + (cell.as_dvec3() + 0.5) * lattice.cell_size;

@@ -1,4 +1,4 @@
-//! Other methods of contact than merging and splitting, to compare it with (`docs/contact-methods.md`).
+//! Other methods of contact than merging and splitting, to compare it with (`docs/theory/contact-methods.md`).
 //!
 //! They see the same contacts and act through the same calls: each particle that a method touches is a group of its
 //! own, with a velocity and an external impulse for the step. There is one stage; what the participants make of it is

@@ -98,7 +98,7 @@ async fn serve(
     let served = tonic::transport::Server::builder()
         .max_concurrent_streams(TransportLimits::STREAMS_MAX)
         .http2_max_header_list_size(TransportLimits::HEADER_LIST_BYTES)
-        .layer(tonic::service::InterceptorLayer::new(gate.checks_token()))
+        .layer(tonic::service::InterceptorLayer::new(gate.checks()))
         .add_service(service)
         .serve_with_incoming(listening.incoming);
     tokio::select! {

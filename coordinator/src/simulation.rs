@@ -11,8 +11,9 @@ use futures_util::future::join_all;
 use crate::clock::{Clock, Limits};
 use crate::error::CoordinatorError;
 use crate::instruments::Instruments;
+use crate::instruments::clocks::{Phase, Spans, Traffic};
 use crate::instruments::probes::{Probe, ProbeSample};
-use crate::instruments::summary::{ParticipantSummary, Summary, WireSummary};
+use crate::instruments::summary::{ParticipantSummary, Profile, Summary, WireSummary};
 use crate::member::connection::Connection;
 use crate::member::{Member, Part};
 use crate::obstacles::Obstacles;
@@ -254,13 +255,16 @@ impl Simulation {
     /// Names, programs and particle counts.
     pub fn participants(&self) -> Vec<ParticipantSummary> {
         let summary = |member: &Member| {
-            let Part { connection, committed, solver_s, .. } = &member.part;
+            let Part { connection, committed, solver_s, waited_s, .. } = &member.part;
             ParticipantSummary {
                 name: connection.name.clone(),
                 solver: connection.description.name.clone(),
                 version: connection.description.version.clone(),
                 particles: committed.particles,
                 solver_s: *solver_s,
+                waited_s: *waited_s,
+                bytes_out: connection.wire.out,
+                bytes_in: connection.wire.received,
             }
         };
         self.members.iter().map(summary).collect()
@@ -289,6 +293,7 @@ impl Simulation {
             connection.frame(wanted)
         });
         let frames = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.instruments.count_calls(&mut self.members, start);
         let mut result = Vec::new();
         for (member, frame) in self.members.iter().zip(frames) {
             let index = |id: ParticleId| frame.id.binary_search(&id).map(|at| at as u32);
@@ -319,13 +324,43 @@ impl Simulation {
                     .collect(),
             });
         }
-        self.instruments.profile.frames += start.elapsed().as_secs_f64();
+        self.instruments.count(Phase::Frames, start, 0.0);
         Ok(result)
     }
 
-    /// Adds time spent on writing frames to the profile.
-    pub fn note_frame_time(&mut self, seconds: f64) {
-        self.instruments.profile.frames += seconds;
+    /// Counts the time since `start` as spent on a phase that is not the coordinator's own: on files.
+    pub fn count(&mut self, phase: Phase, start: Instant) {
+        self.instruments.count(phase, start, 0.0);
+    }
+
+    /// Takes `seconds` in which the run was held from its wall time.
+    pub fn leave_out(&mut self, seconds: f64) {
+        self.wall_before -= seconds;
+    }
+
+    /// Keeps what passes from now on, for [`Self::take_spans`].
+    pub fn observe(&mut self) {
+        self.instruments.observe();
+    }
+
+    /// The phases and calls since this was called last; none if nobody observes.
+    pub fn take_spans(&mut self) -> Spans {
+        self.instruments.take_spans()
+    }
+
+    /// Wall time by phase [s].
+    pub fn profile(&self) -> &Profile {
+        &self.instruments.profile
+    }
+
+    /// What each participant has cost, in the scene's order.
+    pub fn traffic(&self) -> impl Iterator<Item = Traffic<'_>> {
+        self.members.iter().map(|member| {
+            let Part { connection, solver_s, waited_s, .. } = &member.part;
+            let (bytes_out, bytes_in) = (connection.wire.out, connection.wire.received);
+            let (solver_s, waited_s) = (*solver_s, *waited_s);
+            Traffic { name: &connection.name, waited_s, solver_s, bytes_out, bytes_in }
+        })
     }
 
     /// What the probes read in the last step.
@@ -351,6 +386,7 @@ impl Simulation {
                 bytes_in: wire.clone().map(|w| w.received).sum(),
                 occupancy_bytes_mean: wire.map(|w| w.occupancy).sum::<u64>() as f64
                     / self.steps.max(1) as f64,
+                round_trips_mean: statistics.round_trips_mean(),
             },
             coupling: statistics.coupling(),
             speed_max: statistics.speed_max(),

@@ -1,4 +1,4 @@
-//! The coupled step (`docs/method.md`, "One coupled step"): one call per phase.
+//! The coupled step (`docs/theory/coupling.md`, "One coupled step"): one call per phase.
 
 mod begin;
 mod commit;
@@ -134,6 +134,17 @@ impl Simulation {
             frame_due: self.clock.frame_due(),
             ..scratch.record
         };
+        tracing::debug!(
+            run = self.members[0].part.connection.context().run_id,
+            step = record.step,
+            stage = record.stages,
+            time = record.time,
+            dt = record.dt,
+            contacts = record.active,
+            groups = record.groups,
+            seconds = record.wall_s,
+            "step"
+        );
         self.steps += 1;
         self.instruments.sample(&View {
             members: &self.members,

@@ -1,4 +1,4 @@
-//! Synchronising: from the participants' answers to one velocity for each meta-particle (`docs/method.md`,
+//! Synchronising: from the participants' answers to one velocity for each meta-particle (`docs/theory/coupling.md`,
 //! "Synchronising, for any number of participants").
 
 pub mod quasi_newton;
@@ -12,11 +12,13 @@ use crate::settings::{CouplingSettings, Inertia, Synchronise};
 use quasi_newton::{QuasiNewton, norm};
 
 /// The slope of a projection, which reports none, over the mass of its own members: the added mass of a fluid that cannot
-/// give way. The answer does not depend on it; from 3 to 12 it takes about as many repetitions (docs/method.md).
+/// give way. The answer does not depend on it; from 3 to 12 it takes about as many repetitions
+/// (docs/design/decisions.md).
 pub(crate) const ADDED_MASS: f64 = 6.0;
 
 /// The part of its first residual that whoever iterates may leave in an answer to be repeated: forcing term of an inexact Newton
-/// method [EisenstatWalker1996]. From .003 to .01 solves take half of the iterations; with .1 there are more repetitions (docs/method.md).
+/// method [EisenstatWalker1996]. From 0.003 to 0.01 solves take half of the iterations; with 0.1
+/// there are more repetitions (docs/design/decisions.md).
 const FORCING: f64 = 0.01;
 
 /// The part of a stage's groups that one participant has particles in.
@@ -172,19 +174,22 @@ impl Stage<'_> {
         };
         let explicit = members(|kind| kind == Integration::Explicit);
         let implicit = members(|kind| kind != Integration::Explicit);
-        self.turn(&explicit, |_| 0.0, &mut state, ask)?;
-        for &k in &explicit {
-            for (&group, &momentum) in self.shares[k].groups.iter().zip(&state.momentum[k]) {
-                state.given[group as usize] += momentum;
-            }
+        // Who is asked together with the first of the implicit ones.
+        let mut along = Vec::new();
+        if self.share_groups(&explicit, &implicit) {
+            self.turn(&explicit, |_| 0.0, &mut state, ask)?;
+            self.give(&explicit, &mut state);
+        } else {
+            along.clone_from(&explicit);
         }
         let shared = self.shared(&implicit);
         let (repetitions, disagreement) = if shared.is_empty() {
-            self.turn(&implicit, |_| 0.0, &mut state, ask)?;
+            self.turn(&both(&along, &implicit), |_| 0.0, &mut state, ask)?;
             (0, 0.0)
         } else {
-            self.repeat(&implicit, &shared, &mut state, settings, ask)?
+            self.repeat(&implicit, &along, &shared, &mut state, settings, ask)?
         };
+        self.give(&along, &mut state);
 
         // M dv = sum of J_k(dv), each linearised: J_k = (J_k + Z_k dv_k) - Z_k dv. Exact with one implicit
         // participant, and free of the cancellation between stiff impulses with several.
@@ -216,6 +221,25 @@ impl Stage<'_> {
             disagreement,
             momentum_error: 0.0,
         })
+    }
+
+    /// Whether any group has members of participants of both lists.
+    fn share_groups(&self, some: &[usize], others: &[usize]) -> bool {
+        let mut taken = vec![false; self.forest.len()];
+        let groups_of = |list: &'_ [usize]| -> Vec<usize> {
+            list.iter().flat_map(|&k| self.shares[k].groups.iter().map(|&group| group as usize)).collect()
+        };
+        groups_of(some).into_iter().for_each(|group| taken[group] = true);
+        groups_of(others).into_iter().any(|group| taken[group])
+    }
+
+    /// Adds what explicit participants answered to what is given.
+    fn give(&self, explicit: &[usize], state: &mut Exchange) {
+        for &k in explicit {
+            for (&group, &momentum) in self.shares[k].groups.iter().zip(&state.momentum[k]) {
+                state.given[group as usize] += momentum;
+            }
+        }
     }
 
     /// Places (participant, local group) of implicit participants in groups that another implicit one shares.
@@ -262,10 +286,12 @@ impl Stage<'_> {
     /// Implicit participants that share groups answer again and again, each against the others' linearised answers
     /// (a Robin condition), until these agree. The unknowns are J + Z dv at the shared places: for solids that are
     /// diagonal in the groups they do not depend on what the others do, and one repetition is exact. Only answers that may be
-    /// the last are solved for to the participants' own tolerances.
+    /// the last are solved for to the participants' own tolerances. The participants `along` are explicit ones that share no group
+    /// with these, and answer with the first.
     fn repeat(
         &self,
         implicit: &[usize],
+        along: &[usize],
         shared: &[(usize, usize)],
         state: &mut Exchange,
         settings: &CouplingSettings,
@@ -287,7 +313,7 @@ impl Stage<'_> {
         // Who shares nothing answers for good.
         let unknown = |leader| places.iter().any(|&(k, _)| k == leader);
         let (mut forcing, mut before) = (FORCING, 1.0);
-        self.turn(&leaders, |k| if unknown(k) { forcing } else { 0.0 }, state, ask)?;
+        self.turn(&both(along, &leaders), |k| if unknown(k) { forcing } else { 0.0 }, state, ask)?;
         leaders.retain(|&leader| unknown(leader));
         let mut point = read(state);
         let mut newton = QuasiNewton::default();
@@ -402,6 +428,13 @@ impl Stage<'_> {
             })
             .fold(0.0, f64::max)
     }
+}
+
+/// Two lists of participants as one, ascending.
+fn both(some: &[usize], others: &[usize]) -> Vec<usize> {
+    let mut all = [some, others].concat();
+    all.sort_unstable();
+    all
 }
 
 /// A third of the trace: the mean over all directions.

@@ -1,4 +1,4 @@
-//! What merging and splitting must keep, whatever the particles (`docs/method.md`, "Invariants"), and detection
+//! What merging and splitting must keep, whatever the particles (`docs/theory/coupling.md`, "Invariants"), and detection
 //! against brute force.
 
 use amalgam_coordinator::{

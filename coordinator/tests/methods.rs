@@ -1,4 +1,4 @@
-//! Methods of contact that do not merge, against closed forms (`docs/contact-methods.md`).
+//! Methods of contact that do not merge, against closed forms (`docs/theory/contact-methods.md`).
 
 use std::f64::consts::PI;
 

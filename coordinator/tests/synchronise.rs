@@ -24,6 +24,8 @@ struct Systems {
     turns: Vec<u32>,
     /// With what forcing each was asked last.
     forcing: Vec<f64>,
+    /// How often any were asked, all at once.
+    rounds: u32,
     /// The last dv of each, if they take forcing at its word.
     iterates: Option<Vec<Vec<DVec3>>>,
 }
@@ -52,6 +54,7 @@ impl Systems {
                 .collect(),
             turns: vec![0; participants.len()],
             forcing: vec![0.0; participants.len()],
+            rounds: 0,
             iterates: None,
             groups,
         }
@@ -96,7 +99,7 @@ impl Systems {
         if self.groups.iter().filter(|groups| groups.contains(&group)).count() == 1 { 2 } else { 1 }
     }
 
-    /// Particles of .5 kg and their groups.
+    /// Particles of 0.5 kg and their groups.
     fn forest(&self) -> Forest {
         let (mut candidates, mut pairs, mut last) = (Candidates::default(), Vec::new(), [None; 3]);
         for (k, groups) in self.groups.iter().enumerate() {
@@ -166,6 +169,7 @@ impl Systems {
 
 impl Ask for Systems {
     fn ask(&mut self, turns: Vec<Turn>) -> Result<Vec<Integrated>, CoordinatorError> {
+        self.rounds += 1;
         for turn in &turns {
             self.turns[turn.participant] += 1;
             self.forcing[turn.participant] = turn.forcing;
@@ -301,4 +305,23 @@ fn who_is_not_asked_again_is_asked_for_a_whole_answer() {
     assert_eq!((result.repetitions, systems.turns[2]), (1, 1));
     assert_eq!(systems.forcing, [0.0; 3]);
     assert!((result.velocity[2] - exact[2]).length() < 1e-12, "{result:?}, {exact:?}");
+}
+
+#[test]
+fn explicit_and_implicit_participants_that_share_no_group_are_asked_at_once() {
+    let (soft, free) = (chain(3.0, 0.2), DMat3::ZERO);
+    let systems = |explicit: &'static [u32], others: &[(Integration, u64, &'static [u32], DMat3)]| {
+        let mut systems = Systems::new(&[&[(Integration::Explicit, 4, explicit, free)], others].concat());
+        let repetitions = systems.check().repetitions;
+        (systems.rounds, repetitions)
+    };
+    let alone = [(Integration::Implicit, 1, &[1u32, 2][..], soft)];
+    assert_eq!(systems(&[0], &alone), (1, 0));
+    assert_eq!(systems(&[0, 1], &alone), (2, 0));
+    let two = [(Integration::Implicit, 1, &[1u32, 2][..], soft), (Integration::Implicit, 2, &[1, 2], soft)];
+    // Each repetition asks the one that follows and the one that leads.
+    let (rounds, repetitions) = systems(&[0], &two);
+    assert_eq!(rounds, 1 + 2 * repetitions);
+    let (rounds, repetitions) = systems(&[0, 1], &two);
+    assert_eq!(rounds, 2 + 2 * repetitions);
 }

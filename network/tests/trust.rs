@@ -72,7 +72,13 @@ async fn both_ends_are_checked_and_told_what_is_wrong() {
     let cases = [
         ("another authority", Some(&others), Role::Solver, coordinator(&*ours), "is of another authority"),
         ("expired", Some(&expired), Role::Solver, coordinator(&*ours), "its certificate has expired"),
-        ("we are expired", Some(&ours), Role::Solver, coordinator(&*expired), "refuses our certificate: it has expired"),
+        (
+            "we are expired",
+            Some(&ours),
+            Role::Solver,
+            coordinator(&*expired),
+            "refuses our certificate: it has expired",
+        ),
         (
             "no solver",
             Some(&ours),
@@ -104,7 +110,8 @@ async fn a_certificate_is_for_its_hosts() {
     let caller = (Some(folder.path()), Role::Coordinator, Role::Solver);
     let gate = options(Some(folder.path())).gate(Role::Solver, &[Role::Coordinator]).expect("a gate");
     let listening = listen(&Listen::Tcp("127.0.0.2:0".into()), &gate).await.expect("listens");
-    let (address, access) = (listening.address.clone(), options(caller.0).access(caller.1, caller.2).expect("an access"));
+    let (address, access) =
+        (listening.address.clone(), options(caller.0).access(caller.1, caller.2).expect("an access"));
     let error = dial(move || Ok(address.clone()), &access, Endpoint::from_static("http://localhost")).await;
     let error = format!("{:?}", error.expect_err("another host"));
     assert!(error.contains("is not for host 127.0.0.2, but for") && error.contains("node7"), "{error}");
@@ -137,7 +144,9 @@ async fn silent_callers_lock_nobody_out() {
         let address = listening.address.clone();
         let access = options(tls).access(Role::Coordinator, Role::Solver).expect("an access");
         let newcomer = tokio::spawn(async move {
-            dial(move || Ok(address.clone()), &access, Endpoint::from_static("http://localhost")).await.is_ok()
+            dial(move || Ok(address.clone()), &access, Endpoint::from_static("http://localhost"))
+                .await
+                .is_ok()
         });
         let mut lines = Vec::new();
         let greet = async {
@@ -202,7 +211,11 @@ async fn beyond_the_host_nobody_speaks_without_certificates_by_mistake() {
     assert!(error.contains("--tls DIR"), "{error}");
     let access = options(None).access(Role::Coordinator, Role::Solver).expect("an access");
     let since = Instant::now();
-    let dialled = dial(|| Ok("192.0.2.1:7401".into()), &access, Endpoint::from_static("http://localhost")).await;
+    let dialled =
+        dial(|| Ok("192.0.2.1:7401".into()), &access, Endpoint::from_static("http://localhost")).await;
     let error = format!("{:?}", dialled.expect_err("another machine"));
-    assert!(error.contains("192.0.2.1:7401 is another machine") && since.elapsed() < Duration::from_secs(5), "{error}");
+    assert!(
+        error.contains("192.0.2.1:7401 is another machine") && since.elapsed() < Duration::from_secs(5),
+        "{error}"
+    );
 }

@@ -1,4 +1,4 @@
-//! The group map: S of `docs/method.md`, "Integrating a meta-particle". It exists once, for every solver.
+//! The group map: S of `docs/theory/coupling.md`, "Integrating a meta-particle". It exists once, for every solver.
 
 use glam::DVec3;
 use rayon::prelude::*;

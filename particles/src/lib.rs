@@ -1,5 +1,5 @@
 //! What more than one crate needs and is pure: particle fields, ids, the cell grid for neighbour search, intersecting
-//! spheres, sets of occupied cells, the group map (S of `docs/method.md`, section "Integrating a meta-particle") and counter-based
+//! spheres, sets of occupied cells, the group map (S of `docs/theory/coupling.md`, section "Integrating a meta-particle") and counter-based
 //! random numbers. No input or output, no async, no wire types.
 
 mod body;

@@ -53,7 +53,7 @@ pub struct Context {
 }
 
 /// How a solver's answer depends on what others do, which decides when in a stage it is asked
-/// (`docs/method.md`, "Synchronising").
+/// (`docs/theory/coupling.md`, "Synchronising").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Integration {
     /// The momentum given to a group does not depend on the group's inertia or impulse (slope 0). Asked first.
@@ -112,7 +112,7 @@ pub struct Surveyed(pub CellSet);
 pub enum Wanted {
     /// All.
     All,
-    /// Those whose collision spheres may touch some cells.
+    /// Particles whose collision spheres may touch some cells.
     Near {
         /// The lattice of the cells.
         lattice: Lattice,
@@ -123,7 +123,7 @@ pub enum Wanted {
     },
     /// These, none twice.
     Listed(Vec<ParticleId>),
-    /// Those of the last list again, less any that died.
+    /// Particles of the last list again, without any that died.
     Again,
 }
 

@@ -1,4 +1,5 @@
-//! The wire contract `amalgam.solver.v1`, and the one place where wire types are checked and converted.
+//! The wire contract `amalgam.solver.v1`, and the one place where its wire types are checked and converted; and
+//! `amalgam.coordinator.v1`, whose messages [`coordinator`] holds.
 //!
 //! [`v1`] holds the generated messages and the gRPC client and server. [`contract`] holds the calls as plain Rust
 //! values; [`Call`] turns them into streams of messages and back, with every check on the way.
@@ -29,5 +30,14 @@ pub mod registry {
     tonic::include_proto!("amalgam.registry.v1");
 }
 
-/// The compiled descriptors, for server reflection.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+/// Generated from `amalgam/coordinator/v1/coordinator.proto`.
+#[allow(missing_docs, clippy::all, unreachable_pub)]
+pub mod coordinator {
+    tonic::include_proto!("amalgam.coordinator.v1");
+}
+
+/// The compiled descriptors of `amalgam.solver.v1`, for server reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/solver.bin"));
+
+/// The compiled descriptors of `amalgam.coordinator.v1`.
+pub const COORDINATOR_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/coordinator.bin"));

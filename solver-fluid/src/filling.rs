@@ -35,7 +35,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Of a shape with flat or round sides along the domain's axes; none of others.
+    /// The sides of a shape with flat or round sides along the domain's axes, and none of other shapes.
     fn of(body: &Body) -> Option<Self> {
         if body.rotation.is_some() {
             return None;

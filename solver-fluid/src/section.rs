@@ -1,24 +1,4 @@
-//! A fluid participant's section of the scene.
-//!
-//! | key | unit | default | meaning |
-//! | --- | --- | --- | --- |
-//! | `method` | | `"sph"` | how the fluid is simulated |
-//! | `spacing` | m | required | edge of the volume that a particle stands for |
-//! | `rest_density` | kg/m^3 | 1000 | a particle's mass is `rest_density * spacing^3` |
-//! | `kernels` | | `"wendland"` | `"wendland"`, or `"mueller"`: kernels, pressure force and viscosity of [Mueller2003] |
-//! | `equation_of_state` | | that of the kernels | `"tait"` (default with Wendland's kernel) or `"mueller"` |
-//! | `sound_speed` | m/s | 10 x the largest speed | sets the compressibility; see below |
-//! | `viscosity` | Pa s | see below | dynamic viscosity |
-//! | `artificial_viscosity` | | | alpha of [Monaghan1992], in place of `viscosity`; acts on approaching pairs only |
-//! | `xsph` | | | epsilon of [Monaghan1989], in place of `viscosity`: velocities are drawn to their neighbours' mean |
-//! | `radius` | m | `spacing / 2` | collision radius of a particle |
-//! | `smoothing_ratio` | | 1 | smoothing length over spacing; the kernel reaches two smoothing lengths |
-//! | `walls` | | true | whether the domain's faces hold the fluid |
-//! | `cfl` | | 0.4 | Courant number of a sub-step |
-//! | `max_substeps` | | 1 | sub-steps in the longest step asked for |
-//! | `shapes` | | required | what is filled: [`Body`], a list |
-//! | `emitters` | | none | discs that emit, a list: `center` [m], `axis`, `radius` [m], `speed` [m/s], `until` [s] |
-//! | `sinks` | | none | boxes that swallow particles, a list: `min`, `max` [m] |
+//! A fluid participant's section of the scene. The comments of its fields are the table in `docs/reference/fluid.md`.
 //!
 //! The largest speed is taken as sqrt(v0^2 + 2 g H): v0 the largest initial speed, H the height of the fluid's highest
 //! point above the domain's lowest one. With ten times that as speed of sound the density varies by about one percent.
@@ -72,30 +52,48 @@ enum Kernels {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
+    /// `"sph"`.
     #[serde(default = "default_method", rename = "method")]
     _method: Method,
+    /// Edge of the volume that a particle stands for [m].
     spacing: f64,
+    /// Rest density [kg/m^3]. A particle weighs `rest_density` x `spacing`^3.
     #[serde(default = "default_rest_density")]
     rest_density: f64,
+    /// `"wendland"`, or `"mueller"` for kernels, pressure force and viscosity of [Mueller2003].
     #[serde(default = "default_kernels")]
     kernels: Kernels,
+    /// `"tait"` or `"mueller"`. Default: `"tait"` with Wendland's kernel, else `"mueller"`.
     equation_of_state: Option<Law>,
+    /// Speed of sound, the stiffness of the fluid [m/s]. Default: 10 times the largest speed.
     sound_speed: Option<f64>,
+    /// Dynamic viscosity [Pa s]. Default: 0.05 x rest density x speed of sound x smoothing length / 10.
     viscosity: Option<f64>,
+    /// Coefficient alpha of [Monaghan1992], instead of `viscosity`. Acts on approaching pairs only.
     artificial_viscosity: Option<f64>,
+    /// Coefficient epsilon of [Monaghan1989], instead of `viscosity`. 0.0375 damps as much as the
+    /// default viscosity.
     xsph: Option<f64>,
+    /// Collision radius [m]. Default: half the spacing.
     radius: Option<f64>,
+    /// Smoothing length over spacing, 0.9 to 2.
     #[serde(default = "default_smoothing_ratio")]
     smoothing_ratio: f64,
+    /// Whether the domain's faces hold the fluid.
     #[serde(default = "default_walls")]
     walls: bool,
+    /// Courant number of a sub-step, above 0 and at most 1.
     #[serde(default = "default_cfl")]
     cfl: f64,
+    /// Sub-steps in the longest step, 1 to 100.
     #[serde(default = "default_max_substeps")]
     max_substeps: u32,
+    /// `[[participants.settings.shapes]]`: the shapes to fill, one or more.
     shapes: Vec<Body>,
+    /// Discs that emit fluid, a list.
     #[serde(default)]
     emitters: Vec<EmitterSection>,
+    /// Boxes that swallow particles, a list.
     #[serde(default)]
     sinks: Vec<SinkSection>,
 }
@@ -103,17 +101,24 @@ struct Section {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EmitterSection {
+    /// Middle of the disc [m].
     center: DVec3,
+    /// Direction of the flow, of any length.
     axis: DVec3,
+    /// Radius of the disc [m].
     radius: f64,
+    /// Speed of the flow [m/s].
     speed: f64,
+    /// Time at which it ends [s].
     until: f64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SinkSection {
+    /// Lowest corner [m].
     min: DVec3,
+    /// Highest corner [m].
     max: DVec3,
 }
 

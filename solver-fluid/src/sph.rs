@@ -12,7 +12,7 @@
 //! - **Walls** are planes of symmetry ([`walls`]): beyond each stands the mirror image of the fluid.
 //! - **Time**: symplectic Euler, as many sub-steps in a step as the Courant condition asks for.
 //!
-//! Gradients are divided by the kernel's first moment on the lattice, .95: it is the derivative of the calibrated
+//! Gradients are divided by the kernel's first moment on the lattice, 0.95: it is the derivative of the calibrated
 //! density, so that the pressure that particles carry is the one that walls and groups feel. (Without this, forces
 //! balance as well, but a column at rest reports 5 % too much pressure.)
 //!

@@ -138,7 +138,7 @@ fn a_restored_fluid_goes_on_to_the_same_bits() {
 }
 
 /// Water that falls freely in a tall shaft: 1,728 particles on a lattice `every` times as wide as its own, which moves
-/// apart at `rate` [1/s]. Spread of the positions after .3 s over that at the start.
+/// apart at `rate` [1/s]. Spread of the positions after 0.3 s over that at the start.
 fn spread_in_flight(every: usize, rate: f64) -> f64 {
     let spacing = 0.025 * every as f64;
     let world = world(DVec3::new(2.4, 2.4, 4.0), GRAVITY);

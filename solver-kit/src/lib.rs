@@ -3,6 +3,7 @@
 //! `examples/balls.rs` is a whole participant on one page.
 
 mod ids;
+pub mod log;
 mod near;
 mod own_contacts;
 mod register;
@@ -13,10 +14,12 @@ mod session;
 mod solver;
 mod sums;
 
-pub use amalgam_network::{Listen, SecurityOptions};
+pub use amalgam_network::{Gate, Listen, Listening, Role, SecurityOptions, listen};
 pub use register::Registration;
-pub use section::{SectionError, parse as parse_section};
-pub use serve::{ServeOptions, main, serve, serve_in_process};
+pub use section::{SectionError, parse as parse_section, renamed_keys};
+pub use serve::{
+    ServeOptions, end_of_service, main, serve, serve_in_process, serve_routes, with_health_and_reflection,
+};
 pub use solver::{
     Answer, Deferred, Description, Field, FieldValues, Integration, Report, Solver, SolverError,
     SolverProgram, Stage, World,

@@ -12,7 +12,10 @@ use futures_util::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, DuplexStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::server::NamedService as _;
+use tonic::service::{InterceptorLayer, Routes};
 
+use crate::log::{LogFormat, log_to_standard_error};
 use crate::register::{Registration, register};
 use crate::service::{Service, Serving};
 use crate::solver::SolverProgram;
@@ -41,6 +44,9 @@ pub struct ServeOptions {
     #[command(flatten)]
     #[allow(missing_docs, reason = "the help says it")]
     pub registration: Registration,
+    /// How the log on standard error is written; AMALGAM_LOG or RUST_LOG says what is logged
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
 }
 
 /// The `main` of a solver's own program: reads [`ServeOptions`] from the command line and serves.
@@ -51,11 +57,9 @@ pub fn main(program: impl SolverProgram) -> std::process::ExitCode {
         .version(description.version)
         .about("A particle solver as a service, for amalgam scenes that give its address");
     let matches = ServeOptions::augment_args(command).get_matches();
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let served = ServeOptions::from_arg_matches(&matches).map_err(anyhow::Error::from);
-    match served.and_then(|options| serve(Arc::new(program), options)) {
+    let options = ServeOptions::from_arg_matches(&matches).map_err(anyhow::Error::from);
+    log_to_standard_error(options.as_ref().map(|options| options.log_format).unwrap_or_default());
+    match options.and_then(|options| serve(Arc::new(program), options)) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -80,18 +84,72 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let end = end_of_service(options.exit_with_stdin)?;
-        let Listening { address, incoming, lines, socket } = listen(&options.listen, &gate).await?;
-        announce(&address);
+        let listening = listen(&options.listen, &gate).await?;
+        let (serving, lines) = (service.serving(), listening.lines.clone());
+        let orphan = OnceLock::new();
+        let end = async {
+            tokio::select! {
+                () = end => {}
+                run_id = orphaned(&serving, &lines, options.orphan_timeout) => {
+                    orphan.set(run_id).expect("it ends once");
+                }
+            }
+        };
         if let Some(plan) = registration {
-            tokio::spawn(register(plan, description, address));
+            tokio::spawn(register(plan, description, listening.address.clone()));
         }
-        let served = run(service, incoming, &lines, &gate, end, Some(options.orphan_timeout)).await;
-        drop(socket);
-        served
+        serve_routes(listening, &gate, solver_routes(service).await?, end).await?;
+        if let Some(run_id) = orphan.get() {
+            let seconds = options.orphan_timeout.as_secs_f64();
+            bail!("run {run_id} was left in the middle, and no coordinator came for {seconds} s (--orphan-timeout)");
+        }
+        Ok(())
     });
     // Standard input may still be read by a blocking thread that nothing can wake.
     runtime.shutdown_background();
     served
+}
+
+/// Serves calls where a service listens, until `end`, with the limits that every service has. Prints `listening ADDRESS` on
+/// standard output at first. Calls in progress are finished first.
+///
+/// # Errors
+/// What the system says.
+pub async fn serve_routes(
+    listening: Listening,
+    gate: &Gate,
+    routes: Routes,
+    end: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let Listening { address, incoming, socket, .. } = listening;
+    announce(&address);
+    let served = run(routes, incoming, gate, end).await;
+    drop(socket);
+    served
+}
+
+/// Adds what every service answers besides its own calls: health, of the service of this name, and reflection.
+///
+/// # Errors
+/// Descriptors that are none.
+pub async fn with_health_and_reflection(
+    routes: Routes,
+    name: &str,
+    descriptors: &'static [u8],
+) -> anyhow::Result<Routes> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_service_status(name, tonic_health::ServingStatus::Serving).await;
+    let reflection =
+        || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(descriptors);
+    let routes = routes.add_service(health_service).add_service(reflection().build_v1()?);
+    Ok(routes.add_service(reflection().build_v1alpha()?))
+}
+
+async fn solver_routes(service: Service) -> anyhow::Result<Routes> {
+    let solver = SolverServer::new(service)
+        .max_decoding_message_size(message_limit())
+        .max_encoding_message_size(message_limit());
+    with_health_and_reflection(Routes::new(solver), SolverServer::<Service>::NAME, DESCRIPTORS).await
 }
 
 /// Serves a solver inside this process, on threads of its own: a connection is a pipe sent into the returned queue.
@@ -108,8 +166,8 @@ pub fn serve_in_process(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("solver-io".into()).spawn(move || {
         let served = runtime.block_on(async {
-            let (incoming, lines) = through(ReceiverStream::new(inbox).map(Ok::<_, std::io::Error>), None);
-            run(service, incoming, &lines, &Gate::default(), std::future::pending(), None).await
+            let (incoming, _) = through(ReceiverStream::new(inbox).map(Ok::<_, std::io::Error>), None);
+            run(solver_routes(service).await?, incoming, &Gate::default(), std::future::pending()).await
         });
         if let Err(error) = served {
             tracing::error!(%error, "in-process service");
@@ -119,58 +177,26 @@ pub fn serve_in_process(
 }
 
 async fn run(
-    service: Service,
+    routes: Routes,
     incoming: ReceiverStream<std::io::Result<Line>>,
-    lines: &Lines,
     gate: &Gate,
     end: impl Future<Output = ()>,
-    orphan_timeout: Option<Duration>,
 ) -> anyhow::Result<()> {
-    let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<SolverServer<Service>>().await;
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .build_v1()?;
-    let older_reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .build_v1alpha()?;
-    let serving = service.serving();
-    let solver = SolverServer::new(service)
-        .max_decoding_message_size(message_limit())
-        .max_encoding_message_size(message_limit());
-    let orphan = OnceLock::new();
-    let end = async {
-        tokio::select! {
-            () = end => {}
-            run_id = orphaned(&serving, lines, orphan_timeout) => orphan.set(run_id).expect("it ends once"),
-        }
-    };
     tonic::transport::Server::builder()
         .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
         .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
         .max_frame_size(TransportLimits::FRAME_BYTES)
         .max_concurrent_streams(TransportLimits::STREAMS_MAX)
         .http2_max_header_list_size(TransportLimits::HEADER_LIST_BYTES)
-        .layer(tonic::service::InterceptorLayer::new(gate.checks_token()))
-        .add_service(solver)
-        .add_service(health_service)
-        .add_service(reflection)
-        .add_service(older_reflection)
+        .layer(InterceptorLayer::new(gate.checks()))
+        .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, end)
         .await
-        .context("the service failed")?;
-    if let (Some(run_id), Some(longest)) = (orphan.get(), orphan_timeout) {
-        let seconds = longest.as_secs_f64();
-        bail!(
-            "run {run_id} was left in the middle, and no coordinator came for {seconds} s (--orphan-timeout)"
-        );
-    }
-    Ok(())
+        .context("the service failed")
 }
 
 /// Waits until nobody has been connected for `longest` while a run is served, and says which.
-async fn orphaned(serving: &Serving, lines: &Lines, longest: Option<Duration>) -> String {
-    let Some(longest) = longest else { return std::future::pending().await };
+async fn orphaned(serving: &Serving, lines: &Lines, longest: Duration) -> String {
     let mut alone_since = None;
     loop {
         let run = serving
@@ -192,8 +218,11 @@ async fn orphaned(serving: &Serving, lines: &Lines, longest: Option<Duration>) -
 /// Longest time between two looks whether anybody is connected.
 const ORPHAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A future that ends when the service should.
-fn end_of_service(with_stdin: bool) -> anyhow::Result<impl Future<Output = ()>> {
+/// A future that ends when a service should: at SIGTERM, SIGINT or, if asked for, the end of standard input.
+///
+/// # Errors
+/// If the system refuses to tell of signals.
+pub fn end_of_service(with_stdin: bool) -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -3,8 +3,10 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use amalgam_network::{Caller, OpenCall, paced};
+use amalgam_particles::text::shorten;
 use amalgam_proto::contract::{Begin, Commit, Context, Description, Integrate, Restore, Survey};
 use amalgam_proto::{Call, Known, PROTOCOL_VERSION, Packet, WireError, gather, v1};
 use futures_util::{Stream, stream};
@@ -12,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
+use crate::log::about_call;
 use crate::session::{Refusal, Session, check_run};
 use crate::solver::SolverProgram;
 
@@ -29,6 +32,24 @@ enum Order {
     Save(Context, Reply<v1::SaveResponse>),
     Restore(Restore, Reply<v1::RestoreResponse>),
     Shutdown(Context, Reply<v1::ShutdownResponse>),
+}
+
+impl Order {
+    /// The call, and the run, step and stage that it is for.
+    fn about(&self) -> (&'static str, &str, u64, u32) {
+        let (call, context, stage) = match self {
+            Self::Initialize(request, _) => return ("Initialize", &request.run_id, 0, 0),
+            Self::Survey(call, _) => ("Survey", &call.context, 0),
+            Self::Begin(call, _) => ("Begin", &call.context, 0),
+            Self::Integrate(call, _) => ("Integrate", &call.context, call.stage),
+            Self::Commit(call, _) => ("Commit", &call.context, call.stage),
+            Self::Frame(context, ..) => ("Frame", context, 0),
+            Self::Save(context, _) => ("Save", context, 0),
+            Self::Restore(call, _) => ("Restore", &call.context, 0),
+            Self::Shutdown(context, _) => ("Shutdown", context, 0),
+        };
+        (call, &context.run_id, context.step, stage)
+    }
 }
 
 /// Calls waiting for the solver's thread. The coordinator has one at a time; more is a second coordinator.
@@ -59,9 +80,17 @@ impl Service {
         std::thread::Builder::new().name("solver".into()).spawn(move || {
             // Inside the pool of workers: each parallel loop then starts where it is, not with a hand-over.
             pool.install(|| {
-                let mut session = Session::default();
+                let (mut session, mut participant) = (Session::default(), String::new());
                 while let Some(order) = inbox.blocking_recv() {
+                    if let Order::Initialize(request, _) = &order {
+                        participant = shorten(&request.participant);
+                    }
+                    let (call, run, step, stage) = order.about();
+                    let (run, start) = (shorten(run), Instant::now());
+                    let _about = about_call(call, &participant, &run, step, stage);
                     carry_out(&mut session, &own, &served, order);
+                    let seconds = start.elapsed().as_secs_f64();
+                    tracing::debug!(run, participant, step, stage, call, seconds, "computed");
                 }
             });
         })?;

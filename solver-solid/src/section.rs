@@ -20,21 +20,27 @@ use crate::linear::system::Limits;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
+    /// What bodies may be made of: `"mass-spring"`, or `"peridynamics"` for bodies with bonds as well.
     method: Method,
+    /// How a step is taken: `"implicit-euler"`, `"hht-alpha"` or `"velocity-verlet"`.
     #[serde(default)]
     integrator: Integrator,
-    /// Whether own particles collide with each other, those apart that a spring joins.
+    /// Whether own particles collide with each other. Pairs that a spring or a bond joins never do.
     #[serde(default = "yes")]
     self_collision: bool,
-    /// Residual at which the linear solve stops, relative to the right-hand side.
+    /// Residual, relative to the right-hand side, at which the linear solve stops; below 1. With bonds
+    /// no residual is seen below about 1e-7.
     #[serde(default = "default_tolerance")]
     tolerance: f64,
     /// Iterations after which the linear solve is an error.
     #[serde(default = "default_max_iterations")]
     max_iterations: u32,
-    /// Linear solves of a step at most, each linearised anew; 1 for none but the first.
+    /// Linear solves per step at most, each linearised where the last one led. Above 1 with
+    /// `"implicit-euler"` only.
     #[serde(default = "default_newton_iterations")]
     newton_iterations: u32,
+    /// `[[participants.settings.bodies]]`, one or more, each with a `type`. Default: none, which is an
+    /// error.
     #[serde(default)]
     bodies: Vec<toml::Table>,
 }
@@ -78,29 +84,34 @@ impl Integrator {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GrainSection {
+    /// `"grains"`.
     #[serde(rename = "method")]
     _method: Method,
     /// Whether grains collide with each other.
     #[serde(default = "yes")]
     self_collision: bool,
-    /// G [m^3/(kg s^2)]; 0 if they do not attract each other.
+    /// Constant of gravitation G [m^3/(kg s^2)]. Grains attract each other if it is not 0.
     #[serde(default)]
     gravitational_constant: f64,
-    /// [m]
+    /// Length below which attraction is softened [m].
     #[serde(default)]
     softening: f64,
-    /// Grains above which attraction is computed with a tree.
+    /// Number of grains up to which each pair is summed. Above, a tree is used.
     #[serde(default = "default_direct_max")]
     direct_max: usize,
-    /// Of the tree.
+    /// Opening angle of the tree, 0 (exact) to 1. A cell counts as one if its edge over its distance is
+    /// below.
     #[serde(default = "default_opening_angle")]
     opening_angle: f64,
-    /// Whether z stays what it is.
+    /// Whether all grains keep one z, which they must have at the start. Grains are discs if a `density`
+    /// is given.
     #[serde(default)]
     two_dimensional: bool,
-    /// Whether grains turn: friction of the contact law then sets them rolling.
+    /// Whether grains turn. Needs the contact law.
     #[serde(default)]
     spin: bool,
+    /// `[[participants.settings.bodies]]` of `type = "grains"`, `"scatter"` or `"points"`. Default:
+    /// none, which is an error.
     #[serde(default)]
     bodies: Vec<toml::Table>,
 }
@@ -109,11 +120,13 @@ struct GrainSection {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RigidSection {
+    /// `"rigid"`.
     #[serde(rename = "method")]
     _method: Method,
     /// Whether the bodies collide with each other.
     #[serde(default = "yes")]
     self_collision: bool,
+    /// `[[participants.settings.bodies]]` of `type = "rigid"`. Default: none, which is an error.
     #[serde(default)]
     bodies: Vec<toml::Table>,
 }

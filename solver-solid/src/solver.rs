@@ -24,7 +24,8 @@ use crate::{CHUNK, CHUNKS_PER_TASK};
 /// Particles joined by springs and by bonds that break.
 ///
 /// Implicit Euler, linearised once a step as in [BaraffWitkin1998], has the groups of a stage as single unknowns
-/// (`docs/method.md`, section 4). What does not depend on merging or on the length of the step is done in
+/// (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant"). What depends
+/// neither on merging nor on the length of the step is done in
 /// [`Solver::begin`]. A repeated [`Solver::integrate`] reuses it and starts from the last answer. With Newton's
 /// iterations the system is linearised anew at the positions that each solve leads to.
 ///
@@ -450,7 +451,7 @@ impl Solver for SolidSolver {
         Some((vertices, triangles))
     }
 
-    /// Those of the materials; where two know the same field, a particle has the larger value.
+    /// Fields of the materials. Where two know the same field, a particle has the larger value.
     fn fields(&self) -> Vec<Field> {
         let mut fields: Vec<Field> = Vec::new();
         for field in self.materials.iter().flat_map(|material| material.fields(&self.particles.position)) {
@@ -538,7 +539,7 @@ const STABLE_SHARE: f64 = 0.9;
 
 /// The same for HHT-alpha. Any step is stable for the linearised system, but a spring that turns
 /// while contacts hold it is not: a cloth under a drop gained energy in 95 largest explicit steps
-/// at once and not in 9.5 (`docs/solid.md`).
+/// at once and not in 9.5 (`docs/theory/solids.md`).
 const HHT_STABLE_SHARE: f64 = 10.0;
 
 fn merge(known: &mut FieldValues, more: &FieldValues) {

@@ -15,7 +15,7 @@ const INTERVAL: u64 = 64;
 /// In a step of length h, implicit Euler turns the force on a particle by the angle h w against the
 /// particle's way. The torque of these forces is h times the virial of the tension, I w^2. So a
 /// body that spins at w loses the part h w^2 of its angular momentum per second, and more where
-/// compressed springs hold it together (`docs/solid.md`).
+/// compressed springs hold it together (`docs/theory/solids.md`).
 #[derive(Clone, Debug)]
 pub(crate) struct SpinGuard {
     /// Particles of each body that nothing holds.

@@ -34,7 +34,7 @@ fn step(grains: &mut GrainSolver, dt: f64) -> Report {
     grains.commit(&end, &answer.velocity).expect("commits")
 }
 
-/// Two grains on an ellipse of eccentricity .6, G (m1 + m2) = 4, semi-major axis 1: after a period of pi they are back.
+/// Two grains on an ellipse of eccentricity 0.6, G (m1 + m2) = 4, semi-major axis 1: after a period of pi they are back.
 #[test]
 fn two_grains_follow_kepler() {
     // At the far end: distance 1.6, relative speed sqrt(4 (2/1.6 - 1)) = 1.

@@ -315,7 +315,7 @@ fn a_group_moves_as_one_particle_of_its_inertia() {
     assert!(answer.slope[0].abs_diff_eq(DMat3::from_diagonal(DVec3::splat(share)), 1e-13));
 }
 
-/// The last row of the table in `docs/method.md`, section 5: a light stiff piston, told of the load on it, rests at
+/// The last row of the table in `docs/theory/coupling.md`, "Why not average": a light stiff piston, told of the load on it, rests at
 /// (m1 + m2) g / k.
 #[test]
 fn a_piston_under_load_rests_at_its_static_deflection() {

@@ -13,7 +13,7 @@ const DAMPING: f64 = 0.5;
 const LENGTH: f64 = 1.0;
 const GRAVITY: DVec3 = DVec3::new(0.0, 0.0, -9.81);
 
-/// Two masses on a spring that swings fast: the directions of a step of .05 s change by half a radian.
+/// Two masses on a spring that swings fast: the directions of a step of 0.05 s change by half a radian.
 fn dumbbell(newton_iterations: u32) -> SolidSolver {
     let section = format!(
         "method = \"mass-spring\"\ntolerance = 1e-10\nnewton_iterations = {newton_iterations}\n[[bodies]]\ntype = \"points\"\n\

@@ -23,7 +23,7 @@ pub struct SurfaceSettings {
 }
 
 impl SurfaceSettings {
-    /// Cubes of one radius, a support of four, a threshold of .6.
+    /// Cubes of one radius, a support of four, a threshold of 0.6.
     pub fn new(radius: f64) -> Self {
         Self { radius, cell: 1.0, support: 4.0, threshold: 0.6 }
     }

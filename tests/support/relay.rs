@@ -1,6 +1,7 @@
 //! A service that passes every call on to the service of another process, and does harm once, at a call that is chosen.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use amalgam_proto::v1;
 use amalgam_proto::v1::solver_client::SolverClient;
@@ -17,6 +18,10 @@ pub(crate) enum Harm {
     LosesAnswer,
     /// It comes twice.
     Repeats,
+    /// It is carried out, and no answer ever comes: the connection is open at one end only.
+    HoldsAnswer,
+    /// It is answered this much later.
+    Delays(Duration),
     /// Something is done before it is passed on.
     First(Box<dyn FnOnce() + Send>),
 }
@@ -65,6 +70,15 @@ impl Relay {
             Some(Harm::LosesAnswer) => {
                 call(self.target.clone()).await.map_err(passed_on)?;
                 return Err(Status::unavailable("the answer is lost"));
+            }
+            Some(Harm::HoldsAnswer) => {
+                call(self.target.clone()).await.map_err(passed_on)?;
+                return std::future::pending().await;
+            }
+            Some(Harm::Delays(time)) => {
+                let answer = call(self.target.clone()).await.map_err(passed_on);
+                tokio::time::sleep(time).await;
+                return answer;
             }
             Some(Harm::Repeats) => drop(call(self.target.clone()).await.map_err(passed_on)?),
             Some(Harm::First(action)) => action(),
@@ -148,7 +162,11 @@ impl Solver for Relay {
             let packets = packets.clone();
             async move { whole(target.integrate(stream::iter(packets)).await?).await }
         };
-        self.pass("Integrate", context, call).await
+        // The second stage is a call of its own: particles that did not approach before have become contacts.
+        let stage =
+            packets.first().and_then(|packet| packet.header.as_ref()).map_or(1, |header| header.stage);
+        let name = if stage > 1 { "Integrate of stage 2" } else { "Integrate" };
+        self.pass(name, context, call).await
     }
 
     async fn commit(

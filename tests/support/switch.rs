@@ -105,7 +105,12 @@ fn complete(frame: &mut [u8]) {
         0x08 => 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]])),
         _ => 54 + usize::from(u16::from_be_bytes([frame[18], frame[19]])),
     };
-    let field = header + match protocol { 6 => 16, 17 => 6, _ => return };
+    let field = header
+        + match protocol {
+            6 => 16,
+            17 => 6,
+            _ => return,
+        };
     if end > frame.len() || field + 2 > end {
         return;
     }

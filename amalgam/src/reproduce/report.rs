@@ -7,7 +7,7 @@ use super::{
     figures::{Figure, Test},
     verdict::{Verdict, decide, failures, read, short},
 };
-use crate::{cli::Scale, error::CommandError};
+use crate::{cli::Scale, error::CommandError, page::Page};
 
 /// Name of the report in its folder.
 pub(super) const FILE: &str = "report.html";
@@ -36,7 +36,7 @@ struct Part<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Of these figures, nothing computed yet.
+    /// A report of these figures, with nothing computed yet.
     pub(super) fn new(scale: Scale, figures: &'a [Figure]) -> Self {
         let parts = figures.iter().map(|figure| {
             let mut part = Part { figure, outcomes: Vec::new(), html: String::new() };
@@ -75,6 +75,20 @@ impl<'a> Report<'a> {
         written.map_err(|error| CommandError::Failed(format!("cannot write {}: {error}", path.display())))
     }
 
+    /// The same without pictures, in Markdown, for a folder two levels below the root of the repository. `names` are those
+    /// of the command line.
+    pub(super) fn page(&self, names: &[String]) -> Page {
+        let scale = format!("{:?}", self.scale).to_lowercase();
+        let command = [&["amalgam reproduce --scale".to_string(), scale], names].concat().join(" ");
+        let mut page = Page::new("The paper's figures", &command);
+        page.paragraph(
+            "A run fails if it ends early or if a measure is above the limit of the figure. A verdict is the rule, and the \
+             numbers that it was decided by.",
+        );
+        self.parts.iter().for_each(|part| part.page(&mut page));
+        page
+    }
+
     fn html(&self, unfinished: Option<&str>) -> String {
         let mut html = format!(
             "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Amalgam: the paper's figures</title>\
@@ -95,6 +109,34 @@ impl<'a> Report<'a> {
 impl Part<'_> {
     fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         self.figure.rules.iter().map(|rule| decide(self.figure, rule, &self.outcomes))
+    }
+
+    fn page(&self, page: &mut Page) {
+        let Self { figure, outcomes, .. } = self;
+        let Figure { name, title, question, claim, remark, scene, measures, .. } = figure;
+        page.heading(&format!("{name}: {title}"));
+        page.paragraph(&format!("Scene: [{scene}](../../scenes/paper/{scene}). {question}"));
+        page.paragraph(&format!("*Claim.* {claim}"));
+        page.list(self.verdicts().map(|verdict| {
+            let text = verdict.to_string();
+            text.split_once(": ").map_or(text.clone(), |(met, says)| format!("**{met}**: {says}"))
+        }));
+        if !remark.is_empty() {
+            page.paragraph(remark);
+        }
+        let mut head = vec!["case", "method"];
+        head.extend(measures.iter().map(|measure| measure.name.as_str()));
+        head.extend(["particles", "steps", "wall time [s]", "failure"]);
+        let row = |outcome: &Outcome| {
+            let mut cells = vec![outcome.case.clone(), outcome.method.clone()];
+            cells.extend(measures.iter().map(|measure| short(read(measure, outcome))));
+            let (particles, steps) = size(outcome);
+            cells.extend([particles.to_string(), steps.to_string(), format!("{:.1}", outcome.wall_s)]);
+            cells.push(failures(figure, outcome).join("; "));
+            cells
+        };
+        page.table(&head, outcomes.iter().map(row));
+        page.paragraph(&limits(figure));
     }
 
     fn written(&self) -> String {
@@ -208,16 +250,14 @@ fn numbers(html: &mut String, figure: &Figure, outcomes: &[Outcome]) {
         "<th>particles</th><th>steps</th><th>s of wall time</th><th class=\"left\">failure</th></tr>",
     );
     for outcome in outcomes {
-        let Outcome { case, method, summary, wall_s, .. } = outcome;
+        let Outcome { case, method, wall_s, .. } = outcome;
         let _ = write!(html, "<tr><td>{}</td><td class=\"left\">{}</td>", text(case), text(method));
         for measure in &figure.measures {
             let value = read(measure, outcome);
             let ratio = measure.paper.map(|paper| format!("<br><small>x {}</small>", short(value / paper)));
             let _ = write!(html, "<td>{}{}</td>", short(value), ratio.unwrap_or_default());
         }
-        let steps = summary["steps"].as_u64().unwrap_or(0);
-        let particles = summary["participants"].as_array().into_iter().flatten();
-        let particles: u64 = particles.filter_map(|participant| participant["particles"].as_u64()).sum();
+        let (particles, steps) = size(outcome);
         let why = failures(figure, outcome).join("; ");
         let _ = write!(
             html,
@@ -226,6 +266,13 @@ fn numbers(html: &mut String, figure: &Figure, outcomes: &[Outcome]) {
         );
     }
     html.push_str("</table>");
+}
+
+/// Particles of all participants and steps of a run.
+fn size(outcome: &Outcome) -> (u64, u64) {
+    let steps = outcome.summary["steps"].as_u64().unwrap_or(0);
+    let particles = outcome.summary["participants"].as_array().into_iter().flatten();
+    (particles.filter_map(|participant| participant["particles"].as_u64()).sum(), steps)
 }
 
 /// Text as HTML.

@@ -10,7 +10,7 @@ use crate::{
     checkpoint::{CheckpointError, Saved, Store, every::Every},
     scene::Scene,
 };
-use amalgam_coordinator::Simulation;
+use amalgam_coordinator::{Phase, Simulation};
 
 /// Writes the checkpoints of a run.
 pub(super) struct Keeper<'a> {
@@ -51,9 +51,11 @@ impl<'a> Keeper<'a> {
         self.since = Instant::now();
         let checkpoint = simulation.checkpoint()?;
         let steps = checkpoint.steps;
+        let start = Instant::now();
         let saved =
             Saved { checkpoint, output: recorder.state()?, every: self.every.clone(), keep: self.keep };
         self.store.write(self.scene, &saved)?;
+        simulation.count(Phase::Files, start);
         self.last = Some(steps);
         Ok(())
     }

@@ -11,12 +11,14 @@ use std::{
 };
 
 use amalgam_network::{Access, Role, Token};
-use amalgam_solver_kit::serve_in_process;
+use amalgam_solver_kit::{log, serve_in_process};
 use tempfile::TempDir;
 
-use super::deployment::{Deployment, Placement, StartedBy};
+use super::{
+    Options,
+    deployment::{Deployment, Placement, StartedBy},
+};
 use crate::{
-    cli::Reach,
     console::Console,
     error::CommandError,
     scene::{Participant, Scene, Served},
@@ -108,12 +110,8 @@ impl Means {
     ///
     /// # Errors
     /// A deployment file, certificates or a token that are wrong; a registry that cannot listen.
-    pub(crate) fn new(
-        scene: &Scene,
-        transport: Transport,
-        threads: Option<usize>,
-        reach: &Reach,
-    ) -> Result<Self, CommandError> {
+    pub(crate) fn new(scene: &Scene, options: &Options) -> Result<Self, CommandError> {
+        let Options { transport, threads, reach, .. } = options;
         let mut deployment = match &reach.deployment {
             Some(file) => Deployment::read(file, scene)?,
             None => Deployment::default(),
@@ -133,7 +131,7 @@ impl Means {
             }
             None => None,
         };
-        Ok(Self { transport, threads, access, registry, deployment })
+        Ok(Self { transport: *transport, threads: *threads, access, registry, deployment })
     }
 
     /// Who starts the solver of a participant, and what the deployment file says of it.
@@ -334,6 +332,9 @@ impl Locals {
         let system = |error| StartError::System { participant: participant.name.clone(), error };
         let mut command = Command::new(std::env::current_exe().map_err(system)?);
         command.args(["serve", &participant.solver]).args(listen).arg("--exit-with-stdin");
+        if log::is_json() {
+            command.args(["--log-format", "json"]);
+        }
         if let Some(threads) = threads {
             command.args(["--threads", &threads.to_string()]);
         }
@@ -359,11 +360,11 @@ impl Locals {
         relay(stdout, move |line| match line.strip_prefix("listening ") {
             // Nobody waits any more if the run has been given up.
             Some(address) => drop(sender.send(address.to_string())),
-            None => to.line(&format!("[{name}] {line}")),
+            None => to.line_of(&name, line),
         })
         .map_err(system)?;
         let (name, to) = (participant.name.clone(), self.console.clone());
-        relay(stderr, move |line| to.line(&format!("[{name}] {line}"))).map_err(system)?;
+        relay(stderr, move |line| to.line_of(&name, line)).map_err(system)?;
         Ok(listening)
     }
 

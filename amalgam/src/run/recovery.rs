@@ -25,7 +25,7 @@ pub(super) struct Recovery<'a> {
     epoch: u64,
     /// Longest time to wait for a service that was lost, if the run goes back at all.
     reconnect: Option<Duration>,
-    cancel: &'a Cancel,
+    cancel: Cancel,
     /// Steps taken before any of the losses.
     farthest: u64,
     in_vain: u32,
@@ -37,10 +37,15 @@ impl<'a> Recovery<'a> {
         scene: &'a Scene,
         participants: Vec<ParticipantPlan>,
         reconnect: Option<Duration>,
-        cancel: &'a Cancel,
+        cancel: Cancel,
     ) -> Self {
         let run_id = new_run_id(&scene.header.name);
         Self { scene, participants, run_id, epoch: 0, reconnect, cancel, farthest: 0, in_vain: 0, losses: 0 }
+    }
+
+    /// Name of the run, which no other one has.
+    pub(super) fn run_id(&self) -> &str {
+        &self.run_id
     }
 
     /// How often a participant was lost and came back.
@@ -59,7 +64,7 @@ impl<'a> Recovery<'a> {
             plan.wait = if locals.is_of_others(participant) { wait } else { Duration::ZERO };
         }
         self.epoch += 1;
-        let joining = Joining { run_id: self.run_id.clone(), epoch: self.epoch, cancel: self.cancel, tell };
+        let joining = Joining { run_id: self.run_id.clone(), epoch: self.epoch, cancel: &self.cancel, tell };
         Simulation::join(self.scene.plan(), &self.participants, &joining)
     }
 

@@ -78,16 +78,20 @@ fn lost(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn summary(change: impl FnOnce(&mut Summary)) -> Summary {
+    /// A summary of a run of four steps with one participant, changed.
+    pub(in crate::run) fn summary(change: impl FnOnce(&mut Summary)) -> Summary {
         let participant = ParticipantSummary {
             name: "a".into(),
             solver: String::new(),
             version: String::new(),
             particles: 10,
             solver_s: 0.0,
+            waited_s: 0.0,
+            bytes_out: 0,
+            bytes_in: 0,
         };
         let mut summary = Summary {
             scene: String::new(),

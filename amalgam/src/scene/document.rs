@@ -105,15 +105,26 @@ impl Document {
     /// machine.
     pub(crate) fn resolve_files(&mut self) {
         let folder = Path::new(&self.name).parent().unwrap_or(Path::new("")).to_path_buf();
-        let Some(tables) = self.effective.get_mut("participants").and_then(Item::as_array_of_tables_mut)
-        else {
-            return;
-        };
-        for participant in tables.iter_mut().filter(|participant| !participant.contains_key("address")) {
-            if let Some(settings) = participant.get_mut("settings") {
-                resolve_files_in(settings, &folder);
-            }
-        }
+        // A path that the system cannot make absolute is left to whoever reads the file.
+        let resolved = |file: &str| std::path::absolute(folder.join(file)).ok();
+        each_file(&mut self.effective, &mut |file| resolved(file).map(|path| path.display().to_string()));
+    }
+
+    /// The files that participants without an address name, as the scene that will run has them.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let mut files = Vec::new();
+        each_file(&mut self.effective.clone(), &mut |file| {
+            files.push(file.to_string());
+            None
+        });
+        files
+    }
+
+    /// The scene as it will run, with other names for these files.
+    pub(crate) fn with_files(&self, rename: &mut dyn FnMut(&str) -> String) -> String {
+        let mut renamed = self.effective.clone();
+        each_file(&mut renamed, &mut |file| Some(rename(file)));
+        renamed.to_string()
     }
 
     /// Whether the scene as it will run has this key.
@@ -234,34 +245,44 @@ impl Document {
     }
 }
 
-/// Makes relative paths under the key `file` absolute, at any depth.
-fn resolve_files_in(item: &mut Item, folder: &Path) {
+/// Calls `replace` with the file of each key `file` in the settings of participants without an address, and puts what it returns
+/// in its place.
+fn each_file(scene: &mut DocumentMut, replace: &mut dyn FnMut(&str) -> Option<String>) {
+    let Some(tables) = scene.get_mut("participants").and_then(Item::as_array_of_tables_mut) else { return };
+    for participant in tables.iter_mut().filter(|participant| !participant.contains_key("address")) {
+        if let Some(settings) = participant.get_mut("settings") {
+            each_file_in(settings, replace);
+        }
+    }
+}
+
+/// The same at any depth of a value.
+fn each_file_in(item: &mut Item, replace: &mut dyn FnMut(&str) -> Option<String>) {
     if let Some(table) = item.as_table_like_mut() {
         for (key, item) in table.iter_mut() {
             match item.as_str().filter(|_| key == "file") {
-                // A path that the system cannot make absolute is left to whoever reads the file.
                 Some(file) => {
-                    if let Ok(path) = std::path::absolute(folder.join(file)) {
-                        *item = Item::Value(Value::from(path.display().to_string()));
+                    if let Some(new) = replace(file) {
+                        *item = Item::Value(Value::from(new));
                     }
                 }
-                None => resolve_files_in(item, folder),
+                None => each_file_in(item, replace),
             }
         }
     } else if let Some(tables) = item.as_array_of_tables_mut() {
         for table in tables.iter_mut() {
             let mut inner = Item::Table(std::mem::take(table));
-            resolve_files_in(&mut inner, folder);
-            if let Ok(resolved) = inner.into_table() {
-                *table = resolved;
+            each_file_in(&mut inner, replace);
+            if let Ok(replaced) = inner.into_table() {
+                *table = replaced;
             }
         }
     } else if let Some(array) = item.as_array_mut() {
         for value in array.iter_mut() {
             let mut inner = Item::Value(value.clone());
-            resolve_files_in(&mut inner, folder);
-            if let Ok(resolved) = inner.into_value() {
-                *value = resolved;
+            each_file_in(&mut inner, replace);
+            if let Ok(replaced) = inner.into_value() {
+                *value = replaced;
             }
         }
     }

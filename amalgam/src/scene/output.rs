@@ -17,13 +17,13 @@ pub const PICTURE_SIDE_MAX: u32 = 8192;
 pub struct OutputSettings {
     /// Whether frames are written as VTK files, which ParaView opens.
     pub vtk: bool,
-    /// Every how many frames, the first always.
+    /// Interval in frames; the first is always written.
     pub every: u32,
-    /// Whether the values in VTK files are compressed.
+    /// `"none"` or `"zlib"`, for the values in VTK files.
     pub compression: Compression,
-    /// `[output.pictures]`; none are drawn without it.
+    /// `[output.pictures]`: draw pictures.
     pub pictures: Option<PictureSettings>,
-    /// `[output.surfaces.PARTICIPANT]`: participants of which the surface is written, too.
+    /// `[output.surfaces.NAME]`: write the surface of the participant NAME.
     pub surfaces: BTreeMap<String, SurfaceOutput>,
 }
 
@@ -53,9 +53,10 @@ pub enum Compression {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SurfaceOutput {
-    /// Every how many frames, the first always.
+    /// Interval in frames; the first is always written.
     pub every: u32,
-    /// Edge of the cubes that are marched through, in particle radii.
+    /// Edge of the cubes of the level set in particle radii, 0.1 to 4: smaller is smoother and takes
+    /// longer. Not read for solids.
     pub cell: f64,
 }
 
@@ -69,40 +70,39 @@ impl Default for SurfaceOutput {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PictureSettings {
-    /// Every how many frames, the first always.
+    /// Interval in frames; the first is always drawn.
     pub every: u32,
-    /// Width [pixels].
+    /// Width, 16 to 8192 [pixels].
     pub width: u32,
-    /// Height [pixels].
+    /// Height, 16 to 8192 [pixels].
     pub height: u32,
-    /// Where the camera stands [m]; without it, far enough along `direction` to see the whole domain.
+    /// Place of the camera [m]. Default: far enough to see the whole domain.
     pub eye: Option<DVec3>,
-    /// What the camera looks at [m]; the middle of the domain if absent.
+    /// Point that the camera looks at [m]. Default: the middle of the domain.
     pub target: Option<DVec3>,
-    /// The way the camera looks; only without `eye`.
+    /// Direction in which the camera looks; only without `eye`. Default: a little from above.
     pub direction: Option<DVec3>,
-    /// Vertical field of view [degrees].
+    /// Vertical field of view, above 0 and below 170 [degrees].
     pub field_of_view: f64,
-    /// What is not drawn, to look inside.
+    /// Leaves out everything beyond a plane, as in `{ point = [0, 0, 0], normal = [0, -1, 0] }`, on the
+    /// side that the normal points to.
     pub cut: Option<Cut>,
-    /// Colour of each participant, by name.
+    /// Colour of each participant, by name. Default: by solver.
     pub colours: BTreeMap<String, Colour>,
 }
 
 impl Default for PictureSettings {
     fn default() -> Self {
-        let (width, height) = (1280, 720);
-        let colours = BTreeMap::new();
         Self {
             every: 1,
-            width,
-            height,
+            width: 1280,
+            height: 720,
             eye: None,
             target: None,
             direction: None,
             field_of_view: 32.0,
             cut: None,
-            colours,
+            colours: BTreeMap::new(),
         }
     }
 }
@@ -140,10 +140,10 @@ pub struct FieldColour {
     /// `speed`, or a scalar field of the participant.
     #[serde(default = "speed")]
     pub field: String,
-    /// The ramp.
+    /// Colour ramp: `"water"`, `"viridis"` or `"inferno"`.
     #[serde(default)]
     pub ramp: Ramp,
-    /// Values at the ramp's ends; the least and the greatest of each frame if absent.
+    /// Values at the ends of the ramp. Default: the least and the greatest of each frame.
     pub range: Option<[f64; 2]>,
 }
 

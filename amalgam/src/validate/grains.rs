@@ -23,7 +23,7 @@ pub(super) const PLANET: Case = Case {
     compute: planet,
 };
 
-/// G (m1 + m2) = 4 and semi-major axis 1: period pi, nearest distance 1 - e = .4, energy -G m1 m2/(2 a) = -.75.
+/// G (m1 + m2) = 4 and semi-major axis 1: period pi, nearest distance 1 - e = 0.4, energy -G m1 m2/(2 a) = -0.75.
 fn kepler() -> Result<Outcome, CaseError> {
     let (mut orbit, mut energy_error, mut spins) = (Vec::new(), 0.0f64, Vec::new());
     Experiment::start(KEPLER.name, KEPLER_SCENE, &[])?.run(|_, simulation| {

@@ -1,15 +1,16 @@
-//! `summary.json`: what a run did, for machines. `docs/summary.md` describes it.
+//! `summary.json`: what a run did, for machines. `docs/reference/summary.md` describes it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::clocks::Phase;
 use crate::member::Member;
 use crate::step::record::StepRecord;
 
 /// A run so far.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct Summary {
     pub scene: String,
     pub steps: u64,
@@ -28,19 +29,22 @@ pub struct Summary {
 
 /// A participant in a summary.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct ParticipantSummary {
     pub name: String,
     pub solver: String,
     pub version: String,
     pub particles: u64,
     pub solver_s: f64,
+    pub waited_s: f64,
+    pub bytes_out: u64,
+    pub bytes_in: u64,
 }
 
 /// Wall time by phase [s].
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct Profile {
     pub begin: f64,
     pub detect: f64,
@@ -50,11 +54,47 @@ pub struct Profile {
     pub split: f64,
     pub commit: f64,
     pub frames: f64,
+    /// Not in older checkpoints, nor is the next.
+    #[serde(default)]
+    pub files: f64,
+    #[serde(default)]
+    pub checkpoints: f64,
     /// Integration by stage, the first one first; stages beyond the eighth count as the eighth.
     pub integrate_stages: Vec<f64>,
 }
 
 impl Profile {
+    /// Time of a phase [s].
+    pub fn seconds(&self, phase: Phase) -> f64 {
+        match phase {
+            Phase::Begin => self.begin,
+            Phase::Detect => self.detect,
+            Phase::Merge => self.merge,
+            Phase::Integrate => self.integrate,
+            Phase::Synchronise => self.synchronise,
+            Phase::Split => self.split,
+            Phase::Commit => self.commit,
+            Phase::Frames => self.frames,
+            Phase::Files => self.files,
+            Phase::Checkpoints => self.checkpoints,
+        }
+    }
+
+    pub(crate) fn of(&mut self, phase: Phase) -> &mut f64 {
+        match phase {
+            Phase::Begin => &mut self.begin,
+            Phase::Detect => &mut self.detect,
+            Phase::Merge => &mut self.merge,
+            Phase::Integrate => &mut self.integrate,
+            Phase::Synchronise => &mut self.synchronise,
+            Phase::Split => &mut self.split,
+            Phase::Commit => &mut self.commit,
+            Phase::Frames => &mut self.frames,
+            Phase::Files => &mut self.files,
+            Phase::Checkpoints => &mut self.checkpoints,
+        }
+    }
+
     pub(crate) fn integrate(&mut self, stage: u32, seconds: f64) {
         let at = (stage.min(8) - 1) as usize;
         if self.integrate_stages.len() <= at {
@@ -75,7 +115,7 @@ pub struct MeanMax {
 
 /// Contacts over steps.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct ContactSummary {
     pub active_mean: f64,
     pub marked_mean: f64,
@@ -89,16 +129,17 @@ pub struct ContactSummary {
 
 /// Bytes of columns over all participants.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct WireSummary {
     pub bytes_out: u64,
     pub bytes_in: u64,
     pub occupancy_bytes_mean: f64,
+    pub round_trips_mean: f64,
 }
 
 /// What coupling did to conserved quantities.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[allow(missing_docs, reason = "docs/summary.md describes every entry")]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct CouplingSummary {
     pub momentum_error_relative_max: f64,
     pub energy_error_relative_max: f64,
@@ -126,6 +167,9 @@ pub struct Extremes {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Statistics {
     steps: u64,
+    /// Not in older checkpoints.
+    #[serde(default)]
+    pub(super) round_trips: u64,
     stages: u64,
     stages_max: u32,
     active: u64,
@@ -151,6 +195,11 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
+    /// Times per step that participants were waited for.
+    pub(crate) fn round_trips_mean(&self) -> f64 {
+        self.round_trips as f64 / self.steps.max(1) as f64
+    }
+
     /// Adds a step, in which particles overlapped by at most `overlap` of the smaller radius.
     pub(crate) fn add(&mut self, record: &StepRecord, members: &[Member], overlap: f64) {
         self.overlap = self.overlap.max(overlap);

@@ -53,9 +53,9 @@ impl InverseInertia {
 /// Velocity of a body, or its change: of the centre of mass [m/s] and about it [1/s].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Motion {
-    /// Of the centre of mass [m/s].
+    /// Velocity of the centre of mass [m/s].
     pub linear: DVec3,
-    /// About it [1/s].
+    /// Angular velocity about the centre [1/s].
     pub angular: DVec3,
 }
 

@@ -27,11 +27,11 @@ use super::unknown::{Unknown, Vectors};
 /// What a difference of each part of an impulse counts [1/kg]: the diagonal of the problem's matrix, by blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Metric {
-    /// Of the normal part.
+    /// Weight of the normal part.
     pub(crate) normal: f64,
-    /// Of the tangential part.
+    /// Weight of the tangential part.
     pub(crate) tangential: f64,
-    /// Of the rolling part.
+    /// Weight of the rolling part.
     pub(crate) rolling: f64,
 }
 

@@ -1,6 +1,6 @@
 //! First guess where stacks and chains are new: the impulses that would make every heap of bodies move as one.
 //!
-//! That is a merge, and along a tree it costs one look at each contact. In the frame of the heap's velocity V, every body
+//! This is a merge, and along a tree it costs one look at each contact. In the frame of the heap's velocity V, every body
 //! lacks the momentum m (V - v). Cut at one contact of the tree, the part beyond has no other support: the contact must
 //! bring all that this part lacks. A heap that leans on an immovable body takes its velocity; a free heap has its own.
 //! Trees are breadth first from the immovable, so that loads go to the ground by few contacts. Impulses are clipped to

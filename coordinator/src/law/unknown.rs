@@ -13,7 +13,7 @@ pub(crate) trait Unknown:
     /// Whether there is a part of rolling.
     const ROLLING: bool;
 
-    /// Of both parts.
+    /// An unknown made of both parts.
     fn new(linear: DVec3, rolling: DVec3) -> Self;
 
     /// The vector.

@@ -69,10 +69,13 @@ impl std::fmt::Display for Address {
 }
 
 /// What calls go through: they show the token, if there is one.
-pub(crate) type Caller = InterceptedService<Channel, Access>;
+pub type Calls = InterceptedService<Channel, Access>;
 
-/// A connection to the service.
-pub(crate) async fn dial(address: &Address, access: &Access) -> Result<Caller, tonic::transport::Error> {
+/// A connection to the service at an address.
+///
+/// # Errors
+/// If nothing listens there, or nothing answers, or one end does not trust the other.
+pub async fn dial(address: &Address, access: &Access) -> Result<Calls, tonic::transport::Error> {
     let channel = connect(address, access).await?;
     Ok(InterceptedService::new(channel, access.clone()))
 }

@@ -1,6 +1,6 @@
 //! A participant as the coordinator sees it: a connection, and calls with deadlines and names in their errors.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use amalgam_network::{Access, is_refusal, speaks_tls};
 use amalgam_particles::CellSet;
@@ -19,7 +19,7 @@ use tonic_types::StatusExt as _;
 
 use amalgam_particles::text::shorten;
 
-use super::address::{Address, Caller, Sight, dial, innermost, look};
+use super::address::{Address, Calls, Sight, dial, innermost, look};
 use crate::error::{CoordinatorError, Loss};
 use crate::settings::{DomainSettings, Fault};
 
@@ -46,11 +46,24 @@ pub struct ParticipantPlan {
 pub(crate) struct WireBytes {
     pub(crate) out: u64,
     pub(crate) received: u64,
-    /// Of both, cells that anyone occupies, on grids of participants.
+    /// Bytes both ways that say which cells are occupied, on grids of participants.
     pub(crate) occupancy: u64,
 }
 
-type Client = SolverClient<Caller>;
+/// An answer that has come, for those who count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    /// Name of the call.
+    pub(crate) call: &'static str,
+    /// When it was there.
+    pub(crate) at: Instant,
+    /// Bytes of columns of the call.
+    pub(crate) bytes_out: u64,
+    /// Bytes of columns of the answer.
+    pub(crate) bytes_in: u64,
+}
+
+type Client = SolverClient<Calls>;
 
 /// A connected participant.
 pub(crate) struct Connection {
@@ -66,6 +79,12 @@ pub(crate) struct Connection {
     particles: u64,
     /// Number of particles in the last batch.
     told: usize,
+    /// Stage of the last Integrate in the step.
+    stage: u32,
+    /// The last call, and when it was answered.
+    answered: Option<(&'static str, Instant)>,
+    /// Bytes of columns before it.
+    before: WireBytes,
 }
 
 /// Time to wait for a connection and for the handshake, or `coupling.step_deadline` if that is shorter.
@@ -148,6 +167,9 @@ impl Connection {
             deadline,
             particles: 0,
             told: 0,
+            stage: 0,
+            answered: None,
+            before: WireBytes::default(),
         })
     }
 
@@ -175,6 +197,19 @@ impl Connection {
         let table = self.read("Initialize", answer, Table::decode)?;
         self.particles = table.particles.len() as u64;
         Ok(table)
+    }
+
+    /// The answer that has come since this was called last.
+    pub(crate) fn take_answer(&mut self) -> Option<Answer> {
+        let (call, at) = self.answered.take()?;
+        let before = std::mem::replace(&mut self.before, self.wire);
+        let (bytes_out, bytes_in) = (self.wire.out - before.out, self.wire.received - before.received);
+        Some(Answer { call, at, bytes_out, bytes_in })
+    }
+
+    /// Goes on counting from a checkpoint.
+    pub(crate) fn go_on(&mut self, wire: WireBytes) {
+        (self.wire, self.before, self.answered) = (wire, wire, None);
     }
 
     fn known(&self) -> Known {
@@ -227,6 +262,7 @@ impl Connection {
         watched: u64,
     ) -> Result<Integrated, CoordinatorError> {
         let groups = call.inertia.len() as u64;
+        self.stage = call.stage;
         let packets = self.packets(call.into_packets());
         let call = async |mut client: Client| {
             let room = |header: &_| Ok(Integrated::room(header, groups, watched));
@@ -251,6 +287,7 @@ impl Connection {
             self.note_told("Commit", batch)?;
         }
         self.context.step += 1;
+        self.stage = 0;
         self.particles = committed.particles;
         Ok(committed)
     }
@@ -324,17 +361,31 @@ impl Connection {
     /// A call that may come again: once more, if its answer is lost with the connection. A service that has done what it
     /// asks for answers it and does nothing.
     async fn call<T>(
-        &self,
+        &mut self,
         phase: &'static str,
         call: impl AsyncFn(Client) -> Result<T, Status>,
     ) -> Result<T, CoordinatorError> {
+        let asked = Instant::now();
         let attempts = async {
             match call(self.client.clone()).await {
                 Err(status) if is_lost(&status) => call(self.client.clone()).await,
                 answer => answer,
             }
         };
-        self.in_time(phase, attempts).await
+        let answer = self.in_time(phase, attempts).await;
+        let answered = Instant::now();
+        self.answered = Some((phase, answered));
+        tracing::trace!(
+            run = self.context.run_id,
+            participant = self.name,
+            step = self.context.step,
+            stage = self.stage,
+            call = phase,
+            seconds = (answered - asked).as_secs_f64(),
+            ok = answer.is_ok(),
+            "answered"
+        );
+        answer
     }
 
     async fn in_time<T>(

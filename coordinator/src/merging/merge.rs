@@ -1,4 +1,4 @@
-//! Merging particles in contact into meta-particles (`docs/method.md`, "Merging").
+//! Merging particles in contact into meta-particles (`docs/theory/coupling.md`, "Merging").
 //!
 //! A meta-particle is a *group*: the binary tree of the merges that made it, each merge a *bond*. A cluster, that is
 //! a node of the tree, is known by its smallest member, and a merge goes to the smaller of the two: the clusters of

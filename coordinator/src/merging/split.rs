@@ -1,4 +1,4 @@
-//! Splitting meta-particles after a step (`docs/method.md`, "Splitting").
+//! Splitting meta-particles after a step (`docs/theory/coupling.md`, "Splitting").
 
 use amalgam_particles::{DVec3, reduce};
 

@@ -8,16 +8,16 @@ use super::fault::{Fault, within};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContactSettings {
-    /// Names of the two participants; the same name twice for contacts of a participant with itself.
+    /// Names of two participants, or of a participant and an obstacle. The same name twice is for
+    /// contacts of a participant with itself.
     pub between: [String; 2],
-    /// Coefficient of friction mu, from 0.
+    /// Coefficient of friction, from 0.
     #[serde(default)]
     pub friction: f64,
-    /// Coefficient of rolling resistance mu_r, from 0: bodies that turn resist with a couple of at most mu_r times the
-    /// normal impulse times r_i r_j / (r_i + r_j).
+    /// Coefficient of rolling resistance, from 0, for bodies that turn.
     #[serde(default)]
     pub rolling: f64,
-    /// Coefficient of restitution, 0 to 1: part of the normal speed of an impact with which the two part.
+    /// Coefficient of restitution, 0 to 1.
     #[serde(default)]
     pub restitution: f64,
 }

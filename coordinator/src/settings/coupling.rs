@@ -10,7 +10,7 @@ use super::pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSett
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContactMethod {
-    /// Coulomb's cone with Signorini's condition: contacts press, slide and part (`docs/contact-law.md`).
+    /// Coulomb's cone with Signorini's condition: contacts press, slide and part (`docs/theory/contact-law.md`).
     ContactLaw,
     /// Particle merging-and-splitting [Truong2021].
     #[default]
@@ -23,45 +23,51 @@ pub enum ContactMethod {
     PairwiseImpulse,
 }
 
-/// `[coupling]`: how particles of different participants affect each other (`docs/method.md`).
+/// `[coupling]`: how particles of different participants affect each other (`docs/theory/coupling.md`).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CouplingSettings {
-    /// How particles in contact affect each other. All keys but those of the other methods are for merging.
+    /// How particles in contact affect each other: `"merge-split"`, `"contact-law"`, or `"penalty"`,
+    /// `"sph-repulsion"`, `"pairwise-impulse"` to compare with.
     pub method: ContactMethod,
-    /// `[[coupling.contact]]`: surfaces of pairs of participants. Only read with `method = "contact-law"`.
+    /// `[[coupling.contact]]`: surfaces of pairs of participants. Only read with `method =
+    /// "contact-law"`.
     pub contact: Vec<ContactSettings>,
-    /// Only read with `method = "penalty"`.
+    /// `[coupling.penalty]`. Only read with that method.
     pub penalty: PenaltySettings,
-    /// Only read with `method = "sph-repulsion"`.
+    /// `[coupling.sph_repulsion]`. Only read with that method.
     pub sph_repulsion: SphRepulsionSettings,
-    /// Only read with `method = "pairwise-impulse"`.
+    /// `[coupling.pairwise_impulse]`. Only read with that method.
     pub pairwise_impulse: PairwiseImpulseSettings,
-    /// How the participants' answers become one velocity.
+    /// How answers become one velocity: `"impulse"`, or `"average"` as in the paper.
     pub synchronise: Synchronise,
-    /// Inertia of a meta-particle in each participant; only read with `synchronise = "average"`.
+    /// Inertia of a meta-particle in each participant: its own `"share"`, or `"total"`. Only read with
+    /// `"average"`.
     pub inertia: Inertia,
-    /// How meta-particles split.
+    /// How meta-particles split: `"paper"` or `"symmetric"`.
     pub split: SplitRule,
-    /// Part of the kinetic energy lost in merging that splitting gives back, 0 to 1.
+    /// Part of the energy lost in merging that splitting gives back, 0 (no bounce) to 1.
     pub alpha: f64,
-    /// Part of the kinetic energy lost in synchronising that splitting gives back, 0 to 1.
+    /// Part of the energy lost in synchronising that splitting gives back, 0 to 1. With `"impulse"` none
+    /// is lost.
     pub beta: f64,
-    /// Part of the tangential velocity kept by the symmetric split: 1 frictionless, 0 no slip.
+    /// Part of the tangential velocity that the symmetric split keeps: 1 frictionless, 0 no slip.
     pub slip: f64,
-    /// Stages of a step: a number, or "converged": until no marked pair approaches.
+    /// Stages of a step: a number from 1, or `"converged"`, until no marked pair approaches.
     pub max_stages: MaxStages,
-    /// Most stages when `max_stages` is "converged".
+    /// Most stages with `"converged"`.
     pub stage_cap: u32,
-    /// Smallest and largest limit of particles in a meta-particle; drawn anew for each in every step.
+    /// Smallest and largest limit of particles in a meta-particle, at least 2. The limit is drawn for
+    /// each in every step.
     pub group_limit: [u32; 2],
-    /// Take a particle that no group has taken beyond the limit, so that it is not left without contacts for a step.
+    /// Whether a particle that the limit leaves in no group is taken beyond it. `false`, as in the
+    /// paper, leaves it without contact for a step.
     pub keep_lone_contacts: bool,
-    /// Most repetitions of a stage when implicit participants share meta-particles.
+    /// Most repetitions of a stage where implicit participants share meta-particles.
     pub coupling_iterations: u32,
-    /// Relative change of the impulses at which repetitions end.
+    /// Relative disagreement at which repetitions end.
     pub coupling_tolerance: f64,
-    /// Ask participants only for particles near others. Off: for all of them, with the same result.
+    /// Whether participants are asked only for particles near others. The result is the same without.
     pub interest_mask: bool,
     /// Longest time that one call of a participant may take [s].
     pub step_deadline: f64,

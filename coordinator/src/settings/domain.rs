@@ -10,14 +10,14 @@ use super::obstacle::ObstacleSettings;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DomainSettings {
-    /// Lower corner [m].
+    /// Lowest corner [m]. Fluids stay inside, and cameras look at the domain.
     pub min: DVec3,
-    /// Upper corner [m].
+    /// Highest corner [m].
     pub max: DVec3,
     /// Gravity [m/s^2].
     #[serde(default = "earth")]
     pub gravity: DVec3,
-    /// `[[domain.obstacles]]`.
+    /// `[[domain.obstacles]]`: smooth surfaces that nothing moves. Needs the contact law.
     #[serde(default)]
     pub obstacles: Vec<ObstacleSettings>,
 }

@@ -10,13 +10,14 @@ use super::fault::Fault;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObstacleSettings {
-    /// Name, for `[[coupling.contact]]`.
+    /// Name for `between` in `[[coupling.contact]]`, unlike those of participants.
     pub name: String,
-    /// What it fills.
+    /// A plane such as `{ type = "plane", point = [0, 0, 0], normal = [0, 0, 1] }`, whose normal points
+    /// out of the obstacle; or a `"box"`, `"sphere"` or `"cylinder"` with the keys of shapes.
     pub shape: ObstacleShape,
-    /// Turns the shape about its middle.
+    /// Turns the shape about its middle, as in `{ axis = [0, 1, 0], degrees = 25 }`.
     pub rotation: Option<Rotation>,
-    /// Whether the shape is hollow: particles are inside, and it holds them there. For boxes and spheres.
+    /// Whether the shape is hollow and holds particles inside. For boxes and spheres.
     #[serde(default)]
     pub inside: bool,
 }

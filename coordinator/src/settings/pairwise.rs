@@ -24,7 +24,7 @@ impl Default for PenaltySettings {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SphRepulsionSettings {
-    /// Pressure [Pa] where foreign particles fill as much of space as they can without overlap.
+    /// Pressure where foreign particles fill as much of space as they can without overlap [Pa].
     pub strength: f64,
 }
 
@@ -38,9 +38,9 @@ impl Default for SphRepulsionSettings {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PairwiseImpulseSettings {
-    /// Coefficient of restitution: part of the normal velocity that a pair parts with, 0 to 1.
+    /// Coefficient of restitution, 0 to 1.
     pub restitution: f64,
-    /// Times that all pairs are gone through in a step.
+    /// Passes over all pairs per step.
     pub sweeps: u32,
 }
 

@@ -10,13 +10,13 @@ use super::fault::Fault;
 pub struct TimeSettings {
     /// Simulated time [s].
     pub duration: f64,
-    /// Time between frames [s]; steps end exactly on frames.
+    /// Time between frames [s]. Steps end exactly on frames.
     #[serde(default = "default_frame_interval")]
     pub frame_interval: f64,
-    /// Longest step [s]; steps are shorter where the solvers or the particles' speeds ask for it.
+    /// Longest step [s]. Steps are shorter where solvers or speeds ask for it.
     #[serde(default = "default_dt_max")]
     pub dt_max: f64,
-    /// Largest part of its own radius that a particle may travel in a step. The paper uses 1.
+    /// Largest part of its radius that a particle may travel in a step, above 0 and at most 1.
     #[serde(default = "default_cfl")]
     pub cfl: f64,
 }

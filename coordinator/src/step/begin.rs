@@ -1,4 +1,4 @@
-//! Which particles the participants are asked for: those that may touch others' (`docs/method.md`, "Contacts").
+//! Which particles the participants are asked for: those that may touch others' (`docs/theory/coupling.md`, "Contacts").
 
 use std::time::Instant;
 
@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use super::exchange::first_error;
 use super::scratch::Memory;
 use crate::error::CoordinatorError;
+use crate::instruments::clocks::Phase;
 use crate::law::contact::reach;
 use crate::member::Part;
 use crate::member::roster::Roster;
@@ -55,7 +56,7 @@ impl Simulation {
             }
         };
         self.take_batches(&batches)?;
-        self.instruments.profile.begin += start.elapsed().as_secs_f64();
+        self.instruments.count(Phase::Begin, start, 0.0);
         Ok(())
     }
 
@@ -127,7 +128,9 @@ impl Simulation {
                 let cells = roster.cells_max(&lattice, margin);
                 connection.survey(&Survey { context: connection.context(), lattice, margin }, cells).await
             });
+            let asked = Instant::now();
             let cells = first_error(self.io.block_on(join_all(calls)))?;
+            self.instruments.count_round_trip(&mut self.members, asked);
             let is_smooth = self.obstacles.is_empty();
             let beside = |cells| (!is_smooth).then(|| self.obstacles.cells(&lattice, cells));
             let beside: Vec<Option<CellSet>> = cells.iter().map(beside).collect();
@@ -147,7 +150,10 @@ impl Simulation {
             let context = member.part.connection.context();
             member.part.connection.begin(Begin { context, interest })
         });
-        first_error(self.io.block_on(join_all(calls)))
+        let asked = Instant::now();
+        let batches = first_error(self.io.block_on(join_all(calls)))?;
+        self.instruments.count_round_trip(&mut self.members, asked);
+        Ok(batches)
     }
 
     /// Crossings are counted with whole triangles.

@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use super::exchange::first_error;
 use super::scratch::{Assignment, Scratch};
 use crate::error::CoordinatorError;
+use crate::instruments::clocks::Phase;
 use crate::member::Member;
 use crate::merging::split::SplitSettings;
 use crate::settings::ContactMethod;
@@ -34,7 +35,7 @@ impl Simulation {
         if coupling.method == ContactMethod::MergeSplit {
             record.dissipated = forest.dissipated(energy, &settings);
         }
-        self.instruments.profile.split += start.elapsed().as_secs_f64();
+        self.instruments.count(Phase::Split, start, 0.0);
     }
 
     /// Ends the step in every participant, learns from them what limits the next one, and lets them begin it.
@@ -57,10 +58,12 @@ impl Simulation {
             let call = Commit { want_state_hash, grids: grids.clone(), next, ..scratch.commit(member, told) };
             member.part.connection.commit(call)
         });
+        let asked = Instant::now();
         let done = first_error(self.io.block_on(join_all(calls)))?;
+        self.instruments.count_round_trip(&mut self.members, asked);
         self.take_over(done)?;
         self.remember_impulses();
-        self.instruments.profile.commit += start.elapsed().as_secs_f64();
+        self.instruments.count(Phase::Commit, start, 0.0);
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use super::exchange::Connections;
 use super::scratch::{Memory, Scratch};
 use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
+use crate::instruments::clocks::Phase;
 use crate::law::Step;
 use crate::law::contact::reach;
 use crate::simulation::Simulation;
@@ -121,7 +122,7 @@ impl Simulation {
         marked.clear();
         (record.active, record.marked) = (problem.contacts.len() as u64, 0);
         self.distribute();
-        self.instruments.profile.detect += start.elapsed().as_secs_f64();
+        self.instruments.count(Phase::Detect, start, 0.0);
     }
 
     /// Lets the participants integrate and solves for the impulses, until implicit participants answer these as
@@ -139,6 +140,7 @@ impl Simulation {
         let mut connections = Connections {
             io: &self.io,
             members: &mut self.members,
+            instruments: &mut self.instruments,
             candidates,
             forest,
             shares,
@@ -191,9 +193,7 @@ impl Simulation {
         scratch.record.disagreement = scratch.record.disagreement.max(disagreement);
         scratch.record.dissipated = dissipated;
         scratch.take_motion(&self.memory.candidates, momentum);
-        let profile = &mut self.instruments.profile;
-        profile.integrate(1, waited);
-        profile.synchronise += start.elapsed().as_secs_f64() - waited;
+        self.instruments.count(Phase::Synchronise, start, waited);
         Ok(())
     }
 }

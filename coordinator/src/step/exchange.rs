@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use super::scratch::{Assignment, Scratch};
 use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
+use crate::instruments::Instruments;
 use crate::member::Member;
 use crate::merging::merge::Forest;
 use crate::simulation::Simulation;
@@ -80,6 +81,7 @@ impl Scratch {
 pub(super) struct Connections<'a> {
     pub(super) io: &'a tokio::runtime::Runtime,
     pub(super) members: &'a mut [Member],
+    pub(super) instruments: &'a mut Instruments,
     pub(super) candidates: &'a Candidates,
     pub(super) forest: &'a Forest,
     pub(super) shares: &'a [Share],
@@ -186,6 +188,7 @@ impl Ask for Connections<'_> {
             .zip(calls)
             .map(|((_, member), (call, watched))| member.part.connection.integrate(call, watched));
         let answers = first_error(self.io.block_on(join_all(waiting)))?;
+        self.instruments.count_round_trip(self.members, start);
         for (&k, answer) in asked.iter().zip(&answers) {
             self.check_momentum(k, answer)?;
             let assignment = &mut self.assignments[k];
@@ -195,6 +198,7 @@ impl Ask for Connections<'_> {
                 self.velocity[candidate as usize] = velocity;
             }
         }
+        self.instruments.count_integration(start, self.stage);
         self.waited += start.elapsed().as_secs_f64();
         Ok(answers)
     }

@@ -9,6 +9,7 @@ use super::exchange::Connections;
 use super::scratch::Scratch;
 use crate::contacts::{Candidates, approaching};
 use crate::error::CoordinatorError;
+use crate::instruments::clocks::Phase;
 use crate::member::Member;
 use crate::merging::merge::GroupLimit;
 use crate::settings::{ContactMethod, CouplingSettings, MaxStages};
@@ -29,7 +30,7 @@ impl Simulation {
         pairs.clone_from(&contacts.active);
         marked.clone_from(&contacts.marked);
         (record.active, record.marked) = (pairs.len() as u64, marked.len() as u64);
-        self.instruments.profile.detect += start.elapsed().as_secs_f64();
+        self.instruments.count(Phase::Detect, start, 0.0);
     }
 
     /// Merges the active pairs and distributes the groups to the participants that have particles in them.
@@ -46,7 +47,7 @@ impl Simulation {
             scratch.respond(&self.plan.coupling, candidates);
         }
         self.distribute();
-        self.instruments.profile.merge += start.elapsed().as_secs_f64();
+        self.instruments.count(Phase::Merge, start, 0.0);
     }
 
     /// Lets the participants integrate and agrees on a velocity for each group.
@@ -61,6 +62,7 @@ impl Simulation {
         let mut connections = Connections {
             io: &self.io,
             members: &mut self.members,
+            instruments: &mut self.instruments,
             candidates,
             forest,
             shares,
@@ -82,9 +84,7 @@ impl Simulation {
         scratch.record.note_errors(result.momentum_error, 0.0);
         scratch.synchronised = result;
         scratch.move_groups(candidates);
-        let profile = &mut self.instruments.profile;
-        profile.integrate(scratch.stage, waited);
-        profile.synchronise += start.elapsed().as_secs_f64() - waited;
+        self.instruments.count(Phase::Synchronise, start, waited);
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl Simulation {
             MaxStages::Converged => self.plan.coupling.stage_cap,
         };
         let another = self.scratch.activate_marked(&self.memory.candidates, stages_max);
-        self.instruments.profile.synchronise += start.elapsed().as_secs_f64();
+        self.instruments.count(Phase::Synchronise, start, 0.0);
         another
     }
 

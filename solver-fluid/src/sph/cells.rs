@@ -138,7 +138,7 @@ pub(super) struct CellOrder {
     /// Bins of a row, rows along y and along z.
     size: IVec3,
     wraps: bool,
-    /// Of each particle, wrapped.
+    /// Cell of each particle, wrapped.
     places: Vec<[i32; 3]>,
     slot_of: Vec<u32>,
     start: Vec<u32>,

@@ -59,7 +59,7 @@ pub struct Evaluation {
     rank: Vec<AtomicU32>,
 }
 
-/// Of the particles of a chunk, or of all.
+/// Totals over the particles of a chunk, or over all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     /// The largest density over rest density, at least 1.

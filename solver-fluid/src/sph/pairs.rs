@@ -14,9 +14,9 @@ use amalgam_particles::lanes::Register;
 /// What a particle brings into a pair's force beside its position; constants are folded in by [`super::evaluation`].
 #[derive(Clone, Copy)]
 pub(super) struct Carried<R> {
-    /// Of its pressure.
+    /// Contribution of its pressure.
     pub(super) pressure: R,
-    /// Of its volume.
+    /// Contribution of its volume.
     pub(super) volume: R,
     /// Velocity [m/s].
     pub(super) velocity: [R; 3],
@@ -50,10 +50,10 @@ pub(super) struct Mueller {
     pub(super) viscosity: f32,
 }
 
-/// eta^2 of Eq. 4.2 [Monaghan1992], .01 squared smoothing lengths, in squared support radii.
+/// eta^2 of Eq. 4.2 [Monaghan1992], 0.01 squared smoothing lengths, in squared support radii.
 const SOFTENING: f32 = 0.0025;
 
-/// Of its length.
+/// Square of its length.
 #[inline(always)]
 pub(super) fn squared<R: Register>([x, y, z]: [R; 3]) -> R {
     z.mul_add(z, y.mul_add(y, x * x))

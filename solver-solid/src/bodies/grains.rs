@@ -11,22 +11,23 @@ use super::layout::{Body, FoundationSettings, Layout, Node, report_shape};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Grains {
-    /// What they fill, on a simple cubic lattice.
+    /// The shape to fill.
     shape: Shape,
-    /// Turns the shape about its middle.
+    /// Turns the shape about its middle, as in `{ axis = [0, 0, 1], degrees = 30 }`.
     rotation: Option<Rotation>,
-    /// Of the lattice [m].
+    /// Spacing of the simple cubic lattice of grains [m].
     spacing: f64,
-    /// Mass of a grain per cell of the lattice [kg/m^3]: density times spacing^3 is the mass of a grain.
+    /// Density [kg/m^3]. A grain weighs density x spacing^3.
     density: f64,
-    /// Collision radius [m]; half the spacing if not given, so that neighbours touch.
+    /// Collision radius [m]. Default: half the spacing.
     radius: Option<f64>,
     /// Velocity of the middle [m/s].
     #[serde(default)]
     velocity: DVec3,
-    /// About the middle [rad/s].
+    /// Angular velocity about the middle [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
+    /// A spring under each particle, as in `{ stiffness = 100.0, damping = 0.1 }` [N/m, N s/m].
     foundation: Option<FoundationSettings>,
 }
 

@@ -290,9 +290,9 @@ pub(crate) fn report_shape(faults: Vec<ShapeError>, checks: &mut Checks) {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FoundationSettings {
-    /// Stiffness in every direction [N/m].
+    /// Stiffness in each direction [N/m]. With 0 the foundation is a drag.
     pub(crate) stiffness: f64,
-    /// Damping in every direction [N s/m].
+    /// Damping in each direction [N s/m].
     #[serde(default)]
     pub(crate) damping: f64,
 }

@@ -15,53 +15,63 @@ const HORIZON_MAX: f64 = 8.0;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Peridynamic {
-    /// What particles fill, on a simple cubic lattice.
+    /// The shape to fill with particles on a simple cubic lattice.
     shape: Shape,
-    /// Turns the shape about its middle.
+    /// Turns the shape about its middle, as in `{ axis = [0, 0, 1], degrees = 30 }`.
     rotation: Option<Rotation>,
-    /// Of the lattice [m].
+    /// Spacing of the lattice [m].
     spacing: f64,
-    /// [kg/m^3]
+    /// Density [kg/m^3]. A particle weighs density times its volume.
     density: f64,
-    /// [Pa]
+    /// Young's modulus [Pa].
     young_modulus: f64,
+    /// `"solid"`, or `"plane-stress"`, `"plane-strain"` (one layer), `"bar"` (one row).
     #[serde(default)]
     model: Model,
-    /// Of one layer [m], or the section of a bar [m^2]; that of the lattice if not given.
+    /// Thickness of the layer [m], or section of the bar [m^2]. Default: that of the lattice.
     thickness: Option<f64>,
-    /// Collision radius [m]; see [`Peridynamic::radius`] if not given.
+    /// Collision radius [m]. Default: half the spacing; 0.62 spacings for a solid that can neither break
+    /// nor collide with itself.
     radius: Option<f64>,
-    /// [m/s]
+    /// Velocity of all particles that are not held [m/s].
     #[serde(default)]
     velocity: DVec3,
-    /// About the middle of the shape [rad/s].
+    /// Angular velocity about the middle of the shape [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
-    /// In spacings.
+    /// Horizon in spacings, 1 to 8.
     #[serde(default = "default_horizon")]
     horizon: f64,
-    /// [J/m^2]; without it and `critical_stretch` nothing breaks.
+    /// Energy to break a unit of area [J/m^2]. Without it and `critical_stretch` nothing breaks.
     fracture_energy: Option<f64>,
+    /// Stretch at which bonds break, instead of `fracture_energy`.
     critical_stretch: Option<f64>,
+    /// Stiffness and threshold of bonds from sums over the `"lattice"`, or from the integrals of the
+    /// `"continuum"`.
     #[serde(default)]
     calibration: Calibration,
+    /// Rise of the thresholds with compression, alpha of [SillingAskari2005].
     #[serde(default)]
     threshold_rise: f64,
+    /// Spread of the thresholds, below 1.
     #[serde(default)]
     strength_scatter: f64,
+    /// Whether neighbours near the horizon count in part.
     #[serde(default = "yes")]
     volume_correction: bool,
+    /// Whether bonds at surfaces are strengthened.
     #[serde(default)]
     surface_correction: bool,
-    /// [s]
+    /// Damping is this time [s] times the stiffness.
     #[serde(default)]
     damping_time: f64,
-    /// Parts that no force moves.
+    /// Boxes whose particles keep a velocity for all time.
     #[serde(default)]
     held: Vec<Held>,
-    /// Parallelograms that cut bonds.
+    /// Parallelograms that cut the bonds that cross them.
     #[serde(default)]
     notches: Vec<NotchSettings>,
+    /// `"automatic"` takes a lattice where there is one, `"rows"` stores neighbours of each particle.
     #[serde(default)]
     storage: Storage,
 }
@@ -70,11 +80,11 @@ pub(crate) struct Peridynamic {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Held {
-    /// Lowest corner [m].
+    /// Lowest corner of the box [m].
     min: DVec3,
-    /// Highest corner [m].
+    /// Highest corner of the box [m].
     max: DVec3,
-    /// [m/s]
+    /// Velocity of its particles [m/s].
     #[serde(default)]
     velocity: DVec3,
 }
@@ -82,11 +92,11 @@ struct Held {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NotchSettings {
-    /// [m]
+    /// A corner [m].
     corner: DVec3,
-    /// [m]
+    /// An edge from the corner [m].
     edge_u: DVec3,
-    /// [m]
+    /// The other edge from the corner [m].
     edge_v: DVec3,
 }
 
@@ -112,7 +122,7 @@ fn yes() -> bool {
 impl Peridynamic {
     /// Collision radius of a particle [m]. Half the spacing, so that spheres touch, where particles of the body may collide with
     /// each other: its pieces do if it breaks. Else the sphere is as large as the cube that the particle stands for, so
-    /// that the body displaces about its volume (`docs/solid.md`, "Collision radii, and where a body ends").
+    /// that the body displaces about its volume (`docs/theory/solids.md`, "Collision radii, and where a body ends").
     fn radius(&self, self_collision: bool) -> f64 {
         let breaks = self.fracture_energy.is_some() || self.critical_stretch.is_some();
         let per_spacing = match self.model {

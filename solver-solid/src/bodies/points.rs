@@ -11,20 +11,22 @@ use crate::materials::springs::Spring;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Points {
-    /// [m]
+    /// Positions, a list [m].
     positions: Vec<DVec3>,
-    /// [m/s], one a point; zero if not given. Pinned points keep theirs for all time.
+    /// Velocities, one per point [m/s]. Pinned points keep theirs for all time. Default: 0.
     #[serde(default)]
     velocities: Vec<DVec3>,
-    /// [kg], one for all or one a point.
+    /// Mass, one for all or one per point [kg].
     mass: OneOrMany<f64>,
-    /// Collision radius [m], one for all or one a point.
+    /// Collision radius, one for all or one per point [m].
     radius: OneOrMany<f64>,
-    /// Indices of the points that no force moves.
+    /// Indices of the points that no force moves, from 0 in the body.
     #[serde(default)]
     pinned: Vec<usize>,
+    /// Springs between points, a list.
     #[serde(default)]
     springs: Vec<PointSpring>,
+    /// A spring under each particle, as in `{ stiffness = 100.0, damping = 0.1 }` [N/m, N s/m].
     foundation: Option<FoundationSettings>,
 }
 
@@ -32,16 +34,16 @@ pub(crate) struct Points {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PointSpring {
-    /// Index of one end.
+    /// Index of the point at one end.
     a: usize,
-    /// Index of the other end.
+    /// Index of the point at the other end.
     b: usize,
-    /// [N/m]
+    /// Stiffness [N/m].
     stiffness: f64,
-    /// [N s/m]
+    /// Damping [N s/m].
     #[serde(default)]
     damping: f64,
-    /// [m]; the initial distance if not given.
+    /// Rest length [m]. Default: the initial distance.
     rest_length: Option<f64>,
 }
 

@@ -11,26 +11,26 @@ use super::layout::{Body, Held, Layout, Node, Part, Scripted, report_shape};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RigidShape {
-    /// The body, filled with particles on a simple cubic lattice.
+    /// The shape to fill with particles on a simple cubic lattice.
     shape: Shape,
-    /// Turns the shape about its middle.
+    /// Turns the shape about its middle, as in `{ axis = [0, 0, 1], degrees = 30 }`.
     rotation: Option<Rotation>,
     /// Spacing of the lattice [m].
     spacing: f64,
-    /// Mass per volume [kg/m^3]: density times spacing^3 is the mass of a particle.
+    /// Density [kg/m^3]. A particle weighs density x spacing^3.
     density: f64,
-    /// Collision radius [m]; half the spacing if not given.
+    /// Collision radius of a particle [m]. Default: half the spacing.
     radius: Option<f64>,
     /// Velocity of the middle [m/s].
     #[serde(default)]
     velocity: DVec3,
-    /// About the middle [rad/s].
+    /// Angular velocity about the middle [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
-    /// `["all"]` for an obstacle that nothing moves.
+    /// `["all"]` for a body that nothing moves.
     #[serde(default)]
     pinned: Vec<Part>,
-    /// A body that moves by a script, `part = "all"`.
+    /// Motions of the body as a whole, as in `{ part = "all", velocity = [0, 0, 1], until = 2.0 }`.
     #[serde(default)]
     scripted: Vec<Scripted>,
 }

@@ -17,21 +17,22 @@ const TRIES: u64 = 10_000;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scatter {
-    /// Where their centres may lie.
+    /// The shape in which the centres lie.
     shape: Shape,
-    /// Turns the shape about its middle.
+    /// Turns the shape about its middle, as in `{ axis = [0, 0, 1], degrees = 30 }`.
     rotation: Option<Rotation>,
+    /// Number of grains. None touches another at the start.
     count: usize,
-    /// Collision radius [m].
+    /// Collision radius [m]: a number, or `[least, greatest]`.
     radius: Range,
-    /// [kg]
+    /// Mass [kg]: a number, or `[least, greatest]`.
     mass: Option<Range>,
-    /// Mass per volume of a ball, in two dimensions per area of a disc [kg/m^3, kg/m^2], instead of `mass`.
+    /// Density [kg/m^3], in two dimensions per area [kg/m^2], instead of `mass`.
     density: Option<f64>,
     /// Velocity of the middle [m/s].
     #[serde(default)]
     velocity: DVec3,
-    /// About the middle [rad/s].
+    /// Angular velocity about the middle [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
     /// The grains, once they have been placed.

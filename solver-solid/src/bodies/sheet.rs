@@ -15,51 +15,56 @@ use super::layout::{
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sheet {
-    /// A corner [m]: u = v = 0.
+    /// A corner, u = v = 0 [m].
     corner: DVec3,
-    /// From the corner along u [m].
+    /// Edge from the corner along u [m].
     edge_u: DVec3,
-    /// From the corner along v [m].
+    /// Edge from the corner along v [m]. Not parallel to `edge_u`, and at right angles to it for a
+    /// material.
     edge_v: DVec3,
     /// Distance of particles along an edge [m], rounded so that a whole number fits each edge.
     spacing: f64,
-    /// Young's modulus [Pa].
+    /// Young's modulus of the material [Pa], with `thickness` and `density`.
     young_modulus: Option<f64>,
-    /// [m]
+    /// Thickness [m].
     thickness: Option<f64>,
     /// Mass per volume [kg/m^3].
     density: Option<f64>,
-    /// Mass per area [kg/m^2]. A particle has its share of the cells around it: a quarter at a corner.
+    /// Mass per area [kg/m^2], with `structural_stiffness`. A particle has its share of the cells around
+    /// it.
     area_density: Option<f64>,
-    /// Stiffness of a spring [N/m].
+    /// Stiffness of a spring between neighbours [N/m], instead of a material.
     structural_stiffness: Option<f64>,
-    /// [N/m]; half the structural one if not given.
+    /// Stiffness of a spring along a diagonal [N/m]; not for a material. Default: half the structural
+    /// one.
     shear_stiffness: Option<f64>,
-    /// [N/m]; if not given, a hundredth of the structural one, and none for a material.
+    /// Stiffness of a spring across two cells [N/m]. Default: a hundredth of the structural one; 0 for a
+    /// material.
     bending_stiffness: Option<f64>,
-    /// Collision radius [m]; .75 of the (larger rounded) spacing if not given. The sheet holds particles of radius r
-    /// back as long as radius + r exceeds .71 x spacing x (1 + largest strain), which the default does alone up to a
-    /// strain of 5 %.
+    /// Collision radius [m]. Default: 0.75 spacings.
     radius: Option<f64>,
-    /// Damping of every spring as a fraction of the critical damping of its two particles; 0 if not given.
+    /// Damping of each spring as a part of the critical damping of its two particles. Default: 0.
     damping_ratio: Option<f64>,
-    /// Damping of every spring [N s/m], instead of `damping_ratio`.
+    /// Damping of each spring [N s/m], instead of `damping_ratio`.
     damping: Option<f64>,
-    /// Particles that no force moves.
+    /// Parts that no force moves: one or a list of `"none"`, `"all"`, `"corners"`, `"edges"`,
+    /// `"edge_u0"` (where u = 0), `"edge_u1"`, `"edge_v0"`, `"edge_v1"` and shapes.
     #[serde(default = "nowhere")]
     pinned: OneOrMany<Part>,
-    /// Of the particles that are not pinned [m/s].
+    /// Velocity of the particles that are not pinned [m/s].
     #[serde(default)]
     velocity: DVec3,
-    /// Of the particles that are pinned [m/s], for all time.
+    /// Velocity of the pinned particles, for all time [m/s].
     #[serde(default)]
     pinned_velocity: DVec3,
-    /// Particles that move as they are told.
+    /// Motions of parts, as in `{ part = "edge_u1", velocity = [0, 0, 1], until = 2.0 }`.
     #[serde(default)]
     scripted: Vec<Scripted>,
-    /// Mass beyond the sheet's own.
+    /// Mass [kg] beyond the body's own, as in `{ part = "edge_u1", mass = 0.5 }`, spread evenly over the
+    /// part.
     #[serde(default)]
     attached_mass: Vec<AttachedMass>,
+    /// A spring under each particle, as in `{ stiffness = 100.0, damping = 0.1 }` [N/m, N s/m].
     foundation: Option<FoundationSettings>,
 }
 
@@ -251,7 +256,7 @@ impl Sheet {
 
     /// Stiffness of the springs.
     ///
-    /// Of a material: what makes an isotropic membrane of it. A cell of a x b with springs ku along a, kv along b and
+    /// Stiffness of the springs that make an isotropic membrane of a material. A cell of a x b with springs ku along a, kv along b and
     /// ks along both diagonals d has, strained evenly, the energy of the moduli [N/m]
     /// C11 = (ku a^2 + 2 ks a^4/d^2) / (a b), C22 the same with kv and b, C12 = C66 = 2 ks a b / d^2. That is a membrane
     /// of Young's modulus times thickness Y and Poisson's ratio 1/3 (the only one that springs can have) if C12 =

@@ -19,42 +19,45 @@ use super::layout::{
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Volume {
-    /// What it fills.
+    /// The shape to fill, meshes included.
     shape: Shape,
-    /// Turns the shape about its middle.
+    /// Turns the shape about its middle, as in `{ axis = [0, 0, 1], degrees = 30 }`.
     rotation: Option<Rotation>,
     /// Edge of a cell [m].
     spacing: f64,
     /// Mass per volume [kg/m^3]. A particle has an eighth of each cell around it.
     density: f64,
-    /// Young's modulus [Pa].
+    /// Young's modulus of the material [Pa].
     young_modulus: Option<f64>,
     /// Stiffness of a spring inside [N/m], instead of `young_modulus`.
     stiffness: Option<f64>,
-    /// Collision radius [m]; half the spacing if not given.
+    /// Collision radius [m], more than the default only without `self_collision`. Default: half the
+    /// spacing.
     radius: Option<f64>,
-    /// Damping of every spring as a fraction of the critical damping of its two particles; 0 if not given.
+    /// Damping of each spring as a part of the critical damping of its two particles. Default: 0.
     damping_ratio: Option<f64>,
-    /// Damping of every spring [N s/m], instead of `damping_ratio`.
+    /// Damping of each spring [N s/m], instead of `damping_ratio`.
     damping: Option<f64>,
-    /// Particles that no force moves.
+    /// Parts that no force moves: one or a list of `"none"`, `"all"` and shapes.
     #[serde(default = "nowhere")]
     pinned: OneOrMany<Part>,
     /// Velocity of the middle [m/s].
     #[serde(default)]
     velocity: DVec3,
-    /// About the middle [rad/s].
+    /// Angular velocity about the middle [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
-    /// Of the particles that are pinned [m/s], for all time.
+    /// Velocity of the pinned particles, for all time [m/s].
     #[serde(default)]
     pinned_velocity: DVec3,
-    /// Particles that move as they are told.
+    /// Motions of parts, as in `{ part = "edge_u1", velocity = [0, 0, 1], until = 2.0 }`.
     #[serde(default)]
     scripted: Vec<Scripted>,
-    /// Mass beyond the body's own.
+    /// Mass [kg] beyond the body's own, as in `{ part = "edge_u1", mass = 0.5 }`, spread evenly over the
+    /// part.
     #[serde(default)]
     attached_mass: Vec<AttachedMass>,
+    /// A spring under each particle, as in `{ stiffness = 100.0, damping = 0.1 }` [N/m, N s/m].
     foundation: Option<FoundationSettings>,
     /// The cells, once somebody has asked.
     #[serde(skip)]

@@ -127,7 +127,7 @@ mod tests {
         assert!((slope / expected - 1.0).abs() < 1e-5, "{slope} {expected}");
     }
 
-    /// The accuracy that docs/solid.md states.
+    /// The accuracy that docs/theory/solids.md states.
     #[test]
     fn the_tree_agrees_with_the_direct_sum() {
         let particles = cloud(6000);

@@ -16,7 +16,7 @@ pub(crate) struct Product {
     image: Vec<DVec3>,
     /// Whether the product is one of the operator as it is.
     is_kept: bool,
-    /// Of each slice of sixteen rows, whether they are still to be computed.
+    /// Whether each slice of sixteen rows is still to be computed.
     stale: Vec<bool>,
     /// What rounded iterations have left unknown of the product.
     pub(crate) doubt: Doubt,
@@ -28,7 +28,7 @@ pub(crate) struct Doubt {
     /// As it was found where the product was last taken anew, and the same by the energy norm of the correction; infinite before.
     pub(crate) off: f64,
     pub(crate) rate: f64,
-    /// Of all corrections since then.
+    /// Sum of the bounds of all corrections since then.
     pub(crate) sum: f64,
 }
 

@@ -1,5 +1,5 @@
 //! The reduced system of a stage: one unknown velocity change a group and one a free particle
-//! (`docs/method.md`, "Integrating a meta-particle inside a participant").
+//! (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 
 use amalgam_particles::{DMat3, DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{SolverError, Stage};

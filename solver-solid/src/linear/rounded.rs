@@ -165,7 +165,7 @@ impl RoundedIteration {
         self.partial.iter().sum()
     }
 
-    /// Of an operator that is loaded already, only groups may be others.
+    /// Loads a system. Only groups may differ if the operator is loaded already.
     fn load_system(&mut self, system: &System<'_>) {
         let has_grids = std::mem::replace(&mut self.has_grids, true);
         let members = system.groups.all_members();

@@ -82,11 +82,11 @@ pub(crate) struct Bonds {
     bodies: Vec<Body>,
     particles: usize,
     force: Vec<DVec3>,
-    /// Of an explicit step: the ends of bonds that broke at the last positions, and what they pulled the first with [N].
+    /// Ends of the bonds that broke at the last positions of an explicit step, and their force on the first end [N].
     parting: Vec<([u32; 2], DVec3)>,
     /// Whether forces are those at the positions that [`Material::update`] saw.
     current: bool,
-    /// Of a step: the factor of each body's K in the operator [s^2].
+    /// Length of a step [s], and the factor of each body's K in the operator [s^2].
     dt: f64,
     square: f64,
     /// Longest step of an explicit integrator [s], found once: a body only grows softer as its bonds break.

@@ -29,7 +29,7 @@ struct RigidBody {
 }
 
 impl RigidBody {
-    /// Of particles that each have the moment of inertia `own` [kg m^2] about every axis through their middle.
+    /// The body of particles that each have the moment of inertia `own` [kg m^2] about every axis through their middle.
     fn new(all: &Particles, particles: Range<usize>, own: &[f64], spin: DVec3) -> Self {
         let of = || particles.clone();
         let mass: f64 = of().map(|i| all.mass[i]).sum();

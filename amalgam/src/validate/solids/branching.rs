@@ -24,7 +24,7 @@ const TIP: f64 = 0.05;
 /// Stress on the long edges [Pa].
 const STRESS: f64 = 12e6;
 
-/// Speed of Rayleigh waves [m/s], which no crack that opens can outrun: about (.862 + 1.14 nu) / (1 + nu) of that of
+/// Speed of Rayleigh waves [m/s], which no crack that opens can outrun: about (0.862 + 1.14 nu) / (1 + nu) of that of
 /// shear waves, sqrt(E / (2 (1 + nu) rho)), with nu = 1/3.
 const RAYLEIGH: f64 = 3098.0;
 

@@ -24,7 +24,7 @@ const HORIZON: f64 = 0.0015001;
 const MICROMODULUS: f64 = 1.6863e22;
 const VOLUME: f64 = 1.25e-10;
 
-/// Of the sphere: radius [m], stiffness of its force K (R - r)^2 [N/m^5 a particle's volume], first height of its
+/// The sphere: radius [m], stiffness of its force K (R - r)^2 [N/m^5 a particle's volume], first height of its
 /// centre [m] and speed downwards [m/s].
 const SPHERE_RADIUS: f64 = 1.5e-3;
 const SPHERE_STIFFNESS: f64 = 1e17;

@@ -41,20 +41,20 @@ pub(crate) struct LatticeTable {
     /// Where the lattice without strain has each particle [m].
     ideal: Vec<DVec3>,
     cut: Cut,
-    /// Of each particle, where sums have it.
+    /// Place of each particle in sums.
     place: Vec<u32>,
     /// First site of each block that holds any particle.
     block_site: Vec<u32>,
-    /// Of each sixteen sites, their block.
+    /// Block of each sixteen sites.
     block: Vec<u32>,
     /// First block of each task, and the end.
     task: Vec<usize>,
     /// Particle at each site.
     particle: Vec<u32>,
     stencils: Vec<Stencil>,
-    /// Of each shift, its stencil.
+    /// Stencil of each shift.
     by_shift: Vec<u32>,
-    /// Of each block, a word a stencil.
+    /// Live bits: a word per block and stencil.
     live: Vec<u16>,
     /// Whether a block has bonds for which the series does not hold (`stretch.rs`).
     far: Vec<bool>,
@@ -210,7 +210,7 @@ impl LatticeTable {
         adding
     }
 
-    /// Of each [`SITES`] sites, whether such blocks read any of them.
+    /// Whether such blocks read any of each [`SITES`] sites.
     fn read_by(&self, adding: &[bool]) -> Vec<bool> {
         let mut read = vec![false; self.particle.len().div_ceil(SITES)];
         for (&site, _) in self.block_site.iter().zip(adding).filter(|(_, adding)| **adding) {

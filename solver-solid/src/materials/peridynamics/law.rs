@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use serde::Deserialize;
 
-/// Of how many dimensions a body is, which decides the constants and Poisson's ratio.
+/// The dimensions of a body, which decide the constants and Poisson's ratio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Model {

@@ -45,7 +45,7 @@ pub(crate) struct RowTable {
     neighbours: Vec<Neighbours>,
     /// Inverse of the rest length [1/quanta].
     inverse_rest: Vec<f32>,
-    /// Of each bond, and of each cluster whether all its bonds have one.
+    /// Coefficient of each bond that is near its rest length, and for each cluster whether all its bonds are.
     coefficient: Vec<Coefficient>,
     is_near: Vec<bool>,
     /// Position in quanta, and the gain times half a spacing in quanta (the bits of an f32), in each slot of every cluster.
@@ -507,7 +507,7 @@ mod tests {
         let in_order: Vec<DVec3> = order.iter().map(|&i| position[i as usize]).collect();
         let fours = bonds_of_clusters(&in_order, 3.015).concat();
         let bonds: u32 = fours.iter().map(|four| four.lanes.count_ones()).sum();
-        // Four in a row would use .58 of the lanes, squares .65; at the surface fewer.
+        // Four in a row would use 0.58 of the lanes, squares 0.65; at the surface fewer.
         assert!(f64::from(bonds) > 0.58 * (LANES * fours.len()) as f64, "{bonds} {}", fours.len());
     }
 }

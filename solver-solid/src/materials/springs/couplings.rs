@@ -36,13 +36,13 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Slices {
     /// First entry of each slice, and the end.
     start: Vec<u32>,
-    /// Of each entry: the other ends.
+    /// The other ends of each entry.
     others: Vec<Other>,
-    /// Of each entry: the spring of each lane, `NONE` where there is none.
+    /// The spring of each lane of each entry, `NONE` where there is none.
     springs: Vec<[u32; LANES]>,
     exact: Vec<Couplings<f64>>,
     rounded: Vec<Couplings<f32>>,
-    /// Of each scattered entry: the other ends.
+    /// The other ends of each scattered entry.
     neighbours: Vec<[u32; LANES]>,
     /// What foundations add to the diagonal.
     grounding: Vec<Sixteen>,

@@ -212,7 +212,7 @@ fn expanded_values<L: Lanes, const W: usize>(values: &[f32], at: usize, selected
     lanes
 }
 
-/// Of each particle of a cluster.
+/// Force and energies of each particle of a cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forces {
     pub(super) force: [Four; 3],

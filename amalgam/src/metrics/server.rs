@@ -1,0 +1,129 @@
+//! Where Prometheus reads the metrics: one page over HTTP.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::{SocketAddr, TcpListener, ToSocketAddrs as _},
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+
+use http_body_util::Full;
+use hyper::{Method, Request, Response, StatusCode, body::Bytes, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{net::TcpStream, sync::Semaphore};
+
+use super::Metrics;
+
+/// Connections at once; more wait.
+const CONNECTIONS_MAX: usize = 8;
+
+/// Time for a whole connection: a scrape takes milliseconds.
+const CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Largest head of a request [bytes], which is the least that hyper takes.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+
+/// Where metrics are read: `HOST:PORT`, or `PORT` of the loopback interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct At(String);
+
+impl std::fmt::Display for At {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.parse::<u16>().is_ok() {
+            return Ok(Self(format!("127.0.0.1:{text}")));
+        }
+        match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(Self(text.into())),
+            _ => Err(format!(
+                "{text:?} is no address: write PORT or HOST:PORT, for example 9464 or node7:9464"
+            )),
+        }
+    }
+}
+
+/// Serves the metrics on a thread of its own, which ends with the process. Returns the address.
+///
+/// # Errors
+/// An address that cannot be listened at.
+pub fn serve(metrics: Metrics, at: &At) -> io::Result<SocketAddr> {
+    let found: Vec<SocketAddr> = at.0.to_socket_addrs()?.collect();
+    let listener = TcpListener::bind(&found[..])?;
+    let address = listener.local_addr()?;
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _guard = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
+    std::thread::Builder::new().name("metrics".into()).spawn(move || {
+        runtime.block_on(async {
+            let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+            loop {
+                let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        let metrics = metrics.clone();
+                        tokio::spawn(async move {
+                            answer(stream, metrics).await;
+                            drop(place);
+                        });
+                    }
+                    // Such as too many open files: others may close some.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                }
+            }
+        });
+    })?;
+    Ok(address)
+}
+
+/// Answers the requests of a connection. One that breaks off is of no interest.
+async fn answer(stream: TcpStream, metrics: Metrics) {
+    let service = service_fn(|request: Request<hyper::body::Incoming>| {
+        let response = page(&metrics, request.method(), request.uri().path());
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(CONNECTION_DEADLINE).max_buf_size(HEAD_BYTES_MAX);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(CONNECTION_DEADLINE, connection).await;
+}
+
+fn page(metrics: &Metrics, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    let (status, kind, text) = match (method, path) {
+        (&Method::GET | &Method::HEAD, "/metrics") => {
+            (StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", metrics.text())
+        }
+        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_string()),
+        _ => (StatusCode::NOT_FOUND, "text/plain", "metrics are at /metrics\n".to_string()),
+    };
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert("content-type", kind.parse().expect("a header's value"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::At;
+
+    #[test]
+    fn a_port_alone_is_one_of_the_loopback_interface() {
+        let at = |text: &str| text.parse::<At>();
+        assert_eq!(at("9464"), Ok(At("127.0.0.1:9464".into())));
+        assert_eq!(at("node7:9464"), Ok(At("node7:9464".into())));
+        for wrong in ["", "node7", ":9464", "node7:", "99999", "node7:http"] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `amalgam serve coordinator`: scenes are submitted, queued and computed, for clients that come and go.
+//!
+//! The contract is `amalgam.coordinator.v1` (docs/guide/coordinator.md). [`Runs`] is all of it but the network.
+
+mod feed;
+mod incoming;
+mod record;
+mod results;
+mod rpc;
+pub mod runs;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use amalgam_proto::{
+    COORDINATOR_DESCRIPTORS, coordinator::coordinator_server::CoordinatorServer, message_limit,
+};
+use amalgam_solver_kit::{
+    Listen, Role, SecurityOptions, end_of_service, listen, log::LogFormat, serve_routes,
+    with_health_and_reflection,
+};
+use clap::Args;
+use tonic::{server::NamedService as _, service::Routes};
+
+use crate::{
+    cli::Reach,
+    error::CommandError,
+    interrupt::EXIT_INTERRUPTED,
+    metrics::{self, Metrics},
+};
+pub(crate) use results::plain as plain_path;
+use rpc::Service;
+use runs::{Limits, Runs};
+
+/// Who may give orders.
+const CALLERS: &[Role] = &[Role::Operator];
+
+/// Time for clients to take what they were sent, after all runs have ended.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Arguments of `serve coordinator`.
+#[derive(Clone, Debug, Args)]
+#[allow(missing_docs, reason = "the help says it")]
+pub struct CoordinatorArgs {
+    /// Where to listen: unix:PATH or HOST:PORT, port 0 for any free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Listen,
+    /// Where runs are kept, a folder for each
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    pub dir: PathBuf,
+    /// Runs at once; each takes the threads that --threads says
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub running: u32,
+    /// Runs that may wait for others to end
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub queued: u32,
+    /// Runs that are kept, in whatever state
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub stored: u32,
+    /// Threads of each solver and of the coordinator, in each run [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    #[command(flatten)]
+    pub security: SecurityOptions,
+    /// End when standard input does, so that the service does not outlive who started it
+    #[arg(long)]
+    pub exit_with_stdin: bool,
+    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface
+    #[arg(long, value_name = "[HOST:]PORT")]
+    pub metrics: Option<metrics::At>,
+    /// How the log on standard error is written; AMALGAM_LOG or RUST_LOG says what is logged
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// Serves until SIGTERM, SIGINT or, if asked for, the end of standard input; runs are then stopped, with checkpoints. A second
+/// signal ends the process at once.
+///
+/// # Errors
+/// A folder that cannot be used, or an address that cannot be listened at.
+pub fn serve(args: &CoordinatorArgs) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| CommandError::Failed(error.to_string());
+    let gate = args.security.gate(Role::Coordinator, CALLERS);
+    let gate = gate.map_err(|error| CommandError::Usage(format!("{error:#}")))?.bearing_silence();
+    let all = Metrics::default();
+    let limits =
+        Limits { running: args.running as usize, queued: args.queued as usize, stored: args.stored as usize };
+    let reach = Reach { security: args.security.clone(), ..Reach::default() };
+    let threads = args.threads.map(|threads| threads as usize);
+    let runs = Runs::open(&args.dir, limits, threads, reach, all.clone())?;
+    if let Some(at) = &args.metrics {
+        let address = metrics::serve(all, at);
+        let address =
+            address.map_err(|error| CommandError::Usage(format!("cannot serve metrics at {at}: {error}")))?;
+        crate::console::note(format_args!("metrics at http://{address}/metrics"));
+    }
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
+    let served = runtime.block_on(async {
+        let end = end_of_service(args.exit_with_stdin)?;
+        let service = CoordinatorServer::new(Service::new(Arc::clone(&runs)))
+            .max_decoding_message_size(message_limit())
+            .max_encoding_message_size(message_limit());
+        let name = CoordinatorServer::<Service>::NAME;
+        let routes = with_health_and_reflection(Routes::new(service), name, COORDINATOR_DESCRIPTORS).await?;
+        let listening = listen(&args.listen, &gate).await?;
+        let (ended, over) = tokio::sync::oneshot::channel::<()>();
+        let ending = Arc::clone(&runs);
+        let end = async move {
+            end.await;
+            tokio::spawn(second_signal());
+            // Runs take as long as a step and a checkpoint; followers see them end.
+            let _ = tokio::task::spawn_blocking(move || ending.end()).await;
+            let _ = ended.send(());
+        };
+        let late = async {
+            let _ = over.await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            served = serve_routes(listening, &gate, routes, end) => served,
+            () = late => Ok(()),
+        }
+    });
+    runs.end();
+    runtime.shutdown_background();
+    served.map_err(|error| CommandError::Failed(format!("{error:#}")))
+}
+
+/// Ends the process at a signal: somebody does not want to wait, or waits in vain for a step to end. Solvers of the service end
+/// with their standard input.
+async fn second_signal() {
+    if let Ok(end) = end_of_service(false) {
+        end.await;
+        std::process::exit(i32::from(EXIT_INTERRUPTED));
+    }
+}

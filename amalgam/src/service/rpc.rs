@@ -1,0 +1,209 @@
+//! The calls of `amalgam.coordinator.v1`.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use amalgam_proto::coordinator::{self as v1, coordinator_server::Coordinator, follow_response::Event};
+use futures_util::{Stream, stream};
+use tokio::sync::{Semaphore, broadcast, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{feed::event, results, runs::Runs};
+
+/// Scenes that are received at once.
+const SUBMISSIONS_MAX: usize = 4;
+
+/// Longest time between two messages of a scene that is received.
+const SUBMIT_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Pieces of a file that wait to be sent.
+const PIECES_MAX: usize = 4;
+
+/// Longest time for a client to take a piece.
+const FETCH_DEADLINE: Duration = Duration::from_secs(60);
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// The runs behind gRPC.
+pub(super) struct Service {
+    runs: Arc<Runs>,
+    submissions: Semaphore,
+}
+
+impl Service {
+    pub(super) fn new(runs: Arc<Runs>) -> Self {
+        Self { runs, submissions: Semaphore::new(SUBMISSIONS_MAX) }
+    }
+}
+
+/// What comes next for a follower.
+enum Following {
+    /// The run as it was when following began, then events.
+    First(v1::Run, broadcast::Receiver<v1::FollowResponse>),
+    Then(broadcast::Receiver<v1::FollowResponse>),
+    End,
+}
+
+fn after(run: &v1::Run, events: broadcast::Receiver<v1::FollowResponse>) -> Following {
+    match run.state() {
+        v1::State::Finished | v1::State::Stopped | v1::State::Failed => Following::End,
+        _ => Following::Then(events),
+    }
+}
+
+async fn next(following: Following) -> Option<(Result<v1::FollowResponse, Status>, Following)> {
+    let (response, events) = match following {
+        Following::End => return None,
+        Following::First(run, events) => (event(Event::Run(run)), events),
+        Following::Then(mut events) => {
+            let response = match events.recv().await {
+                Ok(response) => response,
+                Err(broadcast::error::RecvError::Lagged(count)) => event(Event::LeftOut(count)),
+                Err(broadcast::error::RecvError::Closed) => return None,
+            };
+            (response, events)
+        }
+    };
+    let then = match &response.event {
+        Some(Event::Run(run)) => after(run, events),
+        _ => Following::Then(events),
+    };
+    Some((Ok(response), then))
+}
+
+/// Sends what `work` produces on a thread that may wait for the disk, until the client has gone.
+fn produced<T: Send + 'static>(
+    work: impl FnOnce(&mut dyn FnMut(Result<T, Status>) -> bool) + Send + 'static,
+) -> Answers<T> {
+    let (sender, receiver) = mpsc::channel(PIECES_MAX);
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::spawn_blocking(move || {
+        work(&mut |item| {
+            let sent =
+                runtime.block_on(async { tokio::time::timeout(FETCH_DEADLINE, sender.send(item)).await });
+            matches!(sent, Ok(Ok(())))
+        });
+    });
+    Box::pin(ReceiverStream::new(receiver))
+}
+
+fn unreadable(error: &std::io::Error) -> Status {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Status::not_found("the run has no such file"),
+        _ => Status::internal(format!("a file cannot be read: {error}")),
+    }
+}
+
+#[tonic::async_trait]
+impl Coordinator for Service {
+    type FollowStream = Answers<v1::FollowResponse>;
+    type FilesStream = Answers<v1::FilesResponse>;
+    type FetchStream = Answers<v1::FetchResponse>;
+
+    async fn submit(
+        &self,
+        request: Request<Streaming<v1::SubmitRequest>>,
+    ) -> Result<Response<v1::SubmitResponse>, Status> {
+        let place = self.submissions.try_acquire();
+        let _place = place.map_err(|_| {
+            Status::resource_exhausted(format!(
+                "{SUBMISSIONS_MAX} scenes are being received: submit it again"
+            ))
+        })?;
+        let mut incoming = self.runs.receive()?;
+        let mut messages = request.into_inner();
+        loop {
+            let message = tokio::time::timeout(SUBMIT_DEADLINE, messages.message()).await;
+            let late = || {
+                let seconds = SUBMIT_DEADLINE.as_secs();
+                Status::deadline_exceeded(format!("nothing more of the scene came for {seconds} s"))
+            };
+            match message.map_err(|_| late())?? {
+                Some(message) => incoming.take(message)?,
+                None => break,
+            }
+        }
+        let runs = Arc::clone(&self.runs);
+        // Reading a large scene takes a moment.
+        let submitted = tokio::task::spawn_blocking(move || runs.submit(incoming.finish()?)).await;
+        let run = submitted.map_err(|_| Status::internal("a fault of the service, see its log"))??;
+        Ok(Response::new(v1::SubmitResponse { run: Some(run) }))
+    }
+
+    async fn list(&self, _: Request<v1::ListRequest>) -> Result<Response<v1::ListResponse>, Status> {
+        Ok(Response::new(v1::ListResponse { runs: self.runs.list() }))
+    }
+
+    async fn follow(
+        &self,
+        request: Request<v1::FollowRequest>,
+    ) -> Result<Response<Self::FollowStream>, Status> {
+        let (run, events) = self.runs.follow(&request.into_inner().id)?;
+        Ok(Response::new(Box::pin(stream::unfold(Following::First(run, events), next))))
+    }
+
+    async fn pause(&self, request: Request<v1::PauseRequest>) -> Result<Response<v1::PauseResponse>, Status> {
+        self.runs.pause(&request.into_inner().id)?;
+        Ok(Response::new(v1::PauseResponse {}))
+    }
+
+    async fn r#continue(
+        &self,
+        request: Request<v1::ContinueRequest>,
+    ) -> Result<Response<v1::ContinueResponse>, Status> {
+        self.runs.go_on(&request.into_inner().id)?;
+        Ok(Response::new(v1::ContinueResponse {}))
+    }
+
+    async fn checkpoint(
+        &self,
+        request: Request<v1::CheckpointRequest>,
+    ) -> Result<Response<v1::CheckpointResponse>, Status> {
+        self.runs.save(&request.into_inner().id)?;
+        Ok(Response::new(v1::CheckpointResponse {}))
+    }
+
+    async fn stop(&self, request: Request<v1::StopRequest>) -> Result<Response<v1::StopResponse>, Status> {
+        self.runs.stop(&request.into_inner().id)?;
+        Ok(Response::new(v1::StopResponse {}))
+    }
+
+    async fn remove(
+        &self,
+        request: Request<v1::RemoveRequest>,
+    ) -> Result<Response<v1::RemoveResponse>, Status> {
+        self.runs.remove(&request.into_inner().id)?;
+        Ok(Response::new(v1::RemoveResponse {}))
+    }
+
+    async fn files(&self, request: Request<v1::FilesRequest>) -> Result<Response<Self::FilesStream>, Status> {
+        let folder = self.runs.results(&request.into_inner().id)?;
+        Ok(Response::new(produced(move |send| {
+            let listed =
+                results::list(&folder, &mut |path, bytes| send(Ok(v1::FilesResponse { path, bytes })));
+            if let Err(error) = listed {
+                send(Err(unreadable(&error)));
+            }
+        })))
+    }
+
+    async fn fetch(&self, request: Request<v1::FetchRequest>) -> Result<Response<Self::FetchStream>, Status> {
+        let v1::FetchRequest { id, path } = request.into_inner();
+        let folder = self.runs.results(&id)?;
+        Ok(Response::new(produced(move |send| {
+            let mut read = || {
+                let mut file = results::open(&folder, &path)?;
+                while let Some(data) = results::piece(&mut file)? {
+                    if !send(Ok(v1::FetchResponse { data: data.into() })) {
+                        break;
+                    }
+                }
+                Ok(())
+            };
+            let read: std::io::Result<()> = read();
+            if let Err(error) = read {
+                send(Err(unreadable(&error)));
+            }
+        })))
+    }
+}

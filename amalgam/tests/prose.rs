@@ -1,0 +1,221 @@
+//! The law of prose: documents are written for readers who read fast.
+//!
+//! In the README, `docs/guide`, `docs/theory` and `docs/reference` no sentence has more than 35 words. In all documents that explain, numbers have a leading zero,
+//! and nothing tells history or names a commit; `docs/results` and the change log may.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Longest sentence [words].
+const WORDS_MAX: usize = 35;
+
+/// Documents that explain. `docs/results` reports.
+const FOLDERS: [&str; 4] = ["docs/guide", "docs/theory", "docs/reference", "docs/design"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Markdown below a folder, by path from the root.
+fn pages(folder: &str) -> Vec<(String, String)> {
+    let (mut found, mut folders) = (Vec::new(), vec![root().join(folder)]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of documents") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+                found.push((name, fs::read_to_string(&path).expect("a document")));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Text without blocks of code, formulas, tables and comments. Code and formulas within a line are one word. A line that ends
+/// a sentence or an item ends with a full stop.
+fn prose(text: &str) -> String {
+    let (mut inside, mut paragraphs) = (false, String::new());
+    for line in text.lines() {
+        let trimmed = line.trim();
+        if trimmed.starts_with("```") {
+            inside = !inside;
+            paragraphs.push_str(" . ");
+        } else if inside {
+        } else if trimmed.is_empty() || trimmed.starts_with(['|', '#', '<', '!']) {
+            paragraphs.push_str(" . ");
+        } else {
+            let item = trimmed.strip_prefix("- ").or_else(|| trimmed.strip_prefix("* "));
+            let numbered = trimmed.split_once(". ").filter(|(number, _)| number.parse::<u32>().is_ok());
+            let item = item.or(numbered.map(|(_, rest)| rest));
+            paragraphs.push_str(if item.is_some() { " . " } else { " " });
+            paragraphs.push_str(item.unwrap_or(trimmed));
+        }
+    }
+    let mut plain = String::new();
+    for (delimiter, rest) in [("$$", " . "), ("$", " x "), ("`", " x ")] {
+        let text = if plain.is_empty() { paragraphs.clone() } else { plain };
+        plain = text
+            .split(delimiter)
+            .enumerate()
+            .map(|(at, part)| if at % 2 == 0 { part } else { rest })
+            .collect();
+    }
+    // Addresses of links are no words.
+    let mut words = String::new();
+    let mut rest = plain.as_str();
+    while let Some((before, after)) = rest.split_once("](") {
+        words.push_str(before);
+        words.push(']');
+        rest = after.split_once(')').map_or("", |(_, after)| after);
+    }
+    words + rest
+}
+
+/// Sentences of prose, each as its words.
+fn sentences(prose: &str) -> Vec<Vec<&str>> {
+    let (mut found, mut sentence) = (Vec::new(), Vec::new());
+    for word in prose.split_whitespace() {
+        if word.chars().any(char::is_alphanumeric) {
+            sentence.push(word);
+        }
+        let end = word.trim_end_matches([')', '"', '*', ']']);
+        let abbreviated = ["Eq.", "Fig.", "e.g.", "i.e."].iter().any(|short| end.ends_with(short));
+        if end.ends_with(['.', '?', '!']) && !abbreviated && !sentence.is_empty() {
+            found.push(std::mem::take(&mut sentence));
+        }
+    }
+    found.extend(Some(sentence).filter(|sentence| !sentence.is_empty()));
+    found
+}
+
+#[test]
+fn sentences_are_found() {
+    let text = "# A heading\n\nOne *two* three (Eq. 4). A `b c` and $d + e$.\n\n- An item\n- [A link](to/a.place)\n\
+                | a | table |\n\n```sh\nno words\n```\n\n$$ x\n= y $$\n\n1. First. Second";
+    let found: Vec<String> = sentences(&prose(text)).into_iter().map(|sentence| sentence.join(" ")).collect();
+    let expected = ["One *two* three (Eq. 4).", "A x and x", "An item", "[A link]", "First.", "Second"];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn no_sentence_for_readers_is_long() {
+    let (mut long, mut count, mut words) = (Vec::new(), 0, 0);
+    let folders = ["docs/guide", "docs/theory", "docs/reference"];
+    let readme = fs::read_to_string(root().join("README.md")).expect("the README");
+    let readme = [("README.md".to_string(), readme)];
+    for (name, text) in folders.iter().flat_map(|folder| pages(folder)).chain(readme) {
+        for sentence in sentences(&prose(&text)) {
+            count += 1;
+            words += sentence.len();
+            if sentence.len() > WORDS_MAX {
+                long.push(format!("{name}, {} words: {}", sentence.len(), sentence.join(" ")));
+            }
+        }
+    }
+    assert!(count > 300, "only {count} sentences");
+    println!("{count} sentences of {:.1} words", words as f64 / count as f64);
+    assert!(long.is_empty(), "sentences of more than {WORDS_MAX} words:\n{}", long.join("\n"));
+}
+
+/// Words that tell history.
+const HISTORY: [&str; 5] =
+    ["until now", "the code before", "used to be", "by the program before", "so far as of"];
+
+/// What breaks the law in a line, if anything does.
+fn fault(line: &str) -> Option<String> {
+    let bytes = line.as_bytes();
+    let bare = (0..bytes.len().saturating_sub(1)).find(|&at| {
+        let before = at.checked_sub(1).map_or(b' ', |before| bytes[before]);
+        bytes[at] == b'.' && bytes[at + 1].is_ascii_digit() && (b" (-[|~^*".contains(&before))
+    });
+    if let Some(at) = bare {
+        return Some(format!("a number without a leading zero: {}", &line[at..]));
+    }
+    let lower = line.to_lowercase();
+    if let Some(words) = HISTORY.iter().find(|words| lower.contains(*words)) {
+        return Some(format!("history: {words}"));
+    }
+    let hash = line.split(|c: char| !c.is_ascii_alphanumeric()).find(|word| {
+        (7..=40).contains(&word.len())
+            && word.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+            && word.bytes().any(|byte| byte.is_ascii_digit())
+            && word.bytes().any(|byte| byte.is_ascii_alphabetic())
+    });
+    hash.map(|hash| format!("a commit: {hash}"))
+}
+
+#[test]
+fn faults_are_found() {
+    for line in ["a radius of .5 m", "|.5|", "as it did until now", "since decbf7b nothing"] {
+        assert!(fault(line).is_some(), "{line}");
+    }
+    for line in ["a radius of 0.5 m", "see .ci/run", "[0.5, 1]", "defaced 1234567 faces", "v1.2"] {
+        assert_eq!(fault(line), None, "{line}");
+    }
+}
+
+#[test]
+fn documents_have_leading_zeros_and_no_history() {
+    let mut faults = Vec::new();
+    for (name, text) in FOLDERS.iter().flat_map(|folder| pages(folder)) {
+        let mut inside = false;
+        for (at, line) in text.lines().enumerate() {
+            if line.trim_start().starts_with("```") {
+                inside = !inside;
+            } else if !inside && let Some(fault) = fault(line) {
+                faults.push(format!("{name}:{}: {fault}", at + 1));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Sources of the workspace, by path from the root.
+fn sources() -> Vec<(String, String)> {
+    let (mut found, mut folders) = (Vec::new(), vec![root()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of the repository") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && !name.starts_with('.') && name != "target" {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+                found.push((name, fs::read_to_string(&path).expect("a source")));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn comments_are_sentences_and_their_numbers_have_leading_zeros() {
+    let (mut faults, mut comments) = (Vec::new(), 0);
+    for (name, text) in sources().into_iter().filter(|(name, _)| !name.ends_with("tests/prose.rs")) {
+        let mut before = "";
+        for (at, line) in text.lines().map(str::trim).enumerate() {
+            let comment = ["///", "//!", "//"].iter().find_map(|mark| line.strip_prefix(mark));
+            let Some(comment) = comment.map(str::trim) else {
+                before = line;
+                continue;
+            };
+            comments += 1;
+            let begins = !before.starts_with("//") || before.trim_matches('/').trim().is_empty();
+            let fragment = ["Of ", "That ", "Those "].iter().find(|word| comment.starts_with(*word));
+            if let Some(word) = fragment.filter(|_| begins && line.starts_with("///")) {
+                faults.push(format!("{name}:{}: a comment begins with {word}", at + 1));
+            }
+            if let Some(fault) = fault(comment).filter(|fault| fault.starts_with("a number")) {
+                faults.push(format!("{name}:{}: {fault}", at + 1));
+            }
+            before = line;
+        }
+    }
+    assert!(comments > 5000, "only {comments} lines of comments");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -1,0 +1,433 @@
+//! Velocities at faces through a sub-step: forces, walls, the pressure's gradient, and extrapolation into the air.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use amalgam_particles::DVec3;
+use amalgam_particles::lanes::{LANES, Width};
+use glam::Vec4;
+use rayon::prelude::*;
+
+use super::arithmetic::larger;
+use super::cell::{Cell, is_free, is_open};
+use super::extrapolation::{
+    ExtrapolatedFace, MarkKnown, MarkMissing, faces_to_extrapolate, marked, means, neighbours,
+};
+use super::forces::{ApplyForces, FaceForces};
+use super::grid::Grid;
+use super::grid_to_particle::{FacePairs, FaceSource, SetFacePairs, pair};
+use super::group_members::{MEMBERS, MemberContributions};
+use super::pressure::{BLOCK, RUN, Split, System};
+use super::pressure_gradient::{LargestPressureChange, SetCoefficients, pressure_change};
+use super::separating_walls::WallFace;
+
+/// Times that velocities are carried on to faces which have none.
+const EXTRAPOLATIONS: usize = 2;
+
+/// Columns of faces, one for each axis.
+pub(super) type Faces<T> = [Vec<T>; 3];
+
+/// A field of velocities.
+#[derive(Clone, Debug)]
+struct Field {
+    /// [m/s]
+    velocity: Faces<f64>,
+    /// Whether it is known.
+    known: Faces<bool>,
+}
+
+/// The fluid's velocity on the grid in a sub-step.
+#[derive(Clone, Debug)]
+pub(super) struct FaceVelocities {
+    /// Before the projection. Kept, so that a later stage computes anew only what groups touch.
+    unprojected: Field,
+    /// The largest of what particles would find without members before the projection to which a share of their old velocity is
+    /// added, along each axis [m/s]; and with members.
+    change_max: [[f64; 3]; 2],
+    /// Velocity at the start of the sub-step [m/s], where one is known.
+    old: Faces<f64>,
+    /// dt / (density cell_size^2) [m s/kg] of faces that the pressure pushes through, else zero.
+    conductance: Faces<f32>,
+    /// Which runs of cells ([`RUN`]) have a face that the last gathering visited.
+    changed: Vec<bool>,
+    /// Whether it changed a conductance.
+    coefficients_changed: bool,
+    /// The pressure of the last push in the order of cells [Pa].
+    pressure: Vec<f64>,
+    width: Width,
+    /// Faces without particles beside cells that others occupy.
+    missing: Faces<usize>,
+    /// Whether a velocity is known after the push, before any is carried on and behind it.
+    known: Faces<bool>,
+    /// Faces whose push is undone, with their velocity before it and conductance.
+    stopped: Vec<(WallFace, f64, f32)>,
+    /// Faces in the air to which velocities are carried on, of each axis one time after the other.
+    extrapolated: [[Vec<ExtrapolatedFace>; EXTRAPOLATIONS]; 3],
+    /// For each of those, from which of the faces around it; 0 for all others.
+    known_around: Faces<u8>,
+    /// Whether those must be found anew: members do not change which faces particles reach.
+    extrapolation_stale: bool,
+}
+
+impl Field {
+    fn new(grid: &Grid) -> Self {
+        Self {
+            velocity: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
+            known: [0, 1, 2].map(|_| vec![false; grid.len()]),
+        }
+    }
+
+    /// Faces without particles beside a cell that is no air: others occupy it.
+    fn missing(&self, grid: &Grid, width: Width, axis: usize, cell: &[Cell]) -> Vec<usize> {
+        let (stride, known) = (grid.strides()[axis], &self.known[axis][..]);
+        let mark = |begin, marks: &mut [u8]| width.run(MarkMissing { begin, stride, cell, known, marks });
+        marked(grid.first() + stride..cell.len(), mark).map(|(face, _)| face).collect()
+    }
+
+    /// Lets these faces move like those around them, which see only what particles brought, not each other.
+    fn fill_missing(&mut self, grid: &Grid, axis: usize, old: &mut [f64], faces: &[usize]) {
+        for &face in faces {
+            self.known[axis][face] = false;
+        }
+        let known = &self.known[axis];
+        let beside = |&face: &usize| {
+            let bit = |(n, shift): (usize, isize)| u8::from(known[face.wrapping_add_signed(shift)]) << n;
+            let known = neighbours(grid).into_iter().enumerate().map(bit).sum();
+            (known != 0).then_some(ExtrapolatedFace { face, known })
+        };
+        let faces: Vec<_> = faces.par_iter().with_min_len(BLOCK).filter_map(beside).collect();
+        let means = means(grid, |face| [self.velocity[axis][face], old[face]], &faces);
+        for (ExtrapolatedFace { face, .. }, mean) in faces.into_iter().zip(means) {
+            [self.velocity[axis][face], old[face]] = mean;
+            self.known[axis][face] = true;
+        }
+    }
+}
+
+/// Velocities after a sub-step and before it, found where they are asked for.
+#[derive(Clone, Copy)]
+pub(super) struct ProjectedVelocities<'a> {
+    strides: [usize; 3],
+    cell_size: f64,
+    /// Before the push.
+    unprojected: &'a Faces<f64>,
+    conductance: &'a Faces<f32>,
+    pressure: &'a [f64],
+    old: &'a Faces<f64>,
+    known_around: &'a Faces<u8>,
+    around: [isize; 6],
+    pub(super) flip_ratio: f64,
+}
+
+impl ProjectedVelocities<'_> {
+    #[inline(always)]
+    pub(super) fn velocities(&self, axis: usize, face: usize) -> [f64; 2] {
+        match self.known_around[axis][face] {
+            0 => self.own(axis, face),
+            known => self.extrapolated(axis, ExtrapolatedFace { face, known }),
+        }
+    }
+
+    /// Velocities of a face to which nothing is extrapolated.
+    #[inline(always)]
+    fn own(&self, axis: usize, face: usize) -> [f64; 2] {
+        let pressure = [self.pressure[face], self.pressure[face.saturating_sub(self.strides[axis])]];
+        let change = pressure_change(f64::from(self.conductance[axis][face]), self.cell_size, pressure);
+        [self.unprojected[axis][face] - change, self.old[axis][face]]
+    }
+
+    /// The mean of those that are known around a face, which may be carried on themselves.
+    #[cold]
+    fn extrapolated(&self, axis: usize, known_around: ExtrapolatedFace) -> [f64; 2] {
+        known_around.mean(self.around, |face| self.velocities(axis, face))
+    }
+}
+
+/// For a few particles.
+impl FaceSource for ProjectedVelocities<'_> {
+    #[inline(always)]
+    fn two(self, axis: usize, at: usize) -> Vec4 {
+        let [a, b] = pair(self.flip_ratio, self.velocities(axis, at));
+        let [c, d] = pair(self.flip_ratio, self.velocities(axis, at + 1));
+        Vec4::new(a, b, c, d)
+    }
+}
+
+impl FaceVelocities {
+    pub(super) fn new(grid: &Grid, width: Width) -> Self {
+        Self {
+            unprojected: Field::new(grid),
+            old: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
+            conductance: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
+            changed: vec![true; grid.len() / RUN],
+            coefficients_changed: true,
+            pressure: vec![0.0; grid.len()],
+            width,
+            missing: [0, 1, 2].map(|_| Vec::new()),
+            known: [0, 1, 2].map(|_| vec![false; grid.len()]),
+            change_max: [[0.0; 3]; 2],
+            stopped: Vec::new(),
+            extrapolated: Default::default(),
+            known_around: [0, 1, 2].map(|_| vec![0; grid.len()]),
+            extrapolation_stale: true,
+        }
+    }
+
+    /// Velocities before the projection: those of the particles, changed by gravity and by what others give groups.
+    /// Nothing flows through walls. Unless particles, cells or the length of the sub-step are `new`, only those faces
+    /// are visited that members touch, or touched the last time.
+    pub(super) fn apply_forces(
+        &mut self,
+        forces: &FaceForces<'_>,
+        contributions: &MemberContributions,
+        new: bool,
+    ) {
+        let (grid, width) = (forces.grid, self.width);
+        let Self { unprojected, old, conductance, missing, changed, change_max, stopped, .. } = self;
+        let Field { velocity, known } = unprojected;
+        for (wall, before, coefficient) in stopped.drain(..) {
+            (velocity[wall.axis][wall.face], conductance[wall.axis][wall.face]) = (before, coefficient);
+        }
+        changed.fill(new);
+        let coefficients_changed = AtomicBool::new(new);
+        let [alone, with_members] = change_max;
+        let fields = velocity.par_iter_mut().zip(&mut *old).zip(known).zip(conductance);
+        let fields = fields.zip(alone.par_iter_mut().zip(with_members)).enumerate();
+        fields.for_each(|(axis, ((((velocity, old), known), conductance), (alone, with_members)))| {
+            if new {
+                let moved = velocity.par_chunks_mut(BLOCK).zip(old.par_chunks_mut(BLOCK));
+                let others = known.par_chunks_mut(BLOCK).zip(conductance.par_chunks_mut(BLOCK));
+                let brought =
+                    moved.zip(others).enumerate().map(|(n, ((velocity, old), (known, conductance)))| {
+                        let columns = (velocity, old, known, conductance);
+                        width.run(ApplyForces { forces, axis, begin: n * BLOCK, columns })
+                    });
+                *alone = brought.reduce(|| 0.0, larger);
+            }
+            *with_members = *alone;
+            let left = contributions.left(axis).map(|face| (face, None));
+            let faces = left
+                .chain(contributions.touched(axis).map(|(face, contribution)| (face, Some(contribution))));
+            let faces: Vec<_> = faces.collect();
+            let at = |&(face, contribution): &(usize, _)| forces.at(axis, face, contribution);
+            let brought: Vec<_> = faces.par_iter().with_min_len(MEMBERS).map(at).collect();
+            for (&(face, _), brought) in faces.iter().zip(brought) {
+                let before = conductance[face];
+                (velocity[face], old[face], known[face], conductance[face]) = brought;
+                *with_members = larger(*with_members, forces.update(velocity[face], old[face]));
+                if conductance[face] != before {
+                    coefficients_changed.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        self.coefficients_changed = coefficients_changed.into_inner();
+        self.extrapolation_stale |= new;
+        if new {
+            *missing = [0, 1, 2].map(|axis| unprojected.missing(grid, width, axis, forces.cell));
+        }
+        for (axis, faces) in missing.iter().enumerate() {
+            unprojected.fill_missing(grid, axis, &mut old[axis], faces);
+            let stride = grid.strides()[axis];
+            let touched = contributions.touched(axis).map(|(face, _)| face);
+            for face in contributions.left(axis).chain(touched).chain(faces.iter().copied()) {
+                changed[face / RUN] = true;
+                // Faces of cells beside the lower wall have none below.
+                changed[face.saturating_sub(stride) / RUN] = true;
+            }
+        }
+    }
+
+    /// Which runs of cells may have other velocities or coefficients than before the last [`Self::apply_forces`].
+    pub(super) fn changed(&self) -> &[bool] {
+        &self.changed
+    }
+
+    /// Whether coefficients are others than before the last [`Self::apply_forces`].
+    pub(super) fn coefficients_changed(&self) -> bool {
+        self.coefficients_changed
+    }
+
+    /// Sets what has changed of the coefficients of the pressure's system.
+    pub(super) fn set_coefficients(&self, forces: &FaceForces<'_>, system: &mut System) {
+        let (grid, cell) = (forces.grid, forces.cell);
+        let System { common, face, ground, .. } = system;
+        *common = forces.conductance_inside();
+        let [x, y, z] = face.each_mut().map(|face| face.par_chunks_mut(BLOCK));
+        let changed = self.changed.par_chunks(BLOCK / RUN);
+        let blocks = (x, y, z, ground.par_chunks_mut(BLOCK), changed).into_par_iter().enumerate();
+        blocks.for_each(|(n, (x, y, z, ground, changed))| {
+            let conductance = self.conductance.each_ref().map(Vec::as_slice);
+            let (begin, strides) = (n * BLOCK, grid.strides());
+            let face = [x, y, z];
+            self.width.run(SetCoefficients { begin, strides, cell, conductance, changed, face, ground });
+        });
+    }
+
+    /// What flows into each cell that is no air, by its volume [1/s]; found anew where something has changed.
+    pub(super) fn negative_divergence(&self, grid: &Grid, cell: &[Cell], result: &mut Split<f64>) {
+        let strides = grid.strides();
+        for (colour, result) in result.iter_mut().enumerate() {
+            let runs =
+                result.par_chunks_mut(LANES).zip(&self.changed).enumerate().with_min_len(BLOCK / LANES);
+            runs.filter(|(_, (_, changed))| **changed).for_each(|(run, (result, _))| {
+                for (m, result) in result.iter_mut().enumerate() {
+                    let at = run * RUN + 2 * m + colour;
+                    *result = 0.0;
+                    if is_open(cell[at]) {
+                        let flow = |axis: usize| {
+                            let velocity = &self.unprojected.velocity[axis];
+                            velocity[at + strides[axis]] - velocity[at]
+                        };
+                        *result = -(flow(0) + flow(1) + flow(2)) / grid.cell_size;
+                    }
+                }
+            });
+        }
+    }
+
+    /// Finds to which faces velocities are carried on.
+    fn find_extrapolated(&mut self, grid: &Grid, cell: &[Cell]) {
+        let Self {
+            unprojected: Field { known: brought, .. }, known, extrapolated, known_around, width, ..
+        } = self;
+        let (width, columns) =
+            (*width, known.par_iter_mut().zip(extrapolated).zip(known_around).zip(brought).enumerate());
+        columns.for_each(|(axis, (((known, extrapolated), known_around), brought))| {
+            let stride = grid.strides()[axis];
+            known.par_chunks_mut(BLOCK).enumerate().for_each(|(n, known)| {
+                width.run(MarkKnown { begin: n * BLOCK, stride, brought, cell, known });
+            });
+            extrapolated.iter().flatten().for_each(|before| known_around[before.face] = 0);
+            for faces in extrapolated {
+                *faces = faces_to_extrapolate(grid, width, axis, cell, known);
+                for of in faces {
+                    (known[of.face], known_around[of.face]) = (true, of.known);
+                }
+            }
+        });
+    }
+
+    /// Takes the pressure, whose gradient is subtracted where velocities are asked for, and stops what flows into walls that let
+    /// go. A bound of what particles find along each axis to which `flip_ratio` of their old velocity is added [m/s].
+    pub(super) fn set_pressure(
+        &mut self,
+        (grid, cell): (&Grid, &[Cell]),
+        split: &Split<f64>,
+        walls: &[WallFace],
+        flip_ratio: f64,
+    ) -> DVec3 {
+        if std::mem::take(&mut self.extrapolation_stale) {
+            self.find_extrapolated(grid, cell);
+        }
+        let [red, black] = split;
+        let pairs = self.pressure.par_chunks_exact_mut(2).zip(red.par_iter().zip(black)).with_min_len(BLOCK);
+        pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
+        let mut bound = DVec3::ZERO;
+        for axis in 0..3 {
+            let (stride, cell_size, pressure) = (grid.strides()[axis], grid.cell_size, &self.pressure[..]);
+            let blocks = self.conductance[axis].par_chunks(BLOCK).enumerate().map(|(n, conductance)| {
+                let begin = n * BLOCK;
+                self.width.run(LargestPressureChange { begin, stride, cell_size, conductance, pressure })
+            });
+            bound[axis] = self.change_max[1][axis] + blocks.reduce(|| 0.0, larger);
+        }
+        for &wall in walls {
+            let WallFace { axis, face, .. } = wall;
+            let [velocity, old] = self.projected(grid, flip_ratio).velocities(axis, face);
+            if wall.holds(velocity) {
+                let columns = (&mut self.unprojected.velocity[axis][face], &mut self.conductance[axis][face]);
+                self.stopped.push((wall, *columns.0, *columns.1));
+                (*columns.0, *columns.1) = (0.0, 0.0);
+                bound[axis] = larger(bound[axis], (flip_ratio * old).abs());
+            }
+        }
+        bound
+    }
+
+    /// Adds -grad `potential` to the velocity at faces, at most `speed_max` [m/s]. Faces that members touch or that are
+    /// beside cells of others stay as they are.
+    pub(super) fn add_correction(
+        &self,
+        grid: &Grid,
+        (cell, contributions): (&[Cell], &MemberContributions),
+        potential: &Split<f64>,
+        speed_max: f64,
+        pairs: &mut FacePairs,
+    ) {
+        let at = |n: usize| potential[n % 2][n / 2];
+        let own = |cell: Cell| is_free(cell) || cell == Cell::Fluid;
+        for (axis, pairs) in pairs.iter_mut().enumerate() {
+            let (stride, conductance) = (grid.strides()[axis], &self.conductance[axis]);
+            let speed = |face: usize| {
+                let pair = [face, face - stride].map(|n| cell[n]);
+                if pair.contains(&Cell::Fluid)
+                    && pair.into_iter().all(own)
+                    && !contributions.touch(axis, face)
+                {
+                    let slope = at(face - stride) - at(face);
+                    (f64::from(conductance[face]) * grid.cell_size * slope).clamp(-speed_max, speed_max)
+                        as f32
+                } else {
+                    0.0
+                }
+            };
+            let first = grid.index([0, 0, 0]);
+            let last = grid.index(grid.cells);
+            let faces = pairs[first..last].par_iter_mut().enumerate().with_min_len(BLOCK);
+            faces.for_each(|(n, [velocity, _])| *velocity += speed(first + n));
+        }
+    }
+
+    /// What particles find at each face.
+    pub(super) fn set_face_pairs(&self, grid: &Grid, flip_ratio: f64, pairs: &mut FacePairs) {
+        let projected = self.projected(grid, flip_ratio);
+        let ProjectedVelocities { unprojected, conductance, pressure, old, cell_size, .. } = projected;
+        pairs.par_iter_mut().zip(&self.extrapolated).enumerate().for_each(|(axis, (pairs, extrapolated))| {
+            let (stride, conductance) = (grid.strides()[axis], &conductance[axis][..]);
+            let (before, old) = (&unprojected[axis][..], &old[axis][..]);
+            pairs.resize(before.len(), [0.0; 2]);
+            pairs.par_chunks_mut(BLOCK).enumerate().for_each(|(n, pairs)| {
+                let (begin, columns) = (n * BLOCK, (before, old, pairs));
+                self.width.run(SetFacePairs {
+                    begin,
+                    stride,
+                    cell_size,
+                    flip_ratio,
+                    pressure,
+                    conductance,
+                    columns,
+                });
+            });
+            for faces in extrapolated {
+                let found = faces.par_iter().with_min_len(BLOCK);
+                let found = found.map(|of| pair(flip_ratio, projected.velocities(axis, of.face)));
+                for (of, found) in faces.iter().zip(found.collect::<Vec<_>>()) {
+                    pairs[of.face] = found;
+                }
+            }
+        });
+    }
+
+    /// Velocities after and before the sub-step [m/s].
+    pub(super) fn projected(&self, grid: &Grid, flip_ratio: f64) -> ProjectedVelocities<'_> {
+        let Self {
+            unprojected: Field { velocity: unprojected, .. },
+            conductance,
+            pressure,
+            old,
+            known_around,
+            ..
+        } = self;
+        let (strides, cell_size, around) = (grid.strides(), grid.cell_size, neighbours(grid));
+        ProjectedVelocities {
+            strides,
+            cell_size,
+            unprojected,
+            conductance,
+            pressure,
+            old,
+            known_around,
+            around,
+            flip_ratio,
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! What members of groups bring to the grid beyond what they would bring as free particles.
+
+use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
+use amalgam_particles::{DVec3, GroupMap, Particles};
+use amalgam_solver_kit::Stage;
+use rayon::prelude::*;
+
+use super::grid::{Among, Grid};
+
+/// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that the grid
+/// takes over the group's velocity.
+const IMMOVABLE: f64 = 1e6;
+
+/// Members of one task.
+pub(super) const MEMBERS: usize = 256;
+
+/// Faces among which those that are touched are looked for, if any is.
+const BLOCK: usize = 64;
+
+/// What members add to a face.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FaceContribution {
+    /// [kg]
+    pub(super) mass: f64,
+    /// [kg m/s]
+    pub(super) momentum: f64,
+    /// Impulse besides gravity [kg m/s].
+    pub(super) impulse: f64,
+}
+
+/// Groups in a sub-step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupMotion<'a> {
+    pub(super) groups: &'a GroupMap,
+    /// Velocity of each group [m/s].
+    pub(super) velocity: &'a [DVec3],
+    /// Impulse that others give each group in the sub-step [kg m/s].
+    pub(super) impulse: &'a [DVec3],
+    /// Inertia of each group [kg].
+    pub(super) inertia: &'a [f64],
+    /// Mass of each group's members [kg].
+    pub(super) own: &'a [f64],
+    /// Mass of each member [kg], group after group.
+    pub(super) mass: &'a [f64],
+}
+
+/// Sixteen members or fewer: side by side, since they are far apart among the particles.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MemberLanes {
+    group: [u32; LANES],
+    axes: [AxisContribution; 3],
+}
+
+/// What sixteen members bring to the faces of an axis.
+#[derive(Clone, Copy, Debug, Default)]
+struct AxisContribution {
+    among: Among<LANES>,
+    /// Mass [kg], momentum [kg m/s] and impulse besides gravity [kg m/s], of those there are.
+    values: [[f64; LANES]; 3],
+}
+
+/// What members add to the faces of each axis.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MemberContributions {
+    /// In the order of [`GroupMap::all_members`].
+    pub(super) members: Vec<MemberLanes>,
+    axes: [Touched; 3],
+}
+
+/// The faces of an axis that members touch.
+#[derive(Clone, Debug, Default)]
+struct Touched {
+    /// Place of each face in `contribution`, from 1 on; 0 if no member touches it.
+    place: Vec<u32>,
+    /// Faces that are touched, in order, so that their values lie side by side.
+    face: Vec<usize>,
+    /// Which blocks of [`BLOCK`] faces hold any of them.
+    block: Vec<bool>,
+    /// Mass, momentum, impulse, and nothing: as long as a vector.
+    contribution: Vec<[f64; 4]>,
+    /// Velocities after the sub-step and before it [m/s] by `place`, none of them at 0.
+    sampled: Vec<[f64; 2]>,
+    /// What was touched the last time.
+    before: Vec<usize>,
+}
+
+/// Mass of each member, and of each group's members [kg].
+pub(super) fn masses(groups: &GroupMap, particles: &Particles) -> (Vec<f64>, Vec<f64>) {
+    let members = groups.all_members().par_iter().with_min_len(MEMBERS);
+    let mass: Vec<f64> = members.map(|&member| particles.mass[member as usize]).collect();
+    let mut rest = &mass[..];
+    let own = (0..groups.len()).map(|group| {
+        let (of_group, others) = rest.split_at(groups.members(group).len());
+        rest = others;
+        of_group.iter().sum()
+    });
+    (own.collect(), mass)
+}
+
+/// The inertia that each group has here [kg].
+pub(super) fn inertias(stage: &Stage<'_>, own: &[f64]) -> Vec<f64> {
+    let inertia = |(&inertia, own): (&f64, f64)| if inertia.is_finite() { inertia } else { IMMOVABLE * own };
+    stage.inertia.iter().zip(own.iter().copied()).map(inertia).collect()
+}
+
+impl MemberContributions {
+    /// Whether a member touches a face.
+    #[inline(always)]
+    pub(super) fn touch(&self, axis: usize, face: usize) -> bool {
+        self.axes[axis].place.get(face).is_some_and(|&place| place != 0)
+    }
+
+    /// Faces that members touch, and what they add.
+    pub(super) fn touched(&self, axis: usize) -> impl Iterator<Item = (usize, FaceContribution)> {
+        let Touched { place, face, contribution, .. } = &self.axes[axis];
+        face.iter().map(|&face| {
+            let [mass, momentum, impulse, _] = contribution[place[face] as usize - 1];
+            (face, FaceContribution { mass, momentum, impulse })
+        })
+    }
+
+    /// Faces that members touched before the last [`Self::add_up`], and touch no longer.
+    pub(super) fn left(&self, axis: usize) -> impl Iterator<Item = usize> {
+        let Touched { place, before, .. } = &self.axes[axis];
+        before.iter().copied().filter(|&face| place[face] == 0)
+    }
+
+    /// Takes the velocities after the sub-step and before it where members find them.
+    pub(super) fn sample(&mut self, velocities: impl Fn(usize, usize) -> [f64; 2] + Sync) {
+        self.axes
+            .par_iter_mut()
+            .enumerate()
+            .for_each(|(axis, touched)| touched.sample(|face| velocities(axis, face)));
+    }
+
+    /// Sums up what members add: their share of their group's inertia and its velocity in place of their own mass and
+    /// velocity. The grid's gravity acts on a group's whole inertia, its true weight is that of its members alone: the
+    /// impulse makes up for the difference; `fall` is the velocity that gravity gives in the sub-step [m/s].
+    ///
+    /// In f64, since a group can weigh a million times what its members do. In the order of members.
+    pub(super) fn add_up(
+        &mut self,
+        (grid, width): (&Grid, Width),
+        particles: (&[DVec3], &Particles),
+        motion: &GroupMotion<'_>,
+        fall: DVec3,
+    ) {
+        let (position, particles) = particles;
+        let all = motion.groups.all_members().par_chunks(LANES).zip(motion.mass.par_chunks(LANES));
+        self.members.resize(all.len(), MemberLanes::default());
+        let all = all.zip(&mut self.members).with_min_len(MEMBERS / LANES);
+        all.for_each(|((members, mass), found)| {
+            let velocity = &particles.velocity;
+            width.run(LocateMembers { grid, motion, fall, position, velocity, members, mass, found });
+        });
+        let members = &self.members;
+        self.axes.par_iter_mut().enumerate().rev().for_each(|(axis, kept)| {
+            // The vertical axis first: on a floor it has most faces. Not in place: the axes stand side by side, and threads would
+            // wait for each other's lines of memory.
+            let mut touched = std::mem::take(kept);
+            touched.clear(grid.len());
+            width.run(AddContributions {
+                grid,
+                members,
+                axis,
+                count: motion.mass.len(),
+                touched: &mut touched,
+            });
+            touched.list();
+            *kept = touched;
+        });
+    }
+}
+
+impl Touched {
+    /// Takes the velocities at faces that are touched; where no member adds, none counts.
+    fn sample(&mut self, velocities: impl Fn(usize) -> [f64; 2]) {
+        self.sampled.resize(self.contribution.len() + 1, [0.0; 2]);
+        for &face in &self.face {
+            self.sampled[self.place[face] as usize] = velocities(face);
+        }
+    }
+
+    /// Forgets what is touched, but for where; for columns of `len` faces.
+    fn clear(&mut self, len: usize) {
+        let Self { place, face, contribution, before, block, .. } = self;
+        std::mem::swap(face, before);
+        before.iter().for_each(|&face| place[face] = 0);
+        face.clear();
+        contribution.clear();
+        place.resize(len, 0);
+        block.clear();
+        block.resize(len.div_ceil(BLOCK), false);
+    }
+
+    /// What members add to a face.
+    #[inline(always)]
+    fn contribution(&mut self, face: usize) -> &mut [f64; 4] {
+        if self.place[face] == 0 {
+            self.touch(face);
+        }
+        &mut self.contribution[self.place[face] as usize - 1]
+    }
+
+    #[cold]
+    fn touch(&mut self, face: usize) {
+        self.block[face / BLOCK] = true;
+        self.contribution.push([0.0; 4]);
+        self.place[face] = self.contribution.len() as u32;
+    }
+
+    /// Lists the faces that are touched.
+    fn list(&mut self) {
+        let Self { place, face, block, .. } = self;
+        for (block, _) in block.iter().enumerate().filter(|(_, touched)| **touched) {
+            let begin = block * BLOCK;
+            let places = place[begin..].iter().take(BLOCK).enumerate();
+            face.extend(places.filter(|(_, place)| **place != 0).map(|(n, _)| begin + n));
+        }
+    }
+}
+
+/// Sixteen members or fewer, of which those that there are not stand where the last one does.
+struct LocateMembers<'a> {
+    grid: &'a Grid,
+    motion: &'a GroupMotion<'a>,
+    fall: DVec3,
+    /// Positions and velocities of all particles.
+    position: &'a [DVec3],
+    velocity: &'a [DVec3],
+    members: &'a [u32],
+    /// Mass of each of these members.
+    mass: &'a [f64],
+    found: &'a mut MemberLanes,
+}
+
+impl Task for LocateMembers<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, motion, fall, position, velocity, members, mass, found } = self;
+        let mut positions = [[0.0; LANES]; 3];
+        for &member in members {
+            let member = member as usize;
+            L::prefetch(&position[member], 0);
+            L::prefetch(&velocity[member], 0);
+            L::prefetch(&motion.groups.group_of()[member], 0);
+        }
+        for l in 0..LANES {
+            let n = l.min(members.len() - 1);
+            let member = members[n] as usize;
+            let (at, velocity, own) = (position[member], velocity[member], mass[n]);
+            (positions[0][l], positions[1][l], positions[2][l]) = (at.x, at.y, at.z);
+            found.group[l] = motion.groups.group_of()[member];
+            let of = found.group[l] as usize;
+            let part = own / motion.own[of];
+            let inertia = part * motion.inertia[of];
+            let momentum = (inertia * motion.velocity[of] - own * velocity).to_array();
+            let impulse = (motion.impulse[of] * part - fall * (inertia - own)).to_array();
+            for (axis, brought) in found.axes.iter_mut().enumerate() {
+                let values = &mut brought.values;
+                (values[0][l], values[1][l], values[2][l]) = (inertia - own, momentum[axis], impulse[axis]);
+            }
+        }
+        let places = grid.places(&positions);
+        for (axis, brought) in found.axes.iter_mut().enumerate() {
+            brought.among = places.among(axis);
+        }
+    }
+}
+
+/// Adds what members bring to the faces of an axis, in their order.
+struct AddContributions<'a> {
+    grid: &'a Grid,
+    members: &'a [MemberLanes],
+    axis: usize,
+    /// Number of members.
+    count: usize,
+    touched: &'a mut Touched,
+}
+
+impl Task for AddContributions<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, members, axis, count, touched } = self;
+        let corners = grid.corners();
+        for (n, some) in members.iter().enumerate() {
+            let AxisContribution { among, values } = &some.axes[axis];
+            let weights = among.weights();
+            for l in 0..LANES.min(count - n * LANES) {
+                let (low, values) = (among.low[l] as usize, [values[0][l], values[1][l], values[2][l], 0.0]);
+                for corner in 0..8 {
+                    let weight = weights[corner][l];
+                    if weight != 0.0 {
+                        let contribution = touched.contribution(low + corners[corner]);
+                        for (sum, value) in contribution.iter_mut().zip(values) {
+                            *sum += weight * value;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Velocities of members as the grid alone would have them [m/s].
+pub(super) struct SampleMembers<'a> {
+    pub(super) grid: &'a Grid,
+    /// Velocities of groups [m/s].
+    pub(super) velocity: &'a [DVec3],
+    pub(super) flip_ratio: f64,
+    pub(super) contributions: &'a MemberContributions,
+    pub(super) members: &'a MemberLanes,
+    /// As many as there are.
+    pub(super) result: &'a mut [DVec3],
+}
+
+impl Task for SampleMembers<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, velocity, flip_ratio: flip, contributions, members, result } = self;
+        let mut found = [[[0.0; 3]; 2]; LANES];
+        for axis in 0..3 {
+            let Touched { place, sampled, .. } = &contributions.axes[axis];
+            for (l, found) in found.iter_mut().enumerate() {
+                let among = &members.axes[axis].among;
+                [found[0][axis], found[1][axis]] = among.interpolate(grid, l, (place, sampled));
+            }
+        }
+        for (l, result) in result.iter_mut().enumerate() {
+            let [new, old] = found[l].map(DVec3::from_array);
+            *result = flip * (velocity[members.group[l] as usize] + (new - old)) + (1.0 - flip) * new;
+        }
+    }
+}

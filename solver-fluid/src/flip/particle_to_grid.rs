@@ -1,0 +1,172 @@
+//! From particles to the grid: every particle adds its weight and its velocity to the faces around it.
+//!
+//! A face's two numbers and those of the next face along x are one vector of four on every processor.
+//! Arithmetic bounds the time of this loop, not memory: a particle visits 12 such rows, and neighbouring particles visit
+//! the same ones.
+
+use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
+use amalgam_particles::{DVec3, counting_sort};
+use glam::Vec4;
+use rayon::prelude::*;
+
+use super::cell::Cell;
+use super::grid::{Grid, Places, Weights};
+
+/// Particles of one task.
+pub(super) const CHUNK: usize = 4096;
+
+/// For each axis, two numbers at each face and two at the next one along x, so that sums of neighbours do not overlap.
+type Fours = [Vec<Vec4>; 3];
+
+/// What particles bring to the faces, all as if they were free.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ParticleToGrid {
+    /// Sums over particles of a face's weight and of weight times velocity [m/s], of those for which it is the lower one
+    /// along x; then the same of the next face.
+    sums: Fours,
+    /// What each cell holds.
+    pub(super) cell: Vec<Cell>,
+    /// Density in each cell, relative to the rest density.
+    pub(super) density: Vec<f32>,
+    layer_of: Vec<u32>,
+    /// Where each layer of cells begins in `order`.
+    start: Vec<u32>,
+    /// Indices of particles, layer after layer.
+    order: Vec<u32>,
+}
+
+impl ParticleToGrid {
+    /// Sums up what particles at `position` [m] with `velocity` [m/s] bring to the faces.
+    ///
+    /// Particles of one layer of cells reach three layers of faces: every third layer is done at once, each by one
+    /// thread, in the order of its particles. No sum depends on threads.
+    pub(super) fn transfer(&mut self, grid: &Grid, width: Width, (position, velocity): (&[DVec3], &[DVec3])) {
+        self.sort_by_layer(grid, position);
+        for sums in &mut self.sums {
+            sums.resize(grid.len(), Vec4::ZERO);
+            sums.par_chunks_mut(CHUNK).for_each(|sums| sums.fill(Vec4::ZERO));
+        }
+        self.reset_cells(grid);
+        let Self { sums, cell, start, order, .. } = self;
+        for third in 0..3 {
+            let chunk = 3 * grid.layer();
+            let begin = grid.first() + third * grid.layer();
+            let [x, y, z] = sums.each_mut().map(|sums| sums[begin..].par_chunks_mut(chunk));
+            let cells = cell[begin..].par_chunks_mut(chunk);
+            x.zip(y).zip(z).zip(cells).enumerate().for_each(|(n, (((x, y), z), cell))| {
+                let k = third + 3 * n;
+                if k >= grid.cells[2] {
+                    return;
+                }
+                width.run(Scatter {
+                    grid,
+                    order: &order[start[k] as usize..start[k + 1] as usize],
+                    particles: (position, velocity),
+                    offset: begin + n * chunk,
+                    sums: [x, y, z],
+                    cell,
+                });
+            });
+        }
+    }
+
+    /// A face's sums: weight, and weight times velocity [m/s]. Zero before the first [`Self::transfer`].
+    #[inline(always)]
+    pub(super) fn at(&self, axis: usize, face: usize) -> [f32; 2] {
+        let four = |face: usize| self.sums[axis].get(face).copied().unwrap_or_default();
+        total(four(face), four(face.wrapping_sub(1)))
+    }
+
+    /// The same of sixteen faces from `first` on, of which one is before: weights and weights times velocities.
+    #[inline(always)]
+    pub(super) fn sixteen(&self, axis: usize, first: usize) -> [[f32; LANES]; 2] {
+        let mut sums = [[0.0; LANES]; 2];
+        let fours = &self.sums[axis][first - 1..][..=LANES];
+        for l in 0..LANES {
+            [sums[0][l], sums[1][l]] = total(fours[l + 1], fours[l]);
+        }
+        sums
+    }
+
+    fn sort_by_layer(&mut self, grid: &Grid, position: &[DVec3]) {
+        let layer_of = position.par_iter().with_min_len(CHUNK).map(|&x| grid.cell(x)[2] as u32);
+        layer_of.collect_into_vec(&mut self.layer_of);
+        counting_sort(&self.layer_of, grid.cells[2], &mut self.start, &mut self.order);
+    }
+
+    fn reset_cells(&mut self, grid: &Grid) {
+        self.cell.clear();
+        self.cell.resize(grid.len(), Cell::Wall);
+        for k in 0..grid.cells[2] {
+            for j in 0..grid.cells[1] {
+                self.cell[grid.row(j, k)].fill(Cell::Air);
+            }
+        }
+    }
+}
+
+/// A face's sums, from its own four and that of the face before it.
+#[inline(always)]
+fn total(own: Vec4, before: Vec4) -> [f32; 2] {
+    [own.x + before.z, own.y + before.w]
+}
+
+/// From the particles of a layer of cells to the faces.
+struct Scatter<'a> {
+    grid: &'a Grid,
+    order: &'a [u32],
+    /// Positions [m] and velocities [m/s].
+    particles: (&'a [DVec3], &'a [DVec3]),
+    /// Number of the face with which `sums` and `cell` begin.
+    offset: usize,
+    sums: [&'a mut [Vec4]; 3],
+    cell: &'a mut [Cell],
+}
+
+impl Task for Scatter<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, order, particles: (position, velocity), offset, sums: [x, y, z], cell } = self;
+        let (mut positions, mut velocities) = ([[0.0; LANES]; 3], [[0.0f32; LANES]; 3]);
+        for some in order.chunks(LANES) {
+            for (l, &i) in some.iter().enumerate() {
+                let (position, velocity) = (position[i as usize], velocity[i as usize]);
+                (positions[0][l], positions[1][l], positions[2][l]) = (position.x, position.y, position.z);
+                velocities[0][l] = velocity.x as f32;
+                velocities[1][l] = velocity.y as f32;
+                velocities[2][l] = velocity.z as f32;
+            }
+            let places = grid.places(&positions);
+            for &number in &places.cell[..some.len()] {
+                cell[number as usize - offset] = Cell::Fluid;
+            }
+            scatter(grid, &places, 0, &velocities[0][..some.len()], (offset, x));
+            scatter(grid, &places, 1, &velocities[1][..some.len()], (offset, y));
+            scatter(grid, &places, 2, &velocities[2][..some.len()], (offset, z));
+        }
+    }
+}
+
+/// Adds weights and velocities of particles to the faces of an axis around them. `sums` begins with the face of number
+/// `offset`.
+#[inline(always)]
+fn scatter(
+    grid: &Grid,
+    places: &Places<LANES>,
+    axis: usize,
+    velocity: &[f32],
+    (offset, sums): (usize, &mut [Vec4]),
+) {
+    let (weights, rows) = (Weights::new(places, axis), grid.rows());
+    for (l, &velocity) in velocity.iter().enumerate() {
+        let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
+        let four = Vec4::new(x0, x0 * velocity, x1, x1 * velocity);
+        let low = places.low[axis][l] as usize - offset;
+        sums[low + rows[0]] += weights.row[0][l] * four;
+        sums[low + rows[1]] += weights.row[1][l] * four;
+        sums[low + rows[2]] += weights.row[2][l] * four;
+        sums[low + rows[3]] += weights.row[3][l] * four;
+    }
+}

@@ -1,0 +1,536 @@
+//! One multigrid cycle in f32: the preconditioner of the pressure solve.
+//!
+//! Coarser levels join eight cells into one (aggregation); the sum of the coefficients between two aggregates, halved
+//! because their centres are twice as far apart, is the coarse coefficient. So any shape of the fluid and any jump of
+//! density is coarsened by the same rule (`flip/pressure/system.rs`). Corrections are interpolated between the centres of
+//! aggregates, residuals are brought to them by the transpose. Red-black Gauss-Seidel smooths.
+//!
+//! Columns are split by colour ([`Split`]): a sweep over one colour reads the other one only, in whole vectors, and its
+//! cells can be done in any order. Behind a sweep over the black cells these have no residual, so that only red ones
+//! are restricted; the first sweep on the way up overwrites the black ones, so that only red ones are prolonged.
+
+use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
+use rayon::prelude::*;
+use rayon::slice::ChunksMut;
+
+use super::super::arithmetic::kept;
+use super::super::grid::Grid;
+use super::system::{
+    BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window, window_mut,
+};
+
+/// Cells of the coarsest level, at most, along its longest axis.
+const COARSEST: usize = 4;
+/// Sweeps on the coarsest level.
+const COARSEST_SWEEPS: usize = 20;
+/// Sweeps before and after the coarser level is asked.
+const SWEEPS: usize = 2;
+/// By how much the correction from the next level is lengthened on the finest one: aggregates without it are too stiff
+/// [Braess1995]. Measured: from 0.69 on, eigenvalues begin at 0.75; on all levels it would lengthen the smoothest mode too much.
+const OVERCORRECTION: f32 = 1.1;
+/// Columns of one colour at least this long are shared among threads: even where that gains nothing itself, since a thread
+/// that waits longer falls asleep.
+const SHARED: usize = 1 << 11;
+
+/// A system with the work space of a cycle.
+#[derive(Clone, Debug)]
+struct Level {
+    system: System,
+    solution: Split<f32>,
+    right_hand_side: Split<f32>,
+    /// Residual of red cells.
+    residual: Vec<f32>,
+}
+
+/// The hierarchy of levels, the finest first.
+#[derive(Clone, Debug)]
+pub(in crate::flip) struct Multigrid {
+    levels: Vec<Level>,
+    width: Width,
+}
+
+/// What a pass over one colour yields.
+#[derive(Clone, Copy)]
+enum Yield {
+    /// The solution where the other colour and all before stay as they are: a sweep of Gauss-Seidel.
+    Relaxed,
+    /// That, with zero in all other places.
+    First,
+    /// A last sweep, and the product of the solution and the right-hand side.
+    Last,
+    /// The residual of the solution so far.
+    Residual,
+}
+
+/// One block of a pass.
+struct Pass<'a> {
+    system: &'a System,
+    yields: Yield,
+    colour: usize,
+    begin: usize,
+    result: &'a mut [f32],
+    right_hand_side: &'a [f32],
+    /// The solution in this colour, for a residual.
+    own: &'a [f32],
+    other: &'a [f32],
+}
+
+impl Task for Pass<'_> {
+    type Output = [f64; 1];
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> [f64; 1] {
+        let mut product = [0.0; LANES];
+        let System { grid, common, face_of, diagonal, inverse, kind, .. } = self.system;
+        let (colour, other, common) = (self.colour, self.other, L::splat(*common));
+        let [lower, upper] = neighbours(grid, colour);
+        let (chunks, _) = self.result.as_chunks_mut::<LANES>();
+        for (n, result) in chunks.iter_mut().enumerate() {
+            let at = self.begin + n * LANES;
+            let kind = kind[colour][at / LANES];
+            if kind == Kind::Closed {
+                continue;
+            }
+            let mut sum = L::load(window(self.right_hand_side, at));
+            if !matches!(self.yields, Yield::First) {
+                if kind == Kind::Uniform {
+                    // What is no unknown is zero.
+                    let mut around = L::splat(0.0);
+                    for axis in 0..3 {
+                        let below = at.wrapping_add_signed(lower[axis]);
+                        let beyond = at.wrapping_add_signed(upper[axis]);
+                        around = around + (L::load(window(other, below)) + L::load(window(other, beyond)));
+                    }
+                    sum = sum + common * around;
+                } else {
+                    for axis in 0..3 {
+                        let below = at.wrapping_add_signed(lower[axis]);
+                        let beyond = at.wrapping_add_signed(upper[axis]);
+                        sum = sum
+                            + L::load(window(&face_of[axis][colour], at)) * L::load(window(other, below))
+                            + L::load(window(&face_of[axis][1 - colour], beyond))
+                                * L::load(window(other, beyond));
+                    }
+                }
+            }
+            let relaxed = sum * L::load(window(&inverse[colour], at));
+            let value = match self.yields {
+                Yield::Residual => {
+                    (relaxed - L::load(window(self.own, at))) * L::load(window(&diagonal[colour], at))
+                }
+                _ => relaxed,
+            };
+            value.store(result);
+            if matches!(self.yields, Yield::Last) {
+                add_products(window(self.right_hand_side, at), result, &mut product);
+            }
+        }
+        [add_lanes(product)]
+    }
+}
+
+/// Adds products of two vectors, lane by lane.
+#[inline(always)]
+fn add_products(a: &[f32; LANES], b: &[f32; LANES], sums: &mut [f64; LANES]) {
+    // First all products: else compilers take lane after lane.
+    let mut products = [0.0; LANES];
+    for l in 0..LANES {
+        products[l] = f64::from(a[l]) * f64::from(b[l]);
+    }
+    for l in 0..LANES {
+        sums[l] += products[l];
+    }
+}
+
+impl Level {
+    fn new(grid: Grid) -> Self {
+        Self {
+            system: System::new(grid),
+            solution: split_zeros(&grid),
+            right_hand_side: split_zeros(&grid),
+            residual: vec![0.0; grid.len() / 2],
+        }
+    }
+
+    /// A pass over one colour of the solution, or over the residual.
+    fn pass(&mut self, width: Width, colour: usize, yields: Yield) {
+        self.blocks(width, colour, yields, None).for_each(|_| ());
+    }
+
+    /// Sweeps, in some blocks or in all.
+    fn sweep_from_zero(&mut self, width: Width, sweeps: usize, only: Option<&[bool]>) {
+        for sweep in 0..sweeps {
+            let first = if sweep == 0 { Yield::First } else { Yield::Relaxed };
+            self.blocks(width, 0, first, only).for_each(|_| ());
+            self.blocks(width, 1, Yield::Relaxed, only).for_each(|_| ());
+        }
+    }
+
+    /// The blocks of a pass, and what products they yield; or `only` some of them.
+    fn blocks(
+        &mut self,
+        width: Width,
+        colour: usize,
+        yields: Yield,
+        only: Option<&[bool]>,
+    ) -> impl IndexedParallelIterator<Item = [f64; 1]> {
+        let Self { system, solution: [red, black], right_hand_side, residual } = self;
+        let (own, other) = if colour == 0 { (red, black) } else { (black, red) };
+        let (result, own): (_, &[f32]) = match yields {
+            Yield::Residual => (residual, own),
+            _ => (own, &[]),
+        };
+        let (system, right_hand_side, other) = (&*system, &right_hand_side[colour][..], &other[..]);
+        let block = move |(b, result): (usize, &mut [f32])| {
+            if only.is_some_and(|only| !only[b]) {
+                return [0.0];
+            }
+            let begin = b * BLOCK;
+            width.run(Pass { system, yields, colour, begin, result, right_hand_side, own, other })
+        };
+        let least = if result.len() < SHARED { usize::MAX } else { 1 };
+        result.par_chunks_mut(BLOCK).enumerate().map(block).with_min_len(least)
+    }
+
+    /// The residual of red cells as the next level's right-hand side: the transpose of [`Self::prolong`].
+    fn restrict(&self, width: Width, coarse: &mut Self) {
+        let (fine, grid) = (self.system.grid, coarse.system.grid);
+        let [red, black] = pairs_of_layers(&grid, &mut coarse.right_hand_side);
+        let shared = fine.len() / 2 >= SHARED;
+        let pairs = red.zip(black).enumerate().with_min_len(if shared { 1 } else { usize::MAX });
+        pairs.for_each(|(pair, (red, black))| {
+            width.run(Restrict { fine, grid, pair, residual: &self.residual, to: [red, black] });
+        });
+    }
+
+    /// Adds the coarser level's solution, lengthened by a factor, to the red cells, interpolated between the centres of
+    /// aggregates.
+    fn prolong(&mut self, width: Width, coarse: &Self, factor: f32) {
+        let (fine, grid) = (self.system.grid, coarse.system.grid);
+        let [inverse, _] = &self.system.inverse;
+        let [red, _] = pairs_of_layers(&fine, &mut self.solution);
+        let shared = fine.len() / 2 >= SHARED;
+        let pairs = red.enumerate().with_min_len(if shared { 1 } else { usize::MAX });
+        pairs.for_each(|(pair, to)| {
+            width.run(Prolong { fine, grid, pair, from: &coarse.solution, factor, inverse, to });
+        });
+    }
+}
+
+/// Number of the first entry of the layer with which a pair of layers begins: the first one is between walls.
+fn begin_of_pair(grid: &Grid, pair: usize) -> usize {
+    grid.first() + (2 * pair + 1) * grid.layer()
+}
+
+/// A column's layers between the walls, two and two: these are as many red entries as black ones.
+fn pairs_of_layers<'a>(grid: &Grid, column: &'a mut Split<f32>) -> [ChunksMut<'a, f32>; 2] {
+    let begin = begin_of_pair(grid, 0);
+    let [red, black] = column;
+    [&mut red[begin.div_ceil(2)..], &mut black[begin / 2..]].map(|column| {
+        let len = grid.layer() * grid.cells[2].div_ceil(2);
+        column[..len].par_chunks_mut(grid.layer())
+    })
+}
+
+/// Parts of a cell's correction that come from its own aggregate and from the next one, along an axis.
+const SHARE: [f32; 2] = [0.75, 0.25];
+
+/// What comes from these.
+#[inline(always)]
+fn mixed<L: Lanes>(own: L, next: L) -> L {
+    L::splat(SHARE[0]) * own + L::splat(SHARE[1]) * next
+}
+
+/// A row's own row of aggregates of `count`, and the next one; behind a wall is as before it.
+#[inline(always)]
+fn near(row: usize, count: usize) -> [usize; 2] {
+    let own = row / 2;
+    [own, if row.is_multiple_of(2) { own.saturating_sub(1) } else { (own + 1).min(count - 1) }]
+}
+
+/// The rows of `fine` that take part in a row of aggregates of `count`, and their parts; zero where there is none.
+#[inline(always)]
+fn around(aggregate: usize, fine: usize, count: usize) -> [(usize, f32); 4] {
+    let mut rows = [(0, 0.0); 4];
+    let first = (2 * aggregate).saturating_sub(1);
+    for (row, of) in (first..(2 * aggregate + 3).min(fine)).zip(&mut rows) {
+        for (near, part) in near(row, count).into_iter().zip(SHARE) {
+            of.0 = row;
+            of.1 += if near == aggregate { part } else { 0.0 };
+        }
+    }
+    rows
+}
+
+/// Restriction to two layers of the coarse grid `grid`.
+struct Restrict<'a> {
+    fine: Grid,
+    grid: Grid,
+    pair: usize,
+    residual: &'a [f32],
+    /// By colour.
+    to: [&'a mut [f32]; 2],
+}
+
+impl Task for Restrict<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { fine, grid, pair, residual, to: [red, black] } = self;
+        let [n, rows, layers] = grid.cells;
+        let begin = begin_of_pair(&grid, pair);
+        // Of red cells that are the lower ones along x in their aggregates, and of upper ones; beside walls.
+        let len = n.next_multiple_of(LANES);
+        let mut sides = [vec![0.0; len + 2], vec![0.0; len + 2]];
+        let mut sums = vec![0.0; len];
+        for k in 2 * pair..(2 * pair + 2).min(layers) {
+            let in_layers = around(k, fine.cells[2], layers);
+            for j in 0..rows {
+                let in_rows = around(j, fine.cells[1], rows);
+                for i in (0..n).step_by(LANES) {
+                    let mut sum = [L::splat(0.0); 2];
+                    for (z, of_layer) in in_layers {
+                        for (y, of_row) in in_rows {
+                            let first = fine.index([0, y, z]);
+                            let of_side = &mut sum[first % 2];
+                            let part = L::splat(of_layer * of_row);
+                            *of_side = *of_side + part * L::load(window(residual, first.div_ceil(2) + i));
+                        }
+                    }
+                    for (side, sum) in sides.iter_mut().zip(sum) {
+                        sum.store(window_mut(side, i + 1));
+                    }
+                }
+                // Behind a wall is as before it.
+                let [low, high] = &mut sides;
+                (high[0], low[n + 1]) = (low[1], high[n]);
+                for i in (0..n).step_by(LANES) {
+                    let own = L::load(window(low, i + 1)) + L::load(window(high, i + 1));
+                    let next = L::load(window(low, i + 2)) + L::load(window(high, i));
+                    mixed(own, next).store(window_mut(&mut sums, i));
+                }
+                // What has no partner has a wall.
+                sums[n..].fill(0.0);
+                // The pair of layers begins with a black one.
+                let at = grid.index([0, j, k]) - begin;
+                let [even, odd] =
+                    if at.is_multiple_of(2) { [&mut *black, &mut *red] } else { [&mut *red, &mut *black] };
+                let (even, odd) = (&mut even[at / 2..], &mut odd[at.div_ceil(2)..]);
+                let pairs = sums[..n.next_multiple_of(2)].as_chunks().0.iter();
+                for (&[first, second], (even, odd)) in pairs.zip(even.iter_mut().zip(odd)) {
+                    (*even, *odd) = (first, second);
+                }
+            }
+        }
+    }
+}
+
+/// Interpolation to the red cells of two layers of the fine grid `fine`.
+struct Prolong<'a> {
+    fine: Grid,
+    grid: Grid,
+    pair: usize,
+    /// The coarse solution.
+    from: &'a Split<f32>,
+    factor: f32,
+    inverse: &'a [f32],
+    to: &'a mut [f32],
+}
+
+impl Task for Prolong<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { fine, grid, pair, from, factor, inverse, to } = self;
+        let share = SHARE.map(|share| factor * share);
+        let [n, rows, layers] = grid.cells;
+        let begin = begin_of_pair(&fine, pair).div_ceil(2);
+        // A row mixed from four of aggregates.
+        let mut row = vec![0.0; n.next_multiple_of(2 * LANES) + 2];
+        for z in 2 * pair..(2 * pair + 2).min(fine.cells[2]) {
+            for y in 0..fine.cells[1] {
+                let four = near(z, layers).map(|k| near(y, rows).map(|j| grid.index([0, j, k])));
+                for i in (0..n).step_by(2 * LANES) {
+                    // Those of even places along x, and of odd ones.
+                    let mut halves = [[0.0; LANES]; 2];
+                    for (odd, half) in halves.iter_mut().enumerate() {
+                        let mut two = [L::splat(0.0); 2];
+                        for (two, [own, next]) in two.iter_mut().zip(four) {
+                            let [own, next] = [own + i + odd, next + i + odd];
+                            let own = L::load(window(&from[own % 2], own / 2));
+                            *two = mixed(own, L::load(window(&from[next % 2], next / 2)));
+                        }
+                        mixed(two[0], two[1]).store(half);
+                    }
+                    for (l, pair) in row[i + 1..][..2 * LANES].as_chunks_mut().0.iter_mut().enumerate() {
+                        *pair = [halves[0][l], halves[1][l]];
+                    }
+                }
+                (row[0], row[n + 1]) = (row[1], row[n]);
+                let first = fine.index([0, y, z]);
+                let at = first.div_ceil(2);
+                let (to, inverse) = (&mut to[at - begin..][..n], &inverse[at..][..n]);
+                // The lower ones of their aggregates along x, or the upper ones.
+                let (own, next) = (&row[1..][..n], &row[2 * (first % 2)..][..n]);
+                for i in (0..n).step_by(LANES) {
+                    if i + LANES <= n {
+                        let (own, next, inverse) = (window(own, i), window(next, i), window(inverse, i));
+                        add_corrections(share, own, next, inverse, window_mut(to, i));
+                    } else {
+                        add_corrections(share, &own[i..], &next[i..], &inverse[i..], &mut to[i..]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds shares of `own` and `next` where there is an unknown.
+#[inline(always)]
+fn add_corrections(share: [f32; 2], own: &[f32], next: &[f32], inverse: &[f32], to: &mut [f32]) {
+    for i in 0..to.len() {
+        let value = share[0] * own[i] + share[1] * next[i];
+        to[i] += kept(value, inverse[i] != 0.0);
+    }
+}
+
+impl Multigrid {
+    pub(in crate::flip) fn new(grid: Grid, width: Width) -> Self {
+        let mut levels = vec![Level::new(grid)];
+        let mut cells = grid.cells;
+        while cells.iter().any(|&n| n > COARSEST) {
+            cells = cells.map(|n| n.div_ceil(2));
+            levels.push(Level::new(Grid::new(grid.origin, grid.cell_size, cells)));
+        }
+        Self { levels, width }
+    }
+
+    pub(in crate::flip) fn width(&self) -> Width {
+        self.width
+    }
+
+    pub(in crate::flip) fn finest(&self) -> &System {
+        &self.levels[0].system
+    }
+
+    /// Lets `set` set the finest coefficients `face`, `ground` and `common`, of which only those of some runs of cells may
+    /// have changed, and builds the hierarchy from them.
+    pub(in crate::flip) fn set(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
+        // Passes leave out vectors without an unknown. Which ones these are changes everywhere or nowhere.
+        if changed.iter().all(|&changed| changed) {
+            for level in &mut self.levels {
+                let columns = level.solution.iter_mut().chain([&mut level.residual]);
+                columns.for_each(|column| column.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0)));
+            }
+        }
+        let finest = &mut self.levels[0].system;
+        set(finest);
+        finest.prepare(self.width, changed);
+        let mut changed = changed.to_vec();
+        for level in 1..self.levels.len() {
+            let (fine, coarse) = self.levels.split_at_mut(level);
+            changed = fine[level - 1].system.coarsen(self.width, &changed, &mut coarse[0].system);
+        }
+    }
+
+    /// The finest system, and the right-hand side of the next [`Self::cycle`].
+    pub(in crate::flip) fn finest_and_right_hand_side(&mut self) -> (&System, &mut Split<f32>) {
+        let Level { system, right_hand_side, .. } = &mut self.levels[0];
+        (system, right_hand_side)
+    }
+
+    /// The answer of the last [`Self::cycle`].
+    pub(in crate::flip) fn solution(&self) -> &Split<f32> {
+        &self.levels[0].solution
+    }
+
+    /// The right-hand side of the next [`Self::cycle`].
+    pub(in crate::flip) fn right_hand_side(&mut self) -> &mut Split<f32> {
+        &mut self.levels[0].right_hand_side
+    }
+
+    /// One symmetric cycle from zero; the product of its answer and the right-hand side.
+    pub(in crate::flip) fn cycle(&mut self) -> f64 {
+        self.cycle_from(0)
+    }
+
+    /// Sweeps from zero, on the finest level only, and only in some blocks of a colour; it stays zero in the others.
+    pub(in crate::flip) fn smooth(&mut self, only: &[bool]) {
+        for column in &mut self.levels[0].solution {
+            let blocks = column.par_chunks_mut(BLOCK).zip(only);
+            blocks.filter(|(_, wanted)| !**wanted).for_each(|(block, _)| block.fill(0.0));
+        }
+        self.levels[0].sweep_from_zero(self.width, SWEEPS, Some(only));
+    }
+
+    fn cycle_from(&mut self, level: usize) -> f64 {
+        let width = self.width;
+        let coarsest = level + 1 == self.levels.len();
+        let sweeps = if coarsest { COARSEST_SWEEPS } else { SWEEPS };
+        let this = &mut self.levels[level];
+        this.sweep_from_zero(width, sweeps, None);
+        if !coarsest {
+            this.pass(width, 0, Yield::Residual);
+            let (fine, coarse) = self.levels.split_at_mut(level + 1);
+            fine[level].restrict(width, &mut coarse[0]);
+            self.cycle_from(level + 1);
+            let (fine, coarse) = self.levels.split_at_mut(level + 1);
+            fine[level].prolong(width, &coarse[0], if level == 0 { OVERCORRECTION } else { 1.0 });
+        }
+        let this = &mut self.levels[level];
+        for _ in 1..sweeps {
+            this.pass(width, 1, Yield::Relaxed);
+            this.pass(width, 0, Yield::Relaxed);
+        }
+        let last = if level == 0 { Yield::Last } else { Yield::Relaxed };
+        [1, 0].map(|colour| in_order(this.blocks(width, colour, last, None))).iter().flatten().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amalgam_particles::{DVec3, random::uniform_f64};
+
+    /// A pool, and lumps above it whose aggregates are neighbours without a face in common.
+    #[test]
+    fn a_cycle_is_symmetric_and_positive_among_lumps_that_do_not_touch() {
+        for seed in 0..20 {
+            let grid = Grid::new(DVec3::ZERO, 1.0, [10, 10, 20]);
+            let random = |at: usize, purpose| uniform_f64(&[seed, at as u64, purpose]);
+            let mut is_open = vec![false; grid.len()];
+            for (n, at) in (0..20).flat_map(|k| (0..100).map(move |n| (n, [n % 10, n / 10, k]))) {
+                is_open[grid.index(at)] = at[2] < 5 || random(100 * at[2] + n, 0) < 0.01 * seed as f64;
+            }
+            let mut multigrid = Multigrid::new(grid, Width::supported()[0]);
+            multigrid.set(&vec![true; grid.len() / (2 * LANES)], |system| {
+                system.common = 1.0;
+                for at in (0..grid.len()).filter(|&at| is_open[at]) {
+                    for (face, stride) in system.face.iter_mut().zip(grid.strides()) {
+                        face[at] = if is_open[at - stride] { 1.0 } else { 0.0 };
+                        let air = [at - stride, at + stride].into_iter().filter(|&beside| !is_open[beside]);
+                        system.ground[at] += (air.count() as f64 * random(at, 1)) as f32;
+                    }
+                }
+            });
+            let [(a, of_a), (b, of_b)] = &[2, 3].map(|purpose| {
+                let mut asked = split_zeros::<f32>(&grid);
+                for at in (0..grid.len()).filter(|&at| is_open[at]) {
+                    asked[at % 2][at / 2] = random(at, purpose) as f32 - 0.5;
+                }
+                multigrid.right_hand_side().clone_from(&asked);
+                multigrid.cycle();
+                (asked, multigrid.solution().clone())
+            });
+            let product = |a: &Split<f32>, b: &Split<f32>| -> f64 {
+                a.iter().flatten().zip(b.iter().flatten()).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+            };
+            let scale = (product(a, of_a) * product(b, of_b)).sqrt();
+            assert!(product(a, of_a) > 0.0 && product(b, of_b) > 0.0, "{seed}");
+            let difference = product(a, of_b) - product(b, of_a);
+            assert!(difference.abs() < 1e-4 * scale, "{seed}: {difference} of {scale}");
+        }
+    }
+}
