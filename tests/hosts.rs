@@ -17,7 +17,7 @@ const DROP: &str = "scenes/small/drop.toml";
 /// cuts the second solver's link for `$CUT` seconds in the middle of the run.
 const HOSTS: &str = r#"
 set -e
-trap 'kill $all 2> /dev/null' EXIT
+trap 'kill $all 2> /dev/null || true' EXIT
 ip link set lo up || exit 77
 for i in 1 2 3; do
     unshare -n sleep 600 & host=$!

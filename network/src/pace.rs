@@ -59,15 +59,15 @@ where
             let time = time_for((self.bytes)(packet));
             self.end += time;
         }
-        // Messages without bytes may come without end: the time is looked at whatever comes.
         let end = self.end;
-        if self.sleep.as_mut().poll(cx).is_ready() {
-            if Instant::now() >= end {
-                return Poll::Ready(Some(Err(Status::deadline_exceeded(format!(
-                    "the messages of the call came too slowly: {} s and {RATE_MIN} bytes in each second more are allowed",
-                    PATIENCE.as_secs()
-                )))));
-            }
+        // Messages without bytes may come without end: the clock is looked at whatever comes.
+        if Instant::now() >= end {
+            return Poll::Ready(Some(Err(Status::deadline_exceeded(format!(
+                "the messages of the call came too slowly: {} s and {RATE_MIN} bytes in each second more are allowed",
+                PATIENCE.as_secs()
+            )))));
+        }
+        if polled.is_pending() && self.sleep.as_mut().poll(cx).is_ready() {
             self.sleep.as_mut().reset(end);
             cx.waker().wake_by_ref();
         }
