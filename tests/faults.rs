@@ -362,6 +362,6 @@ fn a_participant_that_hangs_at_the_end_spoils_no_results() {
     let summary = folder.summary();
     assert_eq!(summary["error"], serde_json::Value::Null);
     let error = summary["shutdown_error"].as_str().expect("the summary says who");
-    assert_says(error, &["participant guest did not answer Shutdown", "within 1 s"]);
+    assert_says(error, &["participant guest at ", "was lost in Shutdown", "within 1 s"]);
     assert_says(&said, &["warning: all results are written, but ", error]);
 }

@@ -144,8 +144,8 @@ fn compare(cases: &[Case], frames: &str) {
         let Some((folder, seconds)) = on_three_hosts(case, frames) else { return };
         let summary = folder.summary();
         println!(
-            "{}: {} {}, {} steps, {seconds:.1} s in all",
-            case.name, "hash", summary["state_hash"], summary["steps"]
+            "{}: hash {}, {} steps, {seconds:.1} s in all",
+            case.name, summary["state_hash"], summary["steps"]
         );
         assert_eq!(summary["state_hash"], expected, "{}", case.name);
     }

@@ -4,8 +4,8 @@ mod transfer;
 
 use std::{path::PathBuf, time::Duration};
 
-use amalgam_coordinator::{Address, Calls, dial};
-use amalgam_network::{Access, Role, SecurityOptions};
+use amalgam_coordinator::{Address, dial};
+use amalgam_network::{Access, Calls, Role, SecurityOptions};
 use amalgam_particles::text::{shorten, wall_time};
 use amalgam_proto::{
     coordinator::{self as v1, coordinator_client::CoordinatorClient, follow_response::Event},

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     at::AtArgs,
     checkpoint::{KEPT, every::Every},
+    conform::ConformArgs,
     error::CommandError,
     metrics,
     run::{Options, local::Transport},
@@ -174,6 +175,8 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Measure how fast the solvers are here, beside what others reach
     Bench(BenchArgs),
+    /// Try the rules of the contract on a solver, in whatever language it is written
+    Conform(ConformArgs),
 }
 
 /// Arguments of `bench`.

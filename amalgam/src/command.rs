@@ -8,6 +8,7 @@ use crate::{
     certs::certs,
     check::check,
     cli::{Cli, Command},
+    conform::conform,
     console,
     error::CommandError,
     interrupt::EXIT_INTERRUPTED,
@@ -38,6 +39,7 @@ pub fn execute(cli: &Cli) -> ExitCode {
         Command::At(args) => at(args).map(exit_code),
         Command::Validate(args) => validate(args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench(args).map(|()| ExitCode::SUCCESS),
+        Command::Conform(args) => conform(args),
         Command::Reproduce(args) => reproduce(args).map(exit_code),
     };
     result.unwrap_or_else(|error| {

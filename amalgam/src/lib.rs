@@ -13,6 +13,7 @@ pub mod check;
 pub mod checkpoint;
 pub mod cli;
 pub mod command;
+pub mod conform;
 pub mod console;
 pub mod error;
 pub mod interrupt;

@@ -71,9 +71,9 @@ pub struct Header {
 /// A solver that the command can start itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SolverKind {
-    /// Cloth and other elastic bodies: mass-spring, implicit.
+    /// Solids: springs, peridynamics, grains, rigid bodies.
     Solid,
-    /// Water: smoothed particle hydrodynamics, explicit.
+    /// Fluids: smoothed particle hydrodynamics or FLIP.
     Fluid,
 }
 

@@ -209,3 +209,62 @@ fn limits_stand_where_the_table_says() {
     }
     assert!(checked > 15, "only {checked} limits");
 }
+
+/// Crates whose comments keep the law of prose. A crate joins as soon as its comments do.
+const PLAIN: [&str; 5] = ["meshes", "particles", "solver-fluid", "solver-kit", "solver-solid"];
+
+/// Beginnings of comments without a subject.
+const NO_SUBJECT: [&str; 7] = ["Of", "That", "Those", "What", "Who", "Whom", "Whose"];
+
+/// Faults of the comments of a source: beginnings without a subject, and numbers without a leading zero.
+fn faults_of_comments(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut goes_on = false;
+    for (number, line) in text.lines().enumerate() {
+        let comment = ["///", "//!", "//"].iter().find_map(|slashes| line.trim_start().strip_prefix(slashes));
+        let Some(comment) = comment.map(str::trim_start) else {
+            goes_on = false;
+            continue;
+        };
+        let first = comment.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        if !goes_on && NO_SUBJECT.contains(&first) {
+            faults.push(format!("{}: begins with {first:?}", number + 1));
+        }
+        goes_on = true;
+        // Code between backticks is not prose.
+        for prose in comment.split('`').step_by(2) {
+            let characters: Vec<char> = format!(" {prose}").chars().collect();
+            let bare = |three: &[char]| {
+                let before = three[0].is_alphanumeric() || [')', ']', '.', '_'].contains(&three[0]);
+                !before && three[1] == '.' && three[2].is_ascii_digit()
+            };
+            if characters.windows(3).any(bare) {
+                faults.push(format!("{}: a number without a leading zero", number + 1));
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn comments_have_a_subject_and_numbers_a_leading_zero() {
+    for (name, text) in PLAIN.iter().flat_map(|package| files(package)) {
+        if name.ends_with(".rs") {
+            let faults = faults_of_comments(&text);
+            assert!(faults.is_empty(), "{name}: {}", faults.join("; "));
+        }
+    }
+}
+
+#[test]
+fn the_law_of_prose_finds_its_breaches() {
+    assert_eq!(
+        faults_of_comments("/// Of the body.\n/// Those of its parts.\nlet x = .5;"),
+        ["1: begins with \"Of\""]
+    );
+    assert_eq!(
+        faults_of_comments("x\n  // What is left.\n//! Grows by .5 a step."),
+        ["2: begins with \"What\"", "3: a number without a leading zero"]
+    );
+    assert_eq!(faults_of_comments("/// Offers 0.5 of `.5`, as x.0 does, and Eq. 4.2."), [""; 0]);
+}

@@ -42,6 +42,9 @@ shows! {
     help_of_check: ["check", "--help"];
     help_of_serve: ["serve", "--help"];
     help_of_validate: ["validate", "--help"];
+    help_of_conform: ["conform", "--help"];
+    nothing_to_conform: ["conform", "127.0.0.1:1"];
+    unknown_rule: ["conform", "127.0.0.1:1", "--only", "no-such-rule"];
     no_arguments: [];
     unknown_command: ["rnu", "scene.toml"];
     missing_scene: ["run", "no-such-scene.toml"];

@@ -91,6 +91,6 @@ wrong! {
     wrong_type_in_a_shape: ["participants.water.settings.shapes[0].radius=big"];
     unknown_type_of_body: ["participants.cloth.settings.bodies[0].type=rope"];
     unknown_method: ["participants.water.settings.method=magic"];
-    wrong_type_for_a_solver: ["participants.cloth.settings.max_iterations=many"];
+    wrong_type_for_a_solver: ["participants.cloth.settings.iterations_max=many"];
     shape_outside_of_the_domain: ["participants.water.settings.shapes[0].center=[0, 0, 5]"];
 }

@@ -26,7 +26,7 @@ pub use instruments::clocks::{CallSpan, Phase, PhaseSpan, Spans, Traffic};
 pub use instruments::probes::ProbeSample;
 pub use instruments::summary::{self, ParticipantSummary, Summary};
 pub use joining::{Joining, new_run_id};
-pub use member::address::{Address, Calls, dial};
+pub use member::address::{Address, dial};
 pub use member::connection::ParticipantPlan;
 pub use registry::{Registry, RegistryError};
 pub use settings::{

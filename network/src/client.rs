@@ -13,6 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 
@@ -51,6 +52,9 @@ impl std::fmt::Debug for Access {
         write!(f, "Access {{ tls: {}, token: {}, insecure: {insecure} }}", tls.is_some(), token.is_some())
     }
 }
+
+/// What calls go through: they show the token, if there is one.
+pub type Calls = InterceptedService<Channel, Access>;
 
 /// Shows the token with each call.
 impl Interceptor for Access {

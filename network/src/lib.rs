@@ -16,7 +16,7 @@ mod stream;
 mod tls;
 mod token;
 
-pub use client::{Access, dial, is_refusal, speaks_tls};
+pub use client::{Access, Calls, dial, is_refusal, speaks_tls};
 pub use credentials::{Credentials, CredentialsError};
 pub use lines::{Caller, Lines, OpenCall};
 pub use listen::{Gate, Listen, Listening, host_name, listen, through};

@@ -54,7 +54,7 @@ pub struct Particles {
     pub immovable: Vec<bool>,
 }
 
-/// What is wrong with a table of particles.
+/// A fault of a table of particles.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ParticlesError {

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use crate::Particles;
 
-/// What [`GroupMap::group_of`] holds for a particle that moves on its own.
+/// The entry of [`GroupMap::group_of`] for a particle that moves on its own.
 pub const NO_GROUP: u32 = u32::MAX;
 
 /// Which of a participant's particles move as one in a stage.

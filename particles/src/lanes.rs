@@ -85,7 +85,7 @@ pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = S
 /// A loop to be compiled for each width. `run` must be `#[inline(always)]`, and so must what it calls in its loops:
 /// only code that is inlined into the caller is compiled for its width, which the body of a closure is not always.
 pub trait Task {
-    /// What the loop yields.
+    /// The result of the loop.
     type Output;
     /// The loop.
     fn run<L: Lanes>(self) -> Self::Output;
@@ -105,7 +105,7 @@ enum Kind {
 }
 
 impl Width {
-    /// What this processor can do, the plainest first.
+    /// The widths that this processor has, the plainest first.
     pub fn supported() -> Vec<Self> {
         #[allow(unused_mut, reason = "other processors have but one")]
         let mut widths = vec![Self(Kind::Plain)];

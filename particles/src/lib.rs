@@ -1,4 +1,4 @@
-//! What more than one crate needs and is pure: particle fields, ids, the cell grid for neighbour search, intersecting
+//! Pure things that more than one crate needs: particle fields, ids, the cell grid for neighbour search, intersecting
 //! spheres, sets of occupied cells, the group map (S of `docs/theory/coupling.md`, section "Integrating a meta-particle") and counter-based
 //! random numbers. No input or output, no async, no wire types.
 

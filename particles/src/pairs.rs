@@ -43,7 +43,7 @@ pub struct PairFinder {
     distances: u64,
 }
 
-/// What one task found.
+/// The pairs that one task found.
 #[derive(Debug, Default)]
 struct Found {
     pairs: Vec<(u32, u32)>,
@@ -397,7 +397,7 @@ mod tests {
                 }
             }
             let mut finder = PairFinder::new();
-            // What is left from another search must not show.
+            // Leftovers of another search must not show.
             finder.find(Spheres { position: &position[count / 2..], radius: &radius[count / 2..], class: None }, |_, _| true);
             prop_assert_eq!(finder.find(spheres, keep), &expected[..]);
         }

@@ -72,16 +72,16 @@ pub enum Shape {
         /// From the centre to the middle of the part that is there, of any length.
         #[serde(default = "down")]
         axis: DVec3,
-        /// What is there: directions at most this far from `axis` [degrees]; 90 is a bowl, 180 the whole sphere.
+        /// The part that is there: directions at most this far from `axis` [degrees]; 90 is a bowl, 180 the whole sphere.
         #[serde(default = "whole")]
         half_angle: f64,
     },
-    /// What a closed surface of triangles encloses, read from a file. Whoever reads the scene fills `surface` in (the
+    /// The inside of a closed surface of triangles, read from a file. Whoever reads the scene fills `surface` in (the
     /// crate `amalgam-meshes`).
     Mesh {
         /// The file: OBJ, STL or PLY.
         file: String,
-        /// What the file's coordinates are multiplied by, for those that are not in metres.
+        /// The factor of the file's coordinates, for those that are not in metres.
         #[serde(default = "one")]
         scale: f64,
         /// Added to the scaled coordinates [m].

@@ -74,7 +74,7 @@ impl Surface {
         (0..self.triangles.len()).map(pyramid).sum()
     }
 
-    /// What keeps the surface from enclosing a volume, each kind of fault once with the place of the first.
+    /// The faults that keep the surface from enclosing a volume, each kind of fault once with the place of the first.
     pub fn faults(&self) -> Vec<String> {
         if self.triangles.is_empty() {
             return vec!["holds no triangle: write a file with a closed surface".into()];

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from .columns import MESSAGE_BYTES_MAX, Broken
-from .contract import METHODS, SERVICE
+from .contract import METHODS
 from .participant import SolverError
 from .session import Refused, Session
 

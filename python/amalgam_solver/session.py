@@ -260,6 +260,8 @@ class Session:
         request = (header.SerializeToString(deterministic=True), columns.same())
         if run.last_integrate is not None and run.last_integrate[0] == request:
             return self._integrated(run.last_integrate[1])
+        if header.stage == 0:
+            raise Broken("stages count from 1")
         at = (header.stage, header.repetition)
         done = run.phase
         follows = isinstance(done, tuple) and at in ((done[0], done[1] + 1), (done[0] + 1, 0))
@@ -284,8 +286,6 @@ class Session:
         return self._integrated(run.last_integrate[1])
 
     def _stage(self, run, header, columns):
-        if header.stage == 0:
-            raise Broken("stages count from 1")
         if not DT_MIN <= header.dt <= DT_MAX:
             raise Broken(f"dt is {header.dt}, but must be from 1e-30 to 1e15 s")
         if not 0.0 <= header.forcing < 1.0:

@@ -3,8 +3,6 @@
 python3 python/examples/balls.py --listen 127.0.0.1:7401
 """
 
-import numpy as np
-
 from amalgam_solver import Answer, Participant, Particles, SectionError, main
 
 KEYS = {"positions", "velocities", "mass", "radius", "self_collision"}

@@ -31,6 +31,12 @@ def rust_balls():
     return _built("AMALGAM_BALLS", "examples/balls")
 
 
+@pytest.fixture
+def cpp_balls():
+    """The participant in C++."""
+    return _built("AMALGAM_CPP_BALLS", "../cpp/balls")
+
+
 def example(name):
     """A class of an example, for example `example("balls").Balls`."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")

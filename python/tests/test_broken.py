@@ -1,12 +1,12 @@
 """Sessions that are broken on purpose: `amalgam conform` names the rule that each one breaks."""
 
+import importlib
 import json
 import subprocess
 
 import pytest
 from conftest import EXAMPLES, example
 
-from amalgam_solver import serve as serving
 from amalgam_solver import session as sessions
 from amalgam_solver.participant import SectionError
 from amalgam_solver.session import Refused, Session
@@ -115,7 +115,7 @@ class AlwaysNext(Session):
     ],
 )
 def test_broken_sessions_are_told_their_rule(amalgam, served, monkeypatch, tmp_path, session, rules):
-    monkeypatch.setattr(serving, "Session", session)
+    monkeypatch.setattr(importlib.import_module("amalgam_solver.serve"), "Session", session)
     address, file = served(example("balls").Balls), tmp_path / "findings.json"
     only = [argument for rule in rules for argument in ("--only", rule)]
     settings = ["--settings", EXAMPLES / "balls.toml", "--json", file]

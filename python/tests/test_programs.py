@@ -57,30 +57,31 @@ def test_examples_keep_every_rule(amalgam, name):
     assert kept >= 45, done.stdout
 
 
-class Rust:
-    """The example in Rust as a process."""
+class Process:
+    """A service as a process of its own."""
 
     def __init__(self, program):
-        command = [program, "--listen", "127.0.0.1:0", "--exit-with-stdin"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([program, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
 
     def __enter__(self):
         return self.process.stdout.readline().removeprefix("listening ").strip()
 
     def __exit__(self, *_):
-        self.process.stdin.close()
+        self.process.terminate()
         self.process.wait(10)
 
 
-def test_balls_have_the_hash_of_the_rust_example(amalgam, rust_balls, served, tmp_path):
-    with Rust(rust_balls) as rust:
-        hashes = {}
-        for language, address in (("rust", rust), ("python", served(example("balls").Balls))):
-            file = scene(tmp_path, language, [("balls", address, section("balls"))])
-            results = run(file, tmp_path / language, program=amalgam)
+@pytest.mark.parametrize("coupling", ["", 'method = "contact-law"'])
+@pytest.mark.parametrize("other", ["rust_balls", "cpp_balls"])
+def test_balls_have_the_same_hash_in_every_language(amalgam, request, served, tmp_path, other, coupling):
+    with Process(request.getfixturevalue(other)) as compiled:
+        hashes = []
+        for name, address in (("compiled", compiled), ("python", served(example("balls").Balls))):
+            file = scene(tmp_path, name, [("balls", address, section("balls"))], coupling)
+            results = run(file, tmp_path / name, program=amalgam)
             assert results.summary["steps"] > 10
-            hashes[language] = results.state_hash
-    assert hashes["rust"] == hashes["python"]
+            hashes.append(results.state_hash)
+    assert hashes[0] == hashes[1]
 
 
 def test_frames_are_arrays(amalgam, served, tmp_path):
@@ -99,7 +100,7 @@ def test_frames_are_arrays(amalgam, served, tmp_path):
 
 
 def test_a_net_catches_balls_written_in_another_language(amalgam, rust_balls, served, tmp_path):
-    with Rust(rust_balls) as rust:
+    with Process(rust_balls) as rust:
         balls = "positions = [[0.1, 0.075, 0.55]]\nvelocities = [[0, 0, -1.0]]\nmass = 0.02\nradius = 0.02"
         parts = [("net", served(example("net").Net), section("net")), ("ball", rust, balls)]
         results = run(scene(tmp_path, "caught", parts, "alpha = 0.0"), tmp_path / "caught", program=amalgam)

@@ -4,9 +4,9 @@
 
 use std::{fs, path::PathBuf, time::Instant};
 
-use amalgam_particles::{DVec3, GroupMap, StepEnd};
+use amalgam_particles::DVec3;
 use amalgam_solver_fluid::FluidProgram;
-use amalgam_solver_kit::{Answer, SolverProgram, Stage, World};
+use amalgam_solver_kit::{Alone, SolverProgram, World};
 use anyhow::{Context, bail};
 
 const EDGE: f64 = 0.5;
@@ -37,26 +37,10 @@ fn main() -> anyhow::Result<()> {
         solver.restore(state)?;
         println!("goes on from step {done}");
     }
-    let groups = GroupMap::none(count);
-    let mut answer = Answer::default();
+    let mut alone = Alone::default();
     let (start, mut dt) = (Instant::now(), solver.stable_dt());
     while done < steps {
-        solver.begin()?;
-        let stage = Stage {
-            step: done,
-            stage: 1,
-            repetition: 0,
-            dt,
-            forcing: 0.0,
-            groups: &groups,
-            inertia: &[],
-            velocity: &[],
-            impulse: &[],
-            occupied: None,
-        };
-        solver.integrate(&stage, &mut answer)?;
-        let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[], group_spin: &[] };
-        dt = solver.commit(&end, &answer.velocity)?.stable_dt;
+        dt = alone.step_free(solver.as_mut(), dt)?.stable_dt;
         done += 1;
         let positions = &solver.particles().position;
         // Written so that NaN is outside.

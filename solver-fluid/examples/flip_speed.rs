@@ -1,11 +1,11 @@
-//! What a FLIP step costs: a collapsing column of 1.6 million particles in 64^3 cells.
+//! The cost of a FLIP step: a collapsing column of 1.6 million particles in 64^3 cells.
 //! `cargo run --release -p amalgam-solver-fluid --example flip_speed -- [cells along an edge]`
 
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, GroupMap, StepEnd};
+use amalgam_particles::DVec3;
 use amalgam_solver_fluid::flip::{Flip, section};
-use amalgam_solver_kit::{Answer, Solver, Stage, World};
+use amalgam_solver_kit::{Alone, AloneGroups, Solver, World};
 
 fn main() {
     let edge: f64 = std::env::args().nth(1).map_or(64.0, |text| text.parse().expect("a number of cells"));
@@ -23,29 +23,15 @@ fn main() {
     let mut solver = Flip::new(parameters, particles);
     let count = solver.particles().len();
     println!("{count} particles, {} cells", edge.powi(3));
-    let groups = GroupMap::none(count);
-    let mut answer = Answer::default();
+    let (groups, mut alone) = (AloneGroups::none(count), Alone::default());
     for step in 0..8 {
         let dt = solver.stable_dt().min(0.1);
         let (start, cpu) = (Instant::now(), cpu_seconds());
         solver.begin().expect("a good state");
         let (begun, cpu_begun) = (start.elapsed(), cpu_seconds());
-        let stage = Stage {
-            step,
-            stage: 1,
-            repetition: 0,
-            dt,
-            forcing: 0.0,
-            groups: &groups,
-            inertia: &[],
-            velocity: &[],
-            impulse: &[],
-            occupied: None,
-        };
-        solver.integrate(&stage, &mut answer).expect("converges");
+        alone.integrate(&mut solver, (&groups, 0.0), dt).expect("converges");
         let (integrated, cpu_integrated) = (start.elapsed(), cpu_seconds());
-        let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[], group_spin: &[] };
-        solver.commit(&end, &answer.velocity).expect("finite");
+        alone.commit(&mut solver, (&groups, &[]), dt).expect("finite");
         let all = start.elapsed();
         let ns = |seconds: f64| seconds * 1e9 / count as f64;
         println!(

@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, GroupMap, StepEnd};
+use amalgam_particles::DVec3;
 use amalgam_solver_fluid::FluidProgram;
-use amalgam_solver_kit::{Answer, SolverProgram, Stage, World};
+use amalgam_solver_kit::{Alone, AloneGroups, SolverProgram, World};
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -21,31 +21,17 @@ fn main() -> anyhow::Result<()> {
         format!("spacing = {spacing}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [0.5, 0.5, 0.5]");
     let mut solver = FluidProgram.create(&section, &world).map_err(|faults| anyhow::anyhow!("{faults:?}"))?;
     let count = solver.particles().len();
-    let groups = GroupMap::none(count);
+    let (groups, mut alone) = (AloneGroups::none(count), Alone::default());
     let (mut dt, mut time) = (solver.stable_dt(), 0.0);
     let (mut begin_s, mut integrate_s, mut commit_s) = (Vec::new(), Vec::new(), Vec::new());
-    let mut answer = Answer::default();
-    for step in 0..steps {
+    for _ in 0..steps {
         let start = Instant::now();
         solver.begin()?;
         let begun = Instant::now();
-        let stage = Stage {
-            step,
-            stage: 1,
-            repetition: 0,
-            dt,
-            forcing: 0.0,
-            groups: &groups,
-            inertia: &[],
-            velocity: &[],
-            impulse: &[],
-            occupied: None,
-        };
-        solver.integrate(&stage, &mut answer)?;
+        alone.integrate(solver.as_mut(), (&groups, 0.0), dt)?;
         let integrated = Instant::now();
-        let end = StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[], group_spin: &[] };
         time += dt;
-        dt = solver.commit(&end, &answer.velocity)?.stable_dt;
+        dt = alone.commit(solver.as_mut(), (&groups, &[]), dt)?.stable_dt;
         begin_s.push((begun - start).as_secs_f64());
         integrate_s.push((integrated - begun).as_secs_f64());
         commit_s.push(integrated.elapsed().as_secs_f64());

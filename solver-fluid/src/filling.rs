@@ -12,8 +12,8 @@ use amalgam_solver_kit::SectionError;
 use crate::sph::{
     Formulation, Parameters,
     evaluation::Evaluation,
+    pressure::equation_of_state::{EquationOfState, Law},
     sources::Sources,
-    state::{EquationOfState, Law},
     walls::Walls,
 };
 
@@ -35,7 +35,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The sides of a shape with flat or round sides along the domain's axes, and none of other shapes.
+    /// The box around a shape with flat or round sides along the domain's axes; none for other shapes.
     fn of(body: &Body) -> Option<Self> {
         if body.rotation.is_some() {
             return None;
@@ -292,7 +292,7 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
         state: EquationOfState { law: Law::Tait, rest_density: 1.0, sound_speed: 1.0 },
         formulation: Formulation::Laminar { viscosity: 0.0 },
         cfl: 1.0,
-        max_substeps: 1,
+        substeps_max: 1,
         gravity: DVec3::ZERO,
         walls: Some(Walls::new((low, high), support_radius)),
         sources: Sources::default(),
@@ -303,7 +303,7 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
 /// Densities over rest density of particles at `points` [m].
 pub(crate) fn compressions(parameters: &Parameters, points: &[DVec3]) -> Vec<f64> {
     let mut evaluation = Evaluation::default();
-    evaluation.find_densities(parameters, points, &vec![DVec3::ZERO; points.len()]);
+    evaluation.find_densities(parameters, &[], (points, &vec![DVec3::ZERO; points.len()]));
     evaluation.compressions().collect()
 }
 

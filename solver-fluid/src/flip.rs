@@ -32,16 +32,16 @@ mod pressure;
 mod pressure_gradient;
 pub mod section;
 mod separating_walls;
-mod snapshot;
 mod solver;
 
 use amalgam_particles::{DVec3, ParticleId, random};
-use amalgam_solver_kit::SolverError;
 
-use crate::section::SUBSTEPS_MAX;
 use crate::sources::Sources;
 
-pub use solver::Flip;
+pub use solver::FlipMethod;
+
+/// A FLIP fluid as a participant.
+pub type Flip = crate::fluid::Fluid<FlipMethod>;
 
 /// Settings of a FLIP fluid.
 #[derive(Clone, Debug)]
@@ -68,11 +68,11 @@ pub struct Parameters {
     /// Residual of the pressure at which the solve ends, relative to the largest divergence.
     pub tolerance: f64,
     /// Iterations after which the solve is an error.
-    pub max_iterations: u32,
+    pub iterations_max: u32,
     /// Cells that a particle may cross in a sub-step.
     pub cfl: f64,
     /// Sub-steps in the longest step.
-    pub max_substeps: u32,
+    pub substeps_max: u32,
     /// Whether to ask which cells others occupy.
     pub occupancy: bool,
     /// Gravity [m/s^2].
@@ -80,10 +80,6 @@ pub struct Parameters {
     /// Corners of the domain [m].
     pub domain: (DVec3, DVec3),
 }
-
-/// How much longer than the stable one a sub-step may be before there is one more, as a part: rounding alone shall not
-/// double the work.
-const SUBSTEP_TOLERANCE: f64 = 1e-6;
 
 /// How near to a wall a particle may come, in cells.
 const CLEARANCE: f64 = 1e-3;
@@ -105,18 +101,6 @@ impl Parameters {
         let (low, high) = self.inner_domain();
         let moved = place + self.jitter * self.spacing * DVec3::from_array([0, 1, 2].map(noise));
         moved.max(low).min(high)
-    }
-
-    /// Sub-steps in a step of `dt` [s] if the longest stable one is `stable` [s].
-    fn substeps(&self, dt: f64, stable: f64) -> Result<u32, SolverError> {
-        let substeps = (dt / stable * (1.0 - SUBSTEP_TOLERANCE)).ceil().max(1.0);
-        if substeps > f64::from(SUBSTEPS_MAX) {
-            return Err(SolverError(format!(
-                "a step of {dt:e} s would need {substeps} sub-steps of {stable:e} s, more than {SUBSTEPS_MAX}: the \
-                 fluid is too fast for this step"
-            )));
-        }
-        Ok(substeps as u32)
     }
 
     /// Where particles may be.

@@ -1,14 +1,19 @@
-//! The fluid solver: a participant made of fluid, by smoothed particle hydrodynamics.
+//! The fluid solver: a participant made of fluid, by smoothed particle hydrodynamics ([`sph`]) or FLIP ([`flip`]).
 //!
-//! [`FluidProgram`] reads a participant's section of the scene ([`section`]) and builds the solver from it. See
-//! [`sph`] for the method.
+//! [`FluidProgram`] reads the method from a participant's section of the scene ([`section`]) and builds the solver: a
+//! [`fluid::Fluid`] around the method. Each method has a section of its own.
 
+mod cell_order;
 mod filling;
 pub mod flip;
+pub mod fluid;
 pub mod section;
+mod snapshot;
 pub mod sources;
 pub mod sph;
 mod substeps;
+
+use section::Method;
 
 use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverProgram, World};
 
@@ -22,13 +27,15 @@ impl SolverProgram for FluidProgram {
     }
 
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
-        // What is no TOML, or has no method, is told by the reader of the default method.
-        let method = section.parse::<toml::Table>().ok().and_then(|table| table.get("method").cloned());
-        if method.as_ref().and_then(toml::Value::as_str) == Some("flip") {
-            let (parameters, particles) = flip::section::read(section, world)?;
-            return Ok(Box::new(flip::Flip::new(parameters, particles)));
-        }
-        let (parameters, particles) = section::read(section, world)?;
-        Ok(Box::new(sph::Sph::new(parameters, particles)))
+        Ok(match section::method(section)? {
+            Method::Sph => {
+                let (parameters, particles) = sph::section::read(section, world)?;
+                Box::new(sph::Sph::new(parameters, particles))
+            }
+            Method::Flip => {
+                let (parameters, particles) = flip::section::read(section, world)?;
+                Box::new(flip::Flip::new(parameters, particles))
+            }
+        })
     }
 }

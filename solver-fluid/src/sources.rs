@@ -71,9 +71,9 @@ impl Sink {
 /// All of a fluid's emitters and sinks, and how far they are.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// What emits.
+    /// The discs that emit.
     pub emitters: Vec<Emitter>,
-    /// What swallows.
+    /// The boxes that swallow.
     pub sinks: Vec<Sink>,
     /// Time since the start [s].
     pub time: f64,
@@ -122,7 +122,9 @@ impl Sources {
         if stays.iter().all(|&stays| stays) {
             return Vec::new();
         }
-        let dead = particles.id.iter().zip(&stays).filter(|(_, stays)| !**stays).map(|(&id, _)| id).collect();
+        let gone = particles.id.iter().zip(&stays).filter(|(_, stays)| !**stays);
+        let mut dead: Vec<ParticleId> = gone.map(|(&id, _)| id).collect();
+        dead.sort_unstable();
         fn keep<T>(column: &mut Vec<T>, stays: &[bool]) {
             let mut stays = stays.iter();
             column.retain(|_| *stays.next().expect("one a particle"));

@@ -4,7 +4,7 @@
 //!   the particles' spacing it is exactly the rest density, and changes exactly as it should under a small compression
 //!   ([`kernel`]). A particle's mass is `rest_density * spacing^3`.
 //! - **Pressure** from the equation of state of Tait [Becker2007] or the linear one of [Mueller2003], never negative
-//!   ([`state`]): a free surface feels no tension and does not clump. The pressure force is the symmetric one that
+//!   ([`pressure::equation_of_state`]): a free surface feels no tension and does not clump. The pressure force is the symmetric one that
 //!   conserves momentum and, with the summed density, energy [Monaghan1992].
 //! - **Viscosity** after [Morris1997]: the Laplacian of velocity that stands in Eq. 14 of [Mueller2003], estimated from
 //!   the kernel's first derivative. Or the artificial one of [Monaghan1992], or XSPH [Monaghan1989]. Or kernels, pressure force and viscosity
@@ -20,26 +20,32 @@
 //! particles of a pair see exactly opposite distances and forces, so momentum is lost only by the rounding of each
 //! particle's own sum, some 1e-7 of the largest pair force. State, equation of state and time integration are f64.
 
-mod candidates;
-mod cells;
+mod acceleration;
+mod density;
 pub mod evaluation;
 pub(crate) mod guard;
 pub mod kernel;
+mod neighbours;
 mod pairs;
-mod snapshot;
+pub mod pressure;
+pub mod section;
 mod solver;
-pub mod state;
+mod sweep;
+mod viscosity;
 pub mod walls;
 
 pub use crate::sources;
-pub use solver::Sph;
+pub use solver::SphMethod;
+
+/// An SPH fluid as a participant.
+pub type Sph = crate::fluid::Fluid<SphMethod>;
 
 use amalgam_particles::DVec3;
 
 use self::{
     kernel::{Kernel, Shape},
+    pressure::equation_of_state::EquationOfState,
     sources::Sources,
-    state::EquationOfState,
     walls::Walls,
 };
 
@@ -104,7 +110,7 @@ pub struct Parameters {
     /// Courant number of a sub-step.
     pub cfl: f64,
     /// The longest step asked for is this many sub-steps long.
-    pub max_substeps: u32,
+    pub substeps_max: u32,
     /// Gravity [m/s^2].
     pub gravity: DVec3,
     /// Walls of the domain, if they hold the fluid.
@@ -123,7 +129,7 @@ impl Parameters {
         let courant = self.cfl * smoothing_length / (sound_speed + speed);
         let viscosity = match self.formulation {
             Formulation::Laminar { viscosity } | Formulation::Mueller { viscosity } => viscosity,
-            // What artificial viscosity amounts to in shear.
+            // The viscosity in shear that artificial viscosity amounts to.
             Formulation::Artificial { alpha } => {
                 0.1 * alpha * self.state.rest_density * self.state.sound_speed * smoothing_length
             }

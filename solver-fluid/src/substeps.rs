@@ -1,42 +1,54 @@
-//! What both methods keep between the sub-steps of a step that is not committed.
+//! The state between the sub-steps of a step that is not committed.
 
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles, reduce};
 
 /// Positions [m] and velocities [m/s].
 pub(crate) type Columns = (Vec<DVec3>, Vec<DVec3>);
 
-/// Positions and velocities before the last sub-step; empty if there is one, for then they are the committed ones.
+/// Positions and velocities before the last sub-step of a tentative integration.
 #[derive(Default)]
-pub(crate) struct BeforeLast(Columns);
+pub struct Tentative {
+    /// Empty if there is one sub-step: then they are the committed ones.
+    columns: Columns,
+    /// Bound of the speed of free particles after the last sub-step [m/s].
+    pub(crate) speed_bound: f64,
+}
 
-impl BeforeLast {
-    /// Begins at the committed state.
-    pub(crate) fn clear(&mut self) {
-        self.0.0.clear();
-        self.0.1.clear();
+impl Tentative {
+    /// Begins at the committed state, whose largest speed is `speed_max` [m/s].
+    pub(crate) fn clear(&mut self, speed_max: f64) {
+        self.columns.0.clear();
+        self.columns.1.clear();
+        self.speed_bound = speed_max;
     }
 
     /// Whether there is one sub-step.
     pub(crate) fn is_committed(&self) -> bool {
-        self.0.0.is_empty()
+        self.columns.0.is_empty()
     }
 
-    /// Positions and velocities.
-    pub(crate) fn of<'a>(&'a self, particles: &'a Particles) -> (&'a [DVec3], &'a [DVec3]) {
-        if self.is_committed() { (&particles.position, &particles.velocity) } else { (&self.0.0, &self.0.1) }
+    /// Positions and velocities before the last sub-step.
+    pub(crate) fn before<'a>(&'a self, particles: &'a Particles) -> (&'a [DVec3], &'a [DVec3]) {
+        if self.is_committed() {
+            (&particles.position, &particles.velocity)
+        } else {
+            (&self.columns.0, &self.columns.1)
+        }
     }
 
     /// Takes them out, to be advanced and [put back](Self::put).
     pub(crate) fn take(&mut self, particles: &Particles) -> Columns {
         if self.is_committed() {
-            self.0.0.clone_from(&particles.position);
-            self.0.1.clone_from(&particles.velocity);
+            self.columns.0.clone_from(&particles.position);
+            self.columns.1.clone_from(&particles.velocity);
         }
-        std::mem::take(&mut self.0)
+        std::mem::take(&mut self.columns)
     }
 
-    pub(crate) fn put(&mut self, columns: Columns) {
-        self.0 = columns;
+    /// Puts advanced columns back, with a bound of the speed of their particles [m/s].
+    pub(crate) fn put(&mut self, columns: Columns, speed_bound: f64) {
+        self.columns = columns;
+        self.speed_bound = speed_bound;
     }
 
     /// Takes the particles' own columns out, to be committed: those of free particles as before the last sub-step.
@@ -46,7 +58,7 @@ impl BeforeLast {
         if !self.is_committed() {
             for (i, &group) in groups.group_of().iter().enumerate() {
                 if group == NO_GROUP {
-                    (position[i], velocity[i]) = (self.0.0[i], self.0.1[i]);
+                    (position[i], velocity[i]) = (self.columns.0[i], self.columns.1[i]);
                 }
             }
         }
@@ -54,7 +66,38 @@ impl BeforeLast {
     }
 }
 
+/// Largest speed of moving particles, and whether all is finite: noted in passing by loops that move them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extremes {
+    /// The largest square of a speed [m^2/s^2].
+    speed_squared: f64,
+    /// Whether a position or velocity is not finite.
+    pub(crate) not_finite: bool,
+}
+
+impl Extremes {
+    #[inline(always)]
+    pub(crate) fn include(&mut self, position: DVec3, velocity: DVec3) {
+        let square = velocity.length_squared();
+        self.speed_squared = self.speed_squared.max(square);
+        // Infinite or NaN where a term is.
+        self.not_finite |= !(position.element_sum() + square).is_finite();
+    }
+
+    pub(crate) fn joined(self, other: Self) -> Self {
+        Self {
+            speed_squared: self.speed_squared.max(other.speed_squared),
+            not_finite: self.not_finite | other.not_finite,
+        }
+    }
+
+    /// The largest speed [m/s].
+    pub(crate) fn speed(self) -> f64 {
+        self.speed_squared.sqrt()
+    }
+}
+
 /// The largest speed [m/s].
-pub(crate) fn fastest(velocity: &[DVec3]) -> f64 {
+pub(crate) fn speed_max(velocity: &[DVec3]) -> f64 {
     reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt()
 }

@@ -1,4 +1,4 @@
-//! What a coordinator is told of a solver's particles before a step: which of them may touch others' (`docs/reference/protocol.md`,
+//! The particles of a solver that a coordinator is told of before a step: those of them that may touch others' (`docs/reference/protocol.md`,
 //! "Before a step").
 
 use amalgam_particles::text::number;

@@ -103,7 +103,7 @@ impl OwnContacts {
             }
         }
         if !broken.is_empty() {
-            // What was listed is sorted already, which this sort makes use of.
+            // The list is sorted already, which this sort makes use of.
             self.near.par_sort();
             self.near.dedup();
         }

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 pub struct SectionError {
     /// Dotted path of the key in the section, for example `shapes[0].radius`; empty for the section itself.
     pub key: String,
-    /// What is wrong, and what to write instead.
+    /// The fault, and what to write instead.
     pub message: String,
 }
 
@@ -25,11 +25,13 @@ impl SectionError {
 pub fn parse<T: DeserializeOwned>(section: &str) -> Result<T, Vec<SectionError>> {
     let deserializer = toml::Deserializer::parse(section)
         .map_err(|error| vec![SectionError::new("", error.message().to_string())])?;
-    serde_path_to_error::deserialize(deserializer).map_err(|error| {
-        let path = error.path().to_string();
-        let key = if path == "." { String::new() } else { path };
-        vec![SectionError::new(key, error.into_inner().message().to_string())]
-    })
+    serde_path_to_error::deserialize(deserializer).map_err(|error| vec![fault(error)])
+}
+
+fn fault(error: serde_path_to_error::Error<toml::de::Error>) -> SectionError {
+    let path = error.path().to_string();
+    let key = if path == "." { String::new() } else { path };
+    SectionError::new(key, error.into_inner().message().to_string())
 }
 
 /// Faults of keys that have another name now, each with the new one. `renamed` holds old and new names of keys of the

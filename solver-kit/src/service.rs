@@ -21,7 +21,7 @@ use crate::solver::SolverProgram;
 type Reply<P> = oneshot::Sender<Result<Vec<P>, Status>>;
 type Answers<P> = Pin<Box<dyn Stream<Item = Result<P, Status>> + Send>>;
 
-/// What the I/O side asks of the solver's thread.
+/// A request of the I/O side to the solver's thread.
 enum Order {
     Initialize(Box<v1::InitializeRequest>, Reply<v1::InitializeResponse>),
     Survey(Survey, Reply<v1::SurveyResponse>),
@@ -97,7 +97,7 @@ impl Service {
         Ok(Self { program, serving, orders })
     }
 
-    /// What is served, now and later.
+    /// The service, now and later.
     pub(crate) fn serving(&self) -> Serving {
         Arc::clone(&self.serving)
     }

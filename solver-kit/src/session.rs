@@ -78,7 +78,7 @@ struct Run {
 /// The epoch of a run that has not yet begun anew.
 const FIRST_EPOCH: u64 = 1;
 
-/// What came last in the current step.
+/// The call that came last in the current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Ready,
@@ -583,7 +583,6 @@ impl Run {
         Ok(done)
     }
 
-    /// What a step's end says, with the tracked particles where they are; one that died, where it was `before`.
     /// The velocities that the solver was told to take [m/s]: of members as split, of free particles as it answered.
     fn told_velocities(&self, member_velocity: &[DVec3]) -> Vec<DVec3> {
         assert!(self.solver.deferred().is_none(), "a solver that defers velocities takes them as told");
@@ -594,6 +593,7 @@ impl Run {
         told
     }
 
+    /// The end of a step, with the tracked particles where they are; one that died, where it was `before`.
     fn report(
         &self,
         report: &Report,

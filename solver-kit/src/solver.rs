@@ -6,7 +6,7 @@ pub use amalgam_proto::contract::Integration;
 
 use crate::section::SectionError;
 
-/// What a solver is, before it is given anything to do.
+/// A description of a solver, before it is given anything to do.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// Name of the program, for example `solid`.
@@ -17,7 +17,7 @@ pub struct Description {
     pub integration: Integration,
 }
 
-/// What every participant of a scene is told at the start.
+/// The world that every participant of a scene is told of at the start.
 #[derive(Clone, Debug)]
 pub struct World {
     /// Name of the participant in the scene.
@@ -56,7 +56,7 @@ pub struct Stage<'a> {
     pub occupied: Option<&'a CellSet>,
 }
 
-/// What a solver answers to a [`Stage`]. Arrives with the right lengths, zeroed.
+/// The answer of a solver to a [`Stage`]. Arrives with the right lengths, zeroed.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// Momentum this solver gives each group in the step [kg m/s], external impulse not included.
@@ -72,8 +72,8 @@ pub struct Answer {
     pub bodies: Vec<Body>,
 }
 
-/// Velocities after the last integration of a solver that finds those of all free particles in its commit only: what
-/// stages and repetitions need of them costs much less.
+/// For solvers that compute the velocities of free particles only in `commit`. Stages and repetitions then need just a
+/// bound on the distance travelled, and the velocities of a few watched particles.
 pub trait Deferred {
     /// How far any free particle travels at most in the step of `dt` [s], relative to its radius: a bound that is cheap.
     fn travel_bound(&self, dt: f64) -> f64;
@@ -82,7 +82,7 @@ pub trait Deferred {
     fn velocity(&self, wanted: &[u32]) -> Vec<DVec3>;
 }
 
-/// What happened in a committed step. Momentum, kinetic energy, speeds and occupied cells are taken from
+/// The events and energies of a committed step. Momentum, kinetic energy, speeds and occupied cells are taken from
 /// [`Solver::particles`] by the kit.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -225,7 +225,7 @@ pub trait Solver: Send + Sync + 'static {
 
 /// Makes solvers from sections of scenes: what a program serves.
 pub trait SolverProgram: Send + Sync + 'static {
-    /// What the program is.
+    /// The description of the program.
     fn describe(&self) -> Description;
 
     /// Checks a participant's section (TOML, verbatim from the scene) and builds the solver from it.

@@ -1,10 +1,10 @@
-//! What the kit computes from a solver's particles after each step.
+//! Sums over a solver's particles after each step.
 
-use amalgam_particles::{DVec3, Particles, SPEED_LIMIT, random, reduce};
+use amalgam_particles::{DVec3, Particles, SPEED_LIMIT, random};
 use amalgam_proto::contract::Totals;
 use rayon::prelude::*;
 
-use crate::SolverError;
+use crate::{SolverError, exact};
 
 /// A hash of ids, positions and velocities that does not depend on the order of storage: the wrapping sum of a hash
 /// of each particle.
@@ -20,71 +20,52 @@ pub(crate) fn state_hash(particles: &Particles) -> u64 {
         .reduce(|| 0, u64::wrapping_add)
 }
 
-/// Sums that one pass over the particles yields.
-#[derive(Clone, Copy, Default)]
-struct Moments {
-    momentum: DVec3,
-    angular_momentum: DVec3,
-    mass_moment: DVec3,
-    kinetic_energy: f64,
-}
-
-impl std::ops::Add for Moments {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            momentum: self.momentum + other.momentum,
-            angular_momentum: self.angular_momentum + other.angular_momentum,
-            mass_moment: self.mass_moment + other.mass_moment,
-            kinetic_energy: self.kinetic_energy + other.kinetic_energy,
-        }
-    }
+/// A particle's momentum, angular momentum, mass moment and kinetic energy, in columns.
+fn moments(particles: &Particles, i: usize) -> [f64; 10] {
+    let Particles { position: x, velocity: v, mass: m, .. } = particles;
+    let momentum = v[i] * m[i];
+    let [p, l, c] = [momentum, x[i].cross(momentum), x[i] * m[i]].map(|vector| vector.to_array());
+    [p[0], p[1], p[2], l[0], l[1], l[2], c[0], c[1], c[2], 0.5 * momentum.dot(v[i])]
 }
 
 /// Sums over a step's end; the velocity before is not a number for a particle that was not there.
+///
+/// No bit depends on the order in which particles are stored.
 pub(crate) fn totals(particles: &Particles, velocity_before: &[DVec3], dt: f64) -> Totals {
-    let Particles { position: x, velocity: v, mass: m, radius, .. } = particles;
+    let Particles { velocity: v, radius, .. } = particles;
     let count = particles.len();
-    let moments = reduce::sum(count, Moments::default(), |i| {
-        let momentum = v[i] * m[i];
-        Moments {
-            momentum,
-            angular_momentum: x[i].cross(momentum),
-            mass_moment: x[i] * m[i],
-            kinetic_energy: 0.5 * momentum.dot(v[i]),
-        }
+    // The largest moments; behind them those of squares of speed, speed over radius, and change of velocity.
+    let largest: [f64; 13] = exact::magnitudes(count, |i| {
+        let speed = v[i].length_squared();
+        let change = (v[i] - velocity_before[i]).length_squared().max(0.0);
+        let [p0, p1, p2, l0, l1, l2, c0, c1, c2, energy] = moments(particles, i);
+        let rate = speed / (radius[i] * radius[i]);
+        [p0, p1, p2, l0, l1, l2, c0, c1, c2, energy, speed, rate, change]
     });
-    // Largest squares of speed, speed over radius, and change of velocity.
-    let largest = (0..count)
-        .into_par_iter()
-        .with_min_len(reduce::CHUNK)
-        .map(|i| {
-            let speed = v[i].length_squared();
-            let change = (v[i] - velocity_before[i]).length_squared().max(0.0);
-            DVec3::new(speed, speed / (radius[i] * radius[i]), change)
-        })
-        .reduce(|| DVec3::ZERO, DVec3::max);
+    let [moments_max @ .., speed, rate, change] = largest;
+    let sums = exact::sums(count, &moments_max, |i| moments(particles, i));
+    let vector = |first: usize| DVec3::new(sums[first], sums[first + 1], sums[first + 2]);
     Totals {
-        momentum: moments.momentum,
-        angular_momentum: moments.angular_momentum,
-        kinetic_energy: moments.kinetic_energy,
-        mass_moment: moments.mass_moment,
-        speed_max: largest.x.sqrt(),
-        radius_rate_max: largest.y.sqrt(),
-        acceleration_max: largest.z.sqrt() / dt,
+        momentum: vector(0),
+        angular_momentum: vector(3),
+        mass_moment: vector(6),
+        kinetic_energy: sums[9],
+        speed_max: speed.sqrt(),
+        radius_rate_max: rate.sqrt(),
+        acceleration_max: change.sqrt() / dt,
     }
 }
 
-/// Kinetic energy [J] that movable particles would have at the velocities that they were `told` [m/s], less that which they
-/// have. A particle that nobody told, since it was born in the step, counts for nothing.
+/// Kinetic energy [J] that movable particles would have at the velocities that they were `told` [m/s], less their own
+/// kinetic energy. A particle that nobody told, since it was born in the step, counts for nothing.
 pub(crate) fn missing_energy(particles: &Particles, told: &[DVec3]) -> f64 {
-    reduce::sum(particles.len(), 0.0, |i| {
+    let missing = |i: usize| {
         if particles.immovable[i] || told[i].is_nan() {
-            return 0.0;
+            return [0.0];
         }
-        0.5 * particles.mass[i] * (told[i].length_squared() - particles.velocity[i].length_squared())
-    })
+        [0.5 * particles.mass[i] * (told[i].length_squared() - particles.velocity[i].length_squared())]
+    };
+    exact::sums(particles.len(), &exact::magnitudes(particles.len(), missing), missing)[0]
 }
 
 /// Whether the sums are finite: then all positions and velocities are. Else the first particle at fault is named.
@@ -104,4 +85,30 @@ pub(crate) fn check_finite(particles: &Particles, totals: &Totals) -> Result<(),
         ),
         None => "momentum or energy is beyond all numbers: the solver is unstable".into(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amalgam_particles::ParticleId;
+
+    #[test]
+    fn totals_do_not_depend_on_storage() {
+        let mut particles = Particles::default();
+        for i in 0..10_000u64 {
+            let number = |axis| random::uniform_f64(&[i, axis]) - 0.5;
+            let [x, v] = [0, 3].map(|n| DVec3::new(number(n), number(n + 1), 1e3 * number(n + 2)));
+            particles.push(ParticleId(i), x, v, 0.1 + number(6).abs(), 0.01, false);
+        }
+        let before: Vec<DVec3> = particles.velocity.iter().map(|v| 0.9 * v).collect();
+        let as_made = totals(&particles, &before, 0.1);
+        let mut order: Vec<u32> = (0..10_000).collect();
+        order.sort_by_key(|&i| random::mix(u64::from(i)));
+        particles.reorder(&order);
+        let before: Vec<DVec3> = order.iter().map(|&i| before[i as usize]).collect();
+        let shuffled = totals(&particles, &before, 0.1);
+        assert_eq!(format!("{as_made:?}"), format!("{shuffled:?}"));
+        let momentum: DVec3 = particles.velocity.iter().zip(&particles.mass).map(|(&v, &m)| v * m).sum();
+        assert!((momentum - as_made.momentum).length() < 1e-8, "{momentum} {as_made:?}");
+    }
 }

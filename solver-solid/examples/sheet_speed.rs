@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, GroupMap, StepEnd};
-use amalgam_solver_kit::{Answer, Solver, Stage, World};
+use amalgam_particles::DVec3;
+use amalgam_solver_kit::{Alone, AloneGroups, Solver, World};
 use amalgam_solver_solid::SolidSolver;
 
 fn main() {
@@ -32,12 +32,11 @@ fn main() {
     };
     let mut solid = SolidSolver::from_section(&section, &world).expect("the section is right");
     let count = solid.particles().len();
-    let groups = GroupMap::none(count);
-    let mut answer = Answer { velocity: vec![DVec3::ZERO; count], ..Answer::default() };
+    let (groups, mut alone) = (AloneGroups::none(count), Alone::default());
     for phase in 0..5 {
         let steps = 100;
         let (mut seconds, mut iterations) = ([0.0; 4], [0; 2]);
-        for step in 0..steps {
+        for _ in 0..steps {
             let mut clock = Instant::now();
             let mut lap = |phase: usize| {
                 seconds[phase] += clock.elapsed().as_secs_f64();
@@ -46,25 +45,12 @@ fn main() {
             pool.install(|| solid.begin()).expect("begin");
             lap(0);
             for (again, iterations) in iterations.iter_mut().enumerate() {
-                let stage = Stage {
-                    step: phase * steps + step,
-                    stage: 1 + again as u32,
-                    repetition: 0,
-                    dt,
-                    forcing: 0.0,
-                    groups: &groups,
-                    inertia: &[],
-                    velocity: &[],
-                    impulse: &[],
-                    occupied: None,
-                };
-                pool.install(|| solid.integrate(&stage, &mut answer)).expect("integrate");
+                pool.install(|| alone.integrate(&mut solid, (&groups, 0.0), dt).map(|_| ()))
+                    .expect("integrate");
                 lap(1 + again);
                 *iterations += solid.iterations();
             }
-            let end =
-                StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[], group_spin: &[] };
-            pool.install(|| solid.commit(&end, &answer.velocity)).expect("commit");
+            pool.install(|| alone.commit(&mut solid, (&groups, &[]), dt)).expect("commit");
             lap(3);
         }
         let milliseconds = seconds.map(|s| s / steps as f64 * 1e3);

@@ -1,4 +1,4 @@
-//! What a material gives the integrators: forces, and a linear operator that is never assembled.
+//! The contract of a material with the integrators: forces, and a linear operator that is never assembled.
 
 pub(crate) mod peridynamics;
 pub(crate) mod springs;
@@ -10,7 +10,7 @@ use crate::linear::block::Block;
 use crate::linear::multilevel::Region;
 use crate::linear::vectors::{Columns, Slice, Vector};
 
-/// What holds particles together. One solver sums over several: springs beside bonds.
+/// A material, which holds particles together. One solver sums over several: springs beside bonds.
 ///
 /// The linearised system of a step of length h is `M + h C + h^2 K`; the material's part is `h C + h^2 K`, symmetric
 /// and positive semi-definite.
@@ -68,7 +68,7 @@ pub(crate) trait Material: Send + Sync {
     /// Longest step of an explicit integrator [s].
     fn stable_dt(&self, particles: &Particles) -> f64;
 
-    /// What positions and velocities do not say, for a snapshot.
+    /// The state beside positions and velocities, for a snapshot.
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }

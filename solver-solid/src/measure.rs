@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use amalgam_particles::lanes::LANES;
-use amalgam_particles::{DMat3, DVec3, GroupMap, StepEnd};
-use amalgam_solver_kit::{Answer, Solver, Stage, World};
+use amalgam_particles::{DVec3, GroupMap};
+use amalgam_solver_kit::{Alone, AloneGroups, Solver, World};
 use rayon::prelude::*;
 
 use crate::linear::vectors::{Columns, Slice, Vector};
@@ -142,50 +142,29 @@ pub fn implicit_step(
     let held: Vec<u32> = (0..count as u32)
         .filter(|&i| solid.particles().position[i as usize].z < SPACING && i % 8 == 0)
         .collect();
-    let mut groups = [GroupMap::none(count), GroupMap::none(count)];
-    groups[1].set(count, &(0..=held.len() as u32).collect::<Vec<_>>(), &held);
+    let mut map = GroupMap::none(count);
+    map.set(count, &(0..=held.len() as u32).collect::<Vec<_>>(), &held);
+    let inertia = vec![2.0 * solid.particles().mass[0]; held.len()];
+    let groups = [AloneGroups::none(count), AloneGroups::new(map, inertia, vec![DVec3::ZERO; held.len()])];
     let (mut begin_seconds, mut stage_seconds, mut iterations, mut commit_seconds) =
         (Vec::new(), [Vec::new(), Vec::new()], [Vec::new(), Vec::new()], Vec::new());
-    // Kept from stage to stage, as a service does.
-    let mut answer = Answer { velocity: vec![DVec3::ZERO; count], ..Answer::default() };
+    let mut alone = Alone::default();
     let mut broken = 0;
-    for step in 0..=steps {
+    for _ in 0..=steps {
         let start = Instant::now();
         solid.begin().unwrap_or_else(|error| panic!("{error}"));
         begin_seconds.push(start.elapsed().as_secs_f64());
         for (stage, groups) in groups.iter().enumerate() {
-            let members = groups.len();
-            answer.momentum = vec![DVec3::ZERO; members];
-            answer.slope = vec![DMat3::ZERO; members];
-            let (inertia, zero) =
-                (vec![2.0 * solid.particles().mass[0]; members], vec![DVec3::ZERO; members]);
             let start = Instant::now();
-            let stage_of = Stage {
-                step: step as u64,
-                stage: 1 + stage as u32,
-                repetition: 0,
-                dt,
-                forcing: 0.0,
-                groups,
-                inertia: &inertia,
-                velocity: &zero,
-                impulse: &zero,
-                occupied: None,
-            };
-            solid.integrate(&stage_of, &mut answer).unwrap_or_else(|error| panic!("{error}"));
+            let answer = alone.integrate(&mut solid, (groups, 0.0), dt);
+            answer.unwrap_or_else(|error| panic!("{error}"));
             stage_seconds[stage].push(start.elapsed().as_secs_f64());
             iterations[stage].push(f64::from(solid.iterations()));
         }
-        let velocity: Vec<DVec3> = held.iter().map(|&i| answer.velocity[i as usize]).collect();
-        let end = StepEnd {
-            dt,
-            groups: &groups[1],
-            group_velocity: &velocity,
-            member_velocity: &velocity,
-            group_spin: &[],
-        };
+        let velocity: Vec<DVec3> = held.iter().map(|&i| alone.answer.velocity[i as usize]).collect();
         let start = Instant::now();
-        let report = solid.commit(&end, &answer.velocity).unwrap_or_else(|error| panic!("{error}"));
+        let report = alone.commit(&mut solid, (&groups[1], &velocity), dt);
+        let report = report.unwrap_or_else(|error| panic!("{error}"));
         commit_seconds.push(start.elapsed().as_secs_f64());
         broken += report.broken.len();
     }

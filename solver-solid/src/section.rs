@@ -1,6 +1,6 @@
 //! The participant's section of the scene: reading and checking it.
 
-use amalgam_solver_kit::{SectionError, parse_section};
+use amalgam_solver_kit::{SectionError, parse_section, renamed_keys};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -16,7 +16,7 @@ use crate::bodies::volume::Volume;
 use crate::grains::gravity::Gravity;
 use crate::linear::system::Limits;
 
-/// The section of the mass-spring solver as it is written.
+/// The section of the solver of springs and bonds as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -33,8 +33,8 @@ struct Section {
     #[serde(default = "default_tolerance")]
     tolerance: f64,
     /// Iterations after which the linear solve is an error.
-    #[serde(default = "default_max_iterations")]
-    max_iterations: u32,
+    #[serde(default = "default_iterations_max")]
+    iterations_max: u32,
     /// Linear solves per step at most, each linearised where the last one led. Above 1 with
     /// `"implicit-euler"` only.
     #[serde(default = "default_newton_iterations")]
@@ -139,7 +139,7 @@ fn default_opening_angle() -> f64 {
     0.5
 }
 
-/// What bodies may be made of.
+/// The material of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Method {
@@ -161,7 +161,7 @@ fn default_tolerance() -> f64 {
     1e-8
 }
 
-fn default_max_iterations() -> u32 {
+fn default_iterations_max() -> u32 {
     10_000
 }
 
@@ -209,13 +209,17 @@ pub(crate) fn method(section: &str) -> Option<Method> {
 /// # Errors
 /// Every fault found, each with its key.
 pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>> {
+    let renamed = renamed_keys(section, &[("max_iterations", "iterations_max")]);
+    if !renamed.is_empty() {
+        return Err(renamed);
+    }
     let section: Section = parse_section(section)?;
     let mut checks = Checks { seed, ..Checks::default() };
     checks.positive("tolerance", section.tolerance);
     checks
         .that(section.tolerance < 1.0, "tolerance", || "must be below 1: write e.g. tolerance = 1e-8".into());
-    checks.that(section.max_iterations > 0, "max_iterations", || {
-        "must be at least 1: write e.g. max_iterations = 10000".into()
+    checks.that(section.iterations_max > 0, "iterations_max", || {
+        "must be at least 1: write e.g. iterations_max = 10000".into()
     });
     checks.that(section.newton_iterations > 0, "newton_iterations", || {
         "must be at least 1, which linearises once a step: write e.g. newton_iterations = 5".into()
@@ -235,7 +239,7 @@ pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>>
         tolerance: section.tolerance,
         forcing: 0.0,
         floor: 0.0,
-        max_iterations: section.max_iterations,
+        iterations_max: section.iterations_max,
     };
     Ok(Solid {
         layout,

@@ -2,7 +2,8 @@
 
 use amalgam_particles::{DMat3, DVec3, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Field, FieldValues, Integration, Report, SectionError, Solver, SolverError, Stage, World,
+    Answer, Field, FieldValues, Integration, Report, SectionError, SnapshotReader, SnapshotWriter, Solver,
+    SolverError, Stage, World,
 };
 use rayon::prelude::*;
 
@@ -346,8 +347,8 @@ impl SolidSolver {
         match failure {
             Failure::Unconverged(residual) => SolverError(format!(
                 "conjugate gradients reached a residual of {residual:.1e} of the right-hand side in {} iterations, \
-                 not the tolerance {:.1e}: write a larger max_iterations or tolerance, or take shorter steps",
-                self.limits.max_iterations, self.limits.tolerance
+                 not the tolerance {:.1e}: write a larger iterations_max or tolerance, or take shorter steps",
+                self.limits.iterations_max, self.limits.tolerance
             )),
             Failure::NotFinite => match check_finite(
                 &self.particles,
@@ -451,7 +452,7 @@ impl Solver for SolidSolver {
         Some((vertices, triangles))
     }
 
-    /// Fields of the materials. Where two know the same field, a particle has the larger value.
+    /// The fields of the materials; where two know the same field, a particle has the larger value.
     fn fields(&self) -> Vec<Field> {
         let mut fields: Vec<Field> = Vec::new();
         for field in self.materials.iter().flat_map(|material| material.fields(&self.particles.position)) {
@@ -466,68 +467,36 @@ impl Solver for SolidSolver {
     fn save(&self) -> Result<Vec<u8>, SolverError> {
         let Self { travel, mean_travel, particles, iteration, .. } = self;
         let columns = [travel, mean_travel, &particles.position, &particles.velocity, &iteration.solution];
-        let mut bytes = SNAPSHOT_HEADER.to_vec();
-        bytes.extend_from_slice(&(self.particles.len() as u64).to_le_bytes());
-        for own in self.materials.iter().map(|material| material.save()) {
-            bytes.extend_from_slice(&(own.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(&own);
-        }
-        bytes.reserve(columns.len() * 24 * particles.len());
-        let values = columns.into_iter().flatten().flat_map(|v| v.to_array());
-        for value in values.chain(self.motion.clock()) {
-            bytes.extend_from_slice(&value.to_le_bytes());
-        }
-        Ok(bytes)
+        let mut writer = SnapshotWriter::new(SNAPSHOT_HEADER);
+        writer.integer(self.particles.len() as u64);
+        self.materials.iter().for_each(|material| writer.block(&material.save()));
+        columns.into_iter().for_each(|column| writer.vectors(column));
+        writer.numbers(self.motion.clock());
+        Ok(writer.finish())
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
-        let count = self.particles.len();
-        let foreign = || {
-            SolverError(format!(
-                "the snapshot is not one of the solid solver, version 3, with {count} particles"
-            ))
-        };
-        let rest = snapshot.strip_prefix(SNAPSHOT_HEADER).ok_or_else(foreign)?;
-        let mut rest = rest.strip_prefix(&(count as u64).to_le_bytes()).ok_or_else(foreign)?;
+        let mut reader = SnapshotReader::new(SNAPSHOT_HEADER, "the solid solver", snapshot)?;
+        reader.expect(self.particles.len(), "particles")?;
         for material in &mut self.materials {
-            let (length, after) = rest.split_first_chunk().ok_or_else(foreign)?;
-            let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| foreign())?;
-            let (own, after) = after.split_at_checked(length).ok_or_else(foreign)?;
+            let own = reader.block()?;
             if !material.restore(own) {
-                return Err(foreign());
+                return Err(reader.refuse("a material is another one"));
             }
-            rest = after;
         }
-        if rest.len() != 24 * (3 * count + 2 * self.travel.len()) + 16 {
-            return Err(foreign());
+        let Self { travel, mean_travel, particles, iteration, .. } = self;
+        let Particles { position, velocity, .. } = particles;
+        for column in [travel, mean_travel, position, velocity, &mut iteration.solution] {
+            *column = reader.vectors(column.len() as u64)?;
         }
-        let mut numbers = rest.chunks_exact(8).map(|bytes| {
-            let mut number = [0; 8];
-            number.copy_from_slice(bytes);
-            f64::from_le_bytes(number)
-        });
-        let mut read = |column: &mut Vec<DVec3>| {
-            for value in column {
-                *value = DVec3::from_array(std::array::from_fn(|_| numbers.next().unwrap_or(f64::NAN)));
-            }
-        };
-        read(&mut self.travel);
-        read(&mut self.mean_travel);
-        read(&mut self.particles.position);
-        read(&mut self.particles.velocity);
-        read(&mut self.iteration.solution);
-        self.motion.set_clock(std::array::from_fn(|_| numbers.next().unwrap_or(f64::NAN)));
-        check_finite(&self.particles, &self.particles.position, "position")?;
-        check_finite(&self.particles, &self.particles.velocity, "velocity")?;
-        check_finite(&self.particles, &self.iteration.solution, "velocity change")?;
-        check_finite(&self.particles, &self.travel, "velocity of travel")?;
-        check_finite(&self.particles, &self.mean_travel, "velocity of travel")?;
+        self.motion.set_clock(reader.array()?);
+        reader.finish()?;
         self.linearise();
         Ok(())
     }
 }
 
-/// What a snapshot begins with: whose it is and in which version. Then follow the number of
+/// The beginning of a snapshot: whose it is and in which version. Then follow the number of
 /// particles (u64), what each material keeps (its length as u64 before it), with HHT-alpha the
 /// velocities of travel and their means, and positions, velocities, the last step's velocity
 /// changes, where the next solve starts, the time and the length of the last step (f64; all

@@ -53,7 +53,7 @@ impl SpinGuard {
     }
 }
 
-/// What to say of a body that spins at `rate` [rad/s] in steps of `dt` [s], if anything.
+/// The warning about a body that spins at `rate` [rad/s] in steps of `dt` [s], if anything.
 fn warning(index: usize, rate: f64, dt: f64) -> Option<String> {
     let loss = rate * rate * dt;
     (loss > LOSS_MAX).then(|| {

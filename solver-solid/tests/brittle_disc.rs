@@ -88,7 +88,7 @@ fn contact(first: &[DVec3], x: &[DVec3], indenter: DVec3) -> Vec<DVec3> {
 /// Mean damage every hundred steps.
 fn history(storage: &str) -> Vec<f64> {
     let mut solid = disc(storage);
-    let groups = Groups::each(&solid);
+    let groups = Groups::each(solid.particles());
     let first = solid.particles().position.clone();
     let mass = solid.particles().mass[0];
     assert!((mass - 2200.0 * VOLUME).abs() < 1e-9 * mass);

@@ -2,8 +2,8 @@
 
 mod support;
 
-use amalgam_particles::{DVec3, GroupMap, StepEnd};
-use amalgam_solver_kit::{Answer, Report, Solver, SolverProgram, Stage};
+use amalgam_particles::DVec3;
+use amalgam_solver_kit::{Alone, Report, Solver, SolverProgram};
 use amalgam_solver_solid::{GrainSolver, SolidProgram};
 use support::world;
 
@@ -13,25 +13,7 @@ fn grains(section: &str) -> GrainSolver {
 }
 
 fn step(grains: &mut GrainSolver, dt: f64) -> Report {
-    let count = grains.particles().len();
-    let map = GroupMap::none(count);
-    let stage = Stage {
-        step: 0,
-        stage: 1,
-        repetition: 0,
-        dt,
-        forcing: 0.0,
-        groups: &map,
-        inertia: &[],
-        velocity: &[],
-        impulse: &[],
-        occupied: None,
-    };
-    let mut answer = Answer { velocity: vec![DVec3::ZERO; count], ..Answer::default() };
-    grains.begin().expect("begins");
-    grains.integrate(&stage, &mut answer).expect("integrates");
-    let end = StepEnd { dt, groups: &map, group_velocity: &[], member_velocity: &[], group_spin: &[] };
-    grains.commit(&end, &answer.velocity).expect("commits")
+    Alone::default().step_free(grains, dt).expect("a good step")
 }
 
 /// Two grains on an ellipse of eccentricity 0.6, G (m1 + m2) = 4, semi-major axis 1: after a period of pi they are back.

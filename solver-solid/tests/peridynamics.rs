@@ -21,7 +21,7 @@ fn block(more: &str) -> SolidSolver {
 /// Momentum that each particle gets in a step of an explicit solver: as if each were a group of its own.
 fn forces(solid: &mut SolidSolver) -> Vec<DVec3> {
     let dt = 1e-9;
-    let groups = Groups::each(solid);
+    let groups = Groups::each(solid.particles());
     solid.begin().expect("begin");
     integrate(solid, dt, &groups).momentum.into_iter().map(|j| j / dt).collect()
 }
@@ -126,7 +126,7 @@ fn the_operator_is_the_derivative_of_the_force() {
         let mut implicit = support::solid(&body, DVec3::ZERO);
         set_state(&mut implicit, at(0.0), direction.clone());
         implicit.begin().expect("begin");
-        let mut groups = Groups::each(&implicit);
+        let mut groups = Groups::each(implicit.particles());
         groups.inertia.fill(f64::INFINITY);
         groups.velocity = direction.clone();
         let dt = 1.0;
@@ -367,7 +367,7 @@ fn extreme_bodies_survive_or_name_a_particle() {
     let dt = 50.0 * unstable.stable_dt();
     let mut failed = None;
     for _ in 0..200 {
-        let groups = Groups::none(&unstable);
+        let groups = Groups::none(unstable.particles().len());
         unstable.begin().expect("begin");
         let answer = integrate(&mut unstable, dt, &groups);
         let end = amalgam_particles::StepEnd {
@@ -396,7 +396,7 @@ fn groups_move_as_one() {
     let mass: f64 = members.iter().map(|&i| solid.particles().mass[i as usize]).sum();
     for (inertia, velocity) in [(f64::INFINITY, DVec3::ZERO), (3.0 * mass, DVec3::new(0.0, 0.0, -0.2))] {
         solid.begin().expect("begin");
-        let groups = Groups::one(&solid, &members, inertia, velocity, DVec3::ZERO);
+        let groups = Groups::one(solid.particles().len(), &members, inertia, velocity, DVec3::ZERO);
         let answer = integrate(&mut solid, 1e-3, &groups);
         let end = answer.velocity[members[0] as usize];
         assert!(members.iter().all(|&i| answer.velocity[i as usize] == end));
@@ -467,7 +467,9 @@ fn a_repetition_comes_to_the_answer_of_a_first_solve() {
         solid
     };
     let (mut solid, mut other) = (begun(), begun());
-    let pushed = |impulse: DVec3| Groups::one(&begun(), &[0, 1, 60], 5.0, DVec3::new(0.1, 0.0, 0.2), impulse);
+    let pushed = |impulse: DVec3| {
+        Groups::one(begun().particles().len(), &[0, 1, 60], 5.0, DVec3::new(0.1, 0.0, 0.2), impulse)
+    };
     let (dt, impulse) = (0.01, DVec3::new(3.0, -2.0, 1.0));
     let first = integrate(&mut solid, dt, &pushed(DVec3::ZERO));
     let apart = |a: &Answer, b: &Answer| {
@@ -490,8 +492,13 @@ fn a_forced_answer_takes_fewer_iterations_and_the_next_one_the_rest() {
         solid
     };
     let (mut solid, mut other) = (begun(), begun());
-    let groups =
-        Groups::one(&begun(), &[0, 1, 60], 5.0, DVec3::new(0.1, 0.0, 0.2), DVec3::new(3.0, -2.0, 1.0));
+    let groups = Groups::one(
+        begun().particles().len(),
+        &[0, 1, 60],
+        5.0,
+        DVec3::new(0.1, 0.0, 0.2),
+        DVec3::new(3.0, -2.0, 1.0),
+    );
     let dt = 0.01;
     let whole = integrate(&mut other, dt, &groups);
     let error = |answer: &Answer| {

@@ -74,8 +74,8 @@ fn faults_name_their_keys() {
         ("method = \"springs\"", vec!["method"]),
         ("method = \"mass-spring\"", vec!["bodies"]),
         (
-            "method = \"mass-spring\"\ntolerance = 0\nmax_iterations = 0",
-            vec!["tolerance", "max_iterations", "bodies"],
+            "method = \"mass-spring\"\ntolerance = 0\niterations_max = 0",
+            vec!["tolerance", "iterations_max", "bodies"],
         ),
         ("method = \"mass-spring\"\nself_colision = true", vec!["self_colision"]),
         ("method = \"mass-spring\"\n[[bodies]]\nspacing = 1", vec!["bodies[0].type"]),

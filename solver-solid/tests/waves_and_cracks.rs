@@ -121,7 +121,7 @@ fn a_crack_takes_its_fracture_energy() {
         for k in 1.. {
             let open = |x: &DVec3| *x + DVec3::X * if x.x > 0.4 { opening * f64::from(k) } else { 0.0 };
             set_state(&mut solid, rest.iter().map(open).collect(), still.clone());
-            let mut groups = Groups::each(&solid);
+            let mut groups = Groups::each(solid.particles());
             groups.inertia.fill(f64::INFINITY);
             solid.begin().expect("begin");
             let force = |answer: &[DVec3]| -> f64 {

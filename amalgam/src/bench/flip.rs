@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{DMat3, DVec3, GroupMap, Particles, StepEnd};
+use amalgam_particles::{DVec3, GroupMap, Particles};
 use amalgam_solver_fluid::flip::{Flip, section};
-use amalgam_solver_kit::{Answer, Solver, Stage, World};
+use amalgam_solver_kit::{Alone, AloneGroups, Solver, SolverError, World};
 
-use super::{Bound, Figure, Peer, fluids::resident_bytes};
+use super::fluids::{Times, resident_bytes};
+use super::{Bound, Figure, Peer};
 use crate::error::CommandError;
 
 const WARM_UP: u64 = 2;
@@ -14,15 +15,6 @@ const STEPS: u64 = 8;
 /// Jet, multigrid, on its own 2-core machine.
 const PEER: Peer = Peer { name: "Jet FLIP", ns: 729.0 };
 const PEER_PER_CELL: Peer = Peer { name: "Jet FLIP, a liquid cell", ns: 11_900.0 };
-
-/// Wall time of every step [s].
-#[derive(Default)]
-struct Times {
-    begin: Vec<f64>,
-    integrate: Vec<f64>,
-    again: Vec<f64>,
-    commit: Vec<f64>,
-}
 
 /// Figures of a box with `edge` cells along an edge.
 ///
@@ -49,39 +41,28 @@ fn column(edge: u32) -> Result<Vec<Figure>, String> {
     let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
     let mut solver = Flip::new(parameters, particles);
     let n = solver.particles().len();
-    let (mut times, mut answer, mut iterations) = (Times::default(), Answer::default(), 0.0);
+    let (mut times, mut alone, mut iterations) = (Times::default(), Alone::default(), 0.0);
     for step in 0..STEPS + WARM_UP {
         if step == WARM_UP {
             times = Times::default();
         }
-        iterations = advance(&mut solver, 0.5 * cell, step, (&mut times, &mut answer))?;
+        iterations =
+            advance(&mut solver, 0.5 * cell, (&mut times, &mut alone)).map_err(|error| error.to_string())?;
     }
     let held =
         resident_bytes().zip(resident).map(|(now, before)| now.saturating_sub(before) as f64 / n as f64);
     Ok(figures(&times, (edge, n), held, (solver.liquid_cells(), iterations)))
 }
 
-/// What a stage is given.
-struct Given<'a> {
-    groups: &'a GroupMap,
-    inertia: Vec<f64>,
-    velocity: Vec<DVec3>,
-    impulse: Vec<DVec3>,
-}
-
-impl<'a> Given<'a> {
-    fn new(particles: &Particles, groups: &'a GroupMap) -> Self {
-        let members = |g: usize| groups.members(g).iter().map(|&i| i as usize);
-        let own = |g: usize| -> f64 { members(g).map(|i| particles.mass[i]).sum() };
-        let mean =
-            |g: usize| members(g).map(|i| particles.velocity[i]).sum::<DVec3>() / members(g).count() as f64;
-        Self {
-            groups,
-            inertia: (0..groups.len()).map(|g| 2.0 * own(g)).collect(),
-            velocity: (0..groups.len()).map(mean).collect(),
-            impulse: vec![DVec3::ZERO; groups.len()],
-        }
-    }
+/// Groups that are twice as heavy as their fluid and move with it.
+fn moving_with_fluid(particles: &Particles, map: GroupMap) -> AloneGroups {
+    let members = |g: usize| map.members(g).iter().map(|&i| i as usize);
+    let own = |g: usize| -> f64 { members(g).map(|i| particles.mass[i]).sum() };
+    let mean =
+        |g: usize| members(g).map(|i| particles.velocity[i]).sum::<DVec3>() / members(g).count() as f64;
+    let inertia = (0..map.len()).map(|g| 2.0 * own(g)).collect();
+    let velocity = (0..map.len()).map(mean).collect();
+    AloneGroups::new(map, inertia, velocity)
 }
 
 /// Particles on the floor, in groups of ten neighbours, as on a floor of particles of others; of ten groups as many as
@@ -98,50 +79,33 @@ fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
     groups
 }
 
-/// One step of two stages; a tenth of the groups, which are twice as heavy as their fluid, is found in the second one, and
-/// members end with the velocity of their group. Iterations of the first projection.
+/// One step of two stages; a tenth of the groups is found in the second one, and members end with the velocity of their
+/// group. Returns the iterations of the first projection.
 fn advance(
     solver: &mut Flip,
     spacing: f64,
-    step: u64,
-    (times, answer): (&mut Times, &mut Answer),
-) -> Result<f64, String> {
-    let groups = [9, 10].map(|tenths| on_floor(solver.particles(), spacing, tenths));
-    let [first, second] = groups.each_ref().map(|groups| Given::new(solver.particles(), groups));
+    (times, alone): (&mut Times, &mut Alone),
+) -> Result<f64, SolverError> {
+    let [first, second] = [9, 10].map(|tenths| {
+        let particles = solver.particles();
+        moving_with_fluid(particles, on_floor(particles, spacing, tenths))
+    });
     let dt = solver.stable_dt();
     let mut clock = Instant::now();
     let mut lap = |times: &mut Vec<f64>| {
         times.push(clock.elapsed().as_secs_f64());
         clock = Instant::now();
     };
-    solver.begin().map_err(|error| error.to_string())?;
+    solver.begin()?;
     lap(&mut times.begin);
     let mut iterations = 0;
-    let stages = [(1, &first, &mut times.integrate), (2, &second, &mut times.again)];
-    for (stage, Given { groups, inertia, velocity, impulse }, times) in stages {
-        answer.momentum = vec![DVec3::ZERO; groups.len()];
-        answer.slope = vec![DMat3::ZERO; groups.len()];
-        let stage = Stage {
-            step,
-            stage,
-            repetition: 0,
-            dt,
-            forcing: 0.0,
-            groups,
-            inertia,
-            velocity,
-            impulse,
-            occupied: None,
-        };
-        solver.integrate(&stage, answer).map_err(|error| error.to_string())?;
+    for (groups, times) in [(&first, &mut times.integrate), (&second, &mut times.again)] {
+        alone.integrate(solver, (groups, 0.0), dt)?;
         iterations = iterations.max(solver.iterations());
         lap(times);
     }
-    let Given { groups, inertia, velocity, .. } = second;
-    let end: Vec<DVec3> = (0..groups.len()).map(|g| velocity[g] + answer.momentum[g] / inertia[g]).collect();
-    let members: Vec<DVec3> = (0..groups.len()).flat_map(|g| vec![end[g]; groups.members(g).len()]).collect();
-    let end = StepEnd { dt, groups, group_velocity: &end, member_velocity: &members, group_spin: &[] };
-    solver.commit(&end, &answer.velocity).map_err(|error| error.to_string())?;
+    let end = alone.group_velocities(&second);
+    alone.commit(solver, (&second, &end), dt)?;
     lap(&mut times.commit);
     Ok(f64::from(iterations))
 }

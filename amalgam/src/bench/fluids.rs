@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{DMat3, DVec3, GroupMap, StepEnd};
-use amalgam_solver_fluid::{section, sph::Sph};
-use amalgam_solver_kit::{Answer, Solver, Stage, World};
+use amalgam_particles::{DVec3, GroupMap};
+use amalgam_solver_fluid::sph::{Sph, section};
+use amalgam_solver_kit::{Alone, AloneGroups, Solver, SolverError, World};
 
 use super::{Bound, Figure, Peer};
 use crate::error::CommandError;
@@ -48,11 +48,12 @@ pub fn measure(quick: bool) -> Result<Vec<Figure>, CommandError> {
 
 /// Wall time of every step [s].
 #[derive(Default)]
-struct Times {
-    begin: Vec<f64>,
-    integrate: Vec<f64>,
-    again: Vec<f64>,
-    commit: Vec<f64>,
+pub(super) struct Times {
+    pub(super) begin: Vec<f64>,
+    pub(super) integrate: Vec<f64>,
+    /// The second stage.
+    pub(super) again: Vec<f64>,
+    pub(super) commit: Vec<f64>,
 }
 
 fn dam_break(case: &Case) -> Result<Vec<Figure>, String> {
@@ -77,11 +78,12 @@ fn dam_break(case: &Case) -> Result<Vec<Figure>, String> {
     let mut groups = GroupMap::default();
     groups.set(n, &offsets, &members);
     let mut times = Times::default();
+    let mut alone = Alone::default();
     for step in 0..case.steps + WARM_UP {
         if step == WARM_UP {
             times = Times::default();
         }
-        advance(&mut solver, &groups, step, &mut times)?;
+        advance(&mut solver, &groups, &mut alone, &mut times).map_err(|error| error.to_string())?;
     }
     let held =
         resident_bytes().zip(resident).map(|(now, before)| now.saturating_sub(before) as f64 / n as f64);
@@ -89,54 +91,29 @@ fn dam_break(case: &Case) -> Result<Vec<Figure>, String> {
 }
 
 /// One step of two stages; members end with the velocity of their group.
-fn advance(solver: &mut Sph, groups: &GroupMap, step: u64, times: &mut Times) -> Result<(), String> {
+fn advance(
+    solver: &mut Sph,
+    map: &GroupMap,
+    alone: &mut Alone,
+    times: &mut Times,
+) -> Result<(), SolverError> {
     let velocity = &solver.particles().velocity;
-    let mean = |g: usize| groups.members(g).iter().map(|&i| velocity[i as usize]).sum::<DVec3>() / 10.0;
-    let group_velocity: Vec<DVec3> = (0..groups.len()).map(mean).collect();
-    let member_velocity: Vec<DVec3> = (0..groups.len())
-        .flat_map(|g| groups.members(g).iter().map(move |_| g))
-        .map(|g| group_velocity[g])
-        .collect();
-    let mut answer = Answer {
-        momentum: vec![DVec3::ZERO; groups.len()],
-        slope: vec![DMat3::ZERO; groups.len()],
-        velocity: Vec::new(),
-        bodies: Vec::new(),
-    };
-    let inertia = vec![f64::INFINITY; groups.len()];
-    let impulse = vec![DVec3::ZERO; groups.len()];
+    let mean = |g: usize| map.members(g).iter().map(|&i| velocity[i as usize]).sum::<DVec3>() / 10.0;
+    let velocity = (0..map.len()).map(mean).collect();
+    let groups = AloneGroups::new(map.clone(), vec![f64::INFINITY; map.len()], velocity);
     let dt = solver.stable_dt();
     let mut clock = Instant::now();
     let mut lap = |times: &mut Vec<f64>| {
         times.push(clock.elapsed().as_secs_f64());
         clock = Instant::now();
     };
-    solver.begin().map_err(|error| error.to_string())?;
+    solver.begin()?;
     lap(&mut times.begin);
-    for (stage, times) in [(1, &mut times.integrate), (2, &mut times.again)] {
-        let stage = Stage {
-            step,
-            stage,
-            repetition: 0,
-            dt,
-            forcing: 0.0,
-            groups,
-            inertia: &inertia,
-            velocity: &group_velocity,
-            impulse: &impulse,
-            occupied: None,
-        };
-        solver.integrate(&stage, &mut answer).map_err(|error| error.to_string())?;
+    for times in [&mut times.integrate, &mut times.again] {
+        alone.integrate(solver, (&groups, 0.0), dt)?;
         lap(times);
     }
-    let end = StepEnd {
-        dt,
-        groups,
-        group_velocity: &group_velocity,
-        member_velocity: &member_velocity,
-        group_spin: &[],
-    };
-    solver.commit(&end, &answer.velocity).map_err(|error| error.to_string())?;
+    alone.commit(solver, (&groups, &groups.velocity), dt)?;
     lap(&mut times.commit);
     Ok(())
 }

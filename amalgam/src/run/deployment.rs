@@ -306,9 +306,9 @@ mod tests {
     #[test]
     fn a_shell_reads_back_what_is_quoted() {
         for word in ["plain", "two words", "it's", "$(hostname):0", "", "a\\b\"c", "*:0"] {
-            let output =
-                std::process::Command::new("sh").args(["-c", &format!("printf %s {}", quoted(word))]);
-            let output = { output }.output().expect("runs").stdout;
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", &format!("printf %s {}", quoted(word))]);
+            let output = shell.output().expect("runs").stdout;
             assert_eq!(String::from_utf8(output).expect("UTF-8"), word);
         }
     }

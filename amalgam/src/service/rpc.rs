@@ -207,3 +207,27 @@ impl Coordinator for Service {
         })))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_follower_is_told_how_much_was_left_out_and_the_end_is_the_end() {
+        let sender = broadcast::Sender::new(2);
+        let events = sender.subscribe();
+        let finished = v1::Run { state: v1::State::Finished.into(), ..v1::Run::default() };
+        let sent = ["a", "b", "c"].map(|text| Event::Line(text.into())).into_iter();
+        for happened in sent.chain([Event::Run(finished.clone()), Event::Line("never seen".into())]) {
+            sender.send(event(happened)).expect("somebody listens");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let running = v1::Run { state: v1::State::Running.into(), ..v1::Run::default() };
+        let (mut following, mut seen) = (Following::First(running.clone(), events), Vec::new());
+        while let Some((response, then)) = runtime.block_on(next(following)) {
+            seen.extend(response.expect("an event").event);
+            following = then;
+        }
+        assert_eq!(seen, [Event::Run(running), Event::LeftOut(3), Event::Run(finished)]);
+    }
+}

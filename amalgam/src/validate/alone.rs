@@ -3,21 +3,20 @@
 
 use super::case::CaseError;
 use crate::scene::Scene;
-use amalgam_particles::{GroupMap, Particles, StepEnd};
-use amalgam_solver_kit::{Answer, FieldValues, Report, Solver, SolverError, SolverProgram, Stage, World};
+use amalgam_particles::Particles;
+use amalgam_solver_kit::{AloneGroups, FieldValues, Report, Solver, SolverError, SolverProgram, World};
 use amalgam_solver_solid::SolidProgram;
-use glam::{DMat3, DVec3};
+use glam::DVec3;
 
 /// The solid solver of a scene's first participant.
 pub(super) struct Alone {
     solver: Box<dyn Solver>,
-    groups: GroupMap,
-    answer: Answer,
+    groups: AloneGroups,
+    driver: amalgam_solver_kit::Alone,
     /// Length of the scene [s].
     pub(super) duration: f64,
     /// Length of a step [s]: the scene's longest, or what the solver can take.
     pub(super) dt: f64,
-    step: u64,
 }
 
 impl Alone {
@@ -35,19 +34,15 @@ impl Alone {
             let faults: Vec<String> = faults.iter().map(|f| format!("{}: {}", f.key, f.message)).collect();
             CaseError::Failed(faults.join("\n"))
         })?;
-        let count = solver.particles().len();
-        let mut groups = GroupMap::default();
-        let numbers: Vec<u32> = (0..=count as u32).collect();
-        groups.set(count, &numbers, &numbers[..count]);
-        let zero = vec![DVec3::ZERO; count];
-        let answer = Answer {
-            momentum: zero.clone(),
-            slope: vec![DMat3::ZERO; count],
-            velocity: zero,
-            bodies: Vec::new(),
-        };
         let dt = scene.time.dt_max.min(solver.stable_dt());
-        Ok(Self { solver, groups, answer, duration: scene.time.duration, dt, step: 0 })
+        let groups = AloneGroups::each(solver.particles());
+        Ok(Self {
+            solver,
+            groups,
+            driver: amalgam_solver_kit::Alone::default(),
+            duration: scene.time.duration,
+            dt,
+        })
     }
 
     /// The state at the start of the step.
@@ -58,37 +53,14 @@ impl Alone {
     /// Force that the material has on each particle at the start of the step [N]; of an explicit solver.
     pub(super) fn forces(&mut self) -> Result<Vec<DVec3>, CaseError> {
         self.solver.begin()?;
-        let particles = self.solver.particles();
-        let inertia: Vec<f64> = particles
-            .mass
-            .iter()
-            .zip(&particles.immovable)
-            .map(|(&mass, &held)| if held { f64::INFINITY } else { mass })
-            .collect();
-        let (velocity, impulse) = (particles.velocity.clone(), vec![DVec3::ZERO; particles.len()]);
-        let stage = Stage {
-            step: self.step,
-            stage: 1,
-            repetition: 0,
-            dt: self.dt,
-            forcing: 0.0,
-            groups: &self.groups,
-            inertia: &inertia,
-            velocity: &velocity,
-            impulse: &impulse,
-            occupied: None,
-        };
-        self.solver.integrate(&stage, &mut self.answer)?;
-        Ok(self.answer.momentum.iter().map(|momentum| *momentum / self.dt).collect())
+        self.groups.velocity.clone_from(&self.solver.particles().velocity);
+        let answer = self.driver.integrate(self.solver.as_mut(), (&self.groups, 0.0), self.dt)?;
+        Ok(answer.momentum.iter().map(|momentum| *momentum / self.dt).collect())
     }
 
     /// Ends the step, in which particles moved with these velocities [m/s]. [`Self::forces`] comes before it.
     pub(super) fn commit(&mut self, velocity: &[DVec3]) -> Result<Report, CaseError> {
-        let Self { solver, groups, answer, dt, step, .. } = self;
-        *step += 1;
-        let end =
-            StepEnd { dt: *dt, groups, group_velocity: velocity, member_velocity: velocity, group_spin: &[] };
-        Ok(solver.commit(&end, &answer.velocity)?)
+        Ok(self.driver.commit(self.solver.as_mut(), (&self.groups, velocity), self.dt)?)
     }
 
     /// Takes a step of velocity Verlet in its leapfrog form, with `external` forces [N] beside those of the material.

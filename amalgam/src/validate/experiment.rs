@@ -31,6 +31,16 @@ impl Experiment {
         Ok(Self { simulation, _locals: locals })
     }
 
+    /// All particles now.
+    pub(super) fn frames(&mut self) -> Result<Vec<ParticipantFrame>, CaseError> {
+        Ok(self.simulation.frames()?)
+    }
+
+    /// Goes on to the end of the scene; gives all particles there.
+    pub(super) fn end(self) -> Result<Vec<ParticipantFrame>, CaseError> {
+        self.run(|_, _| Ok(()))
+    }
+
     /// Goes on to the end of the scene and calls `each` after every step; gives all particles at the end.
     pub(super) fn run(
         mut self,

@@ -7,9 +7,9 @@ mod dropped_ball;
 mod hydrostatic;
 mod vortex;
 
-use amalgam_particles::{GroupMap, Particles, StepEnd};
+use amalgam_particles::Particles;
 use amalgam_solver_fluid::FluidProgram;
-use amalgam_solver_kit::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, World};
+use amalgam_solver_kit::{Alone, FieldValues, Report, Solver, SolverProgram, World};
 use glam::DVec3;
 
 use super::case::CaseError;
@@ -65,32 +65,14 @@ impl Fluid {
         &mut self,
         mut each: impl FnMut(&Self, f64, &Report) -> Result<(), CaseError>,
     ) -> Result<(), CaseError> {
-        let (mut time, mut step, mut longest) = (0.0, 0, self.solver.stable_dt());
-        let mut answer = Answer::default();
+        let (mut time, mut longest) = (0.0, self.solver.stable_dt());
+        let mut alone = Alone::default();
         while time < self.duration {
-            let count = self.particles().len();
-            let groups = GroupMap::none(count);
             let rest = self.duration - time;
             let dt = longest.min(self.dt_max).min(rest);
-            self.solver.begin()?;
-            let stage = Stage {
-                step,
-                stage: 1,
-                repetition: 0,
-                dt,
-                forcing: 0.0,
-                groups: &groups,
-                inertia: &[],
-                velocity: &[],
-                impulse: &[],
-                occupied: None,
-            };
-            self.solver.integrate(&stage, &mut answer)?;
-            let end =
-                StepEnd { dt, groups: &groups, group_velocity: &[], member_velocity: &[], group_spin: &[] };
-            let report = self.solver.commit(&end, &answer.velocity)?;
+            let report = alone.step_free(self.solver.as_mut(), dt)?;
             time = if dt < rest { time + dt } else { self.duration };
-            (step, longest) = (step + 1, report.stable_dt);
+            longest = report.stable_dt;
             each(self, time, &report)?;
         }
         Ok(())

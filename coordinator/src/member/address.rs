@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use amalgam_network::Access;
+use amalgam_network::{Access, Calls};
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{PROTOCOL_VERSION, TransportLimits, v1};
 use hyper_util::rt::TokioIo;
@@ -52,7 +52,21 @@ impl Address {
             )),
         }
     }
+
+    /// A connection to the service there, for callers that make their own calls.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn connect(&self, access: &Access) -> Result<Calls, String> {
+        let dialled = tokio::time::timeout(CONNECT_DEADLINE, dial(self, access)).await;
+        let dialled =
+            dialled.map_err(|_| format!("no connection within {} s", CONNECT_DEADLINE.as_secs()))?;
+        dialled.map_err(|error| format!("no connection: {}", innermost(&error)))
+    }
 }
+
+/// Time to wait for a connection.
+pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -67,9 +81,6 @@ impl std::fmt::Display for Address {
         }
     }
 }
-
-/// What calls go through: they show the token, if there is one.
-pub type Calls = InterceptedService<Channel, Access>;
 
 /// A connection to the service at an address.
 ///

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use amalgam_network::{Access, is_refusal, speaks_tls};
+use amalgam_network::{Access, Calls, is_refusal, speaks_tls};
 use amalgam_particles::CellSet;
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
@@ -19,7 +19,7 @@ use tonic_types::StatusExt as _;
 
 use amalgam_particles::text::shorten;
 
-use super::address::{Address, Calls, Sight, dial, innermost, look};
+use super::address::{Address, CONNECT_DEADLINE, Sight, dial, innermost, look};
 use crate::error::{CoordinatorError, Loss};
 use crate::settings::{DomainSettings, Fault};
 
@@ -86,9 +86,6 @@ pub(crate) struct Connection {
     /// Bytes of columns before it.
     before: WireBytes,
 }
-
-/// Time to wait for a connection and for the handshake, or `coupling.step_deadline` if that is shorter.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Time for each of connecting and asking, to find out why a participant does not answer; `coupling.step_deadline` if that is
 /// shorter.

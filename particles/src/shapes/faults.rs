@@ -1,16 +1,16 @@
-//! What can be wrong with a shape, and what to write instead.
+//! Faults of shapes, and what to write instead.
 
 use glam::DVec3;
 
 use super::{Body, Rotation, Shape};
 
-/// What is wrong with a shape.
+/// A fault of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {message}")]
 pub struct ShapeError {
     /// The key inside the shape, for example `radius` or `positions[3]`; empty for the shape itself.
     pub key: String,
-    /// What is wrong, and what to write instead.
+    /// The fault, and what to write instead.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a cell holds, and what follows for the faces between two cells.
+//! Kinds of cells, and of faces between two cells.
 
 /// Kinds of cells, in bits that tell what two cells beside a face have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -99,7 +99,7 @@ impl DensityCorrection<'_> {
         largest
     }
 
-    /// What a cell lacks counts only inside of the fluid: not beside air or spray, for there is its surface, nor beside
+    /// A lack of density counts only inside of the fluid: not beside air or spray, for there is its surface, nor beside
     /// others, for they take up room that is not known here.
     fn deviation(&self, at: usize) -> f64 {
         let deviation = f64::from(self.transferred.density[at]) - 1.0;

@@ -20,7 +20,7 @@ use super::pressure::{BLOCK, RUN, Split, System};
 use super::pressure_gradient::{LargestPressureChange, SetCoefficients, pressure_change};
 use super::separating_walls::WallFace;
 
-/// Times that velocities are carried on to faces which have none.
+/// Layers of faces in the air to which velocities are extrapolated.
 const EXTRAPOLATIONS: usize = 2;
 
 /// Columns of faces, one for each axis.
@@ -38,33 +38,33 @@ struct Field {
 /// The fluid's velocity on the grid in a sub-step.
 #[derive(Clone, Debug)]
 pub(super) struct FaceVelocities {
-    /// Before the projection. Kept, so that a later stage computes anew only what groups touch.
+    /// Before the projection. Kept, so that a later stage computes again only the faces that groups touch.
     unprojected: Field,
-    /// The largest of what particles would find without members before the projection to which a share of their old velocity is
-    /// added, along each axis [m/s]; and with members.
+    /// Largest |v - flip_ratio v_old| of any face before the projection, along each axis [m/s]: first without, then with
+    /// group members. It bounds the velocity of free particles.
     change_max: [[f64; 3]; 2],
     /// Velocity at the start of the sub-step [m/s], where one is known.
     old: Faces<f64>,
-    /// dt / (density cell_size^2) [m s/kg] of faces that the pressure pushes through, else zero.
+    /// dt / (density cell_size^2) [m s/kg] of faces that feel the pressure, else zero.
     conductance: Faces<f32>,
-    /// Which runs of cells ([`RUN`]) have a face that the last gathering visited.
+    /// Which runs of cells ([`RUN`]) have a face to which forces were applied the last time.
     changed: Vec<bool>,
-    /// Whether it changed a conductance.
+    /// Whether a conductance changed then.
     coefficients_changed: bool,
-    /// The pressure of the last push in the order of cells [Pa].
+    /// The pressure set last, in the order of cells [Pa].
     pressure: Vec<f64>,
     width: Width,
     /// Faces without particles beside cells that others occupy.
     missing: Faces<usize>,
-    /// Whether a velocity is known after the push, before any is carried on and behind it.
+    /// Whether a velocity is known after the projection, extrapolated ones included.
     known: Faces<bool>,
-    /// Faces whose push is undone, with their velocity before it and conductance.
+    /// Faces of walls at which the fluid is stopped, with their velocity before the projection and their conductance.
     stopped: Vec<(WallFace, f64, f32)>,
-    /// Faces in the air to which velocities are carried on, of each axis one time after the other.
+    /// Faces in the air to which velocities are extrapolated, layer after layer of each axis.
     extrapolated: [[Vec<ExtrapolatedFace>; EXTRAPOLATIONS]; 3],
-    /// For each of those, from which of the faces around it; 0 for all others.
+    /// For each extrapolated face, the known faces around it as bits; 0 for all others.
     known_around: Faces<u8>,
-    /// Whether those must be found anew: members do not change which faces particles reach.
+    /// Whether extrapolated faces must be found again. Members do not change which faces particles reach.
     extrapolation_stale: bool,
 }
 
@@ -108,7 +108,7 @@ impl Field {
 pub(super) struct ProjectedVelocities<'a> {
     strides: [usize; 3],
     cell_size: f64,
-    /// Before the push.
+    /// Before the projection [m/s].
     unprojected: &'a Faces<f64>,
     conductance: &'a Faces<f32>,
     pressure: &'a [f64],
@@ -127,7 +127,7 @@ impl ProjectedVelocities<'_> {
         }
     }
 
-    /// Velocities of a face to which nothing is extrapolated.
+    /// The velocities of a face that is not extrapolated.
     #[inline(always)]
     fn own(&self, axis: usize, face: usize) -> [f64; 2] {
         let pressure = [self.pressure[face], self.pressure[face.saturating_sub(self.strides[axis])]];
@@ -135,7 +135,7 @@ impl ProjectedVelocities<'_> {
         [self.unprojected[axis][face] - change, self.old[axis][face]]
     }
 
-    /// The mean of those that are known around a face, which may be carried on themselves.
+    /// The mean of the known velocities around a face, which may be extrapolated themselves.
     #[cold]
     fn extrapolated(&self, axis: usize, known_around: ExtrapolatedFace) -> [f64; 2] {
         known_around.mean(self.around, |face| self.velocities(axis, face))
@@ -262,7 +262,7 @@ impl FaceVelocities {
         });
     }
 
-    /// What flows into each cell that is no air, by its volume [1/s]; found anew where something has changed.
+    /// Minus the divergence of each cell that is no air [1/s], computed again where something has changed.
     pub(super) fn negative_divergence(&self, grid: &Grid, cell: &[Cell], result: &mut Split<f64>) {
         let strides = grid.strides();
         for (colour, result) in result.iter_mut().enumerate() {
@@ -284,7 +284,7 @@ impl FaceVelocities {
         }
     }
 
-    /// Finds to which faces velocities are carried on.
+    /// Finds the faces to which velocities are extrapolated.
     fn find_extrapolated(&mut self, grid: &Grid, cell: &[Cell]) {
         let Self {
             unprojected: Field { known: brought, .. }, known, extrapolated, known_around, width, ..
@@ -306,8 +306,9 @@ impl FaceVelocities {
         });
     }
 
-    /// Takes the pressure, whose gradient is subtracted where velocities are asked for, and stops what flows into walls that let
-    /// go. A bound of what particles find along each axis to which `flip_ratio` of their old velocity is added [m/s].
+    /// Takes the pressure, whose gradient is subtracted where velocities are asked for. Stops the fluid where it flows into
+    /// walls that let go. Returns a bound of the velocity that particles take along each axis, besides `flip_ratio` of
+    /// their old one [m/s].
     pub(super) fn set_pressure(
         &mut self,
         (grid, cell): (&Grid, &[Cell]),
@@ -377,7 +378,7 @@ impl FaceVelocities {
         }
     }
 
-    /// What particles find at each face.
+    /// Fills in the pairs that particles read at each face.
     pub(super) fn set_face_pairs(&self, grid: &Grid, flip_ratio: f64, pairs: &mut FacePairs) {
         let projected = self.projected(grid, flip_ratio);
         let ProjectedVelocities { unprojected, conductance, pressure, old, cell_size, .. } = projected;

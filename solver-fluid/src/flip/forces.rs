@@ -13,7 +13,7 @@ use super::particle_to_grid::ParticleToGrid;
 /// (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 const DENSITY_MIN: f64 = 1e-3;
 
-/// What velocities at faces come from.
+/// The sources of velocities at faces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FaceForces<'a> {
     pub(super) grid: &'a Grid,
@@ -28,14 +28,14 @@ pub(super) struct FaceForces<'a> {
 pub(super) type FaceState = (f64, f64, bool, f32);
 
 impl FaceForces<'_> {
-    /// At a face to which members add `contribution`, if they touch it.
+    /// The state of a face to which members add `contribution`, if they touch it.
     pub(super) fn at(&self, axis: usize, face: usize, contribution: Option<FaceContribution>) -> FaceState {
         let lower = face.checked_sub(self.grid.strides()[axis]);
         let cells = [self.cell[face], lower.map_or(Cell::Wall, |lower| self.cell[lower])];
         self.face(axis, self.transferred.at(axis, face), contribution, Sides::new(cells))
     }
 
-    /// What particles find besides their share of the old velocity, before the push [m/s].
+    /// The velocity that particles take besides their share of the old one, before the projection [m/s].
     #[inline(always)]
     pub(super) fn update(&self, velocity: f64, old: f64) -> f64 {
         (velocity - self.parameters.flip_ratio * old).abs()
@@ -47,7 +47,7 @@ impl FaceForces<'_> {
         (self.dt / (h * h * self.parameters.rest_density)) as f32
     }
 
-    /// From the sums of a face, and the cells beside it.
+    /// The state of a face, from its sums and the cells beside it.
     #[inline(always)]
     fn face(
         &self,
@@ -72,15 +72,15 @@ impl FaceForces<'_> {
         let density = total / (h * h * h);
         let density = if density > least { density } else { least };
         let density = if sides.are_fluid() && contribution.is_none() { rest } else { density };
-        // Not zero, however heavy what is between two unknowns is.
+        // Not zero, however heavy the face between two unknowns is.
         let conductance = f64::max(dt / (h * h * density), f64::from(f32::MIN_POSITIVE));
         let conductance = if sides.feel_pressure() { conductance } else { 0.0 };
         (if known { velocity } else { 0.0 }, if known { old } else { 0.0 }, known, conductance as f32)
     }
 }
 
-/// What a block of faces has without members. Those before the column's first `stride` are in the domain's walls. The
-/// largest of what is given to particles there.
+/// Velocities and conductances of a block of faces without members. Faces before the column's first `stride` are in the
+/// domain's walls. Returns the largest velocity that particles take there besides their share of the old one [m/s].
 pub(super) struct ApplyForces<'a> {
     pub(super) forces: &'a FaceForces<'a>,
     pub(super) axis: usize,

@@ -13,19 +13,19 @@ use super::pressure_gradient::pressure_change;
 /// For each axis, two numbers at each face.
 pub(super) type FacePairs = [Vec<[f32; 2]>; 3];
 
-/// What a particle finds on the grid: both numbers of each axis.
+/// The numbers that are interpolated at a particle: both of each axis.
 pub(super) type Interpolated = [[f32; 2]; 3];
 
-/// What particles find at a face: the velocity, and what a particle gets to which `flip_ratio` of its old velocity is added [m/s].
-/// From the velocities after the sub-step and before it.
+/// The two numbers that particles read at a face: its velocity, and the velocity that a particle takes besides
+/// `flip_ratio` of its old one [m/s]. They follow from the velocities after the sub-step and before it.
 #[inline(always)]
 pub(super) fn pair(flip_ratio: f64, [velocity, old]: [f64; 2]) -> [f32; 2] {
     [velocity as f32, (velocity - flip_ratio * old) as f32]
 }
 
-/// Where particles find pairs.
+/// A source of the pairs that particles read.
 pub(super) trait FaceSource: Copy {
-    /// Pairs of a face and of the next one.
+    /// The pairs of a face and of the next one along x.
     fn two(self, axis: usize, at: usize) -> Vec4;
 }
 
@@ -89,7 +89,7 @@ fn gather(
     }
 }
 
-/// What particles find at a block of faces.
+/// Fills in the pairs of a block of faces.
 pub(super) struct SetFacePairs<'a> {
     /// The first face.
     pub(super) begin: usize,
@@ -97,7 +97,7 @@ pub(super) struct SetFacePairs<'a> {
     pub(super) stride: usize,
     pub(super) cell_size: f64,
     pub(super) flip_ratio: f64,
-    /// Pressure of all cells and conductance of all faces.
+    /// Pressure in all cells [Pa], and conductance of all faces.
     pub(super) pressure: &'a [f64],
     pub(super) conductance: &'a [f32],
     /// Velocities before the push and before the sub-step, of all faces; pairs of the block.

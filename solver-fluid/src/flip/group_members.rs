@@ -1,4 +1,4 @@
-//! What members of groups bring to the grid beyond what they would bring as free particles.
+//! The contributions of group members to the grid, beyond those that they would make as free particles.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use amalgam_particles::{DVec3, GroupMap, Particles};
@@ -17,7 +17,7 @@ pub(super) const MEMBERS: usize = 256;
 /// Faces among which those that are touched are looked for, if any is.
 const BLOCK: usize = 64;
 
-/// What members add to a face.
+/// The contribution of members to a face.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FaceContribution {
     /// [kg]
@@ -51,7 +51,7 @@ pub(super) struct MemberLanes {
     axes: [AxisContribution; 3],
 }
 
-/// What sixteen members bring to the faces of an axis.
+/// The contributions of sixteen members to the faces of an axis.
 #[derive(Clone, Copy, Debug, Default)]
 struct AxisContribution {
     among: Among<LANES>,
@@ -59,7 +59,7 @@ struct AxisContribution {
     values: [[f64; LANES]; 3],
 }
 
-/// What members add to the faces of each axis.
+/// The contributions of members to the faces of each axis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemberContributions {
     /// In the order of [`GroupMap::all_members`].
@@ -70,9 +70,9 @@ pub(super) struct MemberContributions {
 /// The faces of an axis that members touch.
 #[derive(Clone, Debug, Default)]
 struct Touched {
-    /// Place of each face in `contribution`, from 1 on; 0 if no member touches it.
+    /// The place of each face in `contribution`, from 1 on; 0 if no member touches it.
     place: Vec<u32>,
-    /// Faces that are touched, in order, so that their values lie side by side.
+    /// The faces that are touched, in order: their entries then lie side by side.
     face: Vec<usize>,
     /// Which blocks of [`BLOCK`] faces hold any of them.
     block: Vec<bool>,
@@ -80,7 +80,7 @@ struct Touched {
     contribution: Vec<[f64; 4]>,
     /// Velocities after the sub-step and before it [m/s] by `place`, none of them at 0.
     sampled: Vec<[f64; 2]>,
-    /// What was touched the last time.
+    /// The faces that were touched the last time.
     before: Vec<usize>,
 }
 
@@ -173,7 +173,7 @@ impl MemberContributions {
 }
 
 impl Touched {
-    /// Takes the velocities at faces that are touched; where no member adds, none counts.
+    /// Samples the velocities at faces that are touched; velocities elsewhere do not count.
     fn sample(&mut self, velocities: impl Fn(usize) -> [f64; 2]) {
         self.sampled.resize(self.contribution.len() + 1, [0.0; 2]);
         for &face in &self.face {
@@ -193,7 +193,7 @@ impl Touched {
         block.resize(len.div_ceil(BLOCK), false);
     }
 
-    /// What members add to a face.
+    /// The contribution of members to a face.
     #[inline(always)]
     fn contribution(&mut self, face: usize) -> &mut [f64; 4] {
         if self.place[face] == 0 {
@@ -225,11 +225,11 @@ struct LocateMembers<'a> {
     grid: &'a Grid,
     motion: &'a GroupMotion<'a>,
     fall: DVec3,
-    /// Positions and velocities of all particles.
+    /// Positions of all particles [m].
     position: &'a [DVec3],
     velocity: &'a [DVec3],
     members: &'a [u32],
-    /// Mass of each of these members.
+    /// Masses of these members [kg].
     mass: &'a [f64],
     found: &'a mut MemberLanes,
 }

@@ -5,12 +5,13 @@
 //! the same ones.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
-use amalgam_particles::{DVec3, counting_sort};
+use amalgam_particles::{DVec3, ParticleId, counting_sort};
 use glam::Vec4;
 use rayon::prelude::*;
 
 use super::cell::Cell;
 use super::grid::{Grid, Places, Weights};
+use crate::cell_order::sort_cells_by_id;
 
 /// Particles of one task.
 pub(super) const CHUNK: usize = 4096;
@@ -18,36 +19,44 @@ pub(super) const CHUNK: usize = 4096;
 /// For each axis, two numbers at each face and two at the next one along x, so that sums of neighbours do not overlap.
 type Fours = [Vec<Vec4>; 3];
 
-/// What particles bring to the faces, all as if they were free.
+/// Sums over particles at faces and cells, all particles as if they were free.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ParticleToGrid {
     /// Sums over particles of a face's weight and of weight times velocity [m/s], of those for which it is the lower one
     /// along x; then the same of the next face.
     sums: Fours,
-    /// What each cell holds.
+    /// The kind of each cell.
     pub(super) cell: Vec<Cell>,
     /// Density in each cell, relative to the rest density.
     pub(super) density: Vec<f32>,
-    layer_of: Vec<u32>,
-    /// Where each layer of cells begins in `order`.
+    cell_of: Vec<u32>,
+    /// Where each cell begins in `order`.
     start: Vec<u32>,
-    /// Indices of particles, layer after layer.
+    /// Indices of particles, cell after cell, and in a cell by id.
     order: Vec<u32>,
 }
 
 impl ParticleToGrid {
-    /// Sums up what particles at `position` [m] with `velocity` [m/s] bring to the faces.
+    /// Adds up the weights and velocities that particles at positions [m] with velocities [m/s] bring to the faces.
     ///
     /// Particles of one layer of cells reach three layers of faces: every third layer is done at once, each by one
-    /// thread, in the order of its particles. No sum depends on threads.
-    pub(super) fn transfer(&mut self, grid: &Grid, width: Width, (position, velocity): (&[DVec3], &[DVec3])) {
-        self.sort_by_layer(grid, position);
+    /// thread, in the order of cells and of ids in a cell. No sum depends on threads or on the order of storage.
+    pub(super) fn transfer(
+        &mut self,
+        grid: &Grid,
+        width: Width,
+        ids: &[ParticleId],
+        (position, velocity): (&[DVec3], &[DVec3]),
+    ) {
+        self.sort_by_cell(grid, ids, position);
         for sums in &mut self.sums {
             sums.resize(grid.len(), Vec4::ZERO);
             sums.par_chunks_mut(CHUNK).for_each(|sums| sums.fill(Vec4::ZERO));
         }
         self.reset_cells(grid);
         let Self { sums, cell, start, order, .. } = self;
+        // Beyond the last layer of cells stands one of walls, which holds no particle.
+        let layer_start = |k: usize| start[grid.index([0, 0, k])] as usize;
         for third in 0..3 {
             let chunk = 3 * grid.layer();
             let begin = grid.first() + third * grid.layer();
@@ -60,7 +69,7 @@ impl ParticleToGrid {
                 }
                 width.run(Scatter {
                     grid,
-                    order: &order[start[k] as usize..start[k + 1] as usize],
+                    order: &order[layer_start(k)..layer_start(k + 1)],
                     particles: (position, velocity),
                     offset: begin + n * chunk,
                     sums: [x, y, z],
@@ -88,10 +97,16 @@ impl ParticleToGrid {
         sums
     }
 
-    fn sort_by_layer(&mut self, grid: &Grid, position: &[DVec3]) {
-        let layer_of = position.par_iter().with_min_len(CHUNK).map(|&x| grid.cell(x)[2] as u32);
-        layer_of.collect_into_vec(&mut self.layer_of);
-        counting_sort(&self.layer_of, grid.cells[2], &mut self.start, &mut self.order);
+    fn sort_by_cell(&mut self, grid: &Grid, ids: &[ParticleId], position: &[DVec3]) {
+        let cell_of = position.par_iter().with_min_len(CHUNK).map(|&x| grid.index(grid.cell(x)) as u32);
+        cell_of.collect_into_vec(&mut self.cell_of);
+        counting_sort(&self.cell_of, grid.len(), &mut self.start, &mut self.order);
+        sort_cells_by_id(&self.start, ids, &mut self.order);
+    }
+
+    /// Indices of the particles by cell and id.
+    pub(super) fn order(&self) -> &[u32] {
+        &self.order
     }
 
     fn reset_cells(&mut self, grid: &Grid) {

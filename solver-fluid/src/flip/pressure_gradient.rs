@@ -12,7 +12,7 @@ pub(super) struct SetCoefficients<'a> {
     pub(super) begin: usize,
     /// From a cell to the next one along each axis.
     pub(super) strides: [usize; 3],
-    /// All cells, and the conductance of all faces of each axis.
+    /// Kinds of all cells, and conductances of all faces of each axis.
     pub(super) cell: &'a [Cell],
     pub(super) conductance: [&'a [f32]; 3],
     /// Which runs of the block's cells have changed.
@@ -46,7 +46,7 @@ impl Task for SetCoefficients<'_> {
                 for l in 0..LANES {
                     let [own, lower, upper] = [own[l], lower[l], upper[l]].map(is_open);
                     face[l] = kept(to_lower[l], own & lower);
-                    // What is pushed through on the way to a cell that is not open goes into air.
+                    // A face to a cell that is not open leads into air.
                     to_air[l] += kept(to_lower[l], own & !lower);
                     to_air[l] += kept(to_upper[l], own & !upper);
                 }
@@ -56,22 +56,22 @@ impl Task for SetCoefficients<'_> {
     }
 }
 
-/// What the pressure takes from the velocity of a face, from that of the cell above it and of the one below [m/s].
+/// The velocity that the pressure gradient takes from a face, from the pressures above and below it [m/s].
 #[inline(always)]
 pub(super) fn pressure_change(conductance: f64, cell_size: f64, [upper, lower]: [f64; 2]) -> f64 {
     conductance * cell_size * (upper - lower)
 }
 
-/// The strongest push of the pressure on a block of faces [m/s].
+/// The largest change of velocity by the pressure on a block of faces [m/s].
 pub(super) struct LargestPressureChange<'a> {
     /// The first face.
     pub(super) begin: usize,
     /// From a cell to the one on the other side.
     pub(super) stride: usize,
     pub(super) cell_size: f64,
-    /// Conductance of the faces of the block.
+    /// Conductances of the block.
     pub(super) conductance: &'a [f32],
-    /// Pressure of all cells.
+    /// Pressure in all cells [Pa].
     pub(super) pressure: &'a [f64],
 }
 

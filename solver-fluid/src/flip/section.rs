@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::Parameters;
 use crate::filling::{check_density, fill, kernel_compressions, volume_warnings};
 use crate::section::{
-    EmitterSection, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside, default_rest_density,
-    source_faults, sources,
+    EmitterSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside, default_rest_density,
+    default_substeps_max, source_faults, sources,
 };
 
 /// Cells that a grid may have.
@@ -18,9 +18,9 @@ pub const CELLS_MAX: f64 = (1u64 << 30) as f64;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
-    /// `"flip"`.
-    #[serde(rename = "method")]
-    _method: String,
+    /// `"flip"`. Default: `"sph"`, see above.
+    #[serde(default, rename = "method")]
+    _method: Method,
     /// Edge of the volume that a particle stands for [m].
     spacing: f64,
     /// Edge of a cell [m]. The domain must be a whole number of cells long. Default: 2 spacings.
@@ -41,14 +41,14 @@ struct Section {
     #[serde(default = "default_tolerance")]
     tolerance: f64,
     /// Iterations after which the solve is an error.
-    #[serde(default = "default_max_iterations")]
-    max_iterations: u32,
+    #[serde(default = "default_iterations_max")]
+    iterations_max: u32,
     /// Cells that a particle may cross in a sub-step.
     #[serde(default = "default_cfl")]
     cfl: f64,
     /// Sub-steps in the longest step, 1 to 100. They limit the coupled step.
-    #[serde(default = "default_max_substeps")]
-    max_substeps: u32,
+    #[serde(default = "default_substeps_max")]
+    substeps_max: u32,
     /// Whether cells that hold particles of others are not air.
     #[serde(default = "default_occupancy")]
     occupancy: bool,
@@ -74,7 +74,7 @@ fn default_tolerance() -> f64 {
     1e-6
 }
 
-fn default_max_iterations() -> u32 {
+fn default_iterations_max() -> u32 {
     2000
 }
 
@@ -82,16 +82,13 @@ fn default_cfl() -> f64 {
     1.0
 }
 
-fn default_max_substeps() -> u32 {
-    1
-}
-
 fn default_occupancy() -> bool {
     true
 }
 
 /// Names of keys in earlier versions, and their names now.
-const RENAMED: [(&str, &str); 1] = [("flip_share", "flip_ratio")];
+const RENAMED: [(&str, &str); 3] =
+    [("flip_share", "flip_ratio"), ("max_iterations", "iterations_max"), ("max_substeps", "substeps_max")];
 
 /// Reads and checks a section, and fills its shapes with particles.
 ///
@@ -122,9 +119,9 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
         seed: world.seed,
         flip_ratio: section.flip_ratio,
         tolerance: section.tolerance,
-        max_iterations: section.max_iterations,
+        iterations_max: section.iterations_max,
         cfl: section.cfl,
-        max_substeps: section.max_substeps,
+        substeps_max: section.substeps_max,
         occupancy: section.occupancy,
         gravity: world.gravity,
         domain: world.domain,
@@ -194,17 +191,17 @@ impl Section {
         let tolerance_ok = self.tolerance > 0.0 && self.tolerance < 1.0;
         check(tolerance_ok, "tolerance", "must be above 0 and below 1: write e.g. tolerance = 1e-6");
         check(
-            self.max_iterations > 0,
-            "max_iterations",
-            "must be at least 1: write e.g. max_iterations = 2000",
+            self.iterations_max > 0,
+            "iterations_max",
+            "must be at least 1: write e.g. iterations_max = 2000",
         );
         check(
             self.cfl > 0.0 && self.cfl <= 5.0,
             "cfl",
             "must be above 0 and at most 5: write e.g. cfl = 1.0",
         );
-        let substeps_rule = format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. max_substeps = 2");
-        check((1..=SUBSTEPS_MAX).contains(&self.max_substeps), "max_substeps", &substeps_rule);
+        let substeps_rule = format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. substeps_max = 2");
+        check((1..=SUBSTEPS_MAX).contains(&self.substeps_max), "substeps_max", &substeps_rule);
         faults
     }
 }
@@ -256,12 +253,12 @@ mod tests {
         assert_eq!(with("cell_size = 1e-9"), ["cell_size"]);
         assert_eq!(
             with(
-                "jitter = 0.6\nflip_ratio = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0\nmax_substeps = 0"
+                "jitter = 0.6\nflip_ratio = 1.5\ntolerance = 0.0\niterations_max = 0\ncfl = 9.0\nsubsteps_max = 0"
             ),
-            ["jitter", "flip_ratio", "tolerance", "max_iterations", "cfl", "max_substeps"]
+            ["jitter", "flip_ratio", "tolerance", "iterations_max", "cfl", "substeps_max"]
         );
         assert_eq!(with("sound_speed = 3.0"), ["sound_speed"]);
-        assert_eq!(with("flip_share = 0.9"), ["flip_share"]);
+        assert_eq!(with("flip_share = 0.9\nmax_iterations = 3"), ["flip_share", "max_iterations"]);
         assert_eq!(keys(&good.replace("0.5]", "2.5]")), ["shapes[0]"]);
         assert_eq!(keys(&good.replace("spacing = 0.05", "spacing = -1.0")), ["spacing"]);
     }

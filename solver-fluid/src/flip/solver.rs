@@ -1,10 +1,8 @@
-//! A FLIP fluid as a participant.
+//! FLIP as a method of a fluid: the phases of a sub-step in their order.
 
 use amalgam_particles::lanes::{LANES, Width};
-use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort};
-use amalgam_solver_kit::{
-    Answer, Deferred, Field, FieldValues, Integration, Report, Solver, SolverError, Stage,
-};
+use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles};
+use amalgam_solver_kit::{Answer, Field, FieldValues, Integration, SolverError, Stage};
 use rayon::prelude::*;
 
 use super::Parameters;
@@ -18,13 +16,13 @@ use super::group_members::{GroupMotion, MEMBERS, MemberContributions, SampleMemb
 use super::particle_to_grid::{CHUNK, ParticleToGrid};
 use super::pressure::{Limits, PressureSolver, Split, split_zeros};
 use super::separating_walls::{WallFace, unpressed};
-use super::snapshot::{self, Progress};
+use crate::fluid::{Basics, Cut, Fluid, Method};
 use crate::sources::Sources;
-use crate::substeps::{BeforeLast, fastest};
+use crate::substeps::{Extremes, Tentative, speed_max};
 
-/// Steps after which particles are stored anew in the order of their cells, so that what is near in space is near in
-/// memory. In between, a particle moves by a few cells at most.
-const STORAGE_PERIOD: u64 = 16;
+/// How much longer than the stable sub-step a sub-step may be before there is one more, as a part: rounding alone should
+/// not double the work.
+const SUBSTEP_TOLERANCE: f64 = 1e-6;
 
 /// Deviation from the rest density, relative to it, up to which particles are not moved for it.
 const DEVIATION_MIN: f64 = 0.05;
@@ -42,26 +40,25 @@ const MANY: usize = 16;
 /// Particles that find what is on the grid at once.
 const BLOCK: usize = 256;
 
-/// A FLIP fluid [ZhuBridson2005]: velocities live on particles, pressure on a grid.
-pub struct Flip {
+/// FLIP [ZhuBridson2005]: velocities live on particles, pressure on a grid.
+pub struct FlipMethod {
     parameters: Parameters,
     grid: Grid,
-    particles: Particles,
-    /// Transfer of the state at the start of the step. It serves the first sub-step of every stage.
+    /// The transfer at the start of the step; it serves the first sub-step of every stage.
     start: ParticleToGrid,
-    /// Transfer at later sub-steps. Unused while steps have one.
+    /// The transfer at later sub-steps; unused while steps have one.
     later: ParticleToGrid,
     contributions: MemberContributions,
-    /// Where the walls may let go.
+    /// Faces where the walls may let go.
     unpressed: Vec<WallFace>,
-    /// What each cell holds, that of others included.
+    /// The kind of each cell, cells of others included.
     cell: Vec<Cell>,
-    /// The same at the last marking.
+    /// The same in the last sub-step.
     cell_before: Vec<Cell>,
     flow: FaceVelocities,
-    /// Length of the sub-step [s] for which `flow` was gathered from `start`; none if it was not.
+    /// Length of the sub-step [s] for which forces were applied to `start` in `flow`; none if they were not.
     forced_dt: Option<f64>,
-    /// What particles take: see [`FaceVelocities::set_face_pairs`].
+    /// The velocities that free particles take: see [`FaceVelocities::set_face_pairs`].
     pairs: FacePairs,
     right_hand_side: Split<f64>,
     solver: PressureSolver,
@@ -69,85 +66,27 @@ pub struct Flip {
     pressure: Split<f64>,
     /// psi of the density projection (`flip/density_correction.rs`), as a pressure [Pa].
     potential: Split<f64>,
-    before: BeforeLast,
-    /// Bound of the speed of free particles after the last sub-step [m/s].
-    speed_bound: f64,
     /// Time in which the fastest particle crosses about a cell [s]: the relaxation time of the density.
     relaxation_time: f64,
-    /// Largest speed at the start of the step [m/s].
-    speed_max: f64,
-    /// Longest sub-step [s] in which no particle crosses more than `cfl` cells, with the speed that gravity adds in it.
-    stable_substep: f64,
     /// Length of a sub-step of the last integration [s].
     substep: f64,
-    sources: Sources,
-    /// Steps committed.
-    steps: u64,
     iterations: u32,
     width: Width,
 }
 
-impl Flip {
-    /// A fluid of equal particles.
-    pub fn new(parameters: Parameters, particles: Particles) -> Self {
-        Self::with_width(parameters, particles, Width::of_machine())
-    }
-
-    /// The same with loops of a given vector width, on which results do not depend.
-    pub fn with_width(parameters: Parameters, particles: Particles, width: Width) -> Self {
-        let grid = Grid::new(parameters.domain.0, parameters.cell_size, parameters.cells());
-        let mut this = Self {
-            start: ParticleToGrid::default(),
-            later: ParticleToGrid::default(),
-            contributions: MemberContributions::default(),
-            unpressed: Vec::new(),
-            cell: Vec::new(),
-            cell_before: Vec::new(),
-            flow: FaceVelocities::new(&grid, width),
-            forced_dt: None,
-            pairs: FacePairs::default(),
-            right_hand_side: split_zeros(&grid),
-            solver: PressureSolver::new(grid, width),
-            pressure: split_zeros(&grid),
-            potential: split_zeros(&grid),
-            before: BeforeLast::default(),
-            speed_bound: 0.0,
-            relaxation_time: 0.0,
-            speed_max: 0.0,
-            stable_substep: 0.0,
-            substep: 0.0,
-            steps: 0,
-            iterations: 0,
-            sources: parameters.sources.clone(),
-            parameters,
-            grid,
-            particles,
-            width,
-        };
-        this.find_time_step();
-        this
-    }
-
+impl Fluid<FlipMethod> {
     /// Iterations of the last projection.
     pub fn iterations(&self) -> u32 {
-        self.iterations
+        self.method.iterations
     }
 
     /// Cells that hold particles of this fluid.
     pub fn liquid_cells(&self) -> usize {
-        self.start.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
+        self.method.start.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
     }
+}
 
-    /// Finds the largest speed and the longest stable sub-step.
-    fn find_time_step(&mut self) {
-        let speed = fastest(&self.particles.velocity);
-        // v dt + g dt^2 = reach, solved for dt in the form that cannot cancel.
-        let reach = self.parameters.cfl * self.grid.cell_size;
-        let root = (speed * speed + 4.0 * self.parameters.gravity.length() * reach).sqrt();
-        self.stable_substep = if speed + root > 0.0 { 2.0 * reach / (speed + root) } else { f64::INFINITY };
-        self.speed_max = speed;
-    }
-
+impl FlipMethod {
     /// Sets which cells are no air; whether any is another than before.
     fn classify_cells(&mut self, first: bool, occupied: Option<&CellSet>) -> bool {
         let transferred = if first { &self.start } else { &self.later };
@@ -163,7 +102,7 @@ impl Flip {
                 let at = self.grid.index(inside);
                 if self.cell[at] == Cell::Air {
                     self.cell[at] = Cell::Foreign;
-                    // What is beside others fills its cell together with them.
+                    // Spray beside others fills its cell together with them.
                     for (_, _, next) in around(&self.grid, at) {
                         if self.cell[next] == Cell::Spray {
                             self.cell[next] = Cell::Fluid;
@@ -181,6 +120,7 @@ impl Flip {
     fn advance_grid(
         &mut self,
         first: bool,
+        (particles, tentative): (&Particles, &mut Tentative),
         motion: &GroupMotion<'_>,
         stage: &Stage<'_>,
     ) -> Result<(), SolverError> {
@@ -188,9 +128,9 @@ impl Flip {
         let new_cells = self.classify_cells(first, stage.occupied);
         let before = std::mem::replace(&mut self.forced_dt, first.then_some(dt));
         let new = new_cells || before != Some(dt) || !first;
-        let Self { grid, width, parameters, particles, contributions, cell, flow, before, .. } = self;
+        let Self { grid, width, parameters, contributions, cell, flow, .. } = self;
         let transferred = if first { &self.start } else { &self.later };
-        let (position, _) = before.of(particles);
+        let (position, _) = tentative.before(particles);
         contributions.add_up((grid, *width), (position, particles), motion, parameters.gravity * dt);
         let forces = FaceForces { grid, parameters, transferred, cell, dt };
         flow.apply_forces(&forces, contributions, new);
@@ -201,19 +141,19 @@ impl Flip {
         let limits = Limits {
             tolerance: parameters.tolerance,
             forcing: stage.forcing,
-            max_iterations: parameters.max_iterations,
+            iterations_max: parameters.iterations_max,
         };
         let solved =
             self.solver.solve(&mut self.right_hand_side, flow.changed(), &mut self.pressure, &limits);
         self.iterations = solved.map_err(|unconverged| {
             SolverError(format!(
                 "the pressure reached a residual of {:.1e} in {} iterations, not the tolerance {:.1e}: write a larger \
-                 max_iterations or tolerance, or take shorter steps",
-                unconverged.0, limits.max_iterations, limits.tolerance
+                 iterations_max or tolerance, or take shorter steps",
+                unconverged.0, limits.iterations_max, limits.tolerance
             ))
         })?;
         let given = flow.set_pressure((grid, cell), &self.pressure, &self.unpressed, parameters.flip_ratio);
-        self.speed_bound += given.length();
+        tentative.speed_bound += given.length();
         Ok(())
     }
 
@@ -240,13 +180,19 @@ impl Flip {
         velocities
     }
 
-    /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with that of the
-    /// grid, second order, through the middle of the way.
-    fn advect(&self, groups: &GroupMap, begin: usize, (position, velocity): (&mut [DVec3], &mut [DVec3])) {
+    /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with the grid's
+    /// velocity, second order, through the middle of the way.
+    fn advect(
+        &self,
+        groups: &GroupMap,
+        begin: usize,
+        (position, velocity): (&mut [DVec3], &mut [DVec3]),
+    ) -> Extremes {
         let Self { grid, pairs, substep, width, .. } = self;
         let (low, high) = self.parameters.inner_domain();
         let group_of = &groups.group_of()[begin..];
         let (mut middle, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
+        let mut extremes = Extremes::default();
         for (n, (position, velocity)) in
             position.chunks_mut(BLOCK).zip(velocity.chunks_mut(BLOCK)).enumerate()
         {
@@ -263,9 +209,11 @@ impl Flip {
             for (l, interpolated) in interpolated.iter().enumerate() {
                 if group_of[l] == NO_GROUP {
                     position[l] = (position[l] + *substep * grid_velocity(interpolated)).max(low).min(high);
+                    extremes.include(position[l], velocity[l]);
                 }
             }
         }
+        extremes
     }
 
     /// The velocity of a particle after a sub-step, from that before and what it found.
@@ -313,14 +261,14 @@ impl Flip {
         }
         potential.iter_mut().for_each(|column| column.fill(0.0));
         let limits =
-            Limits { tolerance: DENSITY_TOLERANCE, forcing: 0.0, max_iterations: parameters.max_iterations };
+            Limits { tolerance: DENSITY_TOLERANCE, forcing: 0.0, iterations_max: parameters.iterations_max };
         let changed = vec![true; self.flow.changed().len()];
         let solved = self.solver.solve(right_hand_side, &changed, potential, &limits);
         solved.map_err(|unconverged| {
             SolverError(format!(
                 "the density projection reached a residual of {:.1e} in {} iterations, not {DENSITY_TOLERANCE}: write a \
-                 larger max_iterations",
-                unconverged.0, limits.max_iterations
+                 larger iterations_max",
+                unconverged.0, limits.iterations_max
             ))
         })?;
         let speed_max = SPREAD_MAX * parameters.radius / self.substep;
@@ -329,36 +277,16 @@ impl Flip {
     }
 
     /// Ends a sub-step that is not the last: free particles move, members with their group.
-    fn end_substep(&mut self, motion: &GroupMotion<'_>) {
-        let (mut position, mut velocity) = self.before.take(&self.particles);
-        self.advect_all(motion.groups, &mut position, &mut velocity);
+    fn end_substep(&self, particles: &Particles, tentative: &mut Tentative, motion: &GroupMotion<'_>) {
+        let (mut position, mut velocity) = tentative.take(particles);
+        self.advance(motion.groups, &mut position, &mut velocity);
         for (group, &velocity) in motion.velocity.iter().enumerate() {
             for &member in motion.groups.members(group) {
                 position[member as usize] += self.substep * velocity;
             }
         }
-        self.speed_bound = fastest(&velocity);
-        self.before.put((position, velocity));
-    }
-
-    /// Ends a sub-step for all free particles.
-    fn advect_all(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) {
-        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
-        chunks.for_each(|(c, chunk)| self.advect(groups, c * CHUNK, chunk));
-    }
-
-    /// Stores particles in the order of their cells.
-    fn sort_storage(&mut self) {
-        let cell_of: Vec<u32> = self
-            .particles
-            .position
-            .par_iter()
-            .with_min_len(CHUNK)
-            .map(|&x| self.grid.index(self.grid.cell(x)) as u32)
-            .collect();
-        let (mut start, mut order) = (Vec::new(), Vec::new());
-        counting_sort(&cell_of, self.grid.len(), &mut start, &mut order);
-        self.particles.reorder(&order);
+        let bound = speed_max(&velocity);
+        tentative.put((position, velocity), bound);
     }
 }
 
@@ -381,9 +309,46 @@ fn group_momentum(motion: &GroupMotion<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
     (0..motion.groups.len()).map(momentum).collect()
 }
 
-impl Solver for Flip {
-    fn particles(&self) -> &Particles {
-        &self.particles
+impl Method for FlipMethod {
+    type Parameters = Parameters;
+    /// In between, a particle moves by a few cells at most.
+    const STORAGE_PERIOD: u64 = 16;
+    const MAGIC: &'static [u8; 8] = b"AMFLP003";
+    const TOO_MANY_SUBSTEPS: &'static str = "the fluid is too fast for this step";
+    const UNSTABLE: &'static str = "write a smaller cfl";
+
+    fn new(parameters: Parameters, _: &Particles, width: Width) -> Self {
+        let grid = Grid::new(parameters.domain.0, parameters.cell_size, parameters.cells());
+        Self {
+            start: ParticleToGrid::default(),
+            later: ParticleToGrid::default(),
+            contributions: MemberContributions::default(),
+            unpressed: Vec::new(),
+            cell: Vec::new(),
+            cell_before: Vec::new(),
+            flow: FaceVelocities::new(&grid, width),
+            forced_dt: None,
+            pairs: FacePairs::default(),
+            right_hand_side: split_zeros(&grid),
+            solver: PressureSolver::new(grid, width),
+            pressure: split_zeros(&grid),
+            potential: split_zeros(&grid),
+            relaxation_time: 0.0,
+            substep: 0.0,
+            iterations: 0,
+            parameters,
+            grid,
+            width,
+        }
+    }
+
+    fn basics(&self) -> Basics {
+        let Parameters { spacing, particle_mass, radius, substeps_max, .. } = self.parameters;
+        Basics { spacing, particle_mass, radius, substeps_max }
+    }
+
+    fn sources(&self) -> &Sources {
+        &self.parameters.sources
     }
 
     fn integration(&self) -> Option<Integration> {
@@ -394,27 +359,39 @@ impl Solver for Flip {
         self.parameters.occupancy.then(|| self.grid.lattice())
     }
 
-    fn stable_dt(&self) -> f64 {
-        f64::from(self.parameters.max_substeps) * self.stable_substep
+    /// No particle crosses more than `cfl` cells, with the speed that gravity adds in the sub-step.
+    fn stable_substep(&self, speed: f64) -> f64 {
+        // v dt + g dt^2 = reach, solved for dt in the form that cannot cancel.
+        let reach = self.parameters.cfl * self.grid.cell_size;
+        let root = (speed * speed + 4.0 * self.parameters.gravity.length() * reach).sqrt();
+        if speed + root > 0.0 { 2.0 * reach / (speed + root) } else { f64::INFINITY }
     }
 
-    /// What particles bring to the grid, as if all were free: groups only add to that.
-    fn begin(&mut self) -> Result<(), SolverError> {
-        let Self { start, grid, width, parameters, particles, .. } = self;
-        start.transfer(grid, *width, (&particles.position, &particles.velocity));
+    fn substeps(length: f64) -> f64 {
+        length * (1.0 - SUBSTEP_TOLERANCE)
+    }
+
+    /// Transfers all particles as if they were free: groups only add to that.
+    fn begin(&mut self, particles: &Particles, _: f64) -> Result<(), SolverError> {
+        let Self { start, grid, width, parameters, .. } = self;
+        start.transfer(grid, *width, &particles.id, (&particles.position, &particles.velocity));
         measure_and_mark_spray(grid, parameters.full(), start);
         self.unpressed = unpressed(&self.grid, &self.start.cell, &self.pressure);
         self.forced_dt = None;
         Ok(())
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        let substeps = self.parameters.substeps(stage.dt, self.stable_substep)?;
-        self.relaxation_time = self.stable_substep / self.parameters.cfl;
-        self.substep = stage.dt / f64::from(substeps);
-        self.before.clear();
-        self.speed_bound = self.speed_max;
-        let (own, mass) = masses(stage.groups, &self.particles);
+    fn integrate(
+        &mut self,
+        particles: &Particles,
+        tentative: &mut Tentative,
+        (stage, cut): (&Stage<'_>, Cut),
+        answer: &mut Answer,
+    ) -> Result<(), SolverError> {
+        let substeps = cut.substeps;
+        self.relaxation_time = cut.stable / self.parameters.cfl;
+        self.substep = cut.dt;
+        let (own, mass) = masses(stage.groups, particles);
         let inertia = inertias(stage, &own);
         let impulse: Vec<DVec3> =
             stage.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
@@ -422,8 +399,8 @@ impl Solver for Flip {
         for k in 0..substeps {
             let first = k == 0;
             if !first {
-                let Self { later, grid, width, parameters, particles, before, .. } = self;
-                later.transfer(grid, *width, before.of(particles));
+                let Self { later, grid, width, parameters, .. } = self;
+                later.transfer(grid, *width, &particles.id, tentative.before(particles));
                 measure_and_mark_spray(grid, parameters.full(), later);
                 self.unpressed = unpressed(&self.grid, &self.later.cell, &self.pressure);
             }
@@ -435,11 +412,11 @@ impl Solver for Flip {
                 own: &own,
                 mass: &mass,
             };
-            self.advance_grid(first, &motion, stage)?;
+            self.advance_grid(first, (particles, tentative), &motion, stage)?;
             let given = group_momentum(&motion, &self.member_velocities(&motion));
             if k + 1 < substeps {
                 self.set_face_pairs(first)?;
-                self.end_substep(&motion);
+                self.end_substep(particles, tentative, &motion);
             }
             for (group, given) in given.into_iter().enumerate() {
                 answer.momentum[group] += given;
@@ -449,37 +426,40 @@ impl Solver for Flip {
         Ok(())
     }
 
-    fn deferred(&self) -> Option<&dyn Deferred> {
-        Some(self)
+    fn velocities(&self, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
+        let flip_ratio = self.parameters.flip_ratio;
+        if wanted.len() < before.0.len() / MANY {
+            return self.interpolated(self.flow.projected(&self.grid, flip_ratio), before, wanted);
+        }
+        let mut pairs = FacePairs::default();
+        self.flow.set_face_pairs(&self.grid, flip_ratio, &mut pairs);
+        self.interpolated(&pairs, before, wanted)
     }
 
-    fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
-        self.set_face_pairs(self.before.is_committed())?;
-        let (mut position, mut velocity) = self.before.take_committed(end.groups, &mut self.particles);
-        self.advect_all(end.groups, &mut position, &mut velocity);
-        (self.particles.position, self.particles.velocity) = (position, velocity);
-        end.place_members(&mut self.particles);
-        if self.steps.is_multiple_of(STORAGE_PERIOD) {
-            self.sort_storage();
-        }
-        self.steps += 1;
-        let Parameters { spacing, particle_mass, radius, .. } = self.parameters;
-        let (born, dead) = self.sources.pass(end.dt, spacing, (particle_mass, radius), &mut self.particles);
-        let Particles { id, position, .. } = &mut self.particles;
-        let first_born = id.len() - born.len();
-        for (&id, position) in id[first_born..].iter().zip(&mut position[first_born..]) {
-            *position = self.parameters.jittered(id, *position);
-        }
-        self.find_time_step();
-        Ok(Report { stable_dt: self.stable_dt(), born, dead, ..Report::default() })
+    fn prepare_advance(&mut self, is_first: bool) -> Result<(), SolverError> {
+        self.set_face_pairs(is_first)
+    }
+
+    fn advance(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
+        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
+        let extremes = chunks.map(|(c, chunk)| self.advect(groups, c * CHUNK, chunk));
+        extremes.reduce(Extremes::default, Extremes::joined)
+    }
+
+    /// By the cells in which the particles were at the start of the step.
+    fn sort_storage(&self, particles: &mut Particles) {
+        particles.reorder(self.start.order());
+    }
+
+    fn emitted(&self, id: ParticleId, place: DVec3) -> DVec3 {
+        self.parameters.jittered(id, place)
     }
 
     /// `density` [kg/m^3] of the particles where they are, and `pressure` [Pa] of the last step, from the grid.
-    fn fields(&self) -> Vec<Field> {
-        // The grid of `start` is of this state or of the one before, by whether the next step has begun.
-        let Self { grid, width, particles, .. } = self;
+    fn fields(&self, particles: &Particles) -> Vec<Field> {
+        // The transfer in `start` is of this state or of the one before, by whether the next step has begun.
         let mut now = ParticleToGrid::default();
-        now.transfer(grid, *width, (&particles.position, &particles.velocity));
+        now.transfer(&self.grid, self.width, &particles.id, (&particles.position, &particles.velocity));
         let scale = self.parameters.particle_mass / self.grid.cell_size.powi(3);
         let value = |&x: &DVec3| {
             let faces = self.grid.place(x).faces(&self.grid, 2).into_iter();
@@ -487,41 +467,19 @@ impl Solver for Flip {
             let cell = self.grid.index(self.grid.cell(x));
             ((scale * weight) as f32, self.pressure[cell % 2][cell / 2] as f32)
         };
-        let (density, pressure) = self.particles.position.iter().map(value).unzip();
+        let (density, pressure) = particles.position.iter().map(value).unzip();
         vec![
             Field { name: "density", values: FieldValues::Scalar(density) },
             Field { name: "pressure", values: FieldValues::Scalar(pressure) },
         ]
     }
 
-    fn save(&self) -> Result<Vec<u8>, SolverError> {
-        let Sources { time, next_id, .. } = self.sources;
-        Ok(snapshot::save(&self.particles, Progress { steps: self.steps, time, next_id }, &self.pressure))
+    /// The pressure of each cell, by colour: the next solve starts there.
+    fn memory(&self) -> Vec<f64> {
+        self.pressure.concat()
     }
 
-    fn restore(&mut self, bytes: &[u8]) -> Result<(), SolverError> {
-        let Progress { steps, time, next_id } =
-            snapshot::restore(&mut self.particles, &self.parameters, &mut self.pressure, bytes)?;
-        self.steps = steps;
-        self.sources = Sources { time, next_id, ..self.parameters.sources.clone() };
-        self.find_time_step();
-        Ok(())
-    }
-}
-
-impl Deferred for Flip {
-    fn travel_bound(&self, dt: f64) -> f64 {
-        self.speed_bound * dt / self.parameters.radius
-    }
-
-    fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
-        let before = self.before.of(&self.particles);
-        let flip_ratio = self.parameters.flip_ratio;
-        if wanted.len() < self.particles.len() / MANY {
-            return self.interpolated(self.flow.projected(&self.grid, flip_ratio), before, wanted);
-        }
-        let mut pairs = FacePairs::default();
-        self.flow.set_face_pairs(&self.grid, flip_ratio, &mut pairs);
-        self.interpolated(&pairs, before, wanted)
+    fn restore(&mut self, _: &Particles, memory: &[f64]) {
+        self.pressure.iter_mut().flatten().zip(memory).for_each(|(pressure, &kept)| *pressure = kept);
     }
 }

@@ -21,22 +21,23 @@ use std::{
 };
 
 use amalgam_particles::{
-    DVec3,
-    lanes::{LANES, Lanes, Register, Task, Width},
+    DVec3, ParticleId,
+    lanes::{LANES, Lanes, Task, Width},
 };
 use glam::Vec3;
 use rayon::prelude::*;
 
-use super::{
-    Formulation, Parameters,
-    candidates::{
-        Candidates, Columns, Found, Group, PRESSURE, Places, Stored, Surroundings, VELOCITY, VOLUME,
-    },
-    cells::{CellOrder, Chunk, Raster},
-    kernel::Kernel,
-    pairs::{Artificial, Carried, Laminar, Mueller, Scheme, Xsph, squared},
-    state::{EquationOfState, Law},
+use super::acceleration::Accelerations;
+use super::density::Densities;
+use super::kernel::Kernel;
+use super::neighbours::{
+    Candidates, CellOrder, Chunk, Columns, Found, PRESSURE, Places, Raster, Stored, VOLUME,
 };
+use super::pairs::PairTerms;
+use super::pressure::equation_of_state::{EquationOfState, Law};
+use super::sweep::{Sums, split};
+use super::viscosity::{Artificial, Laminar, Mueller, Xsph};
+use super::{Formulation, Parameters};
 
 /// Least number of particles of one task, whatever the number of threads.
 const CHUNK: usize = 1024;
@@ -59,7 +60,7 @@ pub struct Evaluation {
     rank: Vec<AtomicU32>,
 }
 
-/// Totals over the particles of a chunk, or over all.
+/// Sums and maxima over the particles of a chunk, or over all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     /// The largest density over rest density, at least 1.
@@ -95,10 +96,16 @@ impl Evaluation {
         }
     }
 
-    /// Finds neighbours and densities of particles at `positions` [m] with `velocities` [m/s].
-    pub fn find_densities(&mut self, parameters: &Parameters, positions: &[DVec3], velocities: &[DVec3]) {
+    /// Finds neighbours and densities of particles at positions [m] with velocities [m/s]. With `ids`, results do not
+    /// depend on the order in which particles are stored; without, the order of storage stands for that of ids.
+    pub fn find_densities(
+        &mut self,
+        parameters: &Parameters,
+        ids: &[ParticleId],
+        (positions, velocities): (&[DVec3], &[DVec3]),
+    ) {
         let raster = Raster::new(parameters.support_radius, parameters.walls);
-        self.cells.rebuild(&raster, positions);
+        self.cells.rebuild(&raster, ids, positions);
         let Self { width, cells, chunks, columns, compression, totals, found, rank, .. } = self;
         let count = cells.order().len();
         cells.chunks(CHUNK, chunks);
@@ -140,7 +147,7 @@ impl Evaluation {
         }
     }
 
-    fn sum_accelerations<S: Scheme>(&mut self, parameters: &Parameters, scheme: S) {
+    fn sum_accelerations<S: PairTerms>(&mut self, parameters: &Parameters, scheme: S) {
         let Self { width, cells, chunks, columns, acceleration, accelerations_max, found, .. } = self;
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         acceleration.resize(cells.order().len(), Vec3::ZERO);
@@ -328,149 +335,4 @@ fn mueller_viscosity(parameters: &Parameters, viscosity: f64) -> f64 {
 /// The larger one; NaN if one is NaN.
 fn larger(a: f32, b: f32) -> f32 {
     if a > b || a.is_nan() { a } else { b }
-}
-
-/// A column cut into chunks.
-fn split<'a, T>(column: &'a mut [T], chunks: &[Chunk]) -> Vec<&'a mut [T]> {
-    let mut rest = column;
-    chunks
-        .iter()
-        .map(|chunk| rest.split_off_mut(..chunk.particles.len()).expect("chunks cover the column"))
-        .collect()
-}
-
-/// Sums over neighbours of the particles of a chunk.
-struct Sums<'a, T> {
-    around: Surroundings<'a>,
-    chunk: &'a Chunk,
-    found: &'a mut Found,
-    values: &'a mut [T],
-}
-
-impl<T> Sums<'_, T> {
-    /// Goes through the groups of the chunk: `sum` fills in the values of one.
-    #[inline(always)]
-    fn visit(self, lanes: usize, mut sum: impl FnMut(&Group<'_>, &Surroundings<'_>, &mut Found, &mut [T])) {
-        let Self { around, chunk, found, values } = self;
-        let begin = chunk.particles.start;
-        for row in around.order.rows(chunk) {
-            let mut first = row.particles.start;
-            while first < row.particles.end {
-                let group = around.group(&row, first, lanes);
-                first = group.particles.end;
-                sum(&group, &around, found, &mut values[group.particles.start - begin..first - begin]);
-            }
-        }
-    }
-}
-
-struct Densities<'a, S> {
-    sums: Sums<'a, f32>,
-    places: &'a mut Places,
-    scheme: PhantomData<S>,
-}
-
-impl<S: Scheme> Task for Densities<'_, S> {
-    /// Pairs gone through, and those that forces will go through.
-    type Output = [u64; 2];
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> [u64; 2] {
-        let Self { sums, places, .. } = self;
-        let mut pairs = [0; 2];
-        sums.visit(
-            L::Register::LANES,
-            #[inline(always)]
-            |group, around, found, values| {
-                let counts = densities::<S, L::Register>(group, around, places, found, values);
-                (0..2).for_each(|of| pairs[of] += (counts[of] * L::Register::LANES) as u64);
-            },
-        );
-        pairs
-    }
-}
-
-#[inline(always)]
-fn densities<S: Scheme, R: Register>(
-    group: &Group<'_>,
-    around: &Surroundings<'_>,
-    places: &mut Places,
-    found: &mut Found,
-    values: &mut [f32],
-) -> [usize; 2] {
-    places.collect::<R>(around, group);
-    let [at_x, at_y, at_z] = around.places::<R>(group);
-    let mut sum = R::splat(0.0);
-    let counts = places.visit::<R>(
-        found,
-        #[inline(always)]
-        |[x, y, z]| {
-            let distance2 = squared([at_x - R::splat(x), at_y - R::splat(y), at_z - R::splat(z)]);
-            sum = sum + S::shape(distance2);
-            distance2.less(R::splat(1.0)) != 0
-        },
-    );
-    let mut lanes = [0.0; LANES];
-    sum.store(&mut lanes);
-    values.copy_from_slice(&lanes[..values.len()]);
-    counts
-}
-
-struct Accelerations<'a, S> {
-    sums: Sums<'a, Vec3>,
-    stored: &'a [Stored],
-    candidates: &'a mut Candidates,
-    scheme: S,
-}
-
-impl<S: Scheme> Task for Accelerations<'_, S> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) {
-        let Self { sums, stored, candidates, scheme } = self;
-        sums.visit(
-            L::Register::LANES,
-            #[inline(always)]
-            |group, around, found, values| {
-                candidates.collect::<L::Register>(around, stored, group, found);
-                accelerations::<S, L::Register>(scheme, group, around, (stored, candidates), values);
-            },
-        );
-    }
-}
-
-#[inline(always)]
-fn accelerations<S: Scheme, R: Register>(
-    scheme: S,
-    group: &Group<'_>,
-    around: &Surroundings<'_>,
-    (stored, candidates): (&[Stored], &Candidates),
-    values: &mut [Vec3],
-) {
-    let [x, y, z] = around.places::<R>(group);
-    let mut own = [[0.0; LANES]; 8];
-    for (lane, stored) in stored[group.particles.clone()].iter().enumerate() {
-        for column in PRESSURE..8 {
-            own[column][lane] = f32::from_bits(stored[column] as u32);
-        }
-    }
-    let mut velocity = [R::splat(0.0); 3];
-    for axis in 0..3 {
-        velocity[axis] = R::load(&own[VELOCITY + axis]);
-    }
-    let one = Carried { pressure: R::load(&own[PRESSURE]), volume: R::load(&own[VOLUME]), velocity };
-    let mut sum = [R::splat(0.0); 3];
-    for &[cx, cy, cz, pressure, volume, vx, vy, vz] in candidates.all() {
-        let velocity = [R::splat(vx), R::splat(vy), R::splat(vz)];
-        let other = Carried { pressure: R::splat(pressure), volume: R::splat(volume), velocity };
-        sum = scheme.pull(sum, [x - R::splat(cx), y - R::splat(cy), z - R::splat(cz)], &one, &other);
-    }
-    let mut lanes = [[0.0; LANES]; 3];
-    for axis in 0..3 {
-        sum[axis].store(&mut lanes[axis]);
-    }
-    for (lane, value) in values.iter_mut().enumerate() {
-        *value = Vec3::new(lanes[0][lane], lanes[1][lane], lanes[2][lane]);
-    }
 }

@@ -6,7 +6,7 @@
 
 use amalgam_solver_kit::SolverError;
 
-use super::state::EquationOfState;
+use super::pressure::equation_of_state::EquationOfState;
 
 /// Sound speed over largest speed, at least.
 pub(crate) const SOUND_SPEED_RATIO: f64 = 10.0;
@@ -76,7 +76,7 @@ fn density_message(state: &EquationOfState, compression: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sph::state::Law;
+    use crate::sph::pressure::equation_of_state::Law;
 
     #[test]
     fn speeds_are_told_from_a_tenth_of_sound_on() {

@@ -1,9 +1,9 @@
 //! Drives a fluid as the coordinator does, without a coordinator.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
-use amalgam_particles::{DMat3, DVec3, GroupMap, StepEnd};
+use amalgam_particles::DVec3;
 use amalgam_solver_fluid::FluidProgram;
-use amalgam_solver_kit::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, World};
+use amalgam_solver_kit::{Alone, Answer, FieldValues, Report, Solver, SolverProgram, World};
 
 pub fn world(domain: DVec3, gravity: f64) -> World {
     World {
@@ -18,62 +18,21 @@ pub fn create(section: &str, world: &World) -> Box<dyn Solver> {
     FluidProgram.create(section, world).unwrap_or_else(|faults| panic!("{faults:?}"))
 }
 
-/// Groups with their inertia and velocity.
-pub struct Groups {
-    pub map: GroupMap,
-    pub inertia: Vec<f64>,
-    pub velocity: Vec<DVec3>,
-}
+pub use amalgam_solver_kit::AloneGroups as Groups;
 
-impl Groups {
-    pub fn none(particles: usize) -> Self {
-        Self { map: GroupMap::none(particles), inertia: Vec::new(), velocity: Vec::new() }
-    }
-}
-
-pub fn integrate(solver: &mut dyn Solver, groups: &Groups, dt: f64, stage: u32) -> Answer {
-    let count = groups.map.len();
-    let mut answer = Answer {
-        momentum: vec![DVec3::ZERO; count],
-        slope: vec![DMat3::ZERO; count],
-        velocity: vec![DVec3::ZERO; solver.particles().len()],
-        bodies: Vec::new(),
-    };
-    let stage = Stage {
-        step: 0,
-        stage,
-        repetition: 0,
-        dt,
-        forcing: 0.0,
-        groups: &groups.map,
-        inertia: &groups.inertia,
-        velocity: &groups.velocity,
-        impulse: &vec![DVec3::ZERO; count],
-        occupied: None,
-    };
-    solver.integrate(&stage, &mut answer).expect("a stable step");
+pub fn integrate(solver: &mut dyn Solver, groups: &Groups, dt: f64) -> Answer {
+    let mut alone = Alone::default();
+    alone.integrate(solver, (groups, 0.0), dt).expect("a stable step");
+    let mut answer = alone.answer;
     if let Some(deferred) = solver.deferred() {
-        answer.velocity = deferred.velocity(&Vec::from_iter(0..answer.velocity.len() as u32));
+        answer.velocity = deferred.velocity(&Vec::from_iter(0..solver.particles().len() as u32));
     }
     answer
 }
 
 /// One whole step; groups end with `v12 + J / M`, members with the group's velocity.
 pub fn step(solver: &mut dyn Solver, groups: &Groups, dt: f64) -> Report {
-    solver.begin().expect("a good state");
-    let answer = integrate(solver, groups, dt, 1);
-    let velocity: Vec<DVec3> =
-        (0..groups.map.len()).map(|g| groups.velocity[g] + answer.momentum[g] / groups.inertia[g]).collect();
-    let members: Vec<DVec3> =
-        (0..groups.map.len()).flat_map(|g| vec![velocity[g]; groups.map.members(g).len()]).collect();
-    let end = StepEnd {
-        dt,
-        groups: &groups.map,
-        group_velocity: &velocity,
-        member_velocity: &members,
-        group_spin: &[],
-    };
-    solver.commit(&end, &answer.velocity).expect("a good state")
+    Alone::default().step(solver, groups, dt).expect("a stable step")
 }
 
 /// Runs free for `time`, and calls `each` after every step with the time and the report.

@@ -1,4 +1,4 @@
-//! What bodies have in common: how they become particles and springs.
+//! The parts that bodies share: how they become particles and springs.
 
 use std::ops::Range;
 
@@ -171,7 +171,7 @@ impl Damping {
 pub(crate) enum Part {
     /// By its name; each kind of body has its own.
     Named(String),
-    /// What lies in a shape at the start.
+    /// The particles in a shape at the start.
     Within(Shape),
 }
 
@@ -206,7 +206,7 @@ pub(crate) struct Scripted {
     /// About `center` [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
-    /// What they turn about; it moves with `velocity` [m].
+    /// The point about which they turn; it moves with `velocity` [m].
     center: Option<DVec3>,
     /// From when [s].
     #[serde(default)]

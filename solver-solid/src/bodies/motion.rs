@@ -10,7 +10,7 @@ pub(crate) struct Script {
     pub(crate) velocity: DVec3,
     /// [rad/s]
     pub(crate) angular_velocity: DVec3,
-    /// What they turn about, where it is before `from` [m].
+    /// The point about which they turn, where it is before `from` [m].
     pub(crate) center: DVec3,
     /// From when [s].
     pub(crate) from: f64,
@@ -79,7 +79,7 @@ impl Motion {
         }
     }
 
-    /// What a snapshot keeps: the time and the length of the last step [s].
+    /// The numbers that a snapshot keeps: the time and the length of the last step [s].
     pub(crate) fn clock(&self) -> [f64; 2] {
         [self.time, self.dt]
     }

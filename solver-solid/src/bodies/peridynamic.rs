@@ -312,7 +312,7 @@ impl Peridynamic {
         }
     }
 
-    /// What can only be seen when particles are there: layers, coincident points, parts that hold nobody.
+    /// Checks that need particles: layers, coincident points, parts that hold nobody.
     fn check_points(&self, points: &[DVec3], checks: &mut Checks) {
         let unit = self.law().unit_stiffness();
         let usable = self.horizon < 1.0 || unit.is_finite() && unit > 0.0;

@@ -71,7 +71,7 @@ impl Range {
     }
 }
 
-/// What a random number is for: the last word of its key.
+/// The purpose of a random number: the last word of its key.
 #[derive(Clone, Copy)]
 enum Purpose {
     Radius,

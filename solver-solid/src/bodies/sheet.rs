@@ -82,7 +82,7 @@ struct Stiffness {
     structural_v: f64,
     shear: f64,
     bending: f64,
-    /// What a structural spring on the rim has of that inside.
+    /// The stiffness of a structural spring on the rim relative to one inside.
     rim: f64,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Gravity {
     pub(crate) opening_angle: f64,
 }
 
-/// What one particle feels.
+/// The attraction that one particle feels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Pull {
     /// [m/s^2] over G.

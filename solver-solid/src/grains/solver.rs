@@ -2,8 +2,8 @@
 
 use amalgam_particles::{Body, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Field as FrameField, FieldValues, Integration, Report, SectionError, Solver, SolverError, Stage,
-    World,
+    Answer, Field as FrameField, FieldValues, Integration, Report, SectionError, SnapshotReader,
+    SnapshotWriter, Solver, SolverError, Stage, World,
 };
 
 use crate::bodies::motion::Motion;
@@ -172,44 +172,27 @@ impl Solver for GrainSolver {
     }
 
     fn save(&self) -> Result<Vec<u8>, SolverError> {
-        let mut bytes = SNAPSHOT_HEADER.to_vec();
-        bytes.extend_from_slice(&(self.particles.len() as u64).to_le_bytes());
+        let mut writer = SnapshotWriter::new(SNAPSHOT_HEADER);
+        writer.integer(self.particles.len() as u64);
         let columns = [&self.particles.position, &self.particles.velocity, &self.spin];
-        let numbers = columns.into_iter().flatten().flat_map(|v| v.to_array()).chain(self.motion.clock());
-        numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
-        Ok(bytes)
+        columns.into_iter().for_each(|column| writer.vectors(column));
+        writer.numbers(self.motion.clock());
+        Ok(writer.finish())
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
-        let count = self.particles.len();
-        let numbers = snapshot
-            .strip_prefix(SNAPSHOT_HEADER)
-            .and_then(|rest| rest.strip_prefix(&(count as u64).to_le_bytes()))
-            .filter(|numbers| numbers.len() == 24 * (2 * count + self.spin.len()) + 16)
-            .ok_or_else(|| {
-                SolverError(format!(
-                    "the snapshot is not one of the grain solver, version 1, with {count} particles"
-                ))
-            })?;
-        let mut numbers = numbers.chunks_exact(8).map(|bytes| {
-            let mut number = [0; 8];
-            number.copy_from_slice(bytes);
-            f64::from_le_bytes(number)
-        });
-        let mut next = || numbers.next().unwrap_or(f64::NAN);
+        let mut reader = SnapshotReader::new(SNAPSHOT_HEADER, "the grain solver", snapshot)?;
+        reader.expect(self.particles.len(), "grains")?;
         for column in [&mut self.particles.position, &mut self.particles.velocity, &mut self.spin] {
-            for value in column {
-                *value = DVec3::from_array(std::array::from_fn(|_| next()));
-            }
+            *column = reader.vectors(column.len() as u64)?;
         }
-        self.motion.set_clock(std::array::from_fn(|_| next()));
-        check_finite(&self.particles, &self.particles.position, "position")?;
-        check_finite(&self.particles, &self.particles.velocity, "velocity")?;
+        self.motion.set_clock(reader.array()?);
+        reader.finish()?;
         self.feel();
         Ok(())
     }
 }
 
-/// What a snapshot begins with. Then follow the number of particles (u64), positions, velocities, spins if grains turn, the time and the
+/// The beginning of a snapshot. Then follow the number of particles (u64), positions, velocities, spins if grains turn, the time and the
 /// length of the last step (f64; all little-endian).
 const SNAPSHOT_HEADER: &[u8] = b"amalgam grains 1\n";

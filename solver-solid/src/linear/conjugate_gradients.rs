@@ -10,7 +10,7 @@ use amalgam_particles::{DVec3, GroupMap, NO_GROUP};
 use rayon::prelude::*;
 
 use super::multilevel::Multilevel;
-use super::product::Doubt;
+use super::product::ResidualBound;
 use super::rounded::RoundedIteration;
 use super::system::{Limits, System, sum_to_leaders};
 use super::vectors::Vector;
@@ -25,7 +25,7 @@ pub(crate) enum Failure {
     NotFinite,
 }
 
-/// What a solve took.
+/// The cost of a solve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Solved {
     pub(crate) iterations: u32,
@@ -132,7 +132,7 @@ impl ConjugateGradients {
             let Start { square, scale: own_scale, off, largest } = self.start(system);
             if energy > 0.0 {
                 let rate = (off / energy).sqrt().max(COEFFICIENTS);
-                (system.product.doubt.off, system.product.doubt.rate) = (off.sqrt(), rate);
+                (system.product.residual_bound.off, system.product.residual_bound.rate) = (off.sqrt(), rate);
             }
             let scale = scale.map_or(own_scale, |scale| scale.max(own_scale));
             let forced = limits.forcing * limits.forcing * *first.get_or_insert(square);
@@ -143,7 +143,7 @@ impl ConjugateGradients {
             if square <= target {
                 return Ok(Solved { iterations, scale });
             }
-            let limit = limits.max_iterations - iterations;
+            let limit = limits.iterations_max - iterations;
             let failure = |square: f64| match square.is_finite() {
                 true => Failure::Unconverged((square / scale).sqrt()),
                 false => Failure::NotFinite,
@@ -157,17 +157,17 @@ impl ConjugateGradients {
             let reached = self.rounded.reduce(system, (residual, largest), (goal, limit), solution);
             iterations += reached.iterations;
             energy = reached.energy;
-            let Doubt { off, rate, sum } = system.product.doubt;
-            let doubt = sum + DOUBT_SAFETY * (off + rate * energy.sqrt());
-            if reached.square.sqrt() + doubt <= target.sqrt() {
-                system.product.doubt.sum = doubt;
+            let ResidualBound { off, rate, sum } = system.product.residual_bound;
+            let residual_bound = sum + DOUBT_SAFETY * (off + rate * energy.sqrt());
+            if reached.square.sqrt() + residual_bound <= target.sqrt() {
+                system.product.residual_bound.sum = residual_bound;
                 let (x, b, r) = (&self.solution, &self.right_hand_side, &self.residual);
                 system.product.assume(x, |i| b[i] - r[i] - x[i] * system.inertia[i], system.groups);
                 return Ok(Solved { iterations, scale });
             }
             // An overflow of f32 leaves all to the other.
             last = if reached.square.is_finite() { square } else { 0.0 };
-            if reached.square > goal && iterations == limits.max_iterations {
+            if reached.square > goal && iterations == limits.iterations_max {
                 return Err(failure(reached.square));
             }
         }
@@ -385,7 +385,7 @@ mod tests {
                 for (i, b) in iteration.right_hand_side.iter_mut().enumerate() {
                     *b += random(i, 1 + repetition) * change;
                 }
-                let limits = Limits { tolerance, forcing: 0.0, floor: 0.0, max_iterations: 10_000 };
+                let limits = Limits { tolerance, forcing: 0.0, floor: 0.0, iterations_max: 10_000 };
                 let mut system = System {
                     materials: &mut materials,
                     groups: &groups,
@@ -395,7 +395,7 @@ mod tests {
                 };
                 let solved = iteration.solve(&mut system, &limits, None);
                 assert!(solved.is_ok(), "{tolerance}, repetition {repetition}: {solved:?}");
-                shortcuts += u32::from(product.doubt.sum > 0.0);
+                shortcuts += u32::from(product.residual_bound.sum > 0.0);
                 let mut fresh = Product::default();
                 let image = fresh.of(&mut materials, &iteration.solution);
                 let residual: Vec<DVec3> = (0..count)

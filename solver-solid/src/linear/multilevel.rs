@@ -47,7 +47,7 @@ pub(crate) struct Multilevel {
 /// A grid, and how points lie in it: particles, or the nodes of a finer one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
-    /// Cell of each point (the one behind the last if there is none), and place of the point in it, in edges.
+    /// The cell of each point, the one behind the last if there is none, and where in it the point is, in edges.
     cell: Vec<u32>,
     place: Vec<[f32; 3]>,
     /// Points in the order of their cells, and where each cell's begin.

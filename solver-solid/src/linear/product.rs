@@ -18,21 +18,22 @@ pub(crate) struct Product {
     is_kept: bool,
     /// Whether each slice of sixteen rows is still to be computed.
     stale: Vec<bool>,
-    /// What rounded iterations have left unknown of the product.
-    pub(crate) doubt: Doubt,
+    /// A bound of the error of the product after rounded iterations.
+    pub(crate) residual_bound: ResidualBound,
 }
 
-/// How far an iteration with the rounded operator may be from where it believes to be, in the norm of the diagonal blocks.
+/// Bound of the difference between the residual of iterations with the rounded operator and the exact one, in the norm of
+/// the diagonal blocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubt {
-    /// As it was found where the product was last taken anew, and the same by the energy norm of the correction; infinite before.
+pub(crate) struct ResidualBound {
+    /// The difference at the last exact product, then the same relative to the energy norm of the correction; infinite before.
     pub(crate) off: f64,
     pub(crate) rate: f64,
     /// Sum of the bounds of all corrections since then.
     pub(crate) sum: f64,
 }
 
-impl Default for Doubt {
+impl Default for ResidualBound {
     fn default() -> Self {
         Self { off: f64::INFINITY, rate: f64::INFINITY, sum: 0.0 }
     }
@@ -45,7 +46,7 @@ impl Product {
     /// Tells that the operator is another one.
     pub(crate) fn forget(&mut self) {
         self.is_kept = false;
-        self.doubt = Doubt::default();
+        self.residual_bound = ResidualBound::default();
     }
 
     /// Whether nothing is kept.
@@ -101,7 +102,7 @@ impl Product {
 
     /// Takes `u`, and marks the rows that this changes.
     fn follow(&mut self, materials: &[Box<dyn Material>], u: &[DVec3]) {
-        let Self { u: before, stale, doubt, .. } = self;
+        let Self { u: before, stale, residual_bound, .. } = self;
         let both = before.par_iter_mut().zip(u).enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
         let changed = both.filter_map(|(i, (before, u))| {
             (*before != *u).then(|| {
@@ -112,7 +113,7 @@ impl Product {
         let changed: Vec<u32> = changed.collect();
         if changed.len() > u.len() / CHANGED_MAX {
             stale.fill(true);
-            doubt.sum = 0.0;
+            residual_bound.sum = 0.0;
             return;
         }
         for i in changed {

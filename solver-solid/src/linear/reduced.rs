@@ -63,7 +63,7 @@ impl Reduced {
         stage: &Stage<'_>,
     ) -> Result<(), SolverError> {
         if self.dt == stage.dt {
-            // Of the last stage only its groups are left.
+            // Only the groups of the last stage are left of it.
             let Self { velocity, inertia, factor, groups, .. } = self;
             for &i in groups.all_members() {
                 let i = i as usize;
@@ -219,7 +219,7 @@ impl Reduced {
         }
     }
 
-    /// What is left of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv` summed at leaders, for the
+    /// The residual of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv` summed at leaders, for the
     /// velocity changes dv and the velocities v of `motion`: materials are linearised at the positions that these lead to
     /// and prepared without their stiffness.
     pub(crate) fn remainder(

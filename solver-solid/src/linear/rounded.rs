@@ -165,7 +165,7 @@ impl RoundedIteration {
         self.partial.iter().sum()
     }
 
-    /// Loads a system. Only groups may differ if the operator is loaded already.
+    /// If the operator is loaded already, only groups may differ.
     fn load_system(&mut self, system: &System<'_>) {
         let has_grids = std::mem::replace(&mut self.has_grids, true);
         let members = system.groups.all_members();

@@ -16,7 +16,7 @@ pub(crate) struct Limits {
     /// Squared norm of a residual that is rounding alone: nothing is reduced below it.
     pub(crate) floor: f64,
     /// Iterations after which the solve has failed.
-    pub(crate) max_iterations: u32,
+    pub(crate) iterations_max: u32,
 }
 
 /// The system S^T (M + h C + h^2 K) S of one stage.

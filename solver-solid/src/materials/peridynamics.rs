@@ -51,7 +51,7 @@ pub(crate) struct BondedBody {
     pub(crate) law: Law,
     /// The lattice that its particles lie on, in the order of [`Lattice::key`].
     pub(crate) lattice: Option<Lattice>,
-    /// What the sum of L w V over the bonds of a particle far from surfaces is to be [m^4].
+    /// The value that the sum of L w V over the bonds of a particle far from surfaces is to have [m^4].
     pub(crate) moment: f64,
     pub(crate) notches: Vec<Notch>,
 }
@@ -62,7 +62,7 @@ struct Body {
     count: usize,
     law: Law,
     table: Box<dyn BondTable>,
-    /// What the particles lie on, for the surface.
+    /// The lattice on which the particles lie, for the surface.
     lattice: Option<Lattice>,
     /// Bonds of each particle before any was cut or broke.
     intact: Vec<u32>,
@@ -82,11 +82,11 @@ pub(crate) struct Bonds {
     bodies: Vec<Body>,
     particles: usize,
     force: Vec<DVec3>,
-    /// Ends of the bonds that broke at the last positions of an explicit step, and their force on the first end [N].
+    /// The ends of bonds that broke at the last positions of an explicit step, and their pull on the first end [N].
     parting: Vec<([u32; 2], DVec3)>,
     /// Whether forces are those at the positions that [`Material::update`] saw.
     current: bool,
-    /// Length of a step [s], and the factor of each body's K in the operator [s^2].
+    /// The factor of each body's K in the operator [s^2].
     dt: f64,
     square: f64,
     /// Longest step of an explicit integrator [s], found once: a body only grows softer as its bonds break.

@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use amalgam_particles::{Body, DVec3, ParticleId, Particles, StepEnd};
-use amalgam_solver_kit::{Answer, Integration, Report, SectionError, Solver, SolverError, Stage, World};
+use amalgam_solver_kit::{
+    Answer, Integration, Report, SectionError, SnapshotReader, SnapshotWriter, Solver, SolverError, Stage,
+    World,
+};
 use glam::{DMat3, DQuat};
 use nalgebra::{Matrix3, SymmetricEigen};
 
@@ -29,7 +32,7 @@ struct RigidBody {
 }
 
 impl RigidBody {
-    /// The body of particles that each have the moment of inertia `own` [kg m^2] about every axis through their middle.
+    /// The rigid body of particles that each have the moment of inertia `own` [kg m^2] about every axis through their middle.
     fn new(all: &Particles, particles: Range<usize>, own: &[f64], spin: DVec3) -> Self {
         let of = || particles.clone();
         let mass: f64 = of().map(|i| all.mass[i]).sum();
@@ -216,57 +219,36 @@ impl Solver for RigidSolver {
     }
 
     fn save(&self) -> Result<Vec<u8>, SolverError> {
-        let mut bytes = SNAPSHOT_HEADER.to_vec();
-        bytes.extend_from_slice(&(self.particles.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(&(self.bodies.len() as u64).to_le_bytes());
-        let columns = [&self.particles.position, &self.particles.velocity];
-        let mut numbers: Vec<f64> = columns.into_iter().flatten().flat_map(|v| v.to_array()).collect();
+        let mut writer = SnapshotWriter::new(SNAPSHOT_HEADER);
+        writer.integer(self.particles.len() as u64);
+        writer.integer(self.bodies.len() as u64);
+        writer.vectors(&self.particles.position);
+        writer.vectors(&self.particles.velocity);
         for body in &self.bodies {
-            numbers.extend(body.centre.to_array());
-            numbers.extend(body.velocity.to_array());
-            numbers.extend(body.rotation.orientation.to_array());
-            numbers.extend(body.rotation.momentum.to_array());
+            writer.vectors(&[body.centre, body.velocity]);
+            writer.numbers(body.rotation.orientation.to_array());
+            writer.vectors(&[body.rotation.momentum]);
         }
-        numbers.extend(self.motion.clock());
-        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
-        Ok(bytes)
+        writer.numbers(self.motion.clock());
+        Ok(writer.finish())
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
-        let (count, bodies) = (self.particles.len(), self.bodies.len());
-        let numbers = snapshot
-            .strip_prefix(SNAPSHOT_HEADER)
-            .and_then(|rest| rest.strip_prefix(&(count as u64).to_le_bytes()))
-            .and_then(|rest| rest.strip_prefix(&(bodies as u64).to_le_bytes()))
-            .filter(|numbers| numbers.len() == 8 * (6 * count + 13 * bodies + 2))
-            .ok_or_else(|| {
-                SolverError(format!(
-                    "the snapshot is not one of the rigid solver, version 1, with {count} particles and {bodies} free \
-                     bodies"
-                ))
-            })?;
-        let mut numbers = numbers.chunks_exact(8).map(|bytes| {
-            let mut number = [0; 8];
-            number.copy_from_slice(bytes);
-            f64::from_le_bytes(number)
-        });
-        let mut next = || numbers.next().unwrap_or(f64::NAN);
+        let mut reader = SnapshotReader::new(SNAPSHOT_HEADER, "the rigid solver", snapshot)?;
+        reader.expect(self.particles.len(), "particles")?;
+        reader.expect(self.bodies.len(), "free bodies")?;
         for column in [&mut self.particles.position, &mut self.particles.velocity] {
-            column.iter_mut().for_each(|value| *value = vector(&mut next));
+            *column = reader.vectors(column.len() as u64)?;
         }
         for body in &mut self.bodies {
-            (body.centre, body.velocity) = (vector(&mut next), vector(&mut next));
-            body.rotation.orientation = DQuat::from_array(std::array::from_fn(|_| next()));
-            body.rotation.momentum = vector(&mut next);
+            let [centre, velocity] = [reader.array()?, reader.array()?].map(DVec3::from_array);
+            (body.centre, body.velocity) = (centre, velocity);
+            body.rotation.orientation = DQuat::from_array(reader.array()?);
+            body.rotation.momentum = DVec3::from_array(reader.array()?);
         }
-        self.motion.set_clock(std::array::from_fn(|_| next()));
-        check_finite(&self.particles, &self.particles.position, "position")?;
-        check_finite(&self.particles, &self.particles.velocity, "velocity")
+        self.motion.set_clock(reader.array()?);
+        reader.finish()
     }
-}
-
-fn vector(next: &mut impl FnMut() -> f64) -> DVec3 {
-    DVec3::from_array(std::array::from_fn(|_| next()))
 }
 
 /// The beginning of a snapshot. Then follow the numbers of particles and of free bodies (u64), positions, velocities, for each

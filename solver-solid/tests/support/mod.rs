@@ -1,8 +1,8 @@
-//! What the tests share: building a solid and taking steps with it.
+//! Helpers of all tests: building a solid and taking steps with it.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its own part")]
 
-use amalgam_particles::{DMat3, DVec3, GroupMap, StepEnd};
-use amalgam_solver_kit::{Answer, Report, SectionError, Solver, SolverError, Stage, World};
+use amalgam_particles::DVec3;
+use amalgam_solver_kit::{Alone, Answer, Report, SectionError, Solver, SolverError, World};
 use amalgam_solver_solid::SolidSolver;
 
 pub fn world(gravity: DVec3) -> World {
@@ -22,41 +22,8 @@ pub fn faults(section: &str) -> Vec<SectionError> {
     SolidSolver::from_section(section, &world(DVec3::ZERO)).err().expect("the section is faulty")
 }
 
-/// The groups of a stage, with what comes with each.
-#[derive(Clone, Default)]
-pub struct Groups {
-    pub map: GroupMap,
-    pub inertia: Vec<f64>,
-    pub velocity: Vec<DVec3>,
-    pub impulse: Vec<DVec3>,
-}
-
-impl Groups {
-    pub fn none(solid: &SolidSolver) -> Self {
-        Self { map: GroupMap::none(solid.particles().len()), ..Self::default() }
-    }
-
-    /// A group for every particle, of its own mass and velocity.
-    pub fn each(solid: &SolidSolver) -> Self {
-        let particles = solid.particles();
-        let count = particles.len() as u32;
-        let mut map = GroupMap::default();
-        map.set(particles.len(), &(0..=count).collect::<Vec<_>>(), &(0..count).collect::<Vec<_>>());
-        Self {
-            map,
-            inertia: particles.mass.clone(),
-            velocity: particles.velocity.clone(),
-            impulse: vec![DVec3::ZERO; particles.len()],
-        }
-    }
-
-    /// One group of these members.
-    pub fn one(solid: &SolidSolver, members: &[u32], inertia: f64, velocity: DVec3, impulse: DVec3) -> Self {
-        let mut map = GroupMap::default();
-        map.set(solid.particles().len(), &[0, members.len() as u32], members);
-        Self { map, inertia: vec![inertia], velocity: vec![velocity], impulse: vec![impulse] }
-    }
-}
+/// The groups of a stage, with the numbers that come with them.
+pub use amalgam_solver_kit::AloneGroups as Groups;
 
 pub fn try_integrate(solid: &mut SolidSolver, dt: f64, groups: &Groups) -> Result<Answer, SolverError> {
     integrate_to(solid, dt, 0.0, groups)
@@ -69,26 +36,9 @@ pub fn integrate_to(
     forcing: f64,
     groups: &Groups,
 ) -> Result<Answer, SolverError> {
-    let stage = Stage {
-        step: 0,
-        stage: 1,
-        repetition: 0,
-        dt,
-        forcing,
-        groups: &groups.map,
-        inertia: &groups.inertia,
-        velocity: &groups.velocity,
-        impulse: &groups.impulse,
-        occupied: None,
-    };
-    let mut answer = Answer {
-        momentum: vec![DVec3::ZERO; groups.map.len()],
-        slope: vec![DMat3::ZERO; groups.map.len()],
-        velocity: vec![DVec3::ZERO; solid.particles().len()],
-        bodies: Vec::new(),
-    };
-    solid.integrate(&stage, &mut answer)?;
-    Ok(answer)
+    let mut alone = Alone::default();
+    alone.integrate(solid, (groups, forcing), dt)?;
+    Ok(alone.answer)
 }
 
 pub fn integrate(solid: &mut SolidSolver, dt: f64, groups: &Groups) -> Answer {
@@ -97,11 +47,7 @@ pub fn integrate(solid: &mut SolidSolver, dt: f64, groups: &Groups) -> Answer {
 
 /// One step without groups.
 pub fn step(solid: &mut SolidSolver, dt: f64) -> Report {
-    let groups = Groups::none(solid);
-    solid.begin().expect("begin");
-    let answer = integrate(solid, dt, &groups);
-    let end = StepEnd { dt, groups: &groups.map, group_velocity: &[], member_velocity: &[], group_spin: &[] };
-    solid.commit(&end, &answer.velocity).expect("commit")
+    Alone::default().step_free(solid, dt).expect("a step")
 }
 
 /// Gives particles other positions and velocities, as a snapshot would.

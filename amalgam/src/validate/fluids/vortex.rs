@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use amalgam_solver_fluid::{section, sph::Sph};
+use amalgam_solver_fluid::sph::{Sph, section};
 use glam::DVec3;
 
 use super::{Fluid, faults, parse};

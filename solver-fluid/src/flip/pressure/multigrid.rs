@@ -26,7 +26,7 @@ const COARSEST_SWEEPS: usize = 20;
 /// Sweeps before and after the coarser level is asked.
 const SWEEPS: usize = 2;
 /// By how much the correction from the next level is lengthened on the finest one: aggregates without it are too stiff
-/// [Braess1995]. Measured: from 0.69 on, eigenvalues begin at 0.75; on all levels it would lengthen the smoothest mode too much.
+/// [Braess1995]. Eigenvalues begin at 0.69 without it, at 0.75 with it; on all levels it would lengthen the smoothest mode too much.
 const OVERCORRECTION: f32 = 1.1;
 /// Columns of one colour at least this long are shared among threads: even where that gains nothing itself, since a thread
 /// that waits longer falls asleep.
@@ -38,7 +38,7 @@ struct Level {
     system: System,
     solution: Split<f32>,
     right_hand_side: Split<f32>,
-    /// Residual of red cells.
+    /// The residual of red cells.
     residual: Vec<f32>,
 }
 
@@ -49,12 +49,12 @@ pub(in crate::flip) struct Multigrid {
     width: Width,
 }
 
-/// What a pass over one colour yields.
+/// The result of a pass over one colour.
 #[derive(Clone, Copy)]
 enum Yield {
     /// The solution where the other colour and all before stay as they are: a sweep of Gauss-Seidel.
     Relaxed,
-    /// That, with zero in all other places.
+    /// The same, with zero in all other places.
     First,
     /// A last sweep, and the product of the solution and the right-hand side.
     Last,
@@ -94,7 +94,7 @@ impl Task for Pass<'_> {
             let mut sum = L::load(window(self.right_hand_side, at));
             if !matches!(self.yields, Yield::First) {
                 if kind == Kind::Uniform {
-                    // What is no unknown is zero.
+                    // An entry that is no unknown is zero.
                     let mut around = L::splat(0.0);
                     for axis in 0..3 {
                         let below = at.wrapping_add_signed(lower[axis]);
@@ -235,7 +235,7 @@ fn pairs_of_layers<'a>(grid: &Grid, column: &'a mut Split<f32>) -> [ChunksMut<'a
 /// Parts of a cell's correction that come from its own aggregate and from the next one, along an axis.
 const SHARE: [f32; 2] = [0.75, 0.25];
 
-/// What comes from these.
+/// The value that follows from both.
 #[inline(always)]
 fn mixed<L: Lanes>(own: L, next: L) -> L {
     L::splat(SHARE[0]) * own + L::splat(SHARE[1]) * next
@@ -280,7 +280,7 @@ impl Task for Restrict<'_> {
         let Self { fine, grid, pair, residual, to: [red, black] } = self;
         let [n, rows, layers] = grid.cells;
         let begin = begin_of_pair(&grid, pair);
-        // Of red cells that are the lower ones along x in their aggregates, and of upper ones; beside walls.
+        // Shares of red cells that are the lower ones along x in their aggregates, and of upper ones; beside walls.
         let len = n.next_multiple_of(LANES);
         let mut sides = [vec![0.0; len + 2], vec![0.0; len + 2]];
         let mut sums = vec![0.0; len];
@@ -310,7 +310,7 @@ impl Task for Restrict<'_> {
                     let next = L::load(window(low, i + 2)) + L::load(window(high, i));
                     mixed(own, next).store(window_mut(&mut sums, i));
                 }
-                // What has no partner has a wall.
+                // A cell without a partner has a wall.
                 sums[n..].fill(0.0);
                 // The pair of layers begins with a black one.
                 let at = grid.index([0, j, k]) - begin;
@@ -353,7 +353,7 @@ impl Task for Prolong<'_> {
             for y in 0..fine.cells[1] {
                 let four = near(z, layers).map(|k| near(y, rows).map(|j| grid.index([0, j, k])));
                 for i in (0..n).step_by(2 * LANES) {
-                    // Those of even places along x, and of odd ones.
+                    // Corrections of even places along x, and of odd ones.
                     let mut halves = [[0.0; LANES]; 2];
                     for (odd, half) in halves.iter_mut().enumerate() {
                         let mut two = [L::splat(0.0); 2];

@@ -28,7 +28,7 @@ pub(in crate::flip) struct Limits {
     /// Part of the starting point's residual that is small enough, too.
     pub(in crate::flip) forcing: f64,
     /// Iterations after which the solve has failed.
-    pub(in crate::flip) max_iterations: u32,
+    pub(in crate::flip) iterations_max: u32,
 }
 
 /// The solver, with memory that is kept. What it visits in an iteration should fit into a processor's cache: that decides
@@ -57,7 +57,7 @@ struct Unknowns<'a> {
 }
 
 impl<'a> Unknowns<'a> {
-    /// The block of a number, as [`blocks`] counts them, with `len` entries.
+    /// The unknowns of the block of a number, as [`blocks`] counts them, with `len` entries.
     fn of_block(system: &'a System, block: usize, len: usize) -> Self {
         Self { system, colour: block % 2, begin: block / 2 * BLOCK, len }
     }
@@ -94,7 +94,7 @@ impl<'a> Unknowns<'a> {
                 for l in 0..len {
                     let around = below[0][l] + beyond[0][l] + (below[1][l] + beyond[1][l]);
                     let around = around + (below[2][l] + beyond[2][l]);
-                    // What is no unknown has no links and is zero.
+                    // An entry that is no unknown has no links and is zero.
                     let around = if links[l] > 0.0 { around } else { 0.0 };
                     image[l] = f64::from(ground[l]) * p[l] + common * (f64::from(links[l]) * p[l] - around);
                 }
@@ -322,7 +322,7 @@ impl PressureSolver {
         let all = vec![true; self.largest.len() / 2];
         let (mut iterations, mut square, mut finished) = (0, f64::INFINITY, false);
         while worst > target || worst.is_nan() {
-            if iterations == limits.max_iterations || !worst.is_finite() {
+            if iterations == limits.iterations_max || !worst.is_finite() {
                 return Err(NotConverged(worst / scale));
             }
             // Once: directions are no longer conjugate behind it.
@@ -398,9 +398,8 @@ impl PressureSolver {
         });
     }
 
-    /// A better starting point, cheaper than an iteration: where the residual is above the target, sweeps of the smoother take
-    /// away what single cells have too much of; and if but some cells have changed, the pressure that was there is
-    /// lengthened. The largest residual there.
+    /// Improves the initial guess for less than the cost of one iteration: smooths where the residual exceeds the target
+    /// and, if only some cells changed, rescales the previous pressure. Returns the largest residual.
     fn improve_guess(
         &mut self,
         right_hand_side: &Split<f64>,

@@ -22,7 +22,7 @@ pub(in crate::flip) fn split_zeros<T: Default + Clone>(grid: &Grid) -> Split<T> 
     [0, 1].map(|_| vec![T::default(); grid.len() / 2])
 }
 
-/// What a vector of one colour holds.
+/// The contents of a vector of one colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::flip) enum Kind {
     /// No unknown.
@@ -50,7 +50,7 @@ pub(in crate::flip) struct System {
     pub(in crate::flip) diagonal: Split<f32>,
     /// One over the diagonal, zero where there is no unknown.
     pub(in crate::flip) inverse: Split<f32>,
-    /// Kind of each vector, by colour.
+    /// The kind of each vector.
     pub(in crate::flip) kind: [Vec<Kind>; 2],
 }
 
@@ -241,12 +241,12 @@ fn for_each_row(
     });
 }
 
-/// What follows from the coefficients of a block.
+/// Quantities that follow from the coefficients of a block.
 struct Settle<'a> {
     /// Where upper neighbours stand.
     upper: [isize; 3],
     common: f32,
-    /// Conductances of faces between this colour and the other one, by axis.
+    /// Coefficients of faces of this colour and the other one, by axis.
     face: [[&'a [f32]; 2]; 3],
     ground: &'a [f32],
     begin: usize,
@@ -300,7 +300,7 @@ impl Task for Settle<'_> {
 struct Part<'a> {
     /// Where lower and upper neighbours stand.
     sides: [[isize; 3]; 2],
-    /// Conductances of faces between this colour and the other one, by axis.
+    /// Coefficients of faces of this colour and the other one, by axis.
     face: [[&'a [f32]; 2]; 3],
     inverse: [&'a [f32]; 2],
     begin: usize,

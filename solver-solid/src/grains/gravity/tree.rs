@@ -110,7 +110,7 @@ impl Tree {
         }
     }
 
-    /// What particle `i` feels of all others.
+    /// The attraction of particle `i` by all others.
     pub(super) fn pull(&self, i: usize, opening_angle: f64, softening_squared: f64) -> Pull {
         let place = self.place_of[i] as usize;
         let here = self.position[place];

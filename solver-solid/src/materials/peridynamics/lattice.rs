@@ -31,7 +31,7 @@ use columns::{Columns, Cut, Sums};
 use kernels::{BondTerm, BothEnds, DiagonalTerm, ForceTerm, Geometry, ProductTerm, RoundedTerm, Thresholds};
 use stencil::{Stencil, stencils};
 
-/// What holds nothing: a site, a block, a shift.
+/// Marks an empty site, block or shift.
 const VACANT: u32 = u32::MAX;
 
 /// See the module.
@@ -41,20 +41,20 @@ pub(crate) struct LatticeTable {
     /// Where the lattice without strain has each particle [m].
     ideal: Vec<DVec3>,
     cut: Cut,
-    /// Place of each particle in sums.
+    /// The place of each particle in sums.
     place: Vec<u32>,
     /// First site of each block that holds any particle.
     block_site: Vec<u32>,
-    /// Block of each sixteen sites.
+    /// The block of each sixteen sites.
     block: Vec<u32>,
     /// First block of each task, and the end.
     task: Vec<usize>,
     /// Particle at each site.
     particle: Vec<u32>,
     stencils: Vec<Stencil>,
-    /// Stencil of each shift.
+    /// The stencil of each shift.
     by_shift: Vec<u32>,
-    /// Live bits: a word per block and stencil.
+    /// A word per stencil of each block.
     live: Vec<u16>,
     /// Whether a block has bonds for which the series does not hold (`stretch.rs`).
     far: Vec<bool>,

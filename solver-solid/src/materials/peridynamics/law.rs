@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use serde::Deserialize;
 
-/// The dimensions of a body, which decide the constants and Poisson's ratio.
+/// The number of dimensions of a body, which decides the constants and Poisson's ratio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Model {
@@ -31,7 +31,7 @@ pub(crate) enum Calibration {
     Continuum,
 }
 
-/// What a body's bonds are made of, in lengths of the body: c w(L) V V / L is the stiffness of a bond [N/m].
+/// The constants of a body's bonds, in lengths of the body: c w(L) V V / L is the stiffness of a bond [N/m].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Law {
     /// [m]

@@ -45,7 +45,7 @@ pub(crate) struct RowTable {
     neighbours: Vec<Neighbours>,
     /// Inverse of the rest length [1/quanta].
     inverse_rest: Vec<f32>,
-    /// Coefficient of each bond that is near its rest length, and for each cluster whether all its bonds are.
+    /// Whether each bond has one, and whether all bonds of each cluster do.
     coefficient: Vec<Coefficient>,
     is_near: Vec<bool>,
     /// Position in quanta, and the gain times half a spacing in quanta (the bits of an f32), in each slot of every cluster.

@@ -1,4 +1,4 @@
-//! What the two layouts of bonds have in common.
+//! The parts that both layouts of bonds share.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -30,11 +30,11 @@ pub(crate) struct Bond {
 pub(crate) struct Broken {
     /// Its ends, by index in the body, the lower one first.
     pub(crate) ends: [u32; 2],
-    /// What it pulled the first end with, in unit stiffness x quanta.
+    /// Its pull on the first end, in unit stiffness x quanta.
     pub(crate) pull: [f32; 3],
 }
 
-/// What a pass over all bonds found.
+/// The result of a pass over all bonds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pass {
     /// Energy, in unit stiffness x quanta^2.

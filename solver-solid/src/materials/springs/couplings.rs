@@ -44,7 +44,7 @@ pub(crate) struct Slices {
     rounded: Vec<Couplings<f32>>,
     /// The other ends of each scattered entry.
     neighbours: Vec<[u32; LANES]>,
-    /// What foundations add to the diagonal.
+    /// The share of foundations in the diagonal.
     grounding: Vec<Sixteen>,
     /// The vector that the exact couplings multiply.
     operand: Columns<f64>,
@@ -89,7 +89,7 @@ impl Slices {
                 }
             }
             for k in 0..rest.iter().map(Vec::len).max().unwrap_or(0) {
-                // What pads the entry refers to the slice's own first particle, which is at hand.
+                // Padding of the entry refers to the slice's own first particle, which is at hand.
                 let ends = std::array::from_fn(|lane| *rest[lane].get(k).unwrap_or(&(first as u32, NONE)));
                 this.neighbours.push(ends.map(|(neighbour, _)| neighbour));
                 this.push(Other::Scattered(this.neighbours.len() as u32 - 1), ends.map(|(_, spring)| spring));

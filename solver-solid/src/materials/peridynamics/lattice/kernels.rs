@@ -11,7 +11,7 @@ use crate::linear::vectors::{window, window_mut};
 /// A value of each lane.
 pub(super) type Strip<T = f32> = [T; LANES];
 
-/// What the kernels share: a block, its surroundings and their displacements.
+/// The data that the kernels share: a block, its surroundings and their displacements.
 #[derive(Clone, Copy)]
 pub(super) struct Geometry<'a> {
     pub(super) site: usize,
@@ -69,11 +69,11 @@ fn at<T: Copy>([x, y, z]: [&[T]; 3], site: usize) -> [Strip<T>; 3] {
     [*window(x, site), *window(y, site), *window(z, site)]
 }
 
-/// What a bond adds to K sums at both of its ends.
+/// The terms that a bond adds to K sums at both of its ends.
 pub(super) trait BondTerm<const K: usize> {
     /// Sums of nothing.
     const NONE: [f32; K] = [0.0; K];
-    /// What is read of the lower ends, once for all stencils.
+    /// The entries of the lower ends, read once for all stencils.
     type Own;
 
     /// Reads it.
@@ -153,7 +153,7 @@ fn excesses(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
     excess
 }
 
-/// What [`elongation_share`] gives for them.
+/// The result of [`elongation_share`] for them.
 #[inline(always)]
 fn shares<const FAR: bool>(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
     let (excess, mut share) = (excesses(step, eta, live), [0.0; LANES]);

@@ -18,7 +18,7 @@ pub(super) struct Stencil {
     pub(super) inverse_square: f32,
     /// Stiffness, of the body's unit.
     pub(super) stiffness: f32,
-    /// What a part in [`ACROSS`] and in [`ALONG`] of a [`Coefficient`] is, with lengths in spacings.
+    /// The parts in [`ACROSS`] and in [`ALONG`] of a [`Coefficient`], with lengths in spacings.
     pub(super) across_part: f32,
     pub(super) along_part: f32,
 }

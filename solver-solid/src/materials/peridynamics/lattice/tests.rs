@@ -105,7 +105,7 @@ fn a_bond_pulls_both_ends_alike() {
             assert_eq!(table.joined(i, j), joined, "{i} {j}");
         }
     }
-    // What is left of the sum of all forces is the rounding of each particle's own sum.
+    // The remainder of the sum of all forces is the rounding of each particle's own sum.
     let total = (0..table.place.len()).fold([0.0; 3], |total: [f64; 3], i| {
         let force = table.force(i).0;
         std::array::from_fn(|axis| total[axis] + f64::from(force[axis]))

@@ -54,7 +54,7 @@ impl Neighbours {
     }
 }
 
-/// What the iteration reads of a particle, bits of f32: its position in [`UNIT`]s, and the operand from [`OPERAND`] on.
+/// The entries of a particle that the iteration reads, bits of f32: its position in [`UNIT`]s, and the operand from [`OPERAND`] on.
 pub(super) type Pair = [i32; 8];
 pub(super) const OPERAND: usize = 4;
 
@@ -93,7 +93,7 @@ impl Rows<'_> {
 /// first two of them and one over the others, with the same sums.
 pub(super) trait Kernel {
     type Output;
-    /// What comes out without any bonds.
+    /// The result without any bonds.
     const NOTHING: Self::Output;
     /// With `W` lanes in a register; `PART` counts its loops. Adds to what was found before.
     fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output);
@@ -118,7 +118,7 @@ impl<K: Kernel> Task for Abreast<K> {
     }
 }
 
-/// What a register takes of four neighbours, all or two of them: their slots, as many as it has quarters of sixteen lanes, the lanes
+/// The entries of four neighbours in a register, all or two of them: their slots, as many as it has quarters of sixteen lanes, the lanes
 /// that are bonded, and where these bonds begin. `at` goes on to the next four.
 #[inline(always)]
 fn taken<const W: usize, const PART: usize>(
@@ -212,7 +212,7 @@ fn expanded_values<L: Lanes, const W: usize>(values: &[f32], at: usize, selected
     lanes
 }
 
-/// Force and energies of each particle of a cluster.
+/// One entry per particle of a cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forces {
     pub(super) force: [Four; 3],
@@ -283,7 +283,7 @@ impl<const FAR: bool, const GAIN: bool, const EXTREMES: bool> Kernel
             }
         }
         if !GAIN {
-            // What gains of 1 add up to, a power of two: of the sums at once it is the same.
+            // The sum of gains of 1, a power of two: of the sums at once it is the same.
             for lane in 0..W {
                 force[0][lane] *= QUANTA as f32;
                 force[1][lane] *= QUANTA as f32;
@@ -317,7 +317,7 @@ fn linearised<const FAR: bool>(excess: f32, inverse_rest: f32, stiffness: f32) -
     (across, (stiffness - across) * (inverse * inverse))
 }
 
-/// What [`linearised`] gives, rounded, and found once a step: it serves all iterations, and reading it takes less than
+/// The result of [`linearised`], rounded, and found once per step: it serves all iterations, and reading it takes less than
 /// computing it. 0 of a bond that is not there.
 ///
 /// The last [`ACROSS_BITS`] bits are the stiffness across in parts of the greatest power of two in what is before; that is the

@@ -33,19 +33,19 @@ const COPY_CHUNK: usize = 4096;
 const SIDES: [(usize, usize); 6] = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)];
 
 /// Where pressure, volume and velocity begin in [`Stored`] and [`Candidate`].
-pub(super) const PRESSURE: usize = 3;
-pub(super) const VOLUME: usize = 4;
-pub(super) const VELOCITY: usize = 5;
+pub(in crate::sph) const PRESSURE: usize = 3;
+pub(in crate::sph) const VOLUME: usize = 4;
+pub(in crate::sph) const VELOCITY: usize = 5;
 
 /// A particle as stored: x, y, z [fractions of a cell, modulo 1024 cells], and the bits of f32: pressure, volume,
 /// velocity x, y, z [m/s].
-pub(super) type Stored = [i32; 8];
+pub(in crate::sph) type Stored = [i32; 8];
 /// A particle or image as a candidate: place from the group's origin on [support radii], the rest as stored.
-pub(super) type Candidate = [f32; 8];
+pub(in crate::sph) type Candidate = [f32; 8];
 
-/// What the loops over pairs read of particles, in their order.
+/// The columns of particles that the loops over pairs read, in their order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Columns {
+pub(in crate::sph) struct Columns {
     /// x, y, z of [`Stored`], and [`LANES`] values more, so that a register can be read from wherever a run begins.
     places: [Vec<i32>; 3],
     stored: Vec<Stored>,
@@ -53,19 +53,19 @@ pub(super) struct Columns {
     cells: Vec<IVec3>,
 }
 
-/// What a group's candidates are looked for in.
+/// The particles among which a group's candidates are looked for.
 #[derive(Clone, Copy)]
-pub(super) struct Surroundings<'a> {
-    pub(super) order: &'a CellOrder,
-    pub(super) places: [&'a [i32]; 3],
-    pub(super) cells: &'a [IVec3],
+pub(in crate::sph) struct Surroundings<'a> {
+    pub(in crate::sph) order: &'a CellOrder,
+    pub(in crate::sph) places: [&'a [i32]; 3],
+    pub(in crate::sph) cells: &'a [IVec3],
     /// Lowest and highest planes of the walls [cells].
-    pub(super) planes: Option<[DVec3; 2]>,
+    pub(in crate::sph) planes: Option<[DVec3; 2]>,
 }
 
 /// Particles in a row that are as many as a register has lanes, or fewer.
-pub(super) struct Group<'a> {
-    pub(super) particles: Range<usize>,
+pub(in crate::sph) struct Group<'a> {
+    pub(in crate::sph) particles: Range<usize>,
     /// Where it is in the order; cells may wrap.
     in_order: &'a Row,
     row: [i32; 2],
@@ -79,7 +79,7 @@ pub(super) struct Group<'a> {
 /// of a chunk one after the other: which walls are in reach, as bits of [`SIDES`]; then for every set of these walls, in
 /// which candidates are mirrored one after the other, their number and which particles they are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(in crate::sph) struct Found {
     words: Vec<u32>,
     /// The next one to be read.
     next: usize,
@@ -88,7 +88,7 @@ pub(super) struct Found {
 /// Places of the candidates of one group, a column a coordinate, and which particles they are; memory is kept from one to the
 /// next.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places {
+pub(in crate::sph) struct Places {
     spans: Spans,
     columns: [Vec<f32>; 3],
     index: Vec<u32>,
@@ -101,7 +101,7 @@ pub(super) struct Places {
 
 /// The candidates of one group; memory is kept from one to the next.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Candidates {
+pub(in crate::sph) struct Candidates {
     candidates: Vec<Candidate>,
     count: usize,
 }
@@ -115,12 +115,12 @@ struct Spans {
 
 impl Found {
     /// Begins anew, to find them.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::sph) fn clear(&mut self) {
         self.words.clear();
     }
 
     /// Begins at the first one again, to use them.
-    pub(super) fn rewind(&mut self) {
+    pub(in crate::sph) fn rewind(&mut self) {
         self.next = 0;
     }
 
@@ -156,7 +156,7 @@ impl Found {
 
 impl Columns {
     /// Copies places and velocities of particles in a new order, and notes where each particle went.
-    pub(super) fn set(
+    pub(in crate::sph) fn set(
         &mut self,
         raster: &Raster,
         order: &CellOrder,
@@ -187,7 +187,7 @@ impl Columns {
     }
 
     /// Where candidates are looked for, and the particles as stored.
-    pub(super) fn parts<'a>(
+    pub(in crate::sph) fn parts<'a>(
         &'a mut self,
         order: &'a CellOrder,
         planes: Option<[DVec3; 2]>,
@@ -201,7 +201,7 @@ impl Columns {
 impl Surroundings<'_> {
     /// The particles of a row from `first` on, `lanes` of them unless they reach too far or are of distant cells.
     #[inline(always)]
-    pub(super) fn group<'a>(&self, in_order: &'a Row, first: usize, lanes: usize) -> Group<'a> {
+    pub(in crate::sph) fn group<'a>(&self, in_order: &'a Row, first: usize, lanes: usize) -> Group<'a> {
         let row = in_order;
         let longest = (first + lanes).min(row.particles.end);
         let (row, bins, end) = if self.cells.is_empty() {
@@ -267,7 +267,7 @@ impl Surroundings<'_> {
 
     /// Coordinates of the group's particles, and of as many more as there are lanes.
     #[inline(always)]
-    pub(super) fn places<R: Register>(&self, group: &Group<'_>) -> [R; 3] {
+    pub(in crate::sph) fn places<R: Register>(&self, group: &Group<'_>) -> [R; 3] {
         places_from(self.places, group.particles.start, group.origin)
     }
 }
@@ -330,7 +330,7 @@ impl<R: Register> Reach<R> {
 impl Places {
     /// Copies the places of a group's candidates.
     #[inline(always)]
-    pub(super) fn collect<R: Register>(&mut self, around: &Surroundings<'_>, group: &Group<'_>) {
+    pub(in crate::sph) fn collect<R: Register>(&mut self, around: &Surroundings<'_>, group: &Group<'_>) {
         let Self { spans, columns, index, walls, ends, .. } = self;
         let mut reach = Reach { low: [R::splat(0.0); 3], high: [R::splat(0.0); 3] };
         let (mut low, mut high) = ([0.0; 3], [0.0; 3]);
@@ -407,7 +407,7 @@ impl Places {
     /// Calls `meet` with the place of each candidate; those for which it answers true are noted. How many there are, and how many of
     /// them were noted.
     #[inline(always)]
-    pub(super) fn visit<R: Register>(
+    pub(in crate::sph) fn visit<R: Register>(
         &mut self,
         found: &mut Found,
         mut meet: impl FnMut([f32; 3]) -> bool,
@@ -447,7 +447,7 @@ fn range(ends: &[usize], set: usize) -> Range<usize> {
 impl Candidates {
     /// Copies those candidates of a group that were noted.
     #[inline(always)]
-    pub(super) fn collect<R: Register>(
+    pub(in crate::sph) fn collect<R: Register>(
         &mut self,
         around: &Surroundings<'_>,
         stored: &[Stored],
@@ -480,7 +480,7 @@ impl Candidates {
 
     /// All of them.
     #[inline(always)]
-    pub(super) fn all(&self) -> &[Candidate] {
+    pub(in crate::sph) fn all(&self) -> &[Candidate] {
         &self.candidates[..self.count]
     }
 }

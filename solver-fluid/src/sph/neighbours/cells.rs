@@ -10,24 +10,25 @@
 
 use std::ops::Range;
 
-use amalgam_particles::{DVec3, counting_sort};
+use amalgam_particles::{DVec3, ParticleId, counting_sort};
 use glam::{I64Vec3, IVec3};
 use rayon::prelude::*;
 
-use super::walls::Walls;
+use crate::cell_order::sort_cells_by_id;
+use crate::sph::walls::Walls;
 
 /// Particles of one task.
 const CHUNK: usize = 4096;
 /// Slots per particle, at most; what a box of fluid needs is about a half.
 const SLOTS_PER_PARTICLE_MAX: i64 = 8;
 /// Bins along the edge of a cell.
-pub(super) const BINS: i32 = 1 << BIN_BITS;
+pub(in crate::sph) const BINS: i32 = 1 << BIN_BITS;
 const BIN_BITS: u32 = 2;
 /// Fractions of a cell that positions are rounded to.
 const FRACTIONS: f64 = (1u64 << FRACTION_BITS) as f64;
 const FRACTION_BITS: u32 = 22;
 /// A fraction [cells].
-pub(super) const FRACTION: f32 = (1.0 / FRACTIONS) as f32;
+pub(in crate::sph) const FRACTION: f32 = (1.0 / FRACTIONS) as f32;
 /// Cells along an axis, at least, when they are counted modulo the box: more than what a group sees.
 const SIZE_MIN: i64 = 6;
 /// Cells are numbered up to here [cells from the origin]; what is farther counts as there, alone.
@@ -35,20 +36,20 @@ const CELL_MAX: f64 = (1u64 << 27) as f64;
 
 /// Where cells are, and where particles are in them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Raster {
+pub(in crate::sph) struct Raster {
     inverse_cell_size: f64,
     walls: Option<Walls>,
 }
 
 impl Raster {
     /// Cells of edge `cell_size` [m].
-    pub(super) fn new(cell_size: f64, walls: Option<Walls>) -> Self {
+    pub(in crate::sph) fn new(cell_size: f64, walls: Option<Walls>) -> Self {
         Self { inverse_cell_size: 1.0 / cell_size, walls }
     }
 
     /// The place of a position [m], rounded.
     #[inline(always)]
-    pub(super) fn locate(&self, position: DVec3) -> Place {
+    pub(in crate::sph) fn locate(&self, position: DVec3) -> Place {
         self.round(self.inside(position))
     }
 
@@ -59,7 +60,7 @@ impl Raster {
     }
 
     /// Lowest and highest plane of the walls [cells], rounded so that images fall on the positions' own raster.
-    pub(super) fn planes(&self) -> Option<[DVec3; 2]> {
+    pub(in crate::sph) fn planes(&self) -> Option<[DVec3; 2]> {
         let round =
             |plane: DVec3| (plane * (self.inverse_cell_size * 2.0 * FRACTIONS)).round() / (2.0 * FRACTIONS);
         self.walls.map(|walls| [round(walls.min), round(walls.max)])
@@ -85,12 +86,12 @@ impl Raster {
 
 /// A place in fractions of cells.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place([i64; 3]);
+pub(in crate::sph) struct Place([i64; 3]);
 
 impl Place {
     /// The cell.
     #[inline(always)]
-    pub(super) fn cell(self) -> IVec3 {
+    pub(in crate::sph) fn cell(self) -> IVec3 {
         IVec3::from_array(self.0.map(|x| (x >> FRACTION_BITS) as i32))
     }
 
@@ -102,7 +103,7 @@ impl Place {
 
     /// The coordinates modulo 1024 cells, of which differences between near places are exact.
     #[inline(always)]
-    pub(super) fn wrapped(self) -> [i32; 3] {
+    pub(in crate::sph) fn wrapped(self) -> [i32; 3] {
         self.0.map(|x| x as i32)
     }
 
@@ -115,7 +116,7 @@ impl Place {
 
     /// The same of a point [half bins along x; cells along y and z].
     #[inline(always)]
-    pub(super) fn wrapped_point([x, y, z]: [i32; 3]) -> [i32; 3] {
+    pub(in crate::sph) fn wrapped_point([x, y, z]: [i32; 3]) -> [i32; 3] {
         [
             x.wrapping_shl(FRACTION_BITS - BIN_BITS - 1),
             y.wrapping_shl(FRACTION_BITS),
@@ -125,20 +126,20 @@ impl Place {
 
     /// The bin of a particle in a given cell from its wrapped place.
     #[inline(always)]
-    pub(super) fn bin_in(cell: IVec3, wrapped_x: i32) -> i32 {
+    pub(in crate::sph) fn bin_in(cell: IVec3, wrapped_x: i32) -> i32 {
         cell.x * BINS + (wrapped_x >> (FRACTION_BITS - BIN_BITS) & (BINS - 1))
     }
 }
 
 /// The order of particles.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CellOrder {
+pub(in crate::sph) struct CellOrder {
     /// Where rows and bins begin to count [cells].
     low: IVec3,
     /// Bins of a row, rows along y and along z.
     size: IVec3,
     wraps: bool,
-    /// Cell of each particle, wrapped.
+    /// The place of each particle, wrapped.
     places: Vec<[i32; 3]>,
     slot_of: Vec<u32>,
     start: Vec<u32>,
@@ -147,29 +148,29 @@ pub(super) struct CellOrder {
 
 /// A row of cells along x that holds particles.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(in crate::sph) struct Row {
     /// Its cell along y and z, as counted without wrapping.
-    pub(super) at: [i32; 2],
+    pub(in crate::sph) at: [i32; 2],
     /// The slot of its first bin.
     slot: usize,
     /// The slots of the first bins of the nine rows around it.
     around: [usize; 9],
-    pub(super) particles: Range<usize>,
+    pub(in crate::sph) particles: Range<usize>,
 }
 
 /// Ranges of bins of a row; the second one where the range wraps.
-pub(super) type Bins = [Range<usize>; 2];
+pub(in crate::sph) type Bins = [Range<usize>; 2];
 
 /// Whole rows of cells, in a row.
 #[derive(Clone, Debug)]
-pub(super) struct Chunk {
+pub(in crate::sph) struct Chunk {
     rows: Range<usize>,
-    pub(super) particles: Range<usize>,
+    pub(in crate::sph) particles: Range<usize>,
 }
 
 impl CellOrder {
-    /// Sorts particles by row and bin; in a bin they stay in the order they came in.
-    pub(super) fn rebuild(&mut self, raster: &Raster, positions: &[DVec3]) {
+    /// Sorts particles by row, bin and id. Without `ids`, particles of a bin stay in the order they came in.
+    pub(in crate::sph) fn rebuild(&mut self, raster: &Raster, ids: &[ParticleId], positions: &[DVec3]) {
         let mut places = std::mem::take(&mut self.places);
         places.resize(positions.len(), [0; 3]);
         let nothing = (DVec3::INFINITY, DVec3::NEG_INFINITY);
@@ -197,25 +198,28 @@ impl CellOrder {
         (self.places, self.slot_of) = (places, slot_of);
         let slots = self.size.as_i64vec3().element_product() as usize;
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
+        if !ids.is_empty() {
+            sort_cells_by_id(&self.start, ids, &mut self.order);
+        }
     }
 
     /// The place of each particle, wrapped.
-    pub(super) fn places(&self) -> &[[i32; 3]] {
+    pub(in crate::sph) fn places(&self) -> &[[i32; 3]] {
         &self.places
     }
 
     /// Indices of the particles, sorted by row and bin.
-    pub(super) fn order(&self) -> &[u32] {
+    pub(in crate::sph) fn order(&self) -> &[u32] {
         &self.order
     }
 
     /// Whether a run may hold particles of other cells than those around a place.
-    pub(super) fn wraps(&self) -> bool {
+    pub(in crate::sph) fn wraps(&self) -> bool {
         self.wraps
     }
 
     /// Whole rows, at least `least` particles in each chunk but the last.
-    pub(super) fn chunks(&self, least: usize, chunks: &mut Vec<Chunk>) {
+    pub(in crate::sph) fn chunks(&self, least: usize, chunks: &mut Vec<Chunk>) {
         chunks.clear();
         let rows = (self.size.y * self.size.z) as usize;
         let start = |row: usize| self.start[row * self.size.x as usize] as usize;
@@ -231,7 +235,7 @@ impl CellOrder {
 
     /// The rows of a chunk, empty ones included.
     #[inline(always)]
-    pub(super) fn rows(&self, chunk: &Chunk) -> impl Iterator<Item = Row> + use<'_> {
+    pub(in crate::sph) fn rows(&self, chunk: &Chunk) -> impl Iterator<Item = Row> + use<'_> {
         let Self { low, size, start, .. } = self;
         chunk.rows.clone().map(move |row| {
             let slot = row * size.x as usize;
@@ -247,14 +251,14 @@ impl CellOrder {
 
     /// The bin of a particle of a row; not if cells wrap.
     #[inline(always)]
-    pub(super) fn bin(&self, row: &Row, particle: usize) -> i32 {
+    pub(in crate::sph) fn bin(&self, row: &Row, particle: usize) -> i32 {
         let slot = self.slot_of[self.order[particle] as usize] as usize;
         self.low.x * BINS + (slot - row.slot) as i32
     }
 
     /// Where the particles of a row end that are in bins before this one; not if cells wrap.
     #[inline(always)]
-    pub(super) fn end_before(&self, row: &Row, bin: i32) -> usize {
+    pub(in crate::sph) fn end_before(&self, row: &Row, bin: i32) -> usize {
         let bins = (bin - self.low.x * BINS).min(self.size.x);
         self.start[row.slot + bins as usize] as usize
     }
@@ -271,7 +275,7 @@ impl CellOrder {
 
     /// The bins `first..=last` of a row.
     #[inline(always)]
-    pub(super) fn bins(&self, first: i32, last: i32) -> Bins {
+    pub(in crate::sph) fn bins(&self, first: i32, last: i32) -> Bins {
         let Self { low, size, .. } = *self;
         let [first, last] = [first - low.x * BINS, last - low.x * BINS];
         if !self.wraps {
@@ -285,7 +289,7 @@ impl CellOrder {
     /// The runs of [`Self::order`] that hold all particles in these bins of the nine rows around a row, empty ones
     /// included.
     #[inline(always)]
-    pub(super) fn runs(&self, row: &Row, bins: Bins, mut visit: impl FnMut(Range<u32>)) {
+    pub(in crate::sph) fn runs(&self, row: &Row, bins: Bins, mut visit: impl FnMut(Range<u32>)) {
         for bins in bins {
             if bins.is_empty() {
                 continue;
@@ -356,7 +360,7 @@ mod tests {
                 .collect();
             let raster = Raster::new(0.1, None);
             let mut cells = CellOrder::default();
-            cells.rebuild(&raster, &positions);
+            cells.rebuild(&raster, &[], &positions);
             assert_eq!(cells.wraps(), wraps);
             for &x in positions.iter().step_by(7) {
                 let place = raster.locate(x);

@@ -1,0 +1,195 @@
+//! What a service says of its particles before a step.
+
+use std::collections::HashSet;
+
+use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Reach};
+use amalgam_proto::contract::{Batch, Wanted};
+
+use super::order::cell_size;
+use super::{Rule, rule};
+use crate::bench::{Bench, everyone, interest};
+use crate::verdict::{Check, Stop, demand, skip};
+
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        "begin",
+        "The calls",
+        "Begin for all answers every particle of the table where the table has it.",
+        begin,
+    ),
+    rule(
+        "survey",
+        "The calls",
+        "Survey names every cell that a collision sphere touches, larger by the margin, and none farther than a cell away.",
+        survey,
+    ),
+    rule(
+        "near",
+        "Before a step",
+        "Begin for NEAR answers every particle whose sphere, larger by the margin, touches a cell of interest.",
+        near,
+    ),
+    rule(
+        "listed",
+        "Before a step",
+        "Begin for LISTED answers the particles listed and those in own contacts, and AGAIN the same list.",
+        listed,
+    ),
+    rule(
+        "own-contacts",
+        "Own contacts, births and deaths",
+        "Own contacts intersect, the lower place first, and none joins two immovable particles.",
+        own_contacts,
+    ),
+];
+
+fn begin(bench: &mut Bench<'_>) -> Check {
+    bench.start()?;
+    bench.begin()?;
+    let place = bench.places();
+    let table = &bench.table.particles;
+    for (i, id) in table.id.iter().enumerate() {
+        let Some(&at) = place.get(id) else {
+            return demand(false, || format!("Begin for all leaves out particle {id}"));
+        };
+        let (position, velocity) = (bench.state.position[at], bench.state.velocity[at]);
+        demand((position, velocity) == (table.position[i], table.velocity[i]), || {
+            format!("particle {id} is at {position:?} in Begin, at {:?} in the table", table.position[i])
+        })?;
+    }
+    Ok(())
+}
+
+/// Cells that a sphere touches for certain.
+fn touched(lattice: &Lattice, centre: DVec3, radius: f64) -> Vec<[i32; 3]> {
+    let (low, high) = (lattice.cell(centre - radius), lattice.cell(centre + radius));
+    let mut cells = Vec::new();
+    for z in low.z..=high.z {
+        for y in low.y..=high.y {
+            for x in low.x..=high.x {
+                let corner = lattice.origin + DVec3::new(x.into(), y.into(), z.into()) * lattice.cell_size;
+                let nearest = centre.clamp(corner, corner + lattice.cell_size);
+                if nearest.distance(centre) < radius * (1.0 - 1e-9) {
+                    cells.push([x, y, z]);
+                }
+            }
+        }
+    }
+    cells
+}
+
+fn holds(set: &CellSet, [x, y, z]: [i32; 3]) -> bool {
+    set.contains([x, y, z].into())
+}
+
+fn survey(bench: &mut Bench<'_>) -> Check {
+    bench.start()?;
+    bench.begin()?;
+    let margin = 0.5;
+    let lattice = Lattice { origin: DVec3::ZERO, cell_size: cell_size(bench) };
+    let said = bench.survey(lattice.cell_size, margin)?;
+    let radii = bench.radii();
+    for (at, &centre) in bench.state.position.iter().enumerate() {
+        let missing = touched(&lattice, centre, radii[at] * (1.0 + margin))
+            .into_iter()
+            .find(|&cell| !holds(&said, cell));
+        if let Some(cell) = missing {
+            let id = bench.ids()[at];
+            return demand(false, || format!("Survey leaves out cell {cell:?}, which particle {id} touches"));
+        }
+    }
+    let wide: Vec<f64> = radii.iter().map(|radius| radius * (1.0 + margin) + lattice.cell_size).collect();
+    let near = lattice.occupied(&bench.state.position, &wide, Reach::Sphere(0.0));
+    let far = said.iter().find(|&cell| !near.contains(cell));
+    demand(far.is_none(), || format!("Survey names cell {far:?}, which no particle is near"))
+}
+
+/// What an answer says of particles is what Begin for all says.
+fn same_state(bench: &Bench<'_>, batch: &Batch) -> Result<Vec<ParticleId>, Stop> {
+    let (ids, place) = (batch.id.clone().unwrap_or_default(), bench.places());
+    demand(ids.len() == batch.position.len(), || "an answer to another wish came without ids".into())?;
+    for (at, id) in ids.iter().enumerate() {
+        let there = place.get(id).map(|&there| bench.state.position[there]);
+        demand(there == Some(batch.position[at]), || {
+            format!("particle {id} is at {:?} here, and at {there:?} in Begin for all", batch.position[at])
+        })?;
+    }
+    Ok(ids)
+}
+
+fn own(batch: &Batch, ids: &[ParticleId]) -> HashSet<ParticleId> {
+    batch.contacts.iter().flatten().map(|&place| ids[place as usize]).collect()
+}
+
+fn near(bench: &mut Bench<'_>) -> Check {
+    bench.start()?;
+    bench.begin()?;
+    let (margin, lattice) = (0.5, Lattice { origin: DVec3::ZERO, cell_size: cell_size(bench) });
+    let Some(&centre) = bench.state.position.get(bench.state.position.len() / 2) else {
+        return skip("there are no particles");
+    };
+    let cells = lattice.occupied(&[centre], &[0.0], Reach::Centre);
+    let batch = bench.begin_for(interest(Wanted::Near { lattice, cells: cells.clone(), margin }))?;
+    let ids = same_state(bench, &batch)?;
+    let (answered, contacts) = (ids.iter().copied().collect::<HashSet<_>>(), own(&batch, &ids));
+    let radii = bench.radii();
+    for (at, &id) in bench.ids().iter().enumerate() {
+        let radius = radii[at] * (1.0 + margin);
+        let is_near =
+            touched(&lattice, bench.state.position[at], radius).into_iter().any(|cell| holds(&cells, cell));
+        demand(!is_near || answered.contains(&id), || {
+            format!("particle {id} touches a cell of interest, but is not answered")
+        })?;
+        let wide = touched(&lattice, bench.state.position[at], radius + lattice.cell_size);
+        let is_far = !wide.into_iter().any(|cell| holds(&cells, cell));
+        demand(!(is_far && answered.contains(&id) && !contacts.contains(&id)), || {
+            format!("particle {id} is answered, but is more than a cell away from all cells of interest")
+        })?;
+    }
+    Ok(())
+}
+
+fn listed(bench: &mut Bench<'_>) -> Check {
+    bench.start()?;
+    bench.begin()?;
+    let wanted: Vec<ParticleId> = bench.ids().iter().rev().step_by(2).take(3).copied().collect();
+    let batch = bench.begin_for(interest(Wanted::Listed(wanted.clone())))?;
+    let ids = same_state(bench, &batch)?;
+    let contacts = own(&batch, &ids);
+    let missing = wanted.iter().find(|id| !ids.contains(id));
+    demand(missing.is_none(), || format!("listed particle {missing:?} is not answered"))?;
+    let more = ids.iter().find(|id| !wanted.contains(id) && !contacts.contains(id));
+    demand(more.is_none(), || {
+        format!("particle {more:?} is answered, but is neither listed nor in contact")
+    })?;
+    let again = bench.begin_for(interest(Wanted::Again))?;
+    demand(again.id.is_some() || ids.is_empty(), || "the repeated Begin answers no ids".into())?;
+    let same: HashSet<_> = again.id.iter().flatten().collect();
+    demand(same == ids.iter().collect(), || "AGAIN answers other particles than the list before".into())
+}
+
+fn own_contacts(bench: &mut Bench<'_>) -> Check {
+    bench.start()?;
+    for _ in 0..3 {
+        bench.begin()?;
+        let radii = bench.radii();
+        for &[a, b] in &bench.state.contacts {
+            let (i, j) = (a as usize, b as usize);
+            let (one, other) = (bench.ids()[i], bench.ids()[j]);
+            let distance = bench.state.position[i].distance(bench.state.position[j]);
+            demand(distance < (radii[i] + radii[j]) * (1.0 + 1e-9), || {
+                format!("{one} and {other} are said to be in contact, but are {distance} m apart")
+            })?;
+            demand(!(bench.known[&one].immovable && bench.known[&other].immovable), || {
+                format!("{one} and {other} are said to be in contact, but nothing moves them")
+            })?;
+        }
+        let batch = bench.begin_for(everyone())?;
+        demand(batch.contacts == bench.state.contacts, || "Begin, repeated, answers other contacts".into())?;
+        let ask = bench.nobody();
+        let answer = bench.integrate(&ask)?;
+        let end = bench.end(&ask, &answer);
+        bench.commit(&ask, &end)?;
+    }
+    Ok(())
+}

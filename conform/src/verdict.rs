@@ -1,0 +1,79 @@
+//! What comes out of trying a rule.
+
+use serde::Serialize;
+
+use crate::rules::Rule;
+use crate::wire::{Exchange, No};
+
+/// Whether a service keeps a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It does.
+    Passed,
+    /// It does not: why, in one sentence.
+    Failed(String),
+    /// The rule says nothing about this service or section: why.
+    Skipped(String),
+}
+
+/// A rule and whether it is kept.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// Name of the rule.
+    pub rule: &'static str,
+    /// The rule in one sentence.
+    pub says: &'static str,
+    /// Where the rule stands.
+    pub see: &'static str,
+    /// Whether it is kept.
+    pub verdict: Verdict,
+    /// The last calls before it was seen to be broken, the last of them at fault.
+    pub calls: Vec<Exchange>,
+}
+
+impl Finding {
+    pub(crate) fn new(rule: &Rule, checked: Check, calls: Vec<Exchange>) -> Self {
+        let verdict = match checked {
+            Ok(()) => Verdict::Passed,
+            Err(Stop::Skip(reason)) => Verdict::Skipped(reason),
+            Err(Stop::Broken(reason)) => Verdict::Failed(reason),
+        };
+        let calls = if matches!(verdict, Verdict::Failed(_)) { calls } else { Vec::new() };
+        Self { rule: rule.name, says: rule.says, see: rule.see, verdict, calls }
+    }
+}
+
+/// Why a rule was not tried to its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It says nothing about this service.
+    Skip(String),
+    /// It is broken.
+    Broken(String),
+}
+
+/// What trying a rule yields.
+pub(crate) type Check = Result<(), Stop>;
+
+impl From<No> for Stop {
+    /// A call that should have been answered.
+    fn from(no: No) -> Self {
+        Self::Broken(format!("{no}, but the call keeps the contract"))
+    }
+}
+
+/// A broken rule.
+pub(crate) fn broken<T>(reason: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Broken(reason.into()))
+}
+
+/// A rule that does not apply.
+pub(crate) fn skip<T>(reason: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Skip(reason.into()))
+}
+
+/// Demands something; else the rule is broken for this reason.
+pub(crate) fn demand(holds: bool, reason: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(Stop::Broken(reason())) }
+}

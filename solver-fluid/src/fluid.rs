@@ -1,0 +1,314 @@
+//! A fluid as a participant: all that does not depend on the method by which it is computed.
+//!
+//! A [`Method`] computes forces and advances particles; [`Fluid`] is the [`Solver`] around it. It counts sub-steps,
+//! keeps the state between them, commits, lets particles appear and disappear, and saves.
+
+use amalgam_particles::lanes::Width;
+use amalgam_particles::{DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
+use amalgam_solver_kit::{Answer, Deferred, Field, Integration, Report, Solver, SolverError, Stage};
+use rayon::prelude::*;
+
+use crate::section::SUBSTEPS_MAX;
+use crate::snapshot::{self, Progress};
+use crate::sources::Sources;
+use crate::substeps::{Extremes, Tentative, speed_max};
+
+/// Settings that every method has.
+#[derive(Clone, Copy, Debug)]
+pub struct Basics {
+    /// Edge of the volume that a particle stands for [m].
+    pub spacing: f64,
+    /// Mass of a particle [kg].
+    pub particle_mass: f64,
+    /// Collision radius of a particle [m].
+    pub radius: f64,
+    /// Sub-steps in the longest step.
+    pub substeps_max: u32,
+}
+
+/// How a step is cut into sub-steps.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Number of sub-steps.
+    pub substeps: u32,
+    /// Length of a sub-step [s].
+    pub dt: f64,
+    /// Longest stable sub-step [s] at the start of the step.
+    pub stable: f64,
+}
+
+/// A way to compute a fluid.
+pub trait Method: Send + Sync + Sized + 'static {
+    /// Its checked settings.
+    type Parameters;
+    /// Steps after which particles are stored anew in the order of their cells: neighbours in space are then neighbours
+    /// in memory.
+    const STORAGE_PERIOD: u64;
+    /// First bytes of a snapshot: method and version of the layout.
+    const MAGIC: &'static [u8; 8];
+    /// Ends a message about a step that needs too many sub-steps: `the fluid is too fast for this step`.
+    const TOO_MANY_SUBSTEPS: &'static str;
+    /// Ends a message about a particle that is nowhere: `write a smaller cfl`.
+    const UNSTABLE: &'static str;
+
+    /// The method for `particles`, with loops of a given vector width, on which results do not depend.
+    fn new(parameters: Self::Parameters, particles: &Particles, width: Width) -> Self;
+
+    /// Settings that every method has.
+    fn basics(&self) -> Basics;
+
+    /// Emitters and sinks, as they are at the start.
+    fn sources(&self) -> &Sources;
+
+    /// How the method integrates, if not explicitly.
+    fn integration(&self) -> Option<Integration> {
+        None
+    }
+
+    /// The grid on which the method wants to know what anyone occupies.
+    fn occupancy_grid(&self) -> Option<Lattice> {
+        None
+    }
+
+    /// The longest stable sub-step [s] while no particle is faster than `speed` [m/s].
+    fn stable_substep(&self, speed: f64) -> f64;
+
+    /// Sub-steps in a step that is `length` longest stable sub-steps long, not rounded up.
+    fn substeps(length: f64) -> f64;
+
+    /// Work at the start of a step that does not depend on groups, with the largest speed [m/s].
+    ///
+    /// # Errors
+    /// What in the state makes the step impossible.
+    fn begin(&mut self, particles: &Particles, speed_max: f64) -> Result<(), SolverError>;
+
+    /// Integrates a stage tentatively: all sub-steps, the last one up to the velocities of free particles.
+    ///
+    /// # Errors
+    /// What makes the integration impossible.
+    fn integrate(
+        &mut self,
+        particles: &Particles,
+        tentative: &mut Tentative,
+        stage: (&Stage<'_>, Cut),
+        answer: &mut Answer,
+    ) -> Result<(), SolverError>;
+
+    /// Velocities of `wanted` free particles [m/s] at the end of the last sub-step, from positions [m] and velocities
+    /// [m/s] before it.
+    fn velocities(&self, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3>;
+
+    /// Prepares [`Self::advance`]. `is_first` says whether the last sub-step is the first one.
+    ///
+    /// # Errors
+    /// What makes the end of the step impossible.
+    fn prepare_advance(&mut self, _is_first: bool) -> Result<(), SolverError> {
+        Ok(())
+    }
+
+    /// Ends the last sub-step for all free particles, from positions [m] and velocities [m/s] before it.
+    fn advance(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes;
+
+    /// Sorts the particles by cells.
+    fn sort_storage(&self, particles: &mut Particles);
+
+    /// The position [m] of a particle that is emitted at `place` [m].
+    fn emitted(&self, _id: ParticleId, place: DVec3) -> DVec3 {
+        place
+    }
+
+    /// Potential energies by name [J].
+    fn energies(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+
+    /// Fields for frames.
+    fn fields(&self, particles: &Particles) -> Vec<Field>;
+
+    /// Numbers beside the particles that a snapshot holds: where iterations start.
+    fn memory(&self) -> Vec<f64> {
+        Vec::new()
+    }
+
+    /// Takes restored particles, and as many numbers as [`Self::memory`] gives.
+    fn restore(&mut self, particles: &Particles, memory: &[f64]);
+}
+
+/// A fluid of equal particles, computed by a method.
+pub struct Fluid<M> {
+    pub(crate) method: M,
+    pub(crate) particles: Particles,
+    tentative: Tentative,
+    /// Largest speed at the start of the step [m/s].
+    speed_max: f64,
+    /// Longest stable sub-step [s] at the start of the step.
+    stable_substep: f64,
+    /// Steps committed.
+    steps: u64,
+    sources: Sources,
+}
+
+impl<M: Method> Fluid<M> {
+    /// A fluid of equal particles.
+    pub fn new(parameters: M::Parameters, particles: Particles) -> Self {
+        Self::with_width(parameters, particles, Width::of_machine())
+    }
+
+    /// The same with loops of a given vector width, on which results do not depend.
+    pub fn with_width(parameters: M::Parameters, particles: Particles, width: Width) -> Self {
+        let method = M::new(parameters, &particles, width);
+        let sources = method.sources().clone();
+        let mut fluid = Self {
+            method,
+            particles,
+            tentative: Tentative::default(),
+            speed_max: 0.0,
+            stable_substep: 0.0,
+            steps: 0,
+            sources,
+        };
+        fluid.set_speed(speed_max(&fluid.particles.velocity));
+        fluid
+    }
+
+    fn set_speed(&mut self, speed: f64) {
+        self.speed_max = speed;
+        self.stable_substep = self.method.stable_substep(speed);
+    }
+
+    /// The cut of a step of `dt` [s].
+    fn cut(&self, dt: f64) -> Result<Cut, SolverError> {
+        let stable = self.stable_substep;
+        let substeps = M::substeps(dt / stable).ceil().max(1.0);
+        if substeps > f64::from(SUBSTEPS_MAX) {
+            return Err(SolverError(format!(
+                "a step of {dt:e} s would need {substeps} sub-steps of {stable:e} s, more than {SUBSTEPS_MAX}: {}",
+                M::TOO_MANY_SUBSTEPS
+            )));
+        }
+        Ok(Cut { substeps: substeps as u32, dt: dt / substeps, stable })
+    }
+
+    /// Removes and appends particles at the end of a step of `dt` [s]. Returns who was born and who died.
+    fn pass_sources(&mut self, dt: f64) -> (Vec<ParticleId>, Vec<ParticleId>) {
+        let Basics { spacing, particle_mass, radius, .. } = self.method.basics();
+        let (born, dead) = self.sources.pass(dt, spacing, (particle_mass, radius), &mut self.particles);
+        let Particles { id, position, .. } = &mut self.particles;
+        let first_born = id.len() - born.len();
+        for (&id, position) in id[first_born..].iter().zip(&mut position[first_born..]) {
+            *position = self.method.emitted(id, *position);
+        }
+        (born, dead)
+    }
+
+    /// The first position or velocity that is not finite, as an error that names its particle.
+    fn check_finite(&self) -> Result<(), SolverError> {
+        let Particles { id, position, velocity, .. } = &self.particles;
+        for (values, what) in [(position, "position"), (velocity, "velocity")] {
+            if let Some(i) = values.par_iter().position_first(|value| !value.is_finite()) {
+                return Err(SolverError(format!(
+                    "the {what} of particle {} is {}: the fluid has become unstable; {}",
+                    id[i],
+                    values[i],
+                    M::UNSTABLE
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<M: Method> Solver for Fluid<M> {
+    fn particles(&self) -> &Particles {
+        &self.particles
+    }
+
+    fn integration(&self) -> Option<Integration> {
+        self.method.integration()
+    }
+
+    fn occupancy_grid(&self) -> Option<Lattice> {
+        self.method.occupancy_grid()
+    }
+
+    fn stable_dt(&self) -> f64 {
+        f64::from(self.method.basics().substeps_max) * self.stable_substep
+    }
+
+    fn begin(&mut self) -> Result<(), SolverError> {
+        self.method.begin(&self.particles, self.speed_max)?;
+        self.set_speed(self.speed_max);
+        Ok(())
+    }
+
+    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        let cut = self.cut(stage.dt)?;
+        self.tentative.clear(self.speed_max);
+        self.method.integrate(&self.particles, &mut self.tentative, (stage, cut), answer)
+    }
+
+    fn deferred(&self) -> Option<&dyn Deferred> {
+        Some(self)
+    }
+
+    fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
+        self.method.prepare_advance(self.tentative.is_committed())?;
+        let (mut position, mut velocity) = self.tentative.take_committed(end.groups, &mut self.particles);
+        let mut extremes = self.method.advance(end.groups, &mut position, &mut velocity);
+        (self.particles.position, self.particles.velocity) = (position, velocity);
+        end.place_members(&mut self.particles);
+        for &member in end.groups.all_members() {
+            let member = member as usize;
+            extremes.include(self.particles.position[member], self.particles.velocity[member]);
+        }
+        if extremes.not_finite {
+            self.check_finite()?;
+        }
+        if self.steps.is_multiple_of(M::STORAGE_PERIOD) {
+            self.method.sort_storage(&mut self.particles);
+        }
+        self.steps += 1;
+        let (born, dead) = self.pass_sources(end.dt);
+        let is_changed = !(born.is_empty() && dead.is_empty());
+        self.set_speed(if is_changed { speed_max(&self.particles.velocity) } else { extremes.speed() });
+        let energies = self.method.energies();
+        Ok(Report { stable_dt: self.stable_dt(), energies, born, dead, ..Report::default() })
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        self.method.fields(&self.particles)
+    }
+
+    fn save(&self) -> Result<Vec<u8>, SolverError> {
+        let Sources { time, next_id, .. } = self.sources;
+        let progress = Progress { steps: self.steps, time, next_id };
+        Ok(snapshot::save(M::MAGIC, &self.particles, progress, &self.method.memory()))
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<(), SolverError> {
+        let kept = snapshot::Kept {
+            particles: &self.particles,
+            may_change: !self.sources.is_empty(),
+            basics: self.method.basics(),
+            memory: self.method.memory().len(),
+        };
+        let (particles, progress, memory) = snapshot::restore(M::MAGIC, &kept, bytes)?;
+        let Progress { steps, time, next_id } = progress;
+        self.particles = particles;
+        self.steps = steps;
+        self.sources = Sources { time, next_id, ..self.method.sources().clone() };
+        self.method.restore(&self.particles, &memory);
+        self.set_speed(speed_max(&self.particles.velocity));
+        Ok(())
+    }
+}
+
+impl<M: Method> Deferred for Fluid<M> {
+    fn travel_bound(&self, dt: f64) -> f64 {
+        self.tentative.speed_bound * dt / self.method.basics().radius
+    }
+
+    fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
+        self.method.velocities(self.tentative.before(&self.particles), wanted)
+    }
+}

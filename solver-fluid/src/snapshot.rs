@@ -1,0 +1,90 @@
+//! A fluid's state as bytes: its particles in the order in which they are stored, and the memory of its method.
+//!
+//! Layout: 8 bytes of magic with the version; as u64 the number of particles, of numbers of the method, of committed
+//! steps, and the next id; the time; ids, positions, velocities, and the numbers of the method.
+
+use amalgam_particles::{ParticleId, Particles};
+use amalgam_solver_kit::{SnapshotReader, SnapshotWriter, SolverError};
+
+use crate::fluid::Basics;
+
+/// How far a fluid is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// Steps committed.
+    pub(crate) steps: u64,
+    /// Time since the start [s].
+    pub(crate) time: f64,
+    /// The id of the next particle.
+    pub(crate) next_id: u64,
+}
+
+/// The fluid that a snapshot must fit.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept<'a> {
+    /// The particles that there are.
+    pub(crate) particles: &'a Particles,
+    /// Whether particles appear and disappear.
+    pub(crate) may_change: bool,
+    pub(crate) basics: Basics,
+    /// Numbers of the method.
+    pub(crate) memory: usize,
+}
+
+/// The state, exact.
+pub(crate) fn save(magic: &[u8; 8], particles: &Particles, progress: Progress, memory: &[f64]) -> Vec<u8> {
+    let Progress { steps, time, next_id } = progress;
+    let mut writer = SnapshotWriter::new(magic);
+    for number in [particles.len() as u64, memory.len() as u64, steps, next_id] {
+        writer.integer(number);
+    }
+    writer.numbers([time]);
+    particles.id.iter().for_each(|id| writer.integer(id.0));
+    writer.vectors(&particles.position);
+    writer.vectors(&particles.velocity);
+    writer.numbers(memory.iter().copied());
+    writer.finish()
+}
+
+/// The particles, the progress and the method's numbers in a snapshot.
+pub(crate) fn restore(
+    magic: &[u8; 8],
+    kept: &Kept<'_>,
+    bytes: &[u8],
+) -> Result<(Particles, Progress, Vec<f64>), SolverError> {
+    let mut reader = SnapshotReader::new(magic, "a fluid with this method", bytes)?;
+    let count = reader.integer()?;
+    reader.expect(kept.memory, "numbers of the method")?;
+    let (steps, next_id) = (reader.integer()?, reader.integer()?);
+    let [time] = reader.array()?;
+    // Each id is read by itself: a count that is too large ends there, before memory is taken for it.
+    let mut id = Vec::new();
+    for _ in 0..count {
+        id.push(ParticleId(reader.integer()?));
+    }
+    let (position, velocity) = (reader.vectors(count)?, reader.vectors(count)?);
+    let memory = reader.numbers(kept.memory as u64)?;
+    let (restored, made) = (sorted(&id), sorted(&kept.particles.id));
+    let is_unique =
+        restored.is_sorted_by(|a, b| a < b) && restored.last().is_none_or(|last| last.0 < next_id);
+    if !is_unique || !kept.may_change && restored != made {
+        return Err(reader.refuse("its particles are not those of the scene"));
+    }
+    reader.finish()?;
+    let count = id.len();
+    let particles = Particles {
+        position,
+        velocity,
+        mass: vec![kept.basics.particle_mass; count],
+        radius: vec![kept.basics.radius; count],
+        immovable: vec![false; count],
+        id,
+    };
+    Ok((particles, Progress { steps, time, next_id }, memory))
+}
+
+fn sorted(ids: &[ParticleId]) -> Vec<ParticleId> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids
+}

@@ -1,0 +1,9 @@
+//! Neighbours: the order of particles by cells, and the candidates around a few of them.
+
+mod candidates;
+mod cells;
+
+pub(super) use candidates::{
+    Candidates, Columns, Found, Group, PRESSURE, Places, Stored, Surroundings, VELOCITY, VOLUME,
+};
+pub(super) use cells::{CellOrder, Chunk, Raster};

@@ -1,0 +1,441 @@
+//! The section of an SPH fluid. The comments of its fields are the table in `docs/reference/fluid.md`.
+//!
+//! The largest speed is taken as sqrt(v0^2 + 2 g H): v0 the largest initial speed, H the height of the fluid's highest
+//! point above the domain's lowest one. With ten times that as speed of sound the density varies by about one percent.
+//! What others lay or throw on the fluid is unknown at the start, and told when it happens.
+//!
+//! The default viscosity is `rest_density * sound_speed * smoothing_length * 0.05 / 10`: what the artificial viscosity
+//! of [Monaghan1992] amounts to with alpha = 0.05 in three dimensions. It goes to zero with the spacing. With less
+//! (water: 0.001), pressure waves of the size of a particle last long.
+//!
+//! `substeps_max` is 1 by default because then forces do not depend on groups, so that a second stage costs next to
+//! nothing, while with n sub-steps each of S stages computes n - 1 of them again: raise it if the rest of a coupled
+//! step costs more than a sub-step here. A group is a boundary in prescribed motion during a step; in a dam break with
+//! groups of 1.1 times their fluid's mass, 4 sub-steps at the default `cfl` gave the same motion as 1, 6 were noisy and
+//! 10 unstable (10 were stable with groups of 11 times the mass).
+//!
+//! The same dam break gained no energy at any `cfl` up to 1.
+
+use amalgam_particles::{CellGrid, DVec3, ParticleId, Particles, shapes::Body};
+use amalgam_solver_kit::{SectionError, World, parse_section, renamed_keys};
+use serde::Deserialize;
+
+use super::{
+    Formulation, Parameters,
+    guard::{SOUND_SPEED_RATIO, speed_warning},
+    pressure::equation_of_state::{EquationOfState, Law},
+    walls::Walls,
+};
+use crate::filling::{check_density, compressions, fill, volume_warnings};
+use crate::section::{
+    EmitterSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside, default_rest_density,
+    default_substeps_max, source_faults, sources,
+};
+
+/// Strength of the default viscosity, as alpha of [Monaghan1992].
+const ARTIFICIAL_VISCOSITY: f64 = 0.05;
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kernels {
+    Wendland,
+    Mueller,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    /// `"sph"`.
+    #[serde(default, rename = "method")]
+    _method: Method,
+    /// Edge of the volume that a particle stands for [m].
+    spacing: f64,
+    /// Rest density [kg/m^3]. A particle weighs `rest_density` x `spacing`^3.
+    #[serde(default = "default_rest_density")]
+    rest_density: f64,
+    /// `"wendland"`, or `"mueller"` for kernels, pressure force and viscosity of [Mueller2003].
+    #[serde(default = "default_kernels")]
+    kernels: Kernels,
+    /// `"tait"` or `"mueller"`. Default: `"tait"` with Wendland's kernel, else `"mueller"`.
+    equation_of_state: Option<Law>,
+    /// Speed of sound, the stiffness of the fluid [m/s]. Default: 10 times the largest speed.
+    sound_speed: Option<f64>,
+    /// Dynamic viscosity [Pa s]. Default: 0.05 x rest density x speed of sound x smoothing length / 10.
+    viscosity: Option<f64>,
+    /// Coefficient alpha of [Monaghan1992], instead of `viscosity`. Acts on approaching pairs only.
+    artificial_viscosity: Option<f64>,
+    /// Coefficient epsilon of [Monaghan1989], instead of `viscosity`. 0.0375 damps as much as the
+    /// default viscosity.
+    xsph: Option<f64>,
+    /// Collision radius [m]. Default: half the spacing.
+    radius: Option<f64>,
+    /// Smoothing length over spacing, 0.9 to 2.
+    #[serde(default = "default_smoothing_ratio")]
+    smoothing_ratio: f64,
+    /// Whether the domain's faces hold the fluid.
+    #[serde(default = "default_walls")]
+    walls: bool,
+    /// Courant number of a sub-step, above 0 and at most 1.
+    #[serde(default = "default_cfl")]
+    cfl: f64,
+    /// Sub-steps in the longest step, 1 to 100.
+    #[serde(default = "default_substeps_max")]
+    substeps_max: u32,
+    /// `[[participants.settings.shapes]]`: the shapes to fill, one or more.
+    shapes: Vec<Body>,
+    /// Discs that emit fluid, a list.
+    #[serde(default)]
+    emitters: Vec<EmitterSection>,
+    /// Boxes that swallow particles, a list.
+    #[serde(default)]
+    sinks: Vec<SinkSection>,
+}
+
+fn default_kernels() -> Kernels {
+    Kernels::Wendland
+}
+
+fn default_smoothing_ratio() -> f64 {
+    1.0
+}
+
+fn default_walls() -> bool {
+    true
+}
+
+fn default_cfl() -> f64 {
+    0.4
+}
+
+/// Names of keys in earlier versions, and their names now.
+const RENAMED: [(&str, &str); 1] = [("max_substeps", "substeps_max")];
+
+/// Reads and checks a section, and fills its shapes with particles.
+///
+/// # Errors
+/// Every fault, with the path of its key.
+pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
+    let renamed = renamed_keys(section, &RENAMED);
+    if !renamed.is_empty() {
+        return Err(renamed);
+    }
+    let mut section: Section = parse_section(section)?;
+    let mut faults = section.scalar_faults();
+    faults.extend(source_faults(&section.emitters, &section.sinks));
+    let held_by = section.walls.then_some(world.domain);
+    let bodies = fill(&mut section.shapes, section.spacing, held_by, &mut faults);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let support_radius = 2.0 * section.smoothing_ratio * section.spacing;
+    let walls = section.walls.then(|| Walls::new(world.domain, support_radius));
+    if let Some(walls) = &walls {
+        check_domain(walls, support_radius, &bodies, &mut faults);
+        let sources = sources(&section.emitters, &section.sinks, 0);
+        let domain = (walls.min, walls.max);
+        check_emitters(&sources, section.spacing, domain, " or write walls = false", &mut faults);
+    }
+    let initial_speed = section.initial_speed(&bodies);
+    let largest_speed = (initial_speed * initial_speed + 2.0 * section.fall(world, &bodies)).sqrt();
+    let sound_speed = section.sound_speed(largest_speed, &mut faults);
+    if faults.is_empty() {
+        check_overlaps(&bodies, section.spacing, &mut faults);
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let radius = section.radius.unwrap_or(0.5 * section.spacing);
+    let next_id = bodies.iter().map(Vec::len).sum::<usize>() as u64;
+    let parameters = Parameters {
+        radius,
+        sources: sources(&section.emitters, &section.sinks, next_id),
+        spacing: section.spacing,
+        support_radius,
+        mass: section.rest_density * section.spacing.powi(3),
+        state: EquationOfState { law: section.law(), rest_density: section.rest_density, sound_speed },
+        formulation: section.formulation(sound_speed, 0.5 * support_radius),
+        cfl: section.cfl,
+        substeps_max: section.substeps_max,
+        gravity: world.gravity,
+        walls,
+    };
+    let at_start = compressions(&parameters, &bodies.concat());
+    let mut warnings = volume_warnings(&section.shapes, &bodies, section.spacing);
+    warnings.extend(speed_warning(sound_speed, initial_speed));
+    warnings.extend(check_density(&bodies, &at_start, section.rest_density, &mut faults));
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    warnings.iter().for_each(|warning| tracing::warn!("{}: {warning}", world.participant));
+    let mut particles = Particles::default();
+    for (points, body) in bodies.iter().zip(&section.shapes) {
+        for &point in points {
+            let id = ParticleId(particles.len() as u64);
+            particles.push(id, point, body.velocity_at(point), parameters.mass, radius, false);
+        }
+    }
+    Ok((parameters, particles))
+}
+
+impl Section {
+    fn law(&self) -> Law {
+        self.equation_of_state.unwrap_or(match self.kernels {
+            Kernels::Wendland => Law::Tait,
+            Kernels::Mueller => Law::Mueller,
+        })
+    }
+
+    fn formulation(&self, sound_speed: f64, smoothing_length: f64) -> Formulation {
+        if let Some(alpha) = self.artificial_viscosity {
+            return Formulation::Artificial { alpha };
+        }
+        if let Some(epsilon) = self.xsph {
+            return Formulation::Xsph { epsilon };
+        }
+        let default = self.rest_density * sound_speed * smoothing_length * ARTIFICIAL_VISCOSITY / 10.0;
+        let viscosity = self.viscosity.unwrap_or(default);
+        match self.kernels {
+            Kernels::Wendland => Formulation::Laminar { viscosity },
+            Kernels::Mueller => Formulation::Mueller { viscosity },
+        }
+    }
+
+    fn scalar_faults(&self) -> Vec<SectionError> {
+        let mut faults = Vec::new();
+        let mut check = |ok: bool, key: &str, rule: &str| {
+            if !ok {
+                faults.push(SectionError::new(key, rule));
+            }
+        };
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        check(positive(self.spacing), "spacing", "must be positive: write e.g. spacing = 0.01");
+        check(
+            positive(self.rest_density),
+            "rest_density",
+            "must be positive: write e.g. rest_density = 1000.0",
+        );
+        check(
+            self.sound_speed.is_none_or(positive),
+            "sound_speed",
+            "must be positive: write e.g. sound_speed = 40.0",
+        );
+        let viscosity_ok = self.viscosity.is_none_or(|v| v >= 0.0 && v.is_finite());
+        check(viscosity_ok, "viscosity", "must not be negative: write e.g. viscosity = 0.1");
+        let alpha_ok = self.artificial_viscosity.is_none_or(|alpha| alpha >= 0.0 && alpha.is_finite());
+        check(
+            alpha_ok,
+            "artificial_viscosity",
+            "must not be negative: write e.g. artificial_viscosity = 0.05",
+        );
+        let xsph_ok = self.xsph.is_none_or(|epsilon| epsilon >= 0.0 && epsilon.is_finite());
+        check(xsph_ok, "xsph", "must not be negative: write e.g. xsph = 0.05");
+        let others = [("artificial_viscosity", self.artificial_viscosity), ("xsph", self.xsph)];
+        let given: Vec<&str> =
+            others.iter().filter(|(_, value)| value.is_some()).map(|(key, _)| *key).collect();
+        if let [key, rest @ ..] = given.as_slice() {
+            let one = rest.is_empty() && self.viscosity.is_none() && self.kernels == Kernels::Wendland;
+            let rule = "goes with no other viscosity, and not with kernels = \"mueller\", which has its own: leave all but \
+                        one of them out";
+            check(one, key, rule);
+        }
+        check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
+        let ratio_ok = (0.9..=2.0).contains(&self.smoothing_ratio);
+        check(ratio_ok, "smoothing_ratio", "must be from 0.9 to 2: write e.g. smoothing_ratio = 1.0");
+        check(
+            self.cfl > 0.0 && self.cfl <= 1.0,
+            "cfl",
+            "must be above 0 and at most 1: write e.g. cfl = 0.4",
+        );
+        let substeps_ok = (1..=SUBSTEPS_MAX).contains(&self.substeps_max);
+        check(
+            substeps_ok,
+            "substeps_max",
+            &format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. substeps_max = 1"),
+        );
+        faults
+    }
+
+    /// The largest speed at the start, emitters included [m/s].
+    fn initial_speed(&self, bodies: &[Vec<DVec3>]) -> f64 {
+        let emitted = self.emitters.iter().map(|emitter| emitter.speed);
+        let moving = self.shapes.iter().zip(bodies);
+        let moving = moving.flat_map(|(body, points)| points.iter().map(|&x| body.velocity_at(x).length()));
+        moving.chain(emitted).fold(0.0, f64::max)
+    }
+
+    /// The energy that the fluid's highest point has above the domain's lowest one [J/kg].
+    fn fall(&self, world: &World, bodies: &[Vec<DVec3>]) -> f64 {
+        let lowest = DVec3::select(world.gravity.cmpgt(DVec3::ZERO), world.domain.1, world.domain.0);
+        let above = |point: DVec3, edge: f64| {
+            // Axes without gravity count for nothing, however large the domain is.
+            let along = |axis: usize| match world.gravity[axis] {
+                0.0 => 0.0,
+                pull => pull * (lowest[axis] - point[axis]) + pull.abs() * edge,
+            };
+            along(0) + along(1) + along(2)
+        };
+        let filled = bodies.iter().flatten().map(|&point| above(point, 0.5 * self.spacing));
+        let emitted = self.emitters.iter().map(|emitter| above(emitter.center, emitter.radius));
+        filled.chain(emitted).fold(0.0, f64::max)
+    }
+
+    fn sound_speed(&self, speed: f64, faults: &mut Vec<SectionError>) -> f64 {
+        if let Some(speed) = self.sound_speed {
+            return speed;
+        }
+        if speed > 0.0 && speed.is_finite() {
+            return SOUND_SPEED_RATIO * speed;
+        }
+        let message = "has no default where nothing moves or falls in a finite domain: write about 10 times the \
+                       largest speed that you expect, e.g. sound_speed = 20.0";
+        faults.push(SectionError::new("sound_speed", message));
+        1.0
+    }
+}
+
+fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], faults: &mut Vec<SectionError>) {
+    let extent = walls.max - walls.min;
+    // Written so that NaN fails. Narrower than this, a particle would see the image of an image of itself.
+    let wide = extent.cmpge(DVec3::splat(2.0 * support_radius)).all() && extent.is_finite();
+    if !wide {
+        let message = format!(
+            "is too large for a domain of {extent} m: with walls, each edge must be finite and at least four \
+             smoothing lengths, {} m",
+            2.0 * support_radius
+        );
+        faults.push(SectionError::new("spacing", message));
+        return;
+    }
+    check_inside((walls.min, walls.max), bodies, " or write walls = false", faults);
+}
+
+/// Two particles at less than half a spacing would be pushed apart with a force that no fluid has.
+fn check_overlaps(bodies: &[Vec<DVec3>], spacing: f64, faults: &mut Vec<SectionError>) {
+    let points = bodies.concat();
+    let body_of = |index: usize| {
+        let mut end = 0;
+        bodies
+            .iter()
+            .take_while(|body| {
+                end += body.len();
+                end <= index
+            })
+            .count()
+    };
+    let reach = 0.5 * spacing * (1.0 - 1e-9);
+    let grid = CellGrid::new(&points, reach);
+    for (i, &x) in points.iter().enumerate() {
+        let mut other = None;
+        grid.for_each_near(x, |j| {
+            if (j as usize) < i && points[j as usize].distance(x) < reach {
+                other = Some(j as usize);
+            }
+        });
+        if let Some(j) = other {
+            let message = format!(
+                "has a point at {x} within half a spacing of one of shapes[{}]: move them apart",
+                body_of(j)
+            );
+            faults.push(SectionError::new(format!("shapes[{}]", body_of(i)), message));
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world() -> World {
+        World {
+            participant: "water".into(),
+            domain: (DVec3::ZERO, DVec3::new(1.0, 1.0, 2.0)),
+            gravity: DVec3::new(0.0, 0.0, -9.81),
+            seed: 1,
+        }
+    }
+
+    const GOOD: &str = r#"
+        spacing = 0.1
+        [[shapes]]
+        type = "box"
+        min = [0, 0, 0]
+        max = [1, 1, 0.5]
+    "#;
+
+    fn keys(section: &str) -> Vec<String> {
+        read(section, &world()).expect_err("a fault").into_iter().map(|fault| fault.key).collect()
+    }
+
+    #[test]
+    fn defaults_follow_from_the_scene() {
+        let (parameters, particles) = read(GOOD, &world()).expect("a good section");
+        assert_eq!(particles.len(), 500);
+        particles.validate().expect("valid particles");
+        assert!((parameters.state.sound_speed - 10.0 * (2.0f64 * 9.81 * 0.5).sqrt()).abs() < 1e-12);
+        assert!((parameters.mass - 1.0).abs() < 1e-12);
+        assert_eq!(particles.radius[0], 0.05);
+    }
+
+    #[test]
+    fn a_shape_may_move_and_turn() {
+        let section = "spacing = 0.1\nwalls = false\n[[shapes]]\ntype = \"sphere\"\ncenter = [0, 0, 0]\nradius = 0.3\n\
+                       velocity = [0, 0, -1]\nrotation = { axis = [0, 0, 1], degrees = 30 }";
+        let (parameters, particles) = read(section, &world()).expect("a good section");
+        assert_eq!(particles.velocity[0], DVec3::NEG_Z);
+        assert!(parameters.walls.is_none());
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        let section =
+            GOOD.replace("spacing = 0.1", "spacing = -0.1\ncfl = 0.0\nviscosity = -1\nsubsteps_max = 0");
+        assert_eq!(keys(&section), ["spacing", "viscosity", "cfl", "substeps_max"]);
+        let both = GOOD.replace("spacing = 0.1", "spacing = 0.1\nviscosity = 1\nartificial_viscosity = 0.1");
+        assert_eq!(keys(&both), ["artificial_viscosity"]);
+        assert_eq!(keys(&both.replace("artificial_viscosity", "xsph")), ["xsph"]);
+        assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.1\nxsph = -1")), ["xsph"]);
+        assert_eq!(keys("spacing = 0.1\nshapes = []"), ["shapes"]);
+        assert_eq!(keys("spacing = 0.1"), [""]);
+        assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.3")), ["spacing"]);
+        assert_eq!(keys(&GOOD.replace("max = [1, 1, 0.5]", "max = [1, 0, 0.5]")), ["shapes[0].max"]);
+        assert_eq!(keys(&GOOD.replace("max = [1, 1, 0.5]", "max = [1, 1, 2.5]")), ["shapes[0]"]);
+        assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.1\nmethod = \"magic\"")), ["method"]);
+        assert_eq!(keys(&GOOD.replace("spacing = 0.1", "spacing = 0.1\nspeed = 3")), ["speed"]);
+        let old = GOOD.replace("spacing = 0.1", "spacing = 0.1\nmax_substeps = 3");
+        let faults = read(&old, &world()).expect_err("an old key");
+        assert_eq!(faults[0].message, "is called `substeps_max`: write substeps_max = 3");
+        let ball = "[[shapes]]\ntype = \"sphere\"\ncenter = [0.5, 0.5, 0.5]\nradius = 0.3\n";
+        assert_eq!(keys(&format!("{GOOD}\n{ball}")), ["shapes[1]"]);
+        let still = World { gravity: DVec3::ZERO, ..world() };
+        let errors = read(GOOD, &still).expect_err("no sound speed");
+        assert_eq!(errors[0].key, "sound_speed");
+    }
+
+    #[test]
+    fn faults_of_sources_are_named() {
+        let emitter =
+            "[[emitters]]\ncenter = [0.5, 0.5, 1.5]\naxis = [0, 0, -1]\nradius = 0.2\nspeed = 1\nuntil = 1\n";
+        assert!(read(&format!("{GOOD}\n{emitter}"), &world()).is_ok());
+        for (old, new, key) in [
+            ("0, 0, -1]", "0, 0, 0]", "emitters[0].axis"),
+            ("radius = 0.2", "radius = -0.2", "emitters[0].radius"),
+            ("speed = 1", "speed = 0", "emitters[0].speed"),
+            ("until = 1", "until = nan", "emitters[0].until"),
+            ("radius = 0.2", "radius = 0.8", "emitters[0]"),
+        ] {
+            assert_eq!(keys(&format!("{GOOD}\n{}", emitter.replace(old, new))), [key]);
+        }
+        assert_eq!(keys(&format!("{GOOD}\n[[sinks]]\nmin = [0, 0, 0]\nmax = [1, 0, 1]")), ["sinks[0].max"]);
+    }
+
+    #[test]
+    fn a_misspelt_key_of_a_shape_is_named() {
+        let errors = read(&GOOD.replace("max =", "maximum ="), &world()).expect_err("a fault");
+        assert!(errors[0].message.contains("maximum"), "{errors:?}");
+        let errors = read(&format!("{GOOD}\ncolour = 3"), &world()).expect_err("a fault");
+        assert!(errors[0].message.contains("colour"), "{errors:?}");
+        let errors = read(&GOOD.replace("\"box\"", "\"teapot\""), &world()).expect_err("a fault");
+        assert!(errors[0].message.contains("cylinder"), "{errors:?}");
+    }
+}

@@ -1,0 +1,42 @@
+//! A sweep over all pairs of neighbours: chunk after chunk, group after group. Density, forces, and whatever another
+//! pressure solver sums over neighbours are visitors of it.
+
+use super::neighbours::{Chunk, Found, Group, Surroundings};
+
+/// A column cut into chunks.
+pub(super) fn split<'a, T>(column: &'a mut [T], chunks: &[Chunk]) -> Vec<&'a mut [T]> {
+    let mut rest = column;
+    chunks
+        .iter()
+        .map(|chunk| rest.split_off_mut(..chunk.particles.len()).expect("chunks cover the column"))
+        .collect()
+}
+
+/// Sums over neighbours of the particles of a chunk.
+pub(super) struct Sums<'a, T> {
+    pub(super) around: Surroundings<'a>,
+    pub(super) chunk: &'a Chunk,
+    pub(super) found: &'a mut Found,
+    pub(super) values: &'a mut [T],
+}
+
+impl<T> Sums<'_, T> {
+    /// Goes through the groups of the chunk: `sum` fills in the values of one.
+    #[inline(always)]
+    pub(super) fn visit(
+        self,
+        lanes: usize,
+        mut sum: impl FnMut(&Group<'_>, &Surroundings<'_>, &mut Found, &mut [T]),
+    ) {
+        let Self { around, chunk, found, values } = self;
+        let begin = chunk.particles.start;
+        for row in around.order.rows(chunk) {
+            let mut first = row.particles.start;
+            while first < row.particles.end {
+                let group = around.group(&row, first, lanes);
+                first = group.particles.end;
+                sum(&group, &around, found, &mut values[group.particles.start - begin..first - begin]);
+            }
+        }
+    }
+}
