@@ -15,6 +15,7 @@ pub mod merging;
 mod obstacles;
 pub mod pairwise;
 pub mod settings;
+mod sieve;
 mod simulation;
 mod step;
 pub mod synchronise;

@@ -162,7 +162,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let walls = section.walls.then(|| Walls::new(world.domain, support_radius));
     if let Some(walls) = &walls {
         check_domain(walls, support_radius, &bodies, &mut faults);
-        let sources = sources(&section.emitters, &section.sinks, 0);
+        let sources = sources(&section.emitters, &section.sinks, 0, world.gravity);
         let domain = (walls.min, walls.max);
         check_emitters(&sources, section.spacing, domain, " or write walls = false", &mut faults);
     }
@@ -179,7 +179,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let next_id = bodies.iter().map(Vec::len).sum::<usize>() as u64;
     let parameters = Parameters {
         radius,
-        sources: sources(&section.emitters, &section.sinks, next_id),
+        sources: sources(&section.emitters, &section.sinks, next_id, world.gravity),
         spacing: section.spacing,
         support_radius,
         mass: section.rest_density * section.spacing.powi(3),
@@ -345,7 +345,12 @@ pub(crate) fn check_inside(
 }
 
 /// The sources that a section asks for; `next_id` is that of the first particle emitted.
-pub(crate) fn sources(emitters: &[EmitterSection], sinks: &[SinkSection], next_id: u64) -> Sources {
+pub(crate) fn sources(
+    emitters: &[EmitterSection],
+    sinks: &[SinkSection],
+    next_id: u64,
+    gravity: DVec3,
+) -> Sources {
     let emitter = |&EmitterSection { center, axis, radius, speed, until }: &EmitterSection| Emitter {
         center,
         axis: axis.normalize(),
@@ -358,6 +363,8 @@ pub(crate) fn sources(emitters: &[EmitterSection], sinks: &[SinkSection], next_i
         sinks: sinks.iter().map(|&SinkSection { min, max }| Sink { min, max }).collect(),
         time: 0.0,
         next_id,
+        gravity,
+        given: 0.0,
     }
 }
 

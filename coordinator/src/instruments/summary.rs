@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::energy::{EnergySummary, ParticipantEnergy};
 use crate::member::Member;
 use crate::step::record::StepRecord;
 
@@ -21,6 +22,7 @@ pub struct Summary {
     pub contacts: ContactSummary,
     pub wire: WireSummary,
     pub coupling: CouplingSummary,
+    pub energy: EnergySummary,
     pub speed_max: f64,
     pub probes: BTreeMap<String, BTreeMap<String, Extremes>>,
     pub state_hash: String,

@@ -456,7 +456,16 @@ impl Solver for Flip {
             *position = self.parameters.jittered(id, *position);
         }
         self.find_speed();
-        Ok(Report { stable_dt: self.stable_dt(), born, dead, ..Report::default() })
+        let given = self.sources.given;
+        Ok(Report {
+            stable_dt: self.stable_dt(),
+            // Nothing is compressed.
+            energies: vec![("stored", 0.0)],
+            given,
+            born,
+            dead,
+            ..Report::default()
+        })
     }
 
     /// `density` [kg/m^3] of the particles where they are, and `pressure` [Pa] of the last step, from the grid.

@@ -362,6 +362,7 @@ impl Solver for Sph {
         Ok(Report {
             stable_dt: self.stable_dt(),
             energies: vec![("compression", self.compression_energy)],
+            given: self.sources.given,
             born,
             dead,
             ..Report::default()
