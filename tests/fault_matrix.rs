@@ -195,7 +195,7 @@ fn a_solver_that_is_lost_when_it_is_let_go_is_a_warning() {
     let text = stderr(&output);
     assert!(output.status.success(), "{text}");
     assert!(
-        text.contains("warning: participant water at ") && text.contains("was lost in Shutdown"),
+        text.contains("written, but participant water at ") && text.contains("was lost in Shutdown"),
         "{text}"
     );
     assert_eq!(folder.summary()["error"], serde_json::Value::Null);

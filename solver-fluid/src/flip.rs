@@ -1,28 +1,39 @@
 //! FLIP: the fluid-implicit-particle method [ZhuBridson2005].
 //!
-//! A step carries the particles' velocities to a staggered grid (`flip/transfer.rs`, `flip/grid.rs`), adds gravity
-//! (`flip/faces.rs`), makes the grid's velocities divergence-free in every cell that holds a particle of anyone
-//! (`flip/pressure.rs`, `flip/multigrid.rs`), and gives the change back to the particles, which then move with the grid's
-//! velocities (`flip/solver.rs`), and to where their density asks them to (`flip/density.rs`). Walls push and never pull
-//! (`flip/walls.rs`). What depends on groups is added to what all particles bring (`flip/members.rs`).
+//! The phases of a sub-step, in the words of [Bridson2015], and where they are:
 //!
-//! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity. What others
-//! give the group is a force on the grid, added after the old grid velocity has been saved. Face densities are hybrid
-//! (`docs/method.md`, section 4).
+//! | phase | file |
+//! | --- | --- |
+//! | particle to grid | `flip/particle_to_grid.rs`, what groups add in `flip/group_members.rs` |
+//! | body forces | `flip/forces.rs` |
+//! | walls that let go | `flip/separating_walls.rs` |
+//! | pressure projection | `flip/pressure.rs` and below |
+//! | extrapolation into the air | `flip/extrapolation.rs` |
+//! | grid to particle, advection | `flip/grid_to_particle.rs`, `flip/solver.rs` |
+//! | density correction | `flip/density_correction.rs` |
+//!
+//! The velocities at faces go through all of these phases: `flip/face_velocity.rs`.
+//!
+//! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity. The impulse
+//! that others give the group is a force on the grid, added after the old grid velocity has been saved. Face densities are
+//! hybrid (`docs/method.md`, section 4).
 
-mod density;
-mod faces;
+mod arithmetic;
+mod cell;
+mod density_correction;
+mod extrapolation;
+mod face_velocity;
+mod forces;
 mod grid;
-mod members;
-mod multigrid;
+mod grid_to_particle;
+mod group_members;
+mod particle_to_grid;
 mod pressure;
+mod pressure_gradient;
 pub mod section;
+mod separating_walls;
 mod snapshot;
 mod solver;
-mod sweeps;
-mod system;
-mod transfer;
-mod walls;
 
 use amalgam_particles::{DVec3, ParticleId, random};
 use amalgam_solver_kit::SolverError;
@@ -50,10 +61,10 @@ pub struct Parameters {
     /// How far particles begin from their places in a lattice along each axis, at most, in spacings: in a lattice that
     /// is stretched, particles stay in its sheets.
     pub jitter: f64,
-    /// Of the jitter.
+    /// Seed of the jitter.
     pub seed: u64,
-    /// Part of the new velocity that is the old one and the grid's change (FLIP); the rest is the grid's velocity (PIC).
-    pub flip_share: f64,
+    /// Share of FLIP, the old velocity plus the grid's change, in the new velocity. The rest is PIC, the grid's velocity.
+    pub flip_ratio: f64,
     /// Residual of the pressure at which the solve ends, relative to the largest divergence.
     pub tolerance: f64,
     /// Iterations after which the solve is an error.

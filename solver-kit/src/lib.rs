@@ -12,7 +12,7 @@ mod session;
 mod solver;
 mod sums;
 
-pub use section::{SectionError, parse as parse_section};
+pub use section::{SectionError, parse as parse_section, renamed_keys};
 pub use serve::{Listen, ServeOptions, main, serve, serve_in_process};
 pub use solver::{
     Answer, Deferred, Description, Field, FieldValues, Integration, Report, Solver, SolverError,

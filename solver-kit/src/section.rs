@@ -31,3 +31,26 @@ pub fn parse<T: DeserializeOwned>(section: &str) -> Result<T, Vec<SectionError>>
         vec![SectionError::new(key, error.into_inner().message().to_string())]
     })
 }
+
+/// Faults of keys that have another name now, each with the new one. `renamed` holds old and new names of keys of the
+/// section itself.
+#[must_use]
+pub fn renamed_keys(section: &str, renamed: &[(&str, &str)]) -> Vec<SectionError> {
+    let table: toml::Table = section.parse().unwrap_or_default();
+    let old = renamed.iter().filter(|(old, _)| table.contains_key(*old));
+    old.map(|(old, new)| SectionError::new(*old, format!("is called `{new}`: write {new} = {}", table[*old])))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_old_is_told_its_new_name_with_its_value() {
+        let renamed = [("max_steps", "steps_max"), ("share", "ratio")];
+        let faults = renamed_keys("max_steps = 3\nratio = 0.5\n", &renamed);
+        assert_eq!(faults, [SectionError::new("max_steps", "is called `steps_max`: write steps_max = 3")]);
+        assert_eq!(renamed_keys("no toml", &renamed), []);
+    }
+}

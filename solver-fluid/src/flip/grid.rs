@@ -2,6 +2,8 @@
 
 use amalgam_particles::{DVec3, Lattice};
 
+use super::arithmetic::kept;
+
 /// Entries before the first and behind the last layer of a column, so that a chunk of lanes, moved on to a neighbour's
 /// place, stays inside.
 const MARGIN: usize = 32;
@@ -48,13 +50,6 @@ const IN_MIDDLES: usize = 1;
 #[inline(always)]
 const fn kind(axis: usize, along: usize) -> usize {
     if axis == along { ON_WALLS } else { IN_MIDDLES }
-}
-
-/// The value, or zero. In bits, not as a choice: compilers make conditional stores of choices, which some processors take
-/// a vector's lanes for one after the other.
-#[inline(always)]
-pub(super) fn kept(value: f32, keep: bool) -> f32 {
-    f32::from_bits(value.to_bits() & u32::from(keep).wrapping_neg())
 }
 
 impl Grid {
@@ -257,6 +252,29 @@ impl Places<1> {
         let among = self.among(axis);
         let (at, corners, weights) = (among.low[0] as usize, grid.corners(), among.weights());
         std::array::from_fn(|n| (at + corners[n], weights[n][0]))
+    }
+}
+
+/// Weights of places among the faces of an axis: along x, and of the four rows of two faces.
+pub(super) struct Weights<const N: usize> {
+    pub(super) along: [[f32; N]; 2],
+    pub(super) row: [[f32; N]; 4],
+}
+
+impl<const N: usize> Weights<N> {
+    #[inline(always)]
+    pub(super) fn new(places: &Places<N>, axis: usize) -> Self {
+        let [x, y, z] = places.parts(axis);
+        let mut weights = Self { along: [[0.0; N]; 2], row: [[0.0; N]; 4] };
+        for l in 0..N {
+            weights.along[0][l] = 1.0 - x[l];
+            weights.along[1][l] = x[l];
+            weights.row[0][l] = (1.0 - y[l]) * (1.0 - z[l]);
+            weights.row[1][l] = y[l] * (1.0 - z[l]);
+            weights.row[2][l] = (1.0 - y[l]) * z[l];
+            weights.row[3][l] = y[l] * z[l];
+        }
+        weights
     }
 }
 

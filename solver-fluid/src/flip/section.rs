@@ -8,7 +8,7 @@
 //! | `rest_density` | kg/m^3 | 1000 | a particle's mass is `rest_density * spacing^3` |
 //! | `radius` | m | `spacing / 2` | collision radius of a particle |
 //! | `jitter` | | 0.5 | how far particles begin from their lattice along each axis, at most, in spacings: 0 to 0.5 |
-//! | `flip_share` | | 0.97 | part of FLIP in the new velocity; the rest is PIC, which damps |
+//! | `flip_ratio` | | 0.97 | part of FLIP in the new velocity; the rest is PIC, which damps |
 //! | `tolerance` | | 1e-6 | residual of the pressure solve, relative to the largest divergence before it |
 //! | `max_iterations` | | 2000 | iterations after which the solve is an error |
 //! | `cfl` | | 1 | cells that a particle may cross in a sub-step |
@@ -20,7 +20,7 @@
 
 use amalgam_particles::shapes::{Body, Shape};
 use amalgam_particles::{DVec3, ParticleId, Particles};
-use amalgam_solver_kit::{SectionError, World, parse_section};
+use amalgam_solver_kit::{SectionError, World, parse_section, renamed_keys};
 use serde::Deserialize;
 
 use super::Parameters;
@@ -45,8 +45,8 @@ struct Section {
     radius: Option<f64>,
     #[serde(default = "default_jitter")]
     jitter: f64,
-    #[serde(default = "default_flip_share")]
-    flip_share: f64,
+    #[serde(default = "default_flip_ratio")]
+    flip_ratio: f64,
     #[serde(default = "default_tolerance")]
     tolerance: f64,
     #[serde(default = "default_max_iterations")]
@@ -68,7 +68,7 @@ fn default_jitter() -> f64 {
     0.5
 }
 
-fn default_flip_share() -> f64 {
+fn default_flip_ratio() -> f64 {
     0.97
 }
 
@@ -92,11 +92,18 @@ fn default_occupancy() -> bool {
     true
 }
 
+/// Names of keys in earlier versions, and their names now.
+const RENAMED: [(&str, &str); 1] = [("flip_share", "flip_ratio")];
+
 /// Reads and checks a section, and fills its shapes with particles.
 ///
 /// # Errors
 /// Every fault, with the path of its key.
 pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
+    let renamed = renamed_keys(section, &RENAMED);
+    if !renamed.is_empty() {
+        return Err(renamed);
+    }
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
@@ -116,7 +123,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
         ),
         jitter: section.jitter,
         seed: world.seed,
-        flip_share: section.flip_share,
+        flip_ratio: section.flip_ratio,
         tolerance: section.tolerance,
         max_iterations: section.max_iterations,
         cfl: section.cfl,
@@ -185,8 +192,8 @@ impl Section {
         check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
         let jitter_ok = (0.0..=0.5).contains(&self.jitter);
         check(jitter_ok, "jitter", "must be from 0 to 0.5: write e.g. jitter = 0.5");
-        let share_ok = (0.0..=1.0).contains(&self.flip_share);
-        check(share_ok, "flip_share", "must be from 0 to 1: write e.g. flip_share = 0.97");
+        let ratio_ok = (0.0..=1.0).contains(&self.flip_ratio);
+        check(ratio_ok, "flip_ratio", "must be from 0 to 1: write e.g. flip_ratio = 0.97");
         let tolerance_ok = self.tolerance > 0.0 && self.tolerance < 1.0;
         check(tolerance_ok, "tolerance", "must be above 0 and below 1: write e.g. tolerance = 1e-6");
         check(
@@ -252,11 +259,12 @@ mod tests {
         assert_eq!(with("cell_size = 1e-9"), ["cell_size"]);
         assert_eq!(
             with(
-                "jitter = 0.6\nflip_share = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0\nmax_substeps = 0"
+                "jitter = 0.6\nflip_ratio = 1.5\ntolerance = 0.0\nmax_iterations = 0\ncfl = 9.0\nmax_substeps = 0"
             ),
-            ["jitter", "flip_share", "tolerance", "max_iterations", "cfl", "max_substeps"]
+            ["jitter", "flip_ratio", "tolerance", "max_iterations", "cfl", "max_substeps"]
         );
         assert_eq!(with("sound_speed = 3.0"), ["sound_speed"]);
+        assert_eq!(with("flip_share = 0.9"), ["flip_share"]);
         assert_eq!(keys(&good.replace("0.5]", "2.5]")), ["shapes[0]"]);
         assert_eq!(keys(&good.replace("spacing = 0.05", "spacing = -1.0")), ["spacing"]);
     }

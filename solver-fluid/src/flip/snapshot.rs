@@ -9,7 +9,7 @@ use amalgam_particles::{DVec3, ParticleId, Particles};
 use amalgam_solver_kit::SolverError;
 
 use super::Parameters;
-use super::system::Split;
+use super::pressure::Split;
 
 const MAGIC: &[u8; 8] = b"AMFLP002";
 const BYTES_PER_PARTICLE: u64 = 56;

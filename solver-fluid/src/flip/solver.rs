@@ -8,16 +8,17 @@ use amalgam_solver_kit::{
 use rayon::prelude::*;
 
 use super::Parameters;
-use super::density::{Crowd, around};
-use super::faces::Flow;
+use super::cell::Cell;
+use super::density_correction::{DensityCorrection, around, measure_and_mark_spray};
+use super::face_velocity::FaceVelocities;
+use super::forces::FaceForces;
 use super::grid::Grid;
-use super::members::{Extras, MEMBERS, Moving, Take, inertias, masses};
-use super::pressure::{Limits, Pressure};
+use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
+use super::group_members::{GroupMotion, MEMBERS, MemberContributions, SampleMembers, inertias, masses};
+use super::particle_to_grid::{CHUNK, ParticleToGrid};
+use super::pressure::{Limits, PressureSolver, Split, split_zeros};
+use super::separating_walls::{WallFace, unpressed};
 use super::snapshot::{self, Progress};
-use super::sweeps::Forces;
-use super::system::{Split, split_zeros};
-use super::transfer::{CHUNK, Cell, Deposit, Found, Gather, Pairs, Source};
-use super::walls::{WallFace, unpressed};
 use crate::sources::Sources;
 use crate::substeps::{BeforeLast, fastest};
 
@@ -47,32 +48,32 @@ pub struct Flip {
     grid: Grid,
     particles: Particles,
     /// Of the state at the start of the step; it serves the first sub-step of every stage.
-    start: Deposit,
+    start: ParticleToGrid,
     /// At later sub-steps; unused while steps have one.
-    later: Deposit,
-    extras: Extras,
+    later: ParticleToGrid,
+    contributions: MemberContributions,
     /// Where the walls may let go.
     unpressed: Vec<WallFace>,
     /// What each cell holds, that of others included.
     cell: Vec<Cell>,
     /// The same at the last marking.
     cell_before: Vec<Cell>,
-    flow: Flow,
+    flow: FaceVelocities,
     /// Length of the sub-step [s] for which `flow` was gathered from `start`; none if it was not.
-    gathered: Option<f64>,
-    /// What particles take: see [`Flow::pair_up`].
-    pairs: Pairs,
+    forced_dt: Option<f64>,
+    /// What particles take: see [`FaceVelocities::set_face_pairs`].
+    pairs: FacePairs,
     right_hand_side: Split<f64>,
-    solver: Pressure,
+    solver: PressureSolver,
     /// Pressure in cells [Pa]: the last answer, where the next solve starts.
     pressure: Split<f64>,
-    /// psi of the density projection (`flip/density.rs`), as a pressure [Pa].
+    /// psi of the density projection (`flip/density_correction.rs`), as a pressure [Pa].
     potential: Split<f64>,
     before: BeforeLast,
     /// Bound of the speed of free particles after the last sub-step [m/s].
     speed_bound: f64,
     /// Time in which the fastest particle crosses about a cell [s]: the relaxation time of the density.
-    crossing: f64,
+    relaxation_time: f64,
     /// Largest speed at the start of the step [m/s].
     speed_max: f64,
     /// Longest sub-step [s] in which no particle crosses more than `cfl` cells, with the speed that gravity adds in it.
@@ -96,22 +97,22 @@ impl Flip {
     pub fn with_width(parameters: Parameters, particles: Particles, width: Width) -> Self {
         let grid = Grid::new(parameters.domain.0, parameters.cell_size, parameters.cells());
         let mut this = Self {
-            start: Deposit::default(),
-            later: Deposit::default(),
-            extras: Extras::default(),
+            start: ParticleToGrid::default(),
+            later: ParticleToGrid::default(),
+            contributions: MemberContributions::default(),
             unpressed: Vec::new(),
             cell: Vec::new(),
             cell_before: Vec::new(),
-            flow: Flow::new(&grid, width),
-            gathered: None,
-            pairs: Pairs::default(),
+            flow: FaceVelocities::new(&grid, width),
+            forced_dt: None,
+            pairs: FacePairs::default(),
             right_hand_side: split_zeros(&grid),
-            solver: Pressure::new(grid, width),
+            solver: PressureSolver::new(grid, width),
             pressure: split_zeros(&grid),
             potential: split_zeros(&grid),
             before: BeforeLast::default(),
             speed_bound: 0.0,
-            crossing: 0.0,
+            relaxation_time: 0.0,
             speed_max: 0.0,
             stable_substep: 0.0,
             substep: 0.0,
@@ -123,7 +124,7 @@ impl Flip {
             particles,
             width,
         };
-        this.find_speed();
+        this.find_time_step();
         this
     }
 
@@ -138,7 +139,7 @@ impl Flip {
     }
 
     /// Finds the largest speed and the longest stable sub-step.
-    fn find_speed(&mut self) {
+    fn find_time_step(&mut self) {
         let speed = fastest(&self.particles.velocity);
         // v dt + g dt^2 = reach, solved for dt in the form that cannot cancel.
         let reach = self.parameters.cfl * self.grid.cell_size;
@@ -148,13 +149,13 @@ impl Flip {
     }
 
     /// Sets which cells are no air; whether any is another than before.
-    fn mark_cells(&mut self, first: bool, occupied: Option<&CellSet>) -> bool {
-        let deposit = if first { &self.start } else { &self.later };
+    fn classify_cells(&mut self, first: bool, occupied: Option<&CellSet>) -> bool {
+        let transferred = if first { &self.start } else { &self.later };
         std::mem::swap(&mut self.cell, &mut self.cell_before);
-        self.cell.clone_from(&deposit.cell);
+        self.cell.clone_from(&transferred.cell);
         let fall = (self.parameters.gravity * self.substep).to_array();
         for face in &self.unpressed {
-            face.release(deposit, fall, &mut self.cell);
+            face.release(transferred, fall, &mut self.cell);
         }
         for cell in occupied.into_iter().flat_map(CellSet::iter) {
             let inside = cell.to_array().map(|c| usize::try_from(c).unwrap_or(usize::MAX));
@@ -180,23 +181,23 @@ impl Flip {
     fn advance_grid(
         &mut self,
         first: bool,
-        moving: &Moving<'_>,
+        motion: &GroupMotion<'_>,
         stage: &Stage<'_>,
     ) -> Result<(), SolverError> {
         let dt = self.substep;
-        let new_cells = self.mark_cells(first, stage.occupied);
-        let before = std::mem::replace(&mut self.gathered, first.then_some(dt));
+        let new_cells = self.classify_cells(first, stage.occupied);
+        let before = std::mem::replace(&mut self.forced_dt, first.then_some(dt));
         let new = new_cells || before != Some(dt) || !first;
-        let Self { grid, width, parameters, particles, extras, cell, flow, before, .. } = self;
-        let deposit = if first { &self.start } else { &self.later };
+        let Self { grid, width, parameters, particles, contributions, cell, flow, before, .. } = self;
+        let transferred = if first { &self.start } else { &self.later };
         let (position, _) = before.of(particles);
-        extras.renew((grid, *width), (position, particles), moving, parameters.gravity * dt);
-        let forces = Forces { grid, parameters, deposit, cell, dt };
-        flow.gather(&forces, extras, new);
-        if flow.conducts() {
-            self.solver.set_coefficients(flow.changed(), |system| flow.conduct(&forces, system));
+        contributions.add_up((grid, *width), (position, particles), motion, parameters.gravity * dt);
+        let forces = FaceForces { grid, parameters, transferred, cell, dt };
+        flow.apply_forces(&forces, contributions, new);
+        if flow.coefficients_changed() {
+            self.solver.set_coefficients(flow.changed(), |system| flow.set_coefficients(&forces, system));
         }
-        flow.convergence(grid, cell, &mut self.right_hand_side);
+        flow.negative_divergence(grid, cell, &mut self.right_hand_side);
         let limits = Limits {
             tolerance: parameters.tolerance,
             forcing: stage.forcing,
@@ -211,48 +212,57 @@ impl Flip {
                 unconverged.0, limits.max_iterations, limits.tolerance
             ))
         })?;
-        let given = flow.push((grid, cell), &self.pressure, &self.unpressed, parameters.flip_share);
+        let given = flow.set_pressure((grid, cell), &self.pressure, &self.unpressed, parameters.flip_ratio);
         self.speed_bound += given.length();
         Ok(())
     }
 
     /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of its
     /// velocity is what others feel.
-    fn member_velocities(&mut self, moving: &Moving<'_>) -> Vec<DVec3> {
-        let Self { grid, width, extras, flow, parameters: Parameters { flip_share, .. }, .. } = self;
-        extras.take(&flow.at_faces(grid, *flip_share));
-        let (flip_share, extras) = (*flip_share, &*extras);
-        let mut velocities = vec![DVec3::ZERO; moving.mass.len()];
-        let chunks = velocities.par_chunks_mut(LANES).zip(&extras.members).with_min_len(MEMBERS / LANES);
+    fn member_velocities(&mut self, motion: &GroupMotion<'_>) -> Vec<DVec3> {
+        let Self { grid, width, contributions, flow, parameters: Parameters { flip_ratio, .. }, .. } = self;
+        let projected = flow.projected(grid, *flip_ratio);
+        contributions.sample(|axis, face| projected.velocities(axis, face));
+        let (flip_ratio, contributions) = (*flip_ratio, &*contributions);
+        let mut velocities = vec![DVec3::ZERO; motion.mass.len()];
+        let chunks =
+            velocities.par_chunks_mut(LANES).zip(&contributions.members).with_min_len(MEMBERS / LANES);
         chunks.for_each(|(result, members)| {
-            width.run(Take { grid, velocity: moving.velocity, flip_share, extras, members, result });
+            width.run(SampleMembers {
+                grid,
+                velocity: motion.velocity,
+                flip_ratio,
+                contributions,
+                members,
+                result,
+            });
         });
         velocities
     }
 
     /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with that of the
     /// grid, second order, through the middle of the way.
-    fn travel(&self, groups: &GroupMap, begin: usize, (position, velocity): (&mut [DVec3], &mut [DVec3])) {
+    fn advect(&self, groups: &GroupMap, begin: usize, (position, velocity): (&mut [DVec3], &mut [DVec3])) {
         let Self { grid, pairs, substep, width, .. } = self;
         let (low, high) = self.parameters.inner_domain();
         let group_of = &groups.group_of()[begin..];
-        let (mut middle, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
+        let (mut middle, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
         for (n, (position, velocity)) in
             position.chunks_mut(BLOCK).zip(velocity.chunks_mut(BLOCK)).enumerate()
         {
             let group_of = &group_of[n * BLOCK..][..position.len()];
-            let (middle, found) = (&mut middle[..position.len()], &mut found[..position.len()]);
-            width.run(Gather { grid, pairs, position, found: &mut *found });
-            for (l, found) in found.iter().enumerate() {
-                middle[l] = position[l] + 0.5 * substep * grid_velocity(found);
+            let (middle, interpolated) = (&mut middle[..position.len()], &mut interpolated[..position.len()]);
+            width.run(GridToParticle { grid, pairs, position, interpolated: &mut *interpolated });
+            for (l, interpolated) in interpolated.iter().enumerate() {
+                middle[l] = position[l] + 0.5 * substep * grid_velocity(interpolated);
                 if group_of[l] == NO_GROUP {
-                    velocity[l] = self.taken(velocity[l], found);
+                    velocity[l] = self.updated_velocity(velocity[l], interpolated);
                 }
             }
-            width.run(Gather { grid, pairs, position: middle, found: &mut *found });
-            for (l, found) in found.iter().enumerate() {
+            width.run(GridToParticle { grid, pairs, position: middle, interpolated: &mut *interpolated });
+            for (l, interpolated) in interpolated.iter().enumerate() {
                 if group_of[l] == NO_GROUP {
-                    position[l] = (position[l] + *substep * grid_velocity(found)).max(low).min(high);
+                    position[l] = (position[l] + *substep * grid_velocity(interpolated)).max(low).min(high);
                 }
             }
         }
@@ -260,37 +270,44 @@ impl Flip {
 
     /// The velocity of a particle after a sub-step, from that before and what it found.
     #[inline(always)]
-    fn taken(&self, before: DVec3, found: &Found) -> DVec3 {
-        self.parameters.flip_share * before + DVec3::from_array(found.map(|pair| f64::from(pair[1])))
+    fn updated_velocity(&self, before: DVec3, interpolated: &Interpolated) -> DVec3 {
+        self.parameters.flip_ratio * before + DVec3::from_array(interpolated.map(|pair| f64::from(pair[1])))
     }
 
     /// The velocities that these free particles take, from where they find pairs and from positions and velocities before.
-    fn found(&self, pairs: impl Source + Sync, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
+    fn interpolated(
+        &self,
+        pairs: impl FaceSource + Sync,
+        before: (&[DVec3], &[DVec3]),
+        wanted: &[u32],
+    ) -> Vec<DVec3> {
         let Self { grid, width, .. } = self;
         let of_block = |wanted: &[u32]| {
-            let (mut position, mut found) = ([DVec3::ZERO; BLOCK], [Found::default(); BLOCK]);
+            let (mut position, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
             for (position, &i) in position.iter_mut().zip(wanted) {
                 *position = before.0[i as usize];
             }
-            let (position, found) = (&position[..wanted.len()], &mut found[..wanted.len()]);
-            width.run(Gather { grid, pairs, position, found: &mut *found });
-            let velocity =
-                found.iter().zip(wanted).map(|(found, &i)| self.taken(before.1[i as usize], found));
+            let (position, interpolated) = (&position[..wanted.len()], &mut interpolated[..wanted.len()]);
+            width.run(GridToParticle { grid, pairs, position, interpolated: &mut *interpolated });
+            let velocity = interpolated
+                .iter()
+                .zip(wanted)
+                .map(|(interpolated, &i)| self.updated_velocity(before.1[i as usize], interpolated));
             velocity.collect::<Vec<_>>()
         };
         wanted.par_chunks(BLOCK).flat_map_iter(of_block).collect()
     }
 
     /// Finds with what free particles travel: the flow, and what brings the density nearer to the rest density.
-    fn pair_up(&mut self, first: bool) -> Result<(), SolverError> {
-        let Self { grid, parameters, extras, cell, right_hand_side, potential, .. } = self;
-        self.flow.pair_up(grid, parameters.flip_share, &mut self.pairs);
-        let deposit = if first { &self.start } else { &self.later };
-        let crowd = Crowd { grid, deposit, extras, cell, full: parameters.full() };
+    fn set_face_pairs(&mut self, first: bool) -> Result<(), SolverError> {
+        let Self { grid, parameters, contributions, cell, right_hand_side, potential, .. } = self;
+        self.flow.set_face_pairs(grid, parameters.flip_ratio, &mut self.pairs);
+        let transferred = if first { &self.start } else { &self.later };
+        let crowd = DensityCorrection { grid, transferred, contributions, cell, full: parameters.full() };
         if crowd.deviations(right_hand_side) < DEVIATION_MIN {
             return Ok(());
         }
-        let relaxation = self.crossing.max(self.substep);
+        let relaxation = self.relaxation_time.max(self.substep);
         for column in &mut *right_hand_side {
             column.par_iter_mut().with_min_len(CHUNK).for_each(|deviation| *deviation /= relaxation);
         }
@@ -307,16 +324,16 @@ impl Flip {
             ))
         })?;
         let speed_max = SPREAD_MAX * parameters.radius / self.substep;
-        self.flow.spread(grid, (cell, extras), potential, speed_max, &mut self.pairs);
+        self.flow.add_correction(grid, (cell, contributions), potential, speed_max, &mut self.pairs);
         Ok(())
     }
 
     /// Ends a sub-step that is not the last: free particles move, members with their group.
-    fn pass_substep(&mut self, moving: &Moving<'_>) {
+    fn end_substep(&mut self, motion: &GroupMotion<'_>) {
         let (mut position, mut velocity) = self.before.take(&self.particles);
-        self.travel_all(moving.groups, &mut position, &mut velocity);
-        for (group, &velocity) in moving.velocity.iter().enumerate() {
-            for &member in moving.groups.members(group) {
+        self.advect_all(motion.groups, &mut position, &mut velocity);
+        for (group, &velocity) in motion.velocity.iter().enumerate() {
+            for &member in motion.groups.members(group) {
                 position[member as usize] += self.substep * velocity;
             }
         }
@@ -325,9 +342,9 @@ impl Flip {
     }
 
     /// Ends a sub-step for all free particles.
-    fn travel_all(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) {
+    fn advect_all(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) {
         let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
-        chunks.for_each(|(c, chunk)| self.travel(groups, c * CHUNK, chunk));
+        chunks.for_each(|(c, chunk)| self.advect(groups, c * CHUNK, chunk));
     }
 
     /// Stores particles in the order of their cells.
@@ -347,21 +364,21 @@ impl Flip {
 
 /// The grid's velocity [m/s] in what a particle found.
 #[inline(always)]
-fn grid_velocity(found: &Found) -> DVec3 {
-    DVec3::from_array(found.map(|pair| f64::from(pair[0])))
+fn grid_velocity(interpolated: &Interpolated) -> DVec3 {
+    DVec3::from_array(interpolated.map(|pair| f64::from(pair[0])))
 }
 
 /// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `velocity` are those of
 /// members, group after group [m/s].
-fn give(moving: &Moving<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
-    let mut members = velocity.iter().zip(moving.mass);
+fn group_momentum(motion: &GroupMotion<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
+    let mut members = velocity.iter().zip(motion.mass);
     let momentum = |group: usize| {
-        let members = members.by_ref().take(moving.groups.members(group).len());
+        let members = members.by_ref().take(motion.groups.members(group).len());
         let sum: DVec3 = members.map(|(&velocity, &mass)| mass * velocity).sum();
-        let change = sum / moving.own[group] - moving.velocity[group];
-        moving.inertia[group] * change - moving.impulse[group]
+        let change = sum / motion.own[group] - motion.velocity[group];
+        motion.inertia[group] * change - motion.impulse[group]
     };
-    (0..moving.groups.len()).map(momentum).collect()
+    (0..motion.groups.len()).map(momentum).collect()
 }
 
 impl Solver for Flip {
@@ -384,15 +401,16 @@ impl Solver for Flip {
     /// What particles bring to the grid, as if all were free: groups only add to that.
     fn begin(&mut self) -> Result<(), SolverError> {
         let Self { start, grid, width, parameters, particles, .. } = self;
-        start.renew(grid, *width, parameters.full(), (&particles.position, &particles.velocity));
+        start.transfer(grid, *width, (&particles.position, &particles.velocity));
+        measure_and_mark_spray(grid, parameters.full(), start);
         self.unpressed = unpressed(&self.grid, &self.start.cell, &self.pressure);
-        self.gathered = None;
+        self.forced_dt = None;
         Ok(())
     }
 
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         let substeps = self.parameters.substeps(stage.dt, self.stable_substep)?;
-        self.crossing = self.stable_substep / self.parameters.cfl;
+        self.relaxation_time = self.stable_substep / self.parameters.cfl;
         self.substep = stage.dt / f64::from(substeps);
         self.before.clear();
         self.speed_bound = self.speed_max;
@@ -404,15 +422,12 @@ impl Solver for Flip {
         for k in 0..substeps {
             let first = k == 0;
             if !first {
-                self.later.renew(
-                    &self.grid,
-                    self.width,
-                    self.parameters.full(),
-                    self.before.of(&self.particles),
-                );
+                let Self { later, grid, width, parameters, particles, before, .. } = self;
+                later.transfer(grid, *width, before.of(particles));
+                measure_and_mark_spray(grid, parameters.full(), later);
                 self.unpressed = unpressed(&self.grid, &self.later.cell, &self.pressure);
             }
-            let moving = Moving {
+            let motion = GroupMotion {
                 groups: stage.groups,
                 velocity: &velocity,
                 impulse: &impulse,
@@ -420,11 +435,11 @@ impl Solver for Flip {
                 own: &own,
                 mass: &mass,
             };
-            self.advance_grid(first, &moving, stage)?;
-            let given = give(&moving, &self.member_velocities(&moving));
+            self.advance_grid(first, &motion, stage)?;
+            let given = group_momentum(&motion, &self.member_velocities(&motion));
             if k + 1 < substeps {
-                self.pair_up(first)?;
-                self.pass_substep(&moving);
+                self.set_face_pairs(first)?;
+                self.end_substep(&motion);
             }
             for (group, given) in given.into_iter().enumerate() {
                 answer.momentum[group] += given;
@@ -439,9 +454,9 @@ impl Solver for Flip {
     }
 
     fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
-        self.pair_up(self.before.is_committed())?;
+        self.set_face_pairs(self.before.is_committed())?;
         let (mut position, mut velocity) = self.before.take_committed(end.groups, &mut self.particles);
-        self.travel_all(end.groups, &mut position, &mut velocity);
+        self.advect_all(end.groups, &mut position, &mut velocity);
         (self.particles.position, self.particles.velocity) = (position, velocity);
         end.place_members(&mut self.particles);
         if self.steps.is_multiple_of(STORAGE_PERIOD) {
@@ -455,7 +470,7 @@ impl Solver for Flip {
         for (&id, position) in id[first_born..].iter().zip(&mut position[first_born..]) {
             *position = self.parameters.jittered(id, *position);
         }
-        self.find_speed();
+        self.find_time_step();
         let given = self.sources.given;
         Ok(Report {
             stable_dt: self.stable_dt(),
@@ -471,9 +486,9 @@ impl Solver for Flip {
     /// `density` [kg/m^3] of the particles where they are, and `pressure` [Pa] of the last step, from the grid.
     fn fields(&self) -> Vec<Field> {
         // The grid of `start` is of this state or of the one before, by whether the next step has begun.
-        let Self { grid, width, parameters, particles, .. } = self;
-        let mut now = Deposit::default();
-        now.renew(grid, *width, parameters.full(), (&particles.position, &particles.velocity));
+        let Self { grid, width, particles, .. } = self;
+        let mut now = ParticleToGrid::default();
+        now.transfer(grid, *width, (&particles.position, &particles.velocity));
         let scale = self.parameters.particle_mass / self.grid.cell_size.powi(3);
         let value = |&x: &DVec3| {
             let faces = self.grid.place(x).faces(&self.grid, 2).into_iter();
@@ -498,7 +513,7 @@ impl Solver for Flip {
             snapshot::restore(&mut self.particles, &self.parameters, &mut self.pressure, bytes)?;
         self.steps = steps;
         self.sources = Sources { time, next_id, ..self.parameters.sources.clone() };
-        self.find_speed();
+        self.find_time_step();
         Ok(())
     }
 }
@@ -510,12 +525,12 @@ impl Deferred for Flip {
 
     fn velocity(&self, wanted: &[u32]) -> Vec<DVec3> {
         let before = self.before.of(&self.particles);
-        let flip_share = self.parameters.flip_share;
+        let flip_ratio = self.parameters.flip_ratio;
         if wanted.len() < self.particles.len() / MANY {
-            return self.found(self.flow.at_faces(&self.grid, flip_share), before, wanted);
+            return self.interpolated(self.flow.projected(&self.grid, flip_ratio), before, wanted);
         }
-        let mut pairs = Pairs::default();
-        self.flow.pair_up(&self.grid, flip_share, &mut pairs);
-        self.found(&pairs, before, wanted)
+        let mut pairs = FacePairs::default();
+        self.flow.set_face_pairs(&self.grid, flip_ratio, &mut pairs);
+        self.interpolated(&pairs, before, wanted)
     }
 }

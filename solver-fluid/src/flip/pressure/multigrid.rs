@@ -2,7 +2,7 @@
 //!
 //! Coarser levels join eight cells into one (aggregation); the sum of the coefficients between two aggregates, halved
 //! because their centres are twice as far apart, is the coarse coefficient. So any shape of the fluid and any jump of
-//! density is coarsened by the same rule (`flip/system.rs`). Corrections are interpolated between the centres of
+//! density is coarsened by the same rule (`flip/pressure/system.rs`). Corrections are interpolated between the centres of
 //! aggregates, residuals are brought to them by the transpose. Red-black Gauss-Seidel smooths.
 //!
 //! Columns are split by colour ([`Split`]): a sweep over one colour reads the other one only, in whole vectors, and its
@@ -13,7 +13,8 @@ use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 use rayon::slice::ChunksMut;
 
-use super::grid::{Grid, kept};
+use super::super::arithmetic::kept;
+use super::super::grid::Grid;
 use super::system::{
     BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window, window_mut,
 };
@@ -43,7 +44,7 @@ struct Level {
 
 /// The hierarchy of levels, the finest first.
 #[derive(Clone, Debug)]
-pub(super) struct Multigrid {
+pub(in crate::flip) struct Multigrid {
     levels: Vec<Level>,
     width: Width,
 }
@@ -396,7 +397,7 @@ fn add_corrections(share: [f32; 2], own: &[f32], next: &[f32], inverse: &[f32], 
 }
 
 impl Multigrid {
-    pub(super) fn new(grid: Grid, width: Width) -> Self {
+    pub(in crate::flip) fn new(grid: Grid, width: Width) -> Self {
         let mut levels = vec![Level::new(grid)];
         let mut cells = grid.cells;
         while cells.iter().any(|&n| n > COARSEST) {
@@ -406,17 +407,17 @@ impl Multigrid {
         Self { levels, width }
     }
 
-    pub(super) fn width(&self) -> Width {
+    pub(in crate::flip) fn width(&self) -> Width {
         self.width
     }
 
-    pub(super) fn finest(&self) -> &System {
+    pub(in crate::flip) fn finest(&self) -> &System {
         &self.levels[0].system
     }
 
     /// Lets `set` set the finest coefficients `face`, `ground` and `common`, of which only those of some runs of cells may
     /// have changed, and builds the hierarchy from them.
-    pub(super) fn set(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
+    pub(in crate::flip) fn set(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
         // Passes leave out vectors without an unknown. Which ones these are changes everywhere or nowhere.
         if changed.iter().all(|&changed| changed) {
             for level in &mut self.levels {
@@ -435,28 +436,28 @@ impl Multigrid {
     }
 
     /// The finest system, and the right-hand side of the next [`Self::cycle`].
-    pub(super) fn finest_and_right_hand_side(&mut self) -> (&System, &mut Split<f32>) {
+    pub(in crate::flip) fn finest_and_right_hand_side(&mut self) -> (&System, &mut Split<f32>) {
         let Level { system, right_hand_side, .. } = &mut self.levels[0];
         (system, right_hand_side)
     }
 
     /// The answer of the last [`Self::cycle`].
-    pub(super) fn solution(&self) -> &Split<f32> {
+    pub(in crate::flip) fn solution(&self) -> &Split<f32> {
         &self.levels[0].solution
     }
 
     /// The right-hand side of the next [`Self::cycle`].
-    pub(super) fn right_hand_side(&mut self) -> &mut Split<f32> {
+    pub(in crate::flip) fn right_hand_side(&mut self) -> &mut Split<f32> {
         &mut self.levels[0].right_hand_side
     }
 
     /// One symmetric cycle from zero; the product of its answer and the right-hand side.
-    pub(super) fn cycle(&mut self) -> f64 {
+    pub(in crate::flip) fn cycle(&mut self) -> f64 {
         self.cycle_from(0)
     }
 
     /// Sweeps from zero, on the finest level only, and only in some blocks of a colour; it stays zero in the others.
-    pub(super) fn smooth(&mut self, only: &[bool]) {
+    pub(in crate::flip) fn smooth(&mut self, only: &[bool]) {
         for column in &mut self.levels[0].solution {
             let blocks = column.par_chunks_mut(BLOCK).zip(only);
             blocks.filter(|(_, wanted)| !**wanted).for_each(|(block, _)| block.fill(0.0));

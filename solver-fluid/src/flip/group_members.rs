@@ -5,7 +5,6 @@ use amalgam_particles::{DVec3, GroupMap, Particles};
 use amalgam_solver_kit::Stage;
 use rayon::prelude::*;
 
-use super::faces::AtFaces;
 use super::grid::{Among, Grid};
 
 /// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that the grid
@@ -20,7 +19,7 @@ const BLOCK: usize = 64;
 
 /// What members add to a face.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Extra {
+pub(super) struct FaceContribution {
     /// [kg]
     pub(super) mass: f64,
     /// [kg m/s]
@@ -31,7 +30,7 @@ pub(super) struct Extra {
 
 /// Groups in a sub-step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moving<'a> {
+pub(super) struct GroupMotion<'a> {
     pub(super) groups: &'a GroupMap,
     /// Velocity of each group [m/s].
     pub(super) velocity: &'a [DVec3],
@@ -47,14 +46,14 @@ pub(super) struct Moving<'a> {
 
 /// Sixteen members or fewer: side by side, since they are far apart among the particles.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sixteen {
+pub(super) struct MemberLanes {
     group: [u32; LANES],
-    axes: [Brought; 3],
+    axes: [AxisContribution; 3],
 }
 
 /// What sixteen members bring to the faces of an axis.
 #[derive(Clone, Copy, Debug, Default)]
-struct Brought {
+struct AxisContribution {
     among: Among<LANES>,
     /// Mass [kg], momentum [kg m/s] and impulse besides gravity [kg m/s], of those there are.
     values: [[f64; LANES]; 3],
@@ -62,25 +61,25 @@ struct Brought {
 
 /// What members add to the faces of each axis.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Extras {
+pub(super) struct MemberContributions {
     /// In the order of [`GroupMap::all_members`].
-    pub(super) members: Vec<Sixteen>,
+    pub(super) members: Vec<MemberLanes>,
     axes: [Touched; 3],
 }
 
 /// The faces of an axis that members touch.
 #[derive(Clone, Debug, Default)]
 struct Touched {
-    /// Of each face its place in `extra`, from 1 on; 0 if no member touches it.
+    /// Of each face its place in `contribution`, from 1 on; 0 if no member touches it.
     place: Vec<u32>,
     /// Those that are touched, in order: what is read and written of them then lies side by side.
     face: Vec<usize>,
     /// Which blocks of [`BLOCK`] faces hold any of them.
     block: Vec<bool>,
     /// Mass, momentum, impulse, and nothing: as long as a vector.
-    extra: Vec<[f64; 4]>,
+    contribution: Vec<[f64; 4]>,
     /// Velocities after the sub-step and before it [m/s] by `place`, none of them at 0.
-    flow: Vec<[f64; 2]>,
+    sampled: Vec<[f64; 2]>,
     /// What was touched the last time.
     before: Vec<usize>,
 }
@@ -104,7 +103,7 @@ pub(super) fn inertias(stage: &Stage<'_>, own: &[f64]) -> Vec<f64> {
     stage.inertia.iter().zip(own.iter().copied()).map(inertia).collect()
 }
 
-impl Extras {
+impl MemberContributions {
     /// Whether a member touches a face.
     #[inline(always)]
     pub(super) fn touch(&self, axis: usize, face: usize) -> bool {
@@ -112,23 +111,26 @@ impl Extras {
     }
 
     /// Faces that members touch, and what they add.
-    pub(super) fn touched(&self, axis: usize) -> impl Iterator<Item = (usize, Extra)> {
-        let Touched { place, face, extra, .. } = &self.axes[axis];
+    pub(super) fn touched(&self, axis: usize) -> impl Iterator<Item = (usize, FaceContribution)> {
+        let Touched { place, face, contribution, .. } = &self.axes[axis];
         face.iter().map(|&face| {
-            let [mass, momentum, impulse, _] = extra[place[face] as usize - 1];
-            (face, Extra { mass, momentum, impulse })
+            let [mass, momentum, impulse, _] = contribution[place[face] as usize - 1];
+            (face, FaceContribution { mass, momentum, impulse })
         })
     }
 
-    /// Faces that members touched before the last [`Self::renew`], and touch no longer.
+    /// Faces that members touched before the last [`Self::add_up`], and touch no longer.
     pub(super) fn left(&self, axis: usize) -> impl Iterator<Item = usize> {
         let Touched { place, before, .. } = &self.axes[axis];
         before.iter().copied().filter(|&face| place[face] == 0)
     }
 
     /// Takes the velocities after the sub-step and before it where members find them.
-    pub(super) fn take(&mut self, flow: &AtFaces<'_>) {
-        self.axes.par_iter_mut().enumerate().for_each(|(axis, touched)| touched.take(axis, flow));
+    pub(super) fn sample(&mut self, velocities: impl Fn(usize, usize) -> [f64; 2] + Sync) {
+        self.axes
+            .par_iter_mut()
+            .enumerate()
+            .for_each(|(axis, touched)| touched.sample(|face| velocities(axis, face)));
     }
 
     /// Sums up what members add: their share of their group's inertia and its velocity in place of their own mass and
@@ -136,20 +138,20 @@ impl Extras {
     /// impulse makes up for the difference; `fall` is the velocity that gravity gives in the sub-step [m/s].
     ///
     /// In f64, since a group can weigh a million times what its members do. In the order of members.
-    pub(super) fn renew(
+    pub(super) fn add_up(
         &mut self,
         (grid, width): (&Grid, Width),
         particles: (&[DVec3], &Particles),
-        moving: &Moving<'_>,
+        motion: &GroupMotion<'_>,
         fall: DVec3,
     ) {
         let (position, particles) = particles;
-        let all = moving.groups.all_members().par_chunks(LANES).zip(moving.mass.par_chunks(LANES));
-        self.members.resize(all.len(), Sixteen::default());
+        let all = motion.groups.all_members().par_chunks(LANES).zip(motion.mass.par_chunks(LANES));
+        self.members.resize(all.len(), MemberLanes::default());
         let all = all.zip(&mut self.members).with_min_len(MEMBERS / LANES);
         all.for_each(|((members, mass), found)| {
             let velocity = &particles.velocity;
-            width.run(Find { grid, moving, fall, position, velocity, members, mass, found });
+            width.run(LocateMembers { grid, motion, fall, position, velocity, members, mass, found });
         });
         let members = &self.members;
         self.axes.par_iter_mut().enumerate().rev().for_each(|(axis, kept)| {
@@ -157,7 +159,13 @@ impl Extras {
             // wait for each other's lines of memory.
             let mut touched = std::mem::take(kept);
             touched.clear(grid.len());
-            width.run(Add { grid, members, axis, count: moving.mass.len(), touched: &mut touched });
+            width.run(AddContributions {
+                grid,
+                members,
+                axis,
+                count: motion.mass.len(),
+                touched: &mut touched,
+            });
             touched.list();
             *kept = touched;
         });
@@ -166,20 +174,20 @@ impl Extras {
 
 impl Touched {
     /// Takes the velocities at faces that are touched; where no member adds, none counts.
-    fn take(&mut self, axis: usize, flow: &AtFaces<'_>) {
-        self.flow.resize(self.extra.len() + 1, [0.0; 2]);
+    fn sample(&mut self, velocities: impl Fn(usize) -> [f64; 2]) {
+        self.sampled.resize(self.contribution.len() + 1, [0.0; 2]);
         for &face in &self.face {
-            self.flow[self.place[face] as usize] = flow.velocities(axis, face);
+            self.sampled[self.place[face] as usize] = velocities(face);
         }
     }
 
     /// Forgets what is touched, but for where; for columns of `len` faces.
     fn clear(&mut self, len: usize) {
-        let Self { place, face, extra, before, block, .. } = self;
+        let Self { place, face, contribution, before, block, .. } = self;
         std::mem::swap(face, before);
         before.iter().for_each(|&face| place[face] = 0);
         face.clear();
-        extra.clear();
+        contribution.clear();
         place.resize(len, 0);
         block.clear();
         block.resize(len.div_ceil(BLOCK), false);
@@ -187,18 +195,18 @@ impl Touched {
 
     /// What members add to a face.
     #[inline(always)]
-    fn extra(&mut self, face: usize) -> &mut [f64; 4] {
+    fn contribution(&mut self, face: usize) -> &mut [f64; 4] {
         if self.place[face] == 0 {
             self.touch(face);
         }
-        &mut self.extra[self.place[face] as usize - 1]
+        &mut self.contribution[self.place[face] as usize - 1]
     }
 
     #[cold]
     fn touch(&mut self, face: usize) {
         self.block[face / BLOCK] = true;
-        self.extra.push([0.0; 4]);
-        self.place[face] = self.extra.len() as u32;
+        self.contribution.push([0.0; 4]);
+        self.place[face] = self.contribution.len() as u32;
     }
 
     /// Lists the faces that are touched.
@@ -213,9 +221,9 @@ impl Touched {
 }
 
 /// Sixteen members or fewer, of which those that there are not stand where the last one does.
-struct Find<'a> {
+struct LocateMembers<'a> {
     grid: &'a Grid,
-    moving: &'a Moving<'a>,
+    motion: &'a GroupMotion<'a>,
     fall: DVec3,
     /// Of all particles.
     position: &'a [DVec3],
@@ -223,33 +231,33 @@ struct Find<'a> {
     members: &'a [u32],
     /// Of these.
     mass: &'a [f64],
-    found: &'a mut Sixteen,
+    found: &'a mut MemberLanes,
 }
 
-impl Task for Find<'_> {
+impl Task for LocateMembers<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { grid, moving, fall, position, velocity, members, mass, found } = self;
+        let Self { grid, motion, fall, position, velocity, members, mass, found } = self;
         let mut positions = [[0.0; LANES]; 3];
         for &member in members {
             let member = member as usize;
             L::prefetch(&position[member], 0);
             L::prefetch(&velocity[member], 0);
-            L::prefetch(&moving.groups.group_of()[member], 0);
+            L::prefetch(&motion.groups.group_of()[member], 0);
         }
         for l in 0..LANES {
             let n = l.min(members.len() - 1);
             let member = members[n] as usize;
             let (at, velocity, own) = (position[member], velocity[member], mass[n]);
             (positions[0][l], positions[1][l], positions[2][l]) = (at.x, at.y, at.z);
-            found.group[l] = moving.groups.group_of()[member];
+            found.group[l] = motion.groups.group_of()[member];
             let of = found.group[l] as usize;
-            let part = own / moving.own[of];
-            let inertia = part * moving.inertia[of];
-            let momentum = (inertia * moving.velocity[of] - own * velocity).to_array();
-            let impulse = (moving.impulse[of] * part - fall * (inertia - own)).to_array();
+            let part = own / motion.own[of];
+            let inertia = part * motion.inertia[of];
+            let momentum = (inertia * motion.velocity[of] - own * velocity).to_array();
+            let impulse = (motion.impulse[of] * part - fall * (inertia - own)).to_array();
             for (axis, brought) in found.axes.iter_mut().enumerate() {
                 let values = &mut brought.values;
                 (values[0][l], values[1][l], values[2][l]) = (inertia - own, momentum[axis], impulse[axis]);
@@ -263,16 +271,16 @@ impl Task for Find<'_> {
 }
 
 /// Adds what members bring to the faces of an axis, in their order.
-struct Add<'a> {
+struct AddContributions<'a> {
     grid: &'a Grid,
-    members: &'a [Sixteen],
+    members: &'a [MemberLanes],
     axis: usize,
     /// Of members.
     count: usize,
     touched: &'a mut Touched,
 }
 
-impl Task for Add<'_> {
+impl Task for AddContributions<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -280,15 +288,15 @@ impl Task for Add<'_> {
         let Self { grid, members, axis, count, touched } = self;
         let corners = grid.corners();
         for (n, some) in members.iter().enumerate() {
-            let Brought { among, values } = &some.axes[axis];
+            let AxisContribution { among, values } = &some.axes[axis];
             let weights = among.weights();
             for l in 0..LANES.min(count - n * LANES) {
                 let (low, values) = (among.low[l] as usize, [values[0][l], values[1][l], values[2][l], 0.0]);
                 for corner in 0..8 {
                     let weight = weights[corner][l];
                     if weight != 0.0 {
-                        let extra = touched.extra(low + corners[corner]);
-                        for (sum, value) in extra.iter_mut().zip(values) {
+                        let contribution = touched.contribution(low + corners[corner]);
+                        for (sum, value) in contribution.iter_mut().zip(values) {
                             *sum += weight * value;
                         }
                     }
@@ -299,29 +307,29 @@ impl Task for Add<'_> {
 }
 
 /// Velocities of members as the grid alone would have them [m/s].
-pub(super) struct Take<'a> {
+pub(super) struct SampleMembers<'a> {
     pub(super) grid: &'a Grid,
     /// Of groups [m/s].
     pub(super) velocity: &'a [DVec3],
-    pub(super) flip_share: f64,
-    pub(super) extras: &'a Extras,
-    pub(super) members: &'a Sixteen,
+    pub(super) flip_ratio: f64,
+    pub(super) contributions: &'a MemberContributions,
+    pub(super) members: &'a MemberLanes,
     /// As many as there are.
     pub(super) result: &'a mut [DVec3],
 }
 
-impl Task for Take<'_> {
+impl Task for SampleMembers<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { grid, velocity, flip_share: flip, extras, members, result } = self;
+        let Self { grid, velocity, flip_ratio: flip, contributions, members, result } = self;
         let mut found = [[[0.0; 3]; 2]; LANES];
         for axis in 0..3 {
-            let Touched { place, flow, .. } = &extras.axes[axis];
+            let Touched { place, sampled, .. } = &contributions.axes[axis];
             for (l, found) in found.iter_mut().enumerate() {
                 let among = &members.axes[axis].among;
-                [found[0][axis], found[1][axis]] = among.interpolate(grid, l, (place, flow));
+                [found[0][axis], found[1][axis]] = among.interpolate(grid, l, (place, sampled));
             }
         }
         for (l, result) in result.iter_mut().enumerate() {

@@ -4,9 +4,10 @@
 //! A wall can only push: pressure p >= 0 and the velocity away from it u >= 0, and one of them is zero [Batty2007]. Which
 //! one is taken from the last pressure and the velocities before the projection, as in [Chentanez2012], not iterated.
 
+use super::cell::Cell;
 use super::grid::Grid;
-use super::system::Split;
-use super::transfer::{Cell, Deposit};
+use super::particle_to_grid::ParticleToGrid;
+use super::pressure::Split;
 
 /// A face of the domain's walls.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +45,8 @@ pub(super) fn unpressed(grid: &Grid, cell: &[Cell], pressure: &Split<f64>) -> Ve
 impl WallFace {
     /// Lets go, as if there were air behind the face, if the fluid moves away under a `fall` [m/s], the velocity that
     /// gravity gives in the sub-step.
-    pub(super) fn release(&self, deposit: &Deposit, fall: [f64; 3], cell: &mut [Cell]) {
-        let [weight, moved] = deposit.at(self.axis, self.face).map(f64::from);
+    pub(super) fn release(&self, transferred: &ParticleToGrid, fall: [f64; 3], cell: &mut [Cell]) {
+        let [weight, moved] = transferred.at(self.axis, self.face).map(f64::from);
         if weight > 0.0 && self.away * (moved / weight + fall[self.axis]) > 0.0 {
             cell[self.wall] = Cell::Air;
         }

@@ -8,23 +8,23 @@ use std::ops::Range;
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
-use super::grid::Grid;
+use super::super::grid::Grid;
 
 /// Entries of one colour in a task.
-pub(super) const BLOCK: usize = 1024;
+pub(in crate::flip) const BLOCK: usize = 1024;
 /// Cells that hold one vector of each colour.
-pub(super) const RUN: usize = 2 * LANES;
+pub(in crate::flip) const RUN: usize = 2 * LANES;
 
 /// A column by colour: entry n stands at `n / 2` of the column `n % 2`, red (even) and black (odd).
-pub(super) type Split<T> = [Vec<T>; 2];
+pub(in crate::flip) type Split<T> = [Vec<T>; 2];
 
-pub(super) fn split_zeros<T: Default + Clone>(grid: &Grid) -> Split<T> {
+pub(in crate::flip) fn split_zeros<T: Default + Clone>(grid: &Grid) -> Split<T> {
     [0, 1].map(|_| vec![T::default(); grid.len() / 2])
 }
 
 /// What a vector of one colour holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::flip) enum Kind {
     /// No unknown.
     Closed,
     /// Unknowns with faces to all others beside them, which have the common coefficient.
@@ -34,48 +34,48 @@ pub(super) enum Kind {
 
 /// The coefficients of a level: `sum over faces of face (p - p') + ground p`. Entries that are no unknown have zeros.
 #[derive(Clone, Debug)]
-pub(super) struct System {
-    pub(super) grid: Grid,
+pub(in crate::flip) struct System {
+    pub(in crate::flip) grid: Grid,
     /// Coefficient of faces in the midst of the fluid [m s/kg / m^2].
-    pub(super) common: f32,
+    pub(in crate::flip) common: f32,
     /// Coefficient of the lower face of each cell along each axis, in cells' own order.
-    pub(super) face: [Vec<f32>; 3],
+    pub(in crate::flip) face: [Vec<f32>; 3],
     /// Coefficient to the outside: air.
-    pub(super) ground: Vec<f32>,
+    pub(in crate::flip) ground: Vec<f32>,
     /// The same by colour.
-    pub(super) face_of: [Split<f32>; 3],
-    pub(super) ground_of: Split<f32>,
+    pub(in crate::flip) face_of: [Split<f32>; 3],
+    pub(in crate::flip) ground_of: Split<f32>,
     /// Faces to other unknowns.
-    pub(super) links: Split<f32>,
-    pub(super) diagonal: Split<f32>,
+    pub(in crate::flip) links: Split<f32>,
+    pub(in crate::flip) diagonal: Split<f32>,
     /// One over the diagonal, zero where there is no unknown.
-    pub(super) inverse: Split<f32>,
+    pub(in crate::flip) inverse: Split<f32>,
     /// Of each vector.
-    pub(super) kind: [Vec<Kind>; 2],
+    pub(in crate::flip) kind: [Vec<Kind>; 2],
 }
 
 /// Where the neighbours of a colour's entry m stand in the other colour: the lower ones along each axis, then the upper
 /// ones, as distances to m.
-pub(super) fn neighbours(grid: &Grid, colour: usize) -> [[isize; 3]; 2] {
+pub(in crate::flip) fn neighbours(grid: &Grid, colour: usize) -> [[isize; 3]; 2] {
     let (half, colour) = (grid.strides().map(|stride| (stride / 2) as isize), colour as isize);
     [half.map(|half| colour - 1 - half), half.map(|half| colour + half)]
 }
 
 /// Sixteen entries from `at` on.
 #[inline(always)]
-pub(super) fn window<T>(column: &[T], at: usize) -> &[T; LANES] {
+pub(in crate::flip) fn window<T>(column: &[T], at: usize) -> &[T; LANES] {
     column[at..at + LANES].first_chunk().expect("sixteen entries")
 }
 
 /// The same, to be changed.
 #[inline(always)]
-pub(super) fn window_mut<T>(column: &mut [T], at: usize) -> &mut [T; LANES] {
+pub(in crate::flip) fn window_mut<T>(column: &mut [T], at: usize) -> &mut [T; LANES] {
     column[at..at + LANES].first_chunk_mut().expect("sixteen entries")
 }
 
 /// A fixed tree over the lanes: halves are added until one lane is left.
 #[inline(always)]
-pub(super) fn add_lanes(lanes: [f64; LANES]) -> f64 {
+pub(in crate::flip) fn add_lanes(lanes: [f64; LANES]) -> f64 {
     let eight: [f64; 8] = halves(&lanes);
     let four: [f64; 4] = halves(&eight);
     let [a, b] = halves(&four);
@@ -93,7 +93,9 @@ fn halves<const N: usize>(lanes: &[f64]) -> [f64; N] {
 }
 
 /// The sums of what blocks yield, in their order, whatever the threads.
-pub(super) fn in_order<const K: usize>(of_blocks: impl IndexedParallelIterator<Item = [f64; K]>) -> [f64; K] {
+pub(in crate::flip) fn in_order<const K: usize>(
+    of_blocks: impl IndexedParallelIterator<Item = [f64; K]>,
+) -> [f64; K] {
     let mut sums = [0.0; K];
     for of_block in of_blocks.collect::<Vec<_>>() {
         sums.iter_mut().zip(of_block).for_each(|(sum, of_block)| *sum += of_block);
@@ -102,7 +104,7 @@ pub(super) fn in_order<const K: usize>(of_blocks: impl IndexedParallelIterator<I
 }
 
 impl System {
-    pub(super) fn new(grid: Grid) -> Self {
+    pub(in crate::flip) fn new(grid: Grid) -> Self {
         let (zero, zeros) = (vec![0.0; grid.len()], split_zeros(&grid));
         Self {
             grid,
@@ -119,7 +121,7 @@ impl System {
     }
 
     /// Finds what follows from `face`, `ground` and `common`, in runs of cells that have changed.
-    pub(super) fn prepare(&mut self, width: Width, changed: &[bool]) {
+    pub(in crate::flip) fn prepare(&mut self, width: Width, changed: &[bool]) {
         for (face, of) in self.face.iter().zip(&mut self.face_of) {
             split_into(face, changed, of);
         }
@@ -161,7 +163,7 @@ impl System {
 
     /// Sets the coefficients of the next coarser level in layers of which some run of cells here has changed. The runs
     /// of that level that have changed.
-    pub(super) fn coarsen(&self, width: Width, changed: &[bool], coarse: &mut Self) -> Vec<bool> {
+    pub(in crate::flip) fn coarsen(&self, width: Width, changed: &[bool], coarse: &mut Self) -> Vec<bool> {
         let (fine, grid) = (self.grid, coarse.grid);
         let layers: Vec<bool> = (0..grid.cells[2])
             .map(|k| changed[runs_of_layers(&fine, 2 * k, (2 * k + 2).min(fine.cells[2]))].contains(&true))
@@ -197,7 +199,7 @@ impl System {
     }
 
     /// Whether the pressure is known up to a constant only.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(in crate::flip) fn is_closed(&self) -> bool {
         self.ground.par_iter().with_min_len(BLOCK).all(|&ground| ground == 0.0)
     }
 }

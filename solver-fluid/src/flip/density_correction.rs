@@ -10,10 +10,11 @@
 
 use rayon::prelude::*;
 
+use super::cell::Cell;
 use super::grid::Grid;
-use super::members::Extras;
-use super::system::{BLOCK, Split};
-use super::transfer::{Cell, Deposit};
+use super::group_members::MemberContributions;
+use super::particle_to_grid::ParticleToGrid;
+use super::pressure::{BLOCK, Split};
 
 /// Density relative to the rest density below which particles are spray, if it is below it in all cells around too. A
 /// full sheet, one cell thick, has .67.
@@ -38,22 +39,21 @@ pub(super) fn around(grid: &Grid, at: usize) -> [(usize, usize, usize); 6] {
 
 /// Density in the cells that hold particles, relative to the rest density: the mean of what the particles bring to a
 /// cell's six faces. Behind a wall stands the mirror image. `full` is the number of particles in a cell at rest density.
-pub(super) fn measure(grid: &Grid, deposit: &Deposit, full: f64, density: &mut Vec<f32>) {
+fn measure(grid: &Grid, transferred: &ParticleToGrid, full: f64, density: &mut Vec<f32>) {
     let scale = (1.0 / (6.0 * full)) as f32;
     density.resize(grid.len(), 0.0);
     density.par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(at, density)| {
         *density = 0.0;
-        if deposit.cell[at] == Cell::Fluid {
+        if transferred.cell[at] == Cell::Fluid {
             for (face, axis, next) in around(grid, at) {
-                let mirrored = if deposit.cell[next] == Cell::Wall { 2.0 } else { 1.0 };
-                *density += scale * mirrored * deposit.at(axis, face)[0];
+                let mirrored = if transferred.cell[next] == Cell::Wall { 2.0 } else { 1.0 };
+                *density += scale * mirrored * transferred.at(axis, face)[0];
             }
         }
     });
 }
 
-/// The cells of spray.
-pub(super) fn spray(grid: &Grid, cell: &[Cell], density: &[f32]) -> Vec<usize> {
+fn spray(grid: &Grid, cell: &[Cell], density: &[f32]) -> Vec<usize> {
     let thin = |at: usize| density[at] < SPRAY;
     let alone = |&at: &usize| {
         cell[at] == Cell::Fluid && thin(at) && around(grid, at).into_iter().all(|(_, _, next)| thin(next))
@@ -61,18 +61,29 @@ pub(super) fn spray(grid: &Grid, cell: &[Cell], density: &[f32]) -> Vec<usize> {
     (0..cell.len()).into_par_iter().with_min_len(BLOCK).filter(alone).collect()
 }
 
-/// What the density projection starts from.
+/// Measures the density in the cells that particles were transferred to, and marks the cells of spray. `full` is the
+/// number of particles in a cell at rest density.
+pub(super) fn measure_and_mark_spray(grid: &Grid, full: f64, transferred: &mut ParticleToGrid) {
+    let mut density = std::mem::take(&mut transferred.density);
+    measure(grid, transferred, full, &mut density);
+    for at in spray(grid, &transferred.cell, &density) {
+        transferred.cell[at] = Cell::Spray;
+    }
+    transferred.density = density;
+}
+
+/// The state from which the density projection starts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Crowd<'a> {
+pub(super) struct DensityCorrection<'a> {
     pub(super) grid: &'a Grid,
-    pub(super) deposit: &'a Deposit,
-    pub(super) extras: &'a Extras,
+    pub(super) transferred: &'a ParticleToGrid,
+    pub(super) contributions: &'a MemberContributions,
     pub(super) cell: &'a [Cell],
     /// Particles in a cell at rest density.
     pub(super) full: f64,
 }
 
-impl Crowd<'_> {
+impl DensityCorrection<'_> {
     /// Deviation of each cell's density from the rest density, relative to it; the largest.
     pub(super) fn deviations(&self, result: &mut Split<f64>) -> f64 {
         let mut largest = 0.0;
@@ -91,20 +102,20 @@ impl Crowd<'_> {
     /// What a cell lacks counts only inside of the fluid: not beside air or spray, for there is its surface, nor beside
     /// others, for they take up room that is not known here.
     fn deviation(&self, at: usize) -> f64 {
-        let deviation = f64::from(self.deposit.density[at]) - 1.0;
+        let deviation = f64::from(self.transferred.density[at]) - 1.0;
         if deviation >= 0.0 {
             return deviation.min(DEVIATION_MAX);
         }
         let around = around(self.grid, at);
         let inside = |&(face, axis, next): &(usize, usize, usize)| {
-            matches!(self.cell[next], Cell::Fluid | Cell::Wall) && !self.extras.touch(axis, face)
+            matches!(self.cell[next], Cell::Fluid | Cell::Wall) && !self.contributions.touch(axis, face)
         };
         if !around.iter().all(inside) {
             return 0.0;
         }
         // Nor does what a neighbour lacks that is at the surface.
         let lack = |&(face, axis, next): &(usize, usize, usize)| {
-            let weight = f64::from(self.deposit.at(axis, face)[0]) / self.full;
+            let weight = f64::from(self.transferred.at(axis, face)[0]) / self.full;
             if self.is_surface(next) { (1.0 - weight).max(0.0) } else { 0.0 }
         };
         let excused = around.iter().map(lack).sum::<f64>() / 6.0;

@@ -1,90 +1,26 @@
-//! Between particles and grid: the loops over all particles.
+//! From particles to the grid: every particle adds its weight and its velocity to the faces around it.
 //!
 //! A face's two numbers and those of the next face along x are one vector of four on every processor.
-//! What bounds these loops is arithmetic, not memory: a particle visits 12 such rows to bring its velocity to the grid
-//! and 24 to take the grid's back, and neighbouring particles visit the same ones.
+//! Arithmetic bounds the time of this loop, not memory: a particle visits 12 such rows, and neighbouring particles visit
+//! the same ones.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use amalgam_particles::{DVec3, counting_sort};
 use glam::Vec4;
 use rayon::prelude::*;
 
-use super::density;
-use super::faces::AtFaces;
-use super::grid::{Grid, Places};
+use super::cell::Cell;
+use super::grid::{Grid, Places, Weights};
 
 /// Particles of one task.
 pub(super) const CHUNK: usize = 4096;
 
-/// Kinds of cells, in bits that tell what two cells beside a face have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Cell {
-    Air = 0,
-    /// Holds particles of other participants only.
-    Foreign = OPEN,
-    /// Holds particles of this fluid.
-    Fluid = OPEN | FLUID,
-    /// Holds particles of this fluid, too few to fill it: see `flip/density.rs`.
-    Spray = SPRAY,
-    /// Around the domain.
-    Wall = WALL,
-}
-
-/// Bit of cells in which the pressure is unknown.
-pub(super) const OPEN: u8 = 1;
-const FLUID: u8 = 2;
-pub(super) const SPRAY: u8 = 4;
-pub(super) const WALL: u8 = 8;
-
-/// The cells on both sides of a face.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sides {
-    either: u8,
-    both: u8,
-}
-
-impl Sides {
-    #[inline(always)]
-    pub(super) fn new(cells: [Cell; 2]) -> Self {
-        let [a, b] = cells.map(|cell| cell as u8);
-        Self { either: a | b, both: a & b }
-    }
-
-    /// Whether the pressure pushes through the face: a side is open and none a wall.
-    #[inline(always)]
-    pub(super) fn are_pushed(self) -> bool {
-        self.either & (OPEN | WALL) == OPEN
-    }
-
-    /// Whether one side has this bit.
-    #[inline(always)]
-    pub(super) fn contain(self, bit: u8) -> bool {
-        self.either & bit != 0
-    }
-
-    /// Whether both sides hold particles of this fluid.
-    #[inline(always)]
-    pub(super) fn are_fluid(self) -> bool {
-        self.both & FLUID != 0
-    }
-}
-
 /// For each axis, two numbers at each face and two at the next one along x, so that sums of neighbours do not overlap.
 type Fours = [Vec<Vec4>; 3];
 
-/// For each axis, two numbers at each face.
-pub(super) type Pairs = [Vec<[f32; 2]>; 3];
-
-/// Weights of places among the faces of an axis: along x, and of the four rows of two faces.
-struct Weights<const N: usize> {
-    along: [[f32; N]; 2],
-    row: [[f32; N]; 4],
-}
-
 /// What particles bring to the faces, all as if they were free.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Deposit {
+pub(super) struct ParticleToGrid {
     /// Sums over particles of a face's weight and of weight times velocity [m/s], of those for which it is the lower one
     /// along x; then the same of the next face.
     sums: Fours,
@@ -99,19 +35,12 @@ pub(super) struct Deposit {
     order: Vec<u32>,
 }
 
-impl Deposit {
+impl ParticleToGrid {
     /// Sums up what particles at `position` [m] with `velocity` [m/s] bring to the faces.
     ///
     /// Particles of one layer of cells reach three layers of faces: every third layer is done at once, each by one
     /// thread, in the order of its particles. No sum depends on threads.
-    /// `full` is the number of particles in a cell at rest density.
-    pub(super) fn renew(
-        &mut self,
-        grid: &Grid,
-        width: Width,
-        full: f64,
-        (position, velocity): (&[DVec3], &[DVec3]),
-    ) {
+    pub(super) fn transfer(&mut self, grid: &Grid, width: Width, (position, velocity): (&[DVec3], &[DVec3])) {
         self.sort_by_layer(grid, position);
         for sums in &mut self.sums {
             sums.resize(grid.len(), Vec4::ZERO);
@@ -139,15 +68,9 @@ impl Deposit {
                 });
             });
         }
-        let mut density = std::mem::take(&mut self.density);
-        density::measure(grid, self, full, &mut density);
-        for at in density::spray(grid, &self.cell, &density) {
-            self.cell[at] = Cell::Spray;
-        }
-        self.density = density;
     }
 
-    /// A face's sums: weight, and weight times velocity [m/s]. Zero before the first [`Self::renew`].
+    /// A face's sums: weight, and weight times velocity [m/s]. Zero before the first [`Self::transfer`].
     #[inline(always)]
     pub(super) fn at(&self, axis: usize, face: usize) -> [f32; 2] {
         let four = |face: usize| self.sums[axis].get(face).copied().unwrap_or_default();
@@ -179,23 +102,6 @@ impl Deposit {
                 self.cell[grid.row(j, k)].fill(Cell::Air);
             }
         }
-    }
-}
-
-impl<const N: usize> Weights<N> {
-    #[inline(always)]
-    fn new(places: &Places<N>, axis: usize) -> Self {
-        let [x, y, z] = places.parts(axis);
-        let mut weights = Self { along: [[0.0; N]; 2], row: [[0.0; N]; 4] };
-        for l in 0..N {
-            weights.along[0][l] = 1.0 - x[l];
-            weights.along[1][l] = x[l];
-            weights.row[0][l] = (1.0 - y[l]) * (1.0 - z[l]);
-            weights.row[1][l] = y[l] * (1.0 - z[l]);
-            weights.row[2][l] = (1.0 - y[l]) * z[l];
-            weights.row[3][l] = y[l] * z[l];
-        }
-        weights
     }
 }
 
@@ -262,85 +168,5 @@ fn scatter(
         sums[low + rows[1]] += weights.row[1][l] * four;
         sums[low + rows[2]] += weights.row[2][l] * four;
         sums[low + rows[3]] += weights.row[3][l] * four;
-    }
-}
-
-/// What a particle finds on the grid: both numbers of each axis.
-pub(super) type Found = [[f32; 2]; 3];
-
-/// What particles find at a face: the velocity, and what a particle gets to which `flip_share` of its old velocity is added [m/s].
-/// From the velocities after the sub-step and before it.
-#[inline(always)]
-pub(super) fn pair(flip_share: f64, [velocity, old]: [f64; 2]) -> [f32; 2] {
-    [velocity as f32, (velocity - flip_share * old) as f32]
-}
-
-/// Where particles find pairs.
-pub(super) trait Source: Copy {
-    /// Those of a face and of the next one.
-    fn two(self, axis: usize, at: usize) -> Vec4;
-}
-
-impl Source for &Pairs {
-    #[inline(always)]
-    fn two(self, axis: usize, at: usize) -> Vec4 {
-        let two: &[[f32; 2]; 2] = self[axis][at..at + 2].first_chunk().expect("two pairs");
-        let [[a, b], [c, d]] = *two;
-        Vec4::new(a, b, c, d)
-    }
-}
-
-/// For a few particles.
-impl Source for AtFaces<'_> {
-    #[inline(always)]
-    fn two(self, axis: usize, at: usize) -> Vec4 {
-        let [a, b] = pair(self.flip_share, self.velocities(axis, at));
-        let [c, d] = pair(self.flip_share, self.velocities(axis, at + 1));
-        Vec4::new(a, b, c, d)
-    }
-}
-
-/// From the faces to particles.
-pub(super) struct Gather<'a, S> {
-    pub(super) grid: &'a Grid,
-    pub(super) pairs: S,
-    /// Where to look [m].
-    pub(super) position: &'a [DVec3],
-    /// One a position.
-    pub(super) found: &'a mut [Found],
-}
-
-impl<S: Source> Task for Gather<'_, S> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) {
-        let Self { grid, pairs, position, found } = self;
-        let mut positions = [[0.0; LANES]; 3];
-        for (position, found) in position.chunks(LANES).zip(found.chunks_mut(LANES)) {
-            for (l, position) in position.iter().enumerate() {
-                (positions[0][l], positions[1][l], positions[2][l]) = (position.x, position.y, position.z);
-            }
-            let places = grid.places(&positions);
-            gather(grid, &places, 0, pairs, found);
-            gather(grid, &places, 1, pairs, found);
-            gather(grid, &places, 2, pairs, found);
-        }
-    }
-}
-
-/// Both numbers of `axis` at the places of particles.
-#[inline(always)]
-fn gather(grid: &Grid, places: &Places<LANES>, axis: usize, pairs: impl Source, found: &mut [Found]) {
-    let (weights, rows) = (Weights::new(places, axis), grid.rows());
-    for (l, found) in found.iter_mut().enumerate() {
-        let low = places.low[axis][l] as usize;
-        let sum = (weights.row[0][l] * pairs.two(axis, low + rows[0])
-            + weights.row[1][l] * pairs.two(axis, low + rows[1]))
-            + (weights.row[2][l] * pairs.two(axis, low + rows[2])
-                + weights.row[3][l] * pairs.two(axis, low + rows[3]));
-        let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
-        let sum = sum * Vec4::new(x0, x0, x1, x1);
-        found[axis] = [sum.x + sum.z, sum.y + sum.w];
     }
 }

@@ -1,0 +1,353 @@
+//! One exchange of a coupled step between two processes, beside a raw socket of the same kind that carries the same bytes.
+//!
+//! N particles are groups of one. A step is two calls: Integrate sends inertias and impulses and brings momenta back;
+//! Commit sends the velocities of groups and members, and brings the positions and velocities of the next step.
+//! The solver computes nothing. `cargo bench -p amalgam --bench exchange` prints ratios.
+
+#![allow(missing_docs, reason = "a benchmark")]
+
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use amalgam_particles::{DVec3, Horizon, ParticleId, Particles, StepEnd};
+use amalgam_proto::contract::{
+    Batch, Begin, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Table, Wanted,
+};
+use amalgam_proto::v1::solver_client::SolverClient;
+use amalgam_proto::{Columns, Known, Packet, Room, TransportLimits, gather, message_limit, v1};
+use amalgam_solver_kit::{
+    Answer, Description, Integration, Listen, Report, SectionError, ServeOptions, Solver, SolverError,
+    SolverProgram, Stage, World, serve,
+};
+use futures_util::stream;
+use hyper_util::rt::TokioIo;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Status, Streaming};
+
+const COUNTS: [usize; 3] = [10_000, 100_000, 1_000_000];
+
+/// Wall time spent on each figure, at least [s].
+const LEAST: f64 = 2.0;
+
+/// Particles that do nothing.
+struct Rest(Particles);
+
+impl Solver for Rest {
+    fn particles(&self) -> &Particles {
+        &self.0
+    }
+
+    fn integrate(&mut self, _stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        answer.velocity.copy_from_slice(&self.0.velocity);
+        answer.momentum.fill(DVec3::Z);
+        Ok(())
+    }
+
+    fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
+        end.advance(&mut self.0, integrated);
+        Ok(Report { stable_dt: f64::INFINITY, ..Report::default() })
+    }
+}
+
+struct RestProgram;
+
+impl SolverProgram for RestProgram {
+    fn describe(&self) -> Description {
+        Description { name: "rest", version: "1", integration: Integration::Explicit }
+    }
+
+    fn create(&self, section: &str, _world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>> {
+        let count: u64 = section.trim().parse().map_err(|_| vec![SectionError::new("", "a number")])?;
+        let mut particles = Particles::default();
+        for i in 0..count {
+            let position = DVec3::new((i % 1000) as f64, (i / 1000) as f64, 0.0);
+            particles.push(ParticleId(i), position, DVec3::X * 1e-6 * i as f64, 1.0, 0.1, false);
+        }
+        Ok(Box::new(Rest(particles)))
+    }
+}
+
+/// Serves until this process ends.
+struct Peer(Child);
+
+impl Peer {
+    fn start(kind: &str, address: &str) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        Self(Command::new(program).args(["--peer", kind, address]).spawn().expect("starts"))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Fails only if it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn peer(kind: &str, address: &str) {
+    let listen: Listen = address.parse().expect("an address");
+    match (kind, &listen) {
+        ("service", _) => {
+            let orphan_timeout = Duration::from_secs(3600);
+            let options =
+                ServeOptions { listen, threads: Some(1), exit_with_stdin: false, orphan_timeout, insecure: false };
+            serve(Arc::new(RestProgram), options).expect("serves");
+        }
+        (_, Listen::Unix(path)) => {
+            let (mut stream, _) = UnixListener::bind(path).expect("listens").accept().expect("a caller");
+            answer_raw(&mut stream);
+        }
+        (_, Listen::Tcp(address)) => {
+            let (mut stream, _) = TcpListener::bind(address).expect("listens").accept().expect("a caller");
+            stream.set_nodelay(true).expect("sets");
+            answer_raw(&mut stream);
+        }
+    }
+}
+
+/// Answers calls of a header, 16 bytes with both lengths, and bytes.
+fn answer_raw(stream: &mut (impl Read + Write)) {
+    let mut buffer = Vec::new();
+    let mut lengths = [0; 16];
+    while stream.read_exact(&mut lengths).is_ok() {
+        let length = |at: usize| u64::from_le_bytes(lengths[at..at + 8].try_into().expect("8 bytes")) as usize;
+        let (sent, wanted) = (length(0), length(8));
+        buffer.resize(sent.max(wanted), 1);
+        stream.read_exact(&mut buffer[..sent]).expect("reads");
+        stream.write_all(&buffer[..wanted]).expect("writes");
+    }
+}
+
+/// Calls of a raw socket.
+trait Raw: Read + Write {}
+impl<T: Read + Write> Raw for T {}
+
+fn dial_raw(address: &str) -> Box<dyn Raw> {
+    loop {
+        let stream = match address.strip_prefix("unix:") {
+            Some(path) => UnixStream::connect(path).map(|stream| Box::new(stream) as Box<dyn Raw>),
+            None => TcpStream::connect(address).map(|stream| {
+                stream.set_nodelay(true).expect("sets");
+                Box::new(stream) as Box<dyn Raw>
+            }),
+        };
+        if let Ok(stream) = stream {
+            return stream;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn call_raw(stream: &mut dyn Raw, sent: &[u8], wanted: &mut [u8]) {
+    let lengths = [sent.len() as u64, wanted.len() as u64].map(u64::to_le_bytes).concat();
+    stream.write_all(&lengths).expect("writes");
+    stream.write_all(sent).expect("writes");
+    stream.read_exact(wanted).expect("reads");
+}
+
+async fn dial(address: &str) -> Result<Channel, tonic::transport::Error> {
+    let host = if address.starts_with("unix:") { "localhost" } else { address };
+    let endpoint = Endpoint::from_shared(format!("http://{host}"))?
+        .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
+        .max_frame_size(TransportLimits::FRAME_BYTES)
+        .tcp_nodelay(true);
+    match address.strip_prefix("unix:") {
+        None => endpoint.connect().await,
+        Some(path) => {
+            let path = Path::new(path).to_path_buf();
+            let connect = move |_: Uri| {
+                let path = path.clone();
+                async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
+            };
+            endpoint.connect_with_connector(tower::service_fn(connect)).await
+        }
+    }
+}
+
+async fn read<P: Packet>(
+    answer: Streaming<P>,
+    room: impl FnOnce(&P::Header) -> Result<Room, amalgam_proto::WireError>,
+) -> (P::Header, Columns) {
+    let room = |header: &P::Header| room(header).map_err(|error| Status::internal(error.to_string()));
+    gather(answer, room).await.expect("an answer")
+}
+
+/// The coordinator's side of one service.
+struct Caller {
+    runtime: tokio::runtime::Runtime,
+    solver: SolverClient<Channel>,
+    groups: Groups,
+    step: u64,
+    /// Bytes of columns that a step sends and receives, in Integrate and in Commit.
+    bytes: [[u64; 2]; 2],
+}
+
+const EVERYONE: Interest =
+    Interest { wanted: Wanted::All, triangles: false, horizon: Horizon { time: 0.0, acceleration: 0.0 } };
+
+impl Caller {
+    fn new(address: &str, count: usize) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let channel = runtime.block_on(async {
+            loop {
+                match dial(address).await {
+                    Ok(channel) => break channel,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                }
+            }
+        });
+        let solver = SolverClient::new(channel);
+        let solver = solver.max_decoding_message_size(message_limit()).max_encoding_message_size(message_limit());
+        let ids: Vec<ParticleId> = (0..count as u64).map(ParticleId).collect();
+        let groups = Groups {
+            size: vec![1; count],
+            member: ids,
+            velocity: vec![DVec3::X; count],
+            watch: Vec::new(),
+            occupied: None,
+        };
+        let mut caller = Self { runtime, solver, groups, step: 0, bytes: [[0; 2]; 2] };
+        caller.start(count);
+        caller
+    }
+
+    fn context(&self) -> Context {
+        Context { run_id: "run".into(), epoch: 1, step: self.step }
+    }
+
+    fn start(&mut self, count: usize) {
+        let corner = |x| Some(v1::Vec3 { x, y: x, z: x });
+        let request = v1::InitializeRequest {
+            run_id: "run".into(),
+            epoch: 1,
+            participant: "rest".into(),
+            section: count.to_string(),
+            domain_min: corner(-1e4),
+            domain_max: corner(1e4),
+            gravity: corner(0.0),
+            seed: 1,
+        };
+        let begin = Begin { context: self.context(), interest: EVERYONE }.into_packets();
+        let solver = &mut self.solver;
+        self.runtime.block_on(async {
+            let answer = solver.initialize(request).await.expect("initialises").into_inner();
+            read(answer, |header| Table::room(header, &Known::default())).await;
+            let answer = solver.begin(stream::iter(begin)).await.expect("begins").into_inner();
+            read(answer, |header| Batch::room(header, &Known::default())).await;
+        });
+    }
+
+    fn step(&mut self) {
+        let count = self.groups.size.len();
+        let integrate = Integrate {
+            context: self.context(),
+            stage: 1,
+            repetition: 0,
+            dt: 1e-9,
+            forcing: 0.0,
+            groups: Some(self.groups.clone()),
+            inertia: vec![1.0; count],
+            impulse: self.groups.velocity.clone(),
+        };
+        let commit = Commit {
+            context: self.context(),
+            stage: 1,
+            repetition: 0,
+            want_state_hash: false,
+            grids: Vec::new(),
+            group_velocity: self.groups.velocity.clone(),
+            group_number: (0..count as u32).collect(),
+            member_velocity: self.groups.velocity.clone(),
+            group_spin: None,
+            track: Vec::new(),
+            next: Some(Next { interest: EVERYONE, within: f64::INFINITY }),
+        };
+        let solver = &mut self.solver;
+        self.bytes = self.runtime.block_on(async {
+            let (header, columns) = integrate.encode();
+            let sent = columns.bytes();
+            let packets: Vec<v1::IntegrateRequest> = columns.into_packets(header);
+            let answer = solver.integrate(stream::iter(packets)).await.expect("integrates").into_inner();
+            let room = |header: &_| Ok(Integrated::room(header, count as u64, 0));
+            let (header, columns) = read(answer, room).await;
+            let first = [sent, columns.bytes()];
+            black_box(Integrated::decode(header, columns, count as u64, 0).expect("an answer"));
+            let (header, columns) = commit.encode();
+            let sent = columns.bytes();
+            let packets: Vec<v1::CommitRequest> = columns.into_packets(header);
+            let answer = solver.commit(stream::iter(packets)).await.expect("commits").into_inner();
+            let room = |header: &_| Committed::room(header, &Known::default(), 0, 0);
+            let (header, columns) = read(answer, room).await;
+            let second = [sent, columns.bytes()];
+            black_box(Committed::decode(header, columns, 0, 0).expect("an answer"));
+            [first, second]
+        });
+        self.step += 1;
+    }
+}
+
+/// Least and median time of a call [ms].
+fn time(mut call: impl FnMut()) -> [f64; 2] {
+    call();
+    let started = Instant::now();
+    let mut times = Vec::new();
+    while times.len() < 5 || started.elapsed().as_secs_f64() < LEAST {
+        let before = Instant::now();
+        call();
+        times.push(1e3 * before.elapsed().as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    [times[0], times[times.len() / 2]]
+}
+
+fn free_address(folder: &Path, kind: &str, name: &str) -> String {
+    match kind {
+        "unix" => format!("unix:{}", folder.join(name).display()),
+        _ => TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string(),
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, flag, kind, address] = args.as_slice()
+        && flag == "--peer"
+    {
+        return peer(kind, address);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    println!("one step of two calls, ms: least / median; bytes of columns per particle: out, back");
+    for kind in ["unix", "tcp"] {
+        for count in COUNTS {
+            let address = free_address(folder.path(), kind, &format!("service-{count}"));
+            let service = Peer::start("service", &address);
+            let mut caller = Caller::new(&address, count);
+            let ours = time(|| caller.step());
+            let bytes = caller.bytes;
+            drop(service);
+            let address = free_address(folder.path(), kind, &format!("raw-{count}"));
+            let _raw = Peer::start("raw", &address);
+            let mut socket = dial_raw(&address);
+            let buffers = bytes.map(|[out, back]| (vec![1; out as usize], vec![0; back as usize]));
+            let mut buffers = buffers;
+            let raw = time(|| {
+                for (out, back) in &mut buffers {
+                    call_raw(&mut *socket, out, back);
+                    black_box(&back);
+                }
+            });
+            let part = |way: usize| bytes.iter().map(|call| call[way]).sum::<u64>() as f64 / count as f64;
+            println!(
+                "{kind:4} {count:9}: {:8.3} / {:8.3}   raw {:8.3} / {:8.3}   ratio {:.2} / {:.2}   {:.0} B, {:.0} B",
+                ours[0], ours[1], raw[0], raw[1], ours[0] / raw[0], ours[1] / raw[1], part(0), part(1)
+            );
+        }
+    }
+}

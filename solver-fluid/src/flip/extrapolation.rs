@@ -1,0 +1,180 @@
+//! Velocities at faces in the air: the mean of the known velocities around them, one layer of faces after the other.
+
+use std::ops::Range;
+
+use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
+use rayon::prelude::*;
+
+use super::arithmetic::{sixteen, sixteen_mut};
+use super::cell::{Cell, OPEN, SPRAY, Sides, WALL};
+use super::grid::Grid;
+use super::pressure::BLOCK;
+
+/// A face whose velocity is not known beside known ones: a bit for each of those, of [`neighbours`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExtrapolatedFace {
+    pub(super) face: usize,
+    /// One bit per neighbour, in the order of [`neighbours`].
+    pub(super) known: u8,
+}
+
+/// Where the six faces around one stand in a column.
+pub(super) fn neighbours(grid: &Grid) -> [isize; 6] {
+    let [one, row, layer] = grid.strides().map(usize::cast_signed);
+    [-one, one, -row, row, -layer, layer]
+}
+
+impl ExtrapolatedFace {
+    /// The mean of what `at` finds at the known faces, given where the six around stand.
+    pub(super) fn mean(&self, around: [isize; 6], at: impl Fn(usize) -> [f64; 2]) -> [f64; 2] {
+        let mut sums = [0.0; 2];
+        for (_, shift) in around.into_iter().enumerate().filter(|(n, _)| self.known >> n & 1 != 0) {
+            let values = at(self.face.wrapping_add_signed(shift));
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+        sums.map(|sum| sum / f64::from(self.known.count_ones()))
+    }
+}
+
+/// The means of what `at` finds at the known ones around these faces.
+pub(super) fn means(
+    grid: &Grid,
+    at: impl Fn(usize) -> [f64; 2] + Sync,
+    faces: &[ExtrapolatedFace],
+) -> Vec<[f64; 2]> {
+    let around = neighbours(grid);
+    faces.par_iter().with_min_len(BLOCK).map(|beside| beside.mean(around, &at)).collect()
+}
+
+/// Faces of an axis whose velocity is not known, beside known ones.
+pub(super) fn faces_to_extrapolate(
+    grid: &Grid,
+    width: Width,
+    axis: usize,
+    cell: &[Cell],
+    known: &[bool],
+) -> Vec<ExtrapolatedFace> {
+    let (first, last) = (grid.index([0, 0, 0]), grid.index(grid.cells.map(|n| n - 1)));
+    let (around, stride) = (neighbours(grid), grid.strides()[axis]);
+    let mark = |begin, marks: &mut [u8]| {
+        width.run(MarkFacesToExtrapolate { begin, around, stride, cell, known, marks });
+    };
+    marked(first..last + 1, mark).map(|(face, known)| ExtrapolatedFace { face, known }).collect()
+}
+
+/// Faces to which `mark`, given the first one of a block, gives a mark that is not zero, and their marks.
+pub(super) fn marked(
+    faces: Range<usize>,
+    mark: impl Fn(usize, &mut [u8]) + Sync + Send,
+) -> impl ParallelIterator<Item = (usize, u8)> {
+    let end = faces.end;
+    faces.into_par_iter().step_by(BLOCK).flat_map_iter(move |begin| {
+        let mut marks = [0; BLOCK];
+        mark(begin, &mut marks[..BLOCK.min(end - begin)]);
+        let mut some = Vec::new();
+        // Few have one.
+        for (n, eight) in marks.as_chunks::<8>().0.iter().enumerate().filter(|(_, eight)| **eight != [0; 8]) {
+            for (l, &mark) in eight.iter().enumerate().filter(|(_, mark)| **mark != 0) {
+                some.push((begin + 8 * n + l, mark));
+            }
+        }
+        some
+    })
+}
+
+/// Where velocities are known after the push, on a block of faces.
+pub(super) struct MarkKnown<'a> {
+    /// The first face.
+    pub(super) begin: usize,
+    /// From a cell to the one on the other side.
+    pub(super) stride: usize,
+    /// Whether particles brought one, of all faces.
+    pub(super) brought: &'a [bool],
+    pub(super) cell: &'a [Cell],
+    pub(super) known: &'a mut [bool],
+}
+
+impl Task for MarkKnown<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { begin, stride, brought, cell, known } = self;
+        for n in (0..known.len()).step_by(LANES) {
+            let first = begin + n;
+            let known: &mut [bool; LANES] = sixteen_mut(&mut known[n..]);
+            if first < stride {
+                *known = Default::default();
+                continue;
+            }
+            let brought = sixteen(&brought[first..]);
+            let (own, lower) = (sixteen(&cell[first..]), sixteen(&cell[first - stride..]));
+            for l in 0..LANES {
+                // Between air and a wall there is nothing that others could be carried on from: it would slow down what
+                // flies past the wall.
+                let sides = Sides::new([own[l], lower[l]]);
+                known[l] = sides.contain(OPEN) | (brought[l] & sides.contain(SPRAY));
+            }
+        }
+    }
+}
+
+/// Marks the faces of a block that are not known and through which the pressure pushes.
+pub(super) struct MarkMissing<'a> {
+    /// The first face.
+    pub(super) begin: usize,
+    /// From a cell to the one on the other side.
+    pub(super) stride: usize,
+    pub(super) cell: &'a [Cell],
+    pub(super) known: &'a [bool],
+    pub(super) marks: &'a mut [u8],
+}
+
+impl Task for MarkMissing<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { begin, stride, cell, known, marks } = self;
+        let (own, lower) = (&cell[begin..][..marks.len()], &cell[begin - stride..][..marks.len()]);
+        let known = &known[begin..][..marks.len()];
+        for l in 0..marks.len() {
+            marks[l] = u8::from(!known[l] & Sides::new([own[l], lower[l]]).feel_pressure());
+        }
+    }
+}
+
+/// Marks the faces of a block that are not known but beside known ones, with a bit for each of those; not those of walls.
+pub(super) struct MarkFacesToExtrapolate<'a> {
+    /// The first face.
+    pub(super) begin: usize,
+    /// Where the faces around one stand.
+    pub(super) around: [isize; 6],
+    /// From a cell to the one on the other side.
+    pub(super) stride: usize,
+    pub(super) cell: &'a [Cell],
+    pub(super) known: &'a [bool],
+    /// Zero.
+    pub(super) marks: &'a mut [u8],
+}
+
+impl Task for MarkFacesToExtrapolate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { begin, around, stride, cell, known, marks } = self;
+        for (n, shift) in around.into_iter().enumerate() {
+            let near = &known[begin.wrapping_add_signed(shift)..][..marks.len()];
+            for l in 0..marks.len() {
+                marks[l] |= u8::from(near[l]) << n;
+            }
+        }
+        let (own, lower) = (&cell[begin..][..marks.len()], &cell[begin - stride..][..marks.len()]);
+        let known = &known[begin..][..marks.len()];
+        for l in 0..marks.len() {
+            let is_none = known[l] | Sides::new([own[l], lower[l]]).contain(WALL);
+            marks[l] &= u8::from(is_none).wrapping_sub(1);
+        }
+    }
+}

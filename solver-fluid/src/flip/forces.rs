@@ -1,0 +1,122 @@
+//! Velocities of faces before the projection: what the particles brought, changed by gravity and by the impulses of groups.
+
+use amalgam_particles::lanes::{LANES, Lanes, Task};
+
+use super::Parameters;
+use super::arithmetic::{larger, sixteen, sixteen_mut};
+use super::cell::{Cell, Sides, WALL};
+use super::grid::Grid;
+use super::group_members::FaceContribution;
+use super::particle_to_grid::ParticleToGrid;
+
+/// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
+/// (`docs/method.md`, "Integrating a meta-particle inside a participant").
+const DENSITY_MIN: f64 = 1e-3;
+
+/// What velocities at faces come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FaceForces<'a> {
+    pub(super) grid: &'a Grid,
+    pub(super) parameters: &'a Parameters,
+    pub(super) transferred: &'a ParticleToGrid,
+    pub(super) cell: &'a [Cell],
+    /// Length of the sub-step [s].
+    pub(super) dt: f64,
+}
+
+/// Velocity before the projection and before the sub-step, whether they are known, and the conductance of a face.
+pub(super) type FaceState = (f64, f64, bool, f32);
+
+impl FaceForces<'_> {
+    /// At a face to which members add `contribution`, if they touch it.
+    pub(super) fn at(&self, axis: usize, face: usize, contribution: Option<FaceContribution>) -> FaceState {
+        let lower = face.checked_sub(self.grid.strides()[axis]);
+        let cells = [self.cell[face], lower.map_or(Cell::Wall, |lower| self.cell[lower])];
+        self.face(axis, self.transferred.at(axis, face), contribution, Sides::new(cells))
+    }
+
+    /// What particles find besides their share of the old velocity, before the push [m/s].
+    #[inline(always)]
+    pub(super) fn update(&self, velocity: f64, old: f64) -> f64 {
+        (velocity - self.parameters.flip_ratio * old).abs()
+    }
+
+    /// Conductance of a face in the midst of the fluid.
+    pub(super) fn conductance_inside(&self) -> f32 {
+        let h = self.grid.cell_size;
+        (self.dt / (h * h * self.parameters.rest_density)) as f32
+    }
+
+    /// From the sums of a face, and the cells beside it.
+    #[inline(always)]
+    fn face(
+        &self,
+        axis: usize,
+        sums: [f32; 2],
+        contribution: Option<FaceContribution>,
+        sides: Sides,
+    ) -> FaceState {
+        let Parameters { rest_density: rest, particle_mass: mass, gravity, .. } = *self.parameters;
+        let (h, dt) = (self.grid.cell_size, self.dt);
+        let [weight, moved] = sums.map(|sum| mass * f64::from(sum));
+        let FaceContribution { mass, momentum, impulse } = contribution.unwrap_or_default();
+        let total = weight + mass;
+        let known = total > 0.0;
+        let old = (moved + momentum) / total;
+        let mut change = gravity[axis] * dt;
+        if contribution.is_some() {
+            change += impulse / total;
+        }
+        let velocity = if sides.contain(WALL) { 0.0 } else { old + change };
+        let least = DENSITY_MIN * rest;
+        let density = total / (h * h * h);
+        let density = if density > least { density } else { least };
+        let density = if sides.are_fluid() && contribution.is_none() { rest } else { density };
+        // Not zero, however heavy what is between two unknowns is.
+        let conductance = f64::max(dt / (h * h * density), f64::from(f32::MIN_POSITIVE));
+        let conductance = if sides.feel_pressure() { conductance } else { 0.0 };
+        (if known { velocity } else { 0.0 }, if known { old } else { 0.0 }, known, conductance as f32)
+    }
+}
+
+/// What a block of faces has without members. Those before the column's first `stride` are in the domain's walls. The
+/// largest of what is given to particles there.
+pub(super) struct ApplyForces<'a> {
+    pub(super) forces: &'a FaceForces<'a>,
+    pub(super) axis: usize,
+    /// The first face.
+    pub(super) begin: usize,
+    pub(super) columns: (&'a mut [f64], &'a mut [f64], &'a mut [bool], &'a mut [f32]),
+}
+
+impl Task for ApplyForces<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { forces, axis, begin, columns: (velocity, old, known, conductance) } = self;
+        let mut largest = [0.0; LANES];
+        let stride = forces.grid.strides()[axis];
+        for n in (0..velocity.len()).step_by(LANES) {
+            let first = begin + n;
+            let velocity: &mut [f64; LANES] = sixteen_mut(&mut velocity[n..]);
+            let old: &mut [f64; LANES] = sixteen_mut(&mut old[n..]);
+            let known: &mut [bool; LANES] = sixteen_mut(&mut known[n..]);
+            let conductance: &mut [f32; LANES] = sixteen_mut(&mut conductance[n..]);
+            if first < stride {
+                (*velocity, *old, *known, *conductance) = Default::default();
+                continue;
+            }
+            let [weight, moved] = forces.transferred.sixteen(axis, first);
+            let (own, lower) = (sixteen(&forces.cell[first..]), sixteen(&forces.cell[first - stride..]));
+            for l in 0..LANES {
+                (velocity[l], old[l], known[l], conductance[l]) =
+                    forces.face(axis, [weight[l], moved[l]], None, Sides::new([own[l], lower[l]]));
+            }
+            for l in 0..LANES {
+                largest[l] = larger(largest[l], forces.update(velocity[l], old[l]));
+            }
+        }
+        largest.into_iter().fold(0.0, larger)
+    }
+}

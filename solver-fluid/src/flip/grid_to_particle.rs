@@ -1,0 +1,133 @@
+//! From the grid to particles: the velocities that particles find where they are.
+//!
+//! A particle reads 24 rows of two faces, four numbers each, as one vector per row.
+
+use amalgam_particles::DVec3;
+use amalgam_particles::lanes::{LANES, Lanes, Task};
+use glam::Vec4;
+
+use super::arithmetic::sixteen;
+use super::grid::{Grid, Places, Weights};
+use super::pressure_gradient::pressure_change;
+
+/// For each axis, two numbers at each face.
+pub(super) type FacePairs = [Vec<[f32; 2]>; 3];
+
+/// What a particle finds on the grid: both numbers of each axis.
+pub(super) type Interpolated = [[f32; 2]; 3];
+
+/// What particles find at a face: the velocity, and what a particle gets to which `flip_ratio` of its old velocity is added [m/s].
+/// From the velocities after the sub-step and before it.
+#[inline(always)]
+pub(super) fn pair(flip_ratio: f64, [velocity, old]: [f64; 2]) -> [f32; 2] {
+    [velocity as f32, (velocity - flip_ratio * old) as f32]
+}
+
+/// Where particles find pairs.
+pub(super) trait FaceSource: Copy {
+    /// Those of a face and of the next one.
+    fn two(self, axis: usize, at: usize) -> Vec4;
+}
+
+impl FaceSource for &FacePairs {
+    #[inline(always)]
+    fn two(self, axis: usize, at: usize) -> Vec4 {
+        let two: &[[f32; 2]; 2] = self[axis][at..at + 2].first_chunk().expect("two pairs");
+        let [[a, b], [c, d]] = *two;
+        Vec4::new(a, b, c, d)
+    }
+}
+
+/// From the faces to particles.
+pub(super) struct GridToParticle<'a, S> {
+    pub(super) grid: &'a Grid,
+    pub(super) pairs: S,
+    /// Where to look [m].
+    pub(super) position: &'a [DVec3],
+    /// One a position.
+    pub(super) interpolated: &'a mut [Interpolated],
+}
+
+impl<S: FaceSource> Task for GridToParticle<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, pairs, position, interpolated } = self;
+        let mut positions = [[0.0; LANES]; 3];
+        for (position, interpolated) in position.chunks(LANES).zip(interpolated.chunks_mut(LANES)) {
+            for (l, position) in position.iter().enumerate() {
+                (positions[0][l], positions[1][l], positions[2][l]) = (position.x, position.y, position.z);
+            }
+            let places = grid.places(&positions);
+            gather(grid, &places, 0, pairs, interpolated);
+            gather(grid, &places, 1, pairs, interpolated);
+            gather(grid, &places, 2, pairs, interpolated);
+        }
+    }
+}
+
+/// Both numbers of `axis` at the places of particles.
+#[inline(always)]
+fn gather(
+    grid: &Grid,
+    places: &Places<LANES>,
+    axis: usize,
+    pairs: impl FaceSource,
+    interpolated: &mut [Interpolated],
+) {
+    let (weights, rows) = (Weights::new(places, axis), grid.rows());
+    for (l, interpolated) in interpolated.iter_mut().enumerate() {
+        let low = places.low[axis][l] as usize;
+        let sum = (weights.row[0][l] * pairs.two(axis, low + rows[0])
+            + weights.row[1][l] * pairs.two(axis, low + rows[1]))
+            + (weights.row[2][l] * pairs.two(axis, low + rows[2])
+                + weights.row[3][l] * pairs.two(axis, low + rows[3]));
+        let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
+        let sum = sum * Vec4::new(x0, x0, x1, x1);
+        interpolated[axis] = [sum.x + sum.z, sum.y + sum.w];
+    }
+}
+
+/// What particles find at a block of faces.
+pub(super) struct SetFacePairs<'a> {
+    /// The first face.
+    pub(super) begin: usize,
+    /// From a cell to the one on the other side.
+    pub(super) stride: usize,
+    pub(super) cell_size: f64,
+    pub(super) flip_ratio: f64,
+    /// Of all cells and of all faces.
+    pub(super) pressure: &'a [f64],
+    pub(super) conductance: &'a [f32],
+    /// Velocities before the push and before the sub-step, of all faces; pairs of the block.
+    pub(super) columns: (&'a [f64], &'a [f64], &'a mut [[f32; 2]]),
+}
+
+impl Task for SetFacePairs<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self {
+            begin,
+            stride,
+            cell_size,
+            flip_ratio,
+            pressure,
+            conductance,
+            columns: (before, old, pairs),
+        } = self;
+        let (chunks, _) = pairs.as_chunks_mut::<LANES>();
+        for (n, pairs) in chunks.iter_mut().enumerate().filter(|(n, _)| begin + n * LANES >= stride) {
+            let first = begin + n * LANES;
+            let (upper, lower) = (sixteen(&pressure[first..]), sixteen(&pressure[first - stride..]));
+            let (before, old) = (sixteen(&before[first..]), sixteen(&old[first..]));
+            let conductance = sixteen(&conductance[first..]);
+            for l in 0..LANES {
+                let change = pressure_change(f64::from(conductance[l]), cell_size, [upper[l], lower[l]]);
+                pairs[l] = pair(flip_ratio, [before[l] - change, old[l]]);
+            }
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! The pressure projection: conjugate gradients preconditioned by a multigrid cycle.
+//!
+//! The system is that of a weighted graph of cells: `sum over faces of c (p - p') = -divergence`, where a face between
+//! two cells that are no air has the coefficient `c = dt / (density cell_size^2)`, a wall has none, and behind a face to
+//! air the pressure is zero. Coefficients are f32; all else of the iteration is f64, so that a solve is as exact as its
+//! tolerance says, while the preconditioner (`flip/pressure/multigrid.rs`) is f32 throughout.
+
+use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
+use rayon::prelude::*;
+
+use super::super::arithmetic::larger;
+use super::super::grid::Grid;
+use super::multigrid::Multigrid;
+use super::system::{BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window};
+
+/// From how many times the residual that is wanted on a better starting point is worth its time.
+const START: f64 = 100.0;
+
+/// Up to how many times that sweeps alone are tried, at half the time of an iteration: they take away what single cells
+/// have too much of, and that is the largest.
+const FINISH: f64 = 2.0;
+
+/// When to stop.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::flip) struct Limits {
+    /// Largest residual, relative to the largest divergence at the start of a cold solve.
+    pub(in crate::flip) tolerance: f64,
+    /// Part of the starting point's residual that is small enough, too.
+    pub(in crate::flip) forcing: f64,
+    /// Iterations after which the solve has failed.
+    pub(in crate::flip) max_iterations: u32,
+}
+
+/// The solver, with memory that is kept. What it visits in an iteration should fit into a processor's cache: that decides
+/// how fast it is.
+#[derive(Clone, Debug)]
+pub(in crate::flip) struct PressureSolver {
+    multigrid: Multigrid,
+    /// Kept from solve to solve: what has not changed since the last one needs no other.
+    residual: Split<f64>,
+    direction: Split<f64>,
+    /// The largest entries of the right-hand side and of the residual in each of [`blocks`].
+    largest: Vec<[f64; 2]>,
+}
+
+/// Why a solve failed: the residual that was reached, relative to the right-hand side.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::flip) struct NotConverged(pub(in crate::flip) f64);
+
+/// The unknowns of a block of one colour.
+#[derive(Clone, Copy)]
+struct Unknowns<'a> {
+    system: &'a System,
+    colour: usize,
+    begin: usize,
+    len: usize,
+}
+
+impl<'a> Unknowns<'a> {
+    /// Of the block of a number, as [`blocks`] counts them, with `len` entries.
+    fn of_block(system: &'a System, block: usize, len: usize) -> Self {
+        Self { system, colour: block % 2, begin: block / 2 * BLOCK, len }
+    }
+
+    /// Visits the vectors of one kind that lie side by side, unless they hold no unknown: from where on in the block, how
+    /// many entries.
+    #[inline(always)]
+    fn runs(&self) -> impl Iterator<Item = (Kind, usize, usize)> {
+        let kinds = &self.system.kind[self.colour][self.begin / LANES..][..self.len / LANES];
+        let mut done = 0;
+        let runs = kinds.chunk_by(|a, b| a == b).map(move |run| {
+            let (here, len) = (done, run.len() * LANES);
+            done += len;
+            (run[0], here, len)
+        });
+        runs.filter(|&(kind, ..)| kind != Kind::Closed)
+    }
+
+    /// `A p`, where there are unknowns.
+    #[inline(always)]
+    fn times(&self, p: &Split<f64>, image: &mut [f64; BLOCK]) {
+        let System { grid, common, face_of, ground_of, links, .. } = self.system;
+        let (colour, common) = (self.colour, f64::from(*common));
+        let (own, other) = (&p[colour], &p[1 - colour]);
+        let [lower, upper] = neighbours(grid, colour);
+        for (kind, here, len) in self.runs() {
+            let at = self.begin + here;
+            let (p, image) = (&own[at..][..len], &mut image[here..][..len]);
+            let ground = &ground_of[colour][at..][..len];
+            let below = lower.map(|shift| &other[at.wrapping_add_signed(shift)..][..len]);
+            let beyond = upper.map(|shift| &other[at.wrapping_add_signed(shift)..][..len]);
+            if kind == Kind::Uniform {
+                let links = &links[colour][at..][..len];
+                for l in 0..len {
+                    let around = below[0][l] + beyond[0][l] + (below[1][l] + beyond[1][l]);
+                    let around = around + (below[2][l] + beyond[2][l]);
+                    // What is no unknown has no links and is zero.
+                    let around = if links[l] > 0.0 { around } else { 0.0 };
+                    image[l] = f64::from(ground[l]) * p[l] + common * (f64::from(links[l]) * p[l] - around);
+                }
+            } else {
+                for l in 0..len {
+                    image[l] = f64::from(ground[l]) * p[l];
+                }
+                for axis in 0..3 {
+                    let (to, next) = (below[axis], beyond[axis]);
+                    let face = &face_of[axis][colour][at..][..len];
+                    let next_face = &face_of[axis][1 - colour][at.wrapping_add_signed(upper[axis])..][..len];
+                    for l in 0..len {
+                        image[l] +=
+                            f64::from(face[l]) * (p[l] - to[l]) + f64::from(next_face[l]) * (p[l] - next[l]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A block of `p A p`.
+struct Curvature<'a> {
+    unknowns: Unknowns<'a>,
+    p: &'a Split<f64>,
+}
+
+impl Task for Curvature<'_> {
+    type Output = [f64; 1];
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> [f64; 1] {
+        let Unknowns { colour, begin, len, .. } = self.unknowns;
+        let mut image = [0.0; BLOCK];
+        self.unknowns.times(self.p, &mut image);
+        [dot(&self.p[colour][begin..][..len], &image[..len])]
+    }
+}
+
+/// A block of `r = right_hand_side - A p`, and r in f32; the largest entries of the right-hand side and of r.
+struct Residual<'a> {
+    unknowns: Unknowns<'a>,
+    p: &'a Split<f64>,
+    right_hand_side: &'a [f64],
+    r: &'a mut [f64],
+    rounded: &'a mut [f32],
+}
+
+impl Task for Residual<'_> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> [f64; 2] {
+        let Self { unknowns, p, right_hand_side, r, rounded } = self;
+        let mut image = [0.0; BLOCK];
+        unknowns.times(p, &mut image);
+        for l in 0..r.len() {
+            r[l] = right_hand_side[l] - image[l];
+            rounded[l] = r[l] as f32;
+        }
+        [largest(right_hand_side), largest(r)]
+    }
+}
+
+/// A block of `x += length p`, of `r -= length A p`, and of r in f32; the largest entry of r. To multiply again is cheaper
+/// than to keep the product of [`Curvature`].
+struct AdvanceSolution<'a> {
+    unknowns: Unknowns<'a>,
+    length: f64,
+    p: &'a Split<f64>,
+    x: &'a mut [f64],
+    r: &'a mut [f64],
+    rounded: &'a mut [f32],
+}
+
+impl Task for AdvanceSolution<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { unknowns, length, p, x, r, rounded } = self;
+        let mut image = [0.0; BLOCK];
+        unknowns.times(p, &mut image);
+        let p = &p[unknowns.colour][unknowns.begin..];
+        let mut worst = 0.0;
+        for (_, here, len) in unknowns.runs() {
+            let (p, image) = (&p[here..][..len], &image[here..][..len]);
+            let (x, r) = (&mut x[here..][..len], &mut r[here..][..len]);
+            let rounded = &mut rounded[here..][..len];
+            for l in 0..len {
+                x[l] += length * p[l];
+                r[l] -= length * image[l];
+                rounded[l] = r[l] as f32;
+            }
+            worst = larger(worst, largest(r));
+        }
+        worst
+    }
+}
+
+/// A block of `p = z + beta p`.
+struct UpdateDirection<'a> {
+    unknowns: Unknowns<'a>,
+    beta: f64,
+    z: &'a [f32],
+    p: &'a mut [f64],
+}
+
+impl Task for UpdateDirection<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { unknowns, beta, z, p } = self;
+        for (_, here, len) in unknowns.runs() {
+            let (z, p) = (&z[here..][..len], &mut p[here..][..len]);
+            for l in 0..len {
+                p[l] = f64::from(z[l]) + beta * p[l];
+            }
+        }
+    }
+}
+
+/// A block of `x += part x` and `r -= part A x`, with A x = b - r; r in f32, too, and its largest entry.
+struct Rescale<'a> {
+    part: f64,
+    b: &'a [f64],
+    x: &'a mut [f64],
+    r: &'a mut [f64],
+    rounded: &'a mut [f32],
+}
+
+impl Task for Rescale<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { part, b, x, r, rounded } = self;
+        for l in 0..x.len().min(b.len()).min(r.len()).min(rounded.len()) {
+            x[l] += part * x[l];
+            r[l] -= part * (b[l] - r[l]);
+            rounded[l] = r[l] as f32;
+        }
+        largest(r)
+    }
+}
+
+/// The product of two columns, lane by lane.
+#[inline(always)]
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
+        for l in 0..LANES {
+            sums[l] += a[l] * b[l];
+        }
+    }
+    add_lanes(sums)
+}
+
+/// Products of blocks, with q = A p = b - r: of p and the residual that is left behind a step z, `p r - z q`, and `p q`.
+struct Products<'a> {
+    z: &'a [f32],
+    p: &'a [f64],
+    b: &'a [f64],
+    r: &'a [f64],
+}
+
+impl Task for Products<'_> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> [f64; 2] {
+        let Self { z, p, b, r } = self;
+        let mut sums = [[0.0; LANES]; 2];
+        for n in (0..z.len()).step_by(LANES) {
+            let z: &[f32; LANES] = window(z, n);
+            let (p, b, r): (&[f64; LANES], _, _) = (window(p, n), window(b, n), window(r, n));
+            for l in 0..LANES {
+                let q = b[l] - r[l];
+                sums[0][l] += p[l] * r[l] - f64::from(z[l]) * q;
+                sums[1][l] += p[l] * q;
+            }
+        }
+        sums.map(add_lanes)
+    }
+}
+
+impl PressureSolver {
+    pub(in crate::flip) fn new(grid: Grid, width: Width) -> Self {
+        Self {
+            multigrid: Multigrid::new(grid, width),
+            residual: split_zeros(&grid),
+            direction: split_zeros(&grid),
+            largest: vec![[0.0; 2]; 2 * (grid.len() / 2).div_ceil(BLOCK)],
+        }
+    }
+
+    /// Lets `set` set the coefficients for [`Self::solve`]: see [`Multigrid::set`].
+    pub(in crate::flip) fn set_coefficients(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
+        self.multigrid.set(changed, set);
+    }
+
+    /// Solves for `pressure`, which goes in as the starting point; the number of iterations. `right_hand_side` must be
+    /// zero where there is no unknown. Where no run of cells has `changed`, coefficients and right-hand side must be as
+    /// in the last solve, and pressures everywhere as it left them.
+    pub(in crate::flip) fn solve(
+        &mut self,
+        right_hand_side: &mut Split<f64>,
+        changed: &[bool],
+        pressure: &mut Split<f64>,
+        limits: &Limits,
+    ) -> Result<u32, NotConverged> {
+        let closed = self.make_consistent(right_hand_side);
+        if closed || changed.iter().all(|&changed| changed) {
+            self.clear(pressure);
+            self.find_residual(right_hand_side, &vec![true; changed.len()], pressure);
+        } else {
+            self.find_residual(right_hand_side, changed, pressure);
+        }
+        let [scale, mut worst] = self.largest();
+        let target = f64::max(limits.tolerance * scale, limits.forcing * worst);
+        if worst > START * target {
+            worst = self.improve_guess(right_hand_side, (changed, target), pressure);
+        }
+        let all = vec![true; self.largest.len() / 2];
+        let (mut iterations, mut square, mut finished) = (0, f64::INFINITY, false);
+        while worst > target || worst.is_nan() {
+            if iterations == limits.max_iterations || !worst.is_finite() {
+                return Err(NotConverged(worst / scale));
+            }
+            // Once: directions are no longer conjugate behind it.
+            if !finished && iterations > 0 && worst < FINISH * target {
+                self.multigrid.smooth(&all);
+                self.update_direction(0.0);
+                worst = self.advance(1.0, &all, pressure);
+                (square, finished) = (f64::INFINITY, true);
+                continue;
+            }
+            let next_square = self.multigrid.cycle();
+            self.update_direction(next_square / square);
+            square = next_square;
+            let curvature = self.curvature();
+            if curvature.is_nan() || curvature <= 0.0 {
+                return Err(NotConverged(worst / scale));
+            }
+            worst = self.advance(square / curvature, &all, pressure);
+            iterations += 1;
+        }
+        Ok(iterations)
+    }
+
+    /// A fluid that touches no air has no unique pressure, and its divergence must add up to nothing: what rounding
+    /// leaves is spread over its cells. Whether it is so.
+    fn make_consistent(&self, right_hand_side: &mut Split<f64>) -> bool {
+        let system = self.multigrid.finest();
+        if !system.is_closed() {
+            return false;
+        }
+        let unknowns: usize = system.inverse.iter().flatten().filter(|&&inverse| inverse != 0.0).count();
+        let [sum] = in_order(blocks(right_hand_side).map(|block| [block.iter().sum()]));
+        let mean = sum / unknowns.max(1) as f64;
+        for (column, inverse) in right_hand_side.iter_mut().zip(&system.inverse) {
+            for (b, &inverse) in column.iter_mut().zip(inverse) {
+                *b = if inverse == 0.0 { 0.0 } else { *b - mean };
+            }
+        }
+        true
+    }
+
+    /// Makes all columns zero where there is no unknown.
+    fn clear(&mut self, pressure: &mut Split<f64>) {
+        for (pressure, inverse) in pressure.iter_mut().zip(&self.multigrid.finest().inverse) {
+            let entries = pressure.par_iter_mut().zip(inverse).with_min_len(BLOCK);
+            entries.for_each(|(p, &inverse)| *p = if inverse == 0.0 { 0.0 } else { *p });
+        }
+        let Self { multigrid, residual, direction, .. } = self;
+        for column in residual.iter_mut().chain(direction) {
+            column.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0));
+        }
+        multigrid.right_hand_side().iter_mut().for_each(|column| column.fill(0.0));
+    }
+
+    /// The largest entries of the right-hand side and of the residual.
+    fn largest(&self) -> [f64; 2] {
+        self.largest
+            .iter()
+            .fold([0.0; 2], |[a, b], of_block| [larger(a, of_block[0]), larger(b, of_block[1])])
+    }
+
+    /// Finds the residual in the blocks of which some run has changed.
+    fn find_residual(&mut self, right_hand_side: &Split<f64>, changed: &[bool], p: &Split<f64>) {
+        let Self { multigrid, residual, largest, .. } = self;
+        let width = multigrid.width();
+        let (system, rounded) = multigrid.finest_and_right_hand_side();
+        let columns = blocks_mut(residual).zip(blocks_mut(rounded)).zip(blocks(right_hand_side));
+        columns.zip(largest).enumerate().for_each(|(n, (((r, rounded), right_hand_side), largest))| {
+            let unknowns = Unknowns::of_block(system, n, r.len());
+            if changed[unknowns.begin / LANES..][..r.len() / LANES].contains(&true) {
+                *largest = width.run(Residual { unknowns, p, right_hand_side, r, rounded });
+            }
+        });
+    }
+
+    /// A better starting point, cheaper than an iteration: where the residual is above the target, sweeps of the smoother take
+    /// away what single cells have too much of; and if but some cells have changed, the pressure that was there is
+    /// lengthened. The largest residual there.
+    fn improve_guess(
+        &mut self,
+        right_hand_side: &Split<f64>,
+        (changed, target): (&[bool], f64),
+        pressure: &mut Split<f64>,
+    ) -> f64 {
+        let colours = self.largest.as_chunks::<2>().0.iter();
+        let above: Vec<bool> = colours.map(|[[_, red], [_, black]]| larger(*red, *black) > target).collect();
+        let near = self.beside(&above);
+        self.multigrid.smooth(&near);
+        if !changed.iter().all(|&changed| changed) {
+            self.rescale(right_hand_side, pressure);
+        }
+        self.update_direction(0.0);
+        self.advance(1.0, &self.beside(&near), pressure)
+    }
+
+    /// These blocks and those that hold their neighbours.
+    fn beside(&self, blocks: &[bool]) -> Vec<bool> {
+        let reach = (self.multigrid.finest().grid.layer() / 2 + 1).div_ceil(BLOCK);
+        let around = |n: usize| &blocks[n.saturating_sub(reach)..blocks.len().min(n + reach + 1)];
+        (0..blocks.len()).map(|n| around(n).contains(&true)).collect()
+    }
+
+    /// Lengthens the pressure so that behind the step that the smoother found the error has least energy: it is near
+    /// the smoothest mode, the one that the preconditioner overestimates most.
+    fn rescale(&mut self, right_hand_side: &Split<f64>, pressure: &mut Split<f64>) {
+        let Self { multigrid, residual, largest, .. } = self;
+        let width = multigrid.width();
+        let columns = blocks(multigrid.solution()).zip(blocks(pressure)).zip(blocks(right_hand_side));
+        let products = columns.zip(blocks(residual));
+        let [error, energy] = in_order(products.map(|(((z, p), b), r)| width.run(Products { z, p, b, r })));
+        let part = if energy > 0.0 { error / energy } else { 0.0 };
+        let (_, rounded) = multigrid.finest_and_right_hand_side();
+        let columns = blocks_mut(pressure).zip(blocks_mut(residual)).zip(blocks_mut(rounded));
+        let columns = columns.zip(blocks(right_hand_side)).zip(largest);
+        columns.for_each(|((((x, r), rounded), b), [_, worst])| {
+            *worst = width.run(Rescale { part, b, x, r, rounded });
+        });
+    }
+
+    /// Turns the direction to what the preconditioner found and `beta` of the old one.
+    fn update_direction(&mut self, beta: f64) {
+        let Self { multigrid, direction, .. } = self;
+        let (system, width) = (multigrid.finest(), multigrid.width());
+        let columns = blocks_mut(direction).zip(blocks(multigrid.solution()));
+        columns.enumerate().for_each(|(n, (p, z))| {
+            let unknowns = Unknowns::of_block(system, n, p.len());
+            width.run(UpdateDirection { unknowns, beta, z, p });
+        });
+    }
+
+    /// `p A p` for the direction p.
+    fn curvature(&self) -> f64 {
+        let Self { multigrid, direction: p, .. } = self;
+        let (system, width) = (multigrid.finest(), multigrid.width());
+        let [curvature] = in_order(blocks(p).enumerate().map(|(n, own)| {
+            let unknowns = Unknowns::of_block(system, n, own.len());
+            width.run(Curvature { unknowns, p })
+        }));
+        curvature
+    }
+
+    /// Goes `length` along the direction in some blocks of each colour; in others the direction must be zero, and so beside them.
+    /// The largest residual there.
+    fn advance(&mut self, length: f64, only: &[bool], pressure: &mut Split<f64>) -> f64 {
+        let Self { multigrid, residual, direction: p, largest } = self;
+        let width = multigrid.width();
+        let (system, rounded) = multigrid.finest_and_right_hand_side();
+        let columns = blocks_mut(pressure).zip(blocks_mut(residual)).zip(blocks_mut(rounded));
+        let columns = columns.zip(largest).enumerate().filter(|(n, _)| only[n / 2]);
+        columns.for_each(|(n, (((x, r), rounded), [_, worst]))| {
+            let unknowns = Unknowns::of_block(system, n, r.len());
+            *worst = width.run(AdvanceSolution { unknowns, length, p, x, r, rounded });
+        });
+        self.largest()[1]
+    }
+}
+
+/// The largest magnitude; NaN if one is not a number.
+#[inline(always)]
+fn largest(values: &[f64]) -> f64 {
+    let mut lanes = [0.0; LANES];
+    for chunk in values.as_chunks::<LANES>().0 {
+        for l in 0..LANES {
+            lanes[l] = larger(lanes[l], chunk[l].abs());
+        }
+    }
+    lanes.into_iter().fold(0.0, larger)
+}
+
+/// The blocks of a column, a red one and a black one by turns: threads then keep to a part of the grid.
+fn blocks<T: Sync>(column: &Split<T>) -> impl IndexedParallelIterator<Item = &[T]> {
+    let [red, black] = column.each_ref().map(|column| column.par_chunks(BLOCK));
+    red.interleave(black)
+}
+
+/// The same, to be changed.
+fn blocks_mut<T: Send>(column: &mut Split<T>) -> impl IndexedParallelIterator<Item = &mut [T]> {
+    let [red, black] = column.each_mut().map(|column| column.par_chunks_mut(BLOCK));
+    red.interleave(black)
+}
