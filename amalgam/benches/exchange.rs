@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use amalgam_particles::{DVec3, Horizon, ParticleId, Particles, StepEnd};
 use amalgam_proto::contract::{
-    Batch, Begin, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Table, Wanted,
+    Batch, Begin, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Table,
+    Wanted,
 };
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{Columns, Known, Packet, Room, TransportLimits, gather, message_limit, v1};
@@ -96,8 +97,13 @@ fn peer(kind: &str, address: &str) {
     match (kind, &listen) {
         ("service", _) => {
             let orphan_timeout = Duration::from_secs(3600);
-            let options =
-                ServeOptions { listen, threads: Some(1), exit_with_stdin: false, orphan_timeout, insecure: false };
+            let options = ServeOptions {
+                listen,
+                threads: Some(1),
+                exit_with_stdin: false,
+                orphan_timeout,
+                insecure: false,
+            };
             serve(Arc::new(RestProgram), options).expect("serves");
         }
         (_, Listen::Unix(path)) => {
@@ -117,7 +123,8 @@ fn answer_raw(stream: &mut (impl Read + Write)) {
     let mut buffer = Vec::new();
     let mut lengths = [0; 16];
     while stream.read_exact(&mut lengths).is_ok() {
-        let length = |at: usize| u64::from_le_bytes(lengths[at..at + 8].try_into().expect("8 bytes")) as usize;
+        let length =
+            |at: usize| u64::from_le_bytes(lengths[at..at + 8].try_into().expect("8 bytes")) as usize;
         let (sent, wanted) = (length(0), length(8));
         buffer.resize(sent.max(wanted), 1);
         stream.read_exact(&mut buffer[..sent]).expect("reads");
@@ -205,7 +212,8 @@ impl Caller {
             }
         });
         let solver = SolverClient::new(channel);
-        let solver = solver.max_decoding_message_size(message_limit()).max_encoding_message_size(message_limit());
+        let solver =
+            solver.max_decoding_message_size(message_limit()).max_encoding_message_size(message_limit());
         let ids: Vec<ParticleId> = (0..count as u64).map(ParticleId).collect();
         let groups = Groups {
             size: vec![1; count],
@@ -346,7 +354,14 @@ fn main() {
             let part = |way: usize| bytes.iter().map(|call| call[way]).sum::<u64>() as f64 / count as f64;
             println!(
                 "{kind:4} {count:9}: {:8.3} / {:8.3}   raw {:8.3} / {:8.3}   ratio {:.2} / {:.2}   {:.0} B, {:.0} B",
-                ours[0], ours[1], raw[0], raw[1], ours[0] / raw[0], ours[1] / raw[1], part(0), part(1)
+                ours[0],
+                ours[1],
+                raw[0],
+                raw[1],
+                ours[0] / raw[0],
+                ours[1] / raw[1],
+                part(0),
+                part(1)
             );
         }
     }

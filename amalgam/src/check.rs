@@ -46,7 +46,9 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     }
     let frames = simulation.frames().map_err(|error| CommandError::at_start(&scene, error))?;
     say(format_args!("  {}", extent(&scene, simulation.next_dt(), &frames)))?;
-    for warning in warnings::warnings(&scene.plan(), &frames) {
+    let sections: Vec<(&str, &str)> =
+        scene.participants.iter().map(|part| (part.name.as_str(), part.section.as_str())).collect();
+    for warning in warnings::warnings(&scene.plan(), &sections, &frames) {
         console.line(&format!("warning: {warning}"));
     }
     say(format_args!("  {}", try_steps(&scene, &mut simulation)?))?;

@@ -32,6 +32,10 @@ pub(crate) struct RandomScene {
     pub(crate) text: String,
     /// Whether a sheet held at its edges lies between two participants: nothing may cross it.
     pub(crate) sheet: bool,
+    /// Collision radius of the coarser participant, at least [m].
+    pub(crate) coarse_radius: f64,
+    /// Whether the upper participant is the finer one.
+    pub(crate) fine_on_coarse: bool,
     /// Kinds and spacings in a word.
     pub(crate) title: String,
 }
@@ -167,6 +171,7 @@ pub(crate) fn random_scene(number: u64) -> RandomScene {
     } else if chance.holds(0.3) {
         let _ = write!(text, "\n[coupling]\nalpha = 0.0\n");
     }
+    text += "\n[[probes]]\nname = \"overlap\"\nquantity = \"overlap\"\n";
     let sheet = kinds[0] == Kind::Sheet;
     if sheet {
         text += "\n[[probes]]\nname = \"crossings\"\nquantity = \"crossings\"\nsheet = \"lower\"\nof = \"upper\"\n";
@@ -181,7 +186,13 @@ pub(crate) fn random_scene(number: u64) -> RandomScene {
         kinds[1],
         spacings[0] / spacings[1]
     );
-    RandomScene { text, sheet: sheet && lower.held, title }
+    RandomScene {
+        text,
+        sheet: sheet && lower.held,
+        coarse_radius: 0.5 * coarse,
+        fine_on_coarse: ratio > 1.0,
+        title,
+    }
 }
 
 /// Appends a participant of a density [kg/m^3] in a scene of a length [m].

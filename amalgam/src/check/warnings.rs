@@ -13,9 +13,10 @@ const OVERLAP_MIN: f64 = 0.25;
 /// some metres at least, and hardly anything falls by a radius.
 const RADIUS_MAX: f64 = 0.5;
 
-/// Everything that looks like a slip.
-pub(super) fn warnings(plan: &Plan, frames: &[ParticipantFrame]) -> Vec<String> {
+/// Everything that looks like a slip. `sections` are names and settings of participants.
+pub(super) fn warnings(plan: &Plan, sections: &[(&str, &str)], frames: &[ParticipantFrame]) -> Vec<String> {
     let mut found = overlaps(frames);
+    found.extend(sections.iter().flat_map(|(name, section)| degrees(name, section)));
     found.extend(millimetres(plan, frames));
     found.extend(outside(plan, frames));
     found
@@ -90,6 +91,88 @@ fn outside(plan: &Plan, frames: &[ParticipantFrame]) -> Vec<String> {
     frames.iter().filter_map(text).collect()
 }
 
+/// Rates of rotation that look like degrees: whole multiples of 15 from 30 on.
+fn degrees(name: &str, section: &str) -> Vec<String> {
+    fn rates<'a>(value: &'a toml::Value, found: &mut Vec<&'a toml::Value>) {
+        match value {
+            toml::Value::Table(table) => {
+                for (key, value) in table {
+                    if key == "angular_velocity" {
+                        found.push(value);
+                    }
+                    rates(value, found);
+                }
+            }
+            toml::Value::Array(values) => values.iter().for_each(|value| rates(value, found)),
+            _ => {}
+        }
+    }
+    let Ok(section) = section.parse::<toml::Table>() else { return Vec::new() };
+    let (section, mut found) = (toml::Value::Table(section), Vec::new());
+    rates(&section, &mut found);
+    let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|whole| whole as f64));
+    let components = found.iter().filter_map(|value| value.as_array()).flatten().filter_map(number);
+    let suspicious = components.filter(|rate| rate.abs() >= 30.0 && rate % 15.0 == 0.0);
+    let text = |rate: f64| {
+        format!(
+            "{name} turns at {rate} rad/s, which is {:.0} turns per second: if degrees were meant, write {:.4}",
+            rate.abs() / std::f64::consts::TAU,
+            rate.to_radians()
+        )
+    };
+    suspicious.map(text).collect()
+}
+
 fn at(x: DVec3) -> String {
     format!("[{:.3}, {:.3}, {:.3}]", x.x, x.y, x.z)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(name: &str, positions: Vec<DVec3>, radius: f64) -> ParticipantFrame {
+        let count = positions.len();
+        ParticipantFrame {
+            name: name.into(),
+            id: (0..count as u64).collect(),
+            velocities: vec![DVec3::ZERO; count],
+            radius: vec![radius; count],
+            group: vec![u32::MAX; count],
+            positions,
+            fields: Vec::new(),
+            triangles: Vec::new(),
+            surface: None,
+        }
+    }
+
+    #[test]
+    fn overlaps_are_counted_with_the_deepest_one() {
+        let floor = frame("floor", vec![DVec3::ZERO, DVec3::X], 0.5);
+        let balls = frame("balls", vec![DVec3::Z * 0.4, DVec3::X + DVec3::Z * 0.55, DVec3::Z * 9.0], 0.1);
+        let found = overlaps(&[floor, balls]);
+        // Depths of 0.2 and 0.05 m: 2 and 0.5 of the smaller radius.
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with("floor and balls overlap at the start: 2 pairs, by up to 2.00"),
+            "{found:?}"
+        );
+        assert!(found[0].contains("(2.00e-1 m) at [0.000, 0.000, 0.200]"), "{found:?}");
+    }
+
+    #[test]
+    fn particles_that_touch_are_no_overlap() {
+        let floor = frame("floor", vec![DVec3::ZERO], 0.5);
+        let ball = frame("ball", vec![DVec3::Z * 0.59], 0.1);
+        assert_eq!(overlaps(&[floor, ball]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn whole_degrees_are_asked_about() {
+        let section =
+            "[[bodies]]\nangular_velocity = [0, 90, 0.5]\n[[bodies]]\nangular_velocity = [0.0, 0.0, 31.0]\n";
+        let found = degrees("top", section);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("14 turns per second: if degrees were meant, write 1.5708"), "{found:?}");
+    }
 }

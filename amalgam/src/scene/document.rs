@@ -340,3 +340,23 @@ fn put(item: &mut Item, path: &[Segment], value: Value) -> Result<(), String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn help(line: &str) -> String {
+        let text = format!("[domain]\n{line}\n[time]\n");
+        let error = toml_edit::Document::parse(text.as_str()).expect_err("no TOML");
+        syntax_help(&text, error.span().map_or(0, |span| span.start))
+    }
+
+    #[test]
+    fn commas_and_backslashes_are_recognised() {
+        assert_eq!(help("spacing = 0,01"), "numbers have a point: write 0.01");
+        assert_eq!(help("x = -1,5 "), "numbers have a point: write -1.5");
+        let path = help(r#"file = "C:\meshes\hull.obj""#);
+        assert_eq!(path, r#"a backslash begins a special character: write "C:/meshes/hull.obj""#);
+        assert!(help("name = water").starts_with("strings stand in quotes"));
+    }
+}
