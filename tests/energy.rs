@@ -140,7 +140,8 @@ fn what_emitters_bring_is_in_the_account() {
     let energy = scene.run().summary().energy;
     let [water] = &energy.participants[..] else { panic!("{energy:?}") };
     assert!(water.by_scripts_and_sources > 0.0, "{energy:?}");
-    assert!(energy.unaccounted_relative_max < 0.01, "{energy:?}");
+    // Particles begin off their lattice, and the grid mixes their velocities.
+    assert!(energy.unaccounted_relative_max < 0.03, "{energy:?}");
     assert!(energy.lost.abs() < 0.05 * energy.by_scripts_and_sources, "{energy:?}");
 }
 

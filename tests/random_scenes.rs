@@ -5,6 +5,7 @@
 
 use std::process::Command;
 
+#[allow(dead_code, reason = "each test file uses its part")]
 mod support {
     pub(crate) mod process;
     pub(crate) mod random_scene;

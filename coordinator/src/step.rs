@@ -152,7 +152,7 @@ impl Simulation {
     }
 
     /// The error for energy that nobody gave, with the participant that has it.
-    fn from_nowhere(&self, gain: Gain, step: u64) -> CoordinatorError {
+    fn unaccounted(&self, gain: Gain, step: u64) -> CoordinatorError {
         let Gain { participant, gained, in_play } = gain;
         let participant = self.members[participant].part.connection.name.clone();
         CoordinatorError::Energy { participant, step, gained, in_play, others: self.members.len() > 1 }
@@ -183,7 +183,7 @@ impl Simulation {
             gravity: self.plan.domain.gravity,
         });
         match gain.filter(|_| is_guarded(self.plan.coupling.method)) {
-            Some(gain) => Err(self.from_nowhere(gain, record.step)),
+            Some(gain) => Err(self.unaccounted(gain, record.step)),
             None => Ok(record),
         }
     }

@@ -316,7 +316,8 @@ impl Stage<'_> {
             forcing = if expected <= settings.coupling_tolerance { 0.0 } else { FORCING };
             before = disagreement;
             point = newton.next(&point, &answer);
-            if first > 0.0 && !(norm(&point).max(scale) <= DIVERGED * first) {
+            let grown = norm(&point).max(scale) / first;
+            if first > 0.0 && (grown > DIVERGED || grown.is_nan()) {
                 return Ok((repetition, f64::INFINITY));
             }
             for (&(k, local), value) in places.iter().zip(point.chunks_exact(3)) {

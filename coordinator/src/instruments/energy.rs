@@ -192,7 +192,12 @@ impl EnergyAccount {
         self.gained_relative = self.gained_relative.max(gained / in_play.max(f64::MIN_POSITIVE));
         let rose = |part: &PartAccount| part.balance() - part.balance_at_least;
         let most = self.parts.iter().enumerate().max_by(|a, b| rose(a.1).total_cmp(&rose(b.1)))?;
-        (gained > GAIN_MAX * in_play).then_some(Gain { participant: most.0, gained, in_play })
+        let has_become_motion = sum(|part| part.kinetic) > in_play;
+        (gained > GAIN_MAX * in_play && has_become_motion).then_some(Gain {
+            participant: most.0,
+            gained,
+            in_play,
+        })
     }
 
     /// The balance so far, of participants with these names.

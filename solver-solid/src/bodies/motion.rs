@@ -48,16 +48,21 @@ impl Script {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Motion {
     scripts: Vec<(Script, Vec<u32>)>,
-    /// The particles of all scripts, each once, ascending.
+    /// The particles of all scripts and those that are held at a velocity, each once, ascending.
     all: Vec<u32>,
     time: f64,
     dt: f64,
 }
 
 impl Motion {
-    /// Scripts with their particles, which get their first velocities.
+    /// Scripts with their particles, which get their first velocities. Other immovable particles keep theirs for all time.
     pub(crate) fn new(scripts: Vec<(Script, Vec<u32>)>, particles: &mut Particles) -> Self {
         let mut all: Vec<u32> = scripts.iter().flat_map(|(_, scripted)| scripted).copied().collect();
+        all.extend(
+            (0..particles.len())
+                .filter(|&i| particles.immovable[i] && particles.velocity[i] != DVec3::ZERO)
+                .map(|i| i as u32),
+        );
         all.sort_unstable();
         all.dedup();
         let motion = Self { scripts, all, time: 0.0, dt: 0.0 };
@@ -80,7 +85,7 @@ impl Motion {
         kinetic(particles) - before - lifted
     }
 
-    /// The particles that scripts move, each once, ascending.
+    /// The particles that scripts move or that are held at a velocity, each once, ascending.
     fn scripted(&self) -> impl Iterator<Item = usize> {
         self.all.iter().map(|&i| i as usize)
     }
