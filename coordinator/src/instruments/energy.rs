@@ -172,7 +172,8 @@ impl EnergyAccount {
         let sum = |of: fn(&PartAccount) -> f64| self.parts.iter().map(of).sum::<f64>();
         let given = sum(|part| part.given) + self.by_scripts;
         let potential = sum(|part| part.stored + part.gravity);
-        let owned = sum(|part| part.kinetic) + potential - given;
+        let kinetic = sum(|part| part.kinetic);
+        let owned = kinetic + potential - given;
         let started = sum(|part| part.kinetic_start);
         let unresolved = sum(|part| part.unresolved);
         if !self.begun {
@@ -192,7 +193,7 @@ impl EnergyAccount {
         self.gained_relative = self.gained_relative.max(gained / in_play.max(f64::MIN_POSITIVE));
         let rose = |part: &PartAccount| part.balance() - part.balance_at_least;
         let most = self.parts.iter().enumerate().max_by(|a, b| rose(a.1).total_cmp(&rose(b.1)))?;
-        let has_become_motion = sum(|part| part.kinetic) > in_play;
+        let has_become_motion = kinetic > in_play;
         (gained > GAIN_MAX * in_play && has_become_motion).then_some(Gain {
             participant: most.0,
             gained,
