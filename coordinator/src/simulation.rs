@@ -127,17 +127,7 @@ fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), Coor
             member.part.connection.name
         )));
     }
-    if coupling.method != ContactMethod::ContactLaw || members.len() == 1 {
-        return Ok(());
-    }
-    match members.iter().find(|member| member.kind == Integration::Projection) {
-        Some(member) => Err(CoordinatorError::Scene(format!(
-            "participant {} is a pressure projection, which coupling.method = \"contact-law\" cannot couple yet: \
-             write method = \"merge-split\"",
-            member.part.connection.name
-        ))),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Refuses obstacles that nothing would meet.
@@ -175,7 +165,7 @@ impl Simulation {
                 grids.len()
             )));
         }
-        let obstacles = Obstacles::new(&plan.domain.obstacles);
+        let obstacles = Obstacles::new(&plan.domain.obstacles).map_err(CoordinatorError::Scene)?;
         let surfaced = names.iter().chain(plan.domain.obstacles.iter().map(|obstacle| &obstacle.name));
         let surfaces = Surfaces::new(&plan.coupling, &surfaced.cloned().collect::<Vec<_>>(), names.len())?;
         let radii: Vec<f64> =

@@ -98,12 +98,15 @@ impl Document {
         })
     }
 
-    /// Makes the paths of files that participants' settings name absolute, from the folder of the scene: whatever has
-    /// the key `file` in the settings of a participant without an address. Their solvers may run in another folder, and
+    /// Makes the paths of files absolute, from the folder of the scene: whatever has the key `file` in `[domain]`, and in the
+    /// settings of a participant without an address. Their solvers may run in another folder, and
     /// so may the scene that is written beside the results. A participant with an address finds files on its own
     /// machine.
     pub(crate) fn resolve_files(&mut self) {
         let folder = Path::new(&self.name).parent().unwrap_or(Path::new("")).to_path_buf();
+        if let Some(domain) = self.effective.get_mut("domain") {
+            resolve_files_in(domain, &folder);
+        }
         let Some(tables) = self.effective.get_mut("participants").and_then(Item::as_array_of_tables_mut)
         else {
             return;

@@ -13,6 +13,11 @@
 //! are: the first two terms are B0 with the directions of S projected out, the third is a square where S^T Y is positive
 //! definite. Answers are solved for to a tolerance, so S^T Y is made symmetric here, and directions in which it is not
 //! clearly positive are left out. The problem of the contacts therefore stays convex.
+//!
+//! Convex is not bounded. A projection answers some impulses hardly at all, so a model of its answers has directions without
+//! any, and where these are not quite those of the truth, impulses along them grow without end. A part of B0 is therefore
+//! added, B + e B0. Since the model says v = v_last + B (p - p_last), this is a proximal term: it limits how far impulses go
+//! from the last ones in one repetition, and vanishes where they agree [Rockafellar1976].
 
 use amalgam_particles::{DMat3, DVec3, reduce};
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
@@ -27,6 +32,8 @@ const NOISE: f64 = 1e-8;
 pub struct Secant {
     /// B0 of each particle in contact [1/kg].
     mobility: Vec<DMat3>,
+    /// The part e of B0 that is added.
+    proximal: f64,
     /// The last impulses [kg m/s] and the velocities [m/s] that they led to.
     last: (Vec<DVec3>, Vec<DVec3>),
     /// Columns of S: changes of impulses [kg m/s].
@@ -37,14 +44,15 @@ pub struct Secant {
 
 impl Secant {
     /// The first answer: `impulse` [kg m/s] led to `velocity` [m/s]. `mobility` [1/kg] is B0: symmetric
-    /// and positive definite.
-    pub fn new(mobility: Vec<DMat3>, impulse: Vec<DVec3>, velocity: Vec<DVec3>) -> Self {
-        Self { mobility, last: (impulse, velocity), impulses: Vec::new(), velocities: Vec::new() }
+    /// and positive definite. `proximal` is the part of it that the model has beyond what the answers say, from 0.
+    pub fn new(mobility: Vec<DMat3>, proximal: f64, impulse: Vec<DVec3>, velocity: Vec<DVec3>) -> Self {
+        let last = (impulse, velocity);
+        Self { mobility, proximal, last, impulses: Vec::new(), velocities: Vec::new() }
     }
 
-    /// B0 of each particle in contact [1/kg].
-    pub fn mobility(&self) -> &[DMat3] {
-        &self.mobility
+    /// The part of the model that is a block for each particle in contact [1/kg].
+    pub fn mobility(&self) -> impl Iterator<Item = DMat3> {
+        self.mobility.iter().map(|mobility| *mobility * (1.0 + self.proximal))
     }
 
     /// Another answer of the same step. A pair teaches nothing if the impulses are the same, or if the participant
@@ -64,7 +72,7 @@ impl Secant {
         self.last = (impulse, velocity);
     }
 
-    /// The model B - B0 over `bodies`, one for each particle.
+    /// The model without [`Self::mobility`], over `bodies`, one for each particle.
     pub fn model(&self, bodies: Vec<u32>) -> LowRank {
         let works = gram(&self.impulses, &self.velocities);
         let (values, vectors) = eigen(&works);
@@ -92,7 +100,7 @@ impl Secant {
     pub fn free(&self, model: &LowRank) -> Vec<DVec3> {
         let (impulse, velocity) = &self.last;
         let mut change: Vec<DVec3> =
-            impulse.iter().zip(&self.mobility).map(|(impulse, mobility)| *mobility * *impulse).collect();
+            impulse.iter().zip(self.mobility()).map(|(impulse, mobility)| mobility * *impulse).collect();
         model.add(impulse, &mut change);
         velocity.iter().zip(&change).map(|(velocity, change)| *velocity - *change).collect()
     }
@@ -154,7 +162,7 @@ mod tests {
             [DVec3::new(0.1, -0.7, 0.4), DVec3::ONE],
         ];
         let mut secant =
-            Secant::new(vec![DMat3::IDENTITY; 2], impulses[0].to_vec(), answer(7.0, impulses[0]));
+            Secant::new(vec![DMat3::IDENTITY; 2], 0.0, impulses[0].to_vec(), answer(7.0, impulses[0]));
         for p in &impulses[1..] {
             secant.learn(p.to_vec(), answer(7.0, *p));
         }
@@ -173,7 +181,7 @@ mod tests {
 
     #[test]
     fn answers_against_the_impulse_teach_nothing() {
-        let mut secant = Secant::new(vec![DMat3::IDENTITY], vec![DVec3::ZERO], vec![DVec3::ZERO]);
+        let mut secant = Secant::new(vec![DMat3::IDENTITY], 0.0, vec![DVec3::ZERO], vec![DVec3::ZERO]);
         secant.learn(vec![DVec3::X], vec![-DVec3::X]);
         assert!(secant.model(vec![0]).terms.is_empty());
     }
@@ -189,7 +197,7 @@ mod tests {
             v
         };
         let mobility = vec![DMat3::from_diagonal(DVec3::new(1e-4, 1e-4, 1.0)); 2];
-        let mut secant = Secant::new(mobility.clone(), p(0).to_vec(), noisy(0));
+        let mut secant = Secant::new(mobility.clone(), 0.0, p(0).to_vec(), noisy(0));
         for k in 1..8 {
             secant.learn(p(k).to_vec(), noisy(k));
             let model = secant.model(vec![0, 1]);

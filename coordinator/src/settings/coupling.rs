@@ -167,6 +167,13 @@ impl CouplingSettings {
                 faults.push(Fault::new(key, format!("{key} is {value}, but must be between 0 and 1")));
             }
         }
+        if self.method == ContactMethod::ContactLaw && self.slip != 1.0 {
+            faults.push(Fault::new(
+                "slip",
+                "slip is a factor of merging and no friction: under the contact law leave it out and write friction = 0.3 \
+                 in [[coupling.contact]]",
+            ));
+        }
         let [low, high] = self.group_limit;
         if low < 2 || high < low {
             faults.push(Fault::new(

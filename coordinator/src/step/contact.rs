@@ -172,7 +172,7 @@ impl Simulation {
             // An answer that will be followed by another need not be whole.
             let expected = error * error / before;
             let is_last = expected <= wanted || exchange.repetitions >= settings.coupling_iterations;
-            let forcing = if is_last { 0.0 } else { SOLVE_FORCING };
+            let forcing = if is_last { 0.0 } else { std::env::var("FORCE").map_or(SOLVE_FORCING, |f| f.parse().unwrap()) };
             before = error;
             error = exchange.repeat(problem, law.impulses(), forcing, &mut connections)?;
             let is_enough = error <= wanted && step.enough <= 0.5 * wanted && is_last;

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::faces::AtFaces;
 use super::grid::{Among, Grid};
+use super::transfer::Deposit;
 
 /// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that the grid
 /// takes over the group's velocity.
@@ -41,6 +42,8 @@ pub(super) struct Moving<'a> {
     pub(super) inertia: &'a [f64],
     /// Mass of each group's members [kg].
     pub(super) own: &'a [f64],
+    /// Whether a group carries nothing but one particle of this fluid: see [`is_lone`].
+    pub(super) lone: &'a [bool],
     /// Mass of each member [kg], group after group.
     pub(super) mass: &'a [f64],
 }
@@ -56,8 +59,9 @@ pub(super) struct Sixteen {
 #[derive(Clone, Copy, Debug, Default)]
 struct Brought {
     among: Among<LANES>,
-    /// Mass [kg], momentum [kg m/s] and impulse besides gravity [kg m/s], of those there are.
-    values: [[f64; LANES]; 3],
+    /// Mass [kg], momentum [kg m/s], impulse besides gravity [kg m/s], and the mass of those that carry nobody else [kg]; of
+    /// those there are.
+    values: [[f64; LANES]; 4],
 }
 
 /// What members add to the faces of each axis.
@@ -77,10 +81,12 @@ struct Touched {
     face: Vec<usize>,
     /// Which blocks of [`BLOCK`] faces hold any of them.
     block: Vec<bool>,
-    /// Mass, momentum, impulse, and nothing: as long as a vector.
+    /// What members add: mass, momentum, impulse, and the mass that lone ones bring.
     extra: Vec<[f64; 4]>,
     /// Velocities after the sub-step and before it [m/s] by `place`, none of them at 0.
     flow: Vec<[f64; 2]>,
+    /// Which part of a face's mass lone members bring, by `place`, and nothing; none at 0.
+    share: Vec<[f64; 2]>,
     /// What was touched the last time.
     before: Vec<usize>,
 }
@@ -102,6 +108,25 @@ pub(super) fn masses(groups: &GroupMap, particles: &Particles) -> (Vec<f64>, Vec
 pub(super) fn inertias(stage: &Stage<'_>, own: &[f64]) -> Vec<f64> {
     let inertia = |(&inertia, own): (&f64, f64)| if inertia.is_finite() { inertia } else { IMMOVABLE * own };
     stage.inertia.iter().zip(own.iter().copied()).map(inertia).collect()
+}
+
+/// Whether each group is one particle with the inertia of its own: free, but for what contacts give to it.
+///
+/// Such a particle moves with the grid, as every free one does, and that is what it answers. What its own velocity differs
+/// by from the grid's is kept and does not move it. Contacts could not stop this part: their impulses act through the grid,
+/// on all particles around, and would have to push these for what one of them carries.
+pub(super) fn is_lone(stage: &Stage<'_>, own: &[f64]) -> Vec<bool> {
+    let groups = stage.inertia.iter().zip(own).enumerate();
+    groups.map(|(group, (inertia, own))| inertia == own && stage.groups.members(group).len() == 1).collect()
+}
+
+/// What a member takes from the grid in a sub-step [m/s].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Taken {
+    /// The grid's velocity where it is.
+    pub(super) grid: DVec3,
+    /// The velocity that it then has, its group's being that before the sub-step.
+    pub(super) own: DVec3,
 }
 
 impl Extras {
@@ -129,6 +154,29 @@ impl Extras {
     /// Takes the velocities after the sub-step and before it where members find them.
     pub(super) fn take(&mut self, flow: &AtFaces<'_>) {
         self.axes.par_iter_mut().enumerate().for_each(|(axis, touched)| touched.take(axis, flow));
+    }
+
+    /// The part of the mass around each member, along each axis, that lone members bring, in the order of members: how an
+    /// impulse on a unit of mass of all of these at once changes its velocity, without the pressure.
+    pub(super) fn shares(&mut self, grid: &Grid, deposit: &Deposit, particle_mass: f64) -> Vec<DVec3> {
+        for (axis, touched) in self.axes.iter_mut().enumerate() {
+            let Touched { place, face, extra, share, .. } = touched;
+            share.resize(extra.len() + 1, [0.0; 2]);
+            for &face in &*face {
+                let place = place[face] as usize;
+                let [mass, _, _, lone] = extra[place - 1];
+                let total = particle_mass * f64::from(deposit.at(axis, face)[0]) + mass;
+                share[place] = [if total > 0.0 { (lone / total).min(1.0) } else { 0.0 }, 0.0];
+            }
+        }
+        let of_member = |members: &Sixteen, l: usize| {
+            let along = |axis: usize| {
+                let Touched { place, share, .. } = &self.axes[axis];
+                members.axes[axis].among.interpolate(grid, l, (place, share))[0]
+            };
+            DVec3::new(along(0), along(1), along(2))
+        };
+        self.members.iter().flat_map(|members| (0..LANES).map(move |l| of_member(members, l))).collect()
     }
 
     /// Sums up what members add: their share of their group's inertia and its velocity in place of their own mass and
@@ -253,6 +301,7 @@ impl Task for Find<'_> {
             for (axis, brought) in found.axes.iter_mut().enumerate() {
                 let values = &mut brought.values;
                 (values[0][l], values[1][l], values[2][l]) = (inertia - own, momentum[axis], impulse[axis]);
+                values[3][l] = if moving.lone[of] { own } else { 0.0 };
             }
         }
         let places = grid.places(&positions);
@@ -283,7 +332,7 @@ impl Task for Add<'_> {
             let Brought { among, values } = &some.axes[axis];
             let weights = among.weights();
             for l in 0..LANES.min(count - n * LANES) {
-                let (low, values) = (among.low[l] as usize, [values[0][l], values[1][l], values[2][l], 0.0]);
+                let (low, values) = (among.low[l] as usize, values.map(|value| value[l]));
                 for corner in 0..8 {
                     let weight = weights[corner][l];
                     if weight != 0.0 {
@@ -298,7 +347,7 @@ impl Task for Add<'_> {
     }
 }
 
-/// Velocities of members as the grid alone would have them [m/s].
+/// What members take from the grid.
 pub(super) struct Take<'a> {
     pub(super) grid: &'a Grid,
     /// Of groups [m/s].
@@ -307,7 +356,7 @@ pub(super) struct Take<'a> {
     pub(super) extras: &'a Extras,
     pub(super) members: &'a Sixteen,
     /// As many as there are.
-    pub(super) result: &'a mut [DVec3],
+    pub(super) result: &'a mut [Taken],
 }
 
 impl Task for Take<'_> {
@@ -326,7 +375,8 @@ impl Task for Take<'_> {
         }
         for (l, result) in result.iter_mut().enumerate() {
             let [new, old] = found[l].map(DVec3::from_array);
-            *result = flip * (velocity[members.group[l] as usize] + (new - old)) + (1.0 - flip) * new;
+            let own = flip * (velocity[members.group[l] as usize] + (new - old)) + (1.0 - flip) * new;
+            *result = Taken { grid: new, own };
         }
     }
 }

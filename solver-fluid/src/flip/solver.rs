@@ -1,7 +1,7 @@
 //! A FLIP fluid as a participant.
 
 use amalgam_particles::lanes::{LANES, Width};
-use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort};
+use amalgam_particles::{CellSet, DMat3, DVec3, GroupMap, Lattice, NO_GROUP, Particles, StepEnd, counting_sort};
 use amalgam_solver_kit::{
     Answer, Deferred, Field, FieldValues, Integration, Report, Solver, SolverError, Stage,
 };
@@ -11,7 +11,7 @@ use super::Parameters;
 use super::density::{Crowd, around};
 use super::faces::Flow;
 use super::grid::Grid;
-use super::members::{Extras, MEMBERS, Moving, Take, inertias, masses};
+use super::members::{Extras, MEMBERS, Moving, Take, Taken, inertias, is_lone, masses};
 use super::pressure::{Limits, Pressure};
 use super::snapshot::{self, Progress};
 use super::sweeps::Forces;
@@ -34,6 +34,9 @@ const DENSITY_TOLERANCE: f64 = 0.1;
 /// How far the density projection may move a particle in a sub-step, in radii: contacts are looked for at the start of
 /// a step only.
 const SPREAD_MAX: f64 = 0.25;
+
+/// The least part of the mass around it that a member is taken to have.
+const SHARE_MIN: f64 = 0.01;
 
 /// From which part of all particles on pairs are found at all faces before they are asked for.
 const MANY: usize = 16;
@@ -69,6 +72,8 @@ pub struct Flip {
     /// psi of the density projection (`flip/density.rs`), as a pressure [Pa].
     potential: Split<f64>,
     before: BeforeLast,
+    /// Velocity [m/s] that each member which carries nobody else has after the last sub-step.
+    kept: Vec<(u32, DVec3)>,
     /// Bound of the speed of free particles after the last sub-step [m/s].
     speed_bound: f64,
     /// Time in which the fastest particle crosses about a cell [s]: the relaxation time of the density.
@@ -110,6 +115,7 @@ impl Flip {
             pressure: split_zeros(&grid),
             potential: split_zeros(&grid),
             before: BeforeLast::default(),
+            kept: Vec::new(),
             speed_bound: 0.0,
             crossing: 0.0,
             speed_max: 0.0,
@@ -216,18 +222,32 @@ impl Flip {
         Ok(())
     }
 
-    /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of its
-    /// velocity is what others feel.
-    fn member_velocities(&mut self, moving: &Moving<'_>) -> Vec<DVec3> {
+    /// Reports how particles that carry nobody else answer impulses. The pressure, which makes neighbours answer for each other,
+    /// is left out: what is reported is no derivative, but tells spray, which is free, from what moves all water around it.
+    fn report_slopes(&mut self, moving: &Moving<'_>, answer: &mut Answer) {
+        let Self { grid, start, extras, parameters, .. } = self;
+        if !moving.lone.contains(&true) {
+            return;
+        }
+        let shares = extras.shares(grid, start, parameters.particle_mass);
+        for group in (0..moving.groups.len()).filter(|&group| moving.lone[group]) {
+            let share = shares[moving.groups.offsets()[group] as usize].max(DVec3::splat(SHARE_MIN));
+            answer.slope[group] = DMat3::from_diagonal(moving.own[group] * (1.0 / share - 1.0).max(DVec3::ZERO));
+        }
+    }
+
+    /// What each member takes from the grid. In f64: a group's inertia times the change of its velocity is what others
+    /// feel.
+    fn taken_by_members(&mut self, moving: &Moving<'_>) -> Vec<Taken> {
         let Self { grid, width, extras, flow, parameters: Parameters { flip_share, .. }, .. } = self;
         extras.take(&flow.at_faces(grid, *flip_share));
         let (flip_share, extras) = (*flip_share, &*extras);
-        let mut velocities = vec![DVec3::ZERO; moving.mass.len()];
-        let chunks = velocities.par_chunks_mut(LANES).zip(&extras.members).with_min_len(MEMBERS / LANES);
+        let mut taken = vec![Taken::default(); moving.mass.len()];
+        let chunks = taken.par_chunks_mut(LANES).zip(&extras.members).with_min_len(MEMBERS / LANES);
         chunks.for_each(|(result, members)| {
             width.run(Take { grid, velocity: moving.velocity, flip_share, extras, members, result });
         });
-        velocities
+        taken
     }
 
     /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with that of the
@@ -311,11 +331,11 @@ impl Flip {
         Ok(())
     }
 
-    /// Ends a sub-step that is not the last: free particles move, members with their group.
-    fn pass_substep(&mut self, moving: &Moving<'_>) {
+    /// Ends a sub-step that is not the last: free particles move, members with their group, by `moves` [m/s].
+    fn pass_substep(&mut self, moving: &Moving<'_>, moves: &[DVec3]) {
         let (mut position, mut velocity) = self.before.take(&self.particles);
         self.travel_all(moving.groups, &mut position, &mut velocity);
-        for (group, &velocity) in moving.velocity.iter().enumerate() {
+        for (group, &velocity) in moves.iter().enumerate() {
             for &member in moving.groups.members(group) {
                 position[member as usize] += self.substep * velocity;
             }
@@ -351,13 +371,13 @@ fn grid_velocity(found: &Found) -> DVec3 {
     DVec3::from_array(found.map(|pair| f64::from(pair[0])))
 }
 
-/// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `velocity` are those of
-/// members, group after group [m/s].
-fn give(moving: &Moving<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
-    let mut members = velocity.iter().zip(moving.mass);
+/// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `taken` is that of members,
+/// group after group.
+fn give(moving: &Moving<'_>, taken: &[Taken]) -> Vec<DVec3> {
+    let mut members = taken.iter().zip(moving.mass);
     let momentum = |group: usize| {
         let members = members.by_ref().take(moving.groups.members(group).len());
-        let sum: DVec3 = members.map(|(&velocity, &mass)| mass * velocity).sum();
+        let sum: DVec3 = members.map(|(taken, &mass)| mass * taken.own).sum();
         let change = sum / moving.own[group] - moving.velocity[group];
         moving.inertia[group] * change - moving.impulse[group]
     };
@@ -400,7 +420,10 @@ impl Solver for Flip {
         let inertia = inertias(stage, &own);
         let impulse: Vec<DVec3> =
             stage.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
+        let lone = is_lone(stage, &own);
         let mut velocity = stage.velocity.to_vec();
+        // How far a group that carries nobody else has moved in all sub-steps so far, over their length [m/s].
+        let mut way = vec![DVec3::ZERO; lone.len()];
         for k in 0..substeps {
             let first = k == 0;
             if !first {
@@ -418,18 +441,37 @@ impl Solver for Flip {
                 impulse: &impulse,
                 inertia: &inertia,
                 own: &own,
+                lone: &lone,
                 mass: &mass,
             };
             self.advance_grid(first, &moving, stage)?;
-            let given = give(&moving, &self.member_velocities(&moving));
+            if first {
+                self.report_slopes(&moving, answer);
+            }
+            let taken = self.taken_by_members(&moving);
+            let given = give(&moving, &taken);
+            let of_lone = |group: usize| taken[stage.groups.offsets()[group] as usize];
             if k + 1 < substeps {
                 self.pair_up(first)?;
-                self.pass_substep(&moving);
+                let moves = |group| if lone[group] { of_lone(group).grid } else { velocity[group] };
+                let moves: Vec<DVec3> = (0..lone.len()).map(moves).collect();
+                self.pass_substep(&moving, &moves);
             }
             for (group, given) in given.into_iter().enumerate() {
-                answer.momentum[group] += given;
-                velocity[group] += (given + impulse[group]) / inertia[group];
+                if lone[group] {
+                    way[group] += of_lone(group).grid;
+                    velocity[group] = of_lone(group).own;
+                } else {
+                    answer.momentum[group] += given;
+                    velocity[group] += (given + impulse[group]) / inertia[group];
+                }
             }
+        }
+        self.kept.clear();
+        for group in (0..lone.len()).filter(|&group| lone[group]) {
+            let change = way[group] / f64::from(substeps) - stage.velocity[group];
+            answer.momentum[group] = own[group] * change - stage.impulse[group];
+            self.kept.push((stage.groups.members(group)[0], velocity[group]));
         }
         Ok(())
     }
@@ -444,6 +486,9 @@ impl Solver for Flip {
         self.travel_all(end.groups, &mut position, &mut velocity);
         (self.particles.position, self.particles.velocity) = (position, velocity);
         end.place_members(&mut self.particles);
+        for &(member, velocity) in &self.kept {
+            self.particles.velocity[member as usize] = velocity;
+        }
         if self.steps.is_multiple_of(STORAGE_PERIOD) {
             self.sort_storage();
         }

@@ -8,7 +8,7 @@ use crate::error::CoordinatorError;
 use crate::law::response::Response;
 use crate::law::secant::Secant;
 use crate::step::exchange::Connections;
-use crate::synchronise::{ADDED_MASS, Ask, Share, Turn};
+use crate::synchronise::{Ask, Share, Turn};
 
 /// What the participants have answered in a step.
 pub(super) struct Exchange<'a> {
@@ -79,15 +79,15 @@ impl<'a> Exchange<'a> {
                 groups.iter().zip(&after).for_each(|(&group, &v)| self.free[group as usize] = v);
             } else if !groups.is_empty() {
                 let mobility = |(k, &mass): (usize, &f64)| {
-                    let slope = match self.kinds[turn.participant] {
-                        Integration::Projection => DMat3::from_diagonal(DVec3::splat(ADDED_MASS * mass)),
-                        _ => answer.slope[k],
-                    };
-                    (slope + DMat3::from_diagonal(DVec3::splat(mass))).inverse()
+                    (answer.slope[k] + DMat3::from_diagonal(DVec3::splat(mass))).inverse()
                 };
                 let mobility = turn.inertia.iter().enumerate().map(mobility).collect();
                 self.speed = after.iter().map(|v| v.length()).fold(self.speed, f64::max);
-                self.secants.push((turn.participant, Secant::new(mobility, turn.impulse, after)));
+                let proximal = match self.kinds[turn.participant] {
+                    Integration::Projection => std::env::var("EPS").map_or(0.05, |e| e.parse().unwrap()),
+                    _ => 0.0,
+                };
+                self.secants.push((turn.participant, Secant::new(mobility, proximal, turn.impulse, after)));
             }
         }
         Ok(())
@@ -109,7 +109,7 @@ impl<'a> Exchange<'a> {
             let free = secant.free(&model);
             for ((&group, free), mobility) in groups.iter().zip(free).zip(secant.mobility()) {
                 bodies.velocity[group as usize] = free;
-                bodies.mobility[group as usize] = *mobility;
+                bodies.mobility[group as usize] = mobility;
             }
             models.push(model);
         }
@@ -147,6 +147,11 @@ impl<'a> Exchange<'a> {
             for (&group, &v) in groups.iter().zip(&after) {
                 error = error.max((v - problem.bodies.velocity[group as usize]).length());
                 self.speed = self.speed.max(v.length());
+            }
+            if std::env::var("DEBUG").is_ok() {
+                let p = turn.impulse.iter().map(|p| p.length()).fold(0.0, f64::max);
+                let e = groups.iter().zip(&after).map(|(&g, v)| (*v - problem.bodies.velocity[g as usize]).length()).fold(0.0, f64::max);
+                eprintln!("  {} forcing {forcing} pmax {p:.3e} err {e:.3e}", turn.participant);
             }
             secant.learn(turn.impulse, after);
         }
