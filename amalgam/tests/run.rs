@@ -49,6 +49,7 @@ fn a_run_leaves_frames_pictures_tables_and_a_summary() {
     let out = folder.path().join("out/drop");
     let output = run(folder.path(), &["--frames", "2", "--json", "--set", "output.pictures.every=2"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("did not end"), "its solvers end: {}", text(&output.stderr));
     let expected =
         [".lock", "cloth.pvd", "frames", "pictures", "probes", "scene.toml", "summary.json", "water.pvd"];
     assert_eq!(files(&out), strings(&expected));

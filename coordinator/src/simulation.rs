@@ -395,11 +395,11 @@ impl Simulation {
         }
     }
 
-    /// Lets all participants go.
+    /// Lets all participants go and closes the connections. A service that is about to end waits for them to be closed.
     ///
     /// # Errors
     /// The first that does not answer.
-    pub fn finish(&mut self) -> Result<(), CoordinatorError> {
+    pub fn finish(mut self) -> Result<(), CoordinatorError> {
         let calls = self.members.iter_mut().map(|member| member.part.connection.shutdown());
         self.io.block_on(join_all(calls)).into_iter().collect()
     }

@@ -251,12 +251,19 @@ impl Locals {
         children.iter_mut().filter_map(ended).collect()
     }
 
-    /// Lets the processes end in order: closes their standard input and waits, at most [`END_DEADLINE`].
+    /// Lets the processes end in order: closes their standard input and waits, at most [`END_DEADLINE`]. Says who has not
+    /// ended by then.
     pub fn end(&self) {
         for (_, child) in self.lock().iter_mut() {
             drop(child.stdin.take());
         }
         self.wait_for_end(END_DEADLINE);
+        let ended: Vec<String> = self.ended().into_iter().map(|(name, _)| name).collect();
+        for (name, _) in self.lock().iter().filter(|(name, _)| !ended.contains(name)) {
+            let seconds = END_DEADLINE.as_secs();
+            self.console
+                .line(&format!("warning: the solver of {name} did not end within {seconds} s and is killed"));
+        }
     }
 
     /// Waits until all processes have ended, at most `longest`.

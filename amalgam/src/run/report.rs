@@ -127,6 +127,7 @@ impl Course<'_> {
             (Some(error), Err(second)) => return Err(CommandError::Failed(format!("{error}; {second}"))),
             (None, written) => written?,
         }
+        let mut lines = self.lines(&summary, interrupted, started);
         // Participants that were left in the middle of a step may not answer any more.
         if !abandoned {
             if let Err(error) = self.simulation.finish() {
@@ -136,7 +137,6 @@ impl Course<'_> {
             }
             self.locals.end();
         }
-        let mut lines = self.lines(&summary, interrupted, started);
         lines.extend(report.resume.as_ref().map(|command| format!("  to go on: {command}")));
         Ok(Outcome {
             ending: if interrupted { Ending::Interrupted } else { Ending::Finished },
