@@ -4,7 +4,7 @@ use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = std::env::var("OUT_DIR")?;
-    for name in ["solver", "coordinator"] {
+    for name in ["solver", "registry", "coordinator"] {
         let file = format!("proto/amalgam/{name}/v1/{name}.proto");
         println!("cargo:rerun-if-changed={file}");
         let descriptors = protox::compile([&file], ["proto"])?;

@@ -28,7 +28,8 @@ fn section(text: &str) -> Section {
 
 fn tried(program: impl SolverProgram, text: &str) -> Vec<Finding> {
     let address = Address::InProcess(serve_in_process(Arc::new(program), 2).expect("threads"));
-    examine(address.connect(), &section(text), |_| true, |_| ()).expect("the service is there")
+    let access = Default::default();
+    examine(address.connect(&access), &section(text), |_| true, |_| ()).expect("the service is there")
 }
 
 fn of<T>(findings: &[Finding], pick: impl Fn(&Finding) -> Option<T>) -> Vec<T> {

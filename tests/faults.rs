@@ -344,8 +344,9 @@ fn a_participant_that_hangs_at_the_end_spoils_no_results() {
     let options = ServeOptions {
         listen,
         threads: Some(1),
+        security: Default::default(),
+        registration: Default::default(),
         log_format: Default::default(),
-        insecure: false,
         exit_with_stdin: false,
         orphan_timeout: MARGIN,
     };

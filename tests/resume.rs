@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use amalgam::console::Console;
-use amalgam::run::local::{Locals, Transport};
+use amalgam::run::local::{Locals, Means, Transport};
 use amalgam::scene::Scene;
 use amalgam_coordinator::{Cancel, Checkpoint, CoordinatorError, Simulation};
 use ciborium::Value;
@@ -38,7 +38,11 @@ struct Live {
 
 impl Live {
     fn start(scene: &Scene) -> Self {
-        let locals = Locals::start(scene, Transport::InProcess, Some(1), &Console::new(true));
+        let locals = Locals::start(
+            scene,
+            Means { transport: Transport::InProcess, threads: Some(1), ..Means::default() },
+            &Console::new(true),
+        );
         let (locals, participants) = locals.unwrap_or_else(|error| panic!("{error}"));
         let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
         Self { simulation: simulation.unwrap_or_else(|error| panic!("{error}")), _locals: locals }

@@ -38,6 +38,7 @@ fn simulation_with(lie: Lie) -> Result<Simulation, CoordinatorError> {
         solver: "balls".into(),
         section,
         address: Address::InProcess(address),
+        access: Default::default(),
         wait: std::time::Duration::ZERO,
     };
     let honest = amalgam_solver_kit::serve_in_process(std::sync::Arc::new(BallsProgram), 1).expect("threads");

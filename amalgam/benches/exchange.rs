@@ -103,7 +103,8 @@ fn peer(kind: &str, address: &str) {
                 exit_with_stdin: false,
                 orphan_timeout,
                 log_format: Default::default(),
-                insecure: false,
+                security: Default::default(),
+                registration: Default::default(),
             };
             serve(Arc::new(RestProgram), options).expect("serves");
         }

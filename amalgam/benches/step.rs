@@ -96,15 +96,16 @@ impl Transport {
             threads: Some(1),
             exit_with_stdin: false,
             orphan_timeout: Duration::from_secs(3600),
+            security: Default::default(),
+            registration: Default::default(),
             log_format: Default::default(),
-            insecure: false,
         };
         // The service lasts as long as this process.
         std::thread::spawn(move || serve(Arc::new(RestProgram), options).expect("serves"));
         let listens = || match &address {
             Address::Unix(path) => std::os::unix::net::UnixStream::connect(path).is_ok(),
             Address::Tcp(address) => std::net::TcpStream::connect(address).is_ok(),
-            Address::InProcess(_) => true,
+            Address::InProcess(_) | Address::Registered(..) => true,
         };
         while !listens() {
             std::thread::sleep(Duration::from_millis(5));
@@ -138,6 +139,7 @@ fn connect(transport: Transport, folder: &Path, particles: u64) -> Simulation {
             corner.x, corner.y, corner.z
         ),
         address: transport.serve(folder, index),
+        access: Default::default(),
         wait: std::time::Duration::ZERO,
     });
     let participants = participants.collect();

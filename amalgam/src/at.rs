@@ -5,13 +5,14 @@ mod transfer;
 use std::{path::PathBuf, time::Duration};
 
 use amalgam_coordinator::{Address, dial};
+use amalgam_network::{Access, Calls, Role, SecurityOptions};
 use amalgam_particles::text::{shorten, wall_time};
 use amalgam_proto::{
     coordinator::{self as v1, coordinator_client::CoordinatorClient, follow_response::Event},
     message_limit,
 };
 use clap::{Args, Subcommand};
-use tonic::{Code, Status, transport::Channel};
+use tonic::{Code, Status};
 
 use crate::{
     checkpoint::every::Every,
@@ -27,7 +28,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// Time between two lines about steps, of a run that is followed.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-type Client = CoordinatorClient<Channel>;
+type Client = CoordinatorClient<Calls>;
 
 /// Arguments of `at`.
 #[derive(Debug, Args)]
@@ -36,6 +37,8 @@ pub struct AtArgs {
     /// Where the service listens: HOST:PORT or unix:PATH
     #[arg(value_parser = Address::parse)]
     address: Address,
+    #[command(flatten)]
+    security: SecurityOptions,
     #[command(subcommand)]
     what: What,
 }
@@ -119,21 +122,23 @@ pub fn at(args: &AtArgs) -> Result<Ending, CommandError> {
         What::Submit(submit) => Some(Scene::read(&submit.scene, &submit.set)?.limited_to(submit.frames)?),
         _ => None,
     };
+    let access = args.security.access(Role::Operator, Role::Coordinator);
+    let access = access.map_err(|error| CommandError::Usage(format!("{error:#}")))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CommandError::Failed(error.to_string()))?;
     runtime.block_on(async {
-        let mut client = connect(&args.address).await?;
+        let mut client = connect(&args.address, &access).await?;
         ask(&mut client, &args.what, scene.as_ref()).await
     })
 }
 
-async fn connect(address: &Address) -> Result<Client, CommandError> {
+async fn connect(address: &Address, access: &Access) -> Result<Client, CommandError> {
     let unreachable = |reason: String| {
         CommandError::Failed(format!(
             "no service at {address}: {reason}; start one with `amalgam serve coordinator --listen {address}`"
         ))
     };
-    let dialled = tokio::time::timeout(CONNECT_DEADLINE, dial(address)).await;
+    let dialled = tokio::time::timeout(CONNECT_DEADLINE, dial(address, access)).await;
     let late = || unreachable(format!("no connection within {} s", CONNECT_DEADLINE.as_secs()));
     let channel = dialled.map_err(|_| late())?.map_err(|error| unreachable(innermost(&error)))?;
     let client = CoordinatorClient::new(channel);

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use amalgam_network::{Listen, SecurityOptions};
 use amalgam_particles::text::wall_time;
 use amalgam_solver_kit::{ServeOptions, log::LogFormat};
 use clap::{Args, Parser, Subcommand};
@@ -70,10 +71,31 @@ const RECONNECT_LONG_HELP: &str = "Go back to the last checkpoint when a solver 
 Solvers that the run starts itself are started again; one at an address is waited for that long: 90s, 10m, 2h. Results are to
 the bit as without the loss. Checkpoints are written at the start and every 5m, or as --checkpoint-every says.";
 
+const LAUNCH_EXAMPLES: &str = "Examples:
+  amalgam launch SCENE --deployment where.toml
+  amalgam resume out/NAME --deployment where.toml   go on with such a run
+
+The file says for each participant who starts its solver; one that is not named is started here:
+  tls = \"certs\"                                     a folder of `amalgam certs`, the same path on every machine
+  [participants.water]
+  run = \"ssh\"                                       or local, slurm, address, registry
+  host = \"node7\"
+  threads = 32
+
+docs/guide/machines.md names all keys. Ctrl-C ends the run and all solvers that it started.
+";
+
+const CERTS_EXAMPLES: &str = "Examples:
+  amalgam certs certs --hosts node1,node7,10.0.0.7  an authority, and certificates of coordinator, solver and operator
+  amalgam certs certs --hosts node1,node7,node8     the same authority, with another host
+";
+
 const SERVE_EXAMPLES: &str = "Examples:
   amalgam serve solid --listen unix:/tmp/solid.sock
   amalgam serve fluid --listen 127.0.0.1:50051      in the scene: address = \"127.0.0.1:50051\"
-  amalgam serve fluid --listen node7:0 --insecure   any free port of this machine, whose name is node7
+  amalgam serve fluid --listen node7:0 --tls certs  any free port of this machine, whose name is node7
+  amalgam serve fluid --listen '*:0' --tls certs --register node1:7400 --name water
+                                                    told to amalgam run SCENE --registry node1:7400 --tls certs
   amalgam serve coordinator --listen 127.0.0.1:7500 scenes are sent to it with amalgam at 127.0.0.1:7500 submit SCENE
 
 Prints `listening ADDRESS` on standard output when it is ready.";
@@ -136,6 +158,10 @@ pub enum Command {
     Run(RunArgs),
     /// Go on with a run that was ended, from its last checkpoint
     Resume(ResumeArgs),
+    /// Start the solvers of a scene on the machines that a deployment file names, compute it, and end them
+    Launch(LaunchArgs),
+    /// Make certificates for the machines of a run
+    Certs(CertsArgs),
     /// Check a scene, its solvers' sections included, without computing it
     Check(CheckArgs),
     /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to
@@ -215,6 +241,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub(crate) patience: Patience,
     #[command(flatten)]
+    pub(crate) reach: Reach,
+    #[command(flatten)]
     pub(crate) seeing: Seeing,
 }
 
@@ -242,6 +270,8 @@ pub struct ResumeArgs {
     #[command(flatten)]
     pub(crate) patience: Patience,
     #[command(flatten)]
+    pub(crate) reach: Reach,
+    #[command(flatten)]
     pub(crate) seeing: Seeing,
 }
 
@@ -254,6 +284,32 @@ pub struct CheckArgs {
     #[allow(missing_docs, reason = "the help says it")]
     #[arg(long, value_name = "KEY=VALUE", help = SET_HELP, long_help = SET_LONG_HELP)]
     pub set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+/// Arguments of `launch`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{LAUNCH_EXAMPLES}\n{EXIT_CODES}"))]
+pub struct LaunchArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "those of `run`")]
+    pub run: RunArgs,
+}
+
+/// Arguments of `certs`.
+#[derive(Debug, Args)]
+#[command(after_help = CERTS_EXAMPLES)]
+pub struct CertsArgs {
+    /// The folder; an authority that is there already is used again
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Names and IP addresses by which services are reached, apart from this machine's own
+    #[arg(long, value_name = "HOST,HOST", value_delimiter = ',', required = true)]
+    pub hosts: Vec<String>,
+    /// How long the certificates are good
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(0..=3650))]
+    pub days: u32,
 }
 
 /// Arguments of `serve`.
@@ -374,6 +430,7 @@ impl RunArgs {
             keep: self.keep_checkpoints,
             wait: self.patience.wait,
             reconnect: self.patience.reconnect,
+            reach: self.reach.clone(),
         }
     }
 }
@@ -388,6 +445,7 @@ impl ResumeArgs {
             keep: self.keep_checkpoints.unwrap_or(KEPT),
             wait: self.patience.wait,
             reconnect: self.patience.reconnect,
+            reach: self.reach.clone(),
         }
     }
 }
@@ -415,6 +473,19 @@ pub(crate) struct Patience {
     pub(crate) wait: Option<Duration>,
     #[arg(long, value_name = "TIME", value_parser = wall_time, help = RECONNECT_HELP, long_help = RECONNECT_LONG_HELP)]
     pub(crate) reconnect: Option<Duration>,
+}
+
+/// How a run reaches solvers that are not its own, or not on this machine.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Reach {
+    #[command(flatten)]
+    pub(crate) security: SecurityOptions,
+    /// Listen there for solvers that register (serve --register); those of participants without an address must do so
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) registry: Option<Listen>,
+    /// Start solvers where this file says: here, by ssh, by Slurm
+    #[arg(long, value_name = "FILE")]
+    pub(crate) deployment: Option<PathBuf>,
 }
 
 /// `--threads`.

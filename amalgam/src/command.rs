@@ -5,6 +5,7 @@ use std::{io::IsTerminal, process::ExitCode};
 use crate::{
     at::at,
     bench::bench,
+    certs::certs,
     check::check,
     cli::{Cli, Command},
     conform::conform,
@@ -13,7 +14,7 @@ use crate::{
     interrupt::EXIT_INTERRUPTED,
     reproduce::reproduce,
     resume::resume,
-    run::{Ending, run},
+    run::{Ending, launch, run},
     serve::serve,
     validate::validate,
 };
@@ -30,6 +31,8 @@ pub fn execute(cli: &Cli) -> ExitCode {
     log_to_standard_error(cli.log_format());
     let result = match &cli.command {
         Command::Run(args) => run(args).map(exit_code),
+        Command::Launch(args) => launch(args).map(exit_code),
+        Command::Certs(args) => certs(args).map(|()| ExitCode::SUCCESS),
         Command::Resume(args) => resume(args).map(exit_code),
         Command::Check(args) => check(args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => serve(args).map(|()| ExitCode::SUCCESS),

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 
 use amalgam_conform::{Finding, RULES, Rule, Section, Verdict, examine};
 use amalgam_coordinator::Address;
+use amalgam_network::{Role, SecurityOptions};
 use amalgam_particles::DVec3;
 use amalgam_solver_kit::serve_in_process;
 use clap::Args;
@@ -55,6 +56,9 @@ pub struct ConformArgs {
     /// Name the rules instead of trying them
     #[arg(long)]
     pub list: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the help says it")]
+    pub security: SecurityOptions,
     /// A program that serves: started with --listen 127.0.0.1:0, it must print `listening ADDRESS`
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "address")]
     pub command: Vec<String>,
@@ -73,6 +77,8 @@ pub fn conform(args: &ConformArgs) -> Result<ExitCode, CommandError> {
         return Err(CommandError::Usage(format!("there is no rule `{name}`; --list names them")));
     }
     let (section, served) = section(args)?;
+    let access = args.security.access(Role::Coordinator, Role::Solver);
+    let access = access.map_err(|error| CommandError::Usage(format!("{error:#}")))?;
     let mut started = None;
     let address = match (&args.address, &args.command[..]) {
         (Some(address), _) => parse(address)?,
@@ -87,7 +93,7 @@ pub fn conform(args: &ConformArgs) -> Result<ExitCode, CommandError> {
                 let service = serve_in_process(kind.program(), rayon::current_num_threads());
                 Address::InProcess(service.map_err(|error| CommandError::Failed(error.to_string()))?)
             }
-            None => {
+            Some(Served::Registered) | None => {
                 let text = "say where the service listens, or give the program that serves after --";
                 return Err(CommandError::Usage(text.into()));
             }
@@ -100,7 +106,7 @@ pub fn conform(args: &ConformArgs) -> Result<ExitCode, CommandError> {
             unsaid = tell(finding);
         }
     };
-    let findings = examine(address.connect(), &section, wanted, tell)
+    let findings = examine(address.connect(&access), &section, wanted, tell)
         .map_err(|error| CommandError::Failed(format!("{address}: {error}")))?;
     drop(started);
     unsaid?;

@@ -8,6 +8,7 @@
 
 pub mod at;
 pub mod bench;
+pub mod certs;
 pub mod check;
 pub mod checkpoint;
 pub mod cli;

@@ -1,6 +1,7 @@
 //! `amalgam run`: computes a scene. [`Run`] is what the command, `amalgam resume` and the service have in common.
 
 pub mod control;
+mod deployment;
 mod keeper;
 pub mod local;
 pub(crate) mod lock;
@@ -19,7 +20,7 @@ use std::{
 
 use crate::{
     checkpoint::{KEPT, Saved, every::Every},
-    cli::{RunArgs, Seeing},
+    cli::{LaunchArgs, Reach, RunArgs, Seeing},
     console::{Console, Progress, note, say},
     error::CommandError,
     interrupt::Interrupt,
@@ -30,7 +31,7 @@ use amalgam_coordinator::{CoordinatorError, ParticipantSummary, Phase, Simulatio
 use amalgam_solver_kit::log;
 use control::{Control, Next};
 use keeper::Keeper;
-use local::{Locals, Transport};
+use local::{Locals, Means, Transport};
 use output::{Folder, OutputError, Recorder};
 use picture::Painter;
 use recovery::Recovery;
@@ -64,6 +65,8 @@ pub struct Options {
     pub wait: Option<Duration>,
     /// Longest time to wait for a solver that was lost; without it a loss ends the run.
     pub reconnect: Option<Duration>,
+    /// How solvers that are not the run's own, or not on this machine, are reached.
+    pub reach: Reach,
 }
 
 impl Default for Options {
@@ -75,6 +78,7 @@ impl Default for Options {
             keep: KEPT,
             wait: None,
             reconnect: None,
+            reach: Reach::default(),
         }
     }
 }
@@ -117,6 +121,19 @@ pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     let folder = Folder::look_at(out)?;
     let seeing = &args.seeing;
     show(&scene, &args.options(), seeing, &interrupt, |run| run.compute(folder))
+}
+
+/// Runs a scene on the machines that a deployment file names.
+///
+/// # Errors
+/// As [`run`], and a deployment file that is wrong.
+pub fn launch(args: &LaunchArgs) -> Result<Ending, CommandError> {
+    if args.run.reach.deployment.is_none() {
+        return Err(CommandError::Usage(
+            "give the file that says where solvers run, with --deployment FILE".into(),
+        ));
+    }
+    run(&args.run)
 }
 
 /// Lets `compute` run a scene that was started by people, and tells them how it went.
@@ -183,10 +200,11 @@ impl Run<'_> {
     fn carry_out(self, mut folder: Folder, saved: Option<&Saved>) -> Result<Outcome, CommandError> {
         let started = Instant::now();
         let Self { scene, options, control, console, watchers } = self;
-        let (locals, participants) = Locals::start(scene, options.transport, options.threads, &console)?;
+        let (locals, participants) = Locals::start(scene, Means::new(scene, options)?, &console)?;
+        locals.tell_where_to_register(&|line| console.line(line));
         control.at_end(locals.ender());
         let mut recovery = Recovery::new(scene, participants, options.reconnect, control.cancel().clone());
-        let joined = recovery.join(options.wait.unwrap_or_default(), &|line| console.line(line));
+        let joined = recovery.join(options.wait.unwrap_or_default(), &locals, &|line| console.line(line));
         let mut simulation = match joined {
             Ok(simulation) => simulation,
             Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),

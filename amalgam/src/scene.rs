@@ -18,9 +18,10 @@ use serde::Deserialize;
 use amalgam_coordinator::{
     Address, CouplingSettings, DomainSettings, PARTICIPANTS_MAX, Plan, ProbeSettings, Quantity, TimeSettings,
 };
-use document::{Document, Part, SECTIONS};
+use document::SECTIONS;
+pub(crate) use document::{Document, Part};
 pub(crate) use fault::suggest;
-use read::Reader;
+pub(crate) use read::Reader;
 
 pub use document::SCENE_BYTES_MAX;
 pub use fault::{Fault, SceneError};
@@ -109,7 +110,12 @@ pub enum Served {
     Locally(SolverKind),
     /// A service that already listens at an address.
     At(String),
+    /// A service that says where it is: `address = "registry"`.
+    Registered,
 }
+
+/// What stands for an address that the service itself tells.
+const REGISTRY: &str = "registry";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -348,6 +354,9 @@ fn participants(reader: &mut Reader<'_>, value: Option<toml::Value>) -> Vec<Part
 }
 
 fn served(reader: &mut Reader<'_>, base: &KeyPath, raw: &RawParticipant) -> Option<Served> {
+    if raw.address.as_deref() == Some(REGISTRY) {
+        return Some(Served::Registered);
+    }
     if let Some(address) = &raw.address {
         if let Err(error) = Address::parse(address) {
             reader.values(base, [("address".to_string(), error)]);

@@ -9,20 +9,20 @@ mod results;
 mod rpc;
 pub mod runs;
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, atomic::AtomicUsize},
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use amalgam_proto::{
     COORDINATOR_DESCRIPTORS, coordinator::coordinator_server::CoordinatorServer, message_limit,
 };
-use amalgam_solver_kit::{Listen, end_of_service, log::LogFormat, serve_routes, with_health_and_reflection};
+use amalgam_solver_kit::{
+    Listen, Role, SecurityOptions, end_of_service, listen, log::LogFormat, serve_routes,
+    with_health_and_reflection,
+};
 use clap::Args;
 use tonic::{server::NamedService as _, service::Routes};
 
 use crate::{
+    cli::Reach,
     error::CommandError,
     interrupt::EXIT_INTERRUPTED,
     metrics::{self, Metrics},
@@ -30,6 +30,9 @@ use crate::{
 pub(crate) use results::plain as plain_path;
 use rpc::Service;
 use runs::{Limits, Runs};
+
+/// Who may give orders.
+const CALLERS: &[Role] = &[Role::Operator];
 
 /// Time for clients to take what they were sent, after all runs have ended.
 const GRACE: Duration = Duration::from_secs(5);
@@ -56,9 +59,8 @@ pub struct CoordinatorArgs {
     /// Threads of each solver and of the coordinator, in each run [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Listen beyond this machine without encryption; anyone who reaches the address can compute here
-    #[arg(long)]
-    pub insecure: bool,
+    #[command(flatten)]
+    pub security: SecurityOptions,
     /// End when standard input does, so that the service does not outlive who started it
     #[arg(long)]
     pub exit_with_stdin: bool,
@@ -77,10 +79,14 @@ pub struct CoordinatorArgs {
 /// A folder that cannot be used, or an address that cannot be listened at.
 pub fn serve(args: &CoordinatorArgs) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| CommandError::Failed(error.to_string());
+    let gate = args.security.gate(Role::Coordinator, CALLERS);
+    let gate = gate.map_err(|error| CommandError::Usage(format!("{error:#}")))?.bearing_silence();
     let all = Metrics::default();
     let limits =
         Limits { running: args.running as usize, queued: args.queued as usize, stored: args.stored as usize };
-    let runs = Runs::open(&args.dir, limits, args.threads.map(|threads| threads as usize), all.clone())?;
+    let reach = Reach { security: args.security.clone(), ..Reach::default() };
+    let threads = args.threads.map(|threads| threads as usize);
+    let runs = Runs::open(&args.dir, limits, threads, reach, all.clone())?;
     if let Some(at) = &args.metrics {
         let address = metrics::serve(all, at);
         let address =
@@ -96,6 +102,7 @@ pub fn serve(args: &CoordinatorArgs) -> Result<(), CommandError> {
             .max_encoding_message_size(message_limit());
         let name = CoordinatorServer::<Service>::NAME;
         let routes = with_health_and_reflection(Routes::new(service), name, COORDINATOR_DESCRIPTORS).await?;
+        let listening = listen(&args.listen, &gate).await?;
         let (ended, over) = tokio::sync::oneshot::channel::<()>();
         let ending = Arc::clone(&runs);
         let end = async move {
@@ -110,7 +117,7 @@ pub fn serve(args: &CoordinatorArgs) -> Result<(), CommandError> {
             tokio::time::sleep(GRACE).await;
         };
         tokio::select! {
-            served = serve_routes(&args.listen, args.insecure, routes, Arc::new(AtomicUsize::new(0)), end) => served,
+            served = serve_routes(listening, &gate, routes, end) => served,
             () = late => Ok(()),
         }
     });

@@ -11,8 +11,8 @@ mod shown;
 mod verdict;
 mod wire;
 
+use amalgam_network::Calls;
 use amalgam_particles::DVec3;
-use tonic::transport::Channel;
 
 use bench::Bench;
 pub use rules::{RULES, Rule};
@@ -40,7 +40,7 @@ pub struct Section {
 /// # Errors
 /// If no runtime for the connection can be started, or `connect` fails.
 pub fn examine(
-    connect: impl Future<Output = Result<Channel, String>>,
+    connect: impl Future<Output = Result<Calls, String>>,
     section: &Section,
     wanted: impl Fn(&Rule) -> bool,
     mut tell: impl FnMut(&Finding),

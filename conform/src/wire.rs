@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use amalgam_network::Calls;
 use amalgam_particles::CellSet;
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{Batch, Call, Committed, Frame, Integrated, Snapshot, Surveyed, Table};
@@ -11,7 +12,6 @@ use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{Columns, Known, Packet, Room, gather, message_limit, v1};
 use futures_util::{Stream, StreamExt as _, stream};
 use serde::Serialize;
-use tonic::transport::Channel;
 use tonic::{Code, Response, Status, Streaming};
 
 use crate::shown::{message, messages};
@@ -98,14 +98,14 @@ type Header<C> = <<C as Call>::Packet as Packet>::Header;
 /// One connection to the service.
 pub(crate) struct Wire {
     runtime: tokio::runtime::Runtime,
-    client: SolverClient<Channel>,
+    client: SolverClient<Calls>,
     exchanges: VecDeque<Exchange>,
     /// Runs that were begun: each has another name.
     pub(crate) runs: u64,
 }
 
 impl Wire {
-    pub(crate) fn new(runtime: tokio::runtime::Runtime, channel: Channel) -> Self {
+    pub(crate) fn new(runtime: tokio::runtime::Runtime, channel: Calls) -> Self {
         let client = SolverClient::new(channel)
             .max_decoding_message_size(message_limit())
             .max_encoding_message_size(2 * message_limit());

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amalgam_conform::{Finding, RULES, Section, Verdict, examine};
+use amalgam_network::Calls;
 use amalgam_particles::{DMat3, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_proto::v1;
 use amalgam_solver_kit::{
@@ -34,7 +35,7 @@ fn tried(queue: Queue, text: &str, wanted: impl Fn(&str) -> bool) -> Vec<Finding
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
     };
-    let connect = async { Ok(dial(queue).await) };
+    let connect = async { Ok(Calls::new(dial(queue).await, Default::default())) };
     examine(connect, &section, |rule| wanted(rule.name), |_| ()).expect("the service is there")
 }
 

@@ -15,6 +15,8 @@ pub enum CoordinatorError {
     Scene(String),
     #[error("participant {participant} cannot be reached at {address}: {reason}")]
     Connect { participant: String, address: String, reason: String },
+    #[error("participant {participant} at {address} cannot be used: {reason}")]
+    Refused { participant: String, address: String, reason: String },
     #[error("participant {participant} is not what the scene says: {reason}")]
     Handshake { participant: String, reason: String },
     #[error("participant {participant} at {address} was lost in {phase} of step {step}: {loss}")]

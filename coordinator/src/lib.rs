@@ -14,6 +14,7 @@ mod member;
 pub mod merging;
 mod obstacles;
 pub mod pairwise;
+mod registry;
 pub mod settings;
 mod simulation;
 mod step;
@@ -27,6 +28,7 @@ pub use instruments::summary::{self, ParticipantSummary, Summary};
 pub use joining::{Joining, new_run_id};
 pub use member::address::{Address, dial};
 pub use member::connection::ParticipantPlan;
+pub use registry::{Registry, RegistryError};
 pub use settings::{
     CouplingSettings, DomainSettings, Fault, Inertia, MaxStages, ProbeSettings, Quantity, Synchronise,
     TimeSettings,

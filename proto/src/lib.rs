@@ -24,6 +24,12 @@ pub mod v1 {
     tonic::include_proto!("amalgam.solver.v1");
 }
 
+/// Generated from `amalgam/registry/v1/registry.proto`.
+#[allow(missing_docs, clippy::all, unreachable_pub)]
+pub mod registry {
+    tonic::include_proto!("amalgam.registry.v1");
+}
+
 /// Generated from `amalgam/coordinator/v1/coordinator.proto`.
 #[allow(missing_docs, clippy::all, unreachable_pub)]
 pub mod coordinator {

@@ -8,6 +8,7 @@ mod ids;
 pub mod log;
 mod near;
 mod own_contacts;
+mod register;
 mod section;
 mod serve;
 mod service;
@@ -17,10 +18,11 @@ mod solver;
 mod sums;
 
 pub use alone::{Alone, AloneGroups};
+pub use amalgam_network::{Gate, Listen, Listening, Role, SecurityOptions, listen};
+pub use register::Registration;
 pub use section::{SectionError, parse as parse_section, renamed_keys};
 pub use serve::{
-    Listen, ServeOptions, end_of_service, main, serve, serve_in_process, serve_routes,
-    with_health_and_reflection,
+    ServeOptions, end_of_service, main, serve, serve_in_process, serve_routes, with_health_and_reflection,
 };
 pub use snapshot::{SnapshotReader, SnapshotWriter};
 pub use solver::{

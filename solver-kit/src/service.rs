@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use amalgam_network::{Caller, OpenCall, paced};
 use amalgam_particles::text::shorten;
 use amalgam_proto::contract::{Begin, Commit, Context, Description, Integrate, Restore, Survey};
 use amalgam_proto::{Call, Known, PROTOCOL_VERSION, Packet, WireError, gather, v1};
@@ -107,16 +108,20 @@ impl Service {
         name: &str,
         request: Request<Streaming<C::Packet>>,
         context: fn(&<C::Packet as Packet>::Header) -> &Option<v1::RunContext>,
-    ) -> Result<C, Status> {
+    ) -> Result<(C, Begun), Status> {
+        let (caller, mut open) = (request.extensions().get::<Caller>().cloned(), None);
         let room = |header: &<C::Packet as Packet>::Header| {
             let context = Context::from_wire(context(header).clone()).map_err(invalid)?;
             let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
             check_run(name, &context, serving.as_ref().map(|(context, _)| context)).map_err(status)?;
+            caller.iter().for_each(Caller::is_of_run);
+            open = caller.as_ref().map(Caller::call);
             let particles = serving.as_ref().map_or(0, |&(_, particles)| particles);
             C::room(header, &Known { particles, ..Known::default() }).map_err(invalid)
         };
-        let (header, columns) = gather(request.into_inner(), room).await?;
-        C::decode(header, columns).map_err(invalid)
+        let bytes = |packet: &C::Packet| packet.columns().iter().map(|column| column.data.len() as u64).sum();
+        let (header, columns) = gather(paced(request.into_inner(), bytes), room).await?;
+        Ok((C::decode(header, columns).map_err(invalid)?, open))
     }
 
     async fn order<P: Send + 'static>(
@@ -129,21 +134,41 @@ impl Service {
         answer.await.map_err(|_| gone())?
     }
 
-    async fn stream<P: Send + 'static>(
+    /// Carries out a call of the run, whose answer must be taken in time.
+    async fn stream<P: Packet + Send + 'static>(
         &self,
+        call: Begun,
         order: impl FnOnce(Reply<P>) -> Order,
     ) -> Result<Response<Answers<P>>, Status> {
         let packets = self.order(order).await?;
-        Ok(Response::new(Box::pin(stream::iter(packets.into_iter().map(Ok)))))
+        if let Some(call) = &call {
+            call.caller().is_of_run();
+            call.answers(packets.iter().flat_map(P::columns).map(|column| column.data.len() as u64).sum());
+        }
+        let answers = packets.into_iter().map(move |packet| {
+            // The call lasts as long as its answer.
+            let _lasts = &call;
+            Ok(packet)
+        });
+        Ok(Response::new(Box::pin(stream::iter(answers))))
     }
 
     async fn single<P: Send + 'static>(
         &self,
+        call: Begun,
         order: impl FnOnce(Reply<P>) -> Order,
     ) -> Result<Response<P>, Status> {
         let mut packets = self.order(order).await?;
+        call.iter().for_each(|call| call.caller().is_of_run());
         packets.pop().map(Response::new).ok_or_else(|| Status::internal("no answer"))
     }
+}
+
+/// A call in progress, known to its connection.
+type Begun = Option<OpenCall>;
+
+fn begun<T>(request: &Request<T>) -> Begun {
+    request.extensions().get::<Caller>().map(Caller::call)
 }
 
 fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, serving: &Serving, order: Order) {
@@ -246,6 +271,7 @@ impl v1::solver_server::Solver for Service {
         &self,
         request: Request<v1::DescribeRequest>,
     ) -> Result<Response<v1::DescribeResponse>, Status> {
+        let _open = begun(&request);
         let asked = request.into_inner().protocol_version;
         let program = self.program.describe();
         let description = Description {
@@ -267,67 +293,75 @@ impl v1::solver_server::Solver for Service {
         &self,
         request: Request<v1::InitializeRequest>,
     ) -> Result<Response<Self::InitializeStream>, Status> {
+        let (caller, call) = (request.extensions().get::<Caller>().cloned(), begun(&request));
         let request = Box::new(request.into_inner());
-        self.stream(|reply| Order::Initialize(request, reply)).await
+        let answer = self.stream(call, |reply| Order::Initialize(request, reply)).await?;
+        caller.iter().for_each(Caller::begins_run);
+        Ok(answer)
     }
 
     async fn survey(
         &self,
         request: Request<v1::SurveyRequest>,
     ) -> Result<Response<Self::SurveyStream>, Status> {
+        let open = begun(&request);
         let call = Survey::from_wire(request.into_inner()).map_err(invalid)?;
-        self.stream(|reply| Order::Survey(call, reply)).await
+        self.stream(open, |reply| Order::Survey(call, reply)).await
     }
 
     async fn begin(
         &self,
         request: Request<Streaming<v1::BeginRequest>>,
     ) -> Result<Response<Self::BeginStream>, Status> {
-        let call = self.read("Begin", request, |header: &v1::BeginHeader| &header.context).await?;
-        self.stream(|reply| Order::Begin(call, reply)).await
+        let (call, open) = self.read("Begin", request, |header: &v1::BeginHeader| &header.context).await?;
+        self.stream(open, |reply| Order::Begin(call, reply)).await
     }
 
     async fn integrate(
         &self,
         request: Request<Streaming<v1::IntegrateRequest>>,
     ) -> Result<Response<Self::IntegrateStream>, Status> {
-        let call =
-            Box::new(self.read("Integrate", request, |header: &v1::IntegrateHeader| &header.context).await?);
-        self.stream(|reply| Order::Integrate(call, reply)).await
+        let (call, open) =
+            self.read("Integrate", request, |header: &v1::IntegrateHeader| &header.context).await?;
+        self.stream(open, |reply| Order::Integrate(Box::new(call), reply)).await
     }
 
     async fn commit(
         &self,
         request: Request<Streaming<v1::CommitRequest>>,
     ) -> Result<Response<Self::CommitStream>, Status> {
-        let call = Box::new(self.read("Commit", request, |header: &v1::CommitHeader| &header.context).await?);
-        self.stream(|reply| Order::Commit(call, reply)).await
+        let (call, open) = self.read("Commit", request, |header: &v1::CommitHeader| &header.context).await?;
+        self.stream(open, |reply| Order::Commit(Box::new(call), reply)).await
     }
 
     async fn frame(&self, request: Request<v1::FrameRequest>) -> Result<Response<Self::FrameStream>, Status> {
+        let open = begun(&request);
         let v1::FrameRequest { context, surface } = request.into_inner();
         let context = Context::from_wire(context).map_err(invalid)?;
-        self.stream(|reply| Order::Frame(context, surface, reply)).await
+        self.stream(open, |reply| Order::Frame(context, surface, reply)).await
     }
 
     async fn save(&self, request: Request<v1::SaveRequest>) -> Result<Response<Self::SaveStream>, Status> {
+        let open = begun(&request);
         let context = Context::from_wire(request.into_inner().context).map_err(invalid)?;
-        self.stream(|reply| Order::Save(context, reply)).await
+        self.stream(open, |reply| Order::Save(context, reply)).await
     }
 
     async fn restore(
         &self,
         request: Request<Streaming<v1::RestoreRequest>>,
     ) -> Result<Response<v1::RestoreResponse>, Status> {
-        let call = self.read("Restore", request, |header: &v1::RestoreHeader| &header.context).await?;
-        self.single(|reply| Order::Restore(call, reply)).await
+        let (call, open) =
+            self.read("Restore", request, |header: &v1::RestoreHeader| &header.context).await?;
+        self.single(open, |reply| Order::Restore(call, reply)).await
     }
 
     async fn shutdown(
         &self,
         request: Request<v1::ShutdownRequest>,
     ) -> Result<Response<v1::ShutdownResponse>, Status> {
+        let open = begun(&request);
         let context = Context::from_wire(request.into_inner().context).map_err(invalid)?;
-        self.single(|reply| Order::Shutdown(context, reply)).await
+        self.single(open, |reply| Order::Shutdown(context, reply)).await
     }
 }

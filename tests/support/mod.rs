@@ -74,6 +74,7 @@ impl Scene {
             solver: String::new(),
             section,
             address: Address::InProcess(serve_in_process(program, self.threads).expect("threads")),
+            access: Default::default(),
             wait: std::time::Duration::ZERO,
         });
         Simulation::connect(self.plan, participants.collect(), &Cancel::new())

@@ -1,23 +1,29 @@
-//! Solvers that a run starts itself: processes of this same program, or threads of this one.
+//! How a run comes to its solvers: processes that it starts here or elsewhere, threads of its own, services of others.
 
 use std::{
-    io::{self, BufRead, BufReader, Read},
-    os::unix::{ffi::OsStrExt, process::CommandExt},
-    path::PathBuf,
+    fs::OpenOptions,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt, process::CommandExt},
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError, mpsc},
     time::{Duration, Instant},
 };
 
+use amalgam_network::{Access, Role, Token};
 use amalgam_solver_kit::{log, serve_in_process};
 use tempfile::TempDir;
 
+use super::{
+    Options,
+    deployment::{Deployment, Placement, StartedBy},
+};
 use crate::{
     console::Console,
     error::CommandError,
-    scene::{Participant, Scene, Served, SolverKind},
+    scene::{Participant, Scene, Served},
 };
-use amalgam_coordinator::{Address, ParticipantPlan};
+use amalgam_coordinator::{Address, ParticipantPlan, Registry};
 
 /// Longest time from starting a solver until it listens.
 pub const START_DEADLINE: Duration = Duration::from_secs(30);
@@ -29,9 +35,10 @@ pub const END_DEADLINE: Duration = Duration::from_secs(5);
 const SOCKET_PATH_MAX: usize = 107;
 
 /// What carries the messages between coordinator and solvers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Transport {
     /// A process per solver, Unix sockets.
+    #[default]
     Unix,
     /// A process per solver, TCP on the loopback interface.
     Tcp,
@@ -83,41 +90,91 @@ pub enum StartError {
     },
 }
 
+/// By what a run comes to its solvers.
+#[derive(Default)]
+pub struct Means {
+    /// How solvers that the run starts on this machine are reached.
+    pub transport: Transport,
+    /// Threads of each solver that the run starts, one a core if nothing is said.
+    pub threads: Option<usize>,
+    /// With what services of others are called.
+    pub access: Access,
+    /// Where solvers make themselves known, if anywhere.
+    pub registry: Option<Registry>,
+    /// Where which solver is started, if it is not all on this machine.
+    pub deployment: Deployment,
+}
+
+impl Means {
+    /// What the command line says.
+    ///
+    /// # Errors
+    /// A deployment file, certificates or a token that are wrong; a registry that cannot listen.
+    pub(crate) fn new(scene: &Scene, options: &Options) -> Result<Self, CommandError> {
+        let Options { transport, threads, reach, .. } = options;
+        let mut deployment = match &reach.deployment {
+            Some(file) => Deployment::read(file, scene)?,
+            None => Deployment::default(),
+        };
+        let security = &mut deployment.security;
+        security.tls = reach.security.tls.clone().or(security.tls.take());
+        security.token_file = reach.security.token_file.clone().or(security.token_file.take());
+        security.insecure |= reach.security.insecure;
+        let wrong = |error: anyhow::Error| CommandError::Usage(format!("{error:#}"));
+        let access = security.access(Role::Coordinator, Role::Solver).map_err(wrong)?;
+        let registry = match &reach.registry {
+            Some(listen) => {
+                let gate = security.gate(Role::Coordinator, &[Role::Solver]).map_err(wrong)?;
+                let names = scene.participants.iter().map(|p| (p.name.clone(), p.solver.clone()));
+                let registry = Registry::start(listen, gate, names);
+                Some(registry.map_err(|error| CommandError::Failed(error.to_string()))?)
+            }
+            None => None,
+        };
+        Ok(Self { transport: *transport, threads: *threads, access, registry, deployment })
+    }
+
+    /// Who starts the solver of a participant, and what the deployment file says of it.
+    fn placement(&self, participant: &Participant) -> (StartedBy, Option<&Placement>) {
+        let placement = self.deployment.of(&participant.name);
+        let by = match (&participant.served, placement) {
+            (_, Some(placement)) => placement.started_by(),
+            (Served::At(_), None) => StartedBy::Address,
+            (Served::Registered, None) => StartedBy::Registry,
+            (Served::Locally(_), None) if self.registry.is_some() && self.deployment.is_empty() => {
+                StartedBy::Registry
+            }
+            (Served::Locally(_), None) => StartedBy::Local,
+        };
+        (by, placement)
+    }
+}
+
 /// The solvers' processes. Dropping it kills and reaps what still runs, and removes the sockets.
 pub struct Locals {
     children: Arc<Mutex<Vec<(String, Child)>>>,
-    sockets: Option<TempDir>,
-    transport: Transport,
-    threads: Option<usize>,
+    files: Option<TempDir>,
+    means: Means,
+    /// What solvers on this machine that listen at TCP ask for: others of its users can reach them.
+    token: Option<Token>,
     console: Console,
 }
 
 impl Locals {
-    /// Starts a solver for every participant without an address, and says where each participant is.
+    /// Starts the solver of every participant that the run is to start, and says where each participant is.
     ///
     /// # Errors
     /// The first solver that does not come up; those that did are ended.
     pub fn start(
         scene: &Scene,
-        transport: Transport,
-        threads: Option<usize>,
+        means: Means,
         console: &Console,
     ) -> Result<(Self, Vec<ParticipantPlan>), StartError> {
         let (children, console) = (Arc::default(), console.clone());
-        let mut locals = Self { children, sockets: None, transport, threads, console };
+        let mut locals = Self { children, files: None, means, token: None, console };
         let mut waiting = Vec::new();
         for (index, participant) in scene.participants.iter().enumerate() {
-            let start = match &participant.served {
-                Served::At(address) => Started::Ready(address_of(participant, address)?),
-                Served::Locally(kind) if transport == Transport::InProcess => {
-                    let threads = threads.unwrap_or_else(rayon::current_num_threads);
-                    let service = serve_in_process(kind.program(), threads);
-                    let system = |error| StartError::System { participant: participant.name.clone(), error };
-                    Started::Ready(Address::InProcess(service.map_err(system)?))
-                }
-                Served::Locally(kind) => Started::Process(locals.spawn(index, participant, *kind)?),
-            };
-            waiting.push((participant, start));
+            waiting.push((participant, locals.begin(index, participant)?));
         }
         let deadline = Instant::now() + START_DEADLINE;
         let plan = |(participant, start): (&Participant, Started)| {
@@ -126,11 +183,73 @@ impl Locals {
                 Started::Process(listening) => locals.wait(participant, &listening, deadline)?,
             };
             let (name, solver) = (participant.name.clone(), participant.solver.clone());
-            let section = participant.section.clone();
-            Ok(ParticipantPlan { name, solver, section, address, wait: Duration::ZERO })
+            let (section, access) = (participant.section.clone(), locals.access(participant));
+            Ok(ParticipantPlan { name, solver, section, address, access, wait: Duration::ZERO })
         };
         let plans = waiting.into_iter().map(plan).collect::<Result<Vec<_>, StartError>>()?;
         Ok((locals, plans))
+    }
+
+    /// Starts a solver, or says where somebody else did.
+    fn begin(&mut self, index: usize, participant: &Participant) -> Result<Started, StartError> {
+        let wrong = |message: &str| StartError::Address {
+            participant: participant.name.clone(),
+            message: message.to_string(),
+        };
+        let (by, placement) = self.means.placement(participant);
+        Ok(match (by, &participant.served) {
+            (StartedBy::Address, served) => {
+                let address = placement.and_then(|placement| placement.address.as_ref());
+                let Some(address) =
+                    address.or(if let Served::At(address) = served { Some(address) } else { None })
+                else {
+                    return Err(wrong("there is none"));
+                };
+                Started::Ready(address_of(participant, address)?)
+            }
+            (StartedBy::Registry, _) => {
+                let Some(registry) = &self.means.registry else {
+                    return Err(wrong(
+                        "its solver registers itself: let the run listen for it with --registry HOST:PORT",
+                    ));
+                };
+                Started::Ready(Address::Registered(registry.clone(), participant.name.clone()))
+            }
+            (StartedBy::Local, Served::Locally(kind)) if self.means.transport == Transport::InProcess => {
+                let threads = self.means.threads.unwrap_or_else(rayon::current_num_threads);
+                let service = serve_in_process(kind.program(), threads);
+                let system = |error| StartError::System { participant: participant.name.clone(), error };
+                Started::Ready(Address::InProcess(service.map_err(system)?))
+            }
+            (StartedBy::Local, Served::At(_) | Served::Registered) => {
+                return Err(wrong(
+                    "the scene says that it is served elsewhere: leave its `address` out to start its solver here",
+                ));
+            }
+            (StartedBy::Local | StartedBy::Ssh | StartedBy::Slurm, _) => {
+                Started::Process(self.spawn(index, participant)?)
+            }
+        })
+    }
+
+    /// With what a participant's service is called.
+    fn access(&self, participant: &Participant) -> Access {
+        match self.means.placement(participant).0 {
+            StartedBy::Local => self.token.clone().map(Access::with_token).unwrap_or_default(),
+            _ => self.means.access.clone(),
+        }
+    }
+
+    /// Whether somebody else starts the solver of a participant.
+    pub(super) fn is_of_others(&self, participant: &Participant) -> bool {
+        matches!(self.means.placement(participant).0, StartedBy::Address | StartedBy::Registry)
+    }
+
+    /// Says where the registry listens, if there is one: its port may have been any free one.
+    pub(super) fn tell_where_to_register(&self, tell: &dyn Fn(&str)) {
+        if let Some(registry) = &self.means.registry {
+            tell(&format!("solvers register at {}", registry.address()));
+        }
     }
 
     /// Starts a process anew for each that has ended; that of participant `lost` is ended first, if it has one here. Says which
@@ -146,10 +265,8 @@ impl Locals {
     ) -> Result<Vec<String>, StartError> {
         let ended = self.take_ended(lost);
         for (index, (participant, plan)) in scene.participants.iter().zip(plans).enumerate() {
-            if let Served::Locally(kind) = &participant.served
-                && ended.contains(&participant.name)
-            {
-                let listening = self.spawn(index, participant, *kind)?;
+            if ended.contains(&participant.name) {
+                let listening = self.spawn(index, participant)?;
                 plan.address = self.wait(participant, &listening, Instant::now() + START_DEADLINE)?;
             }
         }
@@ -169,40 +286,70 @@ impl Locals {
         self.lock().extract_if(.., has_ended).map(|(name, _)| name).collect()
     }
 
-    /// What a process is told to listen at.
-    fn listen(&mut self, index: usize, participant: &Participant) -> Result<String, StartError> {
-        if self.transport == Transport::Tcp {
-            return Ok("127.0.0.1:0".to_string());
+    /// The folder of sockets and of the token.
+    fn folder(&mut self) -> io::Result<PathBuf> {
+        if self.files.is_none() {
+            self.files = Some(tempfile::Builder::new().prefix("amalgam-").tempdir()?);
         }
+        Ok(self.files.as_ref().map(|folder| folder.path().to_path_buf()).unwrap_or_default())
+    }
+
+    /// What a process on this machine is told of where to listen and for whom.
+    fn listen(&mut self, index: usize, participant: &Participant) -> Result<Vec<String>, StartError> {
         let system = |error| StartError::System { participant: participant.name.clone(), error };
-        if self.sockets.is_none() {
-            self.sockets = Some(tempfile::Builder::new().prefix("amalgam-").tempdir().map_err(system)?);
+        let folder = self.folder().map_err(system)?;
+        if self.means.transport == Transport::Tcp {
+            let file = folder.join("token");
+            if self.token.is_none() {
+                let token = Token::random().map_err(system)?;
+                write_private(&file, token.word()).map_err(system)?;
+                self.token = Some(token);
+            }
+            let file = file.display().to_string();
+            return Ok(vec!["--listen".into(), "127.0.0.1:0".into(), "--token-file".into(), file]);
         }
-        let folder = self.sockets.as_ref().map(|folder| folder.path().to_path_buf()).unwrap_or_default();
         let path = folder.join(format!("{index}.sock"));
         if path.as_os_str().as_bytes().len() > SOCKET_PATH_MAX {
             return Err(StartError::SocketPath { path });
         }
-        Ok(format!("unix:{}", path.display()))
+        Ok(vec!["--listen".into(), format!("unix:{}", path.display())])
     }
 
-    /// Starts a process. It ends when its standard input does, so not even killing this process leaves it behind.
+    /// The command that starts the solver of a participant, here or elsewhere.
+    fn command(&mut self, index: usize, participant: &Participant) -> Result<Command, StartError> {
+        let (by, placement) = self.means.placement(participant);
+        let threads = placement.and_then(|placement| placement.threads).map(|threads| threads as usize);
+        let threads = threads.or(self.means.threads);
+        if by != StartedBy::Local
+            && let Some(placement) = placement
+        {
+            let words = placement.command(&participant.solver, threads, &self.means.deployment.security);
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            return Ok(command);
+        }
+        let listen = self.listen(index, participant)?;
+        let system = |error| StartError::System { participant: participant.name.clone(), error };
+        let mut command = Command::new(std::env::current_exe().map_err(system)?);
+        command.args(["serve", &participant.solver]).args(listen).arg("--exit-with-stdin");
+        if log::is_json() {
+            command.args(["--log-format", "json"]);
+        }
+        if let Some(threads) = threads {
+            command.args(["--threads", &threads.to_string()]);
+        }
+        Ok(command)
+    }
+
+    /// Starts a process. It ends when its standard input does, so not even killing this process leaves it behind; and so does one
+    /// that ssh or Slurm starts elsewhere.
     fn spawn(
         &mut self,
         index: usize,
         participant: &Participant,
-        kind: SolverKind,
     ) -> Result<mpsc::Receiver<String>, StartError> {
-        let listen = self.listen(index, participant)?;
+        let mut command = self.command(index, participant)?;
         let system = |error| StartError::System { participant: participant.name.clone(), error };
-        let mut command = Command::new(std::env::current_exe().map_err(system)?);
-        command.args(["serve", kind.name(), "--listen", &listen, "--exit-with-stdin"]);
-        if log::is_json() {
-            command.args(["--log-format", "json"]);
-        }
-        if let Some(threads) = self.threads {
-            command.args(["--threads", &threads.to_string()]);
-        }
         // A process group of its own: Ctrl-C is for the run, which then ends its solvers in order.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(system)?;
@@ -229,7 +376,11 @@ impl Locals {
     ) -> Result<Address, StartError> {
         let name = &participant.name;
         match listening.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(address) => address_of(participant, &address),
+            Ok(address) => {
+                let placement = self.means.deployment.of(name);
+                let address = placement.map_or(address.clone(), |placement| placement.reached_at(&address));
+                address_of(participant, &address)
+            }
             Err(mpsc::RecvTimeoutError::Timeout) => Err(StartError::Deadline { participant: name.clone() }),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 self.wait_for_end(Duration::from_secs(1));
@@ -277,7 +428,7 @@ impl Locals {
     /// Ends everything at once, for when the process ends without unwinding.
     pub fn ender(&self) -> impl FnOnce() + Send + use<> {
         let children = Arc::clone(&self.children);
-        let folder = self.sockets.as_ref().map(|folder| folder.path().to_path_buf());
+        let folder = self.files.as_ref().map(|folder| folder.path().to_path_buf());
         move || {
             kill(&children);
             if let Some(folder) = folder {
@@ -307,6 +458,12 @@ fn kill(children: &Mutex<Vec<(String, Child)>>) {
     for (_, child) in children.iter_mut() {
         let _ = child.wait();
     }
+}
+
+/// Writes a file that only its owner can read.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 enum Started {

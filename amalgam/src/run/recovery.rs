@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     checkpoint::{CheckpointError, Saved},
-    scene::{Scene, Served},
+    scene::Scene,
 };
 use amalgam_coordinator::{Cancel, CoordinatorError, Joining, ParticipantPlan, Simulation, new_run_id};
 
@@ -57,13 +57,11 @@ impl<'a> Recovery<'a> {
     pub(super) fn join(
         &mut self,
         wait: Duration,
+        locals: &Locals,
         tell: &dyn Fn(&str),
     ) -> Result<Simulation, CoordinatorError> {
         for (plan, participant) in self.participants.iter_mut().zip(&self.scene.participants) {
-            plan.wait = match participant.served {
-                Served::At(_) => wait,
-                Served::Locally(_) => Duration::ZERO,
-            };
+            plan.wait = if locals.is_of_others(participant) { wait } else { Duration::ZERO };
         }
         self.epoch += 1;
         let joining = Joining { run_id: self.run_id.clone(), epoch: self.epoch, cancel: &self.cancel, tell };
@@ -127,7 +125,7 @@ impl<'a> Recovery<'a> {
         for name in locals.restart(self.scene, &mut self.participants, lost)? {
             tell(&format!("the solver of {name} was started again"));
         }
-        let mut simulation = self.join(wait, tell)?;
+        let mut simulation = self.join(wait, locals, tell)?;
         simulation.restore(&saved.checkpoint)?;
         Ok((simulation, saved))
     }

@@ -45,6 +45,7 @@ pub(crate) enum Part {
 impl Document {
     pub(crate) fn read(path: &Path) -> Result<Self, SceneError> {
         let fail = |error: std::io::Error| SceneError::Read {
+            what: "scene",
             path: path.to_path_buf(),
             help: (error.kind() == std::io::ErrorKind::NotFound)
                 .then(|| "give the path of a scene file, for example scenes/water-on-cloth.toml".to_string()),

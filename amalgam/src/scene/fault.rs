@@ -30,8 +30,10 @@ pub struct Fault {
 #[derive(Debug, thiserror::Error, Diagnostic)]
 pub enum SceneError {
     /// The file cannot be read.
-    #[error("cannot read the scene {}: {error}", path.display())]
+    #[error("cannot read the {what} {}: {error}", path.display())]
     Read {
+        /// What it should be.
+        what: &'static str,
         /// The scene's file.
         path: PathBuf,
         /// Why.

@@ -9,7 +9,7 @@ use std::{
 use amalgam_proto::coordinator as v1;
 use serde::{Deserialize, Serialize};
 
-use crate::{checkpoint::KEPT, run::Options};
+use crate::{checkpoint::KEPT, cli::Reach, run::Options};
 
 /// The file, and the folders beside it.
 const FILE: &str = "run.json";
@@ -66,14 +66,15 @@ impl Wanted {
         })
     }
 
-    /// How the run is computed, with this many threads.
-    pub(super) fn options(&self, threads: Option<usize>) -> Options {
+    /// How the run is computed, with this many threads and solvers of others reached like this.
+    pub(super) fn options(&self, threads: Option<usize>, reach: Reach) -> Options {
         Options {
             threads,
             every: self.every.as_ref().and_then(|every| every.parse().ok()),
             keep: self.keep.unwrap_or(KEPT),
             wait: self.wait,
             reconnect: self.reconnect,
+            reach,
             ..Options::default()
         }
     }

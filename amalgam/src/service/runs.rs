@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     checkpoint::Store,
+    cli::Reach,
     console::{self, Console},
     error::CommandError,
     metrics::{Metrics, RunMetrics},
@@ -47,6 +48,7 @@ pub struct Runs {
     folder: PathBuf,
     limits: Limits,
     threads: Option<usize>,
+    reach: Reach,
     metrics: Metrics,
     inner: Mutex<Inner>,
     /// A run has ended.
@@ -122,6 +124,7 @@ impl Runs {
         folder: &Path,
         limits: Limits,
         threads: Option<usize>,
+        reach: Reach,
         metrics: Metrics,
     ) -> Result<Arc<Self>, CommandError> {
         let wrong = |error: io::Error| {
@@ -156,7 +159,7 @@ impl Runs {
         }
         let inner = Inner { entries: records.into_iter().map(Entry::new).collect(), ..Inner::default() };
         let (inner, ended) = (Mutex::new(inner), Condvar::new());
-        Ok(Arc::new(Self { folder, limits, threads, metrics, inner, ended, _lock: lock }))
+        Ok(Arc::new(Self { folder, limits, threads, reach, metrics, inner, ended, _lock: lock }))
     }
 
     /// Begins to receive a scene.
@@ -244,7 +247,7 @@ impl Runs {
             let job = Job {
                 runs: Arc::clone(self),
                 id: entry.record.id.clone(),
-                options: entry.record.wanted.options(self.threads),
+                options: entry.record.wanted.options(self.threads, self.reach.clone()),
                 control: entry.control.clone(),
                 feed: entry.feed.clone(),
                 metrics,

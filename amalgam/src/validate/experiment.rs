@@ -4,7 +4,7 @@ use super::case::CaseError;
 use crate::{
     console::Console,
     error::CommandError,
-    run::local::{Locals, Transport},
+    run::local::{Locals, Means, Transport},
     scene::Scene,
 };
 use amalgam_coordinator::{Cancel, ParticipantFrame, Simulation, StepRecord};
@@ -20,7 +20,11 @@ impl Experiment {
     pub(super) fn start(name: &str, text: &str, set: &[String]) -> Result<Self, CaseError> {
         let scene = Scene::parse(&format!("validation/{name}/scene.toml"), text, set)?;
         let console = Console::new(true);
-        let locals = Locals::start(&scene, Transport::InProcess, None, &console);
+        let locals = Locals::start(
+            &scene,
+            Means { transport: Transport::InProcess, threads: None, ..Means::default() },
+            &console,
+        );
         let (locals, participants) = locals.map_err(CommandError::from)?;
         let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
         let simulation = simulation.map_err(|error| CommandError::at_start(&scene, error))?;

@@ -4,10 +4,14 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use amalgam_network::{Access, Calls};
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{PROTOCOL_VERSION, TransportLimits, v1};
 use hyper_util::rt::TokioIo;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint, Uri};
+
+use crate::registry::Registry;
 
 /// Where a participant's service is.
 #[derive(Clone, Debug)]
@@ -16,6 +20,8 @@ pub enum Address {
     Unix(PathBuf),
     /// `host:port`.
     Tcp(String),
+    /// Wherever the service of this participant says that it is.
+    Registered(Registry, String),
     /// A service in this process: it takes pipes from this queue.
     InProcess(tokio::sync::mpsc::Sender<tokio::io::DuplexStream>),
 }
@@ -51,8 +57,8 @@ impl Address {
     ///
     /// # Errors
     /// What the system says.
-    pub async fn connect(&self) -> Result<Channel, String> {
-        let dialled = tokio::time::timeout(CONNECT_DEADLINE, dial(self)).await;
+    pub async fn connect(&self, access: &Access) -> Result<Calls, String> {
+        let dialled = tokio::time::timeout(CONNECT_DEADLINE, dial(self, access)).await;
         let dialled =
             dialled.map_err(|_| format!("no connection within {} s", CONNECT_DEADLINE.as_secs()))?;
         dialled.map_err(|error| format!("no connection: {}", innermost(&error)))
@@ -67,6 +73,10 @@ impl std::fmt::Display for Address {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Tcp(address) => f.write_str(address),
+            Self::Registered(registry, participant) => match registry.address_of(participant) {
+                Some(address) => f.write_str(&address),
+                None => write!(f, "an address that it registers at {}", registry.address()),
+            },
             Self::InProcess(_) => f.write_str("this process"),
         }
     }
@@ -75,23 +85,27 @@ impl std::fmt::Display for Address {
 /// A connection to the service at an address.
 ///
 /// # Errors
-/// If nothing listens there, or nothing answers.
-pub async fn dial(address: &Address) -> Result<Channel, tonic::transport::Error> {
+/// If nothing listens there, or nothing answers, or one end does not trust the other.
+pub async fn dial(address: &Address, access: &Access) -> Result<Calls, tonic::transport::Error> {
+    let channel = connect(address, access).await?;
+    Ok(InterceptedService::new(channel, access.clone()))
+}
+
+async fn connect(address: &Address, access: &Access) -> Result<Channel, tonic::transport::Error> {
     // The authority is only read by servers that host several names; a socket or pipe has none.
-    let host = match address {
-        Address::Tcp(host) => host.as_str(),
-        Address::Unix(_) | Address::InProcess(_) => "localhost",
-    };
-    let endpoint = Endpoint::from_shared(format!("http://{host}"))?
+    let endpoint = Endpoint::from_static("http://localhost")
         .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
         .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
-        .max_frame_size(TransportLimits::FRAME_BYTES)
-        .tcp_keepalive(Some(TransportLimits::KEEPALIVE))
-        .tcp_keepalive_interval(Some(TransportLimits::KEEPALIVE_INTERVAL))
-        .tcp_keepalive_retries(Some(TransportLimits::KEEPALIVE_TRIES))
-        .tcp_nodelay(true);
+        .max_frame_size(TransportLimits::FRAME_BYTES);
     match address.clone() {
-        Address::Tcp(_) => endpoint.connect().await,
+        Address::Tcp(address) => amalgam_network::dial(move || Ok(address.clone()), access, endpoint).await,
+        Address::Registered(registry, participant) => {
+            let whereabouts = move || {
+                let address = registry.address_of(&participant);
+                address.ok_or_else(|| std::io::Error::new(ErrorKind::NotFound, "it has not registered yet"))
+            };
+            amalgam_network::dial(whereabouts, access, endpoint).await
+        }
         Address::Unix(path) => {
             let dial = move |_: Uri| {
                 let path = path.clone();
@@ -127,8 +141,8 @@ pub(crate) enum Sight {
 }
 
 /// Looks for a service with a connection of its own; a solver that computes does not keep its service from answering.
-pub(crate) async fn look(address: &Address, patience: Duration) -> Sight {
-    let channel = match tokio::time::timeout(patience, dial(address)).await {
+pub(crate) async fn look(address: &Address, access: &Access, patience: Duration) -> Sight {
+    let channel = match tokio::time::timeout(patience, dial(address, access)).await {
         Ok(Ok(channel)) => channel,
         Ok(Err(error)) if nobody_listens(address, &error) => return Sight::NobodyListens(innermost(&error)),
         Ok(Err(error)) => return Sight::NoWay(innermost(&error)),
@@ -183,9 +197,12 @@ mod tests {
     fn a_look_tells_who_is_there() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let patience = Duration::from_millis(200);
+        let access = amalgam_network::SecurityOptions { insecure: true, ..Default::default() }
+            .access(amalgam_network::Role::Coordinator, amalgam_network::Role::Solver)
+            .expect("nothing is read");
         let seen = |text: &str| {
             let address = Address::parse(text).expect("an address");
-            runtime.block_on(look(&address, patience))
+            runtime.block_on(look(&address, &access, patience))
         };
         // A listener whose process does not care: the kernel takes connections for it.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");

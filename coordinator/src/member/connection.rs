@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use amalgam_network::{Access, Calls, is_refusal, speaks_tls};
 use amalgam_particles::CellSet;
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
@@ -13,7 +14,6 @@ use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{Columns, Known, PROTOCOL_VERSION, Room, gather, message_limit, v1};
 use serde::{Deserialize, Serialize};
 use tokio_stream::iter;
-use tonic::transport::Channel;
 use tonic::{Code, Response, Status, Streaming};
 use tonic_types::StatusExt as _;
 
@@ -34,6 +34,8 @@ pub struct ParticipantPlan {
     pub section: String,
     /// Where its service is.
     pub address: Address,
+    /// With which certificate and token it is called.
+    pub access: Access,
     /// Longest time to wait for its service to listen there.
     pub wait: Duration,
 }
@@ -61,7 +63,7 @@ pub(crate) struct Answer {
     pub(crate) bytes_in: u64,
 }
 
-type Client = SolverClient<Channel>;
+type Client = SolverClient<Calls>;
 
 /// A connected participant.
 pub(crate) struct Connection {
@@ -69,6 +71,7 @@ pub(crate) struct Connection {
     pub(crate) description: Description,
     pub(crate) wire: WireBytes,
     address: Address,
+    access: Access,
     client: Client,
     context: Context,
     deadline: Duration,
@@ -100,12 +103,18 @@ impl Connection {
             address: plan.address.to_string(),
             reason,
         };
+        let refused = |reason: String| CoordinatorError::Refused {
+            participant: plan.name.clone(),
+            address: plan.address.to_string(),
+            reason,
+        };
         let patience = CONNECT_DEADLINE.min(deadline);
         let late = |what: &str| unreachable(format!("no {what} within {} s", patience.as_secs_f64()));
-        let dialled = tokio::time::timeout(patience, dial(&plan.address)).await;
-        let channel = dialled
-            .map_err(|_| late("connection"))?
-            .map_err(|error| unreachable(format!("no connection: {}", innermost(&error))))?;
+        let dialled = tokio::time::timeout(patience, dial(&plan.address, &plan.access)).await;
+        let channel = dialled.map_err(|_| late("connection"))?.map_err(|error| match is_refusal(&error) {
+            true => refused(innermost(&error)),
+            false => unreachable(format!("no connection: {}", innermost(&error))),
+        })?;
         let mut client = SolverClient::new(channel)
             .max_decoding_message_size(message_limit())
             .max_encoding_message_size(message_limit());
@@ -113,14 +122,22 @@ impl Connection {
             |reason: String| CoordinatorError::Handshake { participant: plan.name.clone(), reason };
         let answer = tokio::time::timeout(patience, describe(&mut client))
             .await
-            .map_err(|_| late("answer to Describe"))?
-            .map_err(|status| match status.code() {
-                Code::Unimplemented => {
-                    handshake("it does not serve amalgam.solver.v1; is the address right?".into())
-                }
-                Code::FailedPrecondition => handshake(shorten(status.message())),
-                _ => unreachable(shorten(status.message())),
-            })?;
+            .map_err(|_| late("answer to Describe"))?;
+        if let (Err(status), Address::Tcp(address)) = (&answer, &plan.address)
+            && is_lost(status)
+            && !plan.access.has_tls()
+            && speaks_tls(address, LOOK_DEADLINE.min(deadline)).await
+        {
+            return Err(refused("it speaks TLS: give the folder of its certificates with --tls DIR".into()));
+        }
+        let answer = answer.map_err(|status| match status.code() {
+            Code::Unimplemented => {
+                handshake("it does not serve amalgam.solver.v1; is the address right?".into())
+            }
+            Code::FailedPrecondition => handshake(shorten(status.message())),
+            Code::Unauthenticated => refused(shorten(status.message())),
+            _ => unreachable(shorten(status.message())),
+        })?;
         let spoken = answer.protocol_version;
         if spoken != PROTOCOL_VERSION {
             let older = if spoken < PROTOCOL_VERSION { "the solver" } else { "amalgam" };
@@ -141,6 +158,7 @@ impl Connection {
             description,
             wire: WireBytes::default(),
             address: plan.address.clone(),
+            access: plan.access.clone(),
             client,
             context,
             deadline,
@@ -392,7 +410,7 @@ impl Connection {
     /// Why there is no answer: what broke the connection, or nothing until the deadline.
     async fn why_lost(&self, broken: Option<String>) -> Loss {
         let seconds = self.deadline.as_secs_f64();
-        match (look(&self.address, LOOK_DEADLINE.min(self.deadline)).await, broken) {
+        match (look(&self.address, &self.access, LOOK_DEADLINE.min(self.deadline)).await, broken) {
             (Sight::NobodyListens(reason), broken) => Loss::Dead(broken.unwrap_or(reason)),
             (Sight::NoWay(reason), _) => Loss::Unreachable(reason),
             (Sight::Answers, None) => Loss::Slow(seconds),
@@ -405,6 +423,9 @@ impl Connection {
         let (participant, step, reason) = (self.name.clone(), self.context.step, shorten(status.message()));
         match status.code() {
             Code::NotFound => self.lost(phase, Loss::Restarted),
+            Code::Unauthenticated => {
+                CoordinatorError::Refused { participant, address: self.address.to_string(), reason }
+            }
             Code::Aborted => CoordinatorError::Solver { participant, step, phase, reason },
             Code::InvalidArgument if phase == "Initialize" => {
                 let violations =

@@ -1,0 +1,214 @@
+//! Connecting to a service.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use amalgam_proto::TransportLimits;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Request, Status};
+
+use crate::explain::explained;
+use crate::token::Token;
+
+/// First byte of a TLS record that holds an alert, and of one that holds a handshake.
+const TLS_RECORDS: [u8; 2] = [21, 22];
+
+/// The first bytes of HTTP/2.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How a program comes to services: with which certificate and token, and whether it leaves its host without.
+#[derive(Clone, Default)]
+pub struct Access {
+    pub(crate) tls: Option<TlsConnector>,
+    pub(crate) token: Option<Token>,
+    pub(crate) insecure: bool,
+}
+
+impl Access {
+    /// To services of this host that ask for a token.
+    pub fn with_token(token: Token) -> Self {
+        Self { token: Some(token), ..Self::default() }
+    }
+
+    /// Whether connections are encrypted.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { tls, token, insecure } = self;
+        write!(f, "Access {{ tls: {}, token: {}, insecure: {insecure} }}", tls.is_some(), token.is_some())
+    }
+}
+
+/// What calls go through: they show the token, if there is one.
+pub type Calls = InterceptedService<Channel, Access>;
+
+/// Shows the token with each call.
+impl Interceptor for Access {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.token {
+            token.show(&mut request);
+        }
+        Ok(request)
+    }
+}
+
+/// A connection to the service that `whereabouts` finds, as `HOST:PORT`, now and each time that it is connected anew. The
+/// settings of `endpoint` hold for HTTP/2; its host is not read.
+///
+/// # Errors
+/// What the network says; and certificates, hosts or roles that are wrong, as [`is_refusal`] tells.
+pub async fn dial(
+    whereabouts: impl Fn() -> io::Result<String> + Clone + Send + 'static,
+    access: &Access,
+    endpoint: Endpoint,
+) -> Result<Channel, tonic::transport::Error> {
+    // Calls name the host that is known now; a service of this kind is the only one at its address and does not look.
+    let host = whereabouts().unwrap_or_else(|_| "localhost".into());
+    let scheme = if access.has_tls() { "https" } else { "http" };
+    let origin = format!("{scheme}://{host}").parse::<Uri>();
+    let endpoint = origin.map_or(endpoint.clone(), |origin| endpoint.origin(origin));
+    let access = access.clone();
+    let connect = move |_: Uri| {
+        let (found, access) = (whereabouts(), access.clone());
+        async move { connect(&found?, &access).await.map(TokioIo::new) }
+    };
+    endpoint.connect_with_connector(tower::service_fn(connect)).await
+}
+
+/// Whether a connection failed because one end does not trust the other: that does not change by waiting.
+pub fn is_refusal(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.any(|error| {
+        let error = error.downcast_ref::<io::Error>();
+        error
+            .is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_some())
+    })
+}
+
+/// Whether a service that does not answer without TLS speaks TLS.
+pub async fn speaks_tls(host_port: &str, patience: Duration) -> bool {
+    let ask = async {
+        let mut stream = TcpStream::connect(host_port).await?;
+        stream.write_all(PREFACE).await?;
+        stream.read_u8().await
+    };
+    matches!(tokio::time::timeout(patience, ask).await, Ok(Ok(first)) if TLS_RECORDS.contains(&first))
+}
+
+enum Connected {
+    Plain(TcpStream),
+    Secure(Box<Begun>),
+}
+
+async fn connect(host_port: &str, access: &Access) -> io::Result<Connected> {
+    let found: Vec<_> = tokio::net::lookup_host(host_port).await?.collect();
+    if access.tls.is_none() && !access.insecure && found.iter().any(|address| !address.ip().is_loopback()) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "{host_port} is another machine: give certificates with --tls DIR (amalgam certs makes them), or say --insecure on a network you trust"
+            ),
+        ));
+    }
+    let stream = TcpStream::connect(&found[..]).await?;
+    stream.set_nodelay(true)?;
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(TransportLimits::KEEPALIVE)
+        .with_interval(TransportLimits::KEEPALIVE_INTERVAL)
+        .with_retries(TransportLimits::KEEPALIVE_TRIES);
+    socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    let Some(tls) = &access.tls else { return Ok(Connected::Plain(stream)) };
+    let host = host_port.rsplit_once(':').map_or(host_port, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = ServerName::try_from(host.to_string()).map_err(|_| {
+        let reason = format!("no certificate can be for host {host:?}: use another name or the IP address");
+        io::Error::new(io::ErrorKind::PermissionDenied, reason)
+    })?;
+    let stream = tls.connect(name, stream).await.map_err(explained)?;
+    Ok(Connected::Secure(Box::new(Begun::wait_for(stream).await?)))
+}
+
+/// A connection whose service has sent its first bytes: only then has it accepted our certificate.
+struct Begun {
+    stream: TlsStream<TcpStream>,
+    first: Option<u8>,
+}
+
+impl Begun {
+    async fn wait_for(mut stream: TlsStream<TcpStream>) -> io::Result<Self> {
+        let first = stream.read_u8().await.map_err(explained)?;
+        Ok(Self { stream, first: Some(first) })
+    }
+}
+
+impl AsyncRead for Connected {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Secure(begun) => {
+                if buf.remaining() > 0
+                    && let Some(first) = begun.first.take()
+                {
+                    buf.put_slice(&[first]);
+                    return Poll::Ready(Ok(()));
+                }
+                Pin::new(&mut begun.stream).poll_read(cx, buf)
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Connected {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Secure(begun) => Pin::new(&mut begun.stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Secure(begun) => Pin::new(&mut begun.stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Secure(begun) => Pin::new(&mut begun.stream).poll_shutdown(cx),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Secure(begun) => Pin::new(&mut begun.stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Secure(begun) => begun.stream.is_write_vectored(),
+        }
+    }
+}

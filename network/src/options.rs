@@ -1,0 +1,51 @@
+//! The options of every program that connects or listens.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+use crate::client::Access;
+use crate::credentials::Credentials;
+use crate::listen::Gate;
+use crate::role::Role;
+use crate::token::Token;
+
+/// How both ends of a connection know each other.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct SecurityOptions {
+    /// A folder of `amalgam certs`: TCP is encrypted, and both ends show their certificates
+    #[arg(long, value_name = "DIR")]
+    pub tls: Option<PathBuf>,
+    /// A file with a word that callers of a service must know, for hosts that others use too
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Go beyond this machine without encryption; anyone who reaches the service can use it
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+impl SecurityOptions {
+    /// How a program of role `own` takes callers of roles `callers`.
+    ///
+    /// # Errors
+    /// Certificates or a token that cannot be used.
+    pub fn gate(&self, own: Role, callers: &'static [Role]) -> anyhow::Result<Gate> {
+        let tls = self.tls.as_ref().map(|folder| Credentials::read(folder, own)?.acceptor(callers));
+        let tls = tls.transpose().context("--tls")?;
+        Ok(Gate { tls, token: self.token()?, insecure: self.insecure, bears_silence: false })
+    }
+
+    /// How a program of role `own` calls services of role `wanted`.
+    ///
+    /// # Errors
+    /// Certificates or a token that cannot be used.
+    pub fn access(&self, own: Role, wanted: Role) -> anyhow::Result<Access> {
+        let tls = self.tls.as_ref().map(|folder| Credentials::read(folder, own)?.connector(wanted));
+        let tls = tls.transpose().context("--tls")?;
+        Ok(Access { tls, token: self.token()?, insecure: self.insecure })
+    }
+
+    fn token(&self) -> anyhow::Result<Option<Token>> {
+        Ok(self.token_file.as_deref().map(Token::read).transpose()?)
+    }
+}
