@@ -1,11 +1,16 @@
-//! Random kills of solvers and coordinator: every run ends with the hash of a run that met none.
+//! Random kills of solvers and coordinator, and cuts of the links between them: every run ends with the hash of a run that met
+//! none.
 //!
 //! `AMALGAM_SOAK_SECONDS=7200 cargo test --release -p amalgam --test soak -- --ignored --nocapture` takes two hours, and two
 //! minutes without the variable.
 
 mod support;
 
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use support::process::{Folder, repository, signal, stderr};
@@ -32,10 +37,86 @@ impl Random {
     }
 }
 
+/// A way to a service that can be cut.
+#[derive(Clone)]
+struct Link {
+    address: String,
+    /// Both ends of every connection.
+    ends: Arc<Mutex<Vec<TcpStream>>>,
+    /// Nothing gets through, and nobody is told.
+    is_frozen: Arc<AtomicBool>,
+    /// No connection lasts.
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Link {
+    fn new(target: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+        let address = listener.local_addr().expect("an address").to_string();
+        let link = Self { address, ends: Arc::default(), is_frozen: Arc::default(), is_cut: Arc::default() };
+        let made = link.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let near = near.expect("accepts");
+                // A service that was killed refuses; the caller sees its connection end.
+                let Ok(far) = TcpStream::connect(&target) else { continue };
+                let twice = |end: &TcpStream| end.try_clone().expect("clones");
+                made.ends.lock().expect("no panic").extend([twice(&near), twice(&far)]);
+                if made.is_cut.load(Ordering::SeqCst) {
+                    made.end();
+                }
+                for (from, to) in [(twice(&near), twice(&far)), (far, near)] {
+                    let link = made.clone();
+                    std::thread::spawn(move || link.pass(from, to));
+                }
+            }
+        });
+        link
+    }
+
+    /// Passes on what comes, to the end of the connection.
+    fn pass(&self, mut from: TcpStream, mut to: TcpStream) {
+        let mut bytes = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            while self.is_frozen.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if to.write_all(&bytes[..count]).is_err() {
+                break;
+            }
+        }
+        // Fails where the connection has ended already.
+        let _ = to.shutdown(Shutdown::Both);
+        let _ = from.shutdown(Shutdown::Both);
+    }
+
+    /// Ends all connections.
+    fn end(&self) {
+        for end in self.ends.lock().expect("no panic").drain(..) {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn cut(&self, time: Duration) {
+        self.is_cut.store(true, Ordering::SeqCst);
+        self.end();
+        std::thread::sleep(time);
+        self.is_cut.store(false, Ordering::SeqCst);
+    }
+
+    fn freeze(&self, time: Duration) {
+        self.is_frozen.store(true, Ordering::SeqCst);
+        std::thread::sleep(time);
+        self.is_frozen.store(false, Ordering::SeqCst);
+    }
+}
+
 /// How often what was done.
 #[derive(Debug, Default)]
 struct Counts {
     runs: u32,
+    links_cut: u32,
+    links_frozen: u32,
     solvers_killed: u32,
     solvers_stopped: u32,
     coordinators_killed: u32,
@@ -47,6 +128,7 @@ struct Soak {
     folder: Folder,
     scene: std::path::PathBuf,
     services: [(&'static str, Option<Service>, String); 2],
+    links: [Link; 2],
     random: Random,
     counts: Counts,
 }
@@ -59,10 +141,14 @@ impl Soak {
             let address = service.address.clone();
             (solver, Some(service), address)
         });
-        let addresses: Vec<(&str, &str)> =
-            services.iter().map(|(solver, _, address)| (*solver, address.as_str())).collect();
+        let links = services.each_ref().map(|(_, _, address)| Link::new(address.clone()));
+        let addresses: Vec<(&str, &str)> = services
+            .iter()
+            .zip(&links)
+            .map(|((solver, _, _), link)| (*solver, link.address.as_str()))
+            .collect();
         let scene = elsewhere(&folder, &addresses);
-        Self { folder, scene, services, random: Random(seed), counts: Counts::default() }
+        Self { folder, scene, services, links, random: Random(seed), counts: Counts::default() }
     }
 
     /// The coordinator: from a checkpoint if there is one.
@@ -85,11 +171,11 @@ impl Soak {
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts")
     }
 
-    /// Kills or stops somebody.
+    /// Kills or stops somebody, or cuts a link.
     fn disturb(&mut self, coordinator: u32) {
         let which = self.random.below(2) as usize;
         let pause = self.random.time(500);
-        match self.random.below(8) {
+        match self.random.below(12) {
             0 => {
                 self.counts.coordinators_killed += 1;
                 signal(coordinator, "KILL");
@@ -100,6 +186,14 @@ impl Soak {
                 signal(solver, "STOP");
                 std::thread::sleep(pause * 4);
                 signal(solver, "CONT");
+            }
+            3 | 4 => {
+                self.counts.links_cut += 1;
+                self.links[which].cut(pause * 4);
+            }
+            5 | 6 => {
+                self.counts.links_frozen += 1;
+                self.links[which].freeze(pause * 4);
             }
             _ => {
                 self.counts.solvers_killed += 1;
@@ -118,7 +212,7 @@ impl Soak {
         for _ in 0..ATTEMPTS_MAX {
             let mut coordinator = self.start();
             let status = loop {
-                std::thread::sleep(self.random.time(1200));
+                std::thread::sleep(self.random.time(3000));
                 match coordinator.try_wait().expect("waits") {
                     Some(status) => break status,
                     None => self.disturb(coordinator.id()),

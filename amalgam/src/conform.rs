@@ -4,10 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use amalgam_conform::{Finding, RULES, Rule, Section, Verdict, examine};
 use amalgam_coordinator::Address;
-use amalgam_network::{Role, SecurityOptions};
+use amalgam_network::{Role, SecurityOptions, speaks_tls};
 use amalgam_particles::DVec3;
 use amalgam_solver_kit::serve_in_process;
 use clap::Args;
@@ -19,6 +20,9 @@ use crate::{
     run::local::START_DEADLINE,
     scene::{Scene, Served},
 };
+
+/// Longest time to find out whether a service speaks TLS.
+const LOOK_DEADLINE: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "Examples:
   amalgam conform --list                                             the rules
@@ -106,7 +110,16 @@ pub fn conform(args: &ConformArgs) -> Result<ExitCode, CommandError> {
             unsaid = tell(finding);
         }
     };
-    let findings = examine(address.connect(&access), &section, wanted, tell)
+    let connect = async {
+        if let Address::Tcp(address) = &address
+            && !access.has_tls()
+            && speaks_tls(address, LOOK_DEADLINE).await
+        {
+            return Err("it speaks TLS: give the folder of its certificates with --tls DIR".into());
+        }
+        address.connect(&access).await
+    };
+    let findings = examine(connect, &section, wanted, tell)
         .map_err(|error| CommandError::Failed(format!("{address}: {error}")))?;
     drop(started);
     unsaid?;

@@ -80,7 +80,7 @@ pub struct CoordinatorArgs {
 pub fn serve(args: &CoordinatorArgs) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| CommandError::Failed(error.to_string());
     let gate = args.security.gate(Role::Coordinator, CALLERS);
-    let gate = gate.map_err(|error| CommandError::Usage(format!("{error:#}")))?.bearing_silence();
+    let gate = gate.map_err(|error| CommandError::Usage(format!("{error:#}")))?;
     let all = Metrics::default();
     let limits =
         Limits { running: args.running as usize, queued: args.queued as usize, stored: args.stored as usize };

@@ -181,7 +181,7 @@ mod tests {
 
     fn book() -> Book {
         let entry = |solver: &str| Entry { solver: solver.into(), found: None };
-        Book(Mutex::new([("water".into(), entry("fluid")), ("rock".into(), entry(""))].into()))
+        Book(Mutex::new([("water".into(), entry("sea")), ("rock".into(), entry(""))].into()))
     }
 
     fn request(participant: &str, solver: &str, address: &str) -> RegisterRequest {
@@ -203,16 +203,16 @@ mod tests {
             assert!(status.code() == code && status.message().contains(part), "{status}");
         };
         refused(
-            request("air", "fluid", "a:1"),
+            request("air", "sea", "a:1"),
             tonic::Code::NotFound,
             "waits for no `air`, but for `rock`, `water`",
         );
-        refused(request("water", "sand", "a:1"), tonic::Code::FailedPrecondition, "wants solver \"fluid\"");
-        refused(request("water", "fluid", "unix:/tmp/x"), tonic::Code::InvalidArgument, "is no HOST:PORT");
+        refused(request("water", "sand", "a:1"), tonic::Code::FailedPrecondition, "wants solver \"sea\"");
+        refused(request("water", "sea", "unix:/tmp/x"), tonic::Code::InvalidArgument, "is no HOST:PORT");
         book.enter(request("rock", "anything", "a:1"), now).expect("any program will do");
-        book.enter(request("water", "fluid", "a:1"), now).expect("fits");
-        refused(request("water", "fluid", "a:2"), tonic::Code::AlreadyExists, "is served at a:1 already");
-        book.enter(request("water", "fluid", "a:1"), now).expect("the same again");
-        book.enter(request("water", "fluid", "a:2"), now + FORGOTTEN).expect("the first is silent");
+        book.enter(request("water", "sea", "a:1"), now).expect("fits");
+        refused(request("water", "sea", "a:2"), tonic::Code::AlreadyExists, "is served at a:1 already");
+        book.enter(request("water", "sea", "a:1"), now).expect("the same again");
+        book.enter(request("water", "sea", "a:2"), now + FORGOTTEN).expect("the first is silent");
     }
 }

@@ -23,9 +23,6 @@ use crate::token::Token;
 /// First byte of a TLS record that holds an alert, and of one that holds a handshake.
 const TLS_RECORDS: [u8; 2] = [21, 22];
 
-/// The first bytes of HTTP/2.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
 /// How a program comes to services: with which certificate and token, and whether it leaves its host without.
 #[derive(Clone, Default)]
 pub struct Access {
@@ -99,11 +96,12 @@ pub fn is_refusal(error: &(dyn std::error::Error + 'static)) -> bool {
     })
 }
 
-/// Whether a service that does not answer without TLS speaks TLS.
+/// Whether a service that does not answer without TLS speaks TLS: it answers a handshake with a record of TLS.
 pub async fn speaks_tls(host_port: &str, patience: Duration) -> bool {
+    let Some(hello) = crate::tls::hello() else { return false };
     let ask = async {
         let mut stream = TcpStream::connect(host_port).await?;
-        stream.write_all(PREFACE).await?;
+        stream.write_all(&hello).await?;
         stream.read_u8().await
     };
     matches!(tokio::time::timeout(patience, ask).await, Ok(Ok(first)) if TLS_RECORDS.contains(&first))

@@ -14,7 +14,7 @@ use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::transport::server::TcpIncoming;
 
 use crate::explain::explained;
-use crate::lines::{Caller, LOOK_INTERVAL, Lines, Place, SILENCE_MAX};
+use crate::lines::{LOOK_INTERVAL, Lines, Place, SILENCE_MAX};
 use crate::stream::{Line, Wire};
 use crate::token::Token;
 
@@ -74,26 +74,16 @@ pub struct Gate {
     pub(crate) token: Option<Token>,
     /// Whether to listen beyond this machine without certificates.
     pub(crate) insecure: bool,
-    /// Whether those who were let in may be silent for as long as they like.
-    pub(crate) bears_silence: bool,
 }
 
 impl Gate {
-    /// The same for a service whose callers may be silent for as long as they like, once they were let in.
-    pub fn bearing_silence(self) -> Self {
-        Self { bears_silence: true, ..self }
-    }
-
     /// Checks that calls show the token, if the gate has one: for `tonic::service::InterceptorLayer`.
     pub fn checks(
         &self,
     ) -> impl Fn(tonic::Request<()>) -> Result<tonic::Request<()>, tonic::Status> + Clone + use<> {
-        let (token, bears_silence) = (self.token.clone(), self.bears_silence);
+        let token = self.token.clone();
         move |request| {
             token.as_ref().map_or(Ok(()), |token| token.check(&request))?;
-            if bears_silence && let Some(caller) = request.extensions().get::<Caller>() {
-                caller.is_of_run();
-            }
             Ok(request)
         }
     }

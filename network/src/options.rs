@@ -32,7 +32,7 @@ impl SecurityOptions {
     pub fn gate(&self, own: Role, callers: &'static [Role]) -> anyhow::Result<Gate> {
         let tls = self.tls.as_ref().map(|folder| Credentials::read(folder, own)?.acceptor(callers));
         let tls = tls.transpose().context("--tls")?;
-        Ok(Gate { tls, token: self.token()?, insecure: self.insecure, bears_silence: false })
+        Ok(Gate { tls, token: self.token()?, insecure: self.insecure })
     }
 
     /// How a program of role `own` calls services of role `wanted`.

@@ -10,8 +10,8 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError,
-    ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, Error,
+    OtherError, RootCertStore, ServerConfig, SignatureScheme,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -74,6 +74,20 @@ impl Credentials {
         config.alpn_protocols = vec![HTTP2.into()];
         Ok(TlsConnector::from(Arc::new(config)))
     }
+}
+
+/// The first bytes of a handshake of TLS, for asking whether a service speaks it.
+pub(crate) fn hello() -> Option<Vec<u8>> {
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .ok()?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    let mut connection =
+        ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").ok()?).ok()?;
+    let mut bytes = Vec::new();
+    connection.write_tls(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Checks a caller's certificate as usual, and its role.

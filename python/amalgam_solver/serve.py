@@ -16,6 +16,7 @@ from .columns import MESSAGE_BYTES_MAX, Broken
 from .contract import METHODS
 from .participant import SolverError
 from .session import Refused, Session
+from .trust import Gate
 
 #: Calls at once: a call that never ends its stream holds one of them.
 CALLS_MAX = 16
@@ -33,8 +34,9 @@ OPTIONS = (
 class _Service(grpc.GenericRpcHandler):
     """One participant, one call at a time."""
 
-    def __init__(self, program):
+    def __init__(self, program, gate):
         self._session = Session(program)
+        self._gate = gate
         self._lock = threading.Lock()
         self._handlers = {method.path: self._handler(method) for method in METHODS.values()}
 
@@ -63,6 +65,7 @@ class _Service(grpc.GenericRpcHandler):
 
     def _answer(self, method, request, context):
         """What a call gets: a message, or all messages of a stream, made before the next call is taken."""
+        self._gate.check(context)
         call = getattr(self._session, method.name.lower())
         try:
             # Whoever is slow to send must not keep others waiting.
@@ -104,20 +107,26 @@ def _details(error):
     return bytes([1 << 3, code]) + _field(2, error.text) + _field(3, packed)
 
 
-def serve(program, listen, insecure=False):
+def serve(program, listen, insecure=False, tls=None, token_file=None):
     """Starts serving and returns the server and the address, with the port that it got.
 
-    `program` is a class that derives from `Participant`, `listen` is `unix:PATH` or `HOST:PORT`.
+    `program` is a class that derives from `Participant`, `listen` is `unix:PATH` or `HOST:PORT`. `tls` is a folder of
+    certificates, without which nobody beyond this machine is served unless `insecure` says so; `token_file` holds a token
+    that callers must know.
     """
+    gate = Gate(tls, token_file)
     server = grpc.server(ThreadPoolExecutor(CALLS_MAX), options=OPTIONS)
-    server.add_generic_rpc_handlers((_Service(program),))
+    server.add_generic_rpc_handlers((_Service(program, gate),))
     if listen.startswith("unix:"):
         bound, address = server.add_insecure_port(listen), listen
     else:
         host, _, port = listen.rpartition(":")
-        if not insecure and not is_loopback(host):
-            raise SystemExit(f"error: {listen} can be reached from other machines, unencrypted: say --insecure if that is meant")
-        bound = server.add_insecure_port(listen)
+        if gate.credentials is not None:
+            bound = server.add_secure_port(listen, gate.credentials)
+        elif insecure or is_loopback(host):
+            bound = server.add_insecure_port(listen)
+        else:
+            raise SystemExit(f"error: {listen} can be reached from other machines: give certificates with --tls DIR, or --insecure")
         address = f"{host}:{bound}"
     if not bound:
         raise SystemExit(f"error: cannot listen on {listen}")
@@ -137,11 +146,13 @@ def main(program):
     parser.add_argument("--listen", required=True, metavar="ADDRESS", help="unix:PATH or HOST:PORT, port 0 for any free one")
     parser.add_argument("--exit-with-stdin", action="store_true", help="end when standard input does")
     parser.add_argument("--insecure", action="store_true", help="listen beyond this machine without encryption")
+    parser.add_argument("--tls", metavar="DIR", help="certificates, as `amalgam certs DIR` makes them: callers must show a coordinator's")
+    parser.add_argument("--token-file", metavar="FILE", help="a file with a token that callers must know")
     options = parser.parse_args()
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    server, address = serve(program, options.listen, options.insecure)
+    server, address = serve(program, options.listen, options.insecure, options.tls, options.token_file)
     print(f"listening {address}", flush=True)
     if options.exit_with_stdin:
 

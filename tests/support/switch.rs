@@ -14,7 +14,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 pub(crate) struct Wire {
     /// From the end of a frame's sending to its arrival.
     pub(crate) delay: Duration,
-    /// Of each interface, if it has one [bytes/s].
+    /// Speed of each interface, if it is limited [bytes/s].
     pub(crate) rate: Option<f64>,
     /// One frame in so many is lost, if any is.
     pub(crate) one_lost_in: Option<u64>,

@@ -304,6 +304,20 @@ mod tests {
     }
 
     #[test]
+    fn files_that_are_shown_are_right() {
+        let guide = include_str!("../../../docs/guide/machines.md");
+        let (_, shown) = guide.split_once("```toml deployment\n").expect("it is shown");
+        let (shown, _) = shown.split_once("```").expect("it ends");
+        let files = [
+            include_str!("../../../deploy/ssh/where.toml"),
+            include_str!("../../../deploy/slurm/where.toml"),
+        ];
+        for text in files.into_iter().chain([shown]) {
+            parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        }
+    }
+
+    #[test]
     fn a_shell_reads_back_what_is_quoted() {
         for word in ["plain", "two words", "it's", "$(hostname):0", "", "a\\b\"c", "*:0"] {
             let mut shell = std::process::Command::new("sh");

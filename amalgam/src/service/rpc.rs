@@ -2,8 +2,11 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use amalgam_proto::coordinator::{self as v1, coordinator_server::Coordinator, follow_response::Event};
-use futures_util::{Stream, stream};
+use amalgam_network::{Caller, OpenCall, paced};
+use amalgam_proto::coordinator::{
+    self as v1, coordinator_server::Coordinator, follow_response::Event, submit_request::Part,
+};
+use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -12,9 +15,6 @@ use super::{feed::event, results, runs::Runs};
 
 /// Scenes that are received at once.
 const SUBMISSIONS_MAX: usize = 4;
-
-/// Longest time between two messages of a scene that is received.
-const SUBMIT_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Pieces of a file that wait to be sent.
 const PIECES_MAX: usize = 4;
@@ -71,10 +71,35 @@ async fn next(following: Following) -> Option<(Result<v1::FollowResponse, Status
     Some((Ok(response), then))
 }
 
+/// A call that lasts: its connection is not silent as long as the value lives.
+fn begun<T>(request: &Request<T>) -> Option<OpenCall> {
+    request.extensions().get::<Caller>().map(Caller::call)
+}
+
+/// Bytes of a piece of a scene.
+fn piece_bytes(message: &v1::SubmitRequest) -> u64 {
+    let bytes = match &message.part {
+        Some(Part::Scene(data)) => data.len(),
+        Some(Part::File(piece)) => piece.data.len(),
+        Some(Part::Options(_)) | None => 0,
+    };
+    bytes as u64
+}
+
+/// Answers during which a call lasts.
+fn lasting<T: Send + 'static>(
+    call: Option<OpenCall>,
+    answers: impl Stream<Item = Result<T, Status>> + Send + 'static,
+) -> Response<Answers<T>> {
+    Response::new(Box::pin(answers.inspect(move |_| {
+        let _lasts = &call;
+    })))
+}
+
 /// Sends what `work` produces on a thread that may wait for the disk, until the client has gone.
 fn produced<T: Send + 'static>(
     work: impl FnOnce(&mut dyn FnMut(Result<T, Status>) -> bool) + Send + 'static,
-) -> Answers<T> {
+) -> impl Stream<Item = Result<T, Status>> + Send + 'static {
     let (sender, receiver) = mpsc::channel(PIECES_MAX);
     let runtime = tokio::runtime::Handle::current();
     tokio::task::spawn_blocking(move || {
@@ -84,7 +109,7 @@ fn produced<T: Send + 'static>(
             matches!(sent, Ok(Ok(())))
         });
     });
-    Box::pin(ReceiverStream::new(receiver))
+    ReceiverStream::new(receiver)
 }
 
 fn unreadable(error: &std::io::Error) -> Status {
@@ -110,18 +135,10 @@ impl Coordinator for Service {
                 "{SUBMISSIONS_MAX} scenes are being received: submit it again"
             ))
         })?;
-        let mut incoming = self.runs.receive()?;
-        let mut messages = request.into_inner();
-        loop {
-            let message = tokio::time::timeout(SUBMIT_DEADLINE, messages.message()).await;
-            let late = || {
-                let seconds = SUBMIT_DEADLINE.as_secs();
-                Status::deadline_exceeded(format!("nothing more of the scene came for {seconds} s"))
-            };
-            match message.map_err(|_| late())?? {
-                Some(message) => incoming.take(message)?,
-                None => break,
-            }
+        let (mut incoming, _call) = (self.runs.receive()?, begun(&request));
+        let mut messages = paced(request.into_inner(), piece_bytes);
+        while let Some(message) = messages.next().await {
+            incoming.take(message?)?;
         }
         let runs = Arc::clone(&self.runs);
         // Reading a large scene takes a moment.
@@ -138,8 +155,9 @@ impl Coordinator for Service {
         &self,
         request: Request<v1::FollowRequest>,
     ) -> Result<Response<Self::FollowStream>, Status> {
+        let call = begun(&request);
         let (run, events) = self.runs.follow(&request.into_inner().id)?;
-        Ok(Response::new(Box::pin(stream::unfold(Following::First(run, events), next))))
+        Ok(lasting(call, stream::unfold(Following::First(run, events), next)))
     }
 
     async fn pause(&self, request: Request<v1::PauseRequest>) -> Result<Response<v1::PauseResponse>, Status> {
@@ -177,34 +195,42 @@ impl Coordinator for Service {
     }
 
     async fn files(&self, request: Request<v1::FilesRequest>) -> Result<Response<Self::FilesStream>, Status> {
+        let call = begun(&request);
         let folder = self.runs.results(&request.into_inner().id)?;
-        Ok(Response::new(produced(move |send| {
-            let listed =
-                results::list(&folder, &mut |path, bytes| send(Ok(v1::FilesResponse { path, bytes })));
-            if let Err(error) = listed {
-                send(Err(unreadable(&error)));
-            }
-        })))
+        Ok(lasting(
+            call,
+            produced(move |send| {
+                let listed =
+                    results::list(&folder, &mut |path, bytes| send(Ok(v1::FilesResponse { path, bytes })));
+                if let Err(error) = listed {
+                    send(Err(unreadable(&error)));
+                }
+            }),
+        ))
     }
 
     async fn fetch(&self, request: Request<v1::FetchRequest>) -> Result<Response<Self::FetchStream>, Status> {
+        let call = begun(&request);
         let v1::FetchRequest { id, path } = request.into_inner();
         let folder = self.runs.results(&id)?;
-        Ok(Response::new(produced(move |send| {
-            let mut read = || {
-                let mut file = results::open(&folder, &path)?;
-                while let Some(data) = results::piece(&mut file)? {
-                    if !send(Ok(v1::FetchResponse { data: data.into() })) {
-                        break;
+        Ok(lasting(
+            call,
+            produced(move |send| {
+                let mut read = || {
+                    let mut file = results::open(&folder, &path)?;
+                    while let Some(data) = results::piece(&mut file)? {
+                        if !send(Ok(v1::FetchResponse { data: data.into() })) {
+                            break;
+                        }
                     }
+                    Ok(())
+                };
+                let read: std::io::Result<()> = read();
+                if let Err(error) = read {
+                    send(Err(unreadable(&error)));
                 }
-                Ok(())
-            };
-            let read: std::io::Result<()> = read();
-            if let Err(error) = read {
-                send(Err(unreadable(&error)));
-            }
-        })))
+            }),
+        ))
     }
 }
 
