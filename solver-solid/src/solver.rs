@@ -12,10 +12,11 @@ use crate::bodies::motion::Motion;
 use crate::finite::check_finite;
 use crate::linear::conjugate_gradients::{ConjugateGradients, Failure, Solved};
 use crate::linear::multilevel::Multilevel;
+use crate::linear::operator::Operator;
 use crate::linear::reduced::{Reduced, impulses, subtract_product};
 use crate::linear::system::Limits;
 use crate::linear::vectors::copy;
-use crate::materials::Material;
+use crate::materials::Materials;
 use crate::materials::peridynamics::Bonds;
 use crate::materials::springs::Springs;
 use crate::section::{self, Integrator};
@@ -50,7 +51,7 @@ use crate::{CHUNK, CHUNKS_PER_TASK};
 pub struct SolidSolver {
     particles: Particles,
     motion: Motion,
-    materials: Vec<Box<dyn Material>>,
+    materials: Materials,
     integrator: Integrator,
     newton_iterations: u32,
     /// Positions [m] at the end of the step as the last solve has them, for Newton's iterations.
@@ -84,24 +85,22 @@ impl SolidSolver {
             solid.layout;
         let count = particles.len();
         let motion = Motion::new(scripts, &mut particles);
-        let mut materials: Vec<Box<dyn Material>> = Vec::new();
+        let mut materials = Materials::default();
         let springs = Springs::new(springs, foundations);
         if !springs.is_empty() || bonded.is_empty() {
-            materials.push(Box::new(springs));
+            materials.push(springs);
         }
         if !bonded.is_empty() {
-            let bonds = Bonds::new(bonded, &particles, world.seed)?;
-            materials.push(Box::new(bonds));
+            materials.push(Bonds::new(bonded, &particles, world.seed)?);
         }
         let is_joined = |i: usize| {
             let mut joined = false;
-            materials.iter().for_each(|material| material.visit_neighbours(i, &mut |_| joined = true));
+            materials.visit_neighbours(i, &mut |_| joined = true);
             joined
         };
         let spin_guard = SpinGuard::new(bodies, &particles, is_joined);
         let travel = vec![DVec3::ZERO; if solid.integrator == Integrator::HhtAlpha { count } else { 0 }];
-        let regions: Vec<_> = materials.iter().flat_map(|material| material.regions()).collect();
-        let coarse = Multilevel::new(&particles.position, &regions);
+        let coarse = Multilevel::new(&particles.position, &materials.regions());
         let mut this = Self {
             motion,
             materials,
@@ -149,10 +148,8 @@ impl SolidSolver {
     }
 
     fn visit_pairs(&self, mut visit: impl FnMut([usize; 2])) {
-        for (i, material) in
-            (0..self.particles.len()).flat_map(|i| self.materials.iter().map(move |m| (i, m)))
-        {
-            material.visit_neighbours(i, &mut |j| {
+        for i in 0..self.particles.len() {
+            self.materials.visit_neighbours(i, &mut |j| {
                 if i < j as usize {
                     visit([i, j as usize]);
                 }
@@ -170,9 +167,7 @@ impl SolidSolver {
     fn linearise(&mut self) {
         let position = &self.particles.position;
         let implicit = self.integrator.is_implicit();
-        rayon::scope(|_| {
-            self.materials.iter_mut().for_each(|material| material.linearise(position, implicit));
-        });
+        rayon::scope(|_| self.materials.linearise(position, implicit));
         self.ends.clear();
         self.reduced.reset();
     }
@@ -187,13 +182,13 @@ impl SolidSolver {
         }
         let square = self.integrator.square(stage.dt);
         let Self { particles, materials, reduced, iteration, .. } = self;
-        materials.iter_mut().for_each(|material| material.prepare(stage.dt, square));
+        materials.prepare(stage.dt, square);
         if !reduced.is_set_for(stage) {
             iteration.forget_system();
             reduced.set(particles, materials, stage)?;
             let load = &mut iteration.right_hand_side;
             if self.integrator == Integrator::HhtAlpha {
-                let of = (&*particles, &mut **materials, self.gravity);
+                let of = (&*particles, &mut *materials as &mut dyn Operator, self.gravity);
                 reduced.find_hht_load(of, stage, (&self.mean_travel, square), load);
             } else {
                 reduced.find_load(particles, materials, self.gravity, stage, load);
@@ -242,10 +237,10 @@ impl SolidSolver {
         self.linearise_at_end(stage.dt);
         let Self { particles, materials, reduced, iteration, expected, .. } = self;
         self.change.clone_from(&iteration.solution);
-        materials.iter_mut().for_each(|material| material.prepare(stage.dt, 0.0));
+        materials.prepare(stage.dt, 0.0);
         let remainder = &mut iteration.right_hand_side;
         reduced.remainder((particles, materials, self.gravity), stage, (&self.change, expected), remainder);
-        materials.iter_mut().for_each(|material| material.prepare(stage.dt, stage.dt * stage.dt));
+        materials.prepare(stage.dt, stage.dt * stage.dt);
         reduced.set(particles, materials, stage)?;
         iteration.forget_system();
         iteration.solution.fill(DVec3::ZERO);
@@ -263,7 +258,7 @@ impl SolidSolver {
         let Self { particles, materials, reduced, ends, expected, .. } = self;
         ends.clear();
         ends.extend(particles.position.iter().zip(expected.iter()).map(|(x, v)| *x + *v * dt));
-        materials.iter_mut().for_each(|material| material.linearise(ends, true));
+        materials.linearise(ends, true);
         reduced.reset();
     }
 
@@ -293,7 +288,7 @@ impl SolidSolver {
     fn find_reactions(&mut self, dt: f64) {
         if self.newton_iterations > 1 {
             self.linearise_at_end(dt);
-            self.materials.iter_mut().for_each(|material| material.prepare(dt, 0.0));
+            self.materials.prepare(dt, 0.0);
         }
         let Self { particles, materials, change: reaction, .. } = self;
         reaction.resize(particles.len(), DVec3::ZERO);
@@ -302,10 +297,10 @@ impl SolidSolver {
             impulses(particles, materials, fall, (dt, &self.expected), reaction);
             return;
         }
-        materials.iter_mut().for_each(|material| material.prepare(dt, 0.0));
+        materials.prepare(dt, 0.0);
         impulses(particles, materials, fall, (dt, &self.mean_travel), reaction);
         let square = self.integrator.square(dt);
-        materials.iter_mut().for_each(|material| material.prepare(dt, square));
+        materials.prepare(dt, square);
         let change: Vec<DVec3> = self.expected.iter().zip(&self.mean_travel).map(|(v, u)| *v - *u).collect();
         subtract_product(materials, &change, reaction);
     }
@@ -329,7 +324,7 @@ impl SolidSolver {
     /// does not depend on how it was merged.
     fn integrate_explicit(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         let Self { particles, materials, iteration, .. } = self;
-        materials.iter_mut().for_each(|material| material.prepare(stage.dt, 0.0));
+        materials.prepare(stage.dt, 0.0);
         let impulse = &mut iteration.right_hand_side;
         let fall = self.gravity * stage.dt;
         impulses(particles, materials, fall, (stage.dt, &particles.velocity), impulse);
@@ -424,7 +419,7 @@ impl Solver for SolidSolver {
         let mut report = Report { stable_dt: self.stable_dt(), ..Report::default() };
         let id = &self.particles.id;
         let implicit = self.integrator.is_implicit();
-        for material in &mut self.materials {
+        for material in self.materials.iter_mut() {
             let broken = rayon::scope(|_| material.update(&self.particles, implicit))?;
             report.broken.extend(broken.iter().map(|&[a, b]| (id[a as usize], id[b as usize])));
             for (name, energy) in material.energies(&self.particles.position) {
@@ -478,7 +473,7 @@ impl Solver for SolidSolver {
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
         let mut reader = SnapshotReader::new(SNAPSHOT_HEADER, "the solid solver", snapshot)?;
         reader.expect(self.particles.len(), "particles")?;
-        for material in &mut self.materials {
+        for material in self.materials.iter_mut() {
             let own = reader.block()?;
             if !material.restore(own) {
                 return Err(reader.refuse("a material is another one"));

@@ -201,7 +201,7 @@ impl ConjugateGradients {
     /// is never worse than zero.
     fn start(&mut self, system: &mut System<'_>) -> Start {
         let is_guess = system.product.is_forgotten();
-        let own = system.product.of(system.materials, &self.solution);
+        let own = system.product.of(system.operator, &self.solution);
         let multiple = if is_guess {
             let chunks = self.solution.par_chunks(CHUNK).zip(self.right_hand_side.par_chunks(CHUNK));
             let chunks = chunks.zip(own.par_chunks(CHUNK).zip(system.inertia.par_chunks(CHUNK)));
@@ -305,7 +305,8 @@ impl ConjugateGradients {
 
 /// `image` = S^T A times `u`, summed at leaders; returns u·image.
 fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mut Vec<f64>) -> f64 {
-    system.materials.iter_mut().for_each(|material| material.load(Vector::Exact(u), None));
+    system.operator.load(Vector::Exact(u), None);
+    let operator = &*system.operator;
     image
         .par_chunks_mut(CHUNK)
         .enumerate()
@@ -316,9 +317,7 @@ fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mu
             for ((image, u), inertia) in image.iter_mut().zip(own).zip(&system.inertia[first..]) {
                 *image = *u * *inertia;
             }
-            for material in system.materials.iter() {
-                material.add_rows(first, u, image);
-            }
+            operator.add_rows(first, u, image);
             image.iter().zip(own).fold(0.0, |product, (image, u)| product + u.dot(*image))
         })
         .collect_into_vec(partial);
@@ -346,7 +345,8 @@ mod tests {
     use super::super::product::Product;
     use super::*;
     use crate::linear::block::Block;
-    use crate::materials::Material;
+    use crate::linear::operator::Operator as _;
+    use crate::materials::Material as _;
     use crate::materials::peridynamics::Bonds;
     use crate::section;
 
@@ -356,27 +356,26 @@ mod tests {
              shape = { type = \"box\", min = [0, 0, 0], max = [20, 9, 20] }\nyoung_modulus = 1.0\n";
         let solid = section::read(section, 1).unwrap_or_else(|faults| panic!("{faults:?}"));
         let particles = solid.layout.particles;
-        let bonds = Bonds::new(solid.layout.bonded, &particles, 1).unwrap_or_else(|f| panic!("{f:?}"));
-        let mut materials: [Box<dyn Material>; 1] = [Box::new(bonds)];
+        let bonds = Bonds::new(solid.layout.bonded, &particles, 1);
+        let mut bonds = bonds.unwrap_or_else(|faults| panic!("{faults:?}"));
         let count = particles.len();
         let random = |i: usize, what| {
             DVec3::from_array([0, 1, 2].map(|axis| uniform_f64(&[i as u64, axis, what]) - 0.5))
         };
         // Strained, so that the operator's coefficients are not round.
         let position: Vec<DVec3> = (0..count).map(|i| particles.position[i] + random(i, 0) * 0.02).collect();
-        materials[0].linearise(&position, true);
-        materials[0].prepare(0.0, 100.0);
+        bonds.linearise(&position, true);
+        bonds.prepare(0.0, 100.0);
         let factor = |i| {
             let mut block = Block::default();
-            materials[0].add_diagonal(i, None, &mut block);
+            bonds.add_diagonal(i, None, &mut block);
             Factor::new(particles.mass[i], &block)
         };
         let factor: Vec<Factor> = (0..count).map(factor).collect();
         let groups = GroupMap::none(count);
         let norm = |r: &[DVec3]| r.iter().zip(&factor).map(|(r, f)| r.dot(f.solve(*r))).sum::<f64>().sqrt();
         for tolerance in [1e-5, 1e-6, 1e-9, 1e-12] {
-            let mut iteration =
-                ConjugateGradients::new(count, Multilevel::new(&position, &materials[0].regions()));
+            let mut iteration = ConjugateGradients::new(count, Multilevel::new(&position, &bonds.regions()));
             let mut product = Product::default();
             let mut shortcuts = 0;
             for repetition in 0..8u64 {
@@ -387,7 +386,7 @@ mod tests {
                 }
                 let limits = Limits { tolerance, forcing: 0.0, floor: 0.0, iterations_max: 10_000 };
                 let mut system = System {
-                    materials: &mut materials,
+                    operator: &mut bonds,
                     groups: &groups,
                     inertia: &particles.mass,
                     factor: &factor,
@@ -397,7 +396,7 @@ mod tests {
                 assert!(solved.is_ok(), "{tolerance}, repetition {repetition}: {solved:?}");
                 shortcuts += u32::from(product.residual_bound.sum > 0.0);
                 let mut fresh = Product::default();
-                let image = fresh.of(&mut materials, &iteration.solution);
+                let image = fresh.of(&mut bonds, &iteration.solution);
                 let residual: Vec<DVec3> = (0..count)
                     .map(|i| {
                         iteration.right_hand_side[i] - iteration.solution[i] * particles.mass[i] - image[i]

@@ -1,11 +1,11 @@
-//! Products with the materials' operator that are kept, so that of the next only the rows are computed that differ.
+//! Products with an operator that are kept, so that of the next only the rows are computed that differ.
 
 use amalgam_particles::lanes::LANES;
 use amalgam_particles::{DVec3, GroupMap};
 use rayon::prelude::*;
 
+use super::operator::Operator;
 use super::vectors::{Vector, copy};
-use crate::materials::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// The product of `h C + h^2 K` with a vector, before any sum over groups. From stage to stage of a step only the members of
@@ -55,9 +55,9 @@ impl Product {
     }
 
     /// The product with `u` [kg m/s].
-    pub(crate) fn of(&mut self, materials: &mut [Box<dyn Material>], u: &[DVec3]) -> &[DVec3] {
+    pub(crate) fn of(&mut self, operator: &mut dyn Operator, u: &[DVec3]) -> &[DVec3] {
         if std::mem::replace(&mut self.is_kept, true) {
-            self.follow(materials, u);
+            self.follow(operator, u);
         } else {
             self.image.resize(u.len(), DVec3::ZERO);
             self.u.resize(u.len(), DVec3::ZERO);
@@ -67,12 +67,13 @@ impl Product {
         }
         if self.stale.contains(&true) {
             let Self { image, stale, .. } = self;
-            materials.iter_mut().for_each(|material| material.load(Vector::Exact(u), Some(stale)));
+            operator.load(Vector::Exact(u), Some(stale));
+            let operator = &*operator;
             let slices = image.par_chunks_mut(LANES).zip(&*stale).enumerate();
             slices.with_min_len(CHUNK / LANES * CHUNKS_PER_TASK).for_each(|(slice, (image, &stale))| {
                 if stale {
                     image.fill(DVec3::ZERO);
-                    materials.iter().for_each(|material| material.add_rows(slice * LANES, u, image));
+                    operator.add_rows(slice * LANES, u, image);
                 }
             });
             self.stale.fill(false);
@@ -101,7 +102,7 @@ impl Product {
     }
 
     /// Takes `u`, and marks the rows that this changes.
-    fn follow(&mut self, materials: &[Box<dyn Material>], u: &[DVec3]) {
+    fn follow(&mut self, operator: &dyn Operator, u: &[DVec3]) {
         let Self { u: before, stale, residual_bound, .. } = self;
         let both = before.par_iter_mut().zip(u).enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
         let changed = both.filter_map(|(i, (before, u))| {
@@ -118,9 +119,7 @@ impl Product {
         }
         for i in changed {
             stale[i as usize / LANES] = true;
-            for material in materials {
-                material.visit_neighbours(i as usize, &mut |j| stale[j as usize / LANES] = true);
-            }
+            operator.visit_neighbours(i as usize, &mut |j| stale[j as usize / LANES] = true);
         }
     }
 }
@@ -130,6 +129,8 @@ mod tests {
     use amalgam_particles::random::uniform_f64;
 
     use super::*;
+    use crate::linear::operator::Operator as _;
+    use crate::materials::Material as _;
     use crate::materials::peridynamics::Bonds;
     use crate::section;
 
@@ -143,20 +144,20 @@ mod tests {
             );
             let solid = section::read(&section, 1).unwrap_or_else(|faults| panic!("{faults:?}"));
             let particles = solid.layout.particles;
-            let bonds = Bonds::new(solid.layout.bonded, &particles, 1).unwrap_or_else(|f| panic!("{f:?}"));
-            let mut materials: [Box<dyn Material>; 1] = [Box::new(bonds)];
-            materials[0].linearise(&particles.position, true);
-            materials[0].prepare(0.0, 1.0);
+            let bonds = Bonds::new(solid.layout.bonded, &particles, 1);
+            let mut bonds = bonds.unwrap_or_else(|faults| panic!("{faults:?}"));
+            bonds.linearise(&particles.position, true);
+            bonds.prepare(0.0, 1.0);
             let random = |i: usize| DVec3::from_array([0, 1, 2].map(|a| uniform_f64(&[i as u64, a]) - 0.5));
             let mut u: Vec<DVec3> = (0..particles.len()).map(random).collect();
             let mut kept = Product::default();
-            let before = kept.of(&mut materials, &u).to_vec();
+            let before = kept.of(&mut bonds, &u).to_vec();
             // Far from all sides: it has all 122 neighbours.
             let (changed, reach) = ((10 * 9 + 4) * 20 + 10, 3.1);
             u[changed] = DVec3::new(0.1, -0.2, 0.3);
-            let after = kept.of(&mut materials, &u).to_vec();
+            let after = kept.of(&mut bonds, &u).to_vec();
             let mut fresh = Product::default();
-            let whole = fresh.of(&mut materials, &u);
+            let whole = fresh.of(&mut bonds, &u);
             let scale = whole.iter().fold(0.0, |largest, row| f64::max(largest, row.length()));
             let mut differ = 0;
             for i in 0..u.len() {

@@ -6,13 +6,13 @@ use amalgam_solver_kit::{SolverError, Stage};
 use rayon::prelude::*;
 
 use super::block::{Block, Factor};
+use super::operator::Operator;
 use super::product::Product;
 use super::system::{System, sum_to_leaders};
 use super::vectors::Vector;
-use crate::materials::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
-/// The system S^T (M + h C + h^2 K) S of a stage, apart from the materials' own operators, which all stages share.
+/// The system S^T (M + h C + h^2 K) S of a stage, apart from h C + h^2 K, which all stages share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reduced {
     /// Velocity of each particle at the start of the step, of members that of their group [m/s]: S v_reduced.
@@ -39,7 +39,7 @@ pub(crate) struct Reduced {
 }
 
 impl Reduced {
-    /// Forgets what depends on the materials, which were linearised anew.
+    /// Forgets what depends on the operator, which was linearised anew.
     pub(crate) fn reset(&mut self) {
         self.dt = f64::NAN;
     }
@@ -59,7 +59,7 @@ impl Reduced {
     pub(crate) fn set(
         &mut self,
         particles: &Particles,
-        materials: &[Box<dyn Material>],
+        operator: &dyn Operator,
         stage: &Stage<'_>,
     ) -> Result<(), SolverError> {
         if self.dt == stage.dt {
@@ -68,10 +68,10 @@ impl Reduced {
             for &i in groups.all_members() {
                 let i = i as usize;
                 (velocity[i], inertia[i]) = (particles.velocity[i], particles.mass[i]);
-                factor[i] = free_factor(particles, materials, i);
+                factor[i] = free_factor(particles, operator, i);
             }
         } else {
-            self.set_free(particles, materials, stage.dt);
+            self.set_free(particles, operator, stage.dt);
         }
         self.groups.clone_from(stage.groups);
         self.group_inertia.clear();
@@ -80,14 +80,14 @@ impl Reduced {
         self.group_velocity.extend_from_slice(stage.velocity);
         self.slope.clear();
         for group in 0..stage.groups.len() {
-            let slope = self.set_group(group, particles, materials, stage)?;
+            let slope = self.set_group(group, particles, operator, stage)?;
             self.slope.push(slope);
         }
         Ok(())
     }
 
     /// Sets all unknowns as they are without groups.
-    fn set_free(&mut self, particles: &Particles, materials: &[Box<dyn Material>], dt: f64) {
+    fn set_free(&mut self, particles: &Particles, operator: &dyn Operator, dt: f64) {
         self.dt = dt;
         self.start.forget();
         self.change.forget();
@@ -99,7 +99,7 @@ impl Reduced {
         let unknowns = velocity.par_iter_mut().zip(inertia).zip(factor).enumerate();
         unknowns.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, ((velocity, inertia), factor))| {
             (*velocity, *inertia) = (particles.velocity[i], particles.mass[i]);
-            *factor = free_factor(particles, materials, i);
+            *factor = free_factor(particles, operator, i);
         });
     }
 
@@ -108,7 +108,7 @@ impl Reduced {
         &mut self,
         group: usize,
         particles: &Particles,
-        materials: &[Box<dyn Material>],
+        operator: &dyn Operator,
         stage: &Stage<'_>,
     ) -> Result<DMat3, SolverError> {
         let (members, inertia) = (stage.groups.members(group), stage.inertia[group]);
@@ -126,7 +126,7 @@ impl Reduced {
             self.velocity[member] = stage.velocity[group];
             self.inertia[member] = 0.0;
             self.factor[member] = Factor::default();
-            materials.iter().for_each(|material| material.add_diagonal(member, Some(&internal), &mut block));
+            operator.add_diagonal(member, Some(&internal), &mut block);
         }
         match members.first() {
             Some(&leader) if inertia.is_finite() => {
@@ -142,26 +142,26 @@ impl Reduced {
     pub(crate) fn find_load(
         &mut self,
         particles: &Particles,
-        materials: &mut [Box<dyn Material>],
+        operator: &mut dyn Operator,
         gravity: DVec3,
         stage: &Stage<'_>,
         sum: &mut [DVec3],
     ) {
-        let product = self.start.of(materials, &self.velocity);
+        let product = self.start.of(operator, &self.velocity);
         let (dt, fall) = (stage.dt, gravity * stage.dt);
         let rows = sum.par_iter_mut().zip(product).enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
         rows.for_each(|(i, (sum, product))| {
-            *sum = free_impulse(particles, materials, fall, dt, i) - *product;
+            *sum = free_impulse(particles, operator, fall, dt, i) - *product;
         });
         self.sum_load(stage, sum);
     }
 
     /// The same with HHT-alpha: S^T (h F - h C v - a h^2 K (v - t)) for the velocities t of
-    /// `travel` [m/s]. `square` is a h^2 [s^2], for which the materials are prepared before and
+    /// `travel` [m/s]. `square` is a h^2 [s^2], for which the operator is prepared before and
     /// after.
     pub(crate) fn find_hht_load(
         &mut self,
-        (particles, materials, gravity): (&Particles, &mut [Box<dyn Material>], DVec3),
+        (particles, operator, gravity): (&Particles, &mut dyn Operator, DVec3),
         stage: &Stage<'_>,
         (travel, square): (&[DVec3], f64),
         sum: &mut [DVec3],
@@ -171,14 +171,14 @@ impl Reduced {
         change.map(|(v, t)| *v - *t).collect_into_vec(imposed);
         // h C v = h C t + h C (v - t): the last has the system's own operator, and t is the same in
         // all stages.
-        materials.iter_mut().for_each(|material| material.prepare(stage.dt, 0.0));
-        let damped = damped.of(materials, travel);
-        materials.iter_mut().for_each(|material| material.prepare(stage.dt, square));
-        let product = start.of(materials, imposed);
+        operator.prepare(stage.dt, 0.0);
+        let damped = damped.of(operator, travel);
+        operator.prepare(stage.dt, square);
+        let product = start.of(operator, imposed);
         let (dt, fall) = (stage.dt, gravity * stage.dt);
         let rows = sum.par_iter_mut().zip(product.par_iter().zip(damped)).enumerate();
         rows.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, (sum, (product, damped)))| {
-            *sum = free_impulse(particles, materials, fall, dt, i) - *product - *damped;
+            *sum = free_impulse(particles, operator, fall, dt, i) - *product - *damped;
         });
         self.sum_load(stage, sum);
     }
@@ -220,16 +220,16 @@ impl Reduced {
     }
 
     /// The residual of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv` summed at leaders, for the
-    /// velocity changes dv and the velocities v of `motion`: materials are linearised at the positions that these lead to
+    /// velocity changes dv and the velocities v of `motion`: the operator is linearised at the positions that these lead to
     /// and prepared without their stiffness.
     pub(crate) fn remainder(
         &self,
-        (particles, materials, gravity): (&Particles, &mut [Box<dyn Material>], DVec3),
+        (particles, operator, gravity): (&Particles, &mut dyn Operator, DVec3),
         stage: &Stage<'_>,
         (change, velocity): (&[DVec3], &[DVec3]),
         sum: &mut [DVec3],
     ) {
-        impulses(particles, materials, gravity * stage.dt, (stage.dt, velocity), sum);
+        impulses(particles, operator, gravity * stage.dt, (stage.dt, velocity), sum);
         sum_to_leaders(stage.groups, sum);
         for (group, &impulse) in stage.impulse.iter().enumerate() {
             if let Some(&leader) = stage.groups.members(group).first() {
@@ -269,13 +269,9 @@ impl Reduced {
     }
 
     /// The system as the iteration wants it.
-    pub(crate) fn system<'a>(
-        &'a mut self,
-        materials: &'a mut [Box<dyn Material>],
-        stage: &Stage<'a>,
-    ) -> System<'a> {
+    pub(crate) fn system<'a>(&'a mut self, operator: &'a mut dyn Operator, stage: &Stage<'a>) -> System<'a> {
         System {
-            materials,
+            operator,
             groups: stage.groups,
             inertia: &self.inertia,
             factor: &self.factor,
@@ -285,56 +281,47 @@ impl Reduced {
 }
 
 /// Factor of a particle's diagonal block if it is in no group.
-fn free_factor(particles: &Particles, materials: &[Box<dyn Material>], i: usize) -> Factor {
+fn free_factor(particles: &Particles, operator: &dyn Operator, i: usize) -> Factor {
     if particles.immovable[i] {
         return Factor::default();
     }
     let mut block = Block::default();
-    materials.iter().for_each(|material| material.add_diagonal(i, None, &mut block));
+    operator.add_diagonal(i, None, &mut block);
     Factor::new(particles.mass[i], &block)
 }
 
-/// Impulse [kg m/s] that materials and gravity give each particle in a step of length h, linearised, if all particles
+/// Impulse [kg m/s] that forces and gravity give each particle in a step of length h, linearised, if all particles
 /// move at v: `h (f + m g) - (h C + h^2 K) v`. `motion` is (h, v), `fall` is h g.
 pub(crate) fn impulses(
     particles: &Particles,
-    materials: &mut [Box<dyn Material>],
+    operator: &mut dyn Operator,
     fall: DVec3,
     (dt, velocity): (f64, &[DVec3]),
     sum: &mut [DVec3],
 ) {
-    materials.iter_mut().for_each(|material| material.load(Vector::Exact(velocity), None));
+    operator.load(Vector::Exact(velocity), None);
     sum.par_chunks_mut(CHUNK).enumerate().with_min_len(CHUNKS_PER_TASK).for_each(|(chunk, sum)| {
         let first = chunk * CHUNK;
         sum.fill(DVec3::ZERO);
-        for material in materials.iter() {
-            material.add_rows(first, velocity, sum);
-        }
+        operator.add_rows(first, velocity, sum);
         for (i, sum) in (first..).zip(sum) {
-            *sum = free_impulse(particles, materials, fall, dt, i) - *sum;
+            *sum = free_impulse(particles, operator, fall, dt, i) - *sum;
         }
     });
 }
 
-/// Takes the materials' product with `change` away from `sum`.
-pub(crate) fn subtract_product(materials: &mut [Box<dyn Material>], change: &[DVec3], sum: &mut [DVec3]) {
-    materials.iter_mut().for_each(|material| material.load(Vector::Exact(change), None));
+/// Takes the operator's product with `change` away from `sum`.
+pub(crate) fn subtract_product(operator: &mut dyn Operator, change: &[DVec3], sum: &mut [DVec3]) {
+    operator.load(Vector::Exact(change), None);
     sum.par_chunks_mut(CHUNK).enumerate().with_min_len(CHUNKS_PER_TASK).for_each(|(chunk, sum)| {
         let mut product = [DVec3::ZERO; CHUNK];
         let product = &mut product[..sum.len()];
-        materials.iter().for_each(|material| material.add_rows(chunk * CHUNK, change, product));
+        operator.add_rows(chunk * CHUNK, change, product);
         sum.iter_mut().zip(product).for_each(|(sum, product)| *sum -= *product);
     });
 }
 
 /// Impulse of forces as they are at the start [kg m/s], `h (f + m g)`.
-fn free_impulse(
-    particles: &Particles,
-    materials: &[Box<dyn Material>],
-    fall: DVec3,
-    dt: f64,
-    i: usize,
-) -> DVec3 {
-    let force: DVec3 = materials.iter().map(|material| material.force()[i]).sum();
-    force * dt + fall * particles.mass[i]
+fn free_impulse(particles: &Particles, operator: &dyn Operator, fall: DVec3, dt: f64, i: usize) -> DVec3 {
+    operator.force(i) * dt + fall * particles.mass[i]
 }

@@ -199,20 +199,15 @@ impl RoundedIteration {
 
     /// The operator times the direction; the product of both.
     fn apply(&mut self, system: &mut System<'_>) -> f64 {
-        system
-            .materials
-            .iter_mut()
-            .for_each(|material| material.load(Vector::Rounded(&self.direction), None));
-        let direction = &self.direction;
+        system.operator.load(Vector::Rounded(&self.direction), None);
+        let (operator, direction) = (&*system.operator, &self.direction);
         let chunks = self.image.par_chunks_mut(SLICES).zip(self.inertia.par_chunks(SLICES)).enumerate();
         chunks
             .with_min_len(CHUNKS_PER_TASK)
             .map(|(chunk, (image, inertia))| {
                 let first = chunk * SLICES;
                 lanes::run(Inertial { first, inertia, direction, image });
-                for material in system.materials.iter() {
-                    material.add_rounded(first, direction, image);
-                }
+                operator.add_rounded(first, direction, image);
                 lanes::run(Product { first, direction, image })
             })
             .collect_into_vec(&mut self.partial);

@@ -3,8 +3,8 @@
 use amalgam_particles::{DVec3, GroupMap};
 
 use super::block::Factor;
+use super::operator::Operator;
 use super::product::Product;
-use crate::materials::Material;
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +21,14 @@ pub(crate) struct Limits {
 
 /// The system S^T (M + h C + h^2 K) S of one stage.
 pub(crate) struct System<'a> {
-    pub(crate) materials: &'a mut [Box<dyn Material>],
+    /// h C + h^2 K.
+    pub(crate) operator: &'a mut dyn Operator,
     pub(crate) groups: &'a GroupMap,
     /// Inertia [kg]: of a group at its leader, of others their mass, 0 where there is no unknown of its own.
     pub(crate) inertia: &'a [f64],
     /// Factor of each unknown's diagonal block; zero where there is no unknown.
     pub(crate) factor: &'a [Factor],
-    /// The materials' product with the solution.
+    /// The operator's product with the solution.
     pub(crate) product: &'a mut Product,
 }
 

@@ -26,6 +26,7 @@ pub(crate) use law::{Calibration, Law, Model};
 
 use crate::linear::block::Block;
 use crate::linear::multilevel::Region;
+use crate::linear::operator::Operator;
 use crate::linear::vectors::{Columns, Slice, Vector, copy, least};
 use crate::materials::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
@@ -339,17 +340,11 @@ impl Notch {
     }
 }
 
-impl Material for Bonds {
+impl Operator for Bonds {
     fn visit_neighbours(&self, i: usize, visit: &mut dyn FnMut(u32)) {
         if let Some((body, _)) = self.parts(i, 1).next() {
             body.table.visit(i - body.first, &mut |bond| visit(body.first as u32 + bond.neighbour));
         }
-    }
-
-    fn joined(&self, a: u32, b: u32) -> bool {
-        let body = self.parts(a as usize, 1).next().map(|(body, _)| body);
-        body.filter(|body| (body.first..body.first + body.count).contains(&(b as usize)))
-            .is_some_and(|body| body.table.joined(a as usize - body.first, b as usize - body.first))
     }
 
     fn regions(&self) -> Vec<Region> {
@@ -360,24 +355,8 @@ impl Material for Bonds {
         self.bodies.iter().map(of).collect()
     }
 
-    fn linearise(&mut self, position: &[DVec3], implicit: bool) {
-        if !std::mem::take(&mut self.current) {
-            for body in &mut self.bodies {
-                copy(&position[body.first..body.first + body.count], &mut body.followed);
-            }
-            self.find_forces(false);
-            self.add_parting();
-        }
-        if implicit {
-            for body in &mut self.bodies {
-                body.table.round_positions(&body.followed);
-                body.table.find_blocks();
-            }
-        }
-    }
-
-    fn force(&self) -> &[DVec3] {
-        &self.force
+    fn force(&self, i: usize) -> DVec3 {
+        self.force[i]
     }
 
     fn prepare(&mut self, dt: f64, square: f64) {
@@ -425,6 +404,30 @@ impl Material for Bonds {
         for (body, rows) in self.products(first, image.len() * LANES) {
             let (unit, at) = (body.product_unit as f32, rows.start - first);
             body.table.add_products(rows.start - body.first..rows.end - body.first, unit, image, at);
+        }
+    }
+}
+
+impl Material for Bonds {
+    fn joined(&self, a: u32, b: u32) -> bool {
+        let body = self.parts(a as usize, 1).next().map(|(body, _)| body);
+        body.filter(|body| (body.first..body.first + body.count).contains(&(b as usize)))
+            .is_some_and(|body| body.table.joined(a as usize - body.first, b as usize - body.first))
+    }
+
+    fn linearise(&mut self, position: &[DVec3], implicit: bool) {
+        if !std::mem::take(&mut self.current) {
+            for body in &mut self.bodies {
+                copy(&position[body.first..body.first + body.count], &mut body.followed);
+            }
+            self.find_forces(false);
+            self.add_parting();
+        }
+        if implicit {
+            for body in &mut self.bodies {
+                body.table.round_positions(&body.followed);
+                body.table.find_blocks();
+            }
         }
     }
 

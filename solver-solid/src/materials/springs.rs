@@ -23,6 +23,7 @@ use amalgam_solver_kit::{Field, FieldValues};
 use rayon::prelude::*;
 
 use crate::linear::block::Block;
+use crate::linear::operator::Operator;
 use crate::linear::vectors::{Columns, Slice, Vector};
 use crate::materials::Material;
 use crate::{CHUNK, CHUNKS_PER_TASK};
@@ -168,41 +169,13 @@ impl Springs {
     }
 }
 
-impl Material for Springs {
-    fn joined(&self, a: u32, b: u32) -> bool {
-        self.row(a as usize).iter().any(|end| end.neighbour == b)
-    }
-
+impl Operator for Springs {
     fn visit_neighbours(&self, i: usize, visit: &mut dyn FnMut(u32)) {
         self.row(i).iter().for_each(|end| visit(end.neighbour));
     }
 
-    fn linearise(&mut self, position: &[DVec3], _implicit: bool) {
-        self.dt = f64::NAN;
-        let springs = &self.springs;
-        self.geometry.par_iter_mut().with_min_len(CHUNK * CHUNKS_PER_TASK).zip(springs).for_each(
-            |(geometry, spring)| {
-                *geometry = spring_geometry(spring, position);
-            },
-        );
-        let (springs, geometry, foundations) = (&self.springs, &self.geometry, &self.foundations);
-        let (row_start, rows) = (&self.row_start, &self.rows);
-        self.elastic_force.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(
-            |(i, force)| {
-                let foundation = &foundations[i];
-                *force = (foundation.anchor - position[i]) * foundation.stiffness;
-                for end in &rows[row_start[i] as usize..row_start[i + 1] as usize] {
-                    let (spring, geometry) = (&springs[end.spring as usize], &geometry[end.spring as usize]);
-                    let tension = spring.stiffness * geometry.elongation;
-                    *force +=
-                        geometry.direction * if spring.ends[0] as usize == i { tension } else { -tension };
-                }
-            },
-        );
-    }
-
-    fn force(&self) -> &[DVec3] {
-        &self.elastic_force
+    fn force(&self, i: usize) -> DVec3 {
+        self.elastic_force[i]
     }
 
     fn prepare(&mut self, dt: f64, square: f64) {
@@ -250,6 +223,36 @@ impl Material for Springs {
 
     fn add_rounded(&self, first: usize, u: &Columns, image: &mut [Slice]) {
         self.slices.add_rounded(first, u, image);
+    }
+}
+
+impl Material for Springs {
+    fn joined(&self, a: u32, b: u32) -> bool {
+        self.row(a as usize).iter().any(|end| end.neighbour == b)
+    }
+
+    fn linearise(&mut self, position: &[DVec3], _implicit: bool) {
+        self.dt = f64::NAN;
+        let springs = &self.springs;
+        self.geometry.par_iter_mut().with_min_len(CHUNK * CHUNKS_PER_TASK).zip(springs).for_each(
+            |(geometry, spring)| {
+                *geometry = spring_geometry(spring, position);
+            },
+        );
+        let (springs, geometry, foundations) = (&self.springs, &self.geometry, &self.foundations);
+        let (row_start, rows) = (&self.row_start, &self.rows);
+        self.elastic_force.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(
+            |(i, force)| {
+                let foundation = &foundations[i];
+                *force = (foundation.anchor - position[i]) * foundation.stiffness;
+                for end in &rows[row_start[i] as usize..row_start[i + 1] as usize] {
+                    let (spring, geometry) = (&springs[end.spring as usize], &geometry[end.spring as usize]);
+                    let tension = spring.stiffness * geometry.elongation;
+                    *force +=
+                        geometry.direction * if spring.ends[0] as usize == i { tension } else { -tension };
+                }
+            },
+        );
     }
 
     fn energies(&self, position: &[DVec3]) -> Vec<(&'static str, f64)> {
