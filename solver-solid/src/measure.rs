@@ -7,8 +7,9 @@ use amalgam_particles::{DVec3, GroupMap};
 use amalgam_solver_kit::{Alone, AloneGroups, Solver, World};
 use rayon::prelude::*;
 
+use crate::linear::operator::Operator as _;
 use crate::linear::vectors::{Columns, Slice, Vector};
-use crate::materials::Material;
+use crate::materials::Material as _;
 use crate::materials::peridynamics::Bonds;
 use crate::{CHUNK, SolidSolver, section};
 
