@@ -119,6 +119,7 @@ pub(super) mod tests {
             contacts: Default::default(),
             wire: Default::default(),
             coupling: Default::default(),
+            energy: Default::default(),
             speed_max: 0.0,
             probes: Default::default(),
             state_hash: String::new(),
@@ -129,7 +130,7 @@ pub(super) mod tests {
 
     fn said(change: impl FnOnce(&mut Summary)) -> Vec<String> {
         let at_start = summary(|_| ()).participants;
-        lines(&summary(change), &at_start).split_off(1)
+        lines(&summary(change), &at_start).split_off(2)
     }
 
     #[test]
