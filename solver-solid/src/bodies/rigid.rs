@@ -27,7 +27,7 @@ pub(crate) struct RigidShape {
     /// Angular velocity about the middle [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
-    /// `"all"` for a body that nothing moves. Default: `"none"`.
+    /// `"all"` for a body that nothing moves.
     #[serde(default = "nowhere")]
     pinned: OneOrMany<Part>,
     /// Motions of the body as a whole, as in `{ part = "all", velocity = [0, 0, 1], until = 2.0 }`.

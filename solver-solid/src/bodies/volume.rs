@@ -35,8 +35,7 @@ pub(crate) struct Volume {
     /// Stiffness of a spring inside [N/m], instead of `young_modulus`.
     stiffness: Option<f64>,
     /// Collision radius [m], more than the default only without `self_collision`. Default: half the
-    /// spacing, and 0.75 spacings of a box, sphere, cylinder or ellipsoid with `pinned = "all"`, a wall that
-    /// lets nothing through.
+    /// spacing; 0.75 spacings of a box, sphere, cylinder or ellipsoid with `pinned = "all"`.
     radius: Option<f64>,
     /// Damping of each spring as a part of the critical damping of its two particles. Default: 0.
     damping_ratio: Option<f64>,
