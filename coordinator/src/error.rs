@@ -50,9 +50,9 @@ pub enum CoordinatorError {
     Runaway { participant: String, step: u64, dt: f64, travel: f64 },
     #[error(
         "participant {participant} has {} J more energy after step {step} than anything gave, while {} J moved the scene: {}",
-        number(*gained), number(*in_play), remedy(*others)
+        number(*gained), number(*in_play), remedy(*others, *is_whole)
     )]
-    Energy { participant: String, step: u64, gained: f64, in_play: f64, others: bool },
+    Energy { participant: String, step: u64, gained: f64, in_play: f64, others: bool, is_whole: bool },
     #[error(
         "participants {participants} share meta-particles and do not agree on velocities in step {step}, even if it is only \
          {dt:.1e} s long: write a shorter time.dt_max, more damping, or integrator = \"implicit-euler\" where it is another"
@@ -102,11 +102,18 @@ impl CoordinatorError {
     }
 }
 
-fn remedy(others: bool) -> &'static str {
-    if others {
-        "the scene is unstable; write a shorter time.dt_max or a smaller time.cfl, and let participants begin apart"
-    } else {
-        "its solver is unstable; write a shorter time.dt_max, or give its material less stiffness or more damping"
+fn remedy(others: bool, is_whole: bool) -> &'static str {
+    match (others, is_whole) {
+        (_, false) => {
+            "the scene is unstable, write a shorter time.dt_max; or a solver does not report what energy it stores, which may have \
+             come back: let it"
+        }
+        (true, true) => {
+            "the scene is unstable; write a shorter time.dt_max or a smaller time.cfl, and let participants begin apart"
+        }
+        (false, true) => {
+            "its solver is unstable; write a shorter time.dt_max, or give its material less stiffness or more damping"
+        }
     }
 }
 

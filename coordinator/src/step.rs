@@ -153,9 +153,10 @@ impl Simulation {
 
     /// The error for energy that nobody gave, with the participant that has it.
     fn unaccounted(&self, gain: Gain, step: u64) -> CoordinatorError {
-        let Gain { participant, gained, in_play } = gain;
+        let Gain { participant, gained, in_play, is_whole } = gain;
         let participant = self.members[participant].part.connection.name.clone();
-        CoordinatorError::Energy { participant, step, gained, in_play, others: self.members.len() > 1 }
+        let others = self.members.len() > 1;
+        CoordinatorError::Energy { participant, step, gained, in_play, others, is_whole }
     }
 
     fn end_step(&mut self, start: Instant) -> Result<StepRecord, CoordinatorError> {
@@ -193,7 +194,7 @@ impl Simulation {
             works: &self.scratch.works,
             gravity: self.plan.domain.gravity,
         });
-        match gain.filter(|_| is_guarded(self.plan.coupling.method)) {
+        match gain.filter(|_| is_guarded(&self.plan.coupling)) {
             Some(gain) => Err(self.unaccounted(gain, record.step)),
             None => Ok(record),
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::View;
 use crate::member::Member;
-use crate::settings::ContactMethod;
+use crate::settings::{ContactMethod, CouplingSettings, Synchronise};
 
 /// The part of the energy in play that may come from nowhere before a run ends.
 ///
@@ -87,6 +87,8 @@ pub(crate) struct Gain {
     pub(crate) gained: f64,
     /// The energy that the scene had to move with [J].
     pub(crate) in_play: f64,
+    /// Whether all participants report what they store.
+    pub(crate) is_whole: bool,
 }
 
 /// The balance of a run, as `summary.json` has it [J].
@@ -198,6 +200,7 @@ impl EnergyAccount {
             participant: most.0,
             gained,
             in_play,
+            is_whole: self.is_whole,
         })
     }
 
@@ -232,8 +235,12 @@ impl EnergyAccount {
     }
 }
 
-/// Whether energy that nobody gave ends a run with this method of contact. The others are there to compare with: some
-/// of them store energy that nobody reports, and some are known to make it.
-pub(crate) fn is_guarded(method: ContactMethod) -> bool {
-    matches!(method, ContactMethod::MergeSplit | ContactMethod::ContactLaw)
+/// Whether energy that nobody gave ends a run with this coupling. What is left out is there to compare with: other methods
+/// of contact store energy that nobody reports, and averages count forces twice and so make energy.
+pub(crate) fn is_guarded(coupling: &CouplingSettings) -> bool {
+    match coupling.method {
+        ContactMethod::ContactLaw => true,
+        ContactMethod::MergeSplit => coupling.synchronise == Synchronise::Impulse,
+        _ => false,
+    }
 }
