@@ -287,6 +287,7 @@ fn false_answers_in_a_step_are_refused() {
         ("an endless column of another call", Lie::Floods("cells")),
         ("an endless column of no call", Lie::Floods("heat")),
         ("endless energy that was not taken", Lie::Commit(|answer| done(answer).not_taken = f64::INFINITY)),
+        ("no energy from outside", Lie::Commit(|answer| done(answer).given = f64::NAN)),
         ("fewer particles", Lie::Commit(|answer| done(answer).particles = 2)),
         ("negative stable dt", Lie::Commit(|answer| done(answer).stable_dt = -1.0)),
         ("no time spent", Lie::Commit(|answer| done(answer).solver_seconds = f64::NAN)),
@@ -366,6 +367,7 @@ fn false_answers_in_a_step_are_refused() {
     an endless column of another call: participant liar broke the contract in Begin of step 0: column cells is none that the header of this call calls for
     an endless column of no call: participant liar broke the contract in Begin of step 0: column heat is none that the header of this call calls for
     endless energy that was not taken: participant liar broke the contract in Commit of step 0: not_taken is inf, but must be below 1e100 J
+    no energy from outside: participant liar broke the contract in Commit of step 0: given is NaN, but must be below 1e100 J
     fewer particles: participant liar broke the contract in Commit of step 0: it says it has 2 particles, but 3 are known
     negative stable dt: participant liar broke the contract in Commit of step 0: stable_dt is -1, but must be at least 1e-30 s
     no time spent: participant liar broke the contract in Commit of step 0: solver_seconds is NaN, but must be from 0 to 1e100

@@ -1,5 +1,9 @@
 //! `amalgam check`: says whether a scene can run, without running it.
 
+mod warnings;
+
+use std::time::{Duration, Instant};
+
 use crate::{
     cli::CheckArgs,
     console::{Console, say},
@@ -11,6 +15,12 @@ use crate::{
     scene::Scene,
 };
 use amalgam_coordinator::{Cancel, FrameField, ParticipantFrame, Simulation};
+
+/// Steps that a check takes to see how long one takes, and that it can be taken.
+const STEPS_TRIED: u32 = 3;
+
+/// Whoever has taken this long for them takes no other [s].
+const TRY_SECONDS: u64 = 5;
 
 /// Checks a scene, its solvers' sections included, and prints what is in it.
 ///
@@ -38,7 +48,46 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     }
     let frames = simulation.frames().map_err(|error| CommandError::at_start(&scene, error))?;
     say(format_args!("  {}", extent(&scene, simulation.next_dt(), &frames)))?;
+    let sections: Vec<(&str, &str)> =
+        scene.participants.iter().map(|part| (part.name.as_str(), part.section.as_str())).collect();
+    for warning in warnings::warnings(&scene.plan(), &sections, &frames) {
+        console.line(&format!("warning: {warning}"));
+    }
+    say(format_args!("  {}", try_steps(&scene, &mut simulation)?))?;
     simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))
+}
+
+/// Takes some steps, so that a scene that cannot begin is told here, and says how long the run will take.
+fn try_steps(scene: &Scene, simulation: &mut Simulation) -> Result<String, CommandError> {
+    let start = Instant::now();
+    let mut taken = 0;
+    while taken < STEPS_TRIED
+        && !simulation.is_finished()
+        && start.elapsed() < Duration::from_secs(TRY_SECONDS)
+    {
+        let step = simulation.step();
+        step.map_err(|error| {
+            CommandError::Usage(format!("{}: the run would end at once: {error}", scene.file()))
+        })?;
+        taken += 1;
+    }
+    let each = start.elapsed().as_secs_f64() / f64::from(taken.max(1));
+    let steps = f64::from(taken) + ((scene.time.duration - simulation.time()) / simulation.next_dt()).ceil();
+    Ok(format!(
+        "about {} on this machine without frames: {taken} steps took {} each",
+        span(each * steps),
+        span(each)
+    ))
+}
+
+/// A length of time for the eye.
+fn span(seconds: f64) -> String {
+    match seconds {
+        0.0..1.0 => format!("{:.1} ms", 1e3 * seconds),
+        1.0..120.0 => format!("{seconds:.0} s"),
+        120.0..7200.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
 }
 
 /// How many steps and bytes of frames a run will have, if it goes on as it begins.

@@ -242,6 +242,7 @@ fn every_entry_of_the_summary_is_described() {
         contacts: Default::default(),
         wire: Default::default(),
         coupling: Default::default(),
+        energy: Default::default(),
         speed_max: 0.0,
         probes: BTreeMap::new(),
         state_hash: String::new(),

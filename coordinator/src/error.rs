@@ -1,5 +1,7 @@
 //! Everything that can end a run.
 
+use amalgam_particles::text::number;
+
 use crate::settings::Fault;
 
 /// Why a run could not start or go on. Messages are whole sentences for the user.
@@ -46,6 +48,16 @@ pub enum CoordinatorError {
          participant {participant}, which moves it there, is unstable"
     )]
     Runaway { participant: String, step: u64, dt: f64, travel: f64 },
+    #[error(
+        "participant {participant} has {} J more energy after step {step} than anything gave, while {} J moved the scene: {}",
+        number(*gained), number(*in_play), remedy(*others, *is_whole)
+    )]
+    Energy { participant: String, step: u64, gained: f64, in_play: f64, others: bool, is_whole: bool },
+    #[error(
+        "participants {participants} share meta-particles and do not agree on velocities in step {step}, even if it is only \
+         {dt:.1e} s long: write a shorter time.dt_max, more damping, or integrator = \"implicit-euler\" where it is another"
+    )]
+    Disagree { participants: String, step: u64, dt: f64 },
     #[error("the checkpoint cannot be taken back: {0}")]
     Checkpoint(String),
     #[error("interrupted")]
@@ -86,6 +98,21 @@ impl CoordinatorError {
         match self {
             Self::Connect { participant, .. } | Self::Lost { participant, .. } => Some(participant),
             _ => None,
+        }
+    }
+}
+
+fn remedy(others: bool, is_whole: bool) -> &'static str {
+    match (others, is_whole) {
+        (_, false) => {
+            "the scene is unstable, write a shorter time.dt_max; or a solver does not report what energy it stores, which may have \
+             come back: let it"
+        }
+        (true, true) => {
+            "the scene is unstable; write a shorter time.dt_max or a smaller time.cfl, and let participants begin apart"
+        }
+        (false, true) => {
+            "its solver is unstable; write a shorter time.dt_max, or give its material less stiffness or more damping"
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod clocks;
 mod crossings;
+pub(crate) mod energy;
 pub(crate) mod probes;
 pub mod summary;
 
@@ -14,6 +15,7 @@ use crate::contacts::{Candidates, Contacts};
 use crate::member::Member;
 use crate::step::record::StepRecord;
 use clocks::{Phase, PhaseSpan, Spans};
+use energy::{EnergyAccount, Gain, Works};
 use probes::{Probe, ProbeSample, ProbeState};
 use serde::{Deserialize, Serialize};
 use summary::{Extremes, Profile, Statistics};
@@ -23,6 +25,7 @@ use summary::{Extremes, Profile, Statistics};
 pub(crate) struct Instruments {
     pub(crate) profile: Profile,
     pub(crate) statistics: Statistics,
+    pub(crate) energy: EnergyAccount,
     probes: Vec<Probe>,
     samples: Vec<ProbeSample>,
     /// What passes, if somebody wants to know.
@@ -39,6 +42,8 @@ pub(crate) struct View<'a> {
     /// Particles beside obstacles, and their gaps [m], at the start of the step.
     pub(crate) beside: &'a [(u32, f64)],
     pub(crate) record: &'a StepRecord,
+    /// Work that participants do on each other in the step.
+    pub(crate) works: &'a Works,
     /// Gravity [m/s^2].
     pub(crate) gravity: DVec3,
 }
@@ -49,6 +54,9 @@ pub(crate) struct View<'a> {
 pub(crate) struct InstrumentsState {
     profile: Profile,
     statistics: Statistics,
+    /// Not in older checkpoints.
+    #[serde(default)]
+    energy: EnergyAccount,
     probes: Vec<ProbeState>,
 }
 
@@ -58,6 +66,7 @@ impl Instruments {
         InstrumentsState {
             profile: self.profile.clone(),
             statistics: self.statistics,
+            energy: self.energy.clone(),
             probes: self.probes.iter().map(Probe::state).collect(),
         }
     }
@@ -71,6 +80,7 @@ impl Instruments {
             return Err(format!("it has {} probes, this run {}", state.probes.len(), self.probes.len()));
         }
         (self.profile, self.statistics) = (state.profile, state.statistics);
+        self.energy.go_on(state.energy);
         for (probe, state) in self.probes.iter_mut().zip(state.probes) {
             probe.go_on(state)?;
         }
@@ -78,8 +88,8 @@ impl Instruments {
         Ok(())
     }
 
-    pub(crate) fn new(probes: Vec<Probe>) -> Self {
-        Self { probes, ..Self::default() }
+    pub(crate) fn new(probes: Vec<Probe>, energy: EnergyAccount) -> Self {
+        Self { probes, energy, ..Self::default() }
     }
 
     /// Keeps what passes from now on, until it is taken.
@@ -121,14 +131,16 @@ impl Instruments {
         }
     }
 
-    /// Adds a step to the statistics and reads all probes.
-    pub(crate) fn sample(&mut self, view: &View<'_>) {
+    /// Adds a step to the statistics and to the account of energy, and reads all probes. Returns energy that nobody gave,
+    /// if there is too much of it.
+    pub(crate) fn sample(&mut self, view: &View<'_>) -> Option<Gain> {
         let [_, overlap] = probes::overlap(view.candidates, view.contacts, view.beside);
         self.statistics.add(view.record, view.members, overlap);
         self.samples.resize_with(self.probes.len(), ProbeSample::default);
         for (probe, sample) in self.probes.iter_mut().zip(&mut self.samples) {
             probe.sample(view, self.statistics.dissipated, sample);
         }
+        self.energy.add(view)
     }
 
     /// Values of the probes in the last step.

@@ -16,6 +16,7 @@ mod obstacles;
 pub mod pairwise;
 mod registry;
 pub mod settings;
+mod sieve;
 mod simulation;
 mod step;
 pub mod synchronise;

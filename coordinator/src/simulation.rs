@@ -12,12 +12,14 @@ use crate::clock::{Clock, Limits};
 use crate::error::CoordinatorError;
 use crate::instruments::Instruments;
 use crate::instruments::clocks::{Phase, Spans, Traffic};
+use crate::instruments::energy::EnergyAccount;
 use crate::instruments::probes::{Probe, ProbeSample};
 use crate::instruments::summary::{ParticipantSummary, Profile, Summary, WireSummary};
 use crate::member::connection::Connection;
 use crate::member::{Member, Part};
 use crate::obstacles::Obstacles;
 use crate::settings::{ContactMethod, CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
+use crate::sieve::sieves;
 use crate::step::contact::Surfaces;
 use crate::step::scratch::{Memory, Scratch};
 
@@ -128,6 +130,14 @@ fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), Coor
             member.part.connection.name
         )));
     }
+    let projections = members.iter().filter(|member| member.kind == Integration::Projection);
+    let projections: Vec<&str> = projections.map(|member| member.part.connection.name.as_str()).collect();
+    if let [first, second, ..] = projections[..] {
+        return Err(CoordinatorError::Scene(format!(
+            "participants {first} and {second} are both pressure projections, whose pressures would make energy where they \
+             touch: put both fluids into one participant, or write method = \"sph\" for one of them"
+        )));
+    }
     if coupling.method != ContactMethod::ContactLaw || members.len() == 1 {
         return Ok(());
     }
@@ -169,6 +179,9 @@ impl Simulation {
     ) -> Result<Self, CoordinatorError> {
         let names: Vec<String> = connections.iter().map(|connection| connection.name.clone()).collect();
         check_immovable(&names, &tables)?;
+        for sieve in sieves(&names, &tables) {
+            tracing::warn!("{sieve}");
+        }
         let grids: Vec<Lattice> = tables.iter().filter_map(|table| table.occupancy).collect();
         if grids.len() > GRIDS_MAX {
             return Err(CoordinatorError::Scene(format!(
@@ -196,6 +209,7 @@ impl Simulation {
             .collect();
         check_law(&plan.coupling, &members)?;
         check_obstacles(&plan, &names)?;
+        let energy = EnergyAccount::new(&members, plan.domain.gravity, plan.time.duration);
         let mut this = Self {
             clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
             io,
@@ -209,7 +223,7 @@ impl Simulation {
             state_hash: 0,
             memory: Memory::default(),
             scratch: Scratch::default(),
-            instruments: Instruments::new(probes),
+            instruments: Instruments::new(probes, energy),
             started: Instant::now(),
             wall_before: 0.0,
         };
@@ -389,6 +403,10 @@ impl Simulation {
                 round_trips_mean: statistics.round_trips_mean(),
             },
             coupling: statistics.coupling(),
+            energy: self
+                .instruments
+                .energy
+                .summary(self.members.iter().map(|member| member.part.connection.name.clone())),
             speed_max: statistics.speed_max(),
             probes: self.instruments.extremes(),
             state_hash: format!("{:016x}", self.state_hash),

@@ -7,6 +7,7 @@ mod exchange;
 pub(crate) mod record;
 pub(crate) mod scratch;
 mod stage;
+mod work;
 
 use std::time::Instant;
 
@@ -15,12 +16,16 @@ use amalgam_proto::contract::Totals;
 
 use crate::error::CoordinatorError;
 use crate::instruments::View;
+use crate::instruments::energy::{Gain, is_guarded};
 use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
 use record::StepRecord;
 
 /// A step is not started again more often than this for particles that would travel too far.
 const RETRIES_MAX: u32 = 8;
+
+/// Participants that disagree by more than this part of their impulses have not come nearer to each other by repeating.
+const DISAGREEMENT_MAX: f64 = 1.0;
 
 impl Simulation {
     /// Advances the scene by one step.
@@ -43,7 +48,7 @@ impl Simulation {
             self.merge_and_split()?;
         }
         self.commit()?;
-        Ok(self.end_step(start))
+        self.end_step(start)
     }
 
     /// Finds the velocities at the end of the step by merging and splitting [Truong2021].
@@ -52,7 +57,9 @@ impl Simulation {
         loop {
             self.merge();
             self.synchronise()?;
-            if self.travels_too_far() {
+            if self.disagrees() {
+                self.halve_step()?;
+            } else if self.travels_too_far() {
                 self.shorten_step()?;
             } else if !self.activate_marked() {
                 break;
@@ -103,24 +110,56 @@ impl Simulation {
         self.scratch.travel > 1.0
     }
 
+    /// Whether implicit participants that share groups have diverged from each other.
+    fn disagrees(&self) -> bool {
+        self.scratch.synchronised.disagreement > DISAGREEMENT_MAX
+    }
+
+    /// Starts the stages again with half of the step.
+    fn halve_step(&mut self) -> Result<(), CoordinatorError> {
+        if self.scratch.record.retries == RETRIES_MAX {
+            let shares = |k: &usize| !self.scratch.shares[*k].groups.is_empty();
+            let sharing = (0..self.members.len()).filter(shares);
+            let names = sharing.map(|k| self.members[k].part.connection.name.as_str());
+            let participants = names.collect::<Vec<_>>().join(", ");
+            return Err(CoordinatorError::Disagree { participants, step: self.steps, dt: self.scratch.dt });
+        }
+        self.restart_step(0.5 * self.scratch.dt);
+        Ok(())
+    }
+
     /// Starts the stages again with a step short enough for the velocities that came out.
     fn shorten_step(&mut self) -> Result<(), CoordinatorError> {
-        let scratch = &mut self.scratch;
+        let scratch = &self.scratch;
         let travel = scratch.travel;
         if scratch.record.retries == RETRIES_MAX {
             let (step, dt) = (self.steps, scratch.dt);
             let participant = self.members[scratch.fastest()].part.connection.name.clone();
             return Err(CoordinatorError::Runaway { participant, step, dt, travel });
         }
-        scratch.dt = self.clock.shortened(scratch.dt * (self.plan.time.cfl / travel));
+        let dt = scratch.dt * (self.plan.time.cfl / travel);
+        self.restart_step(dt);
+        Ok(())
+    }
+
+    fn restart_step(&mut self, dt: f64) {
+        let scratch = &mut self.scratch;
+        scratch.dt = self.clock.shortened(dt);
         scratch.stage = 1;
         scratch.record.retries += 1;
         scratch.pairs.clone_from(&scratch.contacts.active);
         scratch.marked.clone_from(&scratch.contacts.marked);
-        Ok(())
     }
 
-    fn end_step(&mut self, start: Instant) -> StepRecord {
+    /// The error for energy that nobody gave, with the participant that has it.
+    fn unaccounted(&self, gain: Gain, step: u64) -> CoordinatorError {
+        let Gain { participant, gained, in_play, is_whole } = gain;
+        let participant = self.members[participant].part.connection.name.clone();
+        let others = self.members.len() > 1;
+        CoordinatorError::Energy { participant, step, gained, in_play, others, is_whole }
+    }
+
+    fn end_step(&mut self, start: Instant) -> Result<StepRecord, CoordinatorError> {
         let scratch = &mut self.scratch;
         let sizes = scratch.forest.offsets().windows(2).map(|w| u64::from(w[1] - w[0]));
         let record = StepRecord {
@@ -146,14 +185,18 @@ impl Simulation {
             "step"
         );
         self.steps += 1;
-        self.instruments.sample(&View {
+        let gain = self.instruments.sample(&View {
             members: &self.members,
             candidates: &self.memory.candidates,
             contacts: &self.scratch.contacts,
             beside: self.scratch.problem.beside(),
             record: &record,
+            works: &self.scratch.works,
             gravity: self.plan.domain.gravity,
         });
-        record
+        match gain.filter(|_| is_guarded(&self.plan.coupling)) {
+            Some(gain) => Err(self.unaccounted(gain, record.step)),
+            None => Ok(record),
+        }
     }
 }

@@ -21,6 +21,9 @@ pub(crate) const ADDED_MASS: f64 = 6.0;
 /// there are more repetitions (docs/design/decisions.md).
 const FORCING: f64 = 0.01;
 
+/// Repetitions whose answers grow beyond this many times the first diverge: the step is too long for them.
+const DIVERGED: f64 = 1e4;
+
 /// The part of a stage's groups that one participant has particles in.
 #[derive(Clone, Debug, Default)]
 pub struct Share {
@@ -316,6 +319,7 @@ impl Stage<'_> {
         self.turn(&both(along, &leaders), |k| if unknown(k) { forcing } else { 0.0 }, state, ask)?;
         leaders.retain(|&leader| unknown(leader));
         let mut point = read(state);
+        let first = norm(&point);
         let mut newton = QuasiNewton::default();
         let mut repetition = 0;
         loop {
@@ -338,6 +342,10 @@ impl Stage<'_> {
             forcing = if expected <= settings.coupling_tolerance { 0.0 } else { FORCING };
             before = disagreement;
             point = newton.next(&point, &answer);
+            let grown = norm(&point).max(scale) / first;
+            if first > 0.0 && (grown > DIVERGED || grown.is_nan()) {
+                return Ok((repetition, f64::INFINITY));
+            }
             for (&(k, local), value) in places.iter().zip(point.chunks_exact(3)) {
                 state.linear[k][local] = DVec3::from_slice(value);
             }

@@ -296,6 +296,8 @@ pub struct Committed {
     pub solver_seconds: f64,
     /// Kinetic energy [J] that is missing because the members' velocities could not be taken as told.
     pub not_taken: f64,
+    /// Energy [J] that came from outside, and not by gravity nor through groups.
+    pub given: f64,
     /// The start of the next step, if it was wanted and nobody was displaced too far for it.
     pub next: Option<Batch>,
 }

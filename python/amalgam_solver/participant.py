@@ -122,7 +122,8 @@ class End:
 class Report:
     """What happened in a step beside what the particles tell."""
 
-    energies: dict = field(default_factory=dict)  # potential energies [J] by name, without gravity
+    energies: dict = field(default_factory=dict)  # stored [J] by name, without gravity; {"stored": 0.0} if there are none
+    given: float = 0.0  # energy [J] from outside: work of scripts, and of what was born less that of what died
     spin_momentum: np.ndarray = field(default_factory=lambda: np.zeros(3))  # of the particles' own spin [kg m^2/s]
     spin_energy: float = 0.0  # [J]
     broken: int = 0

@@ -401,7 +401,7 @@ class Session:
         if header.want_state_hash:
             answer["state_hash"] = state_hash(particles)
         answer |= {"stable_dt": solver.stable_dt(), "born": len(report.born), "dead": len(report.dead)}
-        answer |= {"broken": report.broken, "solver_seconds": run.seconds}
+        answer |= {"broken": report.broken, "given": report.given, "solver_seconds": run.seconds}
         answer["potential_energies"] = [{"name": name, "joule": joule} for name, joule in report.energies.items()]
         run.seconds, run.step = 0.0, run.step + 1
         run.phase, run.prepared, run.last_integrate, run.groups = "ready", False, None, None

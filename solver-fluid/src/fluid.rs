@@ -117,9 +117,9 @@ pub trait Method: Send + Sync + Sized + 'static {
         place
     }
 
-    /// Potential energies by name [J].
+    /// Stored energies by name [J], without gravity. Nothing is stored unless something is compressed.
     fn energies(&self) -> Vec<(&'static str, f64)> {
-        Vec::new()
+        vec![("stored", 0.0)]
     }
 
     /// Fields for frames.
@@ -271,8 +271,8 @@ impl<M: Method> Solver for Fluid<M> {
         let (born, dead) = self.pass_sources(end.dt);
         let is_changed = !(born.is_empty() && dead.is_empty());
         self.set_speed(if is_changed { speed_max(&self.particles.velocity) } else { extremes.speed() });
-        let energies = self.method.energies();
-        Ok(Report { stable_dt: self.stable_dt(), energies, born, dead, ..Report::default() })
+        let (energies, given) = (self.method.energies(), self.sources.given);
+        Ok(Report { stable_dt: self.stable_dt(), energies, given, born, dead, ..Report::default() })
     }
 
     fn fields(&self) -> Vec<Field> {

@@ -86,7 +86,12 @@ pub(crate) fn check_inside(
 }
 
 /// The sources that a section asks for; `next_id` is that of the first particle emitted.
-pub(crate) fn sources(emitters: &[EmitterSection], sinks: &[SinkSection], next_id: u64) -> Sources {
+pub(crate) fn sources(
+    emitters: &[EmitterSection],
+    sinks: &[SinkSection],
+    next_id: u64,
+    gravity: DVec3,
+) -> Sources {
     let emitter = |&EmitterSection { center, axis, radius, speed, until }: &EmitterSection| Emitter {
         center,
         axis: axis.normalize(),
@@ -99,6 +104,8 @@ pub(crate) fn sources(emitters: &[EmitterSection], sinks: &[SinkSection], next_i
         sinks: sinks.iter().map(|&SinkSection { min, max }| Sink { min, max }).collect(),
         time: 0.0,
         next_id,
+        gravity,
+        given: 0.0,
     }
 }
 

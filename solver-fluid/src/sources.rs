@@ -79,6 +79,10 @@ pub struct Sources {
     pub time: f64,
     /// The id of the next particle.
     pub next_id: u64,
+    /// Gravity [m/s^2].
+    pub gravity: DVec3,
+    /// Energy [J], kinetic and in gravity, that the last step brought less what it took.
+    pub given: f64,
 }
 
 /// Ids of particles that appeared and disappeared.
@@ -100,6 +104,13 @@ impl Sources {
     ) -> Changes {
         let time = (self.time, self.time + dt);
         self.time = time.1;
+        let gravity = self.gravity;
+        let owned = |velocity: DVec3, position: DVec3| {
+            mass * (0.5 * velocity.length_squared() - gravity.dot(position))
+        };
+        let is_swallowed = |&i: &usize| self.sinks.iter().any(|sink| sink.holds(to.position[i]));
+        let swallowed = (0..to.len()).filter(is_swallowed).map(|i| owned(to.velocity[i], to.position[i]));
+        let mut given = -swallowed.sum::<f64>();
         let dead = self.swallow(to);
         let mut born = Vec::new();
         for emitter in &self.emitters {
@@ -108,8 +119,10 @@ impl Sources {
                 self.next_id += 1;
                 to.push(id, position, emitter.speed * emitter.axis, mass, radius, false);
                 born.push(id);
+                given += owned(emitter.speed * emitter.axis, position);
             }
         }
+        self.given = given;
         (born, dead)
     }
 

@@ -618,6 +618,7 @@ impl Run {
                 .iter()
                 .map(|&(name, joule)| (name.to_string(), joule))
                 .collect(),
+            given: report.given,
             broken: report.broken.len() as u64,
             born: born.collect(),
             dead: report.dead.clone(),

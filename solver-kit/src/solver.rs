@@ -88,12 +88,18 @@ pub trait Deferred {
 pub struct Report {
     /// Longest next step that the solver can take [s]; infinite if it sub-steps or has no limit.
     pub stable_dt: f64,
-    /// Potential energies by name [J], for example `("elastic", 0.2)`. Gravity is not among them.
+    /// Potential energies by name [J], for example `("elastic", 0.2)`. Gravity is not among them. A solver that stores none
+    /// says `("stored", 0.0)`; with an empty list, energy may come back that nobody knew of.
     pub energies: Vec<(&'static str, f64)>,
     /// Whether velocities are other than [`Solver::commit`] was told, as those of a rigid body are. The kit then tells the
     /// coordinator how much kinetic energy is missing, and the coordinator counts it as dissipated in coupling. Not for
     /// solvers that defer velocities ([`Solver::deferred`]).
     pub adjusted: bool,
+    /// Energy [J] that came from outside in the step, and not by gravity nor through groups. It is the work of scripts on
+    /// immovable particles that are in no group, and the change of kinetic energy of all immovable ones. What was born
+    /// adds its kinetic energy and that in gravity, -m g x; what died takes its own away. A run ends where energy
+    /// appears that nobody reports.
+    pub given: f64,
     /// Angular momentum [kg m^2/s] and kinetic energy [J] of the particles' own spin, which their positions and velocities
     /// do not tell.
     pub spin: (DVec3, f64),

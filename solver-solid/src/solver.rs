@@ -305,6 +305,27 @@ impl SolidSolver {
         subtract_product(materials, &change, reaction);
     }
 
+    /// Work [J] of the scripts against springs and bonds in the step that ends. What contacts hold in a group is the
+    /// coordinator's to count.
+    fn work_of_scripts(&mut self, end: &StepEnd<'_>) -> f64 {
+        if !self.motion.is_moving(&self.particles) {
+            return 0.0;
+        }
+        if self.integrator.is_implicit() {
+            self.find_reactions(end.dt);
+        }
+        let impulse = match self.integrator.is_implicit() {
+            true => &self.change,
+            false => &self.iteration.right_hand_side,
+        };
+        let (particles, group_of) = (&self.particles, end.groups.group_of());
+        let fall = self.gravity * end.dt;
+        self.motion.work_against(particles, |i| match group_of[i] {
+            NO_GROUP => impulse[i] - fall * particles.mass[i],
+            _ => DVec3::ZERO,
+        })
+    }
+
     /// Takes the velocities with which this step moves particles.
     fn follow_travel(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) {
         let Self { travel, mean_travel, .. } = self;
@@ -409,14 +430,15 @@ impl Solver for SolidSolver {
     }
 
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
+        let mut given = self.work_of_scripts(end);
         if self.integrator == Integrator::HhtAlpha {
             self.follow_travel(end, integrated);
         }
         end.advance(&mut self.particles, integrated);
-        self.motion.advance(end.dt, &mut self.particles);
+        given += self.motion.advance(end.dt, self.gravity, &mut self.particles);
         check_finite(&self.particles, &self.particles.position, "position")?;
         check_finite(&self.particles, &self.particles.velocity, "velocity")?;
-        let mut report = Report { stable_dt: self.stable_dt(), ..Report::default() };
+        let mut report = Report { stable_dt: self.stable_dt(), given, ..Report::default() };
         let id = &self.particles.id;
         let implicit = self.integrator.is_implicit();
         for material in self.materials.iter_mut() {

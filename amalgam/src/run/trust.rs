@@ -12,7 +12,7 @@ const ROUNDING_MAX: f64 = 1e-6;
 /// Lines about a run that began with the participants `at_start`: first what was found, then what is wrong.
 pub(super) fn lines(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<String> {
     let rules = [overlap, unconverged, rounding];
-    let mut lines = vec![found(summary)];
+    let mut lines = vec![found(summary), balance(summary)];
     lines.extend(rules.iter().filter_map(|rule| rule(summary)).map(|text| format!("caution: {text}")));
     lines.extend(lost(summary, at_start));
     lines
@@ -27,6 +27,21 @@ fn found(summary: &Summary) -> String {
         contacts.unresolved_after_last_stage,
         contacts.ignored_by_group_limit,
         short(coupling.energy_dissipated),
+    )
+}
+
+/// What the scene was given, and what it lost.
+fn balance(summary: &Summary) -> String {
+    let energy = &summary.energy;
+    format!(
+        "energy: {} J at the start, {} J by gravity, {} J by scripts and sources; {} J at the end, {} J lost; at most {:.1} % of what was \
+         in play came from nowhere",
+        short(energy.start),
+        short(energy.by_gravity),
+        short(energy.by_scripts_and_sources),
+        short(energy.end),
+        short(energy.lost),
+        100.0 * energy.unaccounted_relative_max,
     )
 }
 
@@ -104,6 +119,7 @@ pub(super) mod tests {
             contacts: Default::default(),
             wire: Default::default(),
             coupling: Default::default(),
+            energy: Default::default(),
             speed_max: 0.0,
             probes: Default::default(),
             state_hash: String::new(),
@@ -114,7 +130,7 @@ pub(super) mod tests {
 
     fn said(change: impl FnOnce(&mut Summary)) -> Vec<String> {
         let at_start = summary(|_| ()).participants;
-        lines(&summary(change), &at_start).split_off(1)
+        lines(&summary(change), &at_start).split_off(2)
     }
 
     #[test]

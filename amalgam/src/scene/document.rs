@@ -33,6 +33,25 @@ struct Override {
     value: Range<usize>,
 }
 
+/// What to write in place of what is no TOML at this place: commas in numbers and backslashes in paths are common.
+fn syntax_help(text: &str, at: usize) -> String {
+    let start = text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+    let line = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let value = line.split_once('=').map_or("", |(_, value)| value.trim());
+    let is_number = |part: &str| {
+        !part.is_empty() && part.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit())
+    };
+    match value.split_once(',') {
+        Some((whole, part)) if is_number(whole) && is_number(part.trim_end()) => {
+            format!("numbers have a point: write {whole}.{}", part.trim_end())
+        }
+        _ if value.starts_with('"') && value.contains('\\') => {
+            format!("a backslash begins a special character: write {}", value.replace('\\', "/"))
+        }
+        _ => "strings stand in quotes, tables in [brackets], lists of tables in [[double brackets]]".into(),
+    }
+}
+
 /// Which part of an entry a fault is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -66,10 +85,7 @@ impl Document {
             let span = error.span().unwrap_or(0..0);
             let fault = Fault {
                 message: "this is not TOML".into(),
-                help: Some(
-                    "strings stand in quotes, tables in [brackets], lists of tables in [[double brackets]]"
-                        .into(),
-                ),
+                help: Some(syntax_help(&text, span.start)),
                 source_code: NamedSource::new(name, Arc::clone(&text)),
                 span: span.into(),
                 label: error.message().replace('\n', ", "),
@@ -344,5 +360,25 @@ fn put(item: &mut Item, path: &[Segment], value: Value) -> Result<(), String> {
             })?;
             put(next, rest, value)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn help(line: &str) -> String {
+        let text = format!("[domain]\n{line}\n[time]\n");
+        let error = toml_edit::Document::parse(text.as_str()).expect_err("no TOML");
+        syntax_help(&text, error.span().map_or(0, |span| span.start))
+    }
+
+    #[test]
+    fn commas_and_backslashes_are_recognised() {
+        assert_eq!(help("spacing = 0,01"), "numbers have a point: write 0.01");
+        assert_eq!(help("x = -1,5 "), "numbers have a point: write -1.5");
+        let path = help(r#"file = "C:\meshes\hull.obj""#);
+        assert_eq!(path, r#"a backslash begins a special character: write "C:/meshes/hull.obj""#);
+        assert!(help("name = water").starts_with("strings stand in quotes"));
     }
 }

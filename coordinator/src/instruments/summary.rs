@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::clocks::Phase;
+pub use super::energy::{EnergySummary, ParticipantEnergy};
 use crate::member::Member;
 use crate::step::record::StepRecord;
 
@@ -22,6 +23,7 @@ pub struct Summary {
     pub contacts: ContactSummary,
     pub wire: WireSummary,
     pub coupling: CouplingSummary,
+    pub energy: EnergySummary,
     pub speed_max: f64,
     pub probes: BTreeMap<String, BTreeMap<String, Extremes>>,
     pub state_hash: String,

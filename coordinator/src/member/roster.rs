@@ -166,6 +166,13 @@ impl Roster {
         }
     }
 
+    /// The sum over movable particles of a quantity of mass [kg] and radius [m].
+    pub(crate) fn sum_movable(&self, of: impl Fn(f64, f64) -> f64) -> f64 {
+        let one = |at: usize| (self.mass.get(at), self.radius.get(at));
+        let movable = (0..self.len() as usize).map(one).filter(|(mass, _)| mass.is_finite());
+        movable.map(|(mass, radius)| of(mass, radius)).sum()
+    }
+
     /// Whether a particle is known.
     pub(crate) fn contains(&self, id: ParticleId) -> bool {
         self.place(id).is_some()

@@ -48,6 +48,7 @@ impl Simulation {
             member.part.tracked.retain(|&id| roster.contains(id));
         }
         self.scratch.record.phantom = self.scratch.phantom(&self.memory.candidates);
+        self.scratch.works = self.scratch.works(&self.memory.candidates, self.scratch.record.by_immovable);
         let want_state_hash = self.clock.frame_due();
         let grids: Vec<Lattice> = self.members.iter().filter_map(|member| member.occupancy).collect();
         self.look_ahead();

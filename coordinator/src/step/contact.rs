@@ -162,7 +162,8 @@ impl Simulation {
             step.acceleration = gravity.max(problem.acceleration(step.dt));
             let wanted = settings.coupling_tolerance * exchange.speed.max(fall).max(f64::MIN_POSITIVE);
             if !exchange.secants.is_empty() {
-                step.enough = (FORCING * error).clamp(0.1 * wanted, FORCING * exchange.speed.max(fall));
+                // At rest and without gravity there is no speed to compare with.
+                step.enough = (FORCING * error).min(FORCING * exchange.speed.max(fall)).max(0.1 * wanted);
             }
             let statistics = law.solve(&mut problem.bodies, &problem.contacts, step);
             iterations += u64::from(statistics.solve.iterations);
@@ -184,14 +185,14 @@ impl Simulation {
         };
         let waited = connections.waited;
         exchange.finish(problem);
-        let dissipated = problem.dissipated(law);
+        let (dissipated, by_immovable) = (problem.dissipated(law), problem.by_immovable(law));
         let momentum = exchange.given();
         let scratch = &mut self.scratch;
         scratch.record.repetitions += repetitions;
         scratch.record.iterations += iterations;
         scratch.record.unconverged = unconverged > 0;
         scratch.record.disagreement = scratch.record.disagreement.max(disagreement);
-        scratch.record.dissipated = dissipated;
+        (scratch.record.dissipated, scratch.record.by_immovable) = (dissipated, by_immovable);
         scratch.take_motion(&self.memory.candidates, momentum);
         self.instruments.count(Phase::Synchronise, start, waited);
         Ok(())

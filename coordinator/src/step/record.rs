@@ -33,6 +33,8 @@ pub struct StepRecord {
     pub energy_error: f64,
     /// Energy that merging, synchronising and splitting did not give back [J].
     pub dissipated: f64,
+    /// Work of immovable particles that move, under the contact law [J].
+    pub(crate) by_immovable: f64,
     /// Kinetic energy of what particles report beyond what they move by [J]: the sum of m |v - dx/dt|^2 / 2.
     pub phantom: f64,
     /// Iterations of the contact law.

@@ -5,6 +5,7 @@ use amalgam_particles::{DVec3, ParticleId};
 use super::contact::ContactProblem;
 use super::record::StepRecord;
 use crate::contacts::{Candidates, ContactFinder, Contacts, Ranked};
+use crate::instruments::energy::Works;
 use crate::law::ContactLaw;
 use crate::merging::merge::Forest;
 use crate::pairwise::Response;
@@ -68,6 +69,8 @@ pub(crate) struct Scratch {
     /// Length of the step [s].
     pub(super) dt: f64,
     pub(super) record: StepRecord,
+    /// Work that participants do on each other.
+    pub(super) works: Works,
 }
 
 /// The groups of a stage as one participant is told them.

@@ -80,8 +80,11 @@ impl Simulation {
 
         let scratch = &mut self.scratch;
         scratch.record.repetitions += result.repetitions;
-        scratch.record.disagreement = scratch.record.disagreement.max(result.disagreement);
-        scratch.record.note_errors(result.momentum_error, 0.0);
+        // An answer that is thrown away counts for nothing.
+        if result.disagreement.is_finite() {
+            scratch.record.disagreement = scratch.record.disagreement.max(result.disagreement);
+            scratch.record.note_errors(result.momentum_error, 0.0);
+        }
         scratch.synchronised = result;
         scratch.move_groups(candidates);
         self.instruments.count(Phase::Synchronise, start, waited);

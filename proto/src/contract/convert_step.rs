@@ -280,6 +280,7 @@ impl Committed {
             dead: self.dead.len() as u64,
             solver_seconds: self.solver_seconds,
             not_taken: self.not_taken,
+            given: self.given,
             next: self.next.map(|batch| batch.put(&mut columns)),
         };
         columns.put_ids("born_id", &self.born.iter().map(|b| b.0).collect::<Vec<_>>());
@@ -339,10 +340,12 @@ impl Committed {
                 return Err(WireError::Rule(format!("{name} is {value}, but must be from 0 to {limit:e}")));
             }
         }
-        let (solver_seconds, not_taken) = (header.solver_seconds, header.not_taken);
-        if not_taken.is_nan() || not_taken.abs() >= SUM_LIMIT {
-            let joule = number(not_taken);
-            return Err(WireError::Rule(format!("not_taken is {joule}, but must be below {SUM_LIMIT:e} J")));
+        let (solver_seconds, not_taken, given) = (header.solver_seconds, header.not_taken, header.given);
+        for (name, value) in [("not_taken", not_taken), ("given", given)] {
+            if value.is_nan() || value.abs() >= SUM_LIMIT {
+                let joule = number(value);
+                return Err(WireError::Rule(format!("{name} is {joule}, but must be below {SUM_LIMIT:e} J")));
+            }
         }
         let energies = header.potential_energies.into_iter().map(|v1::Energy { name, joule }| (name, joule));
         let potential_energies: Vec<(String, f64)> = energies.collect();
@@ -385,6 +388,7 @@ impl Committed {
             track_velocity: columns.take_vec3("track_velocity", tracked, VELOCITIES)?,
             solver_seconds,
             not_taken,
+            given,
             next: header.next.map(|answer| Batch::take(answer, &mut columns)).transpose()?,
         };
         columns.finish()?;

@@ -132,7 +132,8 @@ pub(super) fn symmetric_from_wire([xx, yy, zz, yz, xz, xy]: [f64; 6]) -> DMat3 {
     DMat3::from_cols_array(&[xx, xy, xz, xy, yy, yz, xz, yz, zz])
 }
 
-/// Whether no direction has a negative value, but for rounding: the minors of a block that is a little larger are positive.
+/// Whether no direction has a negative value, but for rounding: a block that is a little larger has positive pivots. The
+/// largest one comes first, so that rounding stays below what was added even if the block has rank one.
 pub(super) fn is_positive_semidefinite(matrix: &DMat3) -> bool {
     let [xx, yy, zz, ..] = symmetric_to_wire(matrix);
     let size = xx + yy + zz;
@@ -143,7 +144,39 @@ pub(super) fn is_positive_semidefinite(matrix: &DMat3) -> bool {
         return *matrix == DMat3::ZERO;
     }
     let larger = *matrix * (1.0 / size) + DMat3::from_diagonal(DVec3::splat(1e-9));
-    let [xx, yy, zz, yz, xz, xy] = symmetric_to_wire(&larger);
-    let minors = [yy * zz - yz * yz, xx * zz - xz * xz, xx * yy - xy * xy];
-    minors.iter().all(|&minor| minor > 0.0) && larger.determinant() > 0.0
+    let mut rest = larger.to_cols_array_2d();
+    let mut left = vec![0, 1, 2];
+    while let Some(at) = (0..left.len()).max_by(|&a, &b| {
+        let diagonal = |at: usize| rest[left[at]][left[at]];
+        diagonal(a).total_cmp(&diagonal(b))
+    }) {
+        let pivot = left.swap_remove(at);
+        if rest[pivot][pivot] <= 0.0 {
+            return false;
+        }
+        for &i in &left {
+            for &j in &left {
+                rest[i][j] -= rest[i][pivot] * rest[pivot][j] / rest[pivot][pivot];
+            }
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_spring_in_any_direction_is_a_slope() {
+        let unit = |k: u64| amalgam_particles::random::uniform_f64(&[k]) - 0.5;
+        for k in 0..10_000 {
+            let n = DVec3::new(unit(3 * k), unit(3 * k + 1), unit(3 * k + 2));
+            let spring = DMat3::from_cols(n * n.x, n * n.y, n * n.z);
+            assert!(is_positive_semidefinite(&spring), "{n}");
+            let size = n.length_squared();
+            let pushing = spring - DMat3::from_diagonal(DVec3::splat(1e-6 * size));
+            assert!(!is_positive_semidefinite(&pushing), "{n}");
+        }
+    }
 }

@@ -114,6 +114,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
             &section.emitters,
             &section.sinks,
             bodies.iter().map(Vec::len).sum::<usize>() as u64,
+            world.gravity,
         ),
         jitter: section.jitter,
         seed: world.seed,

@@ -131,7 +131,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let walls = section.walls.then(|| Walls::new(world.domain, support_radius));
     if let Some(walls) = &walls {
         check_domain(walls, support_radius, &bodies, &mut faults);
-        let sources = sources(&section.emitters, &section.sinks, 0);
+        let sources = sources(&section.emitters, &section.sinks, 0, world.gravity);
         let domain = (walls.min, walls.max);
         check_emitters(&sources, section.spacing, domain, " or write walls = false", &mut faults);
     }
@@ -148,7 +148,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let next_id = bodies.iter().map(Vec::len).sum::<usize>() as u64;
     let parameters = Parameters {
         radius,
-        sources: sources(&section.emitters, &section.sinks, next_id),
+        sources: sources(&section.emitters, &section.sinks, next_id, world.gravity),
         spacing: section.spacing,
         support_radius,
         mass: section.rest_density * section.spacing.powi(3),

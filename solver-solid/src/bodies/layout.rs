@@ -176,6 +176,11 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    /// Whether it is the part of this name.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        matches!(self, Self::Named(own) if own == name)
+    }
+
     fn check(&self, key: &str, names: &[&str], checks: &mut Checks) {
         match self {
             Self::Named(name) => checks.that(names.contains(&name.as_str()), key, || {
@@ -312,6 +317,11 @@ pub(crate) enum OneOrMany<T> {
     One(T),
     /// One for each.
     Many(Vec<T>),
+}
+
+/// The part that `pinned` names if it is not given.
+pub(crate) fn nowhere() -> OneOrMany<Part> {
+    OneOrMany::Many(Vec::new())
 }
 
 impl<T> OneOrMany<T> {

@@ -48,23 +48,57 @@ impl Script {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Motion {
     scripts: Vec<(Script, Vec<u32>)>,
+    /// The particles of all scripts and those that are held at a velocity, each once, ascending.
+    all: Vec<u32>,
     time: f64,
     dt: f64,
 }
 
 impl Motion {
-    /// Scripts with their particles, which get their first velocities.
+    /// Scripts with their particles, which get their first velocities. Other immovable particles keep theirs for all time.
     pub(crate) fn new(scripts: Vec<(Script, Vec<u32>)>, particles: &mut Particles) -> Self {
-        let motion = Self { scripts, time: 0.0, dt: 0.0 };
+        let mut all: Vec<u32> = scripts.iter().flat_map(|(_, scripted)| scripted).copied().collect();
+        all.extend(
+            (0..particles.len())
+                .filter(|&i| particles.immovable[i] && particles.velocity[i] != DVec3::ZERO)
+                .map(|i| i as u32),
+        );
+        all.sort_unstable();
+        all.dedup();
+        let motion = Self { scripts, all, time: 0.0, dt: 0.0 };
         motion.set_velocities(particles);
         motion
     }
 
-    /// A step of length `dt` is over: gives scripted particles their velocities for the next one.
-    pub(crate) fn advance(&mut self, dt: f64, particles: &mut Particles) {
+    /// A step of length `dt` is over: gives scripted particles their velocities for the next one. Returns the work of the
+    /// scripts on what they move [J], against inertia and against `gravity` [m/s^2].
+    pub(crate) fn advance(&mut self, dt: f64, gravity: DVec3, particles: &mut Particles) -> f64 {
         self.time += dt;
         self.dt = dt;
+        let lifted: f64 =
+            self.scripted().map(|i| particles.mass[i] * gravity.dot(particles.velocity[i]) * dt).sum();
+        let kinetic = |particles: &Particles| -> f64 {
+            self.scripted().map(|i| 0.5 * particles.mass[i] * particles.velocity[i].length_squared()).sum()
+        };
+        let before = kinetic(particles);
         self.set_velocities(particles);
+        kinetic(particles) - before - lifted
+    }
+
+    /// The particles that scripts move or that are held at a velocity, each once, ascending.
+    fn scripted(&self) -> impl Iterator<Item = usize> {
+        self.all.iter().map(|&i| i as usize)
+    }
+
+    /// Work [J] of the scripts against what else pulls at their particles: `impulse` is what that gave one of them in the
+    /// step [kg m/s].
+    pub(crate) fn work_against(&self, particles: &Particles, impulse: impl Fn(usize) -> DVec3) -> f64 {
+        -self.scripted().map(|i| impulse(i).dot(particles.velocity[i])).sum::<f64>()
+    }
+
+    /// Whether a scripted particle moves now.
+    pub(crate) fn is_moving(&self, particles: &Particles) -> bool {
+        self.scripted().any(|i| particles.velocity[i] != DVec3::ZERO)
     }
 
     fn set_velocities(&self, particles: &mut Particles) {
@@ -107,7 +141,7 @@ mod tests {
         for _ in 0..steps {
             let velocity = particles.velocity[0];
             particles.position[0] += velocity * dt;
-            motion.advance(dt, &mut particles);
+            motion.advance(dt, DVec3::ZERO, &mut particles);
         }
         particles.position[0]
     }

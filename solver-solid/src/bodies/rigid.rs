@@ -5,7 +5,7 @@ use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
 use super::checks::{Checks, PARTICLES_MAX};
-use super::layout::{Body, Held, Layout, Node, Part, Scripted, report_shape};
+use super::layout::{Body, Held, Layout, Node, OneOrMany, Part, Scripted, nowhere, report_shape};
 
 /// A rigid body as it is written.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,9 +27,9 @@ pub(crate) struct RigidShape {
     /// Angular velocity about the middle [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
-    /// `["all"]` for a body that nothing moves.
-    #[serde(default)]
-    pinned: Vec<Part>,
+    /// `"all"` for a body that nothing moves.
+    #[serde(default = "nowhere")]
+    pinned: OneOrMany<Part>,
     /// Motions of the body as a whole, as in `{ part = "all", velocity = [0, 0, 1], until = 2.0 }`.
     #[serde(default)]
     scripted: Vec<Scripted>,
@@ -47,7 +47,7 @@ impl RigidShape {
 
     fn held(&self) -> Held<'_> {
         Held {
-            pinned: &self.pinned,
+            pinned: self.pinned.as_slice(),
             pinned_velocity: DVec3::ZERO,
             scripted: &self.scripted,
             attached_mass: &[],
@@ -68,15 +68,16 @@ impl Body for RigidShape {
         if let Some(radius) = self.radius {
             checks.positive("radius", radius);
         }
-        self.held().check(&["all"], checks);
+        self.held().check(&["none", "all"], checks);
         let is_whole = |part: &Part| matches!(part, Part::Named(_));
         for (key, parts) in [
-            ("pinned", self.pinned.iter().all(is_whole)),
+            ("pinned", self.pinned.as_slice().iter().all(is_whole)),
             ("scripted", self.scripted.iter().all(|scripted| is_whole(&scripted.part))),
         ] {
             checks.that(parts, key, || "holds a rigid body as a whole: write the part \"all\"".into());
         }
-        let is_held = !self.pinned.is_empty() || !self.scripted.is_empty();
+        let is_held =
+            self.pinned.as_slice().iter().any(|part| part.is_named("all")) || !self.scripted.is_empty();
         let moves = self.velocity != DVec3::ZERO || self.angular_velocity != DVec3::ZERO;
         checks.that(!(is_held && moves), "velocity", || {
             "of a held body means nothing: write scripted = [{ part = \"all\", velocity = ... }]".into()
@@ -99,7 +100,7 @@ impl Body for RigidShape {
             let velocity = body.velocity_at(position);
             layout.push(&Node { position, velocity, mass, radius, pinned: false }, None);
         }
-        layout.hold(first, &self.held(), |_, _| true);
+        layout.hold(first, &self.held(), |name, _| name == "all");
     }
 
     fn angular_velocity(&self) -> DVec3 {

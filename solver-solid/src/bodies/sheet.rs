@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::checks::{Checks, PARTICLES_MAX};
 use super::layout::{
-    AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted,
+    AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted, nowhere,
 };
 
 /// A sheet as it is written.
@@ -66,10 +66,6 @@ pub(crate) struct Sheet {
     attached_mass: Vec<AttachedMass>,
     /// A spring under each particle, as in `{ stiffness = 100.0, damping = 0.1 }` [N/m, N s/m].
     foundation: Option<FoundationSettings>,
-}
-
-fn nowhere() -> OneOrMany<Part> {
-    OneOrMany::Many(Vec::new())
 }
 
 /// Names of parts: `edge_u0` is where u = 0.

@@ -8,9 +8,12 @@ use serde::Deserialize;
 
 use super::checks::{Checks, PARTICLES_MAX};
 use super::layout::{
-    AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted,
+    AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted, nowhere,
     report_shape,
 };
+
+/// Collision radius of a wall, in spacings: above the 0.71 at which spheres at the corners of a square leave no hole.
+const WALL_RADIUS: f64 = 0.75;
 
 /// A volume as it is written.
 ///
@@ -32,7 +35,7 @@ pub(crate) struct Volume {
     /// Stiffness of a spring inside [N/m], instead of `young_modulus`.
     stiffness: Option<f64>,
     /// Collision radius [m], more than the default only without `self_collision`. Default: half the
-    /// spacing.
+    /// spacing; 0.75 spacings of a box, sphere, cylinder or ellipsoid with `pinned = "all"`.
     radius: Option<f64>,
     /// Damping of each spring as a part of the critical damping of its two particles. Default: 0.
     damping_ratio: Option<f64>,
@@ -62,10 +65,6 @@ pub(crate) struct Volume {
     /// The cells, once somebody has asked.
     #[serde(skip)]
     cells: OnceCell<CellSample>,
-}
-
-fn nowhere() -> OneOrMany<Part> {
-    OneOrMany::Many(Vec::new())
 }
 
 const PARTS: [&str; 2] = ["none", "all"];
@@ -102,7 +101,8 @@ impl Body for Volume {
         Damping::read(self.damping, self.damping_ratio, checks);
         checks.positive("radius", self.radius());
         // Corners a spacing apart need not be joined: the edge between them may belong to no cell of a hollow shape.
-        checks.that(!self_collision || 2.0 * self.radius() <= self.spacing * (1.0 + 1e-12), "radius", || {
+        let may_touch = self_collision && self.radius.is_some();
+        checks.that(!may_touch || 2.0 * self.radius() <= self.spacing * (1.0 + 1e-12), "radius", || {
             format!(
                 "particles that no spring joins could touch from the start: write at most {}, half the spacing, or \
                  self_collision = false",
@@ -167,7 +167,16 @@ impl Volume {
     }
 
     fn radius(&self) -> f64 {
-        self.radius.unwrap_or(0.5 * self.spacing)
+        self.radius.unwrap_or(if self.is_wall() { WALL_RADIUS } else { 0.5 } * self.spacing)
+    }
+
+    /// Whether it is a wall: nothing moves its particles, and no two that are a spacing apart are unjoined.
+    fn is_wall(&self) -> bool {
+        let convex = matches!(
+            self.shape,
+            Shape::Box { .. } | Shape::Sphere { .. } | Shape::Cylinder { .. } | Shape::Ellipsoid { .. }
+        );
+        convex && self.pinned.as_slice().iter().any(|part| part.is_named("all"))
     }
 
     fn held(&self) -> Held<'_> {

@@ -154,7 +154,9 @@ impl Solver for GrainSolver {
         for (group, spin) in end.group_spin.iter().enumerate() {
             self.spin[end.groups.members(group)[0] as usize] = *spin;
         }
-        self.motion.advance(end.dt, &mut self.particles);
+        let pull = |i: usize| self.field.acceleration[i] * (self.particles.mass[i] * end.dt);
+        let against = self.motion.work_against(&self.particles, pull);
+        let given = against + self.motion.advance(end.dt, self.world_gravity, &mut self.particles);
         if let Some(z) = self.plane {
             self.particles.position.iter_mut().for_each(|x| x.z = z);
             self.particles.velocity.iter_mut().for_each(|v| v.z = 0.0);
@@ -162,10 +164,12 @@ impl Solver for GrainSolver {
         check_finite(&self.particles, &self.particles.position, "position")?;
         check_finite(&self.particles, &self.particles.velocity, "velocity")?;
         self.feel();
-        let energies = (self.gravity.constant != 0.0).then_some(("gravitational", self.field.energy));
+        let stored =
+            if self.gravity.constant != 0.0 { ("gravitational", self.field.energy) } else { ("stored", 0.0) };
         Ok(Report {
             stable_dt: self.stable_dt(),
-            energies: energies.into_iter().collect(),
+            energies: vec![stored],
+            given,
             spin: self.spin_totals(),
             ..Report::default()
         })

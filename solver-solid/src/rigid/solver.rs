@@ -212,10 +212,16 @@ impl Solver for RigidSolver {
             body.rotation.advance(end.dt);
             body.place(&mut self.particles);
         }
-        self.motion.advance(end.dt, &mut self.particles);
+        let given = self.motion.advance(end.dt, self.gravity, &mut self.particles);
         check_finite(&self.particles, &self.particles.position, "position")?;
         check_finite(&self.particles, &self.particles.velocity, "velocity")?;
-        Ok(Report { stable_dt: self.stable_dt(), spin: self.own_spin(), ..Report::default() })
+        Ok(Report {
+            stable_dt: self.stable_dt(),
+            energies: vec![("stored", 0.0)],
+            given,
+            spin: self.own_spin(),
+            ..Report::default()
+        })
     }
 
     fn save(&self) -> Result<Vec<u8>, SolverError> {

@@ -271,4 +271,17 @@ impl ContactProblem {
         });
         -works.sum::<f64>()
     }
+
+    /// Work of immovable bodies on those that they touch [J]: of the impulses over the way of the immovable side.
+    pub(super) fn by_immovable(&self, law: &ContactLaw) -> f64 {
+        let works = self.contacts.iter().zip(law.impulses()).map(|(contact, impulse)| {
+            let [i, j] = contact.bodies;
+            let is_immovable = |body: u32| body as usize >= self.movable;
+            let velocity = |body: u32| self.before[body as usize].linear;
+            let by_first = if is_immovable(i) { impulse.dot(velocity(i)) } else { 0.0 };
+            let by_second = if is_immovable(j) { -impulse.dot(velocity(j)) } else { 0.0 };
+            by_first + by_second
+        });
+        works.sum()
+    }
 }

@@ -1,0 +1,246 @@
+//! The account of energy: what every participant was given and by what, what was lost, and energy that nobody gave.
+//!
+//! Energies are kinetic and stored ones as participants report them. What is given to a participant is the work of
+//! gravity, the work of what moves from outside (scripts, sources; `Committed::given`), and the work of the others,
+//! which the coordinator knows: it has told everybody how to move. What is left over is lost, or came from nowhere.
+
+use amalgam_particles::DVec3;
+use serde::{Deserialize, Serialize};
+
+use super::View;
+use crate::member::Member;
+use crate::settings::{ContactMethod, CouplingSettings, Synchronise};
+
+/// The part of the energy in play that may come from nowhere before a run ends.
+///
+/// An integrator of first order errs in the energy of an oscillation by a part of the step over its period, up and
+/// down. So an account is never exact, while energy that an instability makes grows without bound. A tenth is above
+/// the error of all solvers at steps that they allow, and an instability passes it within a few steps.
+pub(crate) const GAIN_MAX: f64 = 0.1;
+
+/// Energy given to participants by others in a step, which only the coordinator knows [J].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Works {
+    /// Work on each participant by its contacts.
+    pub(crate) by_contacts: Vec<f64>,
+    /// Work by immovable particles that move, on whatever touches them.
+    pub(crate) by_scripts: f64,
+}
+
+/// The account of a run.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct EnergyAccount {
+    parts: Vec<PartAccount>,
+    /// Work by immovable particles that move, on particles of others [J].
+    by_scripts: f64,
+    /// Energy less all that was given, when it was least since the start [J].
+    least: f64,
+    /// The part of `least` that is potential: stored and in gravity [J].
+    potential_start: f64,
+    potential_least: f64,
+    /// Largest rise above `least` so far [J], and over the energy in play.
+    gained: f64,
+    gained_relative: f64,
+    /// Whether a step has been counted.
+    begun: bool,
+    /// Whether all participants report what they store.
+    is_whole: bool,
+}
+
+/// A participant's part of it [J].
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct PartAccount {
+    /// Kinetic, stored, and in gravity, less what sources brought.
+    kinetic_start: f64,
+    stored_start: f64,
+    gravity_start: f64,
+    kinetic: f64,
+    stored: f64,
+    gravity: f64,
+    /// By how much the stored energy changed in the last step: so much may be missing or there twice.
+    exchanged: f64,
+    /// By scripts and sources.
+    given: f64,
+    by_contacts: f64,
+    /// What came from nowhere, less what was lost, when the whole account was at its least.
+    balance_at_least: f64,
+    /// Energy that its resolution cannot tell from none.
+    unresolved: f64,
+}
+
+impl PartAccount {
+    /// What came from nowhere, less what was lost.
+    fn balance(&self) -> f64 {
+        let energy = self.kinetic + self.stored + self.gravity;
+        energy - (self.kinetic_start + self.stored_start + self.gravity_start) - self.given - self.by_contacts
+    }
+}
+
+/// Energy that nobody gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Gain {
+    /// The participant whose own account rose most.
+    pub(crate) participant: usize,
+    /// How much energy came from nowhere [J].
+    pub(crate) gained: f64,
+    /// The energy that the scene had to move with [J].
+    pub(crate) in_play: f64,
+    /// Whether all participants report what they store.
+    pub(crate) is_whole: bool,
+}
+
+/// The balance of a run, as `summary.json` has it [J].
+#[derive(Clone, Debug, Default, Serialize)]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
+pub struct EnergySummary {
+    pub start: f64,
+    pub end: f64,
+    pub by_gravity: f64,
+    pub by_scripts_and_sources: f64,
+    pub lost: f64,
+    pub unaccounted_max: f64,
+    pub unaccounted_relative_max: f64,
+    pub participants: Vec<ParticipantEnergy>,
+}
+
+/// A participant in the balance [J].
+#[derive(Clone, Debug, Default, Serialize)]
+#[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
+pub struct ParticipantEnergy {
+    pub name: String,
+    pub kinetic_start: f64,
+    pub stored_start: f64,
+    pub kinetic: f64,
+    pub stored: f64,
+    pub by_gravity: f64,
+    pub by_scripts_and_sources: f64,
+    pub by_contacts: f64,
+    pub lost: f64,
+}
+
+impl EnergyAccount {
+    /// An account of participants that have taken no step, in a run of `duration` [s].
+    ///
+    /// Motion that no frame could show counts as none: particles that gravity shifts by a radius, or that move by a
+    /// radius in the whole run.
+    pub(crate) fn new(members: &[Member], gravity: DVec3, duration: f64) -> Self {
+        let part = |member: &Member| {
+            let crawl = |radius: f64| 0.5 * (radius / duration).powi(2);
+            let of = |mass: f64, radius: f64| mass * (gravity.length() * radius + crawl(radius));
+            PartAccount { unresolved: member.part.roster.sum_movable(of), ..PartAccount::default() }
+        };
+        Self { parts: members.iter().map(part).collect(), is_whole: true, ..Self::default() }
+    }
+
+    /// Goes on from a checkpoint; one that has no account leaves the account at its beginning.
+    pub(super) fn go_on(&mut self, state: Self) {
+        if state.begun {
+            *self = state;
+        }
+    }
+
+    /// Takes in a step. Energy that nobody gave is returned once it is too much of what is in play.
+    pub(crate) fn add(&mut self, view: &View<'_>) -> Option<Gain> {
+        for (k, (part, member)) in self.parts.iter_mut().zip(view.members).enumerate() {
+            let answer = &member.part.committed;
+            part.kinetic = answer.totals.kinetic_energy;
+            self.is_whole &= !answer.potential_energies.is_empty();
+            let before = part.stored;
+            part.stored = answer.potential_energies.iter().map(|energy| energy.1).sum();
+            part.gravity = -view.gravity.dot(answer.totals.mass_moment);
+            part.exchanged = if self.begun { (part.stored - before).abs() } else { 0.0 };
+            if !self.begun {
+                (part.kinetic_start, part.stored_start) = (part.kinetic, part.stored);
+                part.gravity_start = part.gravity;
+                continue;
+            }
+            part.given += answer.given;
+            // How bodies turn is not in what the coordinator tells single particles: all change is by contacts.
+            match member.part.roster.has_bodies() {
+                true => part.by_contacts += part.balance(),
+                false => part.by_contacts += view.works.by_contacts.get(k).copied().unwrap_or(0.0),
+            }
+        }
+        if self.begun {
+            self.by_scripts += view.works.by_scripts;
+        }
+        self.judge()
+    }
+
+    /// Compares the energy with the least that there was of it, apart from what was given since.
+    fn judge(&mut self) -> Option<Gain> {
+        let sum = |of: fn(&PartAccount) -> f64| self.parts.iter().map(of).sum::<f64>();
+        let given = sum(|part| part.given) + self.by_scripts;
+        let potential = sum(|part| part.stored + part.gravity);
+        let kinetic = sum(|part| part.kinetic);
+        let owned = kinetic + potential - given;
+        let started = sum(|part| part.kinetic_start);
+        let unresolved = sum(|part| part.unresolved);
+        if !self.begun {
+            (self.begun, self.least) = (true, owned);
+            (self.potential_start, self.potential_least) = (potential, potential);
+        }
+        self.potential_least = self.potential_least.min(potential);
+        // What somebody stores without saying so may come back up to where it was at the start.
+        let unsure = sum(|part| part.exchanged);
+        if owned + unsure <= self.least && self.is_whole {
+            self.least = owned + unsure;
+            self.parts.iter_mut().for_each(|part| part.balance_at_least = part.balance());
+        }
+        let gained = (owned - unsure - self.least).max(0.0);
+        let in_play = started + given.abs() + (self.potential_start - self.potential_least) + unresolved;
+        self.gained = self.gained.max(gained);
+        self.gained_relative = self.gained_relative.max(gained / in_play.max(f64::MIN_POSITIVE));
+        let rose = |part: &PartAccount| part.balance() - part.balance_at_least;
+        let most = self.parts.iter().enumerate().max_by(|a, b| rose(a.1).total_cmp(&rose(b.1)))?;
+        let has_become_motion = kinetic > in_play;
+        (gained > GAIN_MAX * in_play && has_become_motion).then_some(Gain {
+            participant: most.0,
+            gained,
+            in_play,
+            is_whole: self.is_whole,
+        })
+    }
+
+    /// The balance so far, of participants with these names.
+    pub(crate) fn summary(&self, names: impl Iterator<Item = String>) -> EnergySummary {
+        let participants = self.parts.iter().zip(names).map(|(part, name)| ParticipantEnergy {
+            name,
+            kinetic_start: part.kinetic_start,
+            stored_start: part.stored_start,
+            kinetic: part.kinetic,
+            stored: part.stored,
+            by_gravity: part.gravity_start - part.gravity,
+            by_scripts_and_sources: part.given,
+            by_contacts: part.by_contacts,
+            lost: -part.balance(),
+        });
+        let sum = |of: fn(&PartAccount) -> f64| self.parts.iter().map(of).sum::<f64>();
+        let start = sum(|part| part.kinetic_start + part.stored_start);
+        let end = sum(|part| part.kinetic + part.stored);
+        let by_gravity = sum(|part| part.gravity_start - part.gravity);
+        let given = sum(|part| part.given) + self.by_scripts;
+        EnergySummary {
+            start,
+            end,
+            by_gravity,
+            by_scripts_and_sources: given,
+            lost: start + by_gravity + given - end,
+            unaccounted_max: self.gained,
+            unaccounted_relative_max: self.gained_relative,
+            participants: participants.collect(),
+        }
+    }
+}
+
+/// Whether energy that nobody gave ends a run with this coupling. What is left out is there to compare with: other methods
+/// of contact store energy that nobody reports, and averages count forces twice and so make energy.
+pub(crate) fn is_guarded(coupling: &CouplingSettings) -> bool {
+    match coupling.method {
+        ContactMethod::ContactLaw => true,
+        ContactMethod::MergeSplit => coupling.synchronise == Synchronise::Impulse,
+        _ => false,
+    }
+}
