@@ -132,7 +132,8 @@ pub(super) fn symmetric_from_wire([xx, yy, zz, yz, xz, xy]: [f64; 6]) -> DMat3 {
     DMat3::from_cols_array(&[xx, xy, xz, xy, yy, yz, xz, yz, zz])
 }
 
-/// Whether no direction has a negative value, but for rounding: the minors of a block that is a little larger are positive.
+/// Whether no direction has a negative value, but for the rounding of f32, which a solver may compute in: the minors of a block
+/// that is a little larger are positive.
 pub(super) fn is_positive_semidefinite(matrix: &DMat3) -> bool {
     let [xx, yy, zz, ..] = symmetric_to_wire(matrix);
     let size = xx + yy + zz;
@@ -142,7 +143,7 @@ pub(super) fn is_positive_semidefinite(matrix: &DMat3) -> bool {
     if size == 0.0 {
         return *matrix == DMat3::ZERO;
     }
-    let larger = *matrix * (1.0 / size) + DMat3::from_diagonal(DVec3::splat(1e-9));
+    let larger = *matrix * (1.0 / size) + DMat3::from_diagonal(DVec3::splat(1e-6));
     let [xx, yy, zz, yz, xz, xy] = symmetric_to_wire(&larger);
     let minors = [yy * zz - yz * yz, xx * zz - xz * xz, xx * yy - xy * xy];
     minors.iter().all(|&minor| minor > 0.0) && larger.determinant() > 0.0
