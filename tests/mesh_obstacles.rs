@@ -142,8 +142,8 @@ fn a_ball_on_a_mesh_moves_as_on_a_plane() {
 #[test]
 fn a_hollow_mesh_holds_what_is_inside() {
     let folder = tempfile::tempdir().expect("a folder");
-    // Where faces meet at a flat angle, what slides from one to the next enters it a little within the step.
-    for (times, friction, deepest) in [(0, 0.0, 1e-4), (0, 0.4, 1e-4), (3, 0.0, 5e-3), (3, 0.4, 1e-3)] {
+    let deepest = 1e-4;
+    for (times, friction) in [(0, 0.0), (0, 0.4), (3, 0.0), (3, 0.4)] {
         let file = folder.path().join(format!("hollow{times}.obj"));
         fs::write(&file, sphere(times)).expect("writes");
         let shape =
