@@ -267,6 +267,35 @@ fn files_that_a_scene_names_come_with_it_and_no_others_are_read() {
     }
 }
 
+#[test]
+fn meshes_of_obstacles_come_with_the_scene() {
+    let folder = Folder::new();
+    let service = Service::start(&folder, &[]);
+    let rock = repository("scenes/small/soft-octahedron.obj").canonicalize().expect("is there");
+    let text = |file: &str| {
+        format!(
+            "[scene]\nname = \"rock\"\n[domain]\nmin = [-1, -1, 0]\nmax = [1, 1, 2]\n[[domain.obstacles]]\nname = \"rock\"\n\
+             shape = {{ type = \"mesh\", file = \"{file}\" }}\n[time]\nduration = 0.1\ndt_max = 1e-2\n[coupling]\n\
+             method = \"contact-law\"\n[[participants]]\nname = \"grain\"\nsolver = \"solid\"\n[participants.settings]\n\
+             method = \"grains\"\n[[participants.settings.bodies]]\ntype = \"points\"\npositions = [[0, 0, 1]]\n\
+             mass = 1.0\nradius = 0.1\n"
+        )
+    };
+    let scene = folder.path().join("rock.toml");
+    std::fs::write(&scene, text(rock.to_str().expect("UTF-8"))).expect("writes");
+    let expected = hash_of_run(&scene, &[]);
+    let id = service.submit(&scene, &[]);
+    assert_eq!(Value::from(service.wait_for(&id, State::Finished).state_hash), expected);
+    // The file is checked where it came, and one that did not come is not even looked at.
+    let files = [("a/rock.obj", &b"v 0 0 0\n"[..])];
+    let status = send(&service, &text("a/rock.obj"), &files).expect_err("is refused");
+    assert!(status.message().contains("which holds no"), "{status:?}");
+    for file in [rock.to_str().expect("UTF-8"), "/etc/passwd", "no.obj"] {
+        let status = send(&service, &text(file), &[]).expect_err("is refused");
+        assert!(status.message().contains("which was not sent with it"), "{status:?}");
+    }
+}
+
 /// Sends a scene and files as a client of another make may.
 fn send(service: &Service, scene: &str, files: &[(&str, &[u8])]) -> Result<v1::Run, Status> {
     let mut parts =

@@ -27,7 +27,7 @@ use crate::{
     metrics::{self, Metrics},
     scene::Scene,
 };
-use amalgam_coordinator::{CoordinatorError, ParticipantSummary, Phase, Simulation};
+use amalgam_coordinator::{CoordinatorError, Faces, ParticipantSummary, Phase, Simulation};
 use amalgam_solver_kit::log;
 use control::{Control, Next};
 use keeper::Keeper;
@@ -214,7 +214,7 @@ impl Run<'_> {
             None => {
                 check_colours(scene, &mut simulation)?;
                 folder.claim(scene)?;
-                Recorder::new(scene, &folder)
+                Recorder::new(scene, &folder)?
             }
             Some(saved) => take_back(scene, &folder, &mut simulation, saved)?,
         };
@@ -246,7 +246,7 @@ impl Run<'_> {
 pub(crate) fn check_colours(scene: &Scene, simulation: &mut Simulation) -> Result<(), CommandError> {
     let Some(settings) = &scene.output.pictures else { return Ok(()) };
     let frames = simulation.frames().map_err(|error| CommandError::at_start(scene, error))?;
-    match Painter::new(scene, settings).missing_field(&frames) {
+    match Painter::new(scene, settings, &Faces::default()).missing_field(&frames) {
         Some((participant, reason)) => Err(scene.colour_error(participant, &reason).into()),
         None => Ok(()),
     }

@@ -145,6 +145,14 @@ impl Scene {
         Self::build(Document::parse(name, text)?, overrides)
     }
 
+    /// As [`Self::parse`], with the files that the scene names in `folder`.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn parse_within(folder: &Path, name: &str, text: &str) -> Result<Self, SceneError> {
+        Self::build(Document::parse(name, text)?.within(folder), &[])
+    }
+
     fn build(mut document: Document, overrides: &[String]) -> Result<Self, SceneError> {
         let wrong: Vec<Fault> = overrides
             .iter()
@@ -228,7 +236,7 @@ impl Scene {
         (text, files)
     }
 
-    /// The files that the participants of a scene name whose solvers a run would start, as the text has them.
+    /// The files that a scene names for its obstacles and for solvers that a run would start, as the text has them.
     ///
     /// # Errors
     /// A text that is not TOML.

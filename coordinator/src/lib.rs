@@ -29,6 +29,7 @@ pub use instruments::summary::{self, ParticipantSummary, Summary};
 pub use joining::{Joining, new_run_id};
 pub use member::address::{Address, dial};
 pub use member::connection::ParticipantPlan;
+pub use obstacles::faces::Faces;
 pub use registry::{Registry, RegistryError};
 pub use settings::{
     CouplingSettings, DomainSettings, Fault, Inertia, MaxStages, ProbeSettings, Quantity, Synchronise,

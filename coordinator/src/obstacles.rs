@@ -1,7 +1,11 @@
 //! Obstacles: smooth surfaces that nothing moves. Distances come from the library parry.
 
+pub(crate) mod faces;
+mod mesh;
+
 use std::sync::Arc;
 
+use amalgam_particles::shapes::Rotation;
 use amalgam_particles::{CellSet, DVec3, Lattice};
 use glam::{DQuat, IVec3};
 use parry3d_f64::math::Pose;
@@ -9,6 +13,7 @@ use parry3d_f64::query::PointQuery;
 use parry3d_f64::shape::{Ball, Cuboid, Cylinder};
 
 use crate::settings::{ObstacleSettings, ObstacleShape};
+use mesh::MeshSurface;
 
 /// A smooth surface.
 #[derive(Clone)]
@@ -24,6 +29,7 @@ enum Geometry {
     Plane(DVec3, DVec3),
     /// A convex body, in its own place; whether all space but the body is the obstacle.
     Body(Arc<dyn PointQuery + Send + Sync>, Pose, bool),
+    Mesh(Arc<MeshSurface>),
 }
 
 /// All obstacles of a scene.
@@ -42,11 +48,18 @@ pub(crate) struct Beside {
 }
 
 impl Obstacles {
-    pub(crate) fn new(settings: &[ObstacleSettings]) -> Self {
-        let surfaces = settings.iter().enumerate().flat_map(|(obstacle, one)| {
-            geometries(one).into_iter().map(move |geometry| Surface { obstacle, geometry })
-        });
-        Self { surfaces: surfaces.collect() }
+    /// Reads what shapes from files hold.
+    ///
+    /// # Errors
+    /// A file that gives no closed surface.
+    pub(crate) fn new(settings: &[ObstacleSettings]) -> Result<Self, String> {
+        let mut surfaces = Vec::new();
+        for (obstacle, one) in settings.iter().enumerate() {
+            let found =
+                geometries(one).map_err(|what| format!("the file of obstacle {} {what}", one.name))?;
+            surfaces.extend(found.into_iter().map(|geometry| Surface { obstacle, geometry }));
+        }
+        Ok(Self { surfaces })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -78,6 +91,25 @@ impl Obstacles {
                 let side = if *is_hollow { -1.0 } else { 1.0 };
                 Beside { distance: side * out * apart.length(), normal: normal * side }
             }
+            Geometry::Mesh(mesh) => mesh.beside(point),
+        }
+    }
+
+    /// The places of a surface within `reach` [m] of a point that a particle there may touch, and what each is called among
+    /// those of the surface.
+    pub(crate) fn all_beside(
+        &self,
+        surface: usize,
+        point: DVec3,
+        reach: f64,
+        mut found: impl FnMut(u32, Beside),
+    ) {
+        if let Geometry::Mesh(mesh) = &self.surfaces[surface].geometry {
+            return mesh.all_beside(point, reach, found);
+        }
+        let beside = self.beside(surface, point);
+        if beside.distance < reach {
+            found(0, beside);
         }
     }
 
@@ -92,14 +124,12 @@ impl Obstacles {
     }
 }
 
-fn geometries(settings: &ObstacleSettings) -> Vec<Geometry> {
-    let turn = settings.rotation.map_or(DQuat::IDENTITY, |rotation| {
-        DQuat::from_axis_angle(rotation.axis.normalize(), rotation.degrees.to_radians())
-    });
+fn geometries(settings: &ObstacleSettings) -> Result<Vec<Geometry>, String> {
+    let turn = turn(settings.rotation);
     let body = |shape: Arc<dyn PointQuery + Send + Sync>, middle, turn| {
         vec![Geometry::Body(shape, Pose::from_parts(middle, turn), settings.inside)]
     };
-    match settings.shape {
+    Ok(match settings.shape {
         ObstacleShape::Plane { point, normal } => vec![Geometry::Plane(point, turn * normal.normalize())],
         ObstacleShape::Box { min, max } if settings.inside => {
             let (middle, half) = ((min + max) * 0.5, (max - min) * 0.5);
@@ -114,20 +144,33 @@ fn geometries(settings: &ObstacleSettings) -> Vec<Geometry> {
         }
         ObstacleShape::Sphere { center, radius } => body(Arc::new(Ball::new(radius)), center, turn),
         ObstacleShape::Cylinder { center, axis, radius, height } => {
-            // The library's cylinders stand along y.
-            let upright = DQuat::from_rotation_arc(DVec3::Y, axis.normalize());
-            body(Arc::new(Cylinder::new(0.5 * height, radius)), center, turn * upright)
+            body(Arc::new(Cylinder::new(0.5 * height, radius)), center, turn * upright(axis))
         }
-    }
+        ObstacleShape::Mesh { .. } => {
+            let surface = settings.shape.surface()?;
+            vec![Geometry::Mesh(Arc::new(MeshSurface::new(&surface, turn, settings.inside)))]
+        }
+    })
+}
+
+fn turn(rotation: Option<Rotation>) -> DQuat {
+    rotation.map_or(DQuat::IDENTITY, |rotation| {
+        DQuat::from_axis_angle(rotation.axis.normalize(), rotation.degrees.to_radians())
+    })
+}
+
+/// Turns the library's cylinders, which stand along y.
+fn upright(axis: DVec3) -> DQuat {
+    DQuat::from_rotation_arc(DVec3::Y, axis.normalize())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use amalgam_particles::shapes::Rotation;
 
     fn obstacles(shape: ObstacleShape, rotation: Option<Rotation>, inside: bool) -> Obstacles {
-        Obstacles::new(&[ObstacleSettings { name: "floor".into(), shape, rotation, inside }])
+        let one = ObstacleSettings { name: "floor".into(), shape, rotation, inside };
+        Obstacles::new(&[one]).expect("a right obstacle")
     }
 
     #[test]
@@ -173,6 +216,49 @@ mod tests {
         let expected = [0.1, 0.9, 0.25, 0.75, 0.7, 0.3];
         assert!(distances.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-14), "{distances:?}");
         assert_eq!(beside(1).normal, DVec3::NEG_X);
+    }
+
+    /// A step, as a prism along y: in its inner edge there are two contacts, on an outer one there is one.
+    #[test]
+    fn a_mesh_is_touched_wherever_its_distance_has_a_minimum() {
+        let profile = [(0.0, 0.0), (2.0, 0.0), (2.0, 1.0), (1.0, 1.0), (1.0, 2.0), (0.0, 2.0)];
+        let mut file = String::new();
+        for y in [0.0, 4.0] {
+            profile.iter().for_each(|(x, z)| file.push_str(&format!("v {x} {y} {z}\n")));
+        }
+        // The end at y = 0 is anticlockwise seen from outside.
+        let halves = [[1, 2, 3], [1, 3, 4], [1, 4, 5], [1, 5, 6]];
+        for [a, b, c] in halves {
+            file.push_str(&format!("f {a} {b} {c}\nf {} {} {}\n", a + 6, c + 6, b + 6));
+        }
+        for a in 1..=6 {
+            let b = a % 6 + 1;
+            file.push_str(&format!("f {b} {a} {}\nf {b} {} {}\n", a + 6, a + 6, b + 6));
+        }
+        let path = std::env::temp_dir().join(format!("amalgam-step-{}.obj", std::process::id()));
+        std::fs::write(&path, file).expect("writes");
+        let shape =
+            ObstacleShape::Mesh { file: path.display().to_string(), scale: 1.0, translation: DVec3::ZERO };
+        let step = obstacles(shape, None, false);
+        std::fs::remove_file(&path).expect("removes");
+        let touched = |point: DVec3, reach: f64| {
+            let mut found = Vec::new();
+            step.all_beside(0, point, reach, |_, beside| found.push(beside));
+            found
+        };
+        let near = |beside: &Beside, distance: f64, normal: DVec3| {
+            (beside.distance - distance).abs() < 1e-14 && beside.normal.distance(normal) < 1e-14
+        };
+        let inner = touched(DVec3::new(1.1, 1.3, 1.2), 0.5);
+        assert!(
+            inner.len() == 2 && near(&inner[0], 0.1, DVec3::X) && near(&inner[1], 0.2, DVec3::Z),
+            "{inner:?}"
+        );
+        let outer = touched(DVec3::new(2.3, 1.3, 1.4), 1.0);
+        assert!(outer.len() == 1 && near(&outer[0], 0.5, DVec3::new(0.6, 0.0, 0.8)), "{outer:?}");
+        let deep = touched(DVec3::new(0.5, 1.3, 1.8), 1.0);
+        assert!(deep.len() == 1 && near(&deep[0], -0.2, DVec3::Z), "{deep:?}");
+        assert!(touched(DVec3::new(1.5, 1.3, 1.6), 0.5).is_empty());
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl Simulation {
                 grids.len()
             )));
         }
-        let obstacles = Obstacles::new(&plan.domain.obstacles);
+        let obstacles = Obstacles::new(&plan.domain.obstacles).map_err(CoordinatorError::Scene)?;
         let surfaced = names.iter().chain(plan.domain.obstacles.iter().map(|obstacle| &obstacle.name));
         let surfaces = Surfaces::new(&plan.coupling, &surfaced.cloned().collect::<Vec<_>>(), names.len())?;
         let radii: Vec<f64> =

@@ -18,7 +18,7 @@ mod vtu;
 
 pub use error::FramesError;
 pub use glam::DVec3;
-pub use picture::{Camera, Colour, ColourMap, Layer, Picture, Radius, Rgb, Scene};
+pub use picture::{Camera, Colour, ColourMap, Layer, Picture, Radius, Rgb, Scene, creased};
 pub use ply::write_ply;
 pub use pvd::PvdCollection;
 pub use table::CsvTable;

@@ -106,6 +106,23 @@ fn square(colour: Colour<'_>) -> Layer<'_> {
 }
 
 #[test]
+fn a_wall_shows_and_shades_on_one_side() {
+    let below = [DVec3::new(0.0, 0.0, -1.0)];
+    let wall =
+        Layer::Wall { positions: &SQUARE, triangles: &[[0, 1, 2], [0, 2, 3]], colour: Colour::One(RED) };
+    let scene = black(vec![wall, sphere(&below, 0.2, BLUE)]);
+    let (x, y) = (WIDTH / 2, HEIGHT / 2);
+    let middle = |distance: f64| pixel(&render(&scene, &camera(distance)), x, y);
+    assert!(is_red(middle(4.0)), "{:?}", middle(4.0));
+    assert!(is_blue(middle(-4.0)), "{:?}", middle(-4.0));
+    // From behind it is as if there were no wall, shadows included: the lamp stands on the camera's side.
+    let alone = render(&black(vec![sphere(&below, 0.2, BLUE)]), &camera(-4.0));
+    let through = render(&scene, &camera(-4.0));
+    let differs = alone.pixels.iter().zip(&through.pixels).filter(|(a, b)| a[2].abs_diff(b[2]) > 24).count();
+    assert!(differs < 40, "{differs}");
+}
+
+#[test]
 fn a_surface_shows_from_both_sides_and_hides_what_is_behind() {
     let behind = [DVec3::new(0.0, 0.0, -1.0)];
     let scene = black(vec![square(Colour::One(RED)), sphere(&behind, 0.3, BLUE)]);

@@ -10,6 +10,7 @@ mod groups;
 mod horizon;
 pub mod lanes;
 mod pairs;
+pub mod polygon;
 pub mod random;
 pub mod reduce;
 pub mod shapes;

@@ -64,6 +64,11 @@ impl Surface {
         (self.low, self.high)
     }
 
+    /// Vertices [m], and triangles of them, counter-clockwise seen from outside.
+    pub fn mesh(&self) -> (&[DVec3], &[[u32; 3]]) {
+        (&self.vertices, &self.triangles)
+    }
+
     /// Volume that the surface encloses [m^3]; negative if its faces look inwards.
     pub fn volume(&self) -> f64 {
         let middle = 0.5 * (self.low + self.high);

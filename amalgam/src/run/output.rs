@@ -20,7 +20,7 @@ use crate::{
     run::picture::Painter,
     scene::{Compression, Scene, SurfaceOutput},
 };
-use amalgam_coordinator::{FrameField, ParticipantFrame, ProbeSample};
+use amalgam_coordinator::{Faces, FrameField, ParticipantFrame, ProbeSample};
 use amalgam_surfaces::{SurfaceError, SurfaceSettings, reconstruct};
 
 /// First line of the scene that is written beside the results; by it a folder is known to hold results of ours.
@@ -31,6 +31,8 @@ pub(crate) const SCENE_HEADER: &str =
 const SUMMARY_RESERVE: usize = 64 << 10;
 
 const SUMMARY: &str = "summary.json";
+/// Faces of all obstacles.
+const OBSTACLES: &str = "obstacles.ply";
 pub(crate) const SCENE: &str = "scene.toml";
 const FOLDERS: [&str; 5] = ["frames", "pictures", "probes", "surfaces", CHECKPOINTS];
 
@@ -54,6 +56,9 @@ pub enum OutputError {
     /// A fluid's surface.
     #[error(transparent)]
     Surface(#[from] SurfaceError),
+    /// An obstacle's file.
+    #[error("{0}")]
+    Obstacle(String),
     /// A file or folder.
     #[error("cannot {action} {}: {}", path.display(), reason(error))]
     Io {
@@ -127,10 +132,10 @@ impl Folder {
         &self.path
     }
 
-    /// Removes the results of an earlier run and writes the scene.
+    /// Removes the results of an earlier run, and writes the scene and its obstacles.
     ///
     /// # Errors
-    /// Another run that was faster to begin, or a failure of the file system.
+    /// Another run that was faster to begin, a failure of the file system, or an obstacle's file that has gone.
     pub fn claim(&mut self, scene: &Scene) -> Result<(), OutputError> {
         fs::create_dir_all(&self.path).map_err(failed("create the folder", &self.path))?;
         if self.lock.is_none() {
@@ -144,13 +149,18 @@ impl Folder {
         }
         let entries = fs::read_dir(&self.path).map_err(failed("read the folder", &self.path))?;
         for entry in entries.filter_map(Result::ok).map(|entry| entry.path()) {
-            if entry.extension().is_some_and(|extension| extension == "pvd") || entry.ends_with(SUMMARY) {
+            let is_list = entry.extension().is_some_and(|extension| extension == "pvd");
+            if is_list || entry.ends_with(SUMMARY) || entry.ends_with(OBSTACLES) {
                 fs::remove_file(&entry).map_err(failed("remove the old", &entry))?;
             }
         }
         let text = scene.effective_text();
         let text = format!("{SCENE_HEADER}{}", text.strip_prefix(SCENE_HEADER).unwrap_or(&text));
         self.write(SCENE, text.as_bytes())?;
+        if scene.output.vtk && !scene.domain.obstacles.is_empty() {
+            let (corners, triangles) = obstacles(scene)?;
+            write_ply(self.path.join(OBSTACLES), &corners, &triangles)?;
+        }
         self.reserve()
     }
 
@@ -180,6 +190,9 @@ impl Folder {
         if there("frames") {
             written.push("*.pvd for ParaView");
         }
+        if there(OBSTACLES) {
+            written.push(OBSTACLES);
+        }
         written.extend(["surfaces", "pictures", "probes"].into_iter().filter(|name| there(name)));
         written
     }
@@ -206,6 +219,19 @@ impl Folder {
     }
 }
 
+/// Faces of all obstacles of a scene.
+fn obstacles(scene: &Scene) -> Result<Faces, OutputError> {
+    let (mut corners, mut triangles) = Faces::default();
+    for obstacle in &scene.domain.obstacles {
+        let (more, faces) =
+            obstacle.faces((scene.domain.min, scene.domain.max)).map_err(OutputError::Obstacle)?;
+        let first = corners.len() as u32;
+        corners.extend(more);
+        triangles.extend(faces.into_iter().map(|face| face.map(|corner| first + corner)));
+    }
+    Ok((corners, triangles))
+}
+
 /// Writes frames, pictures and tables while a run goes on.
 pub struct Recorder {
     folder: PathBuf,
@@ -224,11 +250,18 @@ pub struct Recorder {
 
 impl Recorder {
     /// For a run whose folder has been claimed.
-    pub fn new(scene: &Scene, folder: &Folder) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// An obstacle's file that has gone.
+    pub fn new(scene: &Scene, folder: &Folder) -> Result<Self, OutputError> {
+        let painter = match &scene.output.pictures {
+            Some(settings) => Some(Painter::new(scene, settings, &obstacles(scene)?)),
+            None => None,
+        };
+        Ok(Self {
             folder: folder.path.clone(),
             vtk_every: scene.output.vtk.then_some(u64::from(scene.output.every)),
-            painter: scene.output.pictures.as_ref().map(|settings| Painter::new(scene, settings)),
+            painter,
             surfaces: scene.output.surfaces.clone(),
             compression: scene.output.compression,
             collections: Vec::new(),
@@ -236,7 +269,7 @@ impl Recorder {
             tables: Vec::new(),
             row: Vec::new(),
             frame: 0,
-        }
+        })
     }
 
     /// How far the results are; they are on the disk when this returns.
@@ -268,7 +301,7 @@ impl Recorder {
         state: &RecorderState,
         samples: &[ProbeSample],
     ) -> Result<Self, OutputError> {
-        let mut this = Self::new(scene, folder);
+        let mut this = Self::new(scene, folder)?;
         this.frame = state.frame;
         for (file, count) in &state.lists {
             this.collections.push(PvdCollection::resume(folder.path.join(file), *count)?);

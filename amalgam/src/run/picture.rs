@@ -2,11 +2,17 @@
 
 use std::{borrow::Cow, path::Path};
 
-use amalgam_frames::{Camera, Colour as Paint, ColourMap, FramesError, Layer, Radius, Scene as Drawing};
+use amalgam_frames::{
+    Camera, Colour as Paint, ColourMap, FramesError, Layer, Radius, Scene as Drawing, creased,
+};
+use amalgam_particles::polygon;
 use glam::DVec3;
 
-use crate::scene::{Colour, FieldColour, PictureSettings, Ramp, Scene, SolverKind};
-use amalgam_coordinator::{FrameField, ParticipantFrame};
+use crate::scene::{Colour, Cut, FieldColour, PictureSettings, Ramp, Scene, SolverKind};
+use amalgam_coordinator::{Faces, FrameField, ParticipantFrame};
+
+/// Colour of obstacles.
+const STONE: [f32; 3] = [0.76, 0.75, 0.72];
 
 /// Plain colours of participants that the scene gives none, in the order of the scene.
 const WARM: [[u8; 3]; 5] =
@@ -29,17 +35,20 @@ pub(crate) struct Painter {
     ground: Option<f64>,
     /// Name and colour of each participant.
     colours: Vec<(String, Colour)>,
+    /// Faces of obstacles.
+    obstacles: Faces,
 }
 
 impl Painter {
-    /// For a scene's `[output.pictures]`.
-    pub(crate) fn new(scene: &Scene, settings: &PictureSettings) -> Self {
+    /// For a scene's `[output.pictures]`, and the faces of its obstacles.
+    pub(crate) fn new(scene: &Scene, settings: &PictureSettings, obstacles: &Faces) -> Self {
         let (low, high) = (scene.domain.min, scene.domain.max);
         let up = -scene.domain.gravity.normalize_or(DVec3::NEG_Z);
         let lowest = DVec3::select(up.cmpgt(DVec3::ZERO), low, high);
         let camera = camera(settings, (low, high), up);
         Self {
             ground: (camera.up == up).then(|| lowest.dot(up)),
+            obstacles: shown(obstacles, &camera, settings.cut),
             camera,
             domain: (low, high),
             colours: colours(scene, settings),
@@ -64,8 +73,10 @@ impl Painter {
                 Layer::Surface { positions, triangles: &drawn.triangles, colour }
             }
         });
+        let (positions, triangles) = &self.obstacles;
+        let obstacles = Layer::Wall { positions, triangles, colour: Paint::One(STONE) };
         let drawing = Drawing {
-            layers: layers.collect(),
+            layers: layers.chain([obstacles]).collect(),
             ground: self.ground,
             outline: Some(self.domain),
             ..Drawing::default()
@@ -144,6 +155,31 @@ impl Painter {
             _ => Paint::One([0.6; 3]),
         }
     }
+}
+
+/// What a camera shows of obstacles: what the cut leaves, and nothing from behind the camera.
+fn shown((corners, triangles): &Faces, camera: &Camera, cut: Option<Cut>) -> Faces {
+    // Triangles that reach nearer than this are not drawn at all.
+    const NEAREST: f64 = 2e-3;
+    let ahead = camera.target - camera.eye;
+    let planes = [(camera.eye + NEAREST * ahead, -ahead)];
+    let planes = planes.into_iter().chain(cut.map(|cut| (cut.point, cut.normal))).collect::<Vec<_>>();
+    let (mut kept, mut faces) = (corners.clone(), Vec::new());
+    for triangle in triangles {
+        let whole = triangle.map(|i| corners[i as usize]);
+        let is_shown =
+            |corner: &DVec3| planes.iter().all(|&(point, normal)| (corner - point).dot(normal) <= 0.0);
+        if whole.iter().all(is_shown) {
+            faces.push(*triangle);
+            continue;
+        }
+        let cut = |rest: Vec<DVec3>, &(point, normal): &(DVec3, DVec3)| polygon::clip(&rest, point, normal);
+        let rest = planes.iter().fold(whole.to_vec(), cut);
+        let first = kept.len() as u32;
+        faces.extend((2..rest.len() as u32).map(|i| [first, first + i - 1, first + i]));
+        kept.extend(rest);
+    }
+    creased(&kept, &faces)
 }
 
 /// From the least to the greatest value; a little apart if all are equal.

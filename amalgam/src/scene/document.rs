@@ -1,6 +1,10 @@
 //! A scene's text with the places of its keys, and the values that `--set` puts in their place.
 
-use std::{ops::Range, path::Path, sync::Arc};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use miette::NamedSource;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
@@ -21,6 +25,8 @@ pub(crate) const SECTIONS: [&str; 7] =
 #[derive(Debug)]
 pub(crate) struct Document {
     name: String,
+    /// Where the files that it names are.
+    folder: PathBuf,
     written: toml_edit::Document<Arc<str>>,
     effective: DocumentMut,
     overrides: Vec<Override>,
@@ -94,7 +100,13 @@ impl Document {
         };
         let written = toml_edit::Document::parse(Arc::clone(&text)).map_err(syntax)?;
         let effective = written.clone().into_mut();
-        Ok(Self { name: name.to_string(), written, effective, overrides: Vec::new() })
+        let folder = Path::new(name).parent().unwrap_or(Path::new("")).to_path_buf();
+        Ok(Self { name: name.to_string(), folder, written, effective, overrides: Vec::new() })
+    }
+
+    /// The same, with the files that it names in this folder.
+    pub(crate) fn within(self, folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf(), ..self }
     }
 
     /// The scene's file.
@@ -115,18 +127,17 @@ impl Document {
         })
     }
 
-    /// Makes the paths of files that participants' settings name absolute, from the folder of the scene: whatever has
-    /// the key `file` in the settings of a participant without an address. Their solvers may run in another folder, and
-    /// so may the scene that is written beside the results. A participant with an address finds files on its own
-    /// machine.
+    /// Makes the paths of files absolute, from the folder of the scene: whatever has the key `file` in `[domain]` and in the
+    /// settings of a participant without an address. Their solvers may run in another folder, and so may the scene
+    /// that is written beside the results. A participant with an address finds files on its own machine.
     pub(crate) fn resolve_files(&mut self) {
-        let folder = Path::new(&self.name).parent().unwrap_or(Path::new("")).to_path_buf();
+        let folder = &self.folder;
         // A path that the system cannot make absolute is left to whoever reads the file.
         let resolved = |file: &str| std::path::absolute(folder.join(file)).ok();
         each_file(&mut self.effective, &mut |file| resolved(file).map(|path| path.display().to_string()));
     }
 
-    /// The files that participants without an address name, as the scene that will run has them.
+    /// The files that obstacles and participants without an address name, as the scene that will run has them.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut files = Vec::new();
         each_file(&mut self.effective.clone(), &mut |file| {
@@ -261,9 +272,12 @@ impl Document {
     }
 }
 
-/// Calls `replace` with the file of each key `file` in the settings of participants without an address, and puts what it returns
-/// in its place.
+/// Calls `replace` with the file of each key `file` in `[domain]` and in the settings of participants without an address, and
+/// puts what it returns in its place.
 fn each_file(scene: &mut DocumentMut, replace: &mut dyn FnMut(&str) -> Option<String>) {
+    if let Some(domain) = scene.get_mut("domain") {
+        each_file_in(domain, replace);
+    }
     let Some(tables) = scene.get_mut("participants").and_then(Item::as_array_of_tables_mut) else { return };
     for participant in tables.iter_mut().filter(|participant| !participant.contains_key("address")) {
         if let Some(settings) = participant.get_mut("settings") {

@@ -146,7 +146,7 @@ impl Incoming {
         let wanted = self.wanted.take().ok_or_else(|| invalid("nothing was sent"))?;
         let text = String::from_utf8(std::mem::take(&mut self.scene));
         let text = text.map_err(|error| invalid(format!("the scene is not UTF-8: {error}")))?;
-        let scene = Scene::parse(SCENE, &text, &[]).map_err(|error| faults(&error))?;
+        // First of all which files it names: none but those that came with it is read.
         let named = Scene::files_named(SCENE, &text).map_err(|error| faults(&error))?;
         let named: BTreeSet<String> = named.into_iter().collect();
         if let Some(missing) = named.difference(&self.files).next() {
@@ -158,8 +158,9 @@ impl Incoming {
         if let Some(superfluous) = self.files.difference(&named).next() {
             return Err(invalid(format!("file {superfluous:?} was sent, but the scene does not name it")));
         }
-        let path = self.folder.path().join(SUBMITTED).join(SCENE);
-        fs::write(path, text).map_err(|error| disk(&error))?;
+        let folder = self.folder.path().join(SUBMITTED);
+        let scene = Scene::parse_within(&folder, SCENE, &text).map_err(|error| faults(&error))?;
+        fs::write(folder.join(SCENE), text).map_err(|error| disk(&error))?;
         Ok(Submission {
             folder: self.folder.keep(),
             wanted,

@@ -51,7 +51,8 @@ pub struct CouplingSettings {
     /// Part of the energy lost in synchronising that splitting gives back, 0 to 1. With `"impulse"` none
     /// is lost.
     pub beta: f64,
-    /// Part of the tangential velocity that the symmetric split keeps: 1 frictionless, 0 no slip.
+    /// Part of the tangential velocity that the symmetric split keeps: 1 frictionless, 0 no slip. An error
+    /// under the contact law, which has friction.
     pub slip: f64,
     /// Stages of a step: a number from 1, or `"converged"`, until no marked pair approaches.
     pub max_stages: MaxStages,
@@ -172,6 +173,13 @@ impl CouplingSettings {
             if !(0.0..=1.0).contains(&value) {
                 faults.push(Fault::new(key, format!("{key} is {value}, but must be between 0 and 1")));
             }
+        }
+        if self.method == ContactMethod::ContactLaw && self.slip != 1.0 {
+            faults.push(Fault::new(
+                "slip",
+                "slip is a factor of merging and no friction: under the contact law leave it out and write friction = 0.3 \
+                 in [[coupling.contact]]",
+            ));
         }
         let [low, high] = self.group_limit;
         if low < 2 || high < low {

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::fault::Fault;
 use super::obstacle::ObstacleSettings;
 
+/// Largest number of obstacles: each is looked at for each particle.
+pub(super) const OBSTACLES_MAX: usize = 1024;
+
 /// `[domain]`: where the scene happens.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +41,13 @@ impl DomainSettings {
         }
         if !self.gravity.is_finite() {
             faults.push(Fault::new("gravity", "gravity must be finite, for example gravity = [0, 0, -9.81]"));
+        }
+        if self.obstacles.len() > OBSTACLES_MAX {
+            let message = format!(
+                "{} obstacles are more than {OBSTACLES_MAX}: join some in a mesh",
+                self.obstacles.len()
+            );
+            faults.push(Fault::new("obstacles", message));
         }
         for (at, obstacle) in self.obstacles.iter().enumerate() {
             faults.extend(obstacle.faults(at));

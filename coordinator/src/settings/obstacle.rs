@@ -1,7 +1,8 @@
 //! `[[domain.obstacles]]`: smooth surfaces that nothing moves.
 
-use amalgam_particles::DVec3;
-use amalgam_particles::shapes::Rotation;
+use amalgam_particles::shapes::{Rotation, Shape};
+use amalgam_particles::surface::Surface;
+use amalgam_particles::{DVec3, POSITION_LIMIT};
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
@@ -13,11 +14,11 @@ pub struct ObstacleSettings {
     /// Name for `between` in `[[coupling.contact]]`, unlike those of participants.
     pub name: String,
     /// A plane such as `{ type = "plane", point = [0, 0, 0], normal = [0, 0, 1] }`, whose normal points
-    /// out of the obstacle; or a `"box"`, `"sphere"` or `"cylinder"` with the keys of shapes.
+    /// out of the obstacle; or a `"box"`, `"sphere"`, `"cylinder"` or `"mesh"` with the keys of shapes.
     pub shape: ObstacleShape,
     /// Turns the shape about its middle, as in `{ axis = [0, 1, 0], degrees = 25 }`.
     pub rotation: Option<Rotation>,
-    /// Whether the shape is hollow and holds particles inside. For boxes and spheres.
+    /// Whether the shape is hollow and holds particles inside. For boxes, spheres and meshes.
     #[serde(default)]
     pub inside: bool,
 }
@@ -58,6 +59,45 @@ pub enum ObstacleShape {
         /// Length along the axis [m].
         height: f64,
     },
+    /// What a closed surface of triangles encloses.
+    Mesh {
+        /// The file: OBJ, STL or PLY.
+        file: String,
+        /// What the file's coordinates are multiplied by.
+        #[serde(default = "one")]
+        scale: f64,
+        /// Added to the scaled coordinates [m].
+        #[serde(default)]
+        translation: DVec3,
+    },
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl ObstacleShape {
+    /// The surface of a shape from a file, scaled and translated.
+    ///
+    /// # Errors
+    /// What is wrong with the file, or that there is none.
+    pub(crate) fn surface(&self) -> Result<Surface, String> {
+        let Self::Mesh { file, scale, translation } = self else { return Err("is not named".into()) };
+        let mut shape =
+            Shape::Mesh { file: file.clone(), scale: *scale, translation: *translation, surface: None };
+        amalgam_meshes::read_into(&mut shape).map_err(|error| error.to_string())?;
+        let Shape::Mesh { surface: Some(surface), .. } = shape else { unreachable!("it has been read") };
+        if let Some(fault) = surface.faults().into_iter().next() {
+            return Err(format!("is {file}, which {fault}"));
+        }
+        let (low, high) = surface.bounds();
+        if low.abs().max(high.abs()).max_element() > POSITION_LIMIT {
+            return Err(format!(
+                "is {file}, which reaches from {low} to {high} m: write a smaller scale or translation"
+            ));
+        }
+        Ok(surface)
+    }
 }
 
 impl ObstacleSettings {
@@ -71,28 +111,35 @@ impl ObstacleSettings {
         };
         let long = |v: DVec3| v.is_finite() && v.length() > 0.0;
         let positive = |x: f64| x.is_finite() && x > 0.0;
-        match self.shape {
-            ObstacleShape::Plane { point, normal } => {
+        match &self.shape {
+            &ObstacleShape::Plane { point, normal } => {
                 that(point.is_finite(), "shape.point", "must be finite");
                 that(long(normal), "shape.normal", "needs a length: write for example normal = [0, 0, 1]");
             }
-            ObstacleShape::Box { min, max } => {
+            &ObstacleShape::Box { min, max } => {
                 let right = min.is_finite() && max.is_finite() && min.cmplt(max).all();
                 that(right, "shape.max", "must be larger than min in every coordinate");
             }
-            ObstacleShape::Sphere { center, radius } => {
+            &ObstacleShape::Sphere { center, radius } => {
                 that(center.is_finite(), "shape.center", "must be finite");
                 that(positive(radius), "shape.radius", "must be above 0, for example 0.5");
             }
-            ObstacleShape::Cylinder { center, axis, radius, height } => {
+            &ObstacleShape::Cylinder { center, axis, radius, height } => {
                 that(center.is_finite(), "shape.center", "must be finite");
                 that(long(axis), "shape.axis", "needs a length: write for example axis = [0, 0, 1]");
                 that(positive(radius), "shape.radius", "must be above 0, for example 0.5");
                 that(positive(height), "shape.height", "must be above 0, for example 1.0");
             }
+            shape @ ObstacleShape::Mesh { scale, translation, .. } => {
+                that(positive(*scale), "shape.scale", "must be above 0, for example 0.001 for millimetres");
+                that(translation.is_finite(), "shape.translation", "must be finite");
+                if let Err(what) = shape.surface() {
+                    that(false, "shape.file", &what);
+                }
+            }
         }
-        let hollow = matches!(self.shape, ObstacleShape::Box { .. } | ObstacleShape::Sphere { .. });
-        that(!self.inside || hollow, "inside", "is for boxes and spheres: leave it out");
+        let open = matches!(self.shape, ObstacleShape::Plane { .. } | ObstacleShape::Cylinder { .. });
+        that(!self.inside || !open, "inside", "is for boxes, spheres and meshes: leave it out");
         if let Some(rotation) = self.rotation {
             let right = long(rotation.axis) && rotation.degrees.is_finite();
             that(right, "rotation", "needs an axis with a length and an angle in degrees");

@@ -8,6 +8,7 @@
 
 mod camera;
 mod colour;
+mod crease;
 mod raster;
 mod shade;
 
@@ -19,10 +20,11 @@ use rayon::prelude::*;
 
 pub use camera::Camera;
 pub use colour::{Colour, ColourMap, Rgb};
+pub use crease::creased;
 
 use crate::{FramesError, atomic};
 use camera::View;
-use raster::{Ball, Geometry, Ground, Vertex};
+use raster::{Ball, Facet, Geometry, Ground, Vertex};
 
 /// Samples per pixel along each axis.
 const SAMPLES: u32 = 2;
@@ -70,6 +72,16 @@ pub enum Layer<'a> {
     },
     /// A triangulated surface, drawn smooth and from both sides.
     Surface {
+        /// Vertices [m].
+        positions: &'a [DVec3],
+        /// Indices of vertices.
+        triangles: &'a [[u32; 3]],
+        /// Colours, one per vertex.
+        colour: Colour<'a>,
+    },
+    /// A triangulated surface that shows, and casts a shadow, only on the side from which its triangles are counter-clockwise:
+    /// who stands behind a wall sees through it. Drawn smooth.
+    Wall {
         /// Vertices [m].
         positions: &'a [DVec3],
         /// Indices of vertices.
@@ -160,12 +172,16 @@ impl Layer<'_> {
             Layer::Spheres { positions, radius: Radius::Each(radii), .. } => {
                 positions.iter().zip(radii).map(|(x, &r)| around(x, r)).reduce(union)
             }
-            Layer::Surface { positions, .. } => positions.iter().map(|x| around(x, 0.0)).reduce(union),
+            Layer::Surface { positions, .. } | Layer::Wall { positions, .. } => {
+                positions.iter().map(|x| around(x, 0.0)).reduce(union)
+            }
         }
     }
 
     fn add_to(&self, geometry: &mut Geometry, origin: DVec3) -> Result<(), String> {
-        let (Layer::Spheres { positions, colour, .. } | Layer::Surface { positions, colour, .. }) = *self;
+        let (Layer::Spheres { positions, colour, .. }
+        | Layer::Surface { positions, colour, .. }
+        | Layer::Wall { positions, colour, .. }) = *self;
         colour.check(positions.len())?;
         let lost = |x: &DVec3| x.is_nan() || x.distance(origin) >= REACH_MAX;
         if let Some(i) = positions.iter().position(lost) {
@@ -193,11 +209,13 @@ impl Layer<'_> {
                     colour: colour.linear(i),
                 }));
             }
-            Layer::Surface { triangles, .. } => {
+            Layer::Surface { triangles, .. } | Layer::Wall { triangles, .. } => {
                 if let Some(t) = triangles.iter().find(|t| t.iter().any(|&i| i as usize >= positions.len())) {
                     return Err(format!("triangle {t:?} names a vertex beyond the {}", positions.len()));
                 }
-                add_surface(geometry, positions, triangles, &colour, origin);
+                let is_one_sided = matches!(self, Layer::Wall { .. });
+                let facet = |vertices| Facet { vertices, is_one_sided };
+                add_surface(geometry, positions, triangles.iter().map(|&t| facet(t)), &colour, origin);
             }
         }
         Ok(())
@@ -208,7 +226,7 @@ impl Layer<'_> {
 fn add_surface(
     geometry: &mut Geometry,
     positions: &[DVec3],
-    triangles: &[[u32; 3]],
+    facets: impl Iterator<Item = Facet>,
     colour: &Colour<'_>,
     origin: DVec3,
 ) {
@@ -220,13 +238,14 @@ fn add_surface(
     };
     geometry.vertices.extend(positions.iter().enumerate().map(vertex));
     let vertices = &mut geometry.vertices[first as usize..];
-    for t in triangles {
-        let [a, b, c] = t.map(|i| vertices[i as usize].position);
+    let added = facets.map(|facet| {
+        let [a, b, c] = facet.vertices.map(|i| vertices[i as usize].position);
         let normal = (b - a).cross(c - a);
-        t.iter().for_each(|&i| vertices[i as usize].normal += normal);
-    }
+        facet.vertices.iter().for_each(|&i| vertices[i as usize].normal += normal);
+        Facet { vertices: facet.vertices.map(|i| i + first), ..facet }
+    });
+    geometry.facets.extend(added);
     vertices.iter_mut().for_each(|v| v.normal = v.normal.normalize_or_zero());
-    geometry.facets.extend(triangles.iter().map(|t| t.map(|i| i + first)));
 }
 
 impl Picture {

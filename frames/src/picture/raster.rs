@@ -23,6 +23,14 @@ pub(super) struct Vertex {
     pub(super) colour: Vec3,
 }
 
+/// A triangle of a surface.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facet {
+    pub(super) vertices: [u32; 3],
+    /// Whether it shows only to whom its vertices are counter-clockwise.
+    pub(super) is_one_sided: bool,
+}
+
 /// A floor: the points x with x.up = height.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground {
@@ -35,7 +43,7 @@ pub(super) struct Ground {
 pub(super) struct Geometry {
     pub(super) balls: Vec<Ball>,
     pub(super) vertices: Vec<Vertex>,
-    pub(super) facets: Vec<[u32; 3]>,
+    pub(super) facets: Vec<Facet>,
     pub(super) lines: Vec<[Vec3; 2]>,
     pub(super) ground: Option<Ground>,
 }
@@ -104,8 +112,8 @@ impl Samples {
                         Some(ball) => tile_samples.draw_ball(ball, id),
                         None => {
                             let facet = geometry.facets[id as usize - geometry.balls.len()];
-                            tile_samples
-                                .draw_facet(facet.map(|i| geometry.vertices[i as usize].position), id);
+                            let corners = facet.vertices.map(|i| geometry.vertices[i as usize].position);
+                            tile_samples.draw_facet(corners, facet.is_one_sided, id);
                         }
                     }
                 }
@@ -132,7 +140,7 @@ fn bin(geometry: &Geometry, view: View, tiles_x: u32) -> Vec<u64> {
         tiles_of(id, view.rectangle_of_ball(view.to_camera(ball.centre), ball.radius))
     });
     let facets = geometry.facets.par_iter().enumerate().flat_map_iter(|(i, facet)| {
-        let corners = facet.map(|i| view.to_camera(geometry.vertices[i as usize].position));
+        let corners = facet.vertices.map(|i| view.to_camera(geometry.vertices[i as usize].position));
         tiles_of(geometry.balls.len() + i, rectangle_of_facet(view, corners))
     });
     let mut keys: Vec<u64> = balls.chain(facets).collect();
@@ -222,12 +230,15 @@ impl Tile<'_> {
         }
     }
 
-    fn draw_facet(&mut self, corners: [Vec3; 3], id: u32) {
+    fn draw_facet(&mut self, corners: [Vec3; 3], is_one_sided: bool, id: u32) {
         let view = self.view;
         let corners = corners.map(|p| view.to_camera(p));
         let Some(rectangle) = rectangle_of_facet(view, corners) else { return };
         let [x0, y0, x1, y1] = self.clip(rectangle);
         let Some(edges) = FacetHit::new(view, corners) else { return };
+        if is_one_sided && !edges.is_front() {
+            return;
+        }
         for y in y0..y1 {
             for x in x0..x1 {
                 if let Some(depth) = edges.depth(x, y) {
@@ -324,6 +335,11 @@ impl FacetHit {
         let corners = corners.map(|c| view.project(c)).map(|(x, y)| (f64::from(x), f64::from(y)));
         let area = cross(corners[0], corners[1], corners[2]);
         (area != 0.0).then(|| Self { corners, inverse_depth, inverse_area: 1.0 / area })
+    }
+
+    /// Whether the corners are counter-clockwise as the camera sees them. On the image plane y points down.
+    fn is_front(&self) -> bool {
+        self.inverse_area < 0.0
     }
 
     /// The share of each corner in a sample on the image plane, over the corner's depth; all positive inside.

@@ -186,7 +186,7 @@ impl<'a> Shader<'a> {
             return Surface { position, normal: normal / ball.radius, colour: ball.colour };
         }
         let facet = self.geometry.facets[id as usize - self.geometry.balls.len()];
-        let vertices = facet.map(|i| self.geometry.vertices[i as usize]);
+        let vertices = facet.vertices.map(|i| self.geometry.vertices[i as usize]);
         let corners = vertices.map(|v| view.to_camera(v.position));
         let shares = FacetHit::new(*view, corners).map_or([1.0 / 3.0; 3], |hit| hit.shares(x, y));
         let mix = |of: [Vec3; 3]| shares[0] * of[0] + shares[1] * of[1] + shares[2] * of[2];

@@ -132,8 +132,12 @@ pub(super) fn symmetric_from_wire([xx, yy, zz, yz, xz, xy]: [f64; 6]) -> DMat3 {
     DMat3::from_cols_array(&[xx, xy, xz, xy, yy, yz, xz, yz, zz])
 }
 
-/// Whether no direction has a negative value, but for rounding: a block that is a little larger has positive pivots. The
-/// largest one comes first, so that rounding stays below what was added even if the block has rank one.
+/// Part of a slope's trace below which a negative direction is rounding.
+const SLOPE_ROUNDING: f64 = 1e-6;
+
+/// Whether no direction has a negative value, but for the rounding of f32, which a solver may compute in: a block that is a
+/// little larger has positive pivots. The largest one comes first, so that rounding stays below what was added even if the
+/// block has rank one.
 pub(super) fn is_positive_semidefinite(matrix: &DMat3) -> bool {
     let [xx, yy, zz, ..] = symmetric_to_wire(matrix);
     let size = xx + yy + zz;
@@ -143,7 +147,7 @@ pub(super) fn is_positive_semidefinite(matrix: &DMat3) -> bool {
     if size == 0.0 {
         return *matrix == DMat3::ZERO;
     }
-    let larger = *matrix * (1.0 / size) + DMat3::from_diagonal(DVec3::splat(1e-9));
+    let larger = *matrix * (1.0 / size) + DMat3::from_diagonal(DVec3::splat(SLOPE_ROUNDING));
     let mut rest = larger.to_cols_array_2d();
     let mut left = vec![0, 1, 2];
     while let Some(at) = (0..left.len()).max_by(|&a, &b| {
@@ -175,7 +179,7 @@ mod tests {
             let spring = DMat3::from_cols(n * n.x, n * n.y, n * n.z);
             assert!(is_positive_semidefinite(&spring), "{n}");
             let size = n.length_squared();
-            let pushing = spring - DMat3::from_diagonal(DVec3::splat(1e-6 * size));
+            let pushing = spring - DMat3::from_diagonal(DVec3::splat(10.0 * SLOPE_ROUNDING * size));
             assert!(!is_positive_semidefinite(&pushing), "{n}");
         }
     }

@@ -32,8 +32,8 @@ pub(in crate::step) struct ContactProblem {
     before: Vec<Motion>,
     /// The body of each candidate, or [`NO_BODY`].
     body_of: Vec<u32>,
-    /// Movable candidates beside obstacles: surface, candidate, gap [m] and normal.
-    touching: Vec<(usize, u32, f64, DVec3)>,
+    /// Movable candidates beside obstacles, in the order of their names.
+    touching: Vec<Touching>,
     /// The candidates of these and their gaps [m].
     beside: Vec<(u32, f64)>,
     /// Speed with which each candidate's contacts are looked for [m/s].
@@ -41,6 +41,25 @@ pub(in crate::step) struct ContactProblem {
 }
 
 const NO_BODY: u32 = u32::MAX;
+
+/// A candidate beside an obstacle.
+#[derive(Clone, Copy, Debug)]
+struct Touching {
+    surface: usize,
+    /// The place among those of the surface.
+    part: u32,
+    candidate: u32,
+    /// Distance between the surfaces [m].
+    gap: f64,
+    /// Unit vector out of the obstacle.
+    normal: DVec3,
+}
+
+impl Touching {
+    fn name(&self) -> u64 {
+        FIRST_OBSTACLE + ((self.surface as u64) << 32) + u64::from(self.part)
+    }
+}
 
 /// Name of the first surface of an obstacle among those of particles: after all of them.
 const FIRST_OBSTACLE: u64 = 0xffff << 48;
@@ -55,16 +74,34 @@ impl ContactProblem {
     ) {
         self.touching.clear();
         for surface in 0..obstacles.len() {
-            let near = (0..candidates.len() as u32).into_par_iter().with_min_len(1024).filter_map(|i| {
-                let Beside { distance, normal } = obstacles.beside(surface, candidates.position[i as usize]);
-                let gap = distance - candidates.radius[i as usize];
-                let is_near = gap < reach(i) && !candidates.is_immovable(i);
-                is_near.then_some((surface, i, gap, normal))
-            });
+            let near =
+                (0..candidates.len() as u32).into_par_iter().with_min_len(1024).flat_map_iter(|candidate| {
+                    let mut near = Vec::new();
+                    if !candidates.is_immovable(candidate) {
+                        let (i, reach) = (candidate as usize, reach(candidate));
+                        let (centre, radius) = (candidates.position[i], candidates.radius[i]);
+                        obstacles.all_beside(
+                            surface,
+                            centre,
+                            reach + radius,
+                            |part, Beside { distance, normal }| {
+                                near.push(Touching {
+                                    surface,
+                                    part,
+                                    candidate,
+                                    gap: distance - radius,
+                                    normal,
+                                });
+                            },
+                        );
+                    }
+                    near
+                });
             self.touching.par_extend(near);
         }
+        self.touching.sort_unstable_by_key(|touching| (touching.name(), touching.candidate));
         self.beside.clear();
-        self.beside.extend(self.touching.iter().map(|&(_, i, gap, _)| (i, gap)));
+        self.beside.extend(self.touching.iter().map(|touching| (touching.candidate, touching.gap)));
     }
 
     /// Particles beside obstacles and their gaps [m].
@@ -76,7 +113,7 @@ impl ContactProblem {
     pub(super) fn list_bodies(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], parts: &[Member]) {
         self.body_of.clear();
         self.body_of.resize(candidates.len(), NO_BODY);
-        let touching = self.touching.iter().map(|&(_, i, ..)| i);
+        let touching = self.touching.iter().map(|touching| touching.candidate);
         pairs.iter().flat_map(|&(i, j)| [i, j]).chain(touching).for_each(|i| self.body_of[i as usize] = 0);
         let near = (0..candidates.len() as u32).filter(|&i| self.body_of[i as usize] == 0);
         let (movable, immovable): (Vec<u32>, Vec<u32>) = near.partition(|&i| !candidates.is_immovable(i));
@@ -168,9 +205,10 @@ impl ContactProblem {
         self.centre.push(DVec3::ZERO);
         self.before.push(Motion::default());
         let Self { contacts, body_of, touching, .. } = self;
-        contacts.extend(touching.iter().map(|&(surface, i, gap, normal)| {
+        contacts.extend(touching.iter().map(|touching| {
+            let Touching { surface, candidate: i, gap, normal, .. } = *touching;
             let (centre, radius) = (candidates.position[i as usize], candidates.radius[i as usize]);
-            let name = FIRST_OBSTACLE + surface as u64;
+            let name = touching.name();
             let plane =
                 Plane { name, body, point: centre - normal * (gap + radius), normal, centre: DVec3::ZERO };
             let sphere = Sphere {
@@ -208,8 +246,8 @@ impl ContactProblem {
         for (contact, &(i, j)) in contacts.iter_mut().zip(pairs) {
             contact.offset = [place(i, contact.bodies[0]), place(j, contact.bodies[1])];
         }
-        for (contact, &(_, i, ..)) in contacts[pairs.len()..].iter_mut().zip(&*touching) {
-            contact.offset[1] = place(i, contact.bodies[1]);
+        for (contact, touching) in contacts[pairs.len()..].iter_mut().zip(&*touching) {
+            contact.offset[1] = place(touching.candidate, contact.bodies[1]);
         }
         for contact in contacts {
             let [a, b] = contact.bodies.map(|body| body as usize);

@@ -1,0 +1,47 @@
+//! Edges of surfaces that are drawn smooth.
+
+use glam::DVec3;
+
+/// Triangles that meet at a smaller angle are parts of one round face.
+const ANGLE_DEGREES: f64 = 35.0;
+
+/// The same surface with a vertex for each round face around it, so that edges between faces stay sharp where it is drawn smooth.
+///
+/// # Panics
+/// If a triangle names no vertex.
+pub fn creased(positions: &[DVec3], triangles: &[[u32; 3]]) -> (Vec<DVec3>, Vec<[u32; 3]>) {
+    let least = ANGLE_DEGREES.to_radians().cos();
+    // For each vertex its copies: the normal of the first triangle of each, and its number.
+    let mut copies: Vec<Vec<(DVec3, u32)>> = vec![Vec::new(); positions.len()];
+    let mut split = Vec::new();
+    let copied = |t: &[u32; 3]| {
+        let [a, b, c] = t.map(|i| positions[i as usize]);
+        let normal = (b - a).cross(c - a).normalize_or_zero();
+        t.map(|i| {
+            let copies = &mut copies[i as usize];
+            let known = copies.iter().find(|(other, _)| normal.dot(*other) >= least);
+            known.map(|&(_, number)| number).unwrap_or_else(|| {
+                split.push(positions[i as usize]);
+                copies.push((normal, split.len() as u32 - 1));
+                split.len() as u32 - 1
+            })
+        })
+    };
+    let triangles = triangles.iter().map(copied).collect();
+    (split, triangles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sharp_edges_are_split() {
+        let positions = [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::new(1.0, 1.0, 0.2), DVec3::Z];
+        // Two triangles that are almost flat, and one that stands upright on an edge of the first.
+        let (split, triangles) = creased(&positions, &[[0, 1, 2], [1, 3, 2], [1, 0, 4]]);
+        assert_eq!(triangles, [[0, 1, 2], [1, 3, 2], [4, 5, 6]]);
+        assert_eq!(split[..4], positions[..4]);
+        assert_eq!(split[4..], [DVec3::X, DVec3::ZERO, DVec3::Z]);
+    }
+}
