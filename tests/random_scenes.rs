@@ -19,7 +19,7 @@ use support::random_scene::{RandomScene, random_scene};
 const SCENES: u64 = 200;
 
 /// Scenes of the short test.
-const SHORT: u64 = 40;
+const SHORT: u64 = 24;
 
 /// Scenes that are known to be wrong. FLIP moves particles by its grid and its density projection, while contacts are found
 /// by the velocity that it reports (docs/theory/flip.md). In 91 more grains lie on one wall particle than a group may
