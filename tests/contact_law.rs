@@ -180,3 +180,21 @@ fn projections_are_refused() {
     let error = scene.connect().err().expect("refuses").to_string();
     assert!(error.starts_with("participant water is a pressure projection, which"), "{error}");
 }
+
+/// Soft balls that touch at rest without gravity: there is no speed to compare errors with, and nothing moves.
+#[test]
+fn what_rests_without_gravity_stays_where_it_is() {
+    let pair = |x: f64| {
+        format!(
+            "method = 'mass-spring'\n[[bodies]]\ntype = 'points'\nmass = 1.0\nradius = 0.1\npositions = [[{x:?}, 0, 0], \
+             [{:?}, 0, 0]]\nsprings = [{{ a = 0, b = 1, stiffness = 1e4 }}]\n",
+            x + 1.0
+        )
+    };
+    let mut scene = law(Scene::new(0.02, 1e-3), &[(["left", "right"], 0.5)])
+        .with("left", SolidProgram, pair(-1.19).as_str())
+        .with("right", SolidProgram, pair(0.0).as_str());
+    scene.plan.domain.gravity = DVec3::ZERO;
+    let mut simulation = scene.run();
+    assert!(positions(&mut simulation, "right")[0].length() < 1e-9);
+}

@@ -50,6 +50,7 @@ impl Solver for Mortal {
             BIRTH => {
                 self.particles.push(NEWCOMER, DVec3::X, DVec3::NEG_X * 4.0, 1.0, 0.1, false);
                 report.born.push(NEWCOMER);
+                report.given = 0.5 * 4.0 * 4.0;
             }
             FAILURE => return Err(SolverError("the sky fell".into())),
             _ => {}

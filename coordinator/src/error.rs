@@ -105,8 +105,7 @@ impl CoordinatorError {
 fn remedy(others: bool, is_whole: bool) -> &'static str {
     match (others, is_whole) {
         (_, false) => {
-            "the scene is unstable, write a shorter time.dt_max; or a solver does not report what energy it stores, which may have \
-             come back: let it"
+            "the scene is unstable, write a shorter time.dt_max; or a solver does not report what energy it stores or is given: let it"
         }
         (true, true) => {
             "the scene is unstable; write a shorter time.dt_max or a smaller time.cfl, and let participants begin apart"

@@ -24,9 +24,6 @@ use record::StepRecord;
 /// A step is not started again more often than this for particles that would travel too far.
 const RETRIES_MAX: u32 = 8;
 
-/// Participants that disagree by more than this part of their impulses have not come nearer to each other by repeating.
-const DISAGREEMENT_MAX: f64 = 1.0;
-
 impl Simulation {
     /// Advances the scene by one step.
     ///
@@ -112,7 +109,7 @@ impl Simulation {
 
     /// Whether implicit participants that share groups have diverged from each other.
     fn disagrees(&self) -> bool {
-        self.scratch.synchronised.disagreement > DISAGREEMENT_MAX
+        self.scratch.synchronised.disagreement.is_infinite()
     }
 
     /// Starts the stages again with half of the step.

@@ -21,8 +21,12 @@ pub(crate) const ADDED_MASS: f64 = 6.0;
 /// there are more repetitions (docs/design/decisions.md).
 const FORCING: f64 = 0.01;
 
-/// Repetitions whose answers grow beyond this many times the first diverge: the step is too long for them.
+/// Repetitions whose answers grow beyond this many times the first, and beyond the groups' momentum, diverge: the step is
+/// too long for them.
 const DIVERGED: f64 = 1e4;
+
+/// Participants that disagree by more than this part of all their impulses have not come nearer to each other by repeating.
+const DISAGREEMENT_MAX: f64 = 1.0;
 
 /// The part of a stage's groups that one participant has particles in.
 #[derive(Clone, Debug, Default)]
@@ -319,7 +323,16 @@ impl Stage<'_> {
         self.turn(&both(along, &leaders), |k| if unknown(k) { forcing } else { 0.0 }, state, ask)?;
         leaders.retain(|&leader| unknown(leader));
         let mut point = read(state);
-        let first = norm(&point);
+        // Of leaders alone there may be nothing but rounding: a free ball on a bar.
+        let whole = |state: &Exchange| -> f64 {
+            let squares = shared.iter().map(|&(k, local)| state.linear[k][local].length_squared());
+            squares.sum::<f64>().sqrt()
+        };
+        let momenta = shared.iter().map(|&(k, local)| {
+            let group = self.shares[k].groups[local] as usize;
+            (self.forest.velocity()[group] * self.forest.mass()[group]).length_squared()
+        });
+        let (momentum, mut first) = (momenta.sum::<f64>().sqrt(), 0.0);
         let mut newton = QuasiNewton::default();
         let mut repetition = 0;
         loop {
@@ -335,15 +348,19 @@ impl Stage<'_> {
             let disagreement = if scale > 0.0 { norm(&residual) / scale } else { 0.0 };
             let agreed = disagreement <= settings.coupling_tolerance;
             if agreed && forcing == 0.0 || repetition >= settings.coupling_iterations {
-                return Ok((repetition, disagreement));
+                let diverged = norm(&residual) > DISAGREEMENT_MAX * whole(state);
+                return Ok((repetition, if diverged { f64::INFINITY } else { disagreement }));
+            }
+            if repetition == 1 {
+                first = whole(state);
             }
             // What comes next is the last repetition if it is as good as the one before: its answers must be whole.
             let expected = disagreement * disagreement / before;
             forcing = if expected <= settings.coupling_tolerance { 0.0 } else { FORCING };
             before = disagreement;
             point = newton.next(&point, &answer);
-            let grown = norm(&point).max(scale) / first;
-            if first > 0.0 && (grown > DIVERGED || grown.is_nan()) {
+            let grown = norm(&point).max(scale);
+            if grown > (DIVERGED * first).max(momentum) && first > 0.0 || grown.is_nan() {
                 return Ok((repetition, f64::INFINITY));
             }
             for (&(k, local), value) in places.iter().zip(point.chunks_exact(3)) {

@@ -44,8 +44,6 @@ pub(crate) struct EnergyAccount {
     gained_relative: f64,
     /// Whether a step has been counted.
     begun: bool,
-    /// Whether all participants report what they store.
-    is_whole: bool,
 }
 
 /// A participant's part of it [J].
@@ -60,6 +58,7 @@ struct PartAccount {
     stored: f64,
     gravity: f64,
     /// By how much the stored energy changed in the last step: so much may be missing or there twice.
+    #[serde(skip)]
     exchanged: f64,
     /// By scripts and sources.
     given: f64,
@@ -75,6 +74,11 @@ impl PartAccount {
     fn balance(&self) -> f64 {
         let energy = self.kinetic + self.stored + self.gravity;
         energy - (self.kinetic_start + self.stored_start + self.gravity_start) - self.given - self.by_contacts
+    }
+
+    /// What came from nowhere, less what was lost, since the whole account was at its least.
+    fn rise(&self) -> f64 {
+        self.balance() - self.balance_at_least
     }
 }
 
@@ -118,6 +122,7 @@ pub struct ParticipantEnergy {
     pub by_scripts_and_sources: f64,
     pub by_contacts: f64,
     pub lost: f64,
+    pub unaccounted: f64,
 }
 
 impl EnergyAccount {
@@ -131,7 +136,7 @@ impl EnergyAccount {
             let of = |mass: f64, radius: f64| mass * (gravity.length() * radius + crawl(radius));
             PartAccount { unresolved: member.part.roster.sum_movable(of), ..PartAccount::default() }
         };
-        Self { parts: members.iter().map(part).collect(), is_whole: true, ..Self::default() }
+        Self { parts: members.iter().map(part).collect(), ..Self::default() }
     }
 
     /// Goes on from a checkpoint; one that has no account leaves the account at its beginning.
@@ -146,7 +151,6 @@ impl EnergyAccount {
         for (k, (part, member)) in self.parts.iter_mut().zip(view.members).enumerate() {
             let answer = &member.part.committed;
             part.kinetic = answer.totals.kinetic_energy;
-            self.is_whole &= !answer.potential_energies.is_empty();
             let before = part.stored;
             part.stored = answer.potential_energies.iter().map(|energy| energy.1).sum();
             part.gravity = -view.gravity.dot(answer.totals.mass_moment);
@@ -166,11 +170,12 @@ impl EnergyAccount {
         if self.begun {
             self.by_scripts += view.works.by_scripts;
         }
-        self.judge()
+        self.judge(view.members.iter().all(|member| !member.part.committed.potential_energies.is_empty()))
     }
 
-    /// Compares the energy with the least that there was of it, apart from what was given since.
-    fn judge(&mut self) -> Option<Gain> {
+    /// Compares the energy with the least that there was of it, apart from what was given since. `is_whole` says whether
+    /// all participants report what they store.
+    fn judge(&mut self, is_whole: bool) -> Option<Gain> {
         let sum = |of: fn(&PartAccount) -> f64| self.parts.iter().map(of).sum::<f64>();
         let given = sum(|part| part.given) + self.by_scripts;
         let potential = sum(|part| part.stored + part.gravity);
@@ -185,7 +190,7 @@ impl EnergyAccount {
         self.potential_least = self.potential_least.min(potential);
         // What somebody stores without saying so may come back up to where it was at the start.
         let unsure = sum(|part| part.exchanged);
-        if owned + unsure <= self.least && self.is_whole {
+        if owned + unsure <= self.least && is_whole {
             self.least = owned + unsure;
             self.parts.iter_mut().for_each(|part| part.balance_at_least = part.balance());
         }
@@ -193,14 +198,13 @@ impl EnergyAccount {
         let in_play = started + given.abs() + (self.potential_start - self.potential_least) + unresolved;
         self.gained = self.gained.max(gained);
         self.gained_relative = self.gained_relative.max(gained / in_play.max(f64::MIN_POSITIVE));
-        let rose = |part: &PartAccount| part.balance() - part.balance_at_least;
-        let most = self.parts.iter().enumerate().max_by(|a, b| rose(a.1).total_cmp(&rose(b.1)))?;
+        let most = self.parts.iter().enumerate().max_by(|a, b| a.1.rise().total_cmp(&b.1.rise()))?;
         let has_become_motion = kinetic > in_play;
         (gained > GAIN_MAX * in_play && has_become_motion).then_some(Gain {
             participant: most.0,
             gained,
             in_play,
-            is_whole: self.is_whole,
+            is_whole,
         })
     }
 
@@ -216,6 +220,7 @@ impl EnergyAccount {
             by_scripts_and_sources: part.given,
             by_contacts: part.by_contacts,
             lost: -part.balance(),
+            unaccounted: part.rise(),
         });
         let sum = |of: fn(&PartAccount) -> f64| self.parts.iter().map(of).sum::<f64>();
         let start = sum(|part| part.kinetic_start + part.stored_start);
