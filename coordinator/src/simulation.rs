@@ -135,7 +135,7 @@ fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), Coor
     if let [first, second, ..] = projections[..] {
         return Err(CoordinatorError::Scene(format!(
             "participants {first} and {second} are both pressure projections, whose pressures would make energy where they \
-             touch: put both fluids into one participant, or write method = \"sph\" for one of them"
+             touch: put both into one participant, or compute one of them by an explicit method"
         )));
     }
     if coupling.method != ContactMethod::ContactLaw || members.len() == 1 {

@@ -129,7 +129,6 @@ mod tests {
     use amalgam_particles::random::uniform_f64;
 
     use super::*;
-    use crate::linear::operator::Operator as _;
     use crate::materials::Material as _;
     use crate::materials::peridynamics::Bonds;
     use crate::section;
