@@ -45,9 +45,8 @@ const CONNECTIONS_BYTES: u64 = TransportLimits::CONNECTIONS_MAX as u64
     * (TransportLimits::CONNECTION_WINDOW_BYTES as u64
         + TransportLimits::STREAMS_MAX as u64 * (message_limit() as u64 + 3 * CHUNK_BYTES as u64));
 
-/// Memory that scenes may take while they are received [bytes]: 4 of 16 MiB, each in a buffer that doubles, and read once more
-/// when it is whole.
-const SCENES_BYTES: u64 = 4 * 3 * (16 << 20);
+/// Memory that the scene takes that is read [bytes].
+const SCENE_BYTES: u64 = 256 << 20;
 
 /// Resident memory of a process: now, and its peak [bytes].
 fn memory(process: u32) -> (u64, u64) {
@@ -152,6 +151,7 @@ enum OnSolver {
     LongRun,
     LongName,
     LongSection,
+    DeepSection,
     NoNumbers,
     ForeignSnapshot,
 }
@@ -170,6 +170,7 @@ fn on_solver() -> Vec<OnSolver> {
         OnSolver::LongRun,
         OnSolver::LongName,
         OnSolver::LongSection,
+        OnSolver::DeepSection,
         OnSolver::NoNumbers,
         OnSolver::ForeignSnapshot,
     ];
@@ -263,6 +264,10 @@ impl OnSolver {
                 .initialize(initialize("a".into(), "a".into(), long()))
                 .await
                 .is_err_and(|status| is_refusal(&status)),
+            Self::DeepSection => solver
+                .initialize(initialize("a".into(), "a".into(), format!("a = {}", "[".repeat(3 << 20))))
+                .await
+                .is_err_and(|status| is_refusal(&status)),
             Self::NoNumbers => {
                 // One group of one particle, all of whose numbers are no numbers.
                 let header = v1::IntegrateHeader {
@@ -281,11 +286,7 @@ impl OnSolver {
                 solver.integrate(stream::iter([request])).await.is_err_and(|status| is_refusal(&status))
             }
             Self::ForeignSnapshot => {
-                let header = v1::RestoreHeader {
-                    context: context("run"),
-                    particles: 4,
-                    ..v1::RestoreHeader::default()
-                };
+                let header = v1::RestoreHeader { context: context("run"), particles: 4 };
                 let first = v1::RestoreRequest { header: Some(header), columns: Vec::new() };
                 let more =
                     v1::RestoreRequest { header: None, columns: vec![column("snapshot", CHUNK_BYTES)] };
@@ -352,6 +353,7 @@ enum OnCoordinator {
     PathOut,
     LongPath,
     DeepScene,
+    WideScene,
     NoScene,
     SilentSubmission,
     LongOptions,
@@ -370,6 +372,7 @@ fn on_coordinator() -> Vec<OnCoordinator> {
         OnCoordinator::PathOut,
         OnCoordinator::LongPath,
         OnCoordinator::DeepScene,
+        OnCoordinator::WideScene,
         OnCoordinator::NoScene,
         OnCoordinator::SilentSubmission,
         OnCoordinator::LongOptions,
@@ -439,8 +442,12 @@ impl OnCoordinator {
             Self::PathOut => submit(with_file("../../out")).await,
             Self::LongPath => submit(with_file(&"x".repeat(1 << 20))).await,
             Self::DeepScene => {
-                let deep = [b"a = ".to_vec(), vec![b'['; 3 << 20]].concat();
+                let deep = [b"a = ".to_vec(), vec![b'['; (1 << 20) - 4]].concat();
                 submit(stream::iter([options(), scene(deep)]).boxed()).await
+            }
+            Self::WideScene => {
+                let wide = [b"a = [".to_vec(), b"[],".repeat((1 << 20) / 3 - 4), b"]".to_vec()].concat();
+                submit(stream::iter([options(), scene(wide)]).boxed()).await
             }
             Self::NoScene => submit(stream::iter([options(), scene(vec![0xff; 1 << 20])]).boxed()).await,
             Self::SilentSubmission => {
@@ -531,7 +538,7 @@ fn siege_of_coordinator(
     let left: Vec<_> =
         left.filter(|entry| entry.file_name().to_string_lossy().starts_with(".incoming-")).collect();
     assert!(left.is_empty(), "{left:?} are left over");
-    assert!(peak <= before + CONNECTIONS_BYTES + SCENES_BYTES, "{kinds:?}: {peak} bytes, {before} before");
+    assert!(peak <= before + CONNECTIONS_BYTES + SCENE_BYTES, "{kinds:?}: {peak} bytes, {before} before");
     (counts, asked, [before, after, peak])
 }
 

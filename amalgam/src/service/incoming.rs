@@ -18,8 +18,11 @@ use super::{
 use crate::{
     console,
     run::output::SCENE,
-    scene::{SCENE_BYTES_MAX, Scene, SceneError},
+    scene::{Scene, SceneError},
 };
+
+/// Bytes of a scene's text, which may take some hundred times as much while it is read.
+const SCENE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of all files of a scene.
 const FILES_BYTES_MAX: u64 = 1 << 30;
@@ -100,8 +103,10 @@ impl Incoming {
         if !self.files.is_empty() {
             return Err(invalid("a piece of the scene came after a file"));
         }
-        if (self.scene.len() + piece.len()) as u64 > SCENE_BYTES_MAX {
-            return Err(Status::resource_exhausted(format!("a scene has at most {SCENE_BYTES_MAX} bytes")));
+        if self.scene.len() + piece.len() > SCENE_BYTES_MAX {
+            return Err(Status::resource_exhausted(format!(
+                "a scene has at most {SCENE_BYTES_MAX} bytes: large data belong into files"
+            )));
         }
         self.scene.extend_from_slice(piece);
         Ok(())

@@ -28,11 +28,13 @@ type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 pub(super) struct Service {
     runs: Arc<Runs>,
     submissions: Semaphore,
+    /// Scenes are read one after the other.
+    reading: Semaphore,
 }
 
 impl Service {
     pub(super) fn new(runs: Arc<Runs>) -> Self {
-        Self { runs, submissions: Semaphore::new(SUBMISSIONS_MAX) }
+        Self { runs, submissions: Semaphore::new(SUBMISSIONS_MAX), reading: Semaphore::new(1) }
     }
 }
 
@@ -140,7 +142,7 @@ impl Coordinator for Service {
         while let Some(message) = messages.next().await {
             incoming.take(message?)?;
         }
-        let runs = Arc::clone(&self.runs);
+        let (runs, _turn) = (Arc::clone(&self.runs), self.reading.acquire().await);
         // Reading a large scene takes a moment.
         let submitted = tokio::task::spawn_blocking(move || runs.submit(incoming.finish()?)).await;
         let run = submitted.map_err(|_| Status::internal("a fault of the service, see its log"))??;
