@@ -18,8 +18,9 @@ struct Input {
 const SECTIONS: [&str; 3] = [
     "method = 'mass-spring'\n[[bodies]]\ntype = 'sheet'\ncorner = [0,0,0]\nedge_u = [0.2,0,0]\nedge_v = [0,0.2,0]\nspacing = 0.1\n\
      area_density = 1\nstructural_stiffness = 10",
-    "method = 'grains'\nspin = true\n[[bodies]]\ntype = 'grains'\nradius = 0.1\ndensity = 1000\nshape = { type = 'points', positions = [[0,0,0]] }",
-    "method = 'peridynamics'\n[[bodies]]\nspacing = 0.1\ndensity = 1000\nyoung_modulus = 1e5\nfracture_energy = 1\n\
+    "method = 'grains'\nspin = true\n[[bodies]]\ntype = 'grains'\nspacing = 0.1\ndensity = 1000\n\
+     shape = { type = 'box', min = [0,0,0], max = [0.2,0.1,0.1] }",
+    "method = 'peridynamics'\n[[bodies]]\ntype = 'peridynamic'\nspacing = 0.1\ndensity = 1000\nyoung_modulus = 1e5\nfracture_energy = 1\n\
      shape = { type = 'box', min = [0,0,0], max = [0.3,0.3,0.3] }",
 ];
 

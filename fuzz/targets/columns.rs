@@ -2,7 +2,8 @@
 #![no_main]
 
 use amalgam_proto::contract::{
-    Batch, Begin, Call, Commit, Committed, Frame, Integrate, Integrated, Restore, Snapshot, Survey, Surveyed, Table,
+    Batch, Begin, Call, Commit, Committed, Frame, Integrate, Integrated, Restore, Snapshot, Survey, Surveyed,
+    Table,
 };
 use amalgam_proto::{Columns, Known, Packet, Room, WireError, v1};
 use libfuzzer_sys::fuzz_target;

@@ -160,11 +160,11 @@ impl Peer {
     }
 
     /// A new run, which ends the one before.
-    fn start(&mut self, epoch: u64) {
+    fn start(&mut self, run: u64) {
         let corner = |x| Some(v1::Vec3 { x, y: x, z: x });
         let request = v1::InitializeRequest {
-            run_id: format!("run{epoch}"),
-            epoch,
+            run_id: format!("run{run}"),
+            epoch: 1,
             participant: "balls".into(),
             section: SECTION.into(),
             domain_min: corner(-10.0),
@@ -179,7 +179,6 @@ impl Peer {
     fn call(&mut self, run: u64, step: &Step) -> Result<(), Status> {
         let context = step.context().map(|context| v1::RunContext {
             run_id: context.run_id.replace("run", &format!("run{run}")),
-            epoch: run,
             ..context
         });
         let solver = &mut self.solver;
@@ -226,7 +225,10 @@ impl Peer {
                     let packet = v1::CommitRequest { header: Some(header), columns: step.columns() };
                     drained(solver.commit(stream::iter([packet])).await).await
                 }
-                4 => drained(solver.frame(v1::FrameRequest { context, surface: step.flags & 1 == 0 }).await).await,
+                4 => {
+                    drained(solver.frame(v1::FrameRequest { context, surface: step.flags & 1 == 0 }).await)
+                        .await
+                }
                 5 => drained(solver.save(v1::SaveRequest { context }).await).await,
                 6 => {
                     let header = v1::RestoreHeader { context, particles: d, ..Default::default() };

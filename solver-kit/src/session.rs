@@ -194,7 +194,7 @@ impl Session {
     pub(crate) fn commit(&mut self, mut call: Commit) -> Result<Committed, Refusal> {
         let run = self.run("Commit", &call.context)?;
         if run.is_between_steps()
-            && call.context.step + 1 == run.context.step
+            && call.context.step.checked_add(1) == Some(run.context.step)
             && let Some((done, next)) = run.last_commit.clone()
         {
             // Its answer was lost, and with it what was said of particles.
