@@ -7,7 +7,7 @@ use amalgam_proto::coordinator::{
     self as v1, coordinator_server::Coordinator, follow_response::Event, submit_request::Part,
 };
 use futures_util::{Stream, StreamExt as _, stream};
-use tokio::sync::{Semaphore, broadcast, mpsc};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -143,9 +143,15 @@ impl Coordinator for Service {
             incoming.take(message?)?;
         }
         let (runs, _turn) = (Arc::clone(&self.runs), self.reading.acquire().await);
-        // Reading a large scene takes a moment.
-        let submitted = tokio::task::spawn_blocking(move || runs.submit(incoming.finish()?)).await;
-        let run = submitted.map_err(|_| Status::internal("a fault of the service, see its log"))??;
+        // A thread of its own for each, one after the other: all take their memory from the same arena of the allocator.
+        let (answer, answered) = oneshot::channel();
+        let read = move || {
+            // A client that has gone does not want its answer.
+            let _ = answer.send(incoming.finish().and_then(|submission| runs.submit(submission)));
+        };
+        let thread = std::thread::Builder::new().name("scene".into()).spawn(read);
+        thread.map_err(|error| Status::resource_exhausted(format!("no thread can be started: {error}")))?;
+        let run = answered.await.map_err(|_| Status::internal("a fault of the service, see its log"))??;
         Ok(Response::new(v1::SubmitResponse { run: Some(run) }))
     }
 
