@@ -29,12 +29,12 @@ pub(super) struct Service {
     runs: Arc<Runs>,
     submissions: Semaphore,
     /// Scenes are read one after the other.
-    reading: Semaphore,
+    reading: Arc<Semaphore>,
 }
 
 impl Service {
     pub(super) fn new(runs: Arc<Runs>) -> Self {
-        Self { runs, submissions: Semaphore::new(SUBMISSIONS_MAX), reading: Semaphore::new(1) }
+        Self { runs, submissions: Semaphore::new(SUBMISSIONS_MAX), reading: Arc::new(Semaphore::new(1)) }
     }
 }
 
@@ -142,11 +142,13 @@ impl Coordinator for Service {
         while let Some(message) = messages.next().await {
             incoming.take(message?)?;
         }
-        let (runs, _turn) = (Arc::clone(&self.runs), self.reading.acquire().await);
+        let (runs, turn) = (Arc::clone(&self.runs), Arc::clone(&self.reading).acquire_owned().await);
         // A thread of its own for each, one after the other: all take their memory from the same arena of the allocator.
         let (answer, answered) = oneshot::channel();
         let read = move || {
-            // A client that has gone does not want its answer.
+            // It lasts as long as the reading, also of a client who has gone.
+            let _turn = turn;
+            // Such a client does not want its answer.
             let _ = answer.send(incoming.finish().and_then(|submission| runs.submit(submission)));
         };
         let thread = std::thread::Builder::new().name("scene".into()).spawn(read);
