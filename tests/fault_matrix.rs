@@ -279,7 +279,7 @@ fn faults_at_calls_leave_the_hash_as_it_is() {
     matrix(|fault, call| (fault + call) % 3 == 0);
 }
 
-/// `cargo test --release -p amalgam --test fault_matrix -- --ignored --nocapture`
+/// `cargo test --release --workspace --test fault_matrix -- --ignored --nocapture`
 #[test]
 #[ignore = "minutes: every fault at every call"]
 fn every_fault_at_every_call_leaves_the_hash_as_it_is() {

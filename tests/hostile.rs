@@ -594,7 +594,7 @@ fn callers_who_are_silent_after_a_call_lock_nobody_out_of_a_coordinator() {
 
 /// Each kind alone, and what it costs.
 #[test]
-#[ignore = "two minutes: cargo test --release --test hostile -- --ignored --nocapture"]
+#[ignore = "five minutes: cargo test --release --workspace --test hostile -- --ignored --nocapture"]
 fn each_kind_of_attack_alone() {
     let mebibytes = |[before, after, peak]: [u64; 3]| {
         format!("{:>4} MiB before, {:>4} after, {:>4} at most", before >> 20, after >> 20, peak >> 20)

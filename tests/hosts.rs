@@ -164,7 +164,7 @@ fn three_hosts_compute_the_bits_of_one_process() {
 
 /// The whole matrix; it takes minutes.
 #[test]
-#[ignore = "takes minutes: cargo test --release -p amalgam --test hosts -- --ignored --nocapture"]
+#[ignore = "takes minutes: cargo test --release --workspace --test hosts -- --ignored --nocapture"]
 fn slow_networks_and_long_cuts_change_no_bit() {
     const BACK: &[&str] = &["--reconnect=2m", "--checkpoint-every=5steps"];
     compare(
