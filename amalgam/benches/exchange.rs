@@ -326,7 +326,7 @@ fn free_address(folder: &Path, kind: &str, name: &str) -> String {
 }
 
 fn main() {
-    let args: Vec<String> = std::env::args().collect();
+    let args: Vec<String> = std::env::args().filter(|argument| argument != "--bench").collect();
     if let [_, flag, kind, address] = args.as_slice()
         && flag == "--peer"
     {
@@ -334,8 +334,9 @@ fn main() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     println!("one step of two calls, ms: least / median; bytes of columns per particle: out, back");
+    let is_asked = |name: &str| args.len() == 1 || args[1..].iter().any(|asked| asked == name);
     for kind in ["unix", "tcp"] {
-        for count in COUNTS {
+        for count in COUNTS.into_iter().filter(|count| is_asked(&format!("{kind}-{count}"))) {
             let address = free_address(folder.path(), kind, &format!("service-{count}"));
             let service = Peer::start("service", &address);
             let mut caller = Caller::new(&address, count);

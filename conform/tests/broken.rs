@@ -110,6 +110,7 @@ impl Solver for Tethered {
             let (mass, before) = (self.particles.mass[i], self.particles.velocity[i]);
             answer.velocity[i] = (before * mass + self.force(i) * dt) / (mass + slope);
         }
+        answer.slope.resize(stage.groups.len(), DMat3::ZERO);
         for group in 0..stage.groups.len() {
             let members = stage.groups.members(group);
             let force: DVec3 = members.iter().map(|&i| self.force(i as usize) * dt).sum();

@@ -413,7 +413,7 @@ impl Stage<'_> {
                     DVec3::ZERO
                 };
                 if self.kinds[k] == Integration::Implicit {
-                    state.slope[k][local] = mean(&answer.slope[local]);
+                    state.slope[k][local] = mean(&answer.slope_of(local));
                 }
                 state.linear[k][local] = momentum + change * state.slope[k][local];
             }

@@ -242,15 +242,24 @@ impl Columns {
         if count.checked_mul(stride as u64) != Some(got) {
             return Err(WireError::Length { column: name, got, count, stride });
         }
-        if let [piece] = &pieces[..] {
-            return Ok(piece.chunks_exact(stride).map(bytemuck::pod_read_unaligned).collect());
-        }
-        let mut values: Vec<T> = vec![T::zeroed(); count as usize];
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
-        let mut at = 0;
+        let mut values: Vec<T> = Vec::with_capacity(count as usize);
+        // The bytes of a value that is cut between two pieces.
+        let mut cut: Vec<u8> = Vec::with_capacity(stride);
         for piece in pieces {
-            bytes[at..at + piece.len()].copy_from_slice(&piece);
-            at += piece.len();
+            let mut rest = &piece[..];
+            if !cut.is_empty() {
+                let (first, others) = rest.split_at(rest.len().min(stride - cut.len()));
+                cut.extend_from_slice(first);
+                rest = others;
+                if cut.len() < stride {
+                    continue;
+                }
+                values.push(bytemuck::pod_read_unaligned(&cut));
+                cut.clear();
+            }
+            let whole = rest.chunks_exact(stride);
+            cut.extend_from_slice(whole.remainder());
+            values.extend(whole.map(bytemuck::pod_read_unaligned::<T>));
         }
         Ok(values)
     }
@@ -260,12 +269,24 @@ impl Columns {
     /// # Errors
     /// [`WireError::Length`] if it has neither length.
     pub fn take_uniform<T: Pod>(&mut self, name: &'static str, count: u64) -> Result<Vec<T>, WireError> {
-        let single = self.length(name) == size_of::<T>() as u64;
-        let mut values = self.take(name, if single && count > 0 { 1 } else { count })?;
+        let mut values = self.take_single_or_all(name, count)?;
         if let [value] = values[..] {
             values.resize(count as usize, value);
         }
         Ok(values)
+    }
+
+    /// As [`Self::take_uniform`], but one value that stands for all stays one.
+    ///
+    /// # Errors
+    /// [`WireError::Length`] if the column has neither length.
+    pub(crate) fn take_single_or_all<T: Pod>(
+        &mut self,
+        name: &'static str,
+        count: u64,
+    ) -> Result<Vec<T>, WireError> {
+        let single = self.length(name) == size_of::<T>() as u64;
+        self.take(name, if single && count > 0 { 1 } else { count })
     }
 
     /// Takes a column of vectors within a limit.

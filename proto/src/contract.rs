@@ -201,7 +201,7 @@ pub struct Integrate {
 pub struct Integrated {
     /// Momentum given to each group [kg m/s].
     pub momentum: Vec<DVec3>,
-    /// Slope of each group [kg]: symmetric, positive semidefinite.
+    /// Slope of each group [kg]: symmetric, positive semidefinite. Empty if all are zero ([`Self::slope_of`]).
     pub slope: Vec<DMat3>,
     /// Velocities of the watched particles [m/s].
     pub watch_velocity: Vec<DVec3>,

@@ -1,6 +1,6 @@
 //! A solver without a coordinator: for tests, benchmarks and validation.
 
-use amalgam_particles::{DMat3, DVec3, GroupMap, Particles, StepEnd};
+use amalgam_particles::{DVec3, GroupMap, Particles, StepEnd};
 
 use crate::{Answer, Report, Solver, SolverError, Stage};
 
@@ -78,7 +78,6 @@ impl Alone {
         momentum.clear();
         momentum.resize(count, DVec3::ZERO);
         slope.clear();
-        slope.resize(count, DMat3::ZERO);
         velocity.clear();
         velocity.resize(velocities, DVec3::ZERO);
         let stage = Stage {

@@ -56,13 +56,13 @@ pub struct Stage<'a> {
     pub occupied: Option<&'a CellSet>,
 }
 
-/// The answer of a solver to a [`Stage`]. Arrives with the right lengths, zeroed.
+/// The answer of a solver to a [`Stage`]. Momentum and velocity arrive with the right lengths, zeroed; the rest is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// Momentum this solver gives each group in the step [kg m/s], external impulse not included.
     pub momentum: Vec<DVec3>,
     /// How much that momentum falls per unit of extra velocity of the group [kg]: symmetric and positive semidefinite, for
-    /// an implicit solver the block of the group on the diagonal of its system, without the inertia.
+    /// an implicit solver the block of the group on the diagonal of its system, without the inertia. Empty from all other solvers.
     pub slope: Vec<DMat3>,
     /// Integrated velocity of each particle [m/s]; entries of group members are not read. Empty for a solver that
     /// defers them ([`Solver::deferred`]).

@@ -1,6 +1,6 @@
 //! The solver: particles, the materials that join them, and the integrators.
 
-use amalgam_particles::{DMat3, DVec3, NO_GROUP, ParticleId, Particles, StepEnd};
+use amalgam_particles::{DVec3, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
     Answer, Field, FieldValues, Integration, Report, SectionError, SnapshotReader, SnapshotWriter, Solver,
     SolverError, Stage, World,
@@ -265,7 +265,7 @@ impl SolidSolver {
     fn answer(&mut self, stage: &Stage<'_>, answer: &mut Answer) {
         let change = &self.iteration.solution;
         copy(&self.expected, &mut answer.velocity);
-        answer.slope.copy_from_slice(&self.reduced.slope);
+        answer.slope.clone_from(&self.reduced.slope);
         let held = |group: usize| !stage.inertia[group].is_finite();
         for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| !held(group)) {
             if let Some(&leader) = stage.groups.members(group).first() {
@@ -355,7 +355,6 @@ impl SolidSolver {
             *velocity = particles.velocity[i] + if group_of[i] == NO_GROUP { kick } else { DVec3::ZERO };
         }
         stage.groups.sum_into(impulse, &mut answer.momentum);
-        answer.slope.fill(DMat3::ZERO);
         check_finite(particles, &answer.velocity, "velocity")
     }
 

@@ -123,7 +123,7 @@ fn slope_kind(bench: &mut Bench<'_>) -> Check {
     }
     bench.begin()?;
     let ask = bench.pair()?;
-    let slope = bench.integrate(&ask)?.slope[0];
+    let slope = bench.integrate(&ask)?.slope_of(0);
     demand(slope == DMat3::ZERO, || format!("the slope of a group is {slope:?}"))
 }
 
@@ -142,7 +142,7 @@ fn slopes(bench: &mut Bench<'_>) -> Check {
     ask.inertia.iter_mut().skip(1).for_each(|inertia| *inertia = f64::INFINITY);
     let rest = bench.integrate(&ask)?;
     let (mass, mut largest) = (ask.inertia[0], 0.0f64);
-    let slope = rest.slope[0];
+    let slope = rest.slope_of(0);
     let mut wrong = None;
     for axis in DVec3::AXES {
         ask.repetition += 1;

@@ -111,8 +111,10 @@ impl Integrated {
     /// Header and columns to send.
     pub fn encode(self) -> (v1::IntegrateAnswer, Columns) {
         let mut columns = Columns::default();
+        let none = if self.momentum.is_empty() { Vec::new() } else { vec![DMat3::ZERO] };
+        let slope = if self.slope.is_empty() { none } else { self.slope };
         columns.put("momentum", self.momentum);
-        columns.put_uniform("slope", self.slope.iter().map(symmetric_to_wire).collect());
+        columns.put_uniform("slope", slope.iter().map(symmetric_to_wire).collect());
         columns.put("watch_velocity", self.watch_velocity);
         let header = v1::IntegrateAnswer { travel_max: self.travel_max, bodies: self.bodies.is_some() };
         if let Some(bodies) = self.bodies {
@@ -123,6 +125,11 @@ impl Integrated {
             columns.put("body_spin", bodies.iter().map(|body| body.spin).collect());
         }
         (header, columns)
+    }
+
+    /// Slope of one group [kg].
+    pub fn slope_of(&self, group: usize) -> DMat3 {
+        self.slope.get(group).copied().unwrap_or(DMat3::ZERO)
     }
 
     /// What an answer for `groups` groups and `watched` particles may hold.
@@ -142,10 +149,15 @@ impl Integrated {
     ) -> Result<Self, WireError> {
         // What may be one value for all comes after what must hold one for each: nobody makes room for more than was sent.
         let momentum = columns.take_vec3("momentum", groups, MOMENTA)?;
-        let slope: Vec<[f64; 6]> = columns.take_uniform("slope", groups)?;
-        let slope: Vec<DMat3> = slope.into_iter().map(symmetric_from_wire).collect();
+        let mut slope: Vec<DMat3> =
+            columns.take_single_or_all("slope", groups)?.into_iter().map(symmetric_from_wire).collect();
         let is_slope = |z: &DMat3| is_positive_semidefinite(z) && z.abs_diff_eq(DMat3::ZERO, SLOPE_LIMIT);
         check("slope", &slope, None, "positive semidefinite, entries below 1e62 kg", is_slope)?;
+        match slope[..] {
+            [none] if none == DMat3::ZERO => slope.clear(),
+            [slope_of_all] => slope.resize(groups as usize, slope_of_all),
+            _ => (),
+        }
         let answer = Self {
             momentum,
             slope,

@@ -149,17 +149,17 @@ pub(super) fn is_positive_semidefinite(matrix: &DMat3) -> bool {
     }
     let larger = *matrix * (1.0 / size) + DMat3::from_diagonal(DVec3::splat(SLOPE_ROUNDING));
     let mut rest = larger.to_cols_array_2d();
-    let mut left = vec![0, 1, 2];
-    while let Some(at) = (0..left.len()).max_by(|&a, &b| {
-        let diagonal = |at: usize| rest[left[at]][left[at]];
-        diagonal(a).total_cmp(&diagonal(b))
-    }) {
-        let pivot = left.swap_remove(at);
+    let mut order = [0, 1, 2];
+    for done in 0..3 {
+        let diagonal = |at: &usize| rest[order[*at]][order[*at]];
+        let largest = (done..3).max_by(|a, b| diagonal(a).total_cmp(&diagonal(b))).unwrap_or(done);
+        order.swap(done, largest);
+        let pivot = order[done];
         if rest[pivot][pivot] <= 0.0 {
             return false;
         }
-        for &i in &left {
-            for &j in &left {
+        for &i in &order[done + 1..] {
+            for &j in &order[done + 1..] {
                 rest[i][j] -= rest[i][pivot] * rest[pivot][j] / rest[pivot][pivot];
             }
         }

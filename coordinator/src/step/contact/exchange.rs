@@ -81,7 +81,7 @@ impl<'a> Exchange<'a> {
                 let mobility = |(k, &mass): (usize, &f64)| {
                     let slope = match self.kinds[turn.participant] {
                         Integration::Projection => DMat3::from_diagonal(DVec3::splat(ADDED_MASS * mass)),
-                        _ => answer.slope[k],
+                        _ => answer.slope_of(k),
                     };
                     (slope + DMat3::from_diagonal(DVec3::splat(mass))).inverse()
                 };
