@@ -567,12 +567,20 @@ mod tests {
     #[test]
     fn small_and_large_pieces_are_joined_in_order() {
         let bytes: Vec<u8> = (0..3 * COPY_BELOW).map(|i| (i % 251) as u8).collect();
-        let mut columns = Columns::within(Room::of("values", bytes.len() as u64));
         let cuts = [0, 3, 5, COPY_BELOW + 5, COPY_BELOW + 6, 3 * COPY_BELOW];
-        for cut in cuts.windows(2) {
-            let data = Bytes::copy_from_slice(&bytes[cut[0]..cut[1]]);
-            columns.append(vec![v1::Column { name: "values".into(), data }]).expect("announced");
-        }
+        let received = || {
+            let mut columns = Columns::within(Room::of("values", bytes.len() as u64));
+            for cut in cuts.windows(2) {
+                let data = Bytes::copy_from_slice(&bytes[cut[0]..cut[1]]);
+                columns.append(vec![v1::Column { name: "values".into(), data }]).expect("announced");
+            }
+            columns
+        };
+        // The second value of 24 bytes that is cut lies in three pieces.
+        let values: Vec<[u64; 3]> =
+            received().take("values", bytes.len() as u64 / 24).expect("as many values");
+        assert_eq!(bytemuck::cast_slice::<_, u8>(&values), bytes);
+        let mut columns = received();
         assert_eq!(columns.bytes(), bytes.len() as u64);
         let more = v1::Column { name: "values".into(), data: Bytes::from_static(b"x") };
         assert!(matches!(columns.append(vec![more]), Err(WireError::Beyond { .. })));

@@ -62,7 +62,8 @@ pub struct Answer {
     /// Momentum this solver gives each group in the step [kg m/s], external impulse not included.
     pub momentum: Vec<DVec3>,
     /// How much that momentum falls per unit of extra velocity of the group [kg]: symmetric and positive semidefinite, for
-    /// an implicit solver the block of the group on the diagonal of its system, without the inertia. Empty from all other solvers.
+    /// an implicit solver the block of the group on the diagonal of its system, without the inertia.
+    /// Empty from all other solvers.
     pub slope: Vec<DMat3>,
     /// Integrated velocity of each particle [m/s]; entries of group members are not read. Empty for a solver that
     /// defers them ([`Solver::deferred`]).
