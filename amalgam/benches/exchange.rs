@@ -1,11 +1,15 @@
-//! One exchange of a coupled step between two processes, beside a raw socket of the same kind that carries the same bytes.
+//! Exchanges of N particles between two processes, beside a raw socket of the same kind that carries the same bytes.
 //!
-//! N particles are groups of one. A step is two calls: Integrate sends inertias and impulses and brings momenta back;
-//! Commit sends the velocities of groups and members, and brings the positions and velocities of the next step.
-//! The solver computes nothing. `cargo bench -p amalgam --bench exchange` prints ratios.
+//! An *exchange* is one call: two vectors of each particle go out and two come back, through the contract's encoding, checks
+//! and limits. Nobody computes. The other tools' figures are of such a call.
+//! A *step* is the two calls of a coupled step with a served solver at rest, whose particles are groups of one: Integrate
+//! sends inertias and impulses and brings momenta back; Commit sends the velocities of groups and members, and brings the
+//! positions and velocities of the next step. The service does all that a step needs besides: ids, groups, totals.
+//! `cargo bench --workspace --bench exchange` prints ratios. Names as `exchange-unix-10000` after `--` choose rows.
 
 #![allow(missing_docs, reason = "a benchmark")]
 
+use std::convert::Infallible;
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,9 +17,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use amalgam_particles::{DVec3, Horizon, ParticleId, Particles, StepEnd};
+use amalgam_proto::codec::Codec;
 use amalgam_proto::contract::{
     Batch, Begin, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Table,
     Wanted,
@@ -23,13 +29,19 @@ use amalgam_proto::contract::{
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{Columns, Known, Packet, Room, TransportLimits, gather, message_limit, v1};
 use amalgam_solver_kit::{
-    Answer, Description, Integration, Listen, Report, SectionError, ServeOptions, Solver, SolverError,
-    SolverProgram, Stage, World, serve,
+    Answer, Description, Gate, Integration, Listen, Report, SectionError, ServeOptions, Solver, SolverError,
+    SolverProgram, Stage, World, listen, serve, serve_routes,
 };
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use hyper_util::rt::TokioIo;
+use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Status, Streaming};
+
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const COUNTS: [usize; 3] = [10_000, 100_000, 1_000_000];
 
@@ -74,6 +86,53 @@ impl SolverProgram for RestProgram {
     }
 }
 
+/// Answers Commit with the velocities that came, as positions and velocities of tracked particles.
+#[derive(Clone)]
+struct Mirror;
+
+impl tonic::server::NamedService for Mirror {
+    const NAME: &'static str = "amalgam.solver.v1.Solver";
+}
+
+impl tower::Service<http::Request<tonic::body::Body>> for Mirror {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<tonic::body::Body>) -> Self::Future {
+        let answer = |request: tonic::Request<Streaming<v1::CommitRequest>>| async move {
+            let room = |header: &v1::CommitHeader| Ok(Commit::room(header, &Known::default()).expect("room"));
+            let (header, columns) = gather(request.into_inner(), room).await?;
+            let commit = Commit::decode(header, columns).expect("a call");
+            let answer = Committed {
+                stable_dt: 1.0,
+                track_position: commit.group_velocity,
+                track_velocity: commit.member_velocity,
+                ..Committed::default()
+            };
+            let (header, columns) = answer.encode();
+            let packets: Vec<v1::CommitResponse> = columns.into_packets(header);
+            Ok(tonic::Response::new(stream::iter(packets.into_iter().map(Ok::<_, Status>))))
+        };
+        Box::pin(async move {
+            let codec = Codec::<v1::CommitResponse, v1::CommitRequest>::default();
+            let mut grpc = tonic::server::Grpc::new(codec)
+                .apply_max_message_size_config(Some(message_limit()), Some(message_limit()));
+            Ok(grpc.streaming(tower::service_fn(answer), request).await)
+        })
+    }
+}
+
+async fn mirror(at: Listen) -> anyhow::Result<()> {
+    let gate = Gate::default();
+    let listening = listen(&at, &gate).await?;
+    serve_routes(listening, &gate, Routes::new(Mirror), std::future::pending()).await
+}
+
 /// Serves until this process ends.
 struct Peer(Child);
 
@@ -93,12 +152,17 @@ impl Drop for Peer {
 }
 
 fn peer(kind: &str, address: &str) {
-    let listen: Listen = address.parse().expect("an address");
-    match (kind, &listen) {
-        ("service", _) => {
+    let at: Listen = address.parse().expect("an address");
+    match (kind, &at) {
+        ("exchange", _) => {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(mirror(at)).expect("serves");
+        }
+        ("step", _) => {
             let orphan_timeout = Duration::from_secs(3600);
             let options = ServeOptions {
-                listen,
+                listen: at,
                 threads: Some(1),
                 exit_with_stdin: false,
                 orphan_timeout,
@@ -189,6 +253,76 @@ async fn read<P: Packet>(
     gather(answer, room).await.expect("an answer")
 }
 
+fn connect(address: &str) -> (tokio::runtime::Runtime, SolverClient<Channel>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let channel = runtime.block_on(async {
+        loop {
+            match dial(address).await {
+                Ok(channel) => break channel,
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    });
+    let solver = SolverClient::new(channel);
+    (runtime, solver.max_decoding_message_size(message_limit()).max_encoding_message_size(message_limit()))
+}
+
+/// Sends a Commit and reads its answer for `tracked` particles, with the bytes of columns that went and came.
+async fn send_commit(
+    solver: &mut SolverClient<Channel>,
+    commit: Commit,
+    tracked: u64,
+) -> (Committed, [u64; 2]) {
+    let (header, columns) = commit.encode();
+    let sent = columns.bytes();
+    let packets: Vec<v1::CommitRequest> = columns.into_packets(header);
+    let answer = solver.commit(stream::iter(packets)).await.expect("commits").into_inner();
+    let room = |header: &_| Committed::room(header, &Known::default(), 0, tracked);
+    let (header, columns) = read(answer, room).await;
+    let bytes = [sent, columns.bytes()];
+    (Committed::decode(header, columns, 0, tracked).expect("an answer"), bytes)
+}
+
+fn commit(step: u64, velocity: &[DVec3], next: Option<Next>) -> Commit {
+    Commit {
+        context: Context { run_id: "run".into(), epoch: 1, step },
+        stage: 1,
+        repetition: 0,
+        want_state_hash: false,
+        grids: Vec::new(),
+        group_velocity: velocity.to_vec(),
+        group_number: (0..velocity.len() as u32).collect(),
+        member_velocity: velocity.to_vec(),
+        group_spin: None,
+        track: Vec::new(),
+        next,
+    }
+}
+
+/// Times of an exchange [ms], and the bytes of columns of each call that went and came.
+fn exchange(address: &str, count: usize) -> ([f64; 2], Vec<[u64; 2]>) {
+    let (runtime, mut solver) = connect(address);
+    let velocity: Vec<DVec3> = (0..count).map(|i| DVec3::X * 1e-6 * i as f64).collect();
+    let mut bytes = [0; 2];
+    let times = time(
+        || commit(0, &velocity, None),
+        |commit| {
+            let (answer, both) = runtime.block_on(send_commit(&mut solver, commit, count as u64));
+            bytes = both;
+            assert_eq!(answer.track_velocity.len(), count);
+            black_box(answer);
+        },
+    );
+    (times, vec![bytes])
+}
+
+/// Times of a step [ms], and the bytes of columns of each call that went and came.
+fn step(address: &str, count: usize) -> ([f64; 2], Vec<[u64; 2]>) {
+    let mut caller = Caller::new(address, count);
+    let times = time(|| (), |()| caller.step());
+    (times, caller.bytes)
+}
+
 /// The coordinator's side of one service.
 struct Caller {
     runtime: tokio::runtime::Runtime,
@@ -196,7 +330,7 @@ struct Caller {
     groups: Groups,
     step: u64,
     /// Bytes of columns that a step sends and receives, in Integrate and in Commit.
-    bytes: [[u64; 2]; 2],
+    bytes: Vec<[u64; 2]>,
 }
 
 const EVERYONE: Interest =
@@ -204,18 +338,7 @@ const EVERYONE: Interest =
 
 impl Caller {
     fn new(address: &str, count: usize) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let channel = runtime.block_on(async {
-            loop {
-                match dial(address).await {
-                    Ok(channel) => break channel,
-                    Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-                }
-            }
-        });
-        let solver = SolverClient::new(channel);
-        let solver =
-            solver.max_decoding_message_size(message_limit()).max_encoding_message_size(message_limit());
+        let (runtime, solver) = connect(address);
         let ids: Vec<ParticleId> = (0..count as u64).map(ParticleId).collect();
         let groups = Groups {
             size: vec![1; count],
@@ -224,7 +347,7 @@ impl Caller {
             watch: Vec::new(),
             occupied: None,
         };
-        let mut caller = Self { runtime, solver, groups, step: 0, bytes: [[0; 2]; 2] };
+        let mut caller = Self { runtime, solver, groups, step: 0, bytes: Vec::new() };
         caller.start(count);
         caller
     }
@@ -267,19 +390,11 @@ impl Caller {
             inertia: vec![1.0; count],
             impulse: self.groups.velocity.clone(),
         };
-        let commit = Commit {
-            context: self.context(),
-            stage: 1,
-            repetition: 0,
-            want_state_hash: false,
-            grids: Vec::new(),
-            group_velocity: self.groups.velocity.clone(),
-            group_number: (0..count as u32).collect(),
-            member_velocity: self.groups.velocity.clone(),
-            group_spin: None,
-            track: Vec::new(),
-            next: Some(Next { interest: EVERYONE, within: f64::INFINITY }),
-        };
+        let commit = commit(
+            self.step,
+            &self.groups.velocity,
+            Some(Next { interest: EVERYONE, within: f64::INFINITY }),
+        );
         let solver = &mut self.solver;
         self.bytes = self.runtime.block_on(async {
             let (header, columns) = integrate.encode();
@@ -290,28 +405,23 @@ impl Caller {
             let (header, columns) = read(answer, room).await;
             let first = [sent, columns.bytes()];
             black_box(Integrated::decode(header, columns, count as u64, 0).expect("an answer"));
-            let (header, columns) = commit.encode();
-            let sent = columns.bytes();
-            let packets: Vec<v1::CommitRequest> = columns.into_packets(header);
-            let answer = solver.commit(stream::iter(packets)).await.expect("commits").into_inner();
-            let room = |header: &_| Committed::room(header, &Known::default(), 0, 0);
-            let (header, columns) = read(answer, room).await;
-            let second = [sent, columns.bytes()];
-            black_box(Committed::decode(header, columns, 0, 0).expect("an answer"));
-            [first, second]
+            let (answer, second) = send_commit(solver, commit, 0).await;
+            black_box(answer);
+            vec![first, second]
         });
         self.step += 1;
     }
 }
 
-/// Least and median time of a call [ms].
-fn time(mut call: impl FnMut()) -> [f64; 2] {
-    call();
+/// Least and median time of a call [ms]; what it sends is made before.
+fn time<T>(mut make: impl FnMut() -> T, mut call: impl FnMut(T)) -> [f64; 2] {
+    call(make());
     let started = Instant::now();
     let mut times = Vec::new();
     while times.len() < 5 || started.elapsed().as_secs_f64() < LEAST {
+        let made = make();
         let before = Instant::now();
-        call();
+        call(made);
         times.push(1e3 * before.elapsed().as_secs_f64());
     }
     times.sort_by(f64::total_cmp);
@@ -325,6 +435,41 @@ fn free_address(folder: &Path, kind: &str, name: &str) -> String {
     }
 }
 
+/// One row: times [ms] of `what` and of a raw socket of the same kind, and their ratios.
+fn row(folder: &Path, what: &str, kind: &str, count: usize) {
+    let address = free_address(folder, kind, &format!("{what}-{count}"));
+    let service = Peer::start(what, &address);
+    let (ours, bytes) = if what == "exchange" { exchange(&address, count) } else { step(&address, count) };
+    drop(service);
+    let address = free_address(folder, kind, &format!("raw-{what}-{count}"));
+    let _raw = Peer::start("raw", &address);
+    let mut socket = dial_raw(&address);
+    let mut buffers: Vec<(Vec<u8>, Vec<u8>)> =
+        bytes.iter().map(|&[out, back]| (vec![1; out as usize], vec![0; back as usize])).collect();
+    let raw = time(
+        || (),
+        |()| {
+            for (out, back) in &mut buffers {
+                call_raw(&mut *socket, out, back);
+                black_box(&back);
+            }
+        },
+    );
+    let part = |way: usize| bytes.iter().map(|call| call[way]).sum::<u64>() as f64 / count as f64;
+    println!(
+        "{:24} {:8.3} / {:8.3}   raw {:8.3} / {:8.3}   ratio {:.2} / {:.2}   {:.0} B, {:.0} B",
+        format!("{what}-{kind}-{count}"),
+        ours[0],
+        ours[1],
+        raw[0],
+        raw[1],
+        ours[0] / raw[0],
+        ours[1] / raw[1],
+        part(0),
+        part(1)
+    );
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().filter(|argument| argument != "--bench").collect();
     if let [_, flag, kind, address] = args.as_slice()
@@ -333,39 +478,13 @@ fn main() {
         return peer(kind, address);
     }
     let folder = tempfile::tempdir().expect("a folder");
-    println!("one step of two calls, ms: least / median; bytes of columns per particle: out, back");
-    let is_asked = |name: &str| args.len() == 1 || args[1..].iter().any(|asked| asked == name);
-    for kind in ["unix", "tcp"] {
-        for count in COUNTS.into_iter().filter(|count| is_asked(&format!("{kind}-{count}"))) {
-            let address = free_address(folder.path(), kind, &format!("service-{count}"));
-            let service = Peer::start("service", &address);
-            let mut caller = Caller::new(&address, count);
-            let ours = time(|| caller.step());
-            let bytes = caller.bytes;
-            drop(service);
-            let address = free_address(folder.path(), kind, &format!("raw-{count}"));
-            let _raw = Peer::start("raw", &address);
-            let mut socket = dial_raw(&address);
-            let buffers = bytes.map(|[out, back]| (vec![1; out as usize], vec![0; back as usize]));
-            let mut buffers = buffers;
-            let raw = time(|| {
-                for (out, back) in &mut buffers {
-                    call_raw(&mut *socket, out, back);
-                    black_box(&back);
-                }
-            });
-            let part = |way: usize| bytes.iter().map(|call| call[way]).sum::<u64>() as f64 / count as f64;
-            println!(
-                "{kind:4} {count:9}: {:8.3} / {:8.3}   raw {:8.3} / {:8.3}   ratio {:.2} / {:.2}   {:.0} B, {:.0} B",
-                ours[0],
-                ours[1],
-                raw[0],
-                raw[1],
-                ours[0] / raw[0],
-                ours[1] / raw[1],
-                part(0),
-                part(1)
-            );
+    let is_asked = |name: String| args.len() == 1 || args[1..].contains(&name);
+    println!("ms: least / median; bytes of columns per particle: out, back");
+    for what in ["exchange", "step"] {
+        for kind in ["unix", "tcp"] {
+            for count in COUNTS.into_iter().filter(|count| is_asked(format!("{what}-{kind}-{count}"))) {
+                row(folder.path(), what, kind, count);
+            }
         }
     }
 }

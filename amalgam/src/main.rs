@@ -4,6 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Keeps what a step frees for the next one: columns of megabytes would else be new pages in every step.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     amalgam::command::execute(&amalgam::cli::Cli::parse())
 }

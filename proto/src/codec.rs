@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 
-use bytes::Buf as _;
 use prost::Message;
 use tonic::Status;
 use tonic::codec::{BufferSettings, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -30,37 +29,28 @@ where
     type Encode = T;
     type Decode = U;
     type Encoder = WithRoom<T>;
-    type Decoder = WithoutWaste<U>;
+    type Decoder = InRoom<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
         WithRoom(PhantomData)
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        WithoutWaste(PhantomData)
+        InRoom(PhantomData)
     }
 }
 
-/// Bytes of a message that mean nothing to its reader: fields of a later version.
-const UNKNOWN_BYTES_MAX: usize = 64 << 10;
-
-/// Decodes as prost does, and refuses messages that are mostly fields that nobody knows: a column keeps its message in memory.
+/// Decodes as prost does, in a buffer with room for a whole message.
 #[derive(Clone, Debug)]
-pub struct WithoutWaste<U>(PhantomData<U>);
+pub struct InRoom<U>(PhantomData<U>);
 
-impl<U: Message + Default> Decoder for WithoutWaste<U> {
+impl<U: Message + Default> Decoder for InRoom<U> {
     type Item = U;
     type Error = Status;
 
     fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        let length = buffer.remaining();
         let message = U::decode(buffer)
             .map_err(|error| Status::invalid_argument(format!("a message cannot be read: {error}")))?;
-        if length > message.encoded_len() + UNKNOWN_BYTES_MAX {
-            return Err(Status::invalid_argument(format!(
-                "a message holds more than {UNKNOWN_BYTES_MAX} bytes of fields that are unknown"
-            )));
-        }
         Ok(Some(message))
     }
 

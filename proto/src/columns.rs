@@ -9,11 +9,15 @@ use bytes::Bytes;
 use crate::room::Room;
 use crate::v1;
 
+mod arriving;
+
+use arriving::Arriving;
+
 #[cfg(target_endian = "big")]
 compile_error!("columns are little-endian; this machine is not");
 
 /// Bytes of column data in a message. Larger columns are cut.
-pub const CHUNK_BYTES: usize = 512 << 10;
+pub const CHUNK_BYTES: usize = 256 << 10;
 
 /// Bytes of column data that one call may hold, in either direction.
 pub const CALL_BYTES_MAX: u64 = 16 << 30;
@@ -107,48 +111,35 @@ impl<T: Pod> AsRef<[u8]> for Owner<T> {
     }
 }
 
-/// Pieces of a column that are smaller than this are copied as they arrive, since each keeps the whole message in memory
-/// that it came with.
-const COPY_BELOW: usize = 256 << 10;
-
 /// The columns of one call, on their way out or in.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Columns {
-    columns: Vec<(String, Pieces)>,
+    columns: Vec<(String, Content)>,
     room: Room,
 }
 
-/// The bytes of a column, in order.
-#[derive(Debug, Default)]
-struct Pieces {
-    whole: Vec<Bytes>,
-    /// Small pieces that came after these, joined.
-    tail: Vec<u8>,
+/// The bytes of a column.
+#[derive(Clone, Debug)]
+enum Content {
+    /// On their way out; clones share them.
+    Whole(Bytes),
+    /// On their way in.
+    Arriving(Arriving),
 }
 
-impl Pieces {
-    fn push(&mut self, piece: Bytes) {
-        if piece.len() < COPY_BELOW {
-            self.tail.extend_from_slice(&piece);
-        } else {
-            self.join_tail();
-            self.whole.push(piece);
-        }
-    }
-
-    fn join_tail(&mut self) {
-        if !self.tail.is_empty() {
-            self.whole.push(std::mem::take(&mut self.tail).into());
-        }
-    }
-
-    fn into_bytes(mut self) -> Vec<Bytes> {
-        self.join_tail();
-        self.whole
-    }
-
+impl Content {
     fn len(&self) -> u64 {
-        self.whole.iter().map(|piece| piece.len() as u64).sum::<u64>() + self.tail.len() as u64
+        match self {
+            Self::Whole(bytes) => bytes.len() as u64,
+            Self::Arriving(column) => column.len(),
+        }
+    }
+
+    fn into_values<T: Pod>(self) -> Vec<T> {
+        match self {
+            Self::Whole(bytes) => arriving::values(&bytes),
+            Self::Arriving(column) => column.into_values(),
+        }
     }
 }
 
@@ -156,8 +147,7 @@ impl Columns {
     /// Adds a column of packed values.
     pub fn put<T: Pod + Send + 'static>(&mut self, name: impl Into<String>, values: Vec<T>) {
         if !values.is_empty() {
-            let pieces = Pieces { whole: vec![Bytes::from_owner(Owner(values))], tail: Vec::new() };
-            self.columns.push((name.into(), pieces));
+            self.columns.push((name.into(), Content::Whole(Bytes::from_owner(Owner(values)))));
         }
     }
 
@@ -176,28 +166,30 @@ impl Columns {
 
     /// Bytes of all columns, as sent or received.
     pub fn bytes(&self) -> u64 {
-        self.columns.iter().map(|(_, pieces)| pieces.len()).sum()
+        self.columns.iter().map(|(_, content)| content.len()).sum()
     }
 
     /// Bytes of a column, 0 if there is none of that name.
     pub fn bytes_of(&self, name: &str) -> u64 {
-        self.columns.iter().filter(|column| column.0 == name).map(|(_, pieces)| pieces.len()).sum()
+        self.columns.iter().filter(|column| column.0 == name).map(|(_, content)| content.len()).sum()
     }
 
     /// Cuts the columns into messages, the first with the header.
     pub fn into_packets<P: Packet>(self, header: P::Header) -> Vec<P> {
         let mut packets = Vec::new();
         let (mut header, mut columns, mut room) = (Some(header), Vec::new(), CHUNK_BYTES);
-        for (name, pieces) in self.columns {
-            for mut piece in pieces.into_bytes() {
-                while !piece.is_empty() {
-                    let data = piece.split_to(piece.len().min(room));
-                    room -= data.len();
-                    columns.push(v1::Column { name: name.clone(), data });
-                    if room == 0 {
-                        packets.push(P::join(header.take(), std::mem::take(&mut columns)));
-                        room = CHUNK_BYTES;
-                    }
+        for (name, content) in self.columns {
+            let mut rest = match content {
+                Content::Whole(bytes) => bytes,
+                arriving => arriving.into_values().into(),
+            };
+            while !rest.is_empty() {
+                let data = rest.split_to(rest.len().min(room));
+                room -= data.len();
+                columns.push(v1::Column { name: name.clone(), data });
+                if room == 0 {
+                    packets.push(P::join(header.take(), std::mem::take(&mut columns)));
+                    room = CHUNK_BYTES;
                 }
             }
         }
@@ -218,13 +210,13 @@ impl Columns {
     /// A column that the header does not call for, or one that holds more than was announced.
     pub fn append(&mut self, columns: Vec<v1::Column>) -> Result<(), WireError> {
         for v1::Column { name, data } in columns {
-            self.room.take(&name, data.len() as u64)?;
+            let left = self.room.take(&name, data.len() as u64)?;
             match self.columns.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, pieces)) => pieces.push(data),
-                None => {
-                    let mut pieces = Pieces::default();
-                    pieces.push(data);
-                    self.columns.push((name, pieces));
+                Some((_, Content::Arriving(column))) => column.push(&data, left),
+                _ => {
+                    let mut column = Arriving::default();
+                    column.push(&data, left);
+                    self.columns.push((name, Content::Arriving(column)));
                 }
             }
         }
@@ -236,32 +228,11 @@ impl Columns {
     /// # Errors
     /// [`WireError::Length`] if its length is another.
     pub fn take<T: Pod>(&mut self, name: &'static str, count: u64) -> Result<Vec<T>, WireError> {
-        let pieces = self.take_pieces(name);
-        let got: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
-        let stride = size_of::<T>();
+        let (got, stride) = (self.length(name), size_of::<T>());
         if count.checked_mul(stride as u64) != Some(got) {
             return Err(WireError::Length { column: name, got, count, stride });
         }
-        let mut values: Vec<T> = Vec::with_capacity(count as usize);
-        // The bytes of a value that is cut between two pieces.
-        let mut cut: Vec<u8> = Vec::with_capacity(stride);
-        for piece in pieces {
-            let mut rest = &piece[..];
-            if !cut.is_empty() {
-                let (first, others) = rest.split_at(rest.len().min(stride - cut.len()));
-                cut.extend_from_slice(first);
-                rest = others;
-                if cut.len() < stride {
-                    continue;
-                }
-                values.push(bytemuck::pod_read_unaligned(&cut));
-                cut.clear();
-            }
-            let whole = rest.chunks_exact(stride);
-            cut.extend_from_slice(whole.remainder());
-            values.extend(whole.map(bytemuck::pod_read_unaligned::<T>));
-        }
-        Ok(values)
+        Ok(self.take_all(name))
     }
 
     /// Takes a column of `count` values, or of one value that stands for all.
@@ -327,7 +298,7 @@ impl Columns {
 
     /// Takes a column of raw bytes.
     pub fn take_bytes(&mut self, name: &'static str) -> Vec<u8> {
-        self.take_pieces(name).concat()
+        self.take_all(name)
     }
 
     /// Takes a cell set.
@@ -343,7 +314,7 @@ impl Columns {
         name: &str,
         column: &'static str,
     ) -> Result<CellSet, WireError> {
-        let bytes = self.take_pieces(name).concat();
+        let bytes: Vec<u8> = self.take_all(name);
         CellSet::from_bytes(&bytes).map_err(|reason| WireError::Malformed { column, reason })
     }
 
@@ -353,7 +324,7 @@ impl Columns {
         name: &str,
         count: u64,
     ) -> Result<Vec<f32>, WireError> {
-        let bytes = self.take_pieces(column).concat();
+        let bytes: Vec<u8> = self.take_all(column);
         if count.checked_mul(4) != Some(bytes.len() as u64) {
             return Err(WireError::Length { column: "field", got: bytes.len() as u64, count, stride: 4 });
         }
@@ -385,9 +356,10 @@ impl Columns {
         self.bytes_of(name)
     }
 
-    fn take_pieces(&mut self, name: &str) -> Vec<Bytes> {
+    /// Takes a column whose length is right, or what there is of its bytes.
+    fn take_all<T: Pod>(&mut self, name: &str) -> Vec<T> {
         match self.columns.iter().position(|(known, _)| known == name) {
-            Some(at) => self.columns.swap_remove(at).1.into_bytes(),
+            Some(at) => self.columns.swap_remove(at).1.into_values(),
             None => Vec::new(),
         }
     }
@@ -565,9 +537,10 @@ mod tests {
     }
 
     #[test]
-    fn small_and_large_pieces_are_joined_in_order() {
-        let bytes: Vec<u8> = (0..3 * COPY_BELOW).map(|i| (i % 251) as u8).collect();
-        let cuts = [0, 3, 5, COPY_BELOW + 5, COPY_BELOW + 6, 3 * COPY_BELOW];
+    fn pieces_are_joined_in_order_and_read_as_values_of_any_size() {
+        const LENGTH: usize = 24 * 40_000;
+        let bytes: Vec<u8> = (0..LENGTH).map(|i| (i % 251) as u8).collect();
+        let cuts = [0, 3, 5, 4096, 70_000, 70_001, LENGTH];
         let received = || {
             let mut columns = Columns::within(Room::of("values", bytes.len() as u64));
             for cut in cuts.windows(2) {
@@ -576,14 +549,33 @@ mod tests {
             }
             columns
         };
-        // The second value of 24 bytes that is cut lies in three pieces.
-        let values: Vec<[u64; 3]> =
-            received().take("values", bytes.len() as u64 / 24).expect("as many values");
-        assert_eq!(bytemuck::cast_slice::<_, u8>(&values), bytes);
+        fn as_bytes<T: Pod>(mut columns: Columns) -> Vec<u8> {
+            let count = LENGTH / size_of::<T>();
+            let values: Vec<T> = columns.take("values", count as u64).expect("as many values");
+            bytemuck::cast_slice(&values).to_vec()
+        }
+        // The second value of 24 bytes lies in three pieces.
+        assert_eq!(as_bytes::<[u64; 3]>(received()), bytes);
+        assert_eq!(as_bytes::<u64>(received()), bytes);
+        assert_eq!(as_bytes::<u32>(received()), bytes);
+        assert_eq!(as_bytes::<u8>(received()), bytes);
         let mut columns = received();
         assert_eq!(columns.bytes(), bytes.len() as u64);
         let more = v1::Column { name: "values".into(), data: Bytes::from_static(b"x") };
         assert!(matches!(columns.append(vec![more]), Err(WireError::Beyond { .. })));
         assert_eq!(columns.take_bytes("values"), bytes);
+    }
+
+    #[test]
+    fn a_column_smaller_than_announced_is_read_as_what_it_is() {
+        for length in 0..40usize {
+            let bytes: Vec<u8> = (0..length).map(|i| i as u8).collect();
+            let mut columns = Columns::within(Room::of("values", 1 << 20));
+            let data = Bytes::copy_from_slice(&bytes);
+            columns.append(vec![v1::Column { name: "values".into(), data }]).expect("announced");
+            assert_eq!(columns.bytes_of("values"), length as u64);
+            let result = columns.take::<[u64; 3]>("values", 1);
+            assert_eq!(result.is_ok(), length == 24, "{length}: {result:?}");
+        }
     }
 }

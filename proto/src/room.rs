@@ -70,11 +70,11 @@ impl Room {
         Self::default().with(name, bytes)
     }
 
-    /// Takes up room.
+    /// Takes up room, and says how many bytes of the column are left.
     ///
     /// # Errors
     /// A column that the header does not call for, or one that holds more than was announced.
-    pub(crate) fn take(&mut self, name: &str, bytes: u64) -> Result<(), WireError> {
+    pub(crate) fn take(&mut self, name: &str, bytes: u64) -> Result<u64, WireError> {
         let Some((_, left, all)) = self.0.iter_mut().find(|(known, ..)| known == name) else {
             return Err(WireError::UnknownColumn(amalgam_particles::text::shorten(name)));
         };
@@ -82,7 +82,7 @@ impl Room {
             Some(rest) => *left = rest,
             None => return Err(WireError::Beyond { column: name.into(), announced: *all }),
         }
-        Ok(())
+        Ok(*left)
     }
 
     /// Refuses room for more than anybody has.

@@ -190,10 +190,8 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, serving: &
             prepare(session);
         }
         Order::Integrate(call, reply) => {
-            let _ = reply.send(session.integrate(*call).map_err(status).map(|answer| {
-                let (header, columns) = answer.encode();
-                columns.into_packets(header)
-            }));
+            let answer = session.integrate(*call).map_err(status);
+            let _ = reply.send(answer.map(|(header, columns)| columns.into_packets(header)));
         }
         Order::Commit(call, reply) => {
             let answer = session.commit(*call).map_err(status).map(|answer| {

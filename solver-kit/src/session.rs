@@ -12,7 +12,7 @@ use amalgam_proto::contract::{
     Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next, Restore,
     SLOPE_LIMIT, Snapshot, Survey, Surveyed, Table,
 };
-use amalgam_proto::v1;
+use amalgam_proto::{Columns, v1};
 use rayon::prelude::*;
 
 use crate::ids::IdIndex;
@@ -69,11 +69,14 @@ struct Run {
     velocity_before: Vec<DVec3>,
     /// Wall time in the solver since the last commit [s].
     solver_seconds: f64,
-    /// The last call to integrate and its answer, until the step ends.
-    last_integrate: Option<(Integrate, Integrated)>,
+    /// The last call to integrate and its answer as sent, until the step ends.
+    last_integrate: Option<(Integrate, Encoded)>,
     /// The last answer to Commit, and what more was asked for with it.
     last_commit: Option<(Committed, Option<Next>)>,
 }
+
+/// The answer to Integrate on its way out: clones share its columns.
+pub(crate) type Encoded = (v1::IntegrateAnswer, Columns);
 
 /// The epoch of a run that has not yet begun anew.
 const FIRST_EPOCH: u64 = 1;
@@ -186,7 +189,7 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn integrate(&mut self, call: Integrate) -> Result<Integrated, Refusal> {
+    pub(crate) fn integrate(&mut self, call: Integrate) -> Result<Encoded, Refusal> {
         let run = self.run("Integrate", &call.context)?;
         run.integrate(call)
     }
@@ -359,7 +362,7 @@ impl Run {
         Committed { next: next.map(|next| self.begin(next.interest)), ..done }
     }
 
-    fn integrate(&mut self, call: Integrate) -> Result<Integrated, Refusal> {
+    fn integrate(&mut self, call: Integrate) -> Result<Encoded, Refusal> {
         if let Some((last, answer)) = &self.last_integrate
             && *last == call
         {
@@ -423,8 +426,9 @@ impl Run {
             slope: std::mem::take(&mut self.answer.slope),
             watch_velocity,
             travel_max,
-            bodies: self.has_bodies.then(|| self.answer.bodies.clone()),
+            bodies: self.has_bodies.then(|| std::mem::take(&mut self.answer.bodies)),
         };
+        let answer = answer.encode();
         self.last_integrate = Some((call, answer.clone()));
         Ok(answer)
     }
