@@ -478,11 +478,22 @@ fn main() {
         return peer(kind, address);
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let is_asked = |name: String| args.len() == 1 || args[1..].contains(&name);
     println!("ms: least / median; bytes of columns per particle: out, back");
+    for name in &args[1..] {
+        let parts: Vec<&str> = name.split('-').collect();
+        match parts[..] {
+            [what @ ("exchange" | "step"), kind @ ("unix" | "tcp"), count] => {
+                row(folder.path(), what, kind, count.parse().expect("a number of particles"));
+            }
+            _ => panic!("{name:?} is no row: write one as exchange-unix-10000 or step-tcp-1000000"),
+        }
+    }
+    if args.len() > 1 {
+        return;
+    }
     for what in ["exchange", "step"] {
         for kind in ["unix", "tcp"] {
-            for count in COUNTS.into_iter().filter(|count| is_asked(format!("{what}-{kind}-{count}"))) {
+            for count in COUNTS {
                 row(folder.path(), what, kind, count);
             }
         }
