@@ -18,6 +18,29 @@ use crate::{
 };
 use machine::Machine;
 
+/// The memory of this process before anything is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle(Option<u64>);
+
+impl Idle {
+    /// As it is now.
+    pub fn now() -> Self {
+        Self(resident_bytes())
+    }
+
+    /// Bytes in use beyond that for each of `count` particles, where the system says.
+    pub fn held_for_each(self, count: usize) -> Option<f64> {
+        resident_bytes().zip(self.0).map(|(now, before)| now.saturating_sub(before) as f64 / count as f64)
+    }
+}
+
+/// Memory of this process that is in use [bytes], where the system says.
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(1024 * line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?)
+}
+
 /// One measured loop or step: a row of the table, an object of the JSON array.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
@@ -99,15 +122,16 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
         return apart(args, ["sph", "flip"]);
     }
     args.threads.apply()?;
-    let start = Instant::now();
-    let machine = Machine::measure();
-    say(machine)?;
+    let (start, idle) = (Instant::now(), Idle::now());
     // As services do: among the workers, where a parallel loop starts without a hand-over.
     let figures = rayon::scope(|_| match args.what {
-        Benchmark::Flip => flip::measure(if args.quick { 32 } else { 64 }),
-        Benchmark::Fluids | Benchmark::Sph => fluids::measure(args.quick),
-        Benchmark::Solids => Ok(solids::measure(args.quick)),
+        Benchmark::Flip => flip::measure(if args.quick { 32 } else { 64 }, idle),
+        Benchmark::Fluids | Benchmark::Sph => fluids::measure(args.quick, idle),
+        Benchmark::Solids => Ok(solids::measure(args.quick, idle)),
     })?;
+    // Only now: the allocator keeps what this frees for a while, and what a solver needs would seem less.
+    let machine = Machine::measure();
+    say(machine)?;
     print_table(&figures, &machine)?;
     say(format_args!("measured in {:.0} s; least and median of repetitions", start.elapsed().as_secs_f64()))?;
     let figures = figures.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();

@@ -59,6 +59,14 @@ The scene is scene.toml in the folder. Frames and tables go on where the checkpo
 is written again. All of it is to the bit what the run would have written without the interruption.
 ";
 
+const EXPORT_EXAMPLES: &str = "Examples:
+  amalgam export out/water-on-cloth --usd water.usda
+  amalgam run SCENE --set output.usd={}             the same at the end of every run, in out/NAME/NAME.usda
+
+One file holds all frames: particles as points with ids, velocities and widths, sheets, surfaces and obstacles as meshes, each
+with its material. Metres, Z up, a time code per frame. Blender, Houdini and Omniverse open it.
+";
+
 const EVERY_HELP: &str = "Write a checkpoint that often, in wall time or steps: 10m, 500steps";
 const EVERY_LONG_HELP: &str = "Write a checkpoint that often, so that `amalgam resume` can go on from there.
 
@@ -162,6 +170,8 @@ pub enum Command {
     Launch(LaunchArgs),
     /// Make certificates for the machines of a run
     Certs(CertsArgs),
+    /// Write the frames of a run as one animated scene for Blender, Houdini and others
+    Export(ExportArgs),
     /// Check a scene, its solvers' sections included, without computing it
     Check(CheckArgs),
     /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to
@@ -273,6 +283,18 @@ pub struct ResumeArgs {
     pub(crate) reach: Reach,
     #[command(flatten)]
     pub(crate) seeing: Seeing,
+}
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXPORT_EXAMPLES}\n{EXIT_CODES}"))]
+pub struct ExportArgs {
+    /// The folder with the results of the run
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// The file to write, of Universal Scene Description
+    #[arg(long, value_name = "FILE")]
+    pub usd: PathBuf,
 }
 
 /// Arguments of `check`.

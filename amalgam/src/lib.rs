@@ -16,6 +16,7 @@ pub mod command;
 pub mod conform;
 pub mod console;
 pub mod error;
+pub mod export;
 pub mod interrupt;
 pub mod metrics;
 pub mod page;

@@ -6,7 +6,7 @@ mod keeper;
 pub mod local;
 pub(crate) mod lock;
 pub mod output;
-mod picture;
+pub(crate) mod picture;
 mod recovery;
 mod report;
 mod trace;

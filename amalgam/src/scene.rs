@@ -27,7 +27,7 @@ pub use document::SCENE_BYTES_MAX;
 pub use fault::{Fault, SceneError};
 pub use output::{
     Colour, Compression, Cut, FieldColour, OutputSettings, PICTURE_SIDE_MAX, PictureSettings, Ramp,
-    SurfaceOutput,
+    SurfaceOutput, UsdOutput,
 };
 pub use path::{KeyPath, Segment};
 

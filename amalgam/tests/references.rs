@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use amalgam::scene::{OutputSettings, PictureSettings, Scene, Served, SurfaceOutput};
+use amalgam::scene::{OutputSettings, PictureSettings, Scene, Served, SurfaceOutput, UsdOutput};
 use amalgam_coordinator::{
     CouplingSettings, DomainSettings, ParticipantSummary, Quantity, Summary, TimeSettings,
 };
@@ -199,6 +199,7 @@ fn every_key_of_a_scene_is_described() {
     check_described("reference/scene.md", &keys_of::<OutputSettings>(unknown));
     check_described("reference/scene.md", &keys_of::<PictureSettings>(unknown));
     check_described("reference/scene.md", &keys_of::<SurfaceOutput>(unknown));
+    check_described("reference/scene.md", &keys_of::<UsdOutput>(unknown));
     check_described("reference/scene.md", &keys_of::<Quantity>("quantity = 'zzz'"));
     check_described("reference/scene.md", &keys_of::<amalgam::scene::Header>(unknown));
     check_described("reference/scene.md", &keys_of::<PictureSettings>("colours = { water = { zzz = 1 } }"));

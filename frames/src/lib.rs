@@ -2,7 +2,8 @@
 //!
 //! - [`write_vtu`] writes one frame of one participant, [`PvdCollection`] lists the frames by time;
 //! - [`Scene::render`] draws spheres and surfaces into a [`Picture`], without a graphics card;
-//! - [`write_ply`] writes a surface;
+//! - [`write_ply`] writes a surface; [`Frame::read_vtu`] and [`read_ply`] read what was written;
+//! - [`write_usd`] writes all frames as one animated scene;
 //! - [`CsvTable`] holds numbers over time.
 //!
 //! Architecture invariants: this crate depends on nothing else of the project, and whoever reads a file while a run
@@ -13,7 +14,9 @@ mod error;
 mod picture;
 mod ply;
 mod pvd;
+mod read;
 mod table;
+mod usd;
 mod vtu;
 
 pub use error::FramesError;
@@ -21,5 +24,7 @@ pub use glam::DVec3;
 pub use picture::{Camera, Colour, ColourMap, Layer, Picture, Radius, Rgb, Scene, creased};
 pub use ply::write_ply;
 pub use pvd::PvdCollection;
+pub use read::{Frame, Mesh, read_ply};
 pub use table::CsvTable;
+pub use usd::{UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape, write_usd};
 pub use vtu::{Compression, FrameData, FrameField, FrameValues, write_vtu};

@@ -6,8 +6,8 @@ use amalgam_particles::{DVec3, GroupMap, Particles};
 use amalgam_solver_fluid::flip::{Flip, section};
 use amalgam_solver_kit::{Alone, AloneGroups, Solver, SolverError, World};
 
-use super::fluids::{Times, resident_bytes};
-use super::{Bound, Figure, Peer};
+use super::fluids::Times;
+use super::{Bound, Figure, Idle, Peer};
 use crate::error::CommandError;
 
 const WARM_UP: u64 = 2;
@@ -20,11 +20,11 @@ const PEER_PER_CELL: Peer = Peer { name: "Jet FLIP, a liquid cell", ns: 11_900.0
 ///
 /// # Errors
 /// If the solver fails.
-pub fn measure(edge: u32) -> Result<Vec<Figure>, CommandError> {
-    column(edge).map_err(CommandError::Failed)
+pub fn measure(edge: u32, idle: Idle) -> Result<Vec<Figure>, CommandError> {
+    column(edge, idle).map_err(CommandError::Failed)
 }
 
-fn column(edge: u32) -> Result<Vec<Figure>, String> {
+fn column(edge: u32, idle: Idle) -> Result<Vec<Figure>, String> {
     let world = World {
         participant: "water".into(),
         domain: (DVec3::ZERO, DVec3::ONE),
@@ -37,7 +37,6 @@ fn column(edge: u32) -> Result<Vec<Figure>, String> {
         "method = \"flip\"\nspacing = {}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [{width}, 1, 1]",
         0.5 * cell
     );
-    let resident = resident_bytes();
     let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
     let mut solver = Flip::new(parameters, particles);
     let n = solver.particles().len();
@@ -49,8 +48,7 @@ fn column(edge: u32) -> Result<Vec<Figure>, String> {
         iterations =
             advance(&mut solver, 0.5 * cell, (&mut times, &mut alone)).map_err(|error| error.to_string())?;
     }
-    let held =
-        resident_bytes().zip(resident).map(|(now, before)| now.saturating_sub(before) as f64 / n as f64);
+    let held = idle.held_for_each(n);
     Ok(figures(&times, (edge, n), held, (solver.liquid_cells(), iterations)))
 }
 

@@ -6,7 +6,7 @@ use amalgam_particles::{DVec3, GroupMap};
 use amalgam_solver_fluid::sph::{Sph, section};
 use amalgam_solver_kit::{Alone, AloneGroups, Solver, SolverError, World};
 
-use super::{Bound, Figure, Peer};
+use super::{Bound, Figure, Idle, Peer};
 use crate::error::CommandError;
 
 /// Edge of the cube of water [m], in a tank twice as long.
@@ -33,15 +33,15 @@ const LARGE: Case = Case {
     peer: Peer { name: "Truong et al. 2021, stage 1", ns: 1985.0 },
 };
 
-/// All figures of fluids, or those that take a few seconds.
+/// All figures of fluids, or those that take a few seconds. Cases grow: what the allocator keeps of one is used by the next.
 ///
 /// # Errors
 /// If the solver fails.
-pub fn measure(quick: bool) -> Result<Vec<Figure>, CommandError> {
+pub fn measure(quick: bool, idle: Idle) -> Result<Vec<Figure>, CommandError> {
     let cases: &[Case] = if quick { &[SMALL] } else { &[SMALL, MIDDLE, LARGE] };
     let mut figures = Vec::new();
     for case in cases {
-        figures.extend(dam_break(case).map_err(CommandError::Failed)?);
+        figures.extend(dam_break(case, idle).map_err(CommandError::Failed)?);
     }
     Ok(figures)
 }
@@ -56,7 +56,7 @@ pub(super) struct Times {
     pub(super) commit: Vec<f64>,
 }
 
-fn dam_break(case: &Case) -> Result<Vec<Figure>, String> {
+fn dam_break(case: &Case, idle: Idle) -> Result<Vec<Figure>, String> {
     let world = World {
         participant: "water".into(),
         domain: (DVec3::ZERO, DVec3::new(2.0 * EDGE, EDGE, 2.0 * EDGE)),
@@ -67,7 +67,6 @@ fn dam_break(case: &Case) -> Result<Vec<Figure>, String> {
         "spacing = {}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [{EDGE}, {EDGE}, {EDGE}]",
         EDGE / f64::from(case.edge)
     );
-    let resident = resident_bytes();
     let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
     let mut solver = Sph::new(parameters, particles);
     let n = solver.particles().len();
@@ -85,8 +84,7 @@ fn dam_break(case: &Case) -> Result<Vec<Figure>, String> {
         }
         advance(&mut solver, &groups, &mut alone, &mut times).map_err(|error| error.to_string())?;
     }
-    let held =
-        resident_bytes().zip(resident).map(|(now, before)| now.saturating_sub(before) as f64 / n as f64);
+    let held = idle.held_for_each(n);
     Ok(figures(case, &times, n, held, solver.pairs_per_particle()))
 }
 
@@ -136,11 +134,4 @@ fn figures(case: &Case, times: &Times, n: usize, held: Option<f64>, pairs: [f64;
     // Place in the order, acceleration, group; position and velocity, read and written.
     commit.bound = Some(Bound { operations: 35.0, bytes: 4.0 + 12.0 + 4.0 + 2.0 * 48.0 });
     vec![step, begin, again, commit]
-}
-
-/// Memory of this process that is in use [bytes], where the system says.
-pub(super) fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(1024 * line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?)
 }

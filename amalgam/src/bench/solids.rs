@@ -2,8 +2,7 @@
 
 use amalgam_solver_solid::measure::{Layout, bond_passes, implicit_step};
 
-use super::fluids::resident_bytes;
-use super::{Bound, Figure, Peer};
+use super::{Bound, Figure, Idle, Peer};
 
 /// What LAMMPS takes for a directed bond on its own 2-core machine (AVX-512), everything of a step included.
 const LAMMPS: Peer = Peer { name: "LAMMPS peri/pmb, a step", ns: 6.8 };
@@ -42,10 +41,24 @@ const ROWS: [Count; 2] = [
 ];
 
 /// All figures of solids, or those that take a few seconds.
-pub fn measure(quick: bool) -> Vec<Figure> {
+pub fn measure(quick: bool, idle: Idle) -> Vec<Figure> {
     let sizes: &[usize] = if quick { &[100_000] } else { &[100_000, 250_000] };
     let layouts = [(Layout::Lattice, "lattice", LATTICE), (Layout::Rows, "rows", ROWS)];
-    let mut figures = Vec::new();
+    // Steps come first, while nothing is kept by the allocator that they did not ask for.
+    let (mut figures, mut steps) = (Vec::new(), Vec::new());
+    if !quick {
+        for (layout, name, _) in &layouts {
+            let mut held = None;
+            let size = sizes[sizes.len() - 1];
+            let step = implicit_step(size, *layout, DT, STEPS, || held = idle.held_for_each(size));
+            for ((stage, peer), seconds) in STAGES.into_iter().enumerate().zip(step.stage_seconds) {
+                let label = format!("implicit step, {name}, stage {}", stage + 1);
+                let mut figure = Figure::new(label, step.particles, seconds);
+                figure.bytes_per_particle = held;
+                steps.push(figure.beside(peer));
+            }
+        }
+    }
     for &size in sizes {
         for (layout, name, [force, operator]) in &layouts {
             let passes = bond_passes(size, *layout, REPETITIONS);
@@ -67,20 +80,6 @@ pub fn measure(quick: bool) -> Vec<Figure> {
             }
         }
     }
-    if !quick {
-        for (layout, name, _) in &layouts {
-            let before = resident_bytes();
-            let mut resident = None;
-            let size = sizes[sizes.len() - 1];
-            let step = implicit_step(size, *layout, DT, STEPS, || resident = resident_bytes());
-            let held = resident.zip(before).map(|(now, before)| now.saturating_sub(before) as f64);
-            for ((stage, peer), seconds) in STAGES.into_iter().enumerate().zip(step.stage_seconds) {
-                let label = format!("implicit step, {name}, stage {}", stage + 1);
-                let mut figure = Figure::new(label, step.particles, seconds);
-                figure.bytes_per_particle = held.map(|bytes| bytes / step.particles as f64);
-                figures.push(figure.beside(peer));
-            }
-        }
-    }
+    figures.extend(steps);
     figures
 }

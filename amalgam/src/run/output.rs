@@ -32,7 +32,9 @@ const SUMMARY_RESERVE: usize = 64 << 10;
 
 const SUMMARY: &str = "summary.json";
 /// Faces of all obstacles.
-const OBSTACLES: &str = "obstacles.ply";
+pub(crate) const OBSTACLES: &str = "obstacles.ply";
+/// The field of radii [m] in frames.
+pub(crate) const RADIUS: &str = "radius";
 pub(crate) const SCENE: &str = "scene.toml";
 const FOLDERS: [&str; 5] = ["frames", "pictures", "probes", "surfaces", CHECKPOINTS];
 
@@ -149,8 +151,9 @@ impl Folder {
         }
         let entries = fs::read_dir(&self.path).map_err(failed("read the folder", &self.path))?;
         for entry in entries.filter_map(Result::ok).map(|entry| entry.path()) {
-            let is_list = entry.extension().is_some_and(|extension| extension == "pvd");
-            if is_list || entry.ends_with(SUMMARY) || entry.ends_with(OBSTACLES) {
+            let is_ours =
+                entry.extension().is_some_and(|extension| extension == "pvd" || extension == "usda");
+            if is_ours || entry.ends_with(SUMMARY) || entry.ends_with(OBSTACLES) {
                 fs::remove_file(&entry).map_err(failed("remove the old", &entry))?;
             }
         }
@@ -190,11 +193,21 @@ impl Folder {
         if there("frames") {
             written.push("*.pvd for ParaView");
         }
+        if self.has_usd() {
+            written.push("*.usda for Blender");
+        }
         if there(OBSTACLES) {
             written.push(OBSTACLES);
         }
         written.extend(["surfaces", "pictures", "probes"].into_iter().filter(|name| there(name)));
         written
+    }
+
+    fn has_usd(&self) -> bool {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        entries
+            .map(|entry| entry.path())
+            .any(|path| path.extension().is_some_and(|extension| extension == "usda"))
     }
 
     fn unfinished(&self, name: &str) -> PathBuf {
@@ -460,7 +473,8 @@ fn write_participant(
     frame: &ParticipantFrame,
     compression: Compression,
 ) -> Result<(), FramesError> {
-    let fields: Vec<VtkField<'_>> = frame
+    let radius: Vec<f32> = frame.radius.iter().map(|&radius| radius as f32).collect();
+    let mut fields: Vec<VtkField<'_>> = frame
         .fields
         .iter()
         .map(|(name, values)| VtkField {
@@ -471,6 +485,9 @@ fn write_participant(
             },
         })
         .collect();
+    if frame.fields.iter().all(|(name, _)| name != RADIUS) {
+        fields.insert(0, VtkField { name: RADIUS, values: FrameValues::Scalar(&radius) });
+    }
     let data = FrameData {
         time,
         positions: &frame.positions,

@@ -12,7 +12,7 @@ use crate::scene::{Colour, Cut, FieldColour, PictureSettings, Ramp, Scene, Solve
 use amalgam_coordinator::{Faces, FrameField, ParticipantFrame};
 
 /// Colour of obstacles.
-const STONE: [f32; 3] = [0.76, 0.75, 0.72];
+pub(crate) const STONE: [f32; 3] = [0.76, 0.75, 0.72];
 
 /// Plain colours of participants that the scene gives none, in the order of the scene.
 const WARM: [[u8; 3]; 5] =
@@ -211,7 +211,8 @@ fn camera(settings: &PictureSettings, (low, high): (DVec3, DVec3), up: DVec3) ->
     Camera { eye: camera.eye + shift, target: camera.target + shift, ..camera }
 }
 
-fn colours(scene: &Scene, settings: &PictureSettings) -> Vec<(String, Colour)> {
+/// The colour of each participant, the scene's or one by its solver.
+pub(crate) fn colours(scene: &Scene, settings: &PictureSettings) -> Vec<(String, Colour)> {
     let mut warm = WARM.into_iter().cycle();
     let of_kind = |solver: &str, warm: &mut dyn Iterator<Item = [u8; 3]>| {
         if solver == SolverKind::Fluid.name() {

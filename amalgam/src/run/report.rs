@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::{Course, Ending, RunError, control::Control, local::Locals, output::Folder, short, trust};
-use crate::{console, error::CommandError, scene::Scene};
+use crate::{console, error::CommandError, export, scene::Scene};
 use amalgam_coordinator::{CoordinatorError, Summary};
 
 /// Participants that the line about waiting names; what was waited for longest comes first.
@@ -127,6 +127,9 @@ impl Course<'_> {
             (Some(error), Err(second)) => return Err(CommandError::Failed(format!("{error}; {second}"))),
             (None, written) => written?,
         }
+        let exported = self.scene.output.usd.map_or(Ok(Vec::new()), |settings| {
+            export::write(self.scene, folder.path(), &export::file_of(self.scene, folder.path()), settings)
+        });
         let mut lines = self.lines(&summary, interrupted, started);
         // Participants that were left in the middle of a step may not answer any more.
         if !abandoned {
@@ -137,6 +140,8 @@ impl Course<'_> {
             }
             self.locals.end();
         }
+        exported
+            .map_err(|error| CommandError::Failed(format!("all other results are written, but {error}")))?;
         lines.extend(report.resume.as_ref().map(|command| format!("  to go on: {command}")));
         Ok(Outcome {
             ending: if interrupted { Ending::Interrupted } else { Ending::Finished },

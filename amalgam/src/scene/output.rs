@@ -23,6 +23,8 @@ pub struct OutputSettings {
     pub compression: Compression,
     /// `[output.pictures]`: draw pictures.
     pub pictures: Option<PictureSettings>,
+    /// `[output.usd]`: write all frames as one animated scene at the end, `NAME.usda`.
+    pub usd: Option<UsdOutput>,
     /// `[output.surfaces.NAME]`: write the surface of the participant NAME.
     pub surfaces: BTreeMap<String, SurfaceOutput>,
 }
@@ -34,6 +36,7 @@ impl Default for OutputSettings {
             every: 1,
             compression: Compression::None,
             pictures: None,
+            usd: None,
             surfaces: BTreeMap::new(),
         }
     }
@@ -47,6 +50,20 @@ pub enum Compression {
     None,
     /// By zlib.
     Zlib,
+}
+
+/// `[output.usd]`: the frames as a scene for Blender, Houdini and others.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UsdOutput {
+    /// Whether particles are in it whose participant has a surface; renderers leave them out.
+    pub particles: bool,
+}
+
+impl Default for UsdOutput {
+    fn default() -> Self {
+        Self { particles: true }
+    }
 }
 
 /// `[output.surfaces.PARTICIPANT]`: a closed mesh around the particles, as a `.ply` file a frame.
@@ -206,6 +223,9 @@ impl OutputSettings {
         let mut wrong = |key: &str, message: &str| faults.push((key.to_string(), message.to_string()));
         if self.every == 0 {
             wrong("every", "every must be at least 1: every frame is written with every = 1");
+        }
+        if self.usd.is_some() && !self.vtk {
+            wrong("usd", "the scene over time is made of the frames: write vtk = true");
         }
         for (name, surface) in &self.surfaces {
             if surface.every == 0 {

@@ -31,6 +31,22 @@ pub fn creased(positions: &[DVec3], triangles: &[[u32; 3]]) -> (Vec<DVec3>, Vec<
     (split, triangles)
 }
 
+/// Normals of the corners of each triangle in turn, round where it is drawn smooth.
+///
+/// # Panics
+/// If a triangle names no vertex.
+pub(crate) fn creased_normals(positions: &[DVec3], triangles: &[[u32; 3]]) -> Vec<[f32; 3]> {
+    let (positions, triangles) = creased(positions, triangles);
+    let mut normals = vec![DVec3::ZERO; positions.len()];
+    for triangle in &triangles {
+        let [a, b, c] = triangle.map(|i| positions[i as usize]);
+        // As long as the triangle is large: small ones count less.
+        triangle.iter().for_each(|&i| normals[i as usize] += (b - a).cross(c - a));
+    }
+    let corner = |&i: &u32| normals[i as usize].normalize_or(DVec3::Z).as_vec3().to_array();
+    triangles.as_flattened().iter().map(corner).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

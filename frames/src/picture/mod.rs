@@ -21,6 +21,7 @@ use rayon::prelude::*;
 pub use camera::Camera;
 pub use colour::{Colour, ColourMap, Rgb};
 pub use crease::creased;
+pub(crate) use crease::creased_normals;
 
 use crate::{FramesError, atomic};
 use camera::View;
