@@ -6,7 +6,7 @@ use std::{
 };
 
 use amalgam_frames::{
-    Frame, PvdCollection, UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape, read_ply, write_usd,
+    Frame, Mesh, PvdCollection, UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape, read_ply, write_usd,
 };
 
 use crate::{
@@ -100,8 +100,8 @@ pub(crate) fn write(
     }
     let obstacles = folder.join(OBSTACLES);
     if obstacles.exists() {
-        let (positions, triangles) = read_ply(obstacles).map_err(failed)?;
-        let shape = UsdShape::Mesh(vec![(0.0, UsdMesh { positions, triangles, ..UsdMesh::default() })]);
+        let state = mesh_of(read_ply(obstacles).map_err(failed)?);
+        let shape = UsdShape::Mesh(vec![(0.0, state)]);
         lines.push(told("obstacles", &shape));
         let (name, colour) = ("obstacles".to_string(), STONE.map(linear));
         objects.push(UsdObject { name, colour, roughness: 0.8, is_guide: false, shape });
@@ -146,7 +146,7 @@ fn particles(
             points.push((code, state));
         } else {
             let (velocities, triangles) = (frame.velocities, frame.triangles);
-            mesh.push((code, UsdMesh { positions, velocities, triangles }));
+            mesh.push((code, UsdMesh { positions, velocities, triangles, ..UsdMesh::default() }));
         }
     }
     // A sheet whose last triangle is torn stays a mesh, of none.
@@ -168,12 +168,13 @@ fn surface(folder: &Path, participant: &str) -> Result<Option<UsdShape>, amalgam
         }
     }
     files.sort();
-    let state = |(frame, path): (u32, PathBuf)| {
-        let (positions, triangles) = read_ply(path)?;
-        Ok((f64::from(frame), UsdMesh { positions, triangles, ..UsdMesh::default() }))
-    };
+    let state = |(frame, path): (u32, PathBuf)| Ok((f64::from(frame), mesh_of(read_ply(path)?)));
     let states = files.into_iter().map(state).collect::<Result<Vec<_>, _>>()?;
     Ok((!states.is_empty()).then_some(UsdShape::Mesh(states)))
+}
+
+fn mesh_of(Mesh { vertices, normals, velocities, triangles }: Mesh) -> UsdMesh {
+    UsdMesh { positions: vertices, velocities, normals, triangles }
 }
 
 fn told(name: &str, shape: &UsdShape) -> String {

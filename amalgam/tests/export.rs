@@ -24,7 +24,8 @@ fn run(folder: &Path, settings: &[&str]) {
 /// The numbers behind the first equals sign after a declaration, in the first state if there are several.
 fn values(text: &str, object: &str, declaration: &str) -> Vec<f64> {
     let start = text.find(&format!("\"{object}\" (")).unwrap_or_else(|| panic!("{object} is missing"));
-    let (_, rest) = text[start..].split_once(declaration).unwrap_or_else(|| panic!("{declaration} is missing"));
+    let (_, rest) =
+        text[start..].split_once(declaration).unwrap_or_else(|| panic!("{declaration} is missing"));
     let (_, rest) = rest.split_once('[').expect("an array");
     let (array, _) = rest.split_once(']').expect("its end");
     let numbers = array.split([',', '(', ')', ' ']).filter(|part| !part.is_empty());
@@ -66,7 +67,8 @@ fn a_run_becomes_one_scene_over_time() {
 fn what_cannot_be_exported_says_what_to_write() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let refused = |arguments: &[&str]| {
-        let output = amalgam().arg("export").args(arguments).current_dir(folder.path()).output().expect("runs");
+        let output =
+            amalgam().arg("export").args(arguments).current_dir(folder.path()).output().expect("runs");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };

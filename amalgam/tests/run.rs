@@ -50,8 +50,17 @@ fn a_run_leaves_frames_pictures_tables_and_a_summary() {
     let output = run(folder.path(), &["--frames", "2", "--json", "--set", "output.pictures.every=2"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(!text(&output.stderr).contains("did not end"), "its solvers end: {}", text(&output.stderr));
-    let expected =
-        [".lock", "cloth.pvd", "frames", "pictures", "probes", "scene.toml", "summary.json", "water.pvd"];
+    let expected = [
+        ".lock",
+        "cloth.pvd",
+        "frames",
+        "pictures",
+        "probes",
+        "scene.toml",
+        "summary.json",
+        "surfaces",
+        "water.pvd",
+    ];
     assert_eq!(files(&out), strings(&expected));
     assert_eq!(files(&out.join("frames")).len(), 6, "three frames of two participants");
     assert_eq!(files(&out.join("pictures")), strings(&["000000.png", "000002.png"]));

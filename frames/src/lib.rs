@@ -22,7 +22,7 @@ mod vtu;
 pub use error::FramesError;
 pub use glam::DVec3;
 pub use picture::{Camera, Colour, ColourMap, Layer, Picture, Radius, Rgb, Scene, creased};
-pub use ply::write_ply;
+pub use ply::{PlyMesh, write_ply};
 pub use pvd::PvdCollection;
 pub use read::{Frame, Mesh, read_ply};
 pub use table::CsvTable;

@@ -8,6 +8,7 @@ use flate2::read::ZlibDecoder;
 use glam::DVec3;
 
 use crate::FramesError;
+use crate::ply::COLUMNS;
 
 /// A frame of one participant, as it stands in a `.vtu` file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,8 +39,18 @@ impl Frame {
     }
 }
 
-/// Vertices [m] and triangles.
-pub type Mesh = (Vec<[f32; 3]>, Vec<[u32; 3]>);
+/// A surface, as it stands in a `.ply` file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mesh {
+    /// Vertices [m].
+    pub vertices: Vec<[f32; 3]>,
+    /// Normals of the vertices, or none.
+    pub normals: Vec<[f32; 3]>,
+    /// Velocities of the vertices [m/s], or none.
+    pub velocities: Vec<[f32; 3]>,
+    /// Indices of vertices.
+    pub triangles: Vec<[u32; 3]>,
+}
 
 /// Reads a file that [`write_ply`](crate::write_ply) wrote.
 ///
@@ -161,7 +172,10 @@ fn read_mesh(bytes: &[u8]) -> Result<Mesh, String> {
         return Err("it is not binary and little-endian".to_string());
     }
     let cut = || "it is cut".to_string();
-    let (vertex_bytes, rest) = data.split_at_checked(vertices.saturating_mul(12)).ok_or_else(cut)?;
+    let columns =
+        COLUMNS.map(|names| names.iter().all(|name| header.contains(&format!("property float {name}\n"))));
+    let stride = 12 * columns.iter().filter(|is_there| **is_there).count();
+    let (vertex_bytes, rest) = data.split_at_checked(vertices.saturating_mul(stride)).ok_or_else(cut)?;
     let face_bytes = rest.get(..faces.saturating_mul(13)).ok_or_else(cut)?;
     let mut triangles = Vec::with_capacity(faces);
     for face in face_bytes.chunks_exact(13) {
@@ -171,13 +185,19 @@ fn read_mesh(bytes: &[u8]) -> Result<Mesh, String> {
         }
         triangles.push(triangle);
     }
-    Ok((vectors(vertex_bytes, f32::from_le_bytes).collect(), triangles))
+    let mut read: [Vec<[f32; 3]>; 3] = Default::default();
+    let there: Vec<usize> = (0..columns.len()).filter(|&column| columns[column]).collect();
+    for (at, vector) in vectors(vertex_bytes, f32::from_le_bytes).enumerate() {
+        read[there[at % there.len()]].push(vector);
+    }
+    let [vertices, normals, velocities] = read;
+    Ok(Mesh { vertices, normals, velocities, triangles })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Compression, FrameData, FrameField, FrameValues, write_ply, write_vtu};
+    use crate::{Compression, FrameData, FrameField, FrameValues, PlyMesh, write_ply, write_vtu};
 
     #[test]
     fn a_frame_is_read_as_it_was_written() {
@@ -221,10 +241,18 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.ply");
         let vertices = [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::Z];
-        write_ply(&path, &vertices, &[[0, 1, 2], [0, 2, 3]]).expect("writes");
-        let (read, triangles) = read_ply(&path).expect("reads");
-        assert_eq!(read, vertices.map(|v| v.as_vec3().to_array()));
-        assert_eq!(triangles, [[0, 1, 2], [0, 2, 3]]);
+        let (normals, velocities) = ([[0.0, 0.0, 1.0]; 4], [[1.0, 2.0, 3.0]; 4]);
+        let triangles = [[0, 1, 2], [0, 2, 3]];
+        for (normals, velocities) in [(&normals[..], &velocities[..]), (&[], &[]), (&[], &velocities)] {
+            write_ply(&path, &PlyMesh { vertices: &vertices, normals, velocities, triangles: &triangles })
+                .expect("writes");
+            let vertices = vertices.map(|v| v.as_vec3().to_array()).to_vec();
+            let (normals, velocities) = (normals.to_vec(), velocities.to_vec());
+            let mesh = Mesh { vertices, normals, velocities, triangles: triangles.to_vec() };
+            assert_eq!(read_ply(&path).expect("reads"), mesh);
+        }
+        let mesh = PlyMesh { vertices: &vertices, normals: &normals[..3], ..PlyMesh::default() };
+        assert!(write_ply(&path, &mesh).is_err());
         let whole = fs::read(&path).expect("bytes");
         fs::write(&path, &whole[..whole.len() - 1]).expect("cuts");
         assert!(read_ply(&path).expect_err("it is cut").to_string().contains("it is cut"));

@@ -68,6 +68,8 @@ pub struct UsdMesh {
     pub positions: Vec<[f32; 3]>,
     /// Velocities [m/s], or none.
     pub velocities: Vec<[f32; 3]>,
+    /// Normals of the vertices; without, edges are sharp where triangles meet at an angle.
+    pub normals: Vec<[f32; 3]>,
     /// Vertices of each triangle, anticlockwise seen from outside.
     pub triangles: Vec<[u32; 3]>,
 }
@@ -169,7 +171,13 @@ fn write_mesh(out: &mut impl Write, states: &[(f64, UsdMesh)]) -> io::Result<()>
     attribute(out, "float3[] extent", "", states, |state| extent(&state.positions, 0.0))?;
     attribute(out, "int[] faceVertexCounts", "", states, |state| state.triangles.iter().map(|_| 3))?;
     attribute(out, "int[] faceVertexIndices", "", states, |state| state.triangles.as_flattened().iter())?;
-    attribute(out, "normal3f[] normals", " (interpolation = \"faceVarying\")", states, |state| {
+    let is_round = states.iter().all(|state| state.1.normals.len() == state.1.positions.len());
+    let interpolation = if is_round { "vertex" } else { "faceVarying" };
+    let metadata = format!(" (interpolation = \"{interpolation}\")");
+    attribute(out, "normal3f[] normals", &metadata, states, |state| {
+        if is_round {
+            return vectors(&state.normals);
+        }
         let positions: Vec<DVec3> = state.positions.iter().map(|&x| Vec3::from(x).as_dvec3()).collect();
         vectors(&creased_normals(&positions, &state.triangles))
     })?;
@@ -299,6 +307,7 @@ mod tests {
         let triangle = |z: f32| UsdMesh {
             positions: vec![[0.0, 0.0, z], [1.0, 0.0, z], [0.0, 1.0, z]],
             velocities: Vec::new(),
+            normals: Vec::new(),
             triangles: vec![[0, 1, 2]],
         };
         let object = |name: &str, shape| UsdObject {

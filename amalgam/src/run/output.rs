@@ -8,7 +8,7 @@ use std::{
 };
 
 use amalgam_frames::{
-    CsvTable, FrameData, FrameField as VtkField, FrameValues, FramesError, PvdCollection, write_ply,
+    CsvTable, FrameData, FrameField as VtkField, FrameValues, FramesError, PlyMesh, PvdCollection, write_ply,
     write_vtu,
 };
 use serde::Serialize;
@@ -21,7 +21,7 @@ use crate::{
     scene::{Compression, Scene, SurfaceOutput},
 };
 use amalgam_coordinator::{Faces, FrameField, ParticipantFrame, ProbeSample};
-use amalgam_surfaces::{SurfaceError, SurfaceSettings, reconstruct};
+use amalgam_surfaces::{Surface, SurfaceError, SurfaceSettings, reconstruct};
 
 /// First line of the scene that is written beside the results; by it a folder is known to hold results of ours.
 pub(crate) const SCENE_HEADER: &str =
@@ -162,7 +162,8 @@ impl Folder {
         self.write(SCENE, text.as_bytes())?;
         if scene.output.vtk && !scene.domain.obstacles.is_empty() {
             let (corners, triangles) = obstacles(scene)?;
-            write_ply(self.path.join(OBSTACLES), &corners, &triangles)?;
+            let mesh = PlyMesh { vertices: &corners, triangles: &triangles, ..PlyMesh::default() };
+            write_ply(self.path.join(OBSTACLES), &mesh)?;
         }
         self.reserve()
     }
@@ -339,9 +340,10 @@ impl Recorder {
         self.vtk_every.is_some_and(|every| self.frame.is_multiple_of(every))
     }
 
-    /// Whether the surface of this participant is to be written for the next frame.
+    /// Whether the surface of this participant is to be written or drawn for the next frame.
     pub fn wants_surface_of(&self, participant: &str) -> bool {
-        self.surfaces.get(participant).is_some_and(|surface| self.wants_surface(surface))
+        let is_drawn = self.painter.as_ref().is_some_and(|painter| painter.draws(self.frame));
+        self.surfaces.get(participant).is_some_and(|surface| is_drawn || self.wants_surface(surface))
     }
 
     fn wants_surface(&self, surface: &SurfaceOutput) -> bool {
@@ -379,25 +381,25 @@ impl Recorder {
                 *last = at_rest;
             }
         }
+        let is_drawn = self.painter.as_ref().is_some_and(|painter| painter.draws(self.frame));
+        let mut surfaces = BTreeMap::new();
         for frame in frames {
             let Some(&output) = self.surfaces.get(&frame.name) else { continue };
+            if !is_drawn && !self.wants_surface(&output) {
+                continue;
+            }
+            let surface = surface_of(frame, output)?;
             if self.wants_surface(&output) {
                 self.make("surfaces")?;
                 let file = self.folder.join(format!("surfaces/{}_{:06}.ply", frame.name, self.frame));
-                if let Some((vertices, triangles)) = &frame.surface {
-                    write_ply(file, vertices, triangles)?;
-                    continue;
-                }
-                // Particles of one fluid have one radius.
-                let radius = frame.radius.first().copied().unwrap_or(1.0);
-                let settings = SurfaceSettings { cell: output.cell, ..SurfaceSettings::new(radius) };
-                let surface = reconstruct(&frame.positions, settings)?;
-                write_ply(file, &surface.vertices, &surface.triangles)?;
+                let Surface { vertices, normals, velocities, triangles } = &surface;
+                write_ply(file, &PlyMesh { vertices, normals, velocities, triangles })?;
             }
+            surfaces.insert(frame.name.clone(), surface);
         }
-        if let Some(painter) = self.painter.as_ref().filter(|painter| painter.draws(self.frame)) {
+        if let Some(painter) = self.painter.as_ref().filter(|_| is_drawn) {
             self.make("pictures")?;
-            painter.draw(frames, &self.folder.join(format!("pictures/{:06}.png", self.frame)))?;
+            painter.draw(frames, &surfaces, &self.folder.join(format!("pictures/{:06}.png", self.frame)))?;
         }
         self.frame += 1;
         Ok(())
@@ -428,6 +430,19 @@ impl Recorder {
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder).map_err(failed("create the folder", &folder))
     }
+}
+
+/// The surface of a participant: its solver's own, which tears, or one around its particles.
+fn surface_of(frame: &ParticipantFrame, output: SurfaceOutput) -> Result<Surface, SurfaceError> {
+    if let Some((vertices, triangles)) = &frame.surface {
+        let (vertices, triangles) = (vertices.clone(), triangles.clone());
+        return Ok(Surface { vertices, triangles, ..Surface::default() });
+    }
+    // Particles of one fluid have one radius.
+    let radius = frame.radius.first().copied().unwrap_or(1.0);
+    let SurfaceOutput { cell, smoothing, .. } = output;
+    let settings = SurfaceSettings { cell, smoothing, ..SurfaceSettings::new(radius) };
+    reconstruct(&frame.positions, &frame.velocities, settings)
 }
 
 /// Waits until the disk knows the entries of a folder.

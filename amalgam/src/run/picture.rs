@@ -1,6 +1,6 @@
 //! Pictures of frames.
 
-use std::{borrow::Cow, path::Path};
+use std::{borrow::Cow, collections::BTreeMap, path::Path};
 
 use amalgam_frames::{
     Camera, Colour as Paint, ColourMap, FramesError, Layer, Radius, Scene as Drawing, creased,
@@ -10,6 +10,7 @@ use glam::DVec3;
 
 use crate::scene::{Colour, Cut, FieldColour, PictureSettings, Ramp, Scene, SolverKind};
 use amalgam_coordinator::{Faces, FrameField, ParticipantFrame};
+use amalgam_surfaces::Surface;
 
 /// Colour of obstacles.
 pub(crate) const STONE: [f32; 3] = [0.76, 0.75, 0.72];
@@ -24,6 +25,7 @@ struct Drawn<'a> {
     radius: Cow<'a, [f64]>,
     triangles: Cow<'a, [[u32; 3]]>,
     values: Option<Vec<f32>>,
+    is_balls: bool,
 }
 
 /// Draws frames of one scene.
@@ -61,13 +63,19 @@ impl Painter {
         frame.is_multiple_of(u64::from(self.settings.every))
     }
 
-    /// Draws a frame into a PNG file.
-    pub(crate) fn draw(&self, frames: &[ParticipantFrame], path: &Path) -> Result<(), FramesError> {
-        let drawn: Vec<Drawn<'_>> = frames.iter().map(|frame| self.drawn(frame)).collect();
+    /// Draws a frame into a PNG file. Participants with a surface are drawn by it.
+    pub(crate) fn draw(
+        &self,
+        frames: &[ParticipantFrame],
+        surfaces: &BTreeMap<String, Surface>,
+        path: &Path,
+    ) -> Result<(), FramesError> {
+        let drawn = |frame| self.drawn_by_surface(frame, surfaces).unwrap_or_else(|| self.drawn(frame));
+        let drawn: Vec<Drawn<'_>> = frames.iter().map(drawn).collect();
         let layers = frames.iter().zip(&drawn).map(|(frame, drawn)| {
             let positions = &*drawn.positions;
             let colour = self.paint(&frame.name, drawn.values.as_deref());
-            if frame.triangles.is_empty() {
+            if drawn.is_balls {
                 Layer::Spheres { positions, radius: Radius::Each(&drawn.radius), colour }
             } else {
                 Layer::Surface { positions, triangles: &drawn.triangles, colour }
@@ -84,24 +92,62 @@ impl Painter {
         drawing.render(&self.camera, self.settings.width, self.settings.height)?.write_png(path)
     }
 
+    /// The surface of a participant, if it has one and its colour is known there: a plain one, or by speed.
+    fn drawn_by_surface<'a>(
+        &self,
+        frame: &ParticipantFrame,
+        surfaces: &'a BTreeMap<String, Surface>,
+    ) -> Option<Drawn<'a>> {
+        let surface = surfaces.get(&frame.name)?;
+        let values = match self.colour(&frame.name) {
+            Some(Colour::Field(FieldColour { field, .. })) => {
+                let is_known = field == "speed" && surface.velocities.len() == surface.vertices.len();
+                let speed = |v: &[f32; 3]| glam::Vec3::from(*v).length();
+                Some(is_known.then(|| surface.velocities.iter().map(speed).collect())?)
+            }
+            _ => None,
+        };
+        let is_kept = |t: &&[u32; 3]| {
+            let is_kept = |cut: Cut| t.iter().all(|&vertex| cut.keeps(surface.vertices[vertex as usize]));
+            self.settings.cut.is_none_or(is_kept)
+        };
+        let triangles: Vec<[u32; 3]> = surface.triangles.iter().filter(is_kept).copied().collect();
+        // The solver's own surfaces have edges.
+        if surface.normals.is_empty() && values.is_none() {
+            let (positions, triangles) = creased(&surface.vertices, &triangles);
+            let (positions, triangles) = (positions.into(), triangles.into());
+            return Some(Drawn {
+                positions,
+                radius: Cow::Owned(Vec::new()),
+                triangles,
+                values,
+                is_balls: false,
+            });
+        }
+        let (positions, radius) = (surface.vertices.as_slice().into(), Cow::Owned(Vec::new()));
+        Some(Drawn { positions, radius, triangles: triangles.into(), values, is_balls: false })
+    }
+
     /// What is drawn of a participant: all of it, or what the cut leaves.
     fn drawn<'a>(&self, frame: &'a ParticipantFrame) -> Drawn<'a> {
         let values = self.values(frame);
         let (positions, radius) = (frame.positions.as_slice(), frame.radius.as_slice());
         let Some(cut) = self.settings.cut else {
-            let triangles = Cow::from(&frame.triangles);
-            return Drawn { positions: positions.into(), radius: radius.into(), triangles, values };
+            let (triangles, is_balls) = (Cow::from(&frame.triangles), frame.triangles.is_empty());
+            return Drawn { positions: positions.into(), radius: radius.into(), triangles, values, is_balls };
         };
         if !frame.triangles.is_empty() {
             let kept = |t: &&[u32; 3]| t.iter().all(|&vertex| cut.keeps(positions[vertex as usize]));
             let triangles = frame.triangles.iter().filter(kept).copied().collect();
-            return Drawn { positions: positions.into(), radius: radius.into(), triangles, values };
+            let is_balls = false;
+            return Drawn { positions: positions.into(), radius: radius.into(), triangles, values, is_balls };
         }
         let kept: Vec<usize> = (0..positions.len()).filter(|&i| cut.keeps(positions[i])).collect();
         Drawn {
             positions: kept.iter().map(|&i| positions[i]).collect(),
             radius: kept.iter().map(|&i| radius[i]).collect(),
             triangles: Cow::Owned(Vec::new()),
+            is_balls: true,
             values: values.map(|values| kept.iter().map(|&i| values[i]).collect()),
         }
     }

@@ -11,6 +11,9 @@ use serde::{
 /// Largest width and height of a picture [pixels].
 pub const PICTURE_SIDE_MAX: u32 = 8192;
 
+/// Passes of smoothing of a surface, at most.
+const SMOOTHING_MAX: u32 = 1000;
+
 /// `[output]`: frames and pictures.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -75,11 +78,14 @@ pub struct SurfaceOutput {
     /// Edge of the cubes of the level set in particle radii, 0.1 to 4: smaller is smoother and takes
     /// longer. Not read for solids.
     pub cell: f64,
+    /// Passes of smoothing, 0 to 1000: each moves a vertex towards the mean of its neighbours, less where few particles are.
+    /// Not read for solids.
+    pub smoothing: u32,
 }
 
 impl Default for SurfaceOutput {
     fn default() -> Self {
-        Self { every: 1, cell: 1.0 }
+        Self { every: 1, cell: 1.0, smoothing: 25 }
     }
 }
 
@@ -232,6 +238,12 @@ impl OutputSettings {
                 wrong(
                     &format!("surfaces.{name}.every"),
                     "every must be at least 1: every frame gets a surface with every = 1",
+                );
+            }
+            if surface.smoothing > SMOOTHING_MAX {
+                wrong(
+                    &format!("surfaces.{name}.smoothing"),
+                    &format!("smoothing is at most {SMOOTHING_MAX} passes; water looks smooth after 25"),
                 );
             }
             // Written so that NaN fails.
