@@ -180,5 +180,7 @@ fn normals(mesh: &TriMesh3d<f64>, neighbours: &[Vec<usize>]) -> Vec<Vector3<f64>
     }
     normals.iter_mut().for_each(|normal| *normal = normal.try_normalize(0.0).unwrap_or_else(Vector3::z));
     par_laplacian_smoothing_normals_inplace(&mut normals, neighbours, NORMAL_PASSES);
+    // A vertex of no triangle has no neighbours, and the mean of none is no number.
+    normals.iter_mut().filter(|n| !n.norm().is_finite()).for_each(|normal| *normal = Vector3::z());
     normals
 }

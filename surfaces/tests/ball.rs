@@ -61,6 +61,8 @@ fn still_water_is_flat() {
     let roughness = |smoothing: u32| {
         let settings = SurfaceSettings { smoothing, ..SurfaceSettings::new(0.5 * spacing) };
         let surface = reconstruct(&points, &vec![DVec3::ZERO; points.len()], settings).expect("a surface");
+        let numbers = surface.normals.iter().chain(&surface.velocities).flatten();
+        assert!(numbers.into_iter().all(|number| number.is_finite()), "a normal or a velocity is no number");
         let is_inner = |v: &&DVec3| v.z > -2.0 * spacing && v.truncate().abs().max_element() < 0.6 * half;
         let heights: Vec<f64> = surface.vertices.iter().filter(is_inner).map(|v| v.z).collect();
         let [low, high] =
