@@ -99,6 +99,9 @@ pub fn reconstruct(
     let found = one.install(|| reconstruct_surface::<i64, f64>(&points, &parameters));
     let mut found = found.map_err(|error| fault(error.to_string()))?;
     let between = Between::new(&points, &found, &parameters);
+    // The library leaves vertices behind that belong to no triangle.
+    let all: Vec<usize> = (0..found.mesh.triangles.len()).collect();
+    found.mesh = found.mesh.keep_cells(&all, false);
     let mesh = &mut found.mesh;
     let neighbours = mesh.vertex_vertex_connectivity();
     if let Some(crowding) = between.crowding(&points, parameters.compact_support_radius) {

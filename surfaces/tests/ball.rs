@@ -1,6 +1,6 @@
 //! A ball of particles: its surface is closed, of the right size, the same on any number of threads.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use amalgam_surfaces::{SurfaceSettings, reconstruct};
 use glam::{DVec3, Vec3};
@@ -17,7 +17,7 @@ fn ball(radius: f64, spacing: f64) -> Vec<DVec3> {
 
 #[test]
 fn a_ball_has_a_closed_surface_of_its_size() {
-    let (radius, spacing) = (0.1, 0.01);
+    let (radius, spacing) = (0.2, 0.01);
     let points = ball(radius, spacing);
     let moving: Vec<DVec3> = points.iter().map(|x| DVec3::Z.cross(*x)).collect();
     let surface = reconstruct(&points, &moving, SurfaceSettings::new(0.5 * spacing)).expect("a surface");
@@ -30,6 +30,8 @@ fn a_ball_has_a_closed_surface_of_its_size() {
         }
     }
     assert!(edges.iter().all(|(&(a, b), &count)| count == 1 && edges.contains_key(&(b, a))));
+    let used: HashSet<u32> = edges.keys().map(|edge| edge.0).collect();
+    assert_eq!(used.len(), surface.vertices.len(), "vertices of triangles, and all");
     let volume = points.len() as f64 * spacing.powi(3);
     let ratio = surface.volume() / volume;
     println!("{} triangles, volume over the particles' {ratio:.4}", surface.triangles.len());
