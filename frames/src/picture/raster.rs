@@ -213,19 +213,19 @@ impl Tile<'_> {
         let c = view.to_camera(ball.centre);
         let Some(rectangle) = view.rectangle_of_ball(c, ball.radius) else { return };
         let [x0, y0, x1, y1] = self.clip(rectangle);
-        let nearest = c.z - ball.radius;
+        let radius_squared = ball.radius * ball.radius;
         for y in y0..y1 {
-            for x in x0..x1 {
-                // Most balls of a dense body are hidden.
-                if self.depth[self.index(x, y)] <= nearest {
-                    continue;
-                }
+            let row = self.index(x0, y)..self.index(x0, y) + (x1 - x0) as usize;
+            let row = self.depth[row.clone()].iter_mut().zip(&mut self.primitive[row]);
+            // Without branches: many samples fit into one instruction.
+            for (x, (depth, primitive)) in (x0..x1).zip(row) {
                 let hit = BallHit::new(c, view.ray(x, y));
-                let half_chord_squared = ball.radius * ball.radius - hit.distance_squared;
-                if half_chord_squared > 0.0 {
-                    let depth = hit.middle - (half_chord_squared * hit.inverse_ray_squared).sqrt();
-                    self.put(self.index(x, y), depth, id);
-                }
+                let half_chord_squared = radius_squared - hit.distance_squared;
+                // No number beside the ball, and no number is nearer than any.
+                let new = hit.middle - (half_chord_squared * hit.inverse_ray_squared).sqrt();
+                let is_nearer = (half_chord_squared > 0.0) & (new < *depth);
+                *depth = if is_nearer { new } else { *depth };
+                *primitive = if is_nearer { id } else { *primitive };
             }
         }
     }

@@ -17,7 +17,7 @@ const BOUNCE: Vec3 = Vec3::new(0.24, 0.22, 0.20);
 const HIGHLIGHT: f32 = 0.22;
 const HIGHLIGHT_POWER: i32 = 32;
 /// Side of the lamp's view [samples].
-const SHADOW_SIZE: u32 = 2048;
+const SHADOW_SIZE: u32 = 1024;
 const SHADOW_TAPS: usize = 10;
 /// Half-width of a shadow's soft edge, over the radius of what is seen.
 const SHADOW_SOFTNESS: f32 = 0.006;
@@ -41,25 +41,19 @@ pub(super) fn draw(geometry: &Geometry, view: &View, background: [Vec3; 2], samp
     let mut pixels = vec![[0; 3]; width * (view.height / samples) as usize];
     pixels.par_chunks_mut(width).enumerate().for_each(|(row, pixels)| {
         for (column, pixel) in pixels.iter_mut().enumerate() {
-            let mut light = Vec3::ZERO;
-            let mut shade = None;
-            for y in 0..samples {
-                for x in 0..samples {
-                    let (x, y) = (column as u32 * samples + x, row as u32 * samples + y);
-                    // Clipped before the mean, so that the edge of a highlight stays smooth.
-                    light += shader.light(x, y, &mut shade).min(Vec3::ONE);
-                }
-            }
-            *pixel = codes.code(light / (samples * samples) as f32);
+            let corner = (column as u32 * samples, row as u32 * samples);
+            let places = (0..samples * samples).map(|i| (corner.0 + i % samples, corner.1 + i / samples));
+            *pixel = codes.code(shader.mean_light(places));
         }
     });
     pixels
 }
 
-/// How dark the place of a primitive is. Found once for all samples of a pixel that see the primitive.
+/// How dark a place is. Found once for all samples of a pixel that see one primitive, or facets beside each other.
 #[derive(Clone, Copy)]
 struct Shade {
     primitive: u32,
+    depth: f32,
     /// How much of the lamp is seen, 0 to 1.
     lit: f32,
     /// How much of the surroundings is seen, 0 to 1.
@@ -124,6 +118,24 @@ impl<'a> Shader<'a> {
         }
     }
 
+    /// Mean light of the samples of a pixel. Samples that see the same have the same light.
+    fn mean_light(&self, samples: impl Iterator<Item = (u32, u32)>) -> Vec3 {
+        let (mut sum, mut count, mut shade) = (Vec3::ZERO, 0.0, None);
+        let mut last = None;
+        for (x, y) in samples {
+            let marked = self.seen.primitive(self.seen.index(x, y));
+            let light = match last {
+                Some((primitive, light)) if primitive == marked => light,
+                // Clipped before the mean, so that the edge of a highlight stays smooth.
+                _ => self.light(x, y, &mut shade).min(Vec3::ONE),
+            };
+            last = Some((marked, light));
+            sum += light;
+            count += 1.0;
+        }
+        sum / count
+    }
+
     /// Light that a sample receives. `shade` is that of the pixel's last sample.
     fn light(&self, x: u32, y: u32, shade: &mut Option<Shade>) -> Vec3 {
         let view = &self.seen.view;
@@ -136,7 +148,7 @@ impl<'a> Shader<'a> {
         } else {
             let surface = self.surface(primitive, x, y, position);
             let shade = match *shade {
-                Some(shade) if shade.primitive == primitive => shade,
+                Some(shade) if self.is_shared(&shade, primitive, position.z) => shade,
                 _ => *shade.insert(self.shade(primitive, &surface, x, y)),
             };
             if primitive == GROUND {
@@ -153,6 +165,13 @@ impl<'a> Shader<'a> {
         self.backdrop[0].lerp(self.backdrop[1], (y as f32 + 0.5) / self.seen.view.height as f32)
     }
 
+    /// Whether the place of a primitive is as dark as that of another of the same pixel.
+    fn is_shared(&self, shade: &Shade, primitive: u32, depth: f32) -> bool {
+        let is_facet = |id: u32| id < GROUND && id as usize >= self.geometry.balls.len();
+        let are_near = (shade.depth - depth).abs() < 0.002 * depth;
+        shade.primitive == primitive || (are_near && is_facet(shade.primitive) && is_facet(primitive))
+    }
+
     fn shade(&self, primitive: u32, surface: &Surface, x: u32, y: u32) -> Shade {
         let turn = turn_of(x, y);
         let &Surface { position, normal, .. } = surface;
@@ -167,7 +186,7 @@ impl<'a> Shader<'a> {
             if primitive == GROUND { FLOOR_SHADOW_SOFTNESS } else { SHADOW_SOFTNESS } * self.extent;
         let lit =
             if normal.dot(self.to_lamp) > 0.0 { self.lit(position, normal, softness, turn) } else { 0.0 };
-        Shade { primitive, lit, open }
+        Shade { primitive, depth: position.z, lit, open }
     }
 
     fn surface(&self, id: u32, x: u32, y: u32, position: Vec3) -> Surface {
