@@ -15,6 +15,9 @@ use amalgam_surfaces::Surface;
 /// Colour of obstacles.
 pub(crate) const STONE: [f32; 3] = [0.76, 0.75, 0.72];
 
+/// Colour of a fluid of which the surface is drawn: of light that came through much of it.
+const WATER: [u8; 3] = [0x3a, 0xa6, 0xc4];
+
 /// Plain colours of participants that the scene gives none, in the order of the scene.
 const WARM: [[u8; 3]; 5] =
     [[0xd9, 0x6a, 0x35], [0xc9, 0x3f, 0x4e], [0xd9, 0xa4, 0x41], [0x9c, 0x5a, 0x7d], [0x8a, 0x8f, 0x3c]];
@@ -25,7 +28,16 @@ struct Drawn<'a> {
     radius: Cow<'a, [f64]>,
     triangles: Cow<'a, [[u32; 3]]>,
     values: Option<Vec<f32>>,
-    is_balls: bool,
+    shape: Shape,
+}
+
+/// What positions and triangles are.
+#[derive(Clone, Copy, PartialEq)]
+enum Shape {
+    Balls,
+    Surface,
+    /// A closed surface of a fluid whose colour is plain.
+    Water,
 }
 
 /// Draws frames of one scene.
@@ -37,6 +49,8 @@ pub(crate) struct Painter {
     ground: Option<f64>,
     /// Name and colour of each participant.
     colours: Vec<(String, Colour)>,
+    /// Names of participants that are fluids.
+    fluids: Vec<String>,
     /// Faces of obstacles.
     obstacles: Faces,
 }
@@ -54,6 +68,7 @@ impl Painter {
             camera,
             domain: (low, high),
             colours: colours(scene, settings),
+            fluids: fluids(scene),
             settings: settings.clone(),
         }
     }
@@ -75,10 +90,13 @@ impl Painter {
         let layers = frames.iter().zip(&drawn).map(|(frame, drawn)| {
             let positions = &*drawn.positions;
             let colour = self.paint(&frame.name, drawn.values.as_deref());
-            if drawn.is_balls {
-                Layer::Spheres { positions, radius: Radius::Each(&drawn.radius), colour }
-            } else {
-                Layer::Surface { positions, triangles: &drawn.triangles, colour }
+            let triangles = &drawn.triangles;
+            match (drawn.shape, colour) {
+                (Shape::Balls, _) => {
+                    Layer::Spheres { positions, radius: Radius::Each(&drawn.radius), colour }
+                }
+                (Shape::Water, Paint::One(colour)) => Layer::Water { positions, triangles, colour },
+                _ => Layer::Surface { positions, triangles, colour },
             }
         });
         let (positions, triangles) = &self.obstacles;
@@ -112,20 +130,18 @@ impl Painter {
             self.settings.cut.is_none_or(is_kept)
         };
         let triangles: Vec<[u32; 3]> = surface.triangles.iter().filter(is_kept).copied().collect();
+        let radius = Cow::Owned(Vec::new());
         // The solver's own surfaces have edges.
         if surface.normals.is_empty() && values.is_none() {
             let (positions, triangles) = creased(&surface.vertices, &triangles);
             let (positions, triangles) = (positions.into(), triangles.into());
-            return Some(Drawn {
-                positions,
-                radius: Cow::Owned(Vec::new()),
-                triangles,
-                values,
-                is_balls: false,
-            });
+            return Some(Drawn { positions, radius, triangles, values, shape: Shape::Surface });
         }
-        let (positions, radius) = (surface.vertices.as_slice().into(), Cow::Owned(Vec::new()));
-        Some(Drawn { positions, radius, triangles: triangles.into(), values, is_balls: false })
+        // Through a surface that is cut open nobody could say how much water lies behind.
+        let is_closed = self.settings.cut.is_none() && !surface.normals.is_empty();
+        let is_water = is_closed && self.fluids.contains(&frame.name);
+        let shape = if is_water { Shape::Water } else { Shape::Surface };
+        Some(Drawn { positions: surface.vertices.as_slice().into(), radius, triangles: triangles.into(), values, shape })
     }
 
     /// What is drawn of a participant: all of it, or what the cut leaves.
@@ -133,21 +149,22 @@ impl Painter {
         let values = self.values(frame);
         let (positions, radius) = (frame.positions.as_slice(), frame.radius.as_slice());
         let Some(cut) = self.settings.cut else {
-            let (triangles, is_balls) = (Cow::from(&frame.triangles), frame.triangles.is_empty());
-            return Drawn { positions: positions.into(), radius: radius.into(), triangles, values, is_balls };
+            let shape = if frame.triangles.is_empty() { Shape::Balls } else { Shape::Surface };
+            let triangles = Cow::from(&frame.triangles);
+            return Drawn { positions: positions.into(), radius: radius.into(), triangles, values, shape };
         };
         if !frame.triangles.is_empty() {
             let kept = |t: &&[u32; 3]| t.iter().all(|&vertex| cut.keeps(positions[vertex as usize]));
             let triangles = frame.triangles.iter().filter(kept).copied().collect();
-            let is_balls = false;
-            return Drawn { positions: positions.into(), radius: radius.into(), triangles, values, is_balls };
+            let shape = Shape::Surface;
+            return Drawn { positions: positions.into(), radius: radius.into(), triangles, values, shape };
         }
         let kept: Vec<usize> = (0..positions.len()).filter(|&i| cut.keeps(positions[i])).collect();
         Drawn {
             positions: kept.iter().map(|&i| positions[i]).collect(),
             radius: kept.iter().map(|&i| radius[i]).collect(),
             triangles: Cow::Owned(Vec::new()),
-            is_balls: true,
+            shape: Shape::Balls,
             values: values.map(|values| kept.iter().map(|&i| values[i]).collect()),
         }
     }
@@ -257,11 +274,19 @@ fn camera(settings: &PictureSettings, (low, high): (DVec3, DVec3), up: DVec3) ->
     Camera { eye: camera.eye + shift, target: camera.target + shift, ..camera }
 }
 
+fn fluids(scene: &Scene) -> Vec<String> {
+    let fluids = scene.participants.iter().filter(|participant| participant.solver == SolverKind::Fluid.name());
+    fluids.map(|participant| participant.name.clone()).collect()
+}
+
 /// The colour of each participant, the scene's or one by its solver.
 pub(crate) fn colours(scene: &Scene, settings: &PictureSettings) -> Vec<(String, Colour)> {
     let mut warm = WARM.into_iter().cycle();
-    let of_kind = |solver: &str, warm: &mut dyn Iterator<Item = [u8; 3]>| {
+    let of_kind = |name: &str, solver: &str, warm: &mut dyn Iterator<Item = [u8; 3]>| {
         if solver == SolverKind::Fluid.name() {
+            if scene.output.surfaces.contains_key(name) && settings.cut.is_none() {
+                return Colour::Plain(WATER);
+            }
             // Over three quarters of free fall through the domain, so that colours mean the same in all frames.
             let height =
                 (scene.domain.max - scene.domain.min).dot(scene.domain.gravity.normalize_or_zero()).abs();
@@ -273,7 +298,7 @@ pub(crate) fn colours(scene: &Scene, settings: &PictureSettings) -> Vec<(String,
     };
     let pair = |participant: &crate::scene::Participant| {
         let given = settings.colours.get(&participant.name).cloned();
-        (participant.name.clone(), given.unwrap_or_else(|| of_kind(&participant.solver, &mut warm)))
+        (participant.name.clone(), given.unwrap_or_else(|| of_kind(&participant.name, &participant.solver, &mut warm)))
     };
     scene.participants.iter().map(pair).collect()
 }

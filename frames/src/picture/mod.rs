@@ -1,16 +1,18 @@
 //! Pictures of a scene: a small software renderer for spheres and surfaces.
 //!
-//! A picture is drawn in three passes, each parallel over tiles or rows and each pixel computed by itself, so that
+//! A picture is drawn in passes, each parallel over tiles or rows and each pixel computed by itself, so that
 //! the result does not depend on the number of threads:
 //! 1. depth and primitive of each sample as the camera sees it (`raster.rs`), four samples per pixel;
 //! 2. the same from the lamp, for shadows;
-//! 3. light on each sample (`shade.rs`), averaged into pixels.
+//! 3. light on each sample (`shade.rs`), averaged into pixels;
+//! 4. before them water (`water.rs`), if there is any.
 
 mod camera;
 mod colour;
 mod crease;
 mod raster;
 mod shade;
+mod water;
 
 use std::io;
 use std::path::Path;
@@ -90,6 +92,16 @@ pub enum Layer<'a> {
         /// Colours, one per vertex.
         colour: Colour<'a>,
     },
+    /// A closed surface of water: the surroundings mirror in it, and what lies behind shows through, the less the more
+    /// water there is.
+    Water {
+        /// Vertices [m].
+        positions: &'a [DVec3],
+        /// Indices of vertices, counter-clockwise seen from outside.
+        triangles: &'a [[u32; 3]],
+        /// What white looks like through much of it.
+        colour: Rgb,
+    },
 }
 
 /// Radii of spheres [m].
@@ -141,7 +153,7 @@ impl Scene<'_> {
         for (i, layer) in self.layers.iter().enumerate() {
             layer.add_to(&mut geometry, camera.target).map_err(|what| format!("layer {i}: {what}"))?;
         }
-        if geometry.balls.len() + geometry.facets.len() >= raster::GROUND as usize {
+        if geometry.balls.len() + geometry.facets.len().max(geometry.water.len()) >= raster::GROUND as usize {
             return Err("too many spheres and triangles; draw fewer than 2^31".into());
         }
         let up = camera.up.normalize();
@@ -173,16 +185,19 @@ impl Layer<'_> {
             Layer::Spheres { positions, radius: Radius::Each(radii), .. } => {
                 positions.iter().zip(radii).map(|(x, &r)| around(x, r)).reduce(union)
             }
-            Layer::Surface { positions, .. } | Layer::Wall { positions, .. } => {
-                positions.iter().map(|x| around(x, 0.0)).reduce(union)
-            }
+            Layer::Surface { positions, .. }
+            | Layer::Wall { positions, .. }
+            | Layer::Water { positions, .. } => positions.iter().map(|x| around(x, 0.0)).reduce(union),
         }
     }
 
     fn add_to(&self, geometry: &mut Geometry, origin: DVec3) -> Result<(), String> {
-        let (Layer::Spheres { positions, colour, .. }
-        | Layer::Surface { positions, colour, .. }
-        | Layer::Wall { positions, colour, .. }) = *self;
+        let (positions, colour) = match *self {
+            Layer::Spheres { positions, colour, .. }
+            | Layer::Surface { positions, colour, .. }
+            | Layer::Wall { positions, colour, .. } => (positions, colour),
+            Layer::Water { positions, colour, .. } => (positions, Colour::One(colour)),
+        };
         colour.check(positions.len())?;
         let lost = |x: &DVec3| x.is_nan() || x.distance(origin) >= REACH_MAX;
         if let Some(i) = positions.iter().position(lost) {
@@ -210,43 +225,49 @@ impl Layer<'_> {
                     colour: colour.linear(i),
                 }));
             }
-            Layer::Surface { triangles, .. } | Layer::Wall { triangles, .. } => {
+            Layer::Surface { triangles, .. }
+            | Layer::Wall { triangles, .. }
+            | Layer::Water { triangles, .. } => {
                 if let Some(t) = triangles.iter().find(|t| t.iter().any(|&i| i as usize >= positions.len())) {
                     return Err(format!("triangle {t:?} names a vertex beyond the {}", positions.len()));
                 }
                 let is_one_sided = matches!(self, Layer::Wall { .. });
-                let facet = |vertices| Facet { vertices, is_one_sided };
-                add_surface(geometry, positions, triangles.iter().map(|&t| facet(t)), &colour, origin);
+                let facets = triangles.iter().map(|&vertices| Facet { vertices, is_one_sided });
+                let facets = add_surface(&mut geometry.vertices, positions, facets, &colour, origin);
+                let is_water = matches!(self, Layer::Water { .. });
+                if is_water { &mut geometry.water } else { &mut geometry.facets }.extend(facets);
             }
         }
         Ok(())
     }
 }
 
-/// Adds a surface whose vertices have the mean normal of the triangles around them, weighted by area.
+/// Adds the vertices of a surface, with the mean normal of the triangles around each, weighted by area; gives its facets
+/// back as those of all vertices.
 fn add_surface(
-    geometry: &mut Geometry,
+    all: &mut Vec<Vertex>,
     positions: &[DVec3],
     facets: impl Iterator<Item = Facet>,
     colour: &Colour<'_>,
     origin: DVec3,
-) {
-    let first = geometry.vertices.len() as u32;
+) -> Vec<Facet> {
+    let first = all.len() as u32;
     let vertex = |(i, &x): (usize, &DVec3)| Vertex {
         position: (x - origin).as_vec3(),
         normal: Vec3::ZERO,
         colour: colour.linear(i),
     };
-    geometry.vertices.extend(positions.iter().enumerate().map(vertex));
-    let vertices = &mut geometry.vertices[first as usize..];
+    all.extend(positions.iter().enumerate().map(vertex));
+    let vertices = &mut all[first as usize..];
     let added = facets.map(|facet| {
         let [a, b, c] = facet.vertices.map(|i| vertices[i as usize].position);
         let normal = (b - a).cross(c - a);
         facet.vertices.iter().for_each(|&i| vertices[i as usize].normal += normal);
         Facet { vertices: facet.vertices.map(|i| i + first), ..facet }
     });
-    geometry.facets.extend(added);
+    let facets = added.collect();
     vertices.iter_mut().for_each(|v| v.normal = v.normal.normalize_or_zero());
+    facets
 }
 
 impl Picture {

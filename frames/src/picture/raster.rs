@@ -38,12 +38,13 @@ pub(super) struct Ground {
     pub(super) height: f32,
 }
 
-/// What is drawn. Primitives are numbered balls first, then facets.
+/// What is drawn. Opaque primitives are numbered balls first, then facets; facets of water are numbered by themselves.
 #[derive(Debug, Default)]
 pub(super) struct Geometry {
     pub(super) balls: Vec<Ball>,
     pub(super) vertices: Vec<Vertex>,
     pub(super) facets: Vec<Facet>,
+    pub(super) water: Vec<Facet>,
     pub(super) lines: Vec<[Vec3; 2]>,
     pub(super) ground: Option<Ground>,
 }
@@ -60,6 +61,17 @@ const TILE_BITS: u32 = 6;
 const TILE: u32 = 1 << TILE_BITS;
 /// Half the width of a line [samples].
 const LINE_HALF_WIDTH: f32 = 1.1;
+
+/// Which primitives are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Drawn {
+    /// Balls and facets.
+    Opaque,
+    /// Balls, facets, the floor and the lines.
+    WithBackdrop,
+    /// Facets of water.
+    Water,
+}
 
 /// Depth and primitive of each sample, stored tile by tile so that threads write apart and neighbours lie close.
 pub(super) struct Samples {
@@ -89,11 +101,12 @@ impl Samples {
         self.primitive[index]
     }
 
-    /// Draws into the samples of a view. `backdrop` says whether the floor and the lines are drawn too.
-    pub(super) fn draw(geometry: &Geometry, view: View, backdrop: bool) -> Self {
-        let tiles_x = view.width.div_ceil(TILE);
-        let tiles = (tiles_x * view.height.div_ceil(TILE)) as usize;
-        let keys = bin(geometry, view, tiles_x);
+    /// Draws into the samples of a view.
+    pub(super) fn draw(geometry: &Geometry, view: View, drawn: Drawn) -> Self {
+        let (tiles_x, tiles) = tiles(view);
+        let (balls, facets) = geometry.drawn(drawn);
+        let keys = bin(geometry, view, drawn);
+        let backdrop = drawn == Drawn::WithBackdrop;
         let size = (TILE * TILE) as usize;
         let mut depth = vec![f32::INFINITY; tiles * size];
         let mut primitive = vec![NOTHING; tiles * size];
@@ -105,15 +118,12 @@ impl Samples {
                 if backdrop && let Some(ground) = geometry.ground {
                     tile_samples.draw_ground(ground);
                 }
-                let first = keys.partition_point(|key| (key >> 32) < tile as u64);
-                for key in keys[first..].iter().take_while(|&key| key >> 32 == tile as u64) {
-                    let id = *key as u32;
-                    match geometry.balls.get(id as usize) {
+                for id in primitives_of(&keys, tile) {
+                    match balls.get(id as usize) {
                         Some(ball) => tile_samples.draw_ball(ball, id),
                         None => {
-                            let facet = geometry.facets[id as usize - geometry.balls.len()];
-                            let corners = facet.vertices.map(|i| geometry.vertices[i as usize].position);
-                            tile_samples.draw_facet(corners, facet.is_one_sided, id);
+                            let facet = facets[id as usize - balls.len()];
+                            tile_samples.draw_facet(geometry.corners(facet), facet.is_one_sided, id);
                         }
                     }
                 }
@@ -122,28 +132,70 @@ impl Samples {
         );
         Self { view, tiles_x, depth, primitive }
     }
+
+    /// How much water lies before what each sample sees, by difference of depth: where rays come out, less where they go in.
+    pub(super) fn water_before(&self, geometry: &Geometry) -> Vec<f32> {
+        let view = self.view;
+        let keys = bin(geometry, view, Drawn::Water);
+        let size = (TILE * TILE) as usize;
+        let mut thickness = vec![0.0; self.depth.len()];
+        thickness.par_chunks_mut(size).zip(self.depth.par_chunks(size)).enumerate().for_each(
+            |(tile, (thickness, seen))| {
+                let corner = (tile as u32 % self.tiles_x * TILE, tile as u32 / self.tiles_x * TILE);
+                for id in primitives_of(&keys, tile) {
+                    let corners = geometry.corners(geometry.water[id as usize]);
+                    each_of_facet(view, corner, corners, |index, depth, is_front| {
+                        let depth = depth.min(seen[index]);
+                        thickness[index] += if is_front { -depth } else { depth };
+                    });
+                }
+            },
+        );
+        thickness
+    }
+}
+
+impl Geometry {
+    fn corners(&self, facet: Facet) -> [Vec3; 3] {
+        facet.vertices.map(|i| self.vertices[i as usize].position)
+    }
+
+    fn drawn(&self, drawn: Drawn) -> (&[Ball], &[Facet]) {
+        if drawn == Drawn::Water { (&[], &self.water) } else { (&self.balls, &self.facets) }
+    }
+}
+
+/// How many tiles a view has in a row, and altogether.
+fn tiles(view: View) -> (u32, usize) {
+    let tiles_x = view.width.div_ceil(TILE);
+    (tiles_x, (tiles_x * view.height.div_ceil(TILE)) as usize)
+}
+
+/// Primitives that may show in a tile.
+fn primitives_of(keys: &[u64], tile: usize) -> impl Iterator<Item = u32> {
+    let first = keys.partition_point(|key| (key >> 32) < tile as u64);
+    keys[first..].iter().take_while(move |&key| key >> 32 == tile as u64).map(|&key| key as u32)
 }
 
 /// For each tile the primitives that may show in it, as sorted keys: tile in the high half, primitive in the low one.
-fn bin(geometry: &Geometry, view: View, tiles_x: u32) -> Vec<u64> {
-    assert!(
-        geometry.balls.len() + geometry.facets.len() < GROUND as usize,
-        "too many primitives for a picture"
-    );
+fn bin(geometry: &Geometry, view: View, drawn: Drawn) -> Vec<u64> {
+    let (tiles_x, _) = tiles(view);
+    let (balls, facets) = geometry.drawn(drawn);
+    assert!(balls.len() + facets.len() < GROUND as usize, "too many primitives for a picture");
     let tiles_of = |id: usize, rectangle: Option<[u32; 4]>| {
         let [x0, y0, x1, y1] = rectangle.map_or([0; 4], |[x0, y0, x1, y1]| {
             [x0 >> TILE_BITS, y0 >> TILE_BITS, x1.div_ceil(TILE), y1.div_ceil(TILE)]
         });
         (y0..y1).flat_map(move |y| (x0..x1).map(move |x| u64::from(y * tiles_x + x) << 32 | id as u64))
     };
-    let balls = geometry.balls.par_iter().enumerate().flat_map_iter(|(id, ball)| {
+    let of_balls = balls.par_iter().enumerate().flat_map_iter(|(id, ball)| {
         tiles_of(id, view.rectangle_of_ball(view.to_camera(ball.centre), ball.radius))
     });
-    let facets = geometry.facets.par_iter().enumerate().flat_map_iter(|(i, facet)| {
-        let corners = facet.vertices.map(|i| view.to_camera(geometry.vertices[i as usize].position));
-        tiles_of(geometry.balls.len() + i, rectangle_of_facet(view, corners))
+    let of_facets = facets.par_iter().enumerate().flat_map_iter(|(i, facet)| {
+        let corners = geometry.corners(*facet).map(|corner| view.to_camera(corner));
+        tiles_of(balls.len() + i, rectangle_of_facet(view, corners))
     });
-    let mut keys: Vec<u64> = balls.chain(facets).collect();
+    let mut keys: Vec<u64> = of_balls.chain(of_facets).collect();
     keys.par_sort_unstable();
     keys
 }
@@ -188,15 +240,9 @@ struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    /// The part of a rectangle of samples that lies in this tile.
-    fn clip(&self, [x0, y0, x1, y1]: [u32; 4]) -> [u32; 4] {
-        let (x, y) = self.corner;
-        [x0.max(x), y0.max(y), x1.min(x + TILE), y1.min(y + TILE)]
-    }
-
     #[inline]
     fn index(&self, x: u32, y: u32) -> usize {
-        ((y - self.corner.1) << TILE_BITS | (x - self.corner.0)) as usize
+        index_in_tile(self.corner, x, y)
     }
 
     /// Keeps what is nearest; of equals the first, which has the lowest number.
@@ -212,7 +258,7 @@ impl Tile<'_> {
         let view = self.view;
         let c = view.to_camera(ball.centre);
         let Some(rectangle) = view.rectangle_of_ball(c, ball.radius) else { return };
-        let [x0, y0, x1, y1] = self.clip(rectangle);
+        let [x0, y0, x1, y1] = clip(self.corner, rectangle);
         let radius_squared = ball.radius * ball.radius;
         for y in y0..y1 {
             let row = self.index(x0, y)..self.index(x0, y) + (x1 - x0) as usize;
@@ -231,21 +277,11 @@ impl Tile<'_> {
     }
 
     fn draw_facet(&mut self, corners: [Vec3; 3], is_one_sided: bool, id: u32) {
-        let view = self.view;
-        let corners = corners.map(|p| view.to_camera(p));
-        let Some(rectangle) = rectangle_of_facet(view, corners) else { return };
-        let [x0, y0, x1, y1] = self.clip(rectangle);
-        let Some(edges) = FacetHit::new(view, corners) else { return };
-        if is_one_sided && !edges.is_front() {
-            return;
-        }
-        for y in y0..y1 {
-            for x in x0..x1 {
-                if let Some(depth) = edges.depth(x, y) {
-                    self.put(self.index(x, y), depth, id);
-                }
+        each_of_facet(self.view, self.corner, corners, |index, depth, is_front| {
+            if is_front || !is_one_sided {
+                self.put(index, depth, id);
             }
-        }
+        });
     }
 
     fn draw_ground(&mut self, ground: Ground) {
@@ -290,6 +326,34 @@ impl Tile<'_> {
                 {
                     self.primitive[index] |= LINE;
                 }
+            }
+        }
+    }
+}
+
+/// The part of a rectangle of samples that lies in the tile with this corner.
+fn clip((x, y): (u32, u32), [x0, y0, x1, y1]: [u32; 4]) -> [u32; 4] {
+    [x0.max(x), y0.max(y), x1.min(x + TILE), y1.min(y + TILE)]
+}
+
+#[inline]
+fn index_in_tile(corner: (u32, u32), x: u32, y: u32) -> usize {
+    ((y - corner.1) << TILE_BITS | (x - corner.0)) as usize
+}
+
+/// Calls for each sample of a tile that a facet covers: with its index in the tile, the depth, and whether the facet is
+/// seen from the side from which its corners are counter-clockwise.
+#[inline]
+fn each_of_facet(view: View, corner: (u32, u32), corners: [Vec3; 3], mut call: impl FnMut(usize, f32, bool)) {
+    let corners = corners.map(|p| view.to_camera(p));
+    let Some(rectangle) = rectangle_of_facet(view, corners) else { return };
+    let [x0, y0, x1, y1] = clip(corner, rectangle);
+    let Some(edges) = FacetHit::new(view, corners) else { return };
+    let is_front = edges.is_front();
+    for y in y0..y1 {
+        for x in x0..x1 {
+            if let Some(depth) = edges.depth(x, y) {
+                call(index_in_tile(corner, x, y), depth, is_front);
             }
         }
     }

@@ -7,11 +7,12 @@ use rayon::prelude::*;
 
 use super::camera::{Camera, View};
 use super::colour::ToSrgb;
-use super::raster::{BallHit, FacetHit, GROUND, Geometry, LINE, NOTHING, Samples};
+use super::raster::{BallHit, Drawn, Facet, FacetHit, GROUND, Geometry, LINE, NOTHING, Samples};
+use super::water;
 
 /// Light of the lamp and, from above and from below, of the surroundings.
-const LAMP: Vec3 = Vec3::new(0.86, 0.82, 0.75);
-const SKY: Vec3 = Vec3::new(0.46, 0.51, 0.58);
+pub(super) const LAMP: Vec3 = Vec3::new(0.86, 0.82, 0.75);
+pub(super) const SKY: Vec3 = Vec3::new(0.46, 0.51, 0.58);
 const BOUNCE: Vec3 = Vec3::new(0.24, 0.22, 0.20);
 /// Strength and sharpness of the highlight.
 const HIGHLIGHT: f32 = 0.22;
@@ -20,9 +21,11 @@ const HIGHLIGHT_POWER: i32 = 32;
 const SHADOW_SIZE: u32 = 1024;
 const SHADOW_TAPS: usize = 10;
 /// Half-width of a shadow's soft edge, over the radius of what is seen.
-const SHADOW_SOFTNESS: f32 = 0.006;
+pub(super) const SHADOW_SOFTNESS: f32 = 0.006;
 /// The same on the floor, which is farther from what shades it.
 const FLOOR_SHADOW_SOFTNESS: f32 = 0.022;
+/// The part of the lamp's light that comes through water.
+const THROUGH_WATER: f32 = 0.6;
 const OCCLUSION_TAPS: usize = 14;
 /// How far away things take light from the surroundings, over the radius of what is seen.
 const OCCLUSION_REACH: f32 = 0.15;
@@ -36,17 +39,24 @@ const LINE_OPACITY: f32 = 0.55;
 /// Draws all pixels of a picture; `view` has `samples` samples per pixel along each axis.
 pub(super) fn draw(geometry: &Geometry, view: &View, background: [Vec3; 2], samples: u32) -> Vec<[u8; 3]> {
     let shader = Shader::new(geometry, *view, background);
-    let codes = ToSrgb::new();
     let width = (view.width / samples) as usize;
-    let mut pixels = vec![[0; 3]; width * (view.height / samples) as usize];
-    pixels.par_chunks_mut(width).enumerate().for_each(|(row, pixels)| {
-        for (column, pixel) in pixels.iter_mut().enumerate() {
-            let corner = (column as u32 * samples, row as u32 * samples);
-            let places = (0..samples * samples).map(|i| (corner.0 + i % samples, corner.1 + i / samples));
-            *pixel = codes.code(shader.mean_light(places));
+    let mut lights = vec![Vec3::ZERO; width * (view.height / samples) as usize];
+    lights.par_chunks_mut(width).enumerate().for_each(|(row, lights)| {
+        for (column, light) in lights.iter_mut().enumerate() {
+            *light = shader.mean_light(places(column, row, samples));
         }
     });
-    pixels
+    if !geometry.water.is_empty() {
+        lights = water::before(&shader, &lights, samples);
+    }
+    let codes = ToSrgb::new();
+    lights.par_iter().map(|&light| codes.code(light)).collect()
+}
+
+/// The samples of a pixel.
+pub(super) fn places(column: usize, row: usize, samples: u32) -> impl Iterator<Item = (u32, u32)> {
+    let (x, y) = (column as u32 * samples, row as u32 * samples);
+    (0..samples * samples).map(move |i| (x + i % samples, y + i / samples))
 }
 
 /// How dark a place is. Found once for all samples of a pixel that see one primitive, or facets beside each other.
@@ -60,33 +70,34 @@ struct Shade {
     open: f32,
 }
 
-struct Shader<'a> {
-    geometry: &'a Geometry,
-    seen: Samples,
-    backdrop: [Vec3; 2],
-    shadow: Option<Samples>,
+pub(super) struct Shader<'a> {
+    pub(super) geometry: &'a Geometry,
+    pub(super) seen: Samples,
+    pub(super) backdrop: [Vec3; 2],
+    /// As the lamp sees it: what is opaque, and water.
+    shadow: Option<(Samples, Option<Samples>)>,
     /// Towards the lamp, in camera coordinates.
-    to_lamp: Vec3,
+    pub(super) to_lamp: Vec3,
     /// Up, in camera coordinates.
-    up: Vec3,
+    pub(super) up: Vec3,
     /// Centre, in camera coordinates, and radius of what is seen [m].
     centre: Vec3,
-    extent: f32,
+    pub(super) extent: f32,
     /// Places on the unit disc for each turn: evenly spread, and denser towards the middle.
     even_taps: Vec<[(f32, f32); SHADOW_TAPS]>,
     central_taps: Vec<[(f32, f32); OCCLUSION_TAPS]>,
 }
 
 /// What a sample sees, in camera coordinates.
-struct Surface {
-    position: Vec3,
-    normal: Vec3,
-    colour: Vec3,
+pub(super) struct Surface {
+    pub(super) position: Vec3,
+    pub(super) normal: Vec3,
+    pub(super) colour: Vec3,
 }
 
 impl<'a> Shader<'a> {
     fn new(geometry: &'a Geometry, view: View, background: [Vec3; 2]) -> Self {
-        let seen = Samples::draw(geometry, view, true);
+        let seen = Samples::draw(geometry, view, Drawn::WithBackdrop);
         // The lamp stands to the left, above and a little behind the camera.
         let up = geometry.ground.map_or(-view.down, |ground| ground.up);
         let to_lamp = (up - 0.55 * view.right - 0.45 * view.forward).normalize();
@@ -101,7 +112,8 @@ impl<'a> Shader<'a> {
             };
             let view =
                 View::new(&camera, DVec3::ZERO, SHADOW_SIZE, SHADOW_SIZE).expect("the lamp has a direction");
-            Samples::draw(geometry, view, false)
+            let of_water = (!geometry.water.is_empty()).then(|| Samples::draw(geometry, view, Drawn::Water));
+            (Samples::draw(geometry, view, Drawn::Opaque), of_water)
         });
         let turn = |i: usize| TAU * i as f32 / TURNS as f32;
         Self {
@@ -205,6 +217,11 @@ impl<'a> Shader<'a> {
             return Surface { position, normal: normal / ball.radius, colour: ball.colour };
         }
         let facet = self.geometry.facets[id as usize - self.geometry.balls.len()];
+        self.surface_of(facet, x, y, position)
+    }
+
+    pub(super) fn surface_of(&self, facet: Facet, x: u32, y: u32, position: Vec3) -> Surface {
+        let view = &self.seen.view;
         let vertices = facet.vertices.map(|i| self.geometry.vertices[i as usize]);
         let corners = vertices.map(|v| view.to_camera(v.position));
         let shares = FacetHit::new(*view, corners).map_or([1.0 / 3.0; 3], |hit| hit.shares(x, y));
@@ -225,21 +242,29 @@ impl<'a> Shader<'a> {
     }
 
     /// How much of the lamp is seen from a point, 0 to 1.
-    fn lit(&self, position: Vec3, normal: Vec3, softness: f32, turn: usize) -> f32 {
-        let Some(shadow) = &self.shadow else { return 1.0 };
+    pub(super) fn lit(&self, position: Vec3, normal: Vec3, softness: f32, turn: usize) -> f32 {
+        let Some((shadow, water)) = &self.shadow else { return 1.0 };
         let view = &self.seen.view;
         // Off the surface by as far as taps reach, so that a plane does not shade itself.
         let point = view.eye + view.rotate_back(position + 1.5 * softness * normal);
         let c = shadow.view.to_camera(point);
         let (px, py) = shadow.view.project(c);
         let reach = softness * shadow.view.focal / c.z;
-        let mut open = 0;
+        let mut open = 0.0;
         for (dx, dy) in self.even_taps[turn] {
             let (x, y) = (px + reach * dx, py + reach * dy);
             let inside = x >= 0.0 && y >= 0.0 && x < SHADOW_SIZE as f32 && y < SHADOW_SIZE as f32;
-            open += u32::from(!inside || shadow.depth(shadow.index(x as u32, y as u32)) >= c.z);
+            if !inside {
+                open += 1.0;
+                continue;
+            }
+            let index = shadow.index(x as u32, y as u32);
+            if shadow.depth(index) >= c.z {
+                let is_clear = water.as_ref().is_none_or(|water| water.depth(index) >= c.z);
+                open += if is_clear { 1.0 } else { THROUGH_WATER };
+            }
         }
-        open as f32 / SHADOW_TAPS as f32
+        open / SHADOW_TAPS as f32
     }
 
     /// How open a point is to light from around, 0 to 1: what stands above its tangent plane, in the manner of
@@ -280,7 +305,7 @@ fn spiral<const N: usize>(first: f32, radius: impl Fn(f32) -> f32) -> [(f32, f32
 }
 
 /// Interleaved gradient noise [Jimenez2014]: neighbours get very different turns, evenly spread.
-fn turn_of(x: u32, y: u32) -> usize {
+pub(super) fn turn_of(x: u32, y: u32) -> usize {
     let noise = (52.982_918 * (0.067_110_56 * x as f32 + 0.005_837_15 * y as f32).fract()).fract();
     ((noise * TURNS as f32) as usize).min(TURNS - 1)
 }
