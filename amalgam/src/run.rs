@@ -7,6 +7,7 @@ pub mod local;
 pub(crate) mod lock;
 pub mod output;
 pub(crate) mod picture;
+pub mod recorder;
 mod recovery;
 mod report;
 mod trace;
@@ -32,8 +33,9 @@ use amalgam_solver_kit::log;
 use control::{Control, Next};
 use keeper::Keeper;
 use local::{Locals, Means, Transport};
-use output::{Folder, OutputError, Recorder};
+use output::{Folder, OutputError};
 use picture::Painter;
+use recorder::Recorder;
 use recovery::Recovery;
 use report::not_started;
 use trace::Trace;
@@ -290,7 +292,13 @@ impl Course<'_> {
             self.watchers.begin(&mut self.simulation, &|line| self.console.line(line));
             match self.advance(goes_on) {
                 Err(RunError::Coordinator(loss)) => self.go_back(loss)?,
-                result => return result,
+                result => {
+                    let ending = result?;
+                    let started = Instant::now();
+                    self.recorder.finish()?;
+                    self.simulation.count(Phase::Files, started);
+                    return Ok(ending);
+                }
             }
             goes_on = true;
         }
@@ -302,6 +310,7 @@ impl Course<'_> {
         let back = self.recovery.go_back(loss, steps, &mut self.locals, &mut self.keeper, &tell)?;
         let (simulation, saved) = back;
         self.simulation = simulation;
+        self.recorder.finish()?;
         self.recorder = Recorder::resume(self.scene, self.folder, &saved.output, self.simulation.probes())?;
         self.watchers.recovered(saved.checkpoint.steps);
         Ok(())
@@ -357,7 +366,7 @@ impl Course<'_> {
     }
 
     fn keep(&mut self) -> Result<(), RunError> {
-        self.keeper.keep(&mut self.simulation, &self.recorder)?;
+        self.keeper.keep(&mut self.simulation, &mut self.recorder)?;
         self.watchers.checkpoint(self.simulation.steps());
         tracing::info!(step = self.simulation.steps(), "checkpoint");
         Ok(())
@@ -368,7 +377,7 @@ impl Course<'_> {
         let surface = |participant: &str| self.recorder.wants_surface_of(participant);
         let frames = if wanted { self.simulation.frames_with_surfaces(&surface)? } else { Vec::new() };
         let started = Instant::now();
-        self.recorder.frame(time, &frames)?;
+        self.recorder.frame(time, frames)?;
         self.simulation.count(Phase::Files, started);
         Ok(())
     }

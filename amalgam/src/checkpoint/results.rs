@@ -10,16 +10,19 @@ use serde::{Deserialize, Serialize};
 use amalgam_frames::PvdCollection;
 
 /// How far the results are.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecorderState {
     /// Number of the next frame.
     pub frame: u64,
     /// Lists of frames, and how many each of them has.
     pub lists: Vec<(String, usize)>,
-    /// What the last frame of each list shows, if nothing in it moves: as [`crate::run::output::Recorder`] compares it.
+    /// What the last frame of each list shows, if nothing in it moves: as [`crate::run::recorder::Recorder`] compares it.
     #[serde(default)]
     pub at_rest: Vec<Option<String>>,
+    /// Corners of a box around the places where particles have been in pictures [m].
+    #[serde(default)]
+    pub framed: Option<[[f64; 3]; 2]>,
     /// Tables of probes, and how long they are [bytes].
     pub tables: Vec<(String, u64)>,
 }

@@ -2,10 +2,7 @@
 
 use std::{path::Path, time::Instant};
 
-use super::{
-    RunError,
-    output::{Folder, Recorder},
-};
+use super::{RunError, output::Folder, recorder::Recorder};
 use crate::{
     checkpoint::{CheckpointError, Saved, Store, every::Every},
     scene::Scene,
@@ -47,7 +44,11 @@ impl<'a> Keeper<'a> {
     }
 
     /// Writes a checkpoint.
-    pub(super) fn keep(&mut self, simulation: &mut Simulation, recorder: &Recorder) -> Result<(), RunError> {
+    pub(super) fn keep(
+        &mut self,
+        simulation: &mut Simulation,
+        recorder: &mut Recorder,
+    ) -> Result<(), RunError> {
         self.since = Instant::now();
         let checkpoint = simulation.checkpoint()?;
         let steps = checkpoint.steps;

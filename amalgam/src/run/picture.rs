@@ -18,6 +18,12 @@ pub(crate) const STONE: [f32; 3] = [0.76, 0.75, 0.72];
 /// Colour of a fluid of which the surface is drawn: of light that came through much of it.
 const WATER: [u8; 3] = [0x3a, 0xa6, 0xc4];
 
+/// Room around what is seen, over its largest side.
+const MARGIN: f64 = 0.08;
+
+/// One particle in this many may be out of the picture, at each end of each axis.
+const STRAY: usize = 200;
+
 /// Plain colours of participants that the scene gives none, in the order of the scene.
 const WARM: [[u8; 3]; 5] =
     [[0xd9, 0x6a, 0x35], [0xc9, 0x3f, 0x4e], [0xd9, 0xa4, 0x41], [0x9c, 0x5a, 0x7d], [0x8a, 0x8f, 0x3c]];
@@ -43,10 +49,11 @@ enum Shape {
 /// Draws frames of one scene.
 pub(crate) struct Painter {
     settings: PictureSettings,
-    camera: Camera,
     domain: (DVec3, DVec3),
-    /// Height of the floor [m], unless the camera looks straight at it.
-    ground: Option<f64>,
+    /// Against gravity.
+    up: DVec3,
+    /// The corners of a box around the places where particles have been in pictures.
+    framed: Option<(DVec3, DVec3)>,
     /// Name and colour of each participant.
     colours: Vec<(String, Colour)>,
     /// Names of participants that are fluids.
@@ -58,33 +65,35 @@ pub(crate) struct Painter {
 impl Painter {
     /// For a scene's `[output.pictures]`, and the faces of its obstacles.
     pub(crate) fn new(scene: &Scene, settings: &PictureSettings, obstacles: &Faces) -> Self {
-        let (low, high) = (scene.domain.min, scene.domain.max);
-        let up = -scene.domain.gravity.normalize_or(DVec3::NEG_Z);
-        let lowest = DVec3::select(up.cmpgt(DVec3::ZERO), low, high);
-        let camera = camera(settings, (low, high), up);
         Self {
-            ground: (camera.up == up).then(|| lowest.dot(up)),
-            obstacles: shown(obstacles, &camera, settings.cut),
-            camera,
-            domain: (low, high),
+            domain: (scene.domain.min, scene.domain.max),
+            up: -scene.domain.gravity.normalize_or(DVec3::NEG_Z),
+            framed: None,
+            obstacles: obstacles.clone(),
             colours: colours(scene, settings),
             fluids: fluids(scene),
             settings: settings.clone(),
         }
     }
 
-    /// Whether frame number `frame` is drawn.
-    pub(crate) fn draws(&self, frame: u64) -> bool {
-        frame.is_multiple_of(u64::from(self.settings.every))
+    /// The corners of a box around the places where particles have been in pictures, to go on with.
+    pub(crate) fn framed(&self) -> Option<(DVec3, DVec3)> {
+        self.framed
+    }
+
+    /// Goes on where a run was that had drawn before.
+    pub(crate) fn go_on(&mut self, framed: Option<(DVec3, DVec3)>) {
+        self.framed = framed;
     }
 
     /// Draws a frame into a PNG file. Participants with a surface are drawn by it.
     pub(crate) fn draw(
-        &self,
+        &mut self,
         frames: &[ParticipantFrame],
         surfaces: &BTreeMap<String, Surface>,
         path: &Path,
     ) -> Result<(), FramesError> {
+        let camera = self.camera(frames);
         let drawn = |frame| self.drawn_by_surface(frame, surfaces).unwrap_or_else(|| self.drawn(frame));
         let drawn: Vec<Drawn<'_>> = frames.iter().map(drawn).collect();
         let layers = frames.iter().zip(&drawn).map(|(frame, drawn)| {
@@ -99,15 +108,35 @@ impl Painter {
                 _ => Layer::Surface { positions, triangles, colour },
             }
         });
-        let (positions, triangles) = &self.obstacles;
+        let (positions, triangles) = &shown(&self.obstacles, &camera, self.settings.cut);
         let obstacles = Layer::Wall { positions, triangles, colour: Paint::One(STONE) };
         let drawing = Drawing {
             layers: layers.chain([obstacles]).collect(),
-            ground: self.ground,
+            // Not if the camera looks straight at it.
+            ground: (camera.up == self.up).then(|| self.floor()),
             outline: Some(self.domain),
             ..Drawing::default()
         };
-        drawing.render(&self.camera, self.settings.width, self.settings.height)?.write_png(path)
+        drawing.render(&camera, self.settings.width, self.settings.height)?.write_png(path)
+    }
+
+    /// Height of the domain's lowest corner [m].
+    fn floor(&self) -> f64 {
+        DVec3::select(self.up.cmpgt(DVec3::ZERO), self.domain.0, self.domain.1).dot(self.up)
+    }
+
+    /// The scene's camera, or one that sees all places where particles have been.
+    fn camera(&mut self, frames: &[ParticipantFrame]) -> Camera {
+        if self.settings.whole_domain || self.settings.eye.is_some() {
+            return camera(&self.settings, self.domain, self.domain, self.up);
+        }
+        let (low, high) = self.domain;
+        let boxes = frames.iter().filter_map(bounds).chain(self.framed);
+        let all = boxes.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        self.framed = all.map(|(a, b)| (a.clamp(low, high), b.clamp(low, high)));
+        let (a, b) = self.framed.unwrap_or(self.domain);
+        let margin = DVec3::splat(MARGIN * (b - a).max_element());
+        camera(&self.settings, self.domain, (low.max(a - margin), high.min(b + margin)), self.up)
     }
 
     /// The surface of a participant, if it has one and its colour is known there: a plain one, or by speed.
@@ -141,7 +170,13 @@ impl Painter {
         let is_closed = self.settings.cut.is_none() && !surface.normals.is_empty();
         let is_water = is_closed && self.fluids.contains(&frame.name);
         let shape = if is_water { Shape::Water } else { Shape::Surface };
-        Some(Drawn { positions: surface.vertices.as_slice().into(), radius, triangles: triangles.into(), values, shape })
+        Some(Drawn {
+            positions: surface.vertices.as_slice().into(),
+            radius,
+            triangles: triangles.into(),
+            values,
+            shape,
+        })
     }
 
     /// What is drawn of a participant: all of it, or what the cut leaves.
@@ -256,26 +291,40 @@ fn range_of(values: &[f32]) -> [f32; 2] {
     [low, high.max(low + 1e-6 * low.abs().max(1.0))]
 }
 
-/// The scene's camera, or one that sees the whole domain, a little from above and from the side.
-fn camera(settings: &PictureSettings, (low, high): (DVec3, DVec3), up: DVec3) -> Camera {
+/// A box around the particles of a participant, but for a few that are far away; none without particles.
+fn bounds(frame: &ParticipantFrame) -> Option<(DVec3, DVec3)> {
+    let left_out = frame.positions.len() / STRAY;
+    let radius = frame.radius.iter().copied().fold(0.0, f64::max);
+    let end = |axis: usize, place: usize| {
+        let mut values: Vec<f64> = frame.positions.iter().map(|x| x[axis]).collect();
+        *values.select_nth_unstable_by(place, f64::total_cmp).1
+    };
+    let last = frame.positions.len().checked_sub(1 + left_out)?;
+    let [low, high] = [left_out, last].map(|place| DVec3::from([0, 1, 2].map(|axis| end(axis, place))));
+    Some((low - radius, high + radius))
+}
+
+/// The scene's camera, or one that sees all of a box, a little from above and from the side.
+fn camera(settings: &PictureSettings, domain: (DVec3, DVec3), seen: (DVec3, DVec3), up: DVec3) -> Camera {
     let aspect = f64::from(settings.width) / f64::from(settings.height);
     let (right, ahead) = up.any_orthonormal_pair();
     // Straight down or up: which way the picture is turned is free, but it must be one.
     let upright = |view: DVec3| if view.cross(up).length() < 1e-6 * view.length() { ahead } else { up };
     if let Some(eye) = settings.eye {
-        let target = settings.target.unwrap_or(0.5 * (low + high));
+        let target = settings.target.unwrap_or(0.5 * (domain.0 + domain.1));
         let up = upright(target - eye);
         return Camera { eye, target, up, vertical_fov_degrees: settings.field_of_view };
     }
     let direction = settings.direction.unwrap_or(0.45 * right + ahead - 0.42 * up);
     let camera_up = upright(direction);
-    let camera = Camera::framing((low, high), direction, camera_up, settings.field_of_view, aspect);
+    let camera = Camera::framing(seen, direction, camera_up, settings.field_of_view, aspect);
     let shift = settings.target.map_or(DVec3::ZERO, |target| target - camera.target);
     Camera { eye: camera.eye + shift, target: camera.target + shift, ..camera }
 }
 
 fn fluids(scene: &Scene) -> Vec<String> {
-    let fluids = scene.participants.iter().filter(|participant| participant.solver == SolverKind::Fluid.name());
+    let fluids =
+        scene.participants.iter().filter(|participant| participant.solver == SolverKind::Fluid.name());
     fluids.map(|participant| participant.name.clone()).collect()
 }
 
@@ -298,7 +347,10 @@ pub(crate) fn colours(scene: &Scene, settings: &PictureSettings) -> Vec<(String,
     };
     let pair = |participant: &crate::scene::Participant| {
         let given = settings.colours.get(&participant.name).cloned();
-        (participant.name.clone(), given.unwrap_or_else(|| of_kind(&participant.name, &participant.solver, &mut warm)))
+        (
+            participant.name.clone(),
+            given.unwrap_or_else(|| of_kind(&participant.name, &participant.solver, &mut warm)),
+        )
     };
     scene.participants.iter().map(pair).collect()
 }

@@ -99,9 +99,12 @@ pub struct PictureSettings {
     pub width: u32,
     /// Height, 16 to 8192 [pixels].
     pub height: u32,
-    /// Place of the camera [m]. Default: far enough to see the whole domain.
+    /// Whether the camera sees the whole domain. Otherwise it sees where particles have been so far, and stands the farther
+    /// away the farther they go. Only without `eye`.
+    pub whole_domain: bool,
+    /// Place of the camera [m]. Default: far enough to see what there is to see.
     pub eye: Option<DVec3>,
-    /// Point that the camera looks at [m]. Default: the middle of the domain.
+    /// Point that the camera looks at [m]. Default: the middle of what it sees, or with `eye`, of the domain.
     pub target: Option<DVec3>,
     /// Direction in which the camera looks; only without `eye`. Default: a little from above.
     pub direction: Option<DVec3>,
@@ -120,6 +123,7 @@ impl Default for PictureSettings {
             every: 1,
             width: 1280,
             height: 720,
+            whole_domain: false,
             eye: None,
             target: None,
             direction: None,

@@ -117,9 +117,8 @@ impl Water<'_> {
             let inside = x >= 0.0 && y >= 0.0 && x < view.width as f32 && y < view.height as f32;
             inside.then_some((x as u32, y as u32))
         };
-        let is_behind = |&(x, y): &(u32, u32)| {
-            self.shader.seen.depth(self.shader.seen.index(x, y)) >= position.z
-        };
+        let is_behind =
+            |&(x, y): &(u32, u32)| self.shader.seen.depth(self.shader.seen.index(x, y)) >= position.z;
         let place = pixel(position + thickness * bent).filter(is_behind).or_else(|| pixel(position));
         let light = |(x, y): (u32, u32)| {
             self.behind[(y / self.samples) as usize * self.width() + (x / self.samples) as usize]
@@ -129,6 +128,10 @@ impl Water<'_> {
 
     fn surroundings(&self, direction: Vec3) -> Vec3 {
         let height = direction.dot(self.shader.up);
-        if height > 0.0 { HORIZON.lerp(ZENITH, height) } else { HORIZON.lerp(self.shader.backdrop[1] * 0.5, -height) }
+        if height > 0.0 {
+            HORIZON.lerp(ZENITH, height)
+        } else {
+            HORIZON.lerp(self.shader.backdrop[1] * 0.5, -height)
+        }
     }
 }

@@ -1,0 +1,186 @@
+//! Writes frames, pictures, surfaces and tables while a run goes on.
+
+mod frames;
+mod thread;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use amalgam_coordinator::{ParticipantFrame, ProbeSample};
+use amalgam_frames::{CsvTable, FramesError};
+
+use super::output::{FOLDERS, Folder, OutputError, make, sync};
+use crate::{
+    checkpoint::results::RecorderState,
+    scene::{Scene, SurfaceOutput},
+};
+use frames::FrameWriter;
+use thread::{Frame, FrameThread};
+
+/// Which files are written for which frame.
+#[derive(Clone)]
+struct Plan {
+    vtk_every: Option<u64>,
+    pictures_every: Option<u64>,
+    /// By participant.
+    surfaces: BTreeMap<String, SurfaceOutput>,
+}
+
+impl Plan {
+    fn new(scene: &Scene) -> Self {
+        Self {
+            vtk_every: scene.output.vtk.then_some(u64::from(scene.output.every)),
+            pictures_every: scene.output.pictures.as_ref().map(|pictures| u64::from(pictures.every)),
+            surfaces: scene.output.surfaces.clone(),
+        }
+    }
+
+    fn wants_vtk(&self, frame: u64) -> bool {
+        self.vtk_every.is_some_and(|every| frame.is_multiple_of(every))
+    }
+
+    fn wants_picture(&self, frame: u64) -> bool {
+        self.pictures_every.is_some_and(|every| frame.is_multiple_of(every))
+    }
+
+    fn wants_surface(&self, surface: &SurfaceOutput, frame: u64) -> bool {
+        frame.is_multiple_of(u64::from(surface.every))
+    }
+
+    fn wants_anything(&self, frame: u64) -> bool {
+        let wants_surface = |surface| self.wants_surface(surface, frame);
+        self.wants_vtk(frame) || self.wants_picture(frame) || self.surfaces.values().any(wants_surface)
+    }
+
+    /// The surface of this participant, if it is to be written or drawn.
+    fn surface_of(&self, participant: &str, frame: u64) -> Option<&SurfaceOutput> {
+        let is_shown =
+            |surface: &&SurfaceOutput| self.wants_picture(frame) || self.wants_surface(surface, frame);
+        self.surfaces.get(participant).filter(is_shown)
+    }
+}
+
+/// Writes what a run leaves behind: frames on a thread of their own, so that the run goes on meanwhile, and tables.
+pub struct Recorder {
+    folder: PathBuf,
+    plan: Plan,
+    frames: FrameThread,
+    tables: Vec<CsvTable>,
+    row: Vec<f64>,
+    /// Number of the next frame.
+    frame: u64,
+}
+
+impl Recorder {
+    /// For a run whose folder has been claimed.
+    ///
+    /// # Errors
+    /// An obstacle's file that has gone, or a thread that cannot be started.
+    pub fn new(scene: &Scene, folder: &Folder) -> Result<Self, OutputError> {
+        let plan = Plan::new(scene);
+        let writer = FrameWriter::new(scene, plan.clone(), folder)?;
+        Self::with(folder, plan, writer, 0)
+    }
+
+    fn with(folder: &Folder, plan: Plan, writer: FrameWriter, frame: u64) -> Result<Self, OutputError> {
+        let (folder, frames) = (folder.path().to_path_buf(), FrameThread::start(writer)?);
+        Ok(Self { folder, plan, frames, tables: Vec::new(), row: Vec::new(), frame })
+    }
+
+    /// How far the results are; they are on the disk when this returns.
+    ///
+    /// # Errors
+    /// A failure of the file system, also one of a frame before.
+    pub fn state(&mut self) -> Result<RecorderState, OutputError> {
+        let table = |table: &CsvTable| Ok((name(&self.folder, table.path()), table.length()?));
+        let tables = self.tables.iter().map(table).collect::<Result<_, FramesError>>()?;
+        let state = RecorderState { frame: self.frame, tables, ..self.frames.state()? };
+        let folders = FOLDERS.iter().map(|name| self.folder.join(name)).filter(|folder| folder.exists());
+        folders.chain([self.folder.clone()]).try_for_each(|folder| sync(&folder))?;
+        Ok(state)
+    }
+
+    /// For a run that goes on in a folder whose results reach as far at least: what comes later is dropped.
+    ///
+    /// # Errors
+    /// A failure of the file system, or results of another run.
+    pub fn resume(
+        scene: &Scene,
+        folder: &Folder,
+        state: &RecorderState,
+        samples: &[ProbeSample],
+    ) -> Result<Self, OutputError> {
+        let plan = Plan::new(scene);
+        let writer = FrameWriter::resume(scene, plan.clone(), folder, state)?;
+        let mut this = Self::with(folder, plan, writer, state.frame)?;
+        for ((file, length), sample) in state.tables.iter().zip(samples) {
+            this.tables.push(CsvTable::resume(folder.path().join(file), &header(sample), *length)?);
+        }
+        Ok(this)
+    }
+
+    /// Whether anything is to be written for the next frame.
+    pub fn wants_frame(&self) -> bool {
+        self.plan.wants_anything(self.frame)
+    }
+
+    /// Whether the surface of this participant is to be written or drawn for the next frame.
+    pub fn wants_surface_of(&self, participant: &str) -> bool {
+        self.plan.surface_of(participant, self.frame).is_some()
+    }
+
+    /// Goes on to the next frame; `participants` is empty if [`Self::wants_frame`] said no. Returns before the frame is
+    /// written, unless others wait for it.
+    ///
+    /// # Errors
+    /// A failure of the file system, also one of a frame before; what was written before stays readable.
+    pub fn frame(&mut self, time: f64, participants: Vec<ParticipantFrame>) -> Result<(), OutputError> {
+        let number = self.frame;
+        self.frame += 1;
+        if self.plan.wants_anything(number) {
+            self.frames.write(Frame { number, time, participants })?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all frames are written.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn finish(&mut self) -> Result<(), OutputError> {
+        self.frames.finish()
+    }
+
+    /// Appends a row to the table of each probe.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn probes(&mut self, time: f64, samples: &[ProbeSample]) -> Result<(), OutputError> {
+        if self.tables.is_empty() && !samples.is_empty() {
+            make(&self.folder, "probes")?;
+            for sample in samples {
+                let path = self.folder.join(format!("probes/{}.csv", sample.name));
+                self.tables.push(CsvTable::create(path, &header(sample))?);
+            }
+        }
+        for (sample, table) in samples.iter().zip(&mut self.tables) {
+            self.row.clear();
+            self.row.push(time);
+            self.row.extend_from_slice(&sample.values);
+            table.append(&self.row)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a file of a run's folder.
+fn name(folder: &Path, path: &Path) -> String {
+    path.strip_prefix(folder).unwrap_or(path).display().to_string()
+}
+
+/// Names of the columns of a probe's table.
+fn header(sample: &ProbeSample) -> Vec<&str> {
+    std::iter::once("time [s]").chain(sample.columns.iter().map(String::as_str)).collect()
+}

@@ -1,0 +1,124 @@
+//! The thread that writes frames.
+
+use std::{
+    panic,
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread::{self, JoinHandle},
+};
+
+use amalgam_coordinator::ParticipantFrame;
+
+use super::frames::FrameWriter;
+use crate::{checkpoint::results::RecorderState, run::output::OutputError};
+
+/// Frames that wait while another is written: memory is bounded, and a run that is faster than its pictures waits for them.
+const WAITING: usize = 1;
+
+/// A frame of all participants.
+pub(super) struct Frame {
+    pub(super) number: u64,
+    /// Time of the frame [s].
+    pub(super) time: f64,
+    pub(super) participants: Vec<ParticipantFrame>,
+}
+
+enum Work {
+    Frame(Frame),
+    /// Asks how far the lists are when all frames before are written.
+    State(SyncSender<RecorderState>),
+}
+
+/// Writes frames one after the other, behind the run. It ends with the first failure, which the next call returns.
+pub(super) struct FrameThread {
+    work: Option<SyncSender<Work>>,
+    thread: Option<JoinHandle<Result<(), OutputError>>>,
+}
+
+impl FrameThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(super) fn start(mut writer: FrameWriter) -> Result<Self, OutputError> {
+        // A pool of its own: a step must not wait for a part of a picture that its thread has taken up.
+        let name = |k| format!("pictures-{k}");
+        let pool = rayon::ThreadPoolBuilder::new().thread_name(name).build();
+        let pool = pool.map_err(|error| OutputError::Thread(error.to_string()))?;
+        let (sender, receiver) = sync_channel(WAITING);
+        let thread = thread::Builder::new()
+            .name("frames".into())
+            .spawn(move || pool.install(move || write(&mut writer, receiver)));
+        let thread = thread.map_err(|error| OutputError::Thread(error.to_string()))?;
+        Ok(Self { work: Some(sender), thread: Some(thread) })
+    }
+
+    /// Hands a frame over; waits only while another one waits already.
+    ///
+    /// # Errors
+    /// That of a frame before.
+    pub(super) fn write(&mut self, frame: Frame) -> Result<(), OutputError> {
+        self.send(Work::Frame(frame))
+    }
+
+    /// How far the lists of frames are, all frames before being written.
+    ///
+    /// # Errors
+    /// That of a frame before.
+    pub(super) fn state(&mut self) -> Result<RecorderState, OutputError> {
+        let (sender, receiver) = sync_channel(1);
+        self.send(Work::State(sender))?;
+        match receiver.recv() {
+            Ok(state) => Ok(state),
+            Err(_) => Err(self.failure()),
+        }
+    }
+
+    /// Waits until all is written.
+    ///
+    /// # Errors
+    /// That of a frame before.
+    pub(super) fn finish(&mut self) -> Result<(), OutputError> {
+        self.work = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(panic)) => panic::resume_unwind(panic),
+            Some(Ok(result)) => result,
+            None => Ok(()),
+        }
+    }
+
+    fn send(&mut self, work: Work) -> Result<(), OutputError> {
+        match self.work.as_ref().map(|sender| sender.send(work)) {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.failure()),
+        }
+    }
+
+    /// Why the thread has ended.
+    fn failure(&mut self) -> OutputError {
+        let ended = || OutputError::Thread("it has ended".to_string());
+        self.finish().err().unwrap_or_else(ended)
+    }
+}
+
+impl Drop for FrameThread {
+    fn drop(&mut self) {
+        self.work = None;
+        if let Some(thread) = self.thread.take() {
+            // Who drops a run without finishing it has an error already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write(writer: &mut FrameWriter, work: Receiver<Work>) -> Result<(), OutputError> {
+    for work in work {
+        match work {
+            Work::Frame(frame) => writer.write(&frame)?,
+            Work::State(answer) => {
+                // The other side may have given up.
+                let _ = answer.send(writer.state());
+            }
+        }
+    }
+    Ok(())
+}
