@@ -7,6 +7,7 @@ use amalgam_particles::text::wall_time;
 use amalgam_solver_kit::{ServeOptions, log::LogFormat};
 use clap::{Args, Parser, Subcommand};
 
+use crate::export::Frames;
 use crate::{
     at::AtArgs,
     checkpoint::{KEPT, every::Every},
@@ -295,6 +296,9 @@ pub struct ExportArgs {
     /// The file to write, of Universal Scene Description
     #[arg(long, value_name = "FILE")]
     pub usd: PathBuf,
+    /// A frame, or the first and the last as 10..20 [default: all]
+    #[arg(long, value_name = "FRAMES", default_value_t = Frames::ALL, hide_default_value = true)]
+    pub frames: Frames,
 }
 
 /// Arguments of `check`.

@@ -1,12 +1,15 @@
 //! `amalgam export`: the frames of a run as one animated scene for other programs.
 
 use std::{
+    fmt,
     io::ErrorKind,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use amalgam_frames::{
-    Frame, Mesh, PvdCollection, UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape, read_ply, write_usd,
+    Frame, FramesError, Mesh, PvdCollection, UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape, UsdStates,
+    UsdWritten, read_ply, write_usd,
 };
 
 use crate::{
@@ -47,9 +50,48 @@ pub fn export(args: &ExportArgs) -> Result<(), CommandError> {
     }
     let scene = Scene::read(&file, &[])?;
     let settings = scene.output.usd.unwrap_or_default();
-    let lines = write(&scene, &args.folder, path, settings)?;
+    let lines = write(&scene, &args.folder, path, settings, args.frames)?;
     lines.iter().try_for_each(say)?;
     say(format_args!("{}: in Blender, File, Import, Universal Scene Description", path.display()))
+}
+
+/// The first and the last frame that are exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frames {
+    first: u32,
+    last: u32,
+}
+
+impl Frames {
+    /// From the first to the last.
+    pub(crate) const ALL: Self = Self { first: 0, last: u32::MAX };
+
+    fn has(self, frame: f64) -> bool {
+        frame >= f64::from(self.first) && frame <= f64::from(self.last)
+    }
+}
+
+impl fmt::Display for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, last } = self;
+        if first == last { write!(f, "{first}") } else { write!(f, "{first}..{last}") }
+    }
+}
+
+impl FromStr for Frames {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse::<u32>().ok();
+        let ends = match text.split_once("..") {
+            Some((first, last)) => number(first).zip(number(last)),
+            None => number(text).map(|frame| (frame, frame)),
+        };
+        match ends {
+            Some((first, last)) if first <= last => Ok(Self { first, last }),
+            _ => Err("write a frame as 20, or the first and the last as 10..20".to_string()),
+        }
+    }
 }
 
 /// Writes the frames in the folder of a run as one file; a line on each object comes back.
@@ -58,12 +100,13 @@ pub(crate) fn write(
     folder: &Path,
     path: &Path,
     settings: UsdOutput,
+    frames: Frames,
 ) -> Result<Vec<String>, CommandError> {
-    let failed = |error: amalgam_frames::FramesError| CommandError::Failed(error.to_string());
+    let failed = |error: FramesError| CommandError::Failed(error.to_string());
     let frames_per_second = 1.0 / scene.time.frame_interval;
     let pictures = PictureSettings::default();
     let colours = colours(scene, scene.output.pictures.as_ref().unwrap_or(&pictures));
-    let (mut objects, mut lines) = (Vec::new(), Vec::new());
+    let mut objects = Vec::new();
     for (participant, (_, colour)) in scene.participants.iter().zip(colours) {
         let name = &participant.name;
         let list = folder.join(format!("{name}.pvd"));
@@ -85,24 +128,20 @@ pub(crate) fn write(
             is_guide: false,
             shape,
         };
-        let surface = surface(folder, name).map_err(failed)?;
+        let surface = surface(folder, name, frames);
         if surface.is_none() || settings.particles {
-            let shape = particles(folder, &list, frames_per_second).map_err(failed)?;
-            lines.push(told(name, &shape));
+            let shape = particles(folder, &list, frames_per_second, frames).map_err(failed)?;
             let object = object(name.clone(), shape);
             objects.push(UsdObject { is_guide: surface.is_some(), ..object });
         }
         if let Some(shape) = surface {
-            let name = format!("{name}_surface");
-            lines.push(told(&name, &shape));
-            objects.push(object(name, shape));
+            objects.push(object(format!("{name}_surface"), shape));
         }
     }
     let obstacles = folder.join(OBSTACLES);
     if obstacles.exists() {
-        let state = mesh_of(read_ply(obstacles).map_err(failed)?);
-        let shape = UsdShape::Mesh(vec![(0.0, state)]);
-        lines.push(told("obstacles", &shape));
+        let load = Box::new(move |_| Ok(mesh_of(read_ply(&obstacles)?)));
+        let shape = UsdShape::Mesh(UsdStates { frames: vec![f64::from(frames.first)], load });
         let (name, colour) = ("obstacles".to_string(), STONE.map(linear));
         objects.push(UsdObject { name, colour, roughness: 0.8, is_guide: false, shape });
     }
@@ -110,8 +149,23 @@ pub(crate) fn write(
         true => scene.header.name.clone(),
         false => format!("{}: {}", scene.header.name, scene.header.description),
     };
-    write_usd(path, &UsdScene { description, frames_per_second, objects }).map_err(failed)?;
-    Ok(lines)
+    if objects.iter().all(|object| object.name == "obstacles" || is_empty(&object.shape)) {
+        let folder = folder.display();
+        return Err(CommandError::Usage(format!(
+            "{folder} holds no frame {frames}: leave out --frames for all"
+        )));
+    }
+    let written = write_usd(path, &UsdScene { description, frames_per_second, objects }).map_err(failed)?;
+    let line =
+        |UsdWritten { name, what, most, states }| format!("  {name}: {most} {what} in {states} states");
+    Ok(written.into_iter().map(line).collect())
+}
+
+fn is_empty(shape: &UsdShape) -> bool {
+    match shape {
+        UsdShape::Points(states) => states.frames.is_empty(),
+        UsdShape::Mesh(states) => states.frames.is_empty(),
+    }
 }
 
 /// Where a run writes its scene over time.
@@ -124,70 +178,63 @@ fn particles(
     folder: &Path,
     list: &Path,
     frames_per_second: f64,
-) -> Result<UsdShape, amalgam_frames::FramesError> {
-    let (mut points, mut mesh, mut last) = (Vec::new(), Vec::new(), None);
+    wanted: Frames,
+) -> Result<UsdShape, FramesError> {
+    let (mut frames, mut files, mut is_mesh) = (Vec::new(), Vec::new(), false);
     for (time, file) in PvdCollection::read(list)? {
+        let frame = (time * frames_per_second).round();
+        let file = folder.join(file);
         // Nothing moves while the same file stands for several times.
-        if last.as_ref() == Some(&file) {
+        if !wanted.has(frame) || files.last() == Some(&file) {
             continue;
         }
-        let frame = Frame::read_vtu(folder.join(&file))?;
-        last = Some(file);
-        let code = (time * frames_per_second).round();
-        let positions = frame.positions.iter().map(|x| x.as_vec3().to_array()).collect();
-        if frame.triangles.is_empty() {
-            let radius = frame.scalars.into_iter().find(|(name, _)| name == RADIUS).map(|(_, values)| values);
-            let state = UsdPoints {
-                positions,
-                velocities: frame.velocities,
-                widths: radius.unwrap_or_default().into_iter().map(|radius| 2.0 * radius).collect(),
-                ids: frame.ids.into_iter().map(|id| id as i64).collect(),
-            };
-            points.push((code, state));
-        } else {
-            let (velocities, triangles) = (frame.velocities, frame.triangles);
-            mesh.push((code, UsdMesh { positions, velocities, triangles, ..UsdMesh::default() }));
-        }
+        // A sheet whose last triangle is torn stays a mesh, of none.
+        is_mesh = is_mesh || !Frame::read_vtu(&file)?.triangles.is_empty();
+        frames.push(frame);
+        files.push(file);
     }
-    // A sheet whose last triangle is torn stays a mesh, of none.
-    if mesh.is_empty() { Ok(UsdShape::Points(points)) } else { Ok(UsdShape::Mesh(mesh)) }
+    if is_mesh {
+        let load = Box::new(move |place: usize| {
+            let Frame { positions, velocities, triangles, .. } = Frame::read_vtu(&files[place])?;
+            let positions = positions.iter().map(|x| x.as_vec3().to_array()).collect();
+            Ok(UsdMesh { positions, velocities, triangles, ..UsdMesh::default() })
+        });
+        return Ok(UsdShape::Mesh(UsdStates { frames, load }));
+    }
+    let load = Box::new(move |place: usize| {
+        let frame = Frame::read_vtu(&files[place])?;
+        let radius = frame.scalars.into_iter().find(|(name, _)| name == RADIUS).map(|(_, values)| values);
+        Ok(UsdPoints {
+            positions: frame.positions.iter().map(|x| x.as_vec3().to_array()).collect(),
+            velocities: frame.velocities,
+            widths: radius.unwrap_or_default().into_iter().map(|radius| 2.0 * radius).collect(),
+            ids: frame.ids.into_iter().map(|id| id as i64).collect(),
+        })
+    });
+    Ok(UsdShape::Points(UsdStates { frames, load }))
 }
 
 /// The surface of a participant by frame, if the run wrote any.
-fn surface(folder: &Path, participant: &str) -> Result<Option<UsdShape>, amalgam_frames::FramesError> {
+fn surface(folder: &Path, participant: &str, wanted: Frames) -> Option<UsdShape> {
     let mut files = Vec::new();
     // A run without surfaces has no such folder.
     for entry in std::fs::read_dir(folder.join("surfaces")).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let number =
             name.strip_prefix(participant).and_then(|rest| rest.strip_prefix('_')?.strip_suffix(".ply"));
-        if let Some(frame) =
-            number.filter(|digits| digits.len() >= 6).and_then(|digits| digits.parse::<u32>().ok())
-        {
+        let number = number.filter(|digits| digits.len() >= 6).and_then(|digits| digits.parse::<u32>().ok());
+        if let Some(frame) = number.map(f64::from).filter(|&frame| wanted.has(frame)) {
             files.push((frame, entry.path()));
         }
     }
-    files.sort();
-    let state = |(frame, path): (u32, PathBuf)| Ok((f64::from(frame), mesh_of(read_ply(path)?)));
-    let states = files.into_iter().map(state).collect::<Result<Vec<_>, _>>()?;
-    Ok((!states.is_empty()).then_some(UsdShape::Mesh(states)))
+    files.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (frames, files): (Vec<f64>, Vec<PathBuf>) = files.into_iter().unzip();
+    let load = |files: Vec<PathBuf>| Box::new(move |place: usize| Ok(mesh_of(read_ply(&files[place])?)));
+    (!frames.is_empty()).then(|| UsdShape::Mesh(UsdStates { frames, load: load(files) }))
 }
 
 fn mesh_of(Mesh { vertices, normals, velocities, triangles }: Mesh) -> UsdMesh {
     UsdMesh { positions: vertices, velocities, normals, triangles }
-}
-
-fn told(name: &str, shape: &UsdShape) -> String {
-    match shape {
-        UsdShape::Points(states) => {
-            let most = states.iter().map(|(_, state)| state.positions.len()).max().unwrap_or(0);
-            format!("  {name}: {most} points in {} states", states.len())
-        }
-        UsdShape::Mesh(states) => {
-            let most = states.iter().map(|(_, state)| state.triangles.len()).max().unwrap_or(0);
-            format!("  {name}: {most} triangles in {} states", states.len())
-        }
-    }
 }
 
 /// A channel of a colour as light, from what screens are sent (IEC 61966-2-1).

@@ -26,5 +26,5 @@ pub use ply::{PlyMesh, write_ply};
 pub use pvd::PvdCollection;
 pub use read::{Frame, Mesh, read_ply};
 pub use table::CsvTable;
-pub use usd::{UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape, write_usd};
+pub use usd::{Load, UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape, UsdStates, UsdWritten, write_usd};
 pub use vtu::{Compression, FrameData, FrameField, FrameValues, write_vtu};

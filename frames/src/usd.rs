@@ -14,7 +14,6 @@ use crate::picture::creased_normals;
 use crate::{FramesError, atomic};
 
 /// What a file shows.
-#[derive(Clone, Debug)]
 pub struct UsdScene {
     /// What the scene is: a sentence for whoever opens the file.
     pub description: String,
@@ -25,7 +24,6 @@ pub struct UsdScene {
 }
 
 /// An object of one material.
-#[derive(Clone, Debug)]
 pub struct UsdObject {
     /// What it is called; what a name of USD cannot hold becomes `_`.
     pub name: String,
@@ -39,13 +37,45 @@ pub struct UsdObject {
     pub shape: UsdShape,
 }
 
-/// What an object consists of, with the frame of each state.
-#[derive(Clone, Debug)]
+/// What an object consists of.
 pub enum UsdShape {
     /// Balls.
-    Points(Vec<(f64, UsdPoints)>),
+    Points(UsdStates<UsdPoints>),
     /// Triangles.
-    Mesh(Vec<(f64, UsdMesh)>),
+    Mesh(UsdStates<UsdMesh>),
+}
+
+impl UsdShape {
+    fn frames(&self) -> &[f64] {
+        match self {
+            Self::Points(states) => &states.frames,
+            Self::Mesh(states) => &states.frames,
+        }
+    }
+}
+
+/// States of an object by frame. One at a time is in memory, and each is loaded once for each attribute.
+pub struct UsdStates<S> {
+    /// Frames, ascending.
+    pub frames: Vec<f64>,
+    /// The state of a frame, by its place in `frames`.
+    pub load: Load<S>,
+}
+
+/// Loads the state at a place in a list of frames.
+pub type Load<S> = Box<dyn Fn(usize) -> Result<S, FramesError>>;
+
+/// What was written of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsdWritten {
+    /// The object's name, as it was given.
+    pub name: String,
+    /// What it consists of: `points` or `triangles`.
+    pub what: &'static str,
+    /// How many it has, at most.
+    pub most: usize,
+    /// States.
+    pub states: usize,
 }
 
 /// Particles at one time.
@@ -77,28 +107,28 @@ pub struct UsdMesh {
 /// Writes a scene as text; the file appears whole or not at all.
 ///
 /// # Errors
-/// A failure of the file system.
-pub fn write_usd(path: impl AsRef<Path>, scene: &UsdScene) -> Result<(), FramesError> {
-    atomic::write(path.as_ref(), |out| write(out, scene))
+/// A failure of the file system, or of loading a state.
+pub fn write_usd(path: impl AsRef<Path>, scene: &UsdScene) -> Result<Vec<UsdWritten>, FramesError> {
+    let surveyed = scene.objects.iter().map(Surveyed::new).collect::<Result<Vec<_>, FramesError>>()?;
+    atomic::write(path.as_ref(), |out| write(out, scene, &surveyed))?;
+    Ok(surveyed.into_iter().map(|object| object.written).collect())
 }
 
-fn write(out: &mut impl Write, scene: &UsdScene) -> io::Result<()> {
-    let last = |object: &UsdObject| match &object.shape {
-        UsdShape::Points(states) => states.last().map_or(0.0, |state| state.0),
-        UsdShape::Mesh(states) => states.last().map_or(0.0, |state| state.0),
-    };
-    let end = scene.objects.iter().map(last).fold(0.0, f64::max);
+fn write(out: &mut dyn Write, scene: &UsdScene, surveyed: &[Surveyed]) -> io::Result<()> {
+    let frames = || scene.objects.iter().flat_map(|object| object.shape.frames());
+    let start = frames().copied().reduce(f64::min).unwrap_or(0.0);
+    let end = frames().copied().fold(start, f64::max);
     let rate = scene.frames_per_second;
     writeln!(out, "#usda 1.0\n(")?;
     writeln!(out, "    defaultPrim = \"World\"\n    doc = {}", quoted(&scene.description))?;
-    writeln!(out, "    startTimeCode = 0\n    endTimeCode = {end}")?;
+    writeln!(out, "    startTimeCode = {start}\n    endTimeCode = {end}")?;
     writeln!(out, "    timeCodesPerSecond = {rate}\n    framesPerSecond = {rate}")?;
     writeln!(out, "    metersPerUnit = 1\n    upAxis = \"Z\"\n)\n\ndef Xform \"World\"\n{{")?;
     let mut names = BTreeSet::from([MATERIALS.to_string()]);
     let named: Vec<(String, &UsdObject)> =
         scene.objects.iter().map(|object| (unique(&object.name, &mut names), object)).collect();
-    for (name, object) in &named {
-        write_object(out, name, object)?;
+    for ((name, object), surveyed) in named.iter().zip(surveyed) {
+        write_object(out, name, object, surveyed)?;
     }
     writeln!(out, "    def Scope \"{MATERIALS}\"\n    {{")?;
     for (name, object) in &named {
@@ -111,7 +141,7 @@ fn write(out: &mut impl Write, scene: &UsdScene) -> io::Result<()> {
 const MATERIALS: &str = "materials";
 
 /// A material that every renderer knows.
-fn write_material(out: &mut impl Write, name: &str, object: &UsdObject) -> io::Result<()> {
+fn write_material(out: &mut dyn Write, name: &str, object: &UsdObject) -> io::Result<()> {
     let [red, green, blue] = object.colour;
     writeln!(out, "        def Material \"{name}\"\n        {{")?;
     writeln!(
@@ -125,7 +155,7 @@ fn write_material(out: &mut impl Write, name: &str, object: &UsdObject) -> io::R
     writeln!(out, "                token outputs:surface\n            }}\n        }}")
 }
 
-fn write_object(out: &mut impl Write, name: &str, object: &UsdObject) -> io::Result<()> {
+fn write_object(out: &mut dyn Write, name: &str, object: &UsdObject, surveyed: &Surveyed) -> io::Result<()> {
     let kind = match object.shape {
         UsdShape::Points(_) => "Points",
         UsdShape::Mesh(_) => "Mesh",
@@ -135,8 +165,14 @@ fn write_object(out: &mut impl Write, name: &str, object: &UsdObject) -> io::Res
         "    def {kind} \"{name}\" (\n        prepend apiSchemas = [\"MaterialBindingAPI\"]\n    )\n    {{"
     )?;
     match &object.shape {
-        UsdShape::Points(states) => write_points(out, states)?,
-        UsdShape::Mesh(states) => write_mesh(out, states)?,
+        UsdShape::Points(states) => write_attributes(out, states, &POINTS, surveyed)?,
+        UsdShape::Mesh(states) => {
+            writeln!(
+                out,
+                "        uniform token subdivisionScheme = \"none\"\n        uniform bool doubleSided = 1"
+            )?;
+            write_attributes(out, states, &MESH, surveyed)?;
+        }
     }
     let [red, green, blue] = object.colour;
     writeln!(
@@ -149,76 +185,204 @@ fn write_object(out: &mut impl Write, name: &str, object: &UsdObject) -> io::Res
     writeln!(out, "        rel material:binding = </World/{MATERIALS}/{name}>\n    }}")
 }
 
-fn write_points(out: &mut impl Write, states: &[(f64, UsdPoints)]) -> io::Result<()> {
-    let widest = |state: &UsdPoints| state.widths.iter().copied().fold(0.0, f32::max);
-    attribute(out, "float3[] extent", "", states, |state| extent(&state.positions, widest(state)))?;
-    attribute(out, "int64[] ids", "", states, |state| state.ids.iter())?;
-    attribute(out, "point3f[] points", "", states, |state| state.positions.iter().copied().map(Vector))?;
-    attribute(out, "vector3f[] velocities", "", states, |state| {
-        state.velocities.iter().copied().map(Vector)
-    })?;
-    attribute(out, "float[] widths", " (interpolation = \"vertex\")", states, |state| {
-        state.widths.iter().copied().map(Number)
-    })
+/// What is known of the states of an object before they are written.
+struct Surveyed {
+    written: UsdWritten,
+    /// For each attribute, whether it is the same in all states.
+    is_same: Vec<bool>,
+    /// For each attribute, whether all states have it.
+    is_there: Vec<bool>,
 }
 
-fn write_mesh(out: &mut impl Write, states: &[(f64, UsdMesh)]) -> io::Result<()> {
-    let vectors = |values: &[[f32; 3]]| values.iter().copied().map(Vector).collect::<Vec<_>>();
-    writeln!(
-        out,
-        "        uniform token subdivisionScheme = \"none\"\n        uniform bool doubleSided = 1"
-    )?;
-    attribute(out, "float3[] extent", "", states, |state| extent(&state.positions, 0.0))?;
-    attribute(out, "int[] faceVertexCounts", "", states, |state| state.triangles.iter().map(|_| 3))?;
-    attribute(out, "int[] faceVertexIndices", "", states, |state| state.triangles.as_flattened().iter())?;
-    let is_round = states.iter().all(|state| state.1.normals.len() == state.1.positions.len());
-    let interpolation = if is_round { "vertex" } else { "faceVarying" };
-    let metadata = format!(" (interpolation = \"{interpolation}\")");
-    attribute(out, "normal3f[] normals", &metadata, states, |state| {
-        if is_round {
-            return vectors(&state.normals);
+impl Surveyed {
+    fn new(object: &UsdObject) -> Result<Self, FramesError> {
+        let name = object.name.clone();
+        match &object.shape {
+            UsdShape::Points(states) => {
+                Self::of(name, "points", states, &POINTS, |state| state.positions.len())
+            }
+            UsdShape::Mesh(states) => {
+                Self::of(name, "triangles", states, &MESH, |state| state.triangles.len())
+            }
         }
-        let positions: Vec<DVec3> = state.positions.iter().map(|&x| Vec3::from(x).as_dvec3()).collect();
-        vectors(&creased_normals(&positions, &state.triangles))
-    })?;
-    attribute(out, "point3f[] points", "", states, |state| vectors(&state.positions))?;
-    if states.iter().all(|state| !state.1.velocities.is_empty()) {
-        attribute(out, "vector3f[] velocities", "", states, |state| vectors(&state.velocities))?;
+    }
+
+    fn of<S>(
+        name: String,
+        what: &'static str,
+        states: &UsdStates<S>,
+        attributes: &[Attribute<S>],
+        count: impl Fn(&S) -> usize,
+    ) -> Result<Self, FramesError> {
+        let written = UsdWritten { name, what, most: 0, states: states.frames.len() };
+        let all = vec![true; attributes.len()];
+        let mut this = Self { written, is_same: all.clone(), is_there: all };
+        let mut first: Option<S> = None;
+        for place in 0..states.frames.len() {
+            let state = (states.load)(place)?;
+            this.written.most = this.written.most.max(count(&state));
+            for ((attribute, is_same), is_there) in
+                attributes.iter().zip(&mut this.is_same).zip(&mut this.is_there)
+            {
+                *is_there &= (attribute.is_there)(&state);
+                *is_same &= first.as_ref().is_none_or(|first| (attribute.is_same)(first, &state));
+            }
+            first.get_or_insert(state);
+        }
+        Ok(this)
+    }
+}
+
+/// An attribute of an object whose states are `S`.
+struct Attribute<S> {
+    declaration: &'static str,
+    /// What USD calls its interpolation, where it must be said.
+    interpolation: Option<&'static str>,
+    is_there: fn(&S) -> bool,
+    is_same: fn(&S, &S) -> bool,
+    write: fn(&S, &mut dyn Write) -> io::Result<()>,
+}
+
+const POINTS: [Attribute<UsdPoints>; 5] = [
+    Attribute {
+        declaration: "float3[] extent",
+        interpolation: None,
+        is_there: |_| true,
+        is_same: |a, b| a.positions == b.positions && a.widths == b.widths,
+        write: |state, out| {
+            let widest = state.widths.iter().copied().fold(0.0, f32::max);
+            write_array(out, extent(&state.positions, widest))
+        },
+    },
+    Attribute {
+        declaration: "int64[] ids",
+        interpolation: None,
+        is_there: |_| true,
+        is_same: |a, b| a.ids == b.ids,
+        write: |state, out| write_array(out, &state.ids),
+    },
+    Attribute {
+        declaration: "point3f[] points",
+        interpolation: None,
+        is_there: |_| true,
+        is_same: |a, b| a.positions == b.positions,
+        write: |state, out| write_vectors(out, &state.positions),
+    },
+    Attribute {
+        declaration: "vector3f[] velocities",
+        interpolation: None,
+        is_there: |_| true,
+        is_same: |a, b| a.velocities == b.velocities,
+        write: |state, out| write_vectors(out, &state.velocities),
+    },
+    Attribute {
+        declaration: "float[] widths",
+        interpolation: Some("vertex"),
+        is_there: |_| true,
+        is_same: |a, b| a.widths == b.widths,
+        write: |state, out| write_array(out, state.widths.iter().copied().map(Number)),
+    },
+];
+
+const MESH: [Attribute<UsdMesh>; 7] = [
+    Attribute {
+        declaration: "float3[] extent",
+        interpolation: None,
+        is_there: |_| true,
+        is_same: |a, b| a.positions == b.positions,
+        write: |state, out| write_array(out, extent(&state.positions, 0.0)),
+    },
+    Attribute {
+        declaration: "int[] faceVertexCounts",
+        interpolation: None,
+        is_there: |_| true,
+        is_same: |a, b| a.triangles.len() == b.triangles.len(),
+        write: |state, out| write_array(out, state.triangles.iter().map(|_| 3)),
+    },
+    Attribute {
+        declaration: "int[] faceVertexIndices",
+        interpolation: None,
+        is_there: |_| true,
+        is_same: |a, b| a.triangles == b.triangles,
+        write: |state, out| write_array(out, state.triangles.as_flattened()),
+    },
+    Attribute {
+        declaration: "normal3f[] normals",
+        interpolation: Some("vertex"),
+        is_there: has_normals,
+        is_same: |a, b| a.normals == b.normals,
+        write: |state, out| write_vectors(out, &state.normals),
+    },
+    Attribute {
+        declaration: "normal3f[] normals",
+        interpolation: Some("faceVarying"),
+        is_there: |state| !has_normals(state),
+        is_same: |a, b| a.positions == b.positions && a.triangles == b.triangles,
+        write: |state, out| {
+            let positions: Vec<DVec3> = state.positions.iter().map(|&x| Vec3::from(x).as_dvec3()).collect();
+            write_vectors(out, &creased_normals(&positions, &state.triangles))
+        },
+    },
+    Attribute {
+        declaration: "point3f[] points",
+        interpolation: None,
+        is_there: |_| true,
+        is_same: |a, b| a.positions == b.positions,
+        write: |state, out| write_vectors(out, &state.positions),
+    },
+    Attribute {
+        declaration: "vector3f[] velocities",
+        interpolation: None,
+        is_there: |state| state.velocities.len() == state.positions.len(),
+        is_same: |a, b| a.velocities == b.velocities,
+        write: |state, out| write_vectors(out, &state.velocities),
+    },
+];
+
+fn has_normals(state: &UsdMesh) -> bool {
+    !state.normals.is_empty() && state.normals.len() == state.positions.len()
+}
+
+fn write_attributes<S>(
+    out: &mut dyn Write,
+    states: &UsdStates<S>,
+    attributes: &[Attribute<S>],
+    surveyed: &Surveyed,
+) -> io::Result<()> {
+    let load = |place: usize| (states.load)(place).map_err(io::Error::other);
+    let there = attributes.iter().zip(&surveyed.is_same).zip(&surveyed.is_there);
+    for ((attribute, is_same), _) in there.filter(|(_, is_there)| **is_there) {
+        let declaration = attribute.declaration;
+        let metadata = attribute.interpolation.map(|name| format!(" (interpolation = \"{name}\")"));
+        let metadata = metadata.unwrap_or_default();
+        if *is_same {
+            write!(out, "        {declaration} = ")?;
+            match states.frames.is_empty() {
+                true => out.write_all(b"[]")?,
+                false => (attribute.write)(&load(0)?, out)?,
+            }
+            writeln!(out, "{metadata}")?;
+            continue;
+        }
+        if !metadata.is_empty() {
+            writeln!(out, "        {declaration}{metadata}")?;
+        }
+        writeln!(out, "        {declaration}.timeSamples = {{")?;
+        for (place, frame) in states.frames.iter().enumerate() {
+            write!(out, "            {frame}: ")?;
+            (attribute.write)(&load(place)?, out)?;
+            writeln!(out, ",")?;
+        }
+        writeln!(out, "        }}")?;
     }
     Ok(())
 }
 
-/// An attribute by frame, or with one value if it has the same in all states.
-fn attribute<'s, S, I>(
-    out: &mut impl Write,
-    declaration: &str,
-    metadata: &str,
-    states: &'s [(f64, S)],
-    values: impl Fn(&'s S) -> I,
-) -> io::Result<()>
-where
-    I: IntoIterator<Item: Display + PartialEq>,
-{
-    let is_same = states.windows(2).all(|pair| values(&pair[0].1).into_iter().eq(values(&pair[1].1)));
-    if is_same {
-        let value = states.first().map(|state| values(&state.1));
-        write!(out, "        {declaration} = ")?;
-        write_array(out, value.into_iter().flatten())?;
-        return writeln!(out, "{metadata}");
-    }
-    if !metadata.is_empty() {
-        writeln!(out, "        {declaration}{metadata}")?;
-    }
-    writeln!(out, "        {declaration}.timeSamples = {{")?;
-    for (frame, state) in states {
-        write!(out, "            {frame}: ")?;
-        write_array(out, values(state))?;
-        writeln!(out, ",")?;
-    }
-    writeln!(out, "        }}")
+fn write_vectors(out: &mut dyn Write, values: &[[f32; 3]]) -> io::Result<()> {
+    write_array(out, values.iter().copied().map(Vector))
 }
 
-fn write_array(out: &mut impl Write, values: impl IntoIterator<Item: Display>) -> io::Result<()> {
+fn write_array(out: &mut dyn Write, values: impl IntoIterator<Item: Display>) -> io::Result<()> {
     out.write_all(b"[")?;
     for (at, value) in values.into_iter().enumerate() {
         let comma = if at > 0 { ", " } else { "" };
@@ -297,6 +461,10 @@ fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
 mod tests {
     use super::*;
 
+    fn states<S: Clone + 'static>(states: [S; 2]) -> UsdStates<S> {
+        UsdStates { frames: vec![0.0, 1.0], load: Box::new(move |place| Ok(states[place].clone())) }
+    }
+
     fn two_states() -> UsdScene {
         let balls = |x: f32| UsdPoints {
             positions: vec![[x, 0.0, 0.0], [x, 1.0, 0.0]],
@@ -321,17 +489,21 @@ mod tests {
             description: "two \"states\"".into(),
             frames_per_second: 25.0,
             objects: vec![
-                object("my-water", UsdShape::Points(vec![(0.0, balls(0.0)), (1.0, balls(0.5))])),
-                object("my.water", UsdShape::Mesh(vec![(0.0, triangle(0.0)), (1.0, triangle(2.0))])),
+                object("my-water", UsdShape::Points(states([balls(0.0), balls(0.5)]))),
+                object("my.water", UsdShape::Mesh(states([triangle(0.0), triangle(2.0)]))),
             ],
         }
     }
 
     #[test]
     fn what_moves_has_a_value_by_frame_and_the_rest_one() {
-        let mut bytes = Vec::new();
-        write(&mut bytes, &two_states()).expect("writes");
-        let text = String::from_utf8(bytes).expect("text");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.usda");
+        let written = write_usd(&path, &two_states()).expect("writes");
+        let water = UsdWritten { name: "my-water".into(), what: "points", most: 2, states: 2 };
+        assert_eq!(written[0], water);
+        assert_eq!((written[1].what, written[1].most), ("triangles", 1));
+        let text = std::fs::read_to_string(&path).expect("is there");
         for part in [
             "endTimeCode = 1\n    timeCodesPerSecond = 25\n",
             "    def Points \"my_water\" (",
@@ -354,7 +526,14 @@ mod tests {
         write_usd(&path, &two_states()).expect("writes");
         let text = std::fs::read_to_string(&path).expect("is there");
         assert!(text.starts_with("#usda 1.0\n") && text.ends_with("}\n"), "{text}");
+        let mut scene = two_states();
+        let lost =
+            UsdStates { frames: vec![0.0, 1.0], load: Box::new(|_| Err(FramesError::Scene("lost".into()))) };
+        scene.objects[1].shape = UsdShape::Mesh(lost);
+        let other = folder.path().join("b.usda");
+        assert!(write_usd(&other, &scene).err().expect("a state that is lost").to_string().contains("lost"));
+        assert!(!other.exists());
         let nowhere = folder.path().join("none/a.usda");
-        assert!(write_usd(&nowhere, &two_states()).expect_err("no folder").to_string().contains("none"));
+        assert!(write_usd(&nowhere, &two_states()).err().expect("no folder").to_string().contains("none"));
     }
 }

@@ -128,7 +128,8 @@ impl Course<'_> {
             (None, written) => written?,
         }
         let exported = self.scene.output.usd.map_or(Ok(Vec::new()), |settings| {
-            export::write(self.scene, folder.path(), &export::file_of(self.scene, folder.path()), settings)
+            let file = export::file_of(self.scene, folder.path());
+            export::write(self.scene, folder.path(), &file, settings, export::Frames::ALL)
         });
         let mut lines = self.lines(&summary, interrupted, started);
         // Participants that were left in the middle of a step may not answer any more.
