@@ -8,12 +8,12 @@ use amalgam_solver_kit::{ServeOptions, log::LogFormat};
 use clap::{Args, Parser, Subcommand};
 
 use crate::export::Frames;
+use crate::http::At;
 use crate::{
     at::AtArgs,
     checkpoint::{KEPT, every::Every},
     conform::ConformArgs,
     error::CommandError,
-    metrics,
     run::{Options, local::Transport},
     service::CoordinatorArgs,
 };
@@ -58,6 +58,14 @@ const RESUME_EXAMPLES: &str = "Examples:
 
 The scene is scene.toml in the folder. Frames and tables go on where the checkpoint was taken; whatever was written later
 is written again. All of it is to the bit what the run would have written without the interruption.
+";
+
+const WATCH_EXAMPLES: &str = "Examples:
+  amalgam watch out/water-on-cloth
+  amalgam run SCENE --watch                         computes and shows at once
+  ssh -L 8080:localhost:8080 HOST amalgam watch out/water-on-cloth --port 8080     a run on another machine
+
+The page is for this machine alone, at the address that the command prints. It follows the run while frames are written.
 ";
 
 const EXPORT_EXAMPLES: &str = "Examples:
@@ -173,6 +181,8 @@ pub enum Command {
     Certs(CertsArgs),
     /// Write the frames of a run as one animated scene for Blender, Houdini and others
     Export(ExportArgs),
+    /// Show a run in the browser, finished or going on
+    Watch(WatchArgs),
     /// Check a scene, its solvers' sections included, without computing it
     Check(CheckArgs),
     /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to
@@ -299,6 +309,18 @@ pub struct ExportArgs {
     /// A frame, or the first and the last as 10..20 [default: all]
     #[arg(long, value_name = "FRAMES", default_value_t = Frames::ALL, hide_default_value = true)]
     pub frames: Frames,
+}
+
+/// Arguments of `watch`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{WATCH_EXAMPLES}\n{EXIT_CODES}"))]
+pub struct WatchArgs {
+    /// The folder with the results of the run
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// The port of this machine where the page is; any that is free without
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub port: u16,
 }
 
 /// Arguments of `check`.
@@ -433,7 +455,10 @@ pub(crate) struct Seeing {
     pub(crate) trace: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface
     #[arg(long, value_name = "[HOST:]PORT")]
-    pub(crate) metrics: Option<metrics::At>,
+    pub(crate) metrics: Option<At>,
+    /// Show the run in the browser while it goes on: prints the page's address, on a port of this machine
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0")]
+    pub(crate) watch: Option<u16>,
     #[command(flatten)]
     pub(crate) log: Log,
 }

@@ -18,6 +18,7 @@ use crate::{
     run::{Ending, launch, run},
     serve::serve,
     validate::validate,
+    viewer::watch,
 };
 use amalgam_solver_kit::log::log_to_standard_error;
 
@@ -38,6 +39,7 @@ pub fn execute(cli: &Cli) -> ExitCode {
         Command::Check(args) => check(args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => serve(args).map(|()| ExitCode::SUCCESS),
         Command::Export(args) => export(args).map(|()| ExitCode::SUCCESS),
+        Command::Watch(args) => watch(args).map(|()| ExitCode::SUCCESS),
         Command::At(args) => at(args).map(exit_code),
         Command::Validate(args) => validate(args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench(args).map(|()| ExitCode::SUCCESS),

@@ -17,12 +17,12 @@ use crate::{
     console::say,
     error::CommandError,
     run::output::{OBSTACLES, RADIUS, SCENE},
-    run::picture::{STONE, colours},
+    run::picture::{STONE, WATER, colours},
     scene::{Colour, PictureSettings, Scene, SolverKind, UsdOutput},
 };
 
-/// Linear colour of what is coloured by a field in pictures: deep water.
-const WATER: [f32; 3] = [0.02, 0.12, 0.32];
+/// Colour of a solid that pictures colour by a field: pale clay.
+const CLAY: [u8; 3] = [0xd8, 0xcb, 0xb8];
 
 /// Writes what a run left in its folder as one file, and says what is in it.
 ///
@@ -116,11 +116,13 @@ pub(crate) fn write(
                 folder.display()
             )));
         }
-        let colour = match colour {
-            Colour::Plain(rgb) => rgb.map(|channel| linear(f32::from(channel) / 255.0)),
-            Colour::Field(_) => WATER,
-        };
         let is_fluid = participant.solver == SolverKind::Fluid.name();
+        let colour = match colour {
+            Colour::Plain(rgb) => rgb,
+            Colour::Field(_) if is_fluid => WATER,
+            Colour::Field(_) => CLAY,
+        };
+        let colour = colour.map(|channel| linear(f32::from(channel) / 255.0));
         let object = |name: String, shape: UsdShape| UsdObject {
             name,
             colour,

@@ -1,10 +1,12 @@
 //! Metrics of runs for Prometheus: a registry, and the address where it is read.
 
-mod server;
-
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicI64, AtomicU64},
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, AtomicU64},
+    },
 };
 
 use prometheus_client::{
@@ -18,10 +20,21 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+use crate::http::{self, Answer, At};
 use crate::run::watch::{Seen, Watch};
 use amalgam_coordinator::{Phase, Simulation};
 
-pub use server::{At, serve};
+/// Serves the metrics for Prometheus, as long as the process lives. Returns the address.
+///
+/// # Errors
+/// An address that cannot be listened at.
+pub fn serve(metrics: Metrics, at: &At) -> io::Result<SocketAddr> {
+    const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    http::serve("metrics", at, move |path, _| match path {
+        "/metrics" => Answer::ok(KIND, metrics.text()),
+        _ => Answer::missing("metrics are at /metrics\n"),
+    })
+}
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfRun {

@@ -53,5 +53,5 @@ pub fn resume(args: &ResumeArgs) -> Result<Ending, CommandError> {
     let mut options = args.options();
     options.every = options.every.or_else(|| saved.every.clone());
     options.keep = args.keep_checkpoints.unwrap_or(saved.keep);
-    show(&scene, &options, &args.seeing, &Interrupt::listen()?, |run| run.go_on(held, &saved))
+    show(&scene, &options, &args.seeing, &Interrupt::listen()?, held, |run, folder| run.go_on(folder, &saved))
 }

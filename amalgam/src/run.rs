@@ -27,6 +27,7 @@ use crate::{
     interrupt::Interrupt,
     metrics::{self, Metrics},
     scene::Scene,
+    viewer,
 };
 use amalgam_coordinator::{CoordinatorError, Faces, ParticipantSummary, Phase, Simulation};
 use amalgam_solver_kit::log;
@@ -122,7 +123,7 @@ pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     let interrupt = Interrupt::listen()?;
     let folder = Folder::look_at(out)?;
     let seeing = &args.seeing;
-    show(&scene, &args.options(), seeing, &interrupt, |run| run.compute(folder))
+    show(&scene, &args.options(), seeing, &interrupt, folder, |run, folder| run.compute(folder))
 }
 
 /// Runs a scene on the machines that a deployment file names.
@@ -147,7 +148,8 @@ pub(crate) fn show(
     options: &Options,
     seeing: &Seeing,
     interrupt: &Interrupt,
-    compute: impl FnOnce(Run<'_>) -> Result<Outcome, CommandError>,
+    folder: Folder,
+    compute: impl FnOnce(Run<'_>, Folder) -> Result<Outcome, CommandError>,
 ) -> Result<Ending, CommandError> {
     let console = Console::new(seeing.quiet);
     let progress = Progress::new(console.clone(), seeing.quiet, scene.time.duration);
@@ -168,9 +170,12 @@ pub(crate) fn show(
             note(format_args!("metrics at http://{address}/metrics"));
         }
     }
+    if let Some(port) = seeing.watch {
+        note(format_args!("watch at {}", viewer::show(folder.path(), port)?));
+    }
     let control = interrupt.control().clone();
     let run = Run { scene, options, control, console: console.clone(), watchers };
-    let outcome = compute(run);
+    let outcome = compute(run, folder);
     console.clear();
     let outcome = outcome?;
     if seeing.json {

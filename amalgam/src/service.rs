@@ -24,6 +24,7 @@ use tonic::{server::NamedService as _, service::Routes};
 use crate::{
     cli::Reach,
     error::CommandError,
+    http::At,
     interrupt::EXIT_INTERRUPTED,
     metrics::{self, Metrics},
 };
@@ -66,7 +67,7 @@ pub struct CoordinatorArgs {
     pub exit_with_stdin: bool,
     /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface
     #[arg(long, value_name = "[HOST:]PORT")]
-    pub metrics: Option<metrics::At>,
+    pub metrics: Option<At>,
     /// How the log on standard error is written; AMALGAM_LOG or RUST_LOG says what is logged
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

@@ -25,7 +25,7 @@ pub(crate) const SCENE_HEADER: &str =
 /// Space kept for `summary.json` [bytes], so that it can say that the disk became full.
 const SUMMARY_RESERVE: usize = 64 << 10;
 
-const SUMMARY: &str = "summary.json";
+pub(crate) const SUMMARY: &str = "summary.json";
 /// Faces of all obstacles.
 pub(crate) const OBSTACLES: &str = "obstacles.ply";
 /// The field of radii [m] in frames.

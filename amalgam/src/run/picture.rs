@@ -16,7 +16,7 @@ use amalgam_surfaces::Surface;
 pub(crate) const STONE: [f32; 3] = [0.76, 0.75, 0.72];
 
 /// Colour of a fluid of which the surface is drawn: of light that came through much of it.
-const WATER: [u8; 3] = [0x3a, 0xa6, 0xc4];
+pub(crate) const WATER: [u8; 3] = [0x3a, 0xa6, 0xc4];
 
 /// Room around what is seen, over its largest side.
 const MARGIN: f64 = 0.08;

@@ -37,6 +37,8 @@ struct Report<'a> {
     resume: Option<String>,
     /// How often a participant was lost and came back.
     recoveries: u64,
+    /// Why the results may not be what the scene means.
+    cautions: Vec<String>,
 }
 
 /// `summary.json` of a run that failed before it began.
@@ -117,6 +119,7 @@ impl Course<'_> {
             shutdown_error: None,
             resume,
             recoveries: self.recovery.losses(),
+            cautions: trust::cautions(&summary, &self.at_start),
         };
         match (error, folder.write_summary(&report)) {
             (Some(error), Ok(())) => {

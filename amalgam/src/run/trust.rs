@@ -11,11 +11,15 @@ const ROUNDING_MAX: f64 = 1e-6;
 
 /// Lines about a run that began with the participants `at_start`: first what was found, then what is wrong.
 pub(super) fn lines(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<String> {
-    let rules = [overlap, unconverged, rounding];
     let mut lines = vec![found(summary), balance(summary)];
-    lines.extend(rules.iter().filter_map(|rule| rule(summary)).map(|text| format!("caution: {text}")));
-    lines.extend(lost(summary, at_start));
+    lines.extend(cautions(summary, at_start).into_iter().map(|text| format!("caution: {text}")));
     lines
+}
+
+/// What is wrong with a run that began with the participants `at_start`.
+pub(super) fn cautions(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<String> {
+    let rules = [overlap, unconverged, rounding];
+    rules.iter().filter_map(|rule| rule(summary)).chain(lost(summary, at_start)).collect()
 }
 
 fn found(summary: &Summary) -> String {

@@ -19,7 +19,7 @@ def arguments():
     words = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else sys.argv[1:]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scene", help="the file that amalgam export wrote")
-    parser.add_argument("picture", help="the PNG file to write")
+    parser.add_argument("picture", help="the PNG or JPEG file to write")
     parser.add_argument("--frame", type=int, default=0, help="frame to render (default: 0)")
     parser.add_argument("--direction", type=float, nargs=3, default=[0.45, 1.0, -0.42], metavar=("X", "Y", "Z"),
                         help="where the camera looks (default: 0.45 1 -0.42)")
@@ -129,7 +129,9 @@ def main():
     scene.render.resolution_x, scene.render.resolution_y = words.size
     look(corners, words.direction, words.room)
     scene.render.filepath = bpy.path.abspath(words.picture)
-    scene.render.image_settings.file_format = "PNG"
+    is_jpeg = words.picture.lower().endswith((".jpg", ".jpeg"))
+    scene.render.image_settings.file_format = "JPEG" if is_jpeg else "PNG"
+    scene.render.image_settings.quality = 90
     bpy.ops.render.render(write_still=True)
 
 

@@ -1,4 +1,4 @@
-//! Where Prometheus reads the metrics: one page over HTTP.
+//! Small pages over HTTP, for metrics and for whoever looks at a run.
 
 use std::{
     convert::Infallible,
@@ -14,18 +14,16 @@ use hyper::{Method, Request, Response, StatusCode, body::Bytes, server::conn::ht
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpStream, sync::Semaphore};
 
-use super::Metrics;
-
 /// Connections at once; more wait.
 const CONNECTIONS_MAX: usize = 8;
 
-/// Time for a whole connection: a scrape takes milliseconds.
+/// Time for a whole connection: an answer takes milliseconds.
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Largest head of a request [bytes], which is the least that hyper takes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// Where metrics are read: `HOST:PORT`, or `PORT` of the loopback interface.
+/// Where pages are read: `HOST:PORT`, or `PORT` of the loopback interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At(String);
 
@@ -51,11 +49,40 @@ impl FromStr for At {
     }
 }
 
-/// Serves the metrics on a thread of its own, which ends with the process. Returns the address.
+/// What a request is answered with.
+pub struct Answer {
+    status: StatusCode,
+    kind: &'static str,
+    body: Bytes,
+}
+
+impl Answer {
+    /// A page of a media type.
+    pub fn ok(kind: &'static str, body: impl Into<Bytes>) -> Self {
+        Self { status: StatusCode::OK, kind, body: body.into() }
+    }
+
+    /// Nothing new.
+    pub fn nothing() -> Self {
+        Self { status: StatusCode::NO_CONTENT, kind: "text/plain", body: Bytes::new() }
+    }
+
+    /// There is no such page; a sentence says why.
+    pub fn missing(why: impl Into<Bytes>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, kind: "text/plain", body: why.into() }
+    }
+}
+
+/// Serves pages on a thread of their own, which ends with the process. `answer` gets the path and what follows a question mark.
+/// Returns the address.
 ///
 /// # Errors
 /// An address that cannot be listened at.
-pub fn serve(metrics: Metrics, at: &At) -> io::Result<SocketAddr> {
+pub fn serve(
+    name: &str,
+    at: &At,
+    answer: impl Fn(&str, &str) -> Answer + Clone + Send + 'static,
+) -> io::Result<SocketAddr> {
     let found: Vec<SocketAddr> = at.0.to_socket_addrs()?.collect();
     let listener = TcpListener::bind(&found[..])?;
     let address = listener.local_addr()?;
@@ -65,16 +92,17 @@ pub fn serve(metrics: Metrics, at: &At) -> io::Result<SocketAddr> {
         let _guard = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    std::thread::Builder::new().name("metrics".into()).spawn(move || {
-        runtime.block_on(async {
+    std::thread::Builder::new().name(name.into()).spawn(move || {
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async {
             let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
             loop {
                 let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let metrics = metrics.clone();
-                        tokio::spawn(async move {
-                            answer(stream, metrics).await;
+                        let answer = answer.clone();
+                        tokio::task::spawn_local(async move {
+                            converse(stream, answer).await;
                             drop(place);
                         });
                     }
@@ -88,9 +116,9 @@ pub fn serve(metrics: Metrics, at: &At) -> io::Result<SocketAddr> {
 }
 
 /// Answers the requests of a connection. One that breaks off is of no interest.
-async fn answer(stream: TcpStream, metrics: Metrics) {
+async fn converse(stream: TcpStream, answer: impl Fn(&str, &str) -> Answer) {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let response = page(&metrics, request.method(), request.uri().path());
+        let response = respond(&request, &answer);
         async move { Ok::<_, Infallible>(response) }
     });
     let mut http = http1::Builder::new();
@@ -99,17 +127,16 @@ async fn answer(stream: TcpStream, metrics: Metrics) {
     let _ = tokio::time::timeout(CONNECTION_DEADLINE, connection).await;
 }
 
-fn page(metrics: &Metrics, method: &Method, path: &str) -> Response<Full<Bytes>> {
-    let (status, kind, text) = match (method, path) {
-        (&Method::GET | &Method::HEAD, "/metrics") => {
-            (StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", metrics.text())
-        }
-        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n".to_string()),
-        _ => (StatusCode::NOT_FOUND, "text/plain", "metrics are at /metrics\n".to_string()),
+fn respond<B>(request: &Request<B>, answer: &impl Fn(&str, &str) -> Answer) -> Response<Full<Bytes>> {
+    let Answer { status, kind, body } = match *request.method() {
+        Method::GET | Method::HEAD => answer(request.uri().path(), request.uri().query().unwrap_or("")),
+        _ => Answer { status: StatusCode::METHOD_NOT_ALLOWED, kind: "text/plain", body: "only GET\n".into() },
     };
-    let mut response = Response::new(Full::from(text));
+    let mut response = Response::new(Full::from(body));
     *response.status_mut() = status;
-    response.headers_mut().insert("content-type", kind.parse().expect("a header's value"));
+    let headers = response.headers_mut();
+    headers.insert("content-type", kind.parse().expect("a header's value"));
+    headers.insert("cache-control", "no-store".parse().expect("a header's value"));
     response
 }
 
