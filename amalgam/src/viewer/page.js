@@ -121,7 +121,7 @@ function unpack(bytes) {
   const column = (array) => ({ buffer: buffer(gl.ARRAY_BUFFER, array), length: array.length });
   const shape = { head, place: column(take(Uint16Array, 3 * head.points)) };
   shape.value = head.range ? column(take(Uint8Array, head.points)) : { length: 0 };
-  shape.part = head.radii ? column(take(Uint8Array, head.points)) : { length: 0 };
+  shape.part = head.radii && head.radii[0] < head.radii[1] ? column(take(Uint8Array, head.points)) : { length: 0 };
   const triangles = take(Uint32Array, 3 * head.triangles);
   shape.triangles = { buffer: buffer(gl.ELEMENT_ARRAY_BUFFER, triangles), length: triangles.length };
   shape.normal = head.normals ? column(take(Int8Array, 3 * head.points)) : { length: 0 };
@@ -143,6 +143,8 @@ let playing = false;
 let range = null; // of the field, over all frames that were shown
 let programs = null;
 let box = null;
+// What the address asks for behind its #: frame=12&field=speed&probe=energy.1
+const asked = new URLSearchParams(location.hash.slice(1));
 const camera = { turn: -0.42, tilt: 0.36, distance: 1, target: [0, 0, 0] };
 
 const get = async (page) => {
@@ -399,6 +401,18 @@ async function poll() {
       });
     }
     if (run.obstacles && !obstacles) obstacles = unpack(await get("obstacles"));
+    if (asked.has("probe")) {
+      const [name, column] = asked.get("probe").split(".");
+      find("probe").value = JSON.stringify([name, Number(column)]);
+      asked.delete("probe");
+    }
+    if (asked.has("frame") && Number(asked.get("frame")) < run.frames) {
+      follows = false;
+      const field = asked.get("field");
+      if (field) { find("field").append(new Option(field, field)); find("field").value = field; }
+      await show(Number(asked.get("frame")));
+      asked.delete("frame");
+    }
     if (follows && run.frames > 0 && shown !== run.frames - 1) await show(run.frames - 1);
     await curve();
   } catch (error) {

@@ -126,8 +126,11 @@ impl<'a> Results<'a> {
         let coloured = values(&frame, field);
         let mut packing = Packing::new(frame.positions.iter().map(|x| x.as_vec3().to_array()).collect());
         let names = frame.scalars.iter().map(|(name, _)| name.as_str()).filter(|name| *name != RADIUS);
-        let range = coloured.as_ref().map(|values| packing.numbers(values));
-        let radii = packing.numbers(&radius);
+        let coloured = coloured.map(|values| packing.numbers(&values));
+        let radii = range(&radius);
+        if radii[0] < radii[1] {
+            packing.numbers(&radius);
+        }
         packing.triangles(&frame.triangles);
         Ok(Shown::New(packing.finish(json!({
             "key": key,
@@ -135,7 +138,7 @@ impl<'a> Results<'a> {
             "points": frame.positions.len(),
             "triangles": frame.triangles.len(),
             "fields": std::iter::once("speed").chain(names).collect::<Vec<_>>(),
-            "range": range,
+            "range": coloured,
             "radii": radii,
         }))))
     }
@@ -195,6 +198,13 @@ fn values(frame: &Frame, field: &str) -> Option<Vec<f32>> {
     frame.scalars.iter().find(|(name, _)| name == field).map(|(_, values)| values.clone())
 }
 
+/// The least and the greatest number.
+fn range(values: &[f32]) -> [f32; 2] {
+    let finite = values.iter().copied().filter(|value| value.is_finite());
+    let (low, high) = finite.fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
+    if low > high { [0.0, 0.0] } else { [low, high] }
+}
+
 fn mesh(file: &Path) -> Result<Shown, String> {
     let Mesh { vertices, normals, triangles, .. } = read_ply(file).map_err(|error| error.to_string())?;
     let head =
@@ -232,9 +242,7 @@ impl Packing {
 
     /// Adds numbers between the least and the greatest, which come back.
     fn numbers(&mut self, values: &[f32]) -> [f32; 2] {
-        let finite = values.iter().copied().filter(|value| value.is_finite());
-        let (low, high) = finite.fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
-        let (low, high) = if low > high { (0.0, 0.0) } else { (low, high) };
+        let [low, high] = range(values);
         let part = |value: &f32| ((value - low) / (high - low).max(f32::MIN_POSITIVE) * 255.0).round() as u8;
         self.columns.extend(values.iter().map(part));
         self.fill();

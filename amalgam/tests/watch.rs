@@ -1,0 +1,200 @@
+//! The page that shows a run, as a browser gets it.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_amalgam");
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails only if it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn scene() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes/small/drop.toml")
+}
+
+/// Two frames of `scenes/small/drop.toml`.
+fn run(folder: &Path) {
+    let mut command = Command::new(PROGRAM);
+    command.arg("run").arg(scene()).args(["--frames", "2", "--quiet", "--transport", "in-process", "--out"]);
+    assert!(command.arg(folder).status().expect("runs").success());
+}
+
+/// Starts `amalgam watch`, and the page's host with its path.
+fn watch(folder: &Path) -> (Running, String, String) {
+    let child = Command::new(PROGRAM).arg("watch").arg(folder).stdout(Stdio::piped()).spawn();
+    let mut running = Running(child.expect("starts"));
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().expect("its output")).read_line(&mut line).expect("an address");
+    let (host, path) = parts(line.trim());
+    (running, host, path)
+}
+
+fn parts(address: &str) -> (String, String) {
+    let address = address.strip_prefix("http://").expect("an address");
+    let (host, path) = address.split_once('/').expect("a path");
+    (host.to_string(), format!("/{path}"))
+}
+
+/// Status and body of a page.
+fn get(host: &str, page: &str) -> (u16, Vec<u8>) {
+    let mut stream = TcpStream::connect(host).expect("connects");
+    write!(stream, "GET {page} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").expect("sends");
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("answers");
+    let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").expect("a head");
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, bytes[end + 4..].to_vec())
+}
+
+fn json(host: &str, page: &str) -> Value {
+    let (status, body) = get(host, page);
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).expect("JSON")
+}
+
+#[test]
+fn a_finished_run_is_shown_to_whoever_knows_the_address() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    run(&out);
+    let (_running, host, path) = watch(&out);
+    assert_eq!(get(&host, &path).0, 200);
+    let run = json(&host, &format!("{path}run.json"));
+    assert_eq!((&run["name"], &run["frames"]), (&"drop".into(), &3.into()), "{run}");
+    assert_eq!(run["end"]["error"], Value::Null);
+    assert!(run["end"]["cautions"].is_array(), "{run}");
+
+    let (status, bytes) = get(&host, &format!("{path}particles/water/2?field=speed&have="));
+    assert_eq!(status, 200);
+    let length = u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes")) as usize;
+    let head: Value = serde_json::from_slice(&bytes[4..4 + length]).expect("a head");
+    let frame = amalgam_frames::Frame::read_vtu(out.join("frames/water_000002.vtu")).expect("a frame");
+    assert_eq!(head["points"], frame.positions.len());
+    // Positions are rounded to 1/65535 of the box around them.
+    let corner = |end: &str, axis: usize| head[end][axis].as_f64().expect("a number");
+    let columns = &bytes[4 + length..];
+    for (i, position) in frame.positions.iter().enumerate() {
+        for axis in 0..3 {
+            let at = 6 * i + 2 * axis;
+            let part = f64::from(u16::from_le_bytes([columns[at], columns[at + 1]])) / 65535.0;
+            let size = corner("high", axis) - corner("low", axis);
+            let read = corner("low", axis) + part * size;
+            assert!((read - position[axis]).abs() < 1e-5 * size, "{read} for {}", position[axis]);
+        }
+    }
+    let fastest = frame.velocities.iter().map(|v| glam::Vec3::from(*v).length()).fold(0.0, f32::max);
+    assert!((head["range"][1].as_f64().expect("a number") - f64::from(fastest)).abs() < 1e-6);
+    // What the page has is not sent again.
+    let key = head["key"].as_str().expect("a key");
+    assert_eq!(get(&host, &format!("{path}particles/water/2?field=speed&have={key}")).0, 204);
+
+    let (_, table) = get(&host, &format!("{path}probe/energy?from=0"));
+    assert_eq!(table, std::fs::read(out.join("probes/energy.csv")).expect("a table"));
+    let (_, rest) = get(&host, &format!("{path}probe/energy?from={}", table.len()));
+    assert_eq!(rest, b"");
+
+    for page in ["/", "/run.json", "/0123/run.json"] {
+        assert_eq!(get(&host, page).0, 404, "{page}");
+    }
+    for page in ["particles/..%2f..%2fwater/0", "particles/wine/0", "particles/water/9", "probe/..%2fscene", "x"] {
+        assert_eq!(get(&host, &format!("{path}{page}")).0, 404, "{page}");
+    }
+    let other = Command::new(PROGRAM).arg("watch").arg(folder.path()).output().expect("runs");
+    assert_eq!(other.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&other.stderr).contains("holds no results of a run: give the folder"));
+}
+
+#[test]
+fn a_run_that_goes_on_is_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    let mut command = Command::new(PROGRAM);
+    command.arg("run").arg(scene()).args(["--set", "time.duration=100.0", "--watch", "--out"]).arg(&out);
+    let mut running = Running(command.stderr(Stdio::piped()).spawn().expect("starts"));
+    let mut said = BufReader::new(running.0.stderr.take().expect("its errors")).lines();
+    let address = said.find_map(|line| line.expect("a line").split_once("watch at ").map(|found| found.1.to_string()));
+    let (host, path) = parts(&address.expect("an address"));
+    // Others must read on, so that the run can write.
+    std::thread::spawn(move || said.for_each(drop));
+    let mut seen = Vec::new();
+    let begun = Instant::now();
+    while seen.len() < 3 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "only {seen:?}");
+        std::thread::sleep(Duration::from_millis(50));
+        let (status, body) = get(&host, &format!("{path}run.json"));
+        if status != 200 {
+            continue;
+        }
+        let run: Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!(run["end"], Value::Null);
+        let frames = run["frames"].as_u64().expect("a number");
+        if frames > 0 && seen.last() != Some(&frames) {
+            let last = format!("{path}particles/water/{}?field=&have=", frames - 1);
+            assert_eq!(get(&host, &last).0, 200);
+            seen.push(frames);
+        }
+    }
+    assert!(seen.is_sorted(), "{seen:?}");
+}
+
+/// What headless Chromium says: `cargo test --release --workspace --test watch -- --ignored`.
+#[test]
+#[ignore = "needs chromium"]
+fn a_browser_draws_the_frame_and_the_curve() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    run(&out);
+    let (_running, host, path) = watch(&out);
+    let table = std::fs::read_to_string(out.join("probes/energy.csv")).expect("a table");
+    let last: f64 = table.lines().last().and_then(|row| row.split(',').nth(1)?.parse().ok()).expect("a value");
+    for width in [400u32, 1600] {
+        let chromium = |frame: u32, what: &str| {
+            let address = format!("http://{host}{path}#frame={frame}&field=speed&probe=energy.1");
+            let mut command = Command::new("chromium");
+            command.args(["--headless", "--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader"]);
+            command.args(["--enable-unsafe-swiftshader", "--hide-scrollbars", "--virtual-time-budget=8000"]);
+            command.arg(format!("--window-size={width},900")).arg(what).arg(address);
+            let output = command.current_dir(folder.path()).output().expect("chromium is installed");
+            assert!(output.status.success());
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        // The slider is where the address says.
+        for frame in [0, 2] {
+            let page = chromium(frame, "--dump-dom");
+            let output = |id: &str| {
+                let (_, rest) = page.split_once(&format!("id=\"{id}\">")).expect("an output");
+                rest.split_once('<').expect("its end").0.to_string()
+            };
+            assert!(output("time").ends_with(&format!("frame {frame}")), "{}", output("time"));
+            assert!(output("state").starts_with("finished, 3 frames"), "{}", output("state"));
+            let value: f64 = output("value").parse().expect("a number");
+            assert!((value / last - 1.0).abs() < 1e-4, "{value} is not {last}");
+        }
+        // It draws: the cloth is coloured by its speed, violet where it rests.
+        chromium(0, "--screenshot=page.png");
+        let file = std::io::BufReader::new(std::fs::File::open(folder.path().join("page.png")).expect("a picture"));
+        let mut reader = png::Decoder::new(file).read_info().expect("a picture");
+        let mut pixels = vec![0; reader.output_buffer_size().expect("its size")];
+        let info = reader.next_frame(&mut pixels).expect("a picture");
+        let stride = info.color_type.samples();
+        let is_violet = |p: &[u8]| p[2] > 50 && p[1] < 40 && p[0] > 30 && p[0] < 160;
+        let violet = pixels.chunks_exact(stride).filter(|pixel| is_violet(pixel)).count();
+        assert!(violet > 2000, "only {violet} pixels of cloth at a width of {width}");
+    }
+}
