@@ -2,10 +2,7 @@
 
 mod results;
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 use amalgam_network::Token;
 
@@ -65,7 +62,7 @@ pub fn show(folder: &Path, port: u16) -> Result<String, CommandError> {
     Ok(format!("http://{address}/{token}/"))
 }
 
-fn answer(folder: &PathBuf, page: &str, query: &str) -> Answer {
+fn answer(folder: &Path, page: &str, query: &str) -> Answer {
     const BYTES: &str = "application/octet-stream";
     let given = |name: &str| {
         query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default()

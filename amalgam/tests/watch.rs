@@ -112,7 +112,9 @@ fn a_finished_run_is_shown_to_whoever_knows_the_address() {
     for page in ["/", "/run.json", "/0123/run.json"] {
         assert_eq!(get(&host, page).0, 404, "{page}");
     }
-    for page in ["particles/..%2f..%2fwater/0", "particles/wine/0", "particles/water/9", "probe/..%2fscene", "x"] {
+    for page in
+        ["particles/..%2f..%2fwater/0", "particles/wine/0", "particles/water/9", "probe/..%2fscene", "x"]
+    {
         assert_eq!(get(&host, &format!("{path}{page}")).0, 404, "{page}");
     }
     let other = Command::new(PROGRAM).arg("watch").arg(folder.path()).output().expect("runs");
@@ -128,7 +130,8 @@ fn a_run_that_goes_on_is_shown() {
     command.arg("run").arg(scene()).args(["--set", "time.duration=100.0", "--watch", "--out"]).arg(&out);
     let mut running = Running(command.stderr(Stdio::piped()).spawn().expect("starts"));
     let mut said = BufReader::new(running.0.stderr.take().expect("its errors")).lines();
-    let address = said.find_map(|line| line.expect("a line").split_once("watch at ").map(|found| found.1.to_string()));
+    let address =
+        said.find_map(|line| line.expect("a line").split_once("watch at ").map(|found| found.1.to_string()));
     let (host, path) = parts(&address.expect("an address"));
     // Others must read on, so that the run can write.
     std::thread::spawn(move || said.for_each(drop));
@@ -162,7 +165,8 @@ fn a_browser_draws_the_frame_and_the_curve() {
     run(&out);
     let (_running, host, path) = watch(&out);
     let table = std::fs::read_to_string(out.join("probes/energy.csv")).expect("a table");
-    let last: f64 = table.lines().last().and_then(|row| row.split(',').nth(1)?.parse().ok()).expect("a value");
+    let last: f64 =
+        table.lines().last().and_then(|row| row.split(',').nth(1)?.parse().ok()).expect("a value");
     for width in [400u32, 1600] {
         let chromium = |frame: u32, what: &str| {
             let address = format!("http://{host}{path}#frame={frame}&field=speed&probe=energy.1");
@@ -188,7 +192,8 @@ fn a_browser_draws_the_frame_and_the_curve() {
         }
         // It draws: the cloth is coloured by its speed, violet where it rests.
         chromium(0, "--screenshot=page.png");
-        let file = std::io::BufReader::new(std::fs::File::open(folder.path().join("page.png")).expect("a picture"));
+        let file =
+            std::io::BufReader::new(std::fs::File::open(folder.path().join("page.png")).expect("a picture"));
         let mut reader = png::Decoder::new(file).read_info().expect("a picture");
         let mut pixels = vec![0; reader.output_buffer_size().expect("its size")];
         let info = reader.next_frame(&mut pixels).expect("a picture");

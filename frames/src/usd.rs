@@ -531,9 +531,9 @@ mod tests {
             UsdStates { frames: vec![0.0, 1.0], load: Box::new(|_| Err(FramesError::Scene("lost".into()))) };
         scene.objects[1].shape = UsdShape::Mesh(lost);
         let other = folder.path().join("b.usda");
-        assert!(write_usd(&other, &scene).err().expect("a state that is lost").to_string().contains("lost"));
+        assert!(write_usd(&other, &scene).expect_err("a state that is lost").to_string().contains("lost"));
         assert!(!other.exists());
         let nowhere = folder.path().join("none/a.usda");
-        assert!(write_usd(&nowhere, &two_states()).err().expect("no folder").to_string().contains("none"));
+        assert!(write_usd(&nowhere, &two_states()).expect_err("no folder").to_string().contains("none"));
     }
 }
