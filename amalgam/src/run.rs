@@ -217,6 +217,8 @@ impl Run<'_> {
             Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),
             Err(error) => return not_started(scene, &mut folder, error, &locals, &control),
         };
+        // Those of the scene, also if a checkpoint follows.
+        let at_start = simulation.participants();
         let recorder = match saved {
             None => {
                 check_colours(scene, &mut simulation)?;
@@ -235,7 +237,7 @@ impl Run<'_> {
             control,
             recovery,
             locals,
-            at_start: simulation.participants(),
+            at_start,
             simulation,
             scene,
             folder: &folder,

@@ -187,7 +187,7 @@ pub(super) mod tests {
 
     #[test]
     fn particles_that_are_gone_are_told() {
-        assert_eq!(said(|s| s.participants[0].particles = 7), ["a: 3 of 10 particles are gone"]);
+        assert_eq!(said(|s| s.participants[0].particles = 7), ["caution: a: 3 of 10 particles are gone"]);
         assert_eq!(said(|s| s.participants[0].particles = 12), Vec::<String>::new());
     }
 }
