@@ -68,6 +68,13 @@ const WATCH_EXAMPLES: &str = "Examples:
 The page is for this machine alone, at the address that the command prints. It follows the run while frames are written.
 ";
 
+const REPORT_EXAMPLES: &str = "Examples:
+  amalgam report out/water-on-cloth
+  amalgam report out/water-on-cloth --to cloth.html
+
+Pictures and curves are inside the file, which needs nothing else.
+";
+
 const EXPORT_EXAMPLES: &str = "Examples:
   amalgam export out/water-on-cloth --usd water.usda
   amalgam run SCENE --set output.usd={}             the same at the end of every run, in out/NAME/NAME.usda
@@ -183,6 +190,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Show a run in the browser, finished or going on
     Watch(WatchArgs),
+    /// Write one page about a run: its verdict, pictures and curves
+    Report(ReportArgs),
     /// Check a scene, its solvers' sections included, without computing it
     Check(CheckArgs),
     /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to
@@ -321,6 +330,18 @@ pub struct WatchArgs {
     /// The port of this machine where the page is; any that is free without
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub port: u16,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{REPORT_EXAMPLES}\n{EXIT_CODES}"))]
+pub struct ReportArgs {
+    /// The folder with the results of the run
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// The file to write [default: report.html in the folder]
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
 }
 
 /// Arguments of `check`.

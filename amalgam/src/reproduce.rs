@@ -55,6 +55,8 @@ struct Outcome {
     /// Why it ended early.
     error: Option<String>,
     folder: PathBuf,
+    /// Time between pictures [s], where it is known.
+    frame_interval: Option<f64>,
     /// Wall time, starting solvers included [s].
     wall_s: f64,
 }
@@ -225,7 +227,8 @@ fn one_run(
         return Err(CommandError::Failed(format!("{} could not be run: {error}", folder.display())));
     };
     let (case, method) = (case.name.clone(), method.name.clone());
-    Ok(Some(Outcome { case, method, summary, error, folder, wall_s }))
+    let frame_interval = Some(scene.time.frame_interval);
+    Ok(Some(Outcome { case, method, summary, error, folder, frame_interval, wall_s }))
 }
 
 /// The scene of one run.

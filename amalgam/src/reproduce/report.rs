@@ -1,24 +1,23 @@
 //! The report: one HTML file that holds its pictures.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::path::Path;
+
+use maud::{Markup, html};
 
 use super::{
     Outcome,
     figures::{Figure, Test},
     verdict::{Verdict, decide, failures, read, short},
 };
-use crate::{cli::Scale, error::CommandError, page::Page};
+use crate::{
+    cli::Scale,
+    error::CommandError,
+    html::{self as page, Curve, curves, document, picture, table},
+    page::Page,
+};
 
 /// Name of the report in its folder.
 pub(super) const FILE: &str = "report.html";
-
-const STYLE: &str = "body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1500px; padding: 0 1em; \
-    color: #222 } h2 { margin-top: 2.5em; border-top: 1px solid #ccc; padding-top: .8em } \
-    .pictures { overflow-x: auto } table { border-collapse: collapse; margin: .8em 0 } \
-    td, th { padding: .2em .7em; text-align: right; vertical-align: top } th { font-weight: 600 } \
-    td:first-child, th:first-child, .left { text-align: left } tr { border-bottom: 1px solid #eee } \
-    .pictures td, .pictures th { padding: 2px; text-align: center } img { width: 300px; display: block } \
-    .yes { color: #176b2c } .no { color: #a3202a } .bad { color: #a3202a } small { color: #666 }";
 
 /// What was computed so far.
 pub(super) struct Report<'a> {
@@ -31,15 +30,15 @@ struct Part<'a> {
     figure: &'a Figure,
     /// In the order of the figure's runs.
     outcomes: Vec<Outcome>,
-    /// What the report says of it.
-    html: String,
+    /// What the report says of it; pictures are read once.
+    html: Markup,
 }
 
 impl<'a> Report<'a> {
     /// A report of these figures, with nothing computed yet.
     pub(super) fn new(scale: Scale, figures: &'a [Figure]) -> Self {
         let parts = figures.iter().map(|figure| {
-            let mut part = Part { figure, outcomes: Vec::new(), html: String::new() };
+            let mut part = Part { figure, outcomes: Vec::new(), html: html! {} };
             part.html = part.written();
             part
         });
@@ -70,9 +69,7 @@ impl<'a> Report<'a> {
     /// # Errors
     /// A failure of the file system.
     pub(super) fn write(&self, folder: &Path, unfinished: Option<&str>) -> Result<(), CommandError> {
-        let (path, new) = (folder.join(FILE), folder.join(".report.html.unfinished"));
-        let written = fs::write(&new, self.html(unfinished)).and_then(|()| fs::rename(&new, &path));
-        written.map_err(|error| CommandError::Failed(format!("cannot write {}: {error}", path.display())))
+        page::write(&folder.join(FILE), &self.html(unfinished))
     }
 
     /// The same without pictures, in Markdown, for a folder two levels below the root of the repository. `names` are those
@@ -90,20 +87,39 @@ impl<'a> Report<'a> {
     }
 
     fn html(&self, unfinished: Option<&str>) -> String {
-        let mut html = format!(
-            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Amalgam: the paper's figures</title>\
-             <style>{STYLE}</style><h1>Particle Merging-and-Splitting: the paper's figures, computed again</h1>\
-             <p>Amalgam {}, scale <b>{}</b>{}. Each run went through the same coordinator and solvers as <code>amalgam \
-             run</code>; its scene, tables and all pictures are in the folder beside this file. A run <i>fails</i> if it \
-             ends early or a measure is above the limit given below its figure.</p>",
-            env!("CARGO_PKG_VERSION"),
-            format!("{:?}", self.scale).to_lowercase(),
-            unfinished.map(|why| format!(", <b class=\"bad\">{why}</b>")).unwrap_or_default(),
-        );
-        html.extend(self.parts.iter().map(|part| part.html.as_str()));
-        html.push_str("</html>\n");
-        html
+        let scale = format!("{:?}", self.scale).to_lowercase();
+        let body = html! {
+            h1 { "Particle Merging-and-Splitting: the paper's figures, computed again" }
+            p {
+                "Amalgam " (env!("CARGO_PKG_VERSION")) ", scale " b { (scale) }
+                @if let Some(why) = unfinished { ", " b class="bad" { (why) } }
+                ". Each run went through the same coordinator and solvers as " code { "amalgam run" }
+                "; its scene, tables and all pictures are in the folder beside this file. A run " i { "fails" }
+                " if it ends early or a measure is above the limit given below its figure."
+            }
+            table {
+                tr { th { "figure" } th class="left" { "verdict" } }
+                @for part in &self.parts {
+                    tr {
+                        td { a href=(format!("#{}", part.figure.name)) { (part.figure.name) ": " (part.figure.title) } }
+                        td class="left" { @for verdict in part.verdicts() { div { (told(&verdict)) } } }
+                    }
+                }
+            }
+            @for part in &self.parts { (part.html) }
+        };
+        document("Amalgam: the paper's figures", &body)
     }
+}
+
+/// A verdict as a word and a sentence.
+fn told(Verdict { says, met, .. }: &Verdict) -> Markup {
+    let (class, word) = match met {
+        Some(true) => ("yes", "yes"),
+        Some(false) => ("no", "no"),
+        None => ("", "not decided yet"),
+    };
+    html! { b class=(class) { (word) } ": " (says) }
 }
 
 impl Part<'_> {
@@ -139,37 +155,28 @@ impl Part<'_> {
         page.paragraph(&limits(figure));
     }
 
-    fn written(&self) -> String {
+    fn written(&self) -> Markup {
         let Self { figure, outcomes, .. } = self;
         let Figure { name, title, question, claim, remark, scene, .. } = figure;
-        let mut html = format!(
-            "<h2 id=\"{name}\">{name}: {}</h2><p><b>Question.</b> {}</p><p><b>Claim.</b> {}</p>\
-             <p><b>Verdict.</b></p><ul>",
-            text(title),
-            text(question),
-            text(claim)
-        );
-        for Verdict { says, met, because } in self.verdicts() {
-            let (class, word) = match met {
-                Some(true) => ("yes", "yes"),
-                Some(false) => ("no", "no"),
-                None => ("", "not decided yet"),
-            };
-            let _ = write!(
-                html,
-                "<li><b class=\"{class}\">{word}</b>: {} <small>({})</small></li>",
-                text(&says),
-                text(&because)
-            );
+        html! {
+            h2 id=(name) { (name) ": " (title) }
+            p { b { "Question. " } (question) }
+            p { b { "Claim. " } (claim) }
+            p { b { "Verdict." } }
+            ul {
+                @for verdict in self.verdicts() {
+                    li { (told(&verdict)) " " small { "(" (verdict.because) ")" } }
+                }
+            }
+            @if !remark.is_empty() { p { b { "Remark. " } (remark) } }
+            div class="wide" { (numbers(figure, outcomes)) }
+            (over_time(figure, outcomes))
+            details {
+                summary { "Pictures" }
+                div class="wide" { (pictures(figure, outcomes)) }
+            }
+            p { small { "Scene: " (scene) ". " (limits(figure)) } }
         }
-        html.push_str("</ul>");
-        if !remark.is_empty() {
-            let _ = write!(html, "<p><b>Remark.</b> {}</p>", text(remark));
-        }
-        pictures(&mut html, figure, outcomes);
-        numbers(&mut html, figure, outcomes);
-        let _ = write!(html, "<p><small>Scene: {scene}. {}</small></p>", text(&limits(figure)));
-        html
     }
 }
 
@@ -210,62 +217,96 @@ fn of_case(case: &Option<String>) -> String {
     case.as_ref().map(|case| format!(" ({case})")).unwrap_or_default()
 }
 
-/// A row for each case and time, a column for each method.
-fn pictures(html: &mut String, figure: &Figure, outcomes: &[Outcome]) {
-    html.push_str("<div class=\"pictures\"><table><tr><th></th>");
-    for method in &figure.methods {
-        let _ = write!(html, "<th>{}</th>", text(&method.name));
-    }
-    html.push_str("</tr>");
-    for case in &figure.cases {
-        for &number in &figure.pictures {
-            let _ = write!(html, "<tr><td>{}</td>", text(&case.name));
-            for method in &figure.methods {
-                let run = outcomes.iter().find(|o| o.case == case.name && o.method == method.name);
-                let _ = write!(html, "<td>{}</td>", run.map(|run| picture(run, number)).unwrap_or_default());
-            }
-            html.push_str("</tr>");
-        }
-    }
-    html.push_str("</table></div>");
-}
-
-/// A picture of a run, or the last one before it ended.
-fn picture(run: &Outcome, number: u32) -> String {
-    let file = |number: u32| run.folder.join(format!("pictures/{number:06}.png"));
-    let Some((at, bytes)) = (0..=number).rev().find_map(|at| Some((at, fs::read(file(at)).ok()?))) else {
-        return "<small>no picture</small>".to_string();
-    };
-    let note = if at < number { "<small>ended before; its last picture</small>" } else { "" };
-    format!("<img src=\"data:image/png;base64,{}\" alt=\"\">{note}", base64(&bytes))
-}
-
-fn numbers(html: &mut String, figure: &Figure, outcomes: &[Outcome]) {
-    html.push_str("<table><tr><th>case</th><th class=\"left\">method</th>");
+/// For each case and each quantity that a measure is made of, the curves of all methods.
+fn over_time(figure: &Figure, outcomes: &[Outcome]) -> Markup {
+    let mut quantities: Vec<(&str, &str)> = Vec::new();
     for measure in &figure.measures {
-        let paper = measure.paper.map(|paper| format!("<br><small>paper: {}</small>", short(paper)));
-        let _ = write!(html, "<th>{}{}</th>", text(&measure.name), paper.unwrap_or_default());
-    }
-    html.push_str(
-        "<th>particles</th><th>steps</th><th>s of wall time</th><th class=\"left\">failure</th></tr>",
-    );
-    for outcome in outcomes {
-        let Outcome { case, method, wall_s, .. } = outcome;
-        let _ = write!(html, "<tr><td>{}</td><td class=\"left\">{}</td>", text(case), text(method));
-        for measure in &figure.measures {
-            let value = read(measure, outcome);
-            let ratio = measure.paper.map(|paper| format!("<br><small>x {}</small>", short(value / paper)));
-            let _ = write!(html, "<td>{}{}</td>", short(value), ratio.unwrap_or_default());
+        let quantity = match (&measure.settled, &measure.path[..]) {
+            (Some([probe, column]), _) => (probe.as_str(), column.as_str()),
+            (None, [first, probe, column, ..]) if first == "probes" => (probe.as_str(), column.as_str()),
+            _ => continue,
+        };
+        if !quantities.contains(&quantity) {
+            quantities.push(quantity);
         }
-        let (particles, steps) = size(outcome);
-        let why = failures(figure, outcome).join("; ");
-        let _ = write!(
-            html,
-            "<td>{particles}</td><td>{steps}</td><td>{wall_s:.1}</td><td class=\"left bad\">{}</td></tr>",
-            text(&why)
-        );
     }
-    html.push_str("</table>");
+    let curve = |run: &Outcome, probe: &str, column: &str| {
+        let table = table(&run.folder.join(format!("probes/{probe}.csv"))).ok()?;
+        let is_it = |name: &str| name == column || name.split(" [").next() == Some(column);
+        let found = table.into_iter().find(|curve| is_it(&curve.name))?;
+        Some(Curve { name: run.method.clone(), ..found })
+    };
+    html! {
+        @for case in &figure.cases {
+            @for &(probe, column) in &quantities {
+                @let runs = outcomes.iter().filter(|run| run.case == case.name);
+                (curves(&format!("{}: {probe}, {column}", case.name), &runs.filter_map(|run| curve(run, probe, column)).collect::<Vec<_>>()))
+            }
+        }
+    }
+}
+
+/// A row for each case and time, a column for each method.
+fn pictures(figure: &Figure, outcomes: &[Outcome]) -> Markup {
+    let run = |case: &str, method: &str| outcomes.iter().find(|o| o.case == case && o.method == method);
+    html! {
+        table class="small" {
+            tr { th {} @for method in &figure.methods { th class="left" { (method.name) } } }
+            @for case in &figure.cases {
+                @for &number in &figure.pictures {
+                    tr {
+                        td { (case.name) }
+                        @for method in &figure.methods {
+                            td class="left" { @if let Some(run) = run(&case.name, &method.name) { (shown(run, number)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A picture of a run with its time, or the last one before the run ended.
+fn shown(run: &Outcome, number: u32) -> Markup {
+    let draw = |at: u32| {
+        let time = run.frame_interval.map(|interval| format!("{} s", short(f64::from(at) * interval)));
+        let early = if at < number { "; the run ended before, and this is its last picture" } else { "" };
+        let below = time.unwrap_or_else(|| format!("frame {at}")) + early;
+        picture(&run.folder.join(format!("pictures/{at:06}.png")), &below)
+    };
+    (0..=number).rev().find_map(draw).unwrap_or_else(|| html! { small { "no picture" } })
+}
+
+fn numbers(figure: &Figure, outcomes: &[Outcome]) -> Markup {
+    html! {
+        table {
+            tr {
+                th { "case" } th class="left" { "method" }
+                @for measure in &figure.measures {
+                    th {
+                        (measure.name)
+                        @if let Some(paper) = measure.paper { br; small { "paper: " (short(paper)) } }
+                    }
+                }
+                th { "particles" } th { "steps" } th { "s of wall time" } th class="left" { "failure" }
+            }
+            @for outcome in outcomes {
+                @let (particles, steps) = size(outcome);
+                tr {
+                    td { (outcome.case) } td class="left" { (outcome.method) }
+                    @for measure in &figure.measures {
+                        @let value = read(measure, outcome);
+                        td {
+                            (short(value))
+                            @if let Some(paper) = measure.paper { br; small { "x " (short(value / paper)) } }
+                        }
+                    }
+                    td { (particles) } td { (steps) } td { (format!("{:.1}", outcome.wall_s)) }
+                    td class="left bad" { (failures(figure, outcome).join("; ")) }
+                }
+            }
+        }
+    }
 }
 
 /// Particles of all participants and steps of a run.
@@ -273,34 +314,4 @@ fn size(outcome: &Outcome) -> (u64, u64) {
     let steps = outcome.summary["steps"].as_u64().unwrap_or(0);
     let particles = outcome.summary["participants"].as_array().into_iter().flatten();
     (particles.filter_map(|participant| participant["particles"].as_u64()).sum(), steps)
-}
-
-/// Text as HTML.
-fn text(plain: &str) -> String {
-    plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-/// RFC 4648, with padding.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let word = (0..3).fold(0u32, |word, k| word << 8 | u32::from(chunk.get(k).copied().unwrap_or(0)));
-        for k in 0..4 {
-            let digit = DIGITS[(word >> (18 - 6 * k)) as usize & 63];
-            text.push(if k <= chunk.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn base64_is_that_of_the_standard() {
-        let cases = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
-        for (plain, coded) in cases {
-            assert_eq!(super::base64(plain.as_bytes()), coded);
-        }
-    }
 }

@@ -214,6 +214,7 @@ mod tests {
             summary: serde_json::json!({ "p": { "q": -x } }),
             error: error.map(String::from),
             folder: "".into(),
+            frame_interval: None,
             wall_s: 0.0,
         }
     }

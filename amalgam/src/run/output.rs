@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::checkpoint::CHECKPOINTS;
 use crate::error::CommandError;
 use crate::{
+    report,
     run::lock::{LOCK, Lock},
     scene::Scene,
 };
@@ -151,7 +152,8 @@ impl Folder {
         for entry in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             let is_ours =
                 entry.extension().is_some_and(|extension| extension == "pvd" || extension == "usda");
-            if is_ours || entry.ends_with(SUMMARY) || entry.ends_with(OBSTACLES) {
+            let is_named = [SUMMARY, OBSTACLES, report::FILE].into_iter().any(|name| entry.ends_with(name));
+            if is_ours || is_named {
                 fs::remove_file(&entry).map_err(failed("remove the old", &entry))?;
             }
         }
