@@ -75,6 +75,12 @@ const REPORT_EXAMPLES: &str = "Examples:
 Pictures and curves are inside the file, which needs nothing else.
 ";
 
+const MANUAL_EXAMPLES: &str = "Examples:
+  amalgam manual ~/.local/share/amalgam
+  source ~/.local/share/amalgam/completions/amalgam.bash
+  man ~/.local/share/amalgam/man1/amalgam-run.1
+";
+
 const EXPORT_EXAMPLES: &str = "Examples:
   amalgam export out/water-on-cloth --usd water.usda
   amalgam run SCENE --set output.usd={}             the same at the end of every run, in out/NAME/NAME.usda
@@ -192,6 +198,8 @@ pub enum Command {
     Watch(WatchArgs),
     /// Write one page about a run: its verdict, pictures and curves
     Report(ReportArgs),
+    /// Write man pages, and completions for bash, zsh and fish
+    Manual(ManualArgs),
     /// Check a scene, its solvers' sections included, without computing it
     Check(CheckArgs),
     /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to
@@ -342,6 +350,15 @@ pub struct ReportArgs {
     /// The file to write [default: report.html in the folder]
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
+}
+
+/// Arguments of `manual`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{MANUAL_EXAMPLES}\n{EXIT_CODES}"))]
+pub struct ManualArgs {
+    /// The folder to write to; below it lie man1 and completions
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }
 
 /// Arguments of `check`.

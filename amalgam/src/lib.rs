@@ -20,6 +20,7 @@ pub mod export;
 pub mod html;
 pub mod http;
 pub mod interrupt;
+pub mod manual;
 pub mod metrics;
 pub mod page;
 pub mod report;

@@ -9,7 +9,7 @@ mkdir -p "$work/root/bin" "$work/root/tmp"
 chmod 1777 "$work/root/tmp"
 strip -o "$work/root/bin/amalgam" "$program"
 # The loader and the libraries, each at the path under which it is asked for.
-ldd "$program" | grep -o '/[^ ]*' | while read -r library; do
+ldd "$program" 2>/dev/null | grep -o '/[^ ]*' | while read -r library; do
     mkdir -p "$work/root$(dirname "$library")"
     cp -L "$library" "$work/root$library"
 done
