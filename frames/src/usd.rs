@@ -317,11 +317,8 @@ const MESH: [Attribute<UsdMesh>; 7] = [
         declaration: "normal3f[] normals",
         interpolation: Some("faceVarying"),
         is_there: |state| !has_normals(state),
-        is_same: |a, b| a.positions == b.positions && a.triangles == b.triangles,
-        write: |state, out| {
-            let positions: Vec<DVec3> = state.positions.iter().map(|&x| Vec3::from(x).as_dvec3()).collect();
-            write_vectors(out, &creased_normals(&positions, &state.triangles))
-        },
+        is_same: |a, b| a.triangles == b.triangles && sharp_normals(a) == sharp_normals(b),
+        write: |state, out| write_vectors(out, &sharp_normals(state)),
     },
     Attribute {
         declaration: "point3f[] points",
@@ -338,6 +335,12 @@ const MESH: [Attribute<UsdMesh>; 7] = [
         write: |state, out| write_vectors(out, &state.velocities),
     },
 ];
+
+/// Normals of the corners of triangles, with edges where triangles meet at an angle.
+fn sharp_normals(state: &UsdMesh) -> Vec<[f32; 3]> {
+    let positions: Vec<DVec3> = state.positions.iter().map(|&x| Vec3::from(x).as_dvec3()).collect();
+    creased_normals(&positions, &state.triangles)
+}
 
 fn has_normals(state: &UsdMesh) -> bool {
     !state.normals.is_empty() && state.normals.len() == state.positions.len()
