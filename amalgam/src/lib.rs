@@ -4,6 +4,7 @@
 //! - [`run`]: one local process per participant, progress, output;
 //! - [`service`]: the coordinator for clients that come and go, and [`at`], a client;
 //! - [`checkpoint`]: what a run that was ended goes on from;
+//! - [`viewer`]: a page that shows a run while it goes on, [`report`]: one about a run that is over, and [`export`] for renderers;
 //! - [`command`]: from the command line to an exit code.
 
 pub mod at;
