@@ -70,6 +70,7 @@ fn verdict(summary: &Value) -> Markup {
     let number = |key: &str| summary[key].as_f64().map_or("?".to_string(), short);
     let cautions = summary["cautions"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let cautions: Vec<&str> = cautions.collect();
+    let is_whole = summary["error"].is_null() && summary["interrupted"] == Value::Bool(false);
     html! {
         @if let Some(error) = summary["error"].as_str() {
             p { b class="no" { "The run failed: " } (error) }
@@ -79,7 +80,7 @@ fn verdict(summary: &Value) -> Markup {
             p { b class="yes" { "The run came to its end." } }
         }
         @if cautions.is_empty() {
-            p { "Nothing speaks against the result." }
+            @if is_whole { p { "Nothing speaks against the result." } }
         } @else {
             p { b class="bad" { "What speaks against the result:" } }
             ul { @for caution in cautions { li { (caution) } } }

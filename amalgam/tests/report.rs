@@ -46,7 +46,9 @@ fn a_page_holds_verdict_pictures_and_curves_of_a_run() {
     fs::write(out.join("summary.json"), failed).expect("writes");
     let other = folder.path().join("other.html");
     assert_eq!(said(amalgam().arg("report").arg(&out).arg("--to").arg(&other)).0, Some(0));
+    assert!(page.contains("Nothing speaks against the result."));
     let page = fs::read_to_string(&other).expect("written");
+    assert!(!page.contains("Nothing speaks against the result."), "said of a run that failed");
     assert!(page.contains("The run failed: </b>water &lt;was&gt; lost"), "{}", &page[..2000]);
 }
 
