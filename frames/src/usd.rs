@@ -243,96 +243,93 @@ struct Attribute<S> {
     write: fn(&S, &mut dyn Write) -> io::Result<()>,
 }
 
+impl<S> Attribute<S> {
+    /// An attribute that all states have.
+    const fn new(
+        declaration: &'static str,
+        is_same: fn(&S, &S) -> bool,
+        write: fn(&S, &mut dyn Write) -> io::Result<()>,
+    ) -> Self {
+        Self { declaration, interpolation: None, is_there: |_| true, is_same, write }
+    }
+}
+
 const POINTS: [Attribute<UsdPoints>; 5] = [
-    Attribute {
-        declaration: "float3[] extent",
-        interpolation: None,
-        is_there: |_| true,
-        is_same: |a, b| a.positions == b.positions && a.widths == b.widths,
-        write: |state, out| {
+    Attribute::new(
+        "float3[] extent",
+        |a, b| a.positions == b.positions && a.widths == b.widths,
+        |state, out| {
             let widest = state.widths.iter().copied().fold(0.0, f32::max);
             write_array(out, extent(&state.positions, widest))
         },
-    },
+    ),
+    Attribute::new("int64[] ids", |a, b| a.ids == b.ids, |state, out| write_array(out, &state.ids)),
+    Attribute::new(
+        "point3f[] points",
+        |a, b| a.positions == b.positions,
+        |state, out| write_vectors(out, &state.positions),
+    ),
+    Attribute::new(
+        "vector3f[] velocities",
+        |a, b| a.velocities == b.velocities,
+        |state, out| write_vectors(out, &state.velocities),
+    ),
     Attribute {
-        declaration: "int64[] ids",
-        interpolation: None,
-        is_there: |_| true,
-        is_same: |a, b| a.ids == b.ids,
-        write: |state, out| write_array(out, &state.ids),
-    },
-    Attribute {
-        declaration: "point3f[] points",
-        interpolation: None,
-        is_there: |_| true,
-        is_same: |a, b| a.positions == b.positions,
-        write: |state, out| write_vectors(out, &state.positions),
-    },
-    Attribute {
-        declaration: "vector3f[] velocities",
-        interpolation: None,
-        is_there: |_| true,
-        is_same: |a, b| a.velocities == b.velocities,
-        write: |state, out| write_vectors(out, &state.velocities),
-    },
-    Attribute {
-        declaration: "float[] widths",
         interpolation: Some("vertex"),
-        is_there: |_| true,
-        is_same: |a, b| a.widths == b.widths,
-        write: |state, out| write_array(out, state.widths.iter().copied().map(Number)),
+        ..Attribute::new(
+            "float[] widths",
+            |a, b| a.widths == b.widths,
+            |state, out| write_array(out, state.widths.iter().copied().map(Number)),
+        )
     },
 ];
 
 const MESH: [Attribute<UsdMesh>; 7] = [
+    Attribute::new(
+        "float3[] extent",
+        |a, b| a.positions == b.positions,
+        |state, out| write_array(out, extent(&state.positions, 0.0)),
+    ),
+    Attribute::new(
+        "int[] faceVertexCounts",
+        |a, b| a.triangles.len() == b.triangles.len(),
+        |state, out| write_array(out, state.triangles.iter().map(|_| 3)),
+    ),
+    Attribute::new(
+        "int[] faceVertexIndices",
+        |a, b| a.triangles == b.triangles,
+        |state, out| write_array(out, state.triangles.as_flattened()),
+    ),
     Attribute {
-        declaration: "float3[] extent",
-        interpolation: None,
-        is_there: |_| true,
-        is_same: |a, b| a.positions == b.positions,
-        write: |state, out| write_array(out, extent(&state.positions, 0.0)),
-    },
-    Attribute {
-        declaration: "int[] faceVertexCounts",
-        interpolation: None,
-        is_there: |_| true,
-        is_same: |a, b| a.triangles.len() == b.triangles.len(),
-        write: |state, out| write_array(out, state.triangles.iter().map(|_| 3)),
-    },
-    Attribute {
-        declaration: "int[] faceVertexIndices",
-        interpolation: None,
-        is_there: |_| true,
-        is_same: |a, b| a.triangles == b.triangles,
-        write: |state, out| write_array(out, state.triangles.as_flattened()),
-    },
-    Attribute {
-        declaration: "normal3f[] normals",
         interpolation: Some("vertex"),
         is_there: has_normals,
-        is_same: |a, b| a.normals == b.normals,
-        write: |state, out| write_vectors(out, &state.normals),
+        ..Attribute::new(
+            "normal3f[] normals",
+            |a, b| a.normals == b.normals,
+            |state, out| write_vectors(out, &state.normals),
+        )
     },
     Attribute {
-        declaration: "normal3f[] normals",
         interpolation: Some("faceVarying"),
-        is_there: |state| !has_normals(state),
-        is_same: |a, b| a.triangles == b.triangles && sharp_normals(a) == sharp_normals(b),
-        write: |state, out| write_vectors(out, &sharp_normals(state)),
+        is_there: |state| state.positions.is_empty() || !has_normals(state),
+        ..Attribute::new(
+            "normal3f[] normals",
+            |a, b| a.triangles == b.triangles && sharp_normals(a) == sharp_normals(b),
+            |state, out| write_vectors(out, &sharp_normals(state)),
+        )
     },
+    Attribute::new(
+        "point3f[] points",
+        |a, b| a.positions == b.positions,
+        |state, out| write_vectors(out, &state.positions),
+    ),
     Attribute {
-        declaration: "point3f[] points",
-        interpolation: None,
-        is_there: |_| true,
-        is_same: |a, b| a.positions == b.positions,
-        write: |state, out| write_vectors(out, &state.positions),
-    },
-    Attribute {
-        declaration: "vector3f[] velocities",
-        interpolation: None,
         is_there: |state| state.velocities.len() == state.positions.len(),
-        is_same: |a, b| a.velocities == b.velocities,
-        write: |state, out| write_vectors(out, &state.velocities),
+        ..Attribute::new(
+            "vector3f[] velocities",
+            |a, b| a.velocities == b.velocities,
+            |state, out| write_vectors(out, &state.velocities),
+        )
     },
 ];
 
@@ -343,7 +340,7 @@ fn sharp_normals(state: &UsdMesh) -> Vec<[f32; 3]> {
 }
 
 fn has_normals(state: &UsdMesh) -> bool {
-    !state.normals.is_empty() && state.normals.len() == state.positions.len()
+    state.normals.len() == state.positions.len()
 }
 
 fn write_attributes<S>(
@@ -354,8 +351,13 @@ fn write_attributes<S>(
 ) -> io::Result<()> {
     let load = |place: usize| (states.load)(place).map_err(io::Error::other);
     let there = attributes.iter().zip(&surveyed.is_same).zip(&surveyed.is_there);
+    let mut declared = BTreeSet::new();
     for ((attribute, is_same), _) in there.filter(|(_, is_there)| **is_there) {
         let declaration = attribute.declaration;
+        // A surface that is always empty has normals of both kinds.
+        if !declared.insert(declaration) {
+            continue;
+        }
         let metadata = attribute.interpolation.map(|name| format!(" (interpolation = \"{name}\")"));
         let metadata = metadata.unwrap_or_default();
         if *is_same {
@@ -519,6 +521,24 @@ mod tests {
             "doc = \"two \\\"states\\\"\"\n",
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_surface_that_is_empty_at_first_keeps_its_normals() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.usda");
+        let mut full =
+            UsdMesh { positions: vec![[0.0; 3]; 3], triangles: vec![[0, 1, 2]], ..UsdMesh::default() };
+        full.normals = vec![[0.0, 0.0, 1.0]; 3];
+        for later in [full, UsdMesh::default()] {
+            let mut scene = two_states();
+            scene.objects.truncate(1);
+            scene.objects[0].shape = UsdShape::Mesh(states([UsdMesh::default(), later]));
+            write_usd(&path, &scene).expect("writes");
+            let text = std::fs::read_to_string(&path).expect("is there");
+            assert_eq!(text.matches("(interpolation = \"vertex\")").count(), 1, "{text}");
+            assert!(!text.contains("faceVarying"), "{text}");
         }
     }
 
