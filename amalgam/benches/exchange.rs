@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use amalgam_coordinator::{Address, dial};
+use amalgam_network::{Access, Calls, EVENT_INTERVAL};
 use amalgam_particles::{DVec3, Horizon, ParticleId, Particles, StepEnd};
 use amalgam_proto::codec::Codec;
 use amalgam_proto::contract::{
@@ -27,16 +29,14 @@ use amalgam_proto::contract::{
     Wanted,
 };
 use amalgam_proto::v1::solver_client::SolverClient;
-use amalgam_proto::{Columns, Known, Packet, Room, TransportLimits, gather, message_limit, v1};
+use amalgam_proto::{Columns, Known, Packet, Room, gather, message_limit, v1};
 use amalgam_solver_kit::{
     Answer, Description, Gate, Integration, Listen, Report, SectionError, ServeOptions, Solver, SolverError,
     SolverProgram, Stage, World, listen, serve, serve_routes,
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream;
-use hyper_util::rt::TokioIo;
 use tonic::service::Routes;
-use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Status, Streaming};
 
 /// As in the program.
@@ -155,8 +155,11 @@ fn peer(kind: &str, address: &str) {
     let at: Listen = address.parse().expect("an address");
     match (kind, &at) {
         ("exchange", _) => {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .event_interval(EVENT_INTERVAL)
+                .enable_all()
+                .build()
+                .expect("a runtime");
             runtime.block_on(mirror(at)).expect("serves");
         }
         ("step", _) => {
@@ -225,26 +228,6 @@ fn call_raw(stream: &mut dyn Raw, sent: &[u8], wanted: &mut [u8]) {
     stream.read_exact(wanted).expect("reads");
 }
 
-async fn dial(address: &str) -> Result<Channel, tonic::transport::Error> {
-    let host = if address.starts_with("unix:") { "localhost" } else { address };
-    let endpoint = Endpoint::from_shared(format!("http://{host}"))?
-        .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
-        .max_frame_size(TransportLimits::FRAME_BYTES)
-        .tcp_nodelay(true);
-    match address.strip_prefix("unix:") {
-        None => endpoint.connect().await,
-        Some(path) => {
-            let path = Path::new(path).to_path_buf();
-            let connect = move |_: Uri| {
-                let path = path.clone();
-                async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
-            };
-            endpoint.connect_with_connector(tower::service_fn(connect)).await
-        }
-    }
-}
-
 async fn read<P: Packet>(
     answer: Streaming<P>,
     room: impl FnOnce(&P::Header) -> Result<Room, amalgam_proto::WireError>,
@@ -253,11 +236,16 @@ async fn read<P: Packet>(
     gather(answer, room).await.expect("an answer")
 }
 
-fn connect(address: &str) -> (tokio::runtime::Runtime, SolverClient<Channel>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+fn connect(address: &str) -> (tokio::runtime::Runtime, SolverClient<Calls>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .event_interval(EVENT_INTERVAL)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let channel = runtime.block_on(async {
         loop {
-            match dial(address).await {
+            let address = Address::parse(address).expect("an address");
+            match dial(&address, &Access::default()).await {
                 Ok(channel) => break channel,
                 Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             }
@@ -269,7 +257,7 @@ fn connect(address: &str) -> (tokio::runtime::Runtime, SolverClient<Channel>) {
 
 /// Sends a Commit and reads its answer for `tracked` particles, with the bytes of columns that went and came.
 async fn send_commit(
-    solver: &mut SolverClient<Channel>,
+    solver: &mut SolverClient<Calls>,
     commit: Commit,
     tracked: u64,
 ) -> (Committed, [u64; 2]) {
@@ -326,7 +314,7 @@ fn step(address: &str, count: usize) -> ([f64; 2], Vec<[u64; 2]>) {
 /// The coordinator's side of one service.
 struct Caller {
     runtime: tokio::runtime::Runtime,
-    solver: SolverClient<Channel>,
+    solver: SolverClient<Calls>,
     groups: Groups,
     step: u64,
     /// Bytes of columns that a step sends and receives, in Integrate and in Commit.

@@ -1,6 +1,6 @@
 //! `amalgam at ADDRESS`: a client of the coordinator as a service.
 
-mod transfer;
+pub(crate) mod transfer;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -28,7 +28,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// Time between two lines about steps, of a run that is followed.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-type Client = CoordinatorClient<Calls>;
+pub(crate) type Client = CoordinatorClient<Calls>;
 
 /// Arguments of `at`.
 #[derive(Debug, Args)]
@@ -132,7 +132,7 @@ pub fn at(args: &AtArgs) -> Result<Ending, CommandError> {
     })
 }
 
-async fn connect(address: &Address, access: &Access) -> Result<Client, CommandError> {
+pub(crate) async fn connect(address: &Address, access: &Access) -> Result<Client, CommandError> {
     let unreachable = |reason: String| {
         CommandError::Failed(format!(
             "no service at {address}: {reason}; start one with `amalgam serve coordinator --listen {address}`"
@@ -154,7 +154,7 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// A refusal, for people. Faults of a scene have several lines.
-fn refused(status: &Status) -> CommandError {
+pub(crate) fn refused(status: &Status) -> CommandError {
     match status.code() {
         Code::InvalidArgument => CommandError::Usage(status.message().trim_end().to_string()),
         Code::NotFound | Code::FailedPrecondition | Code::ResourceExhausted => {

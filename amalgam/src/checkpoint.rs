@@ -431,6 +431,7 @@ method = 'sph'
                 at_rest: vec![None],
                 framed: Some([[0.1, -0.25, 1e-300], [1.0 / 3.0, 7.0, 8.5]]),
                 tables: vec![("p.csv".into(), 20)],
+                work: None,
             },
             every: Some("10m".parse().expect("an interval")),
             keep,

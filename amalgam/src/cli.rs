@@ -63,7 +63,9 @@ is written again. All of it is to the bit what the run would have written withou
 const WATCH_EXAMPLES: &str = "Examples:
   amalgam watch out/water-on-cloth
   amalgam run SCENE --watch                         computes and shows at once
-  ssh -L 8080:localhost:8080 HOST amalgam watch out/water-on-cloth --port 8080     a run on another machine
+  amalgam watch node1:7500 --tls certs              the last run of a coordinator as a service
+  ssh -L 8080:localhost:8080 HOST amalgam watch out/water-on-cloth --listen 8080   a run on another machine
+  amalgam watch out/water-on-cloth --listen node1:8443 --tls certs                 a page that other machines reach
 
 The page is for this machine alone, at the address that the command prints. It follows the run while frames are written.
 ";
@@ -332,12 +334,18 @@ pub struct ExportArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{WATCH_EXAMPLES}\n{EXIT_CODES}"))]
 pub struct WatchArgs {
-    /// The folder with the results of the run
-    #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
-    /// The port of this machine where the page is; any that is free without
-    #[arg(long, default_value_t = 0, hide_default_value = true)]
-    pub port: u16,
+    /// The folder with the results of the run, or where a coordinator listens: HOST:PORT or unix:PATH
+    #[arg(value_name = "DIR|ADDRESS")]
+    pub place: String,
+    /// Which run of the coordinator; the last that was submitted without
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Where the page is; a port alone is one of the loopback interface [default: any that is free]
+    #[arg(long, value_name = "[HOST:]PORT", default_value = "0", hide_default_value = true)]
+    pub listen: At,
+    /// How the coordinator is reached, and how the page is shown beyond this machine.
+    #[command(flatten)]
+    pub security: SecurityOptions,
 }
 
 /// Arguments of `report`.
@@ -494,9 +502,9 @@ pub(crate) struct Seeing {
     /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface
     #[arg(long, value_name = "[HOST:]PORT")]
     pub(crate) metrics: Option<At>,
-    /// Show the run in the browser while it goes on: prints the page's address, on a port of this machine
-    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0")]
-    pub(crate) watch: Option<u16>,
+    /// Show the run in the browser while it goes on: prints the page's address; a port alone is one of the loopback interface
+    #[arg(long, value_name = "[HOST:]PORT", num_args = 0..=1, default_missing_value = "0")]
+    pub(crate) watch: Option<At>,
     #[command(flatten)]
     pub(crate) log: Log,
 }

@@ -1,14 +1,8 @@
 //! Small pages over HTTP, for metrics and for whoever looks at a run.
 
-use std::{
-    convert::Infallible,
-    io,
-    net::{SocketAddr, TcpListener, ToSocketAddrs as _},
-    str::FromStr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, io, str::FromStr, sync::Arc, time::Duration};
 
+use amalgam_network::Pages;
 use http_body_util::Full;
 use hyper::{Method, Request, Response, StatusCode, body::Bytes, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,8 +11,11 @@ use tokio::{net::TcpStream, sync::Semaphore};
 /// Connections at once; more wait.
 const CONNECTIONS_MAX: usize = 8;
 
-/// Time for a whole connection: an answer takes milliseconds.
-const CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
+/// Time for the handshake, and for the head of the next request.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Time for a whole connection: browsers open another one.
+const CONNECTION_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Largest head of a request [bytes], which is the least that hyper takes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -74,24 +71,18 @@ impl Answer {
 }
 
 /// Serves pages on a thread of their own, which ends with the process. `answer` gets the path and what follows a question mark.
-/// Returns the address.
+/// Returns the start of the pages' address.
 ///
 /// # Errors
 /// An address that cannot be listened at.
 pub fn serve(
     name: &str,
     at: &At,
+    pages: Pages,
     answer: impl Fn(&str, &str) -> Answer + Clone + Send + 'static,
-) -> io::Result<SocketAddr> {
-    let found: Vec<SocketAddr> = at.0.to_socket_addrs()?.collect();
-    let listener = TcpListener::bind(&found[..])?;
-    let address = listener.local_addr()?;
-    listener.set_nonblocking(true)?;
+) -> anyhow::Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let listener = {
-        let _guard = runtime.enter();
-        tokio::net::TcpListener::from_std(listener)?
-    };
+    let (listener, address) = runtime.block_on(pages.listen(&at.0))?;
     std::thread::Builder::new().name(name.into()).spawn(move || {
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {
@@ -100,9 +91,11 @@ pub fn serve(
                 let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let answer = answer.clone();
+                        let (pages, answer) = (pages.clone(), answer.clone());
                         tokio::task::spawn_local(async move {
-                            converse(stream, answer).await;
+                            let conversation = converse(pages, stream, answer);
+                            // One that breaks off is of no interest.
+                            let _ = tokio::time::timeout(CONNECTION_DEADLINE, conversation).await;
                             drop(place);
                         });
                     }
@@ -115,16 +108,16 @@ pub fn serve(
     Ok(address)
 }
 
-/// Answers the requests of a connection. One that breaks off is of no interest.
-async fn converse(stream: TcpStream, answer: impl Fn(&str, &str) -> Answer) {
+/// Answers the requests of a connection.
+async fn converse(pages: Pages, stream: TcpStream, answer: impl Fn(&str, &str) -> Answer) -> io::Result<()> {
+    let stream = tokio::time::timeout(SILENCE_MAX, pages.accept(stream)).await??;
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
         let response = respond(&request, &answer);
         async move { Ok::<_, Infallible>(response) }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(CONNECTION_DEADLINE).max_buf_size(HEAD_BYTES_MAX);
-    let connection = http.serve_connection(TokioIo::new(stream), service);
-    let _ = tokio::time::timeout(CONNECTION_DEADLINE, connection).await;
+    http.timer(TokioTimer::new()).header_read_timeout(SILENCE_MAX).max_buf_size(HEAD_BYTES_MAX);
+    http.serve_connection(TokioIo::new(stream), service).await.map_err(io::Error::other)
 }
 
 fn respond<B>(request: &Request<B>, answer: &impl Fn(&str, &str) -> Answer) -> Response<Full<Bytes>> {

@@ -1,13 +1,11 @@
 //! Metrics of runs for Prometheus: a registry, and the address where it is read.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, AtomicU64},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicI64, AtomicU64},
 };
+
+use amalgam_network::Pages;
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -24,13 +22,13 @@ use crate::http::{self, Answer, At};
 use crate::run::watch::{Seen, Watch};
 use amalgam_coordinator::{Phase, Simulation};
 
-/// Serves the metrics for Prometheus, as long as the process lives. Returns the address.
+/// Serves the metrics for Prometheus, as long as the process lives. Returns `http://HOST:PORT`.
 ///
 /// # Errors
 /// An address that cannot be listened at.
-pub fn serve(metrics: Metrics, at: &At) -> io::Result<SocketAddr> {
+pub fn serve(metrics: Metrics, at: &At) -> anyhow::Result<String> {
     const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    http::serve("metrics", at, move |path, _| match path {
+    http::serve("metrics", at, Pages::open(), move |path, _| match path {
         "/metrics" => Answer::ok(KIND, metrics.text()),
         _ => Answer::missing("metrics are at /metrics\n"),
     })

@@ -12,8 +12,11 @@ use crate::{
     cli::ReportArgs,
     console::say,
     error::CommandError,
-    html::{self as page, curves, document, picture, short, table},
-    run::output::{SCENE, SUMMARY},
+    html::{self as page, Curve, curves, document, picture, short, table},
+    run::{
+        output::{SCENE, SUMMARY},
+        recorder::WORK,
+    },
     scene::Scene,
 };
 
@@ -22,6 +25,9 @@ pub(crate) const FILE: &str = "report.html";
 
 /// Pictures on the page, evenly over the run.
 const PICTURES: usize = 12;
+
+/// Parts of wall time whose curves are drawn: more are not told apart.
+const PARTS_MAX: usize = 6;
 
 /// Writes the page.
 ///
@@ -58,6 +64,7 @@ fn body(scene: &Scene, summary: &Value, folder: &Path) -> Markup {
         (pictures(scene, folder))
         h2 id="curves" { "Curves" }
         (probes(folder))
+        (work(folder))
         h2 id="numbers" { "Numbers" }
         (numbers(summary))
         h2 id="scene" { "Scene" }
@@ -134,6 +141,31 @@ fn probes(folder: &Path) -> Markup {
             }
         }
     }
+}
+
+/// Contacts, and milliseconds of wall time per step between two frames: the largest parts.
+fn work(folder: &Path) -> Markup {
+    let columns = table(&folder.join(WORK)).unwrap_or_default();
+    let (counts, times): (Vec<Curve>, Vec<Curve>) =
+        columns.into_iter().partition(|column| !column.name.ends_with(" [s]"));
+    let Some(steps) = counts.iter().find(|column| column.name == "steps") else { return html! {} };
+    let per_step = |column: &Curve| {
+        let sums = column.points.iter().zip(&steps.points);
+        let mut before = (0.0, 0.0);
+        let rate = |(&(time, seconds), &(_, steps)): (&(f64, f64), &(f64, f64))| {
+            let (s, n) = std::mem::replace(&mut before, (seconds, steps));
+            (time, 1e3 * (seconds - s) / (steps - n))
+        };
+        let name = column.name.trim_end_matches(" [s]").to_string();
+        Curve { name, points: sums.map(rate).collect() }
+    };
+    let total = |column: &Curve| column.points.last().map_or(0.0, |point| point.1);
+    let mut times: Vec<&Curve> = times.iter().filter(|column| column.name != "dt [s]").collect();
+    times.sort_by(|a, b| total(b).total_cmp(&total(a)));
+    let times: Vec<Curve> = times.into_iter().take(PARTS_MAX).map(per_step).collect();
+    let counts: Vec<Curve> =
+        counts.into_iter().filter(|column| !["steps", "stages"].contains(&column.name.as_str())).collect();
+    html! { (curves("contacts", &counts)) (curves("wall time [ms per step]", &times)) }
 }
 
 fn numbers(summary: &Value) -> Markup {

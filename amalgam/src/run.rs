@@ -27,7 +27,7 @@ use crate::{
     interrupt::Interrupt,
     metrics::{self, Metrics},
     scene::Scene,
-    viewer,
+    viewer::{self, Source},
 };
 use amalgam_coordinator::{CoordinatorError, Faces, ParticipantSummary, Phase, Simulation};
 use amalgam_solver_kit::log;
@@ -167,11 +167,12 @@ pub(crate) fn show(
         let address =
             served.map_err(|error| CommandError::Usage(format!("cannot serve metrics at {at}: {error}")))?;
         if !seeing.quiet {
-            note(format_args!("metrics at http://{address}/metrics"));
+            note(format_args!("metrics at {address}/metrics"));
         }
     }
-    if let Some(port) = seeing.watch {
-        note(format_args!("watch at {}", viewer::show(folder.path(), port)?));
+    if let Some(at) = &seeing.watch {
+        let results = Source::Folder(folder.path().into());
+        note(format_args!("watch at {}", viewer::show(results, at, &options.reach.security)?));
     }
     let control = interrupt.control().clone();
     let run = Run { scene, options, control, console: console.clone(), watchers };
@@ -274,7 +275,7 @@ fn take_back(
         CommandError::Failed(format!("cannot go on from step {steps} of {folder}: {error}"))
     })?;
     folder.reserve()?;
-    Ok(Recorder::resume(scene, folder, &saved.output, simulation.probes())?)
+    Ok(Recorder::resume(scene, folder, &saved.output, simulation)?)
 }
 
 /// A run that has come to its participants.
@@ -318,7 +319,7 @@ impl Course<'_> {
         let (simulation, saved) = back;
         self.simulation = simulation;
         self.recorder.finish()?;
-        self.recorder = Recorder::resume(self.scene, self.folder, &saved.output, self.simulation.probes())?;
+        self.recorder = Recorder::resume(self.scene, self.folder, &saved.output, &self.simulation)?;
         self.watchers.recovered(saved.checkpoint.steps);
         Ok(())
     }
@@ -351,6 +352,7 @@ impl Course<'_> {
             self.simulation.count(Phase::Files, start);
             if record.frame_due {
                 self.frame(record.time)?;
+                self.recorder.work(&record, &self.simulation)?;
             }
             self.watchers.step(&record, &mut self.simulation, &|line| self.console.line(line));
             if self.keeper.is_due(record.step + 1) {

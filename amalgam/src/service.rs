@@ -92,7 +92,7 @@ pub fn serve(args: &CoordinatorArgs) -> Result<(), CommandError> {
         let address = metrics::serve(all, at);
         let address =
             address.map_err(|error| CommandError::Usage(format!("cannot serve metrics at {at}: {error}")))?;
-        crate::console::note(format_args!("metrics at http://{address}/metrics"));
+        crate::console::note(format_args!("metrics at {address}/metrics"));
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;

@@ -1,10 +1,12 @@
 //! `amalgam watch`: a page in the browser that shows the results of a run, also while they are written.
 
 mod results;
+mod source;
 
-use std::{fs, io, path::Path};
+use std::path::Path;
 
-use amalgam_network::Token;
+use amalgam_coordinator::Address;
+use amalgam_network::{Role, SecurityOptions, Token};
 
 use crate::{
     cli::WatchArgs,
@@ -14,64 +16,74 @@ use crate::{
     run::output::SCENE,
 };
 use results::{Results, Shown};
+pub use source::Source;
 
 const PAGE: &str = include_str!("viewer/page.html");
 const SCRIPT: &str = include_str!("viewer/page.js");
+const CURVES: &str = include_str!("viewer/curves.js");
+/// The library uPlot, with its licence beside it.
+const CHARTS: &str = include_str!("viewer/uplot/uPlot.iife.min.js");
+const CHARTS_STYLE: &str = include_str!("viewer/uplot/uPlot.min.css");
 const STYLE: &str = include_str!("viewer/page.css");
 
-/// Shows the results in a folder until the command is ended.
+/// Shows the results of a run until the command is ended.
 ///
 /// # Errors
-/// A folder that holds no results of a run, or a port that is taken.
+/// A folder that holds no results of a run, a service that cannot be reached or has no such run, or a port that is taken.
 pub fn watch(args: &WatchArgs) -> Result<(), CommandError> {
-    if let Err(error) = fs::metadata(args.folder.join(SCENE)) {
-        let folder = args.folder.display();
-        let reason =
-            if error.kind() == io::ErrorKind::NotFound { String::new() } else { format!(" ({error})") };
-        return Err(CommandError::Usage(format!(
-            "{folder} holds no results of a run{reason}: give the folder that `amalgam run` writes to, \
-             out/NAME OF THE SCENE; `amalgam run SCENE --watch` computes and shows at once"
-        )));
-    }
-    say(show(&args.folder, args.port)?)?;
+    say(show(source(args)?, &args.listen, &args.security)?)?;
     loop {
         std::thread::park();
     }
 }
 
-/// Shows the results in a folder as long as this process lives, on a port of this machine, any if 0. Returns the page's address.
-///
-/// # Errors
-/// A port that is taken.
-pub fn show(folder: &Path, port: u16) -> Result<String, CommandError> {
-    let failed = |error: io::Error| {
-        CommandError::Usage(format!(
-            "cannot show the run at port {port}: {error}; choose another port, or none"
-        ))
-    };
-    // Whoever shares the machine must not see the run unless told of its address.
-    let token = Token::random().map_err(failed)?.word()[..32].to_string();
-    let at: At = port.to_string().parse().map_err(CommandError::Usage)?;
-    let prefix = format!("/{token}/");
-    let folder = folder.to_path_buf();
-    let answer = move |path: &str, query: &str| match path.strip_prefix(&prefix) {
-        Some(page) => answer(&folder, page, query),
-        None => Answer::missing("the page's address is the one that the command printed\n"),
-    };
-    let address = http::serve("watch", &at, answer).map_err(failed)?;
-    Ok(format!("http://{address}/{token}/"))
+fn source(args: &WatchArgs) -> Result<Source, CommandError> {
+    let folder = Path::new(&args.place);
+    if folder.join(SCENE).exists() {
+        return Ok(Source::Folder(folder.into()));
+    }
+    match Address::parse(&args.place) {
+        Ok(address) if !folder.exists() => Source::service(&address, &args.security, args.run.as_deref()),
+        _ => Err(CommandError::Usage(format!(
+            "{} holds no results of a run: give the folder that `amalgam run` writes to, out/NAME OF THE SCENE, or the \
+             address of a coordinator, HOST:PORT; `amalgam run SCENE --watch` computes and shows at once",
+            args.place
+        ))),
+    }
 }
 
-fn answer(folder: &Path, page: &str, query: &str) -> Answer {
+/// Shows results as long as this process lives. Returns the page's address.
+///
+/// # Errors
+/// A port that is taken, or an address beyond this machine without `--tls` or `--insecure`.
+pub fn show(source: Source, at: &At, security: &SecurityOptions) -> Result<String, CommandError> {
+    let failed =
+        |error: anyhow::Error| CommandError::Usage(format!("cannot show the run at {at}: {error:#}"));
+    // Whoever shares the machine must not see the run unless told of its address.
+    let token = Token::random().map_err(|error| failed(error.into()))?.word()[..32].to_string();
+    let prefix = format!("/{token}/");
+    let answer = move |path: &str, query: &str| match path.strip_prefix(&prefix) {
+        Some(page) => answer(&source, page, query),
+        None => Answer::missing("the page's address is the one that the command printed\n"),
+    };
+    let pages = security.pages(Role::Coordinator).map_err(failed)?;
+    let address = http::serve("watch", at, pages, answer).map_err(failed)?;
+    Ok(format!("{address}/{token}/"))
+}
+
+fn answer(source: &Source, page: &str, query: &str) -> Answer {
     const BYTES: &str = "application/octet-stream";
     let given = |name: &str| {
         query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default()
     };
     let number = |text: &str| text.parse::<usize>().ok();
-    let results = Results::new(folder);
+    let results = Results::new(source);
     let shown = match page.split('/').collect::<Vec<_>>()[..] {
         [""] => return Answer::ok("text/html; charset=utf-8", PAGE),
         ["page.js"] => return Answer::ok("text/javascript; charset=utf-8", SCRIPT),
+        ["curves.js"] => return Answer::ok("text/javascript; charset=utf-8", CURVES),
+        ["uPlot.js"] => return Answer::ok("text/javascript; charset=utf-8", CHARTS),
+        ["uPlot.css"] => return Answer::ok("text/css; charset=utf-8", CHARTS_STYLE),
         ["page.css"] => return Answer::ok("text/css; charset=utf-8", STYLE),
         ["run.json"] => results.run().map(|run| Shown::New(run.to_string().into_bytes())),
         ["particles", name, entry] => match number(entry) {
@@ -83,6 +95,7 @@ fn answer(folder: &Path, page: &str, query: &str) -> Answer {
             None => Err("no such frame".into()),
         },
         ["obstacles"] => results.obstacles(),
+        ["work"] => results.work(number(given("from")).unwrap_or(0)),
         ["probe", name] => results.probe(name, number(given("from")).unwrap_or(0)),
         _ => Err("no such page".into()),
     };

@@ -36,12 +36,17 @@ fn run(folder: &Path) {
 
 /// Starts `amalgam watch`, and the page's host with its path.
 fn watch(folder: &Path) -> (Running, String, String) {
-    let child = Command::new(PROGRAM).arg("watch").arg(folder).stdout(Stdio::piped()).spawn();
-    let mut running = Running(child.expect("starts"));
-    let mut line = String::new();
-    BufReader::new(running.0.stdout.take().expect("its output")).read_line(&mut line).expect("an address");
-    let (host, path) = parts(line.trim());
+    let (running, address) = started(Command::new(PROGRAM).arg("watch").arg(folder));
+    let (host, path) = parts(&address);
     (running, host, path)
+}
+
+/// Starts a command, and the first line that it prints.
+fn started(command: &mut Command) -> (Running, String) {
+    let mut running = Running(command.stdout(Stdio::piped()).spawn().expect("starts"));
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+    (running, line.trim().to_string())
 }
 
 fn parts(address: &str) -> (String, String) {
@@ -104,10 +109,19 @@ fn a_finished_run_is_shown_to_whoever_knows_the_address() {
     let key = head["key"].as_str().expect("a key");
     assert_eq!(get(&host, &format!("{path}particles/water/2?field=speed&have={key}")).0, 204);
 
+    let (_, work) = get(&host, &format!("{path}work?from=0"));
+    assert_eq!(work, std::fs::read(out.join("work.csv")).expect("a table"));
+    assert_eq!(
+        String::from_utf8_lossy(&work).lines().count(),
+        3,
+        "a head, and a row for each frame after the start"
+    );
     let (_, table) = get(&host, &format!("{path}probe/energy?from=0"));
     assert_eq!(table, std::fs::read(out.join("probes/energy.csv")).expect("a table"));
     let (_, rest) = get(&host, &format!("{path}probe/energy?from={}", table.len()));
     assert_eq!(rest, b"");
+    let beyond = format!("{path}probe/energy?from={}", table.len() + 1);
+    assert_eq!(get(&host, &beyond).0, 404, "the run has gone back");
 
     for page in ["/", "/run.json", "/0123/run.json"] {
         assert_eq!(get(&host, page).0, 404, "{page}");
@@ -120,6 +134,55 @@ fn a_finished_run_is_shown_to_whoever_knows_the_address() {
     let other = Command::new(PROGRAM).arg("watch").arg(folder.path()).output().expect("runs");
     assert_eq!(other.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&other.stderr).contains("holds no results of a run: give the folder"));
+}
+
+#[test]
+fn a_run_of_a_coordinator_as_a_service_is_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "coordinator", "--listen=127.0.0.1:0", "--exit-with-stdin", "--dir"]);
+    command.arg(folder.path().join("runs")).stdin(Stdio::piped());
+    let (_service, line) = started(&mut command);
+    let service = line.strip_prefix("listening ").expect("an address");
+    let wrong = Command::new(PROGRAM).args(["watch", service]).output().expect("runs");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("has no run"), "{wrong:?}");
+    let mut submit = Command::new(PROGRAM);
+    submit.args(["at", service, "submit"]).arg(scene()).args(["--frames=2", "--follow"]);
+    assert!(submit.output().expect("runs").status.success());
+    let (_page, address) = started(Command::new(PROGRAM).args(["watch", service, "--run=drop-1"]));
+    let (host, path) = parts(&address);
+    let run = json(&host, &format!("{path}run.json"));
+    assert_eq!(
+        (&run["name"], &run["frames"], &run["work"]),
+        (&"drop".into(), &3.into(), &true.into()),
+        "{run}"
+    );
+    assert!(run["probes"].as_array().expect("probes").iter().any(|probe| probe["name"] == "energy"), "{run}");
+    assert_eq!(get(&host, &format!("{path}particles/water/2?field=speed&have=")).0, 200);
+    let here = folder.path().join("runs/drop-1/results/probes/energy.csv");
+    let (_, table) = get(&host, &format!("{path}probe/energy?from=0"));
+    assert_eq!(table, std::fs::read(here).expect("a table"));
+    assert_eq!(get(&host, &format!("{path}surface/water/9")).0, 404);
+}
+
+#[test]
+fn beyond_this_machine_the_page_is_encrypted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (out, certificates) = (folder.path().join("out"), folder.path().join("certs"));
+    run(&out);
+    let mut certs = Command::new(PROGRAM);
+    assert!(
+        certs.arg("certs").arg(&certificates).arg("--hosts=node1").output().expect("runs").status.success()
+    );
+    let open = Command::new(PROGRAM).arg("watch").arg(&out).arg("--listen=0.0.0.0:0").output().expect("runs");
+    assert_eq!(open.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&open.stderr).contains("give certificates with --tls DIR"), "{open:?}");
+    let tls = format!("--tls={}", certificates.display());
+    let (_page, address) = started(Command::new(PROGRAM).arg("watch").arg(&out).arg(tls));
+    let host = address.strip_prefix("https://").and_then(|rest| rest.split('/').next()).expect("an address");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    assert!(runtime.block_on(amalgam_network::speaks_tls(host, Duration::from_secs(10))));
 }
 
 #[test]
@@ -156,6 +219,22 @@ fn a_run_that_goes_on_is_shown() {
     assert!(seen.is_sorted(), "{seen:?}");
 }
 
+/// Headless Chromium that draws in software.
+fn chromium(width: u32, height: u32) -> Command {
+    let mut command = Command::new("chromium");
+    command.args(["--headless", "--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader"]);
+    command.args(["--enable-unsafe-swiftshader", "--hide-scrollbars"]);
+    command.arg(format!("--window-size={width},{height}"));
+    command
+}
+
+/// The text of an element of a page.
+fn output_of(page: &str, id: &str) -> String {
+    let (_, rest) = page.split_once(&format!("id=\"{id}\"")).expect("an element");
+    let (_, rest) = rest.split_once('>').expect("its start");
+    rest.split_once('<').expect("its end").0.to_string()
+}
+
 /// What headless Chromium says: `cargo test --release --workspace --test watch -- --ignored`.
 #[test]
 #[ignore = "needs chromium"]
@@ -170,10 +249,8 @@ fn a_browser_draws_the_frame_and_the_curve() {
     for width in [400u32, 1600] {
         let chromium = |frame: u32, what: &str| {
             let address = format!("http://{host}{path}#frame={frame}&field=speed&probe=energy.1");
-            let mut command = Command::new("chromium");
-            command.args(["--headless", "--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader"]);
-            command.args(["--enable-unsafe-swiftshader", "--hide-scrollbars", "--virtual-time-budget=8000"]);
-            command.arg(format!("--window-size={width},900")).arg(what).arg(address);
+            let mut command = chromium(width, 900);
+            command.arg("--virtual-time-budget=8000").arg(what).arg(address);
             let output = command.current_dir(folder.path()).output().expect("chromium is installed");
             assert!(output.status.success());
             String::from_utf8_lossy(&output.stdout).into_owned()
@@ -181,10 +258,7 @@ fn a_browser_draws_the_frame_and_the_curve() {
         // The slider is where the address says.
         for frame in [0, 2] {
             let page = chromium(frame, "--dump-dom");
-            let output = |id: &str| {
-                let (_, rest) = page.split_once(&format!("id=\"{id}\">")).expect("an output");
-                rest.split_once('<').expect("its end").0.to_string()
-            };
+            let output = |id: &str| output_of(&page, id);
             assert!(output("time").ends_with(&format!("frame {frame}")), "{}", output("time"));
             assert!(output("state").starts_with("finished, 3 frames"), "{}", output("state"));
             let value: f64 = output("value").parse().expect("a number");
@@ -201,5 +275,36 @@ fn a_browser_draws_the_frame_and_the_curve() {
         let is_violet = |p: &[u8]| p[2] > 50 && p[1] < 40 && p[0] > 30 && p[0] < 160;
         let violet = pixels.chunks_exact(stride).filter(|pixel| is_violet(pixel)).count();
         assert!(violet > 2000, "only {violet} pixels of cloth at a width of {width}");
+    }
+}
+
+/// Prints how many pictures per second Chromium draws in software:
+/// `cargo test --release --workspace --test watch -- --ignored --nocapture pictures_per_second`.
+#[test]
+#[ignore = "measures, and needs chromium"]
+fn pictures_per_second() {
+    for (particles, spacing) in [(60_000, 0.0256), (1_000_000, 0.01)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let scene = format!(
+            "[scene]\nname = 'balls'\n[domain]\nmin = [-1.0, -1.0, -1.0]\nmax = [2.0, 2.0, 2.0]\ngravity = [0.0, 0.0, 0.0]\n\
+             [time]\nduration = 1e-6\nframe_interval = 1e-6\n\
+             [[participants]]\nname = 'water'\nsolver = 'fluid'\n[participants.settings]\nmethod = 'sph'\nspacing = {spacing}\n\
+             [[participants.settings.shapes]]\ntype = 'box'\nmin = [0.0, 0.0, 0.0]\nmax = [1.0, 1.0, 1.0]\n"
+        );
+        let file = folder.path().join("scene.toml");
+        std::fs::write(&file, scene).expect("writes");
+        let out = folder.path().join("out");
+        let mut command = Command::new(PROGRAM);
+        command.arg("run").arg(file).args(["--quiet", "--transport", "in-process", "--out"]).arg(&out);
+        assert!(command.status().expect("runs").success());
+        let (_running, host, path) = watch(&out);
+        let mut command = chromium(1280, 800);
+        command.args(["--timeout=60000", "--dump-dom"]);
+        command.arg(format!("http://{host}{path}#frame=1&field=speed&measure=10"));
+        let output = command.current_dir(folder.path()).output().expect("chromium is installed");
+        let page = String::from_utf8_lossy(&output.stdout).into_owned();
+        let bytes = get(&host, &format!("{path}particles/water/1?field=speed&have=")).1.len();
+        println!("{particles} balls: {}, {bytes} bytes per frame", output_of(&page, "value"));
+        assert!(output_of(&page, "value").ends_with("pictures per second"));
     }
 }

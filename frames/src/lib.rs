@@ -21,7 +21,7 @@ mod vtu;
 
 pub use error::FramesError;
 pub use glam::DVec3;
-pub use picture::{Camera, Colour, ColourMap, Layer, Picture, Radius, Rgb, Scene, creased};
+pub use picture::{Camera, Colour, ColourMap, Creased, Layer, Picture, Radius, Rgb, Scene, creased};
 pub use ply::{PlyMesh, write_ply};
 pub use pvd::PvdCollection;
 pub use read::{Frame, Mesh, read_ply};

@@ -3,6 +3,7 @@
 //! Beyond the loopback interface both ends show certificates of one authority ([`certificates`]) with a role ([`Role`]),
 //! and everything is encrypted. On a host that others use too, a caller shows a word out of a file ([`Token`]).
 
+mod attentive;
 pub mod certificates;
 mod client;
 mod credentials;
@@ -11,17 +12,20 @@ mod lines;
 mod listen;
 mod options;
 mod pace;
+mod pages;
 mod role;
 mod stream;
 mod tls;
 mod token;
 
+pub use attentive::{Attentive, EVENT_INTERVAL};
 pub use client::{Access, Calls, dial, is_refusal, speaks_tls};
 pub use credentials::{Credentials, CredentialsError};
 pub use lines::{Caller, Lines, OpenCall};
 pub use listen::{Gate, Listen, Listening, host_name, listen, through};
 pub use options::SecurityOptions;
 pub use pace::{PATIENCE, RATE_MIN, paced};
+pub use pages::Pages;
 pub use role::Role;
-pub use stream::Line;
+pub use stream::{Line, Wire};
 pub use token::{Token, TokenError};

@@ -246,7 +246,10 @@ impl Told {
 }
 
 /// Listens at `HOST:PORT`; the second value is what others write to reach it.
-async fn bind(address: &str, may_leave_host: bool) -> anyhow::Result<(tokio::net::TcpListener, String)> {
+pub(crate) async fn bind(
+    address: &str,
+    may_leave_host: bool,
+) -> anyhow::Result<(tokio::net::TcpListener, String)> {
     let everywhere = address.strip_prefix("*:");
     // A socket of IPv6 takes connections of IPv4 too; where there is no IPv6, those alone.
     let looked_up = match everywhere {

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use crate::client::Access;
 use crate::credentials::Credentials;
 use crate::listen::Gate;
+use crate::pages::Pages;
 use crate::role::Role;
 use crate::token::Token;
 
@@ -43,6 +44,17 @@ impl SecurityOptions {
         let tls = self.tls.as_ref().map(|folder| Credentials::read(folder, own)?.connector(wanted));
         let tls = tls.transpose().context("--tls")?;
         Ok(Access { tls, token: self.token()?, insecure: self.insecure })
+    }
+
+    /// How pages are shown to browsers by a program of role `own`: encrypted with `--tls`, and without only on this machine unless
+    /// `--insecure` is said.
+    ///
+    /// # Errors
+    /// Certificates that cannot be used.
+    pub fn pages(&self, own: Role) -> anyhow::Result<Pages> {
+        let tls = self.tls.as_ref().map(|folder| Credentials::read(folder, own)?.page_acceptor());
+        let tls = tls.transpose().context("--tls")?;
+        Ok(Pages { tls, insecure: self.insecure })
     }
 
     fn token(&self) -> anyhow::Result<Option<Token>> {

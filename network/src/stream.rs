@@ -7,22 +7,23 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
+use crate::attentive::Attentive;
 use crate::lines::{Caller, Place};
 
 /// Anything that bytes come from and go to.
-pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// A connection that gives its place back when it is dropped, and that the server can end.
 pub struct Line {
-    wire: Box<dyn Wire>,
+    wire: Attentive<Box<dyn Wire>>,
     place: Place,
 }
 
 impl Line {
     pub(crate) fn new(wire: Box<dyn Wire>, place: Place) -> Self {
-        Self { wire, place }
+        Self { wire: Attentive::new(wire), place }
     }
 }
 

@@ -21,6 +21,9 @@ use crate::role::Role;
 /// What HTTP/2 is called when both ends agree on what they speak.
 const HTTP2: &[u8] = b"h2";
 
+/// What HTTP/1.1 is called.
+const HTTP1: &[u8] = b"http/1.1";
+
 /// A certificate whose role is none that is wanted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("its certificate is that of {}, and {} is wanted", found.map_or("no role of amalgam's", Role::one), wanted.one())]
@@ -50,6 +53,23 @@ impl Credentials {
         config.alpn_protocols = vec![HTTP2.into()];
         // A session that is taken up again would not show its certificate.
         config.send_tls13_tickets = 0;
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    /// TLS of pages for browsers, which show no certificates.
+    ///
+    /// # Errors
+    /// Certificates that cannot be used.
+    pub(crate) fn page_acceptor(self) -> Result<TlsAcceptor, CredentialsError> {
+        let folder = self.folder;
+        let unfit = |reason: String| CredentialsError::Unfit { folder: folder.clone(), reason };
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|error| unfit(error.to_string()))?
+            .with_no_client_auth()
+            .with_single_cert(self.chain, self.key)
+            .map_err(|error| unfit(error.to_string()))?;
+        config.alpn_protocols = vec![HTTP1.into()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 

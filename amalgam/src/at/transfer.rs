@@ -65,7 +65,7 @@ pub(super) async fn submit(
 }
 
 /// Paths and sizes of a run's results.
-pub(super) async fn files(client: &mut Client, run: &str) -> Result<Vec<(String, u64)>, CommandError> {
+pub(crate) async fn files(client: &mut Client, run: &str) -> Result<Vec<(String, u64)>, CommandError> {
     let answer = client.files(v1::FilesRequest { id: run.into() }).await;
     let mut stream = answer.map_err(|status| refused(&status))?.into_inner();
     let mut files = Vec::new();
@@ -101,26 +101,43 @@ pub(super) async fn fetch(
 }
 
 /// Copies a file, whole or not at all.
-async fn fetch_one(client: &mut Client, run: &str, path: &str, to: &Path) -> Result<(), CommandError> {
-    let request = v1::FetchRequest { id: run.into(), path: path.into() };
-    let answer = client.fetch(request).await;
-    let mut stream = answer.map_err(|status| refused(&status))?.into_inner();
+pub(crate) async fn fetch_one(
+    client: &mut Client,
+    run: &str,
+    path: &str,
+    to: &Path,
+) -> Result<(), CommandError> {
     let folder = to.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(|error| failed("create the folder", folder, &error))?;
     let mut unfinished = to.as_os_str().to_owned();
     unfinished.push(".unfinished");
     let unfinished = PathBuf::from(unfinished);
     let mut file = File::create(&unfinished).map_err(|error| failed("write", &unfinished, &error))?;
-    let result = async {
-        while let Some(piece) = stream.message().await.map_err(|status| refused(&status))? {
-            file.write_all(&piece.data).map_err(|error| failed("write", to, &error))?;
-        }
-        fs::rename(&unfinished, to).map_err(|error| failed("write", to, &error))
+    let result = match fetch_rest(client, run, path, 0, to, &mut file).await {
+        Ok(()) => fs::rename(&unfinished, to).map_err(|error| failed("write", to, &error)),
+        Err(error) => Err(error),
     };
-    let result = result.await;
     if result.is_err() {
         // The error that matters is the first.
         let _ = fs::remove_file(&unfinished);
     }
     result
+}
+
+/// Appends a file from a byte on to `file`, which faults call `to`.
+pub(crate) async fn fetch_rest(
+    client: &mut Client,
+    run: &str,
+    path: &str,
+    from: u64,
+    to: &Path,
+    file: &mut File,
+) -> Result<(), CommandError> {
+    let request = v1::FetchRequest { id: run.into(), path: path.into(), from };
+    let answer = client.fetch(request).await;
+    let mut stream = answer.map_err(|status| refused(&status))?.into_inner();
+    while let Some(piece) = stream.message().await.map_err(|status| refused(&status))? {
+        file.write_all(&piece.data).map_err(|error| failed("write", to, &error))?;
+    }
+    Ok(())
 }

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use amalgam_frames::PvdCollection;
 
+use crate::run::recorder::WORK;
+
 /// How far the results are.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -25,6 +27,9 @@ pub struct RecorderState {
     pub framed: Option<[[f64; 3]; 2]>,
     /// Tables of probes, and how long they are [bytes].
     pub tables: Vec<(String, u64)>,
+    /// How long the table of counts and wall times is [bytes], if it has begun.
+    #[serde(default)]
+    pub work: Option<u64>,
 }
 
 impl RecorderState {
@@ -44,7 +49,9 @@ impl RecorderState {
                 check_length(results.join(file), 1)?;
             }
         }
-        self.tables.iter().try_for_each(|(file, length)| check_length(results.join(file), *length))
+        let tables = self.tables.iter().map(|(file, length)| (file.as_str(), *length));
+        let mut tables = tables.chain(self.work.map(|length| (WORK, length)));
+        tables.try_for_each(|(file, length)| check_length(results.join(file), length))
     }
 }
 

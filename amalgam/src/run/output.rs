@@ -13,7 +13,10 @@ use crate::checkpoint::CHECKPOINTS;
 use crate::error::CommandError;
 use crate::{
     report,
-    run::lock::{LOCK, Lock},
+    run::{
+        lock::{LOCK, Lock},
+        recorder::WORK,
+    },
     scene::Scene,
 };
 use amalgam_coordinator::Faces;
@@ -152,7 +155,8 @@ impl Folder {
         for entry in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             let is_ours =
                 entry.extension().is_some_and(|extension| extension == "pvd" || extension == "usda");
-            let is_named = [SUMMARY, OBSTACLES, report::FILE].into_iter().any(|name| entry.ends_with(name));
+            let is_named =
+                [SUMMARY, OBSTACLES, WORK, report::FILE].into_iter().any(|name| entry.ends_with(name));
             if is_ours || is_named {
                 fs::remove_file(&entry).map_err(failed("remove the old", &entry))?;
             }

@@ -160,15 +160,8 @@ impl Painter {
         };
         let triangles: Vec<[u32; 3]> = surface.triangles.iter().filter(is_kept).copied().collect();
         let radius = Cow::Owned(Vec::new());
-        // The solver's own surfaces have edges.
-        if surface.normals.is_empty() && values.is_none() {
-            let (positions, triangles) = creased(&surface.vertices, &triangles);
-            let (positions, triangles) = (positions.into(), triangles.into());
-            return Some(Drawn { positions, radius, triangles, values, shape: Shape::Surface });
-        }
         // Through a surface that is cut open nobody could say how much water lies behind.
-        let is_closed = self.settings.cut.is_none() && !surface.normals.is_empty();
-        let is_water = is_closed && self.fluids.contains(&frame.name);
+        let is_water = self.settings.cut.is_none() && self.fluids.contains(&frame.name);
         let shape = if is_water { Shape::Water } else { Shape::Surface };
         Some(Drawn {
             positions: surface.vertices.as_slice().into(),
@@ -277,7 +270,8 @@ fn shown((corners, triangles): &Faces, camera: &Camera, cut: Option<Cut>) -> Fac
         faces.extend((2..rest.len() as u32).map(|i| [first, first + i - 1, first + i]));
         kept.extend(rest);
     }
-    creased(&kept, &faces)
+    let (corners, _, triangles) = creased(&kept, &faces);
+    (corners, triangles)
 }
 
 /// From the least to the greatest value; a little apart if all are equal.

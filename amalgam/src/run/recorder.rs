@@ -2,13 +2,14 @@
 
 mod frames;
 mod thread;
+mod work;
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-use amalgam_coordinator::{ParticipantFrame, ProbeSample};
+use amalgam_coordinator::{ParticipantFrame, ProbeSample, Simulation, StepRecord};
 use amalgam_frames::{CsvTable, FramesError};
 
 use super::output::{FOLDERS, Folder, OutputError, make, sync};
@@ -18,6 +19,8 @@ use crate::{
 };
 use frames::FrameWriter;
 use thread::{Frame, FrameThread};
+pub(crate) use work::WORK;
+use work::WorkTable;
 
 /// Which files are written for which frame.
 #[derive(Clone)]
@@ -68,6 +71,7 @@ pub struct Recorder {
     plan: Plan,
     frames: FrameThread,
     tables: Vec<CsvTable>,
+    work: WorkTable,
     row: Vec<f64>,
     /// Number of the next frame.
     frame: u64,
@@ -86,7 +90,8 @@ impl Recorder {
 
     fn with(folder: &Folder, plan: Plan, writer: FrameWriter, frame: u64) -> Result<Self, OutputError> {
         let (folder, frames) = (folder.path().to_path_buf(), FrameThread::start(writer)?);
-        Ok(Self { folder, plan, frames, tables: Vec::new(), row: Vec::new(), frame })
+        let work = WorkTable::new(&folder);
+        Ok(Self { folder, plan, frames, tables: Vec::new(), work, row: Vec::new(), frame })
     }
 
     /// How far the results are; they are on the disk when this returns.
@@ -96,7 +101,8 @@ impl Recorder {
     pub fn state(&mut self) -> Result<RecorderState, OutputError> {
         let table = |table: &CsvTable| Ok((name(&self.folder, table.path()), table.length()?));
         let tables = self.tables.iter().map(table).collect::<Result<_, FramesError>>()?;
-        let state = RecorderState { frame: self.frame, tables, ..self.frames.state()? };
+        let work = self.work.length()?;
+        let state = RecorderState { frame: self.frame, tables, work, ..self.frames.state()? };
         let folders = FOLDERS.iter().map(|name| self.folder.join(name)).filter(|folder| folder.exists());
         folders.chain([self.folder.clone()]).try_for_each(|folder| sync(&folder))?;
         Ok(state)
@@ -110,14 +116,15 @@ impl Recorder {
         scene: &Scene,
         folder: &Folder,
         state: &RecorderState,
-        samples: &[ProbeSample],
+        simulation: &Simulation,
     ) -> Result<Self, OutputError> {
         let plan = Plan::new(scene);
         let writer = FrameWriter::resume(scene, plan.clone(), folder, state)?;
         let mut this = Self::with(folder, plan, writer, state.frame)?;
-        for ((file, length), sample) in state.tables.iter().zip(samples) {
+        for ((file, length), sample) in state.tables.iter().zip(simulation.probes()) {
             this.tables.push(CsvTable::resume(folder.path().join(file), &header(sample), *length)?);
         }
+        this.work = WorkTable::resume(folder.path(), simulation, state.work)?;
         Ok(this)
     }
 
@@ -143,6 +150,14 @@ impl Recorder {
             self.frames.write(Frame { number, time, participants })?;
         }
         Ok(())
+    }
+
+    /// Appends a row to the table of counts and wall times, at the end of a frame's last step.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn work(&mut self, record: &StepRecord, simulation: &Simulation) -> Result<(), OutputError> {
+        Ok(self.work.append(record, simulation)?)
     }
 
     /// Waits until all frames are written.

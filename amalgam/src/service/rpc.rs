@@ -1,6 +1,11 @@
 //! The calls of `amalgam.coordinator.v1`.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    io::{Seek as _, SeekFrom},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use amalgam_network::{Caller, OpenCall, paced};
 use amalgam_proto::coordinator::{
@@ -221,13 +226,14 @@ impl Coordinator for Service {
 
     async fn fetch(&self, request: Request<v1::FetchRequest>) -> Result<Response<Self::FetchStream>, Status> {
         let call = begun(&request);
-        let v1::FetchRequest { id, path } = request.into_inner();
+        let v1::FetchRequest { id, path, from } = request.into_inner();
         let folder = self.runs.results(&id)?;
         Ok(lasting(
             call,
             produced(move |send| {
                 let mut read = || {
                     let mut file = results::open(&folder, &path)?;
+                    file.seek(SeekFrom::Start(from))?;
                     while let Some(data) = results::piece(&mut file)? {
                         if !send(Ok(v1::FetchResponse { data: data.into() })) {
                             break;

@@ -333,45 +333,6 @@ async function show(entry) {
   }
 }
 
-// --- Curves ------------------------------------------------------------------------------------------------------------------
-
-const tables = new Map(); // by probe: { bytes, rows }
-async function curve() {
-  const [name, column] = JSON.parse(find("probe").value || "[]");
-  if (!name) return;
-  const table = tables.get(name) ?? { bytes: 0, rows: [] };
-  tables.set(name, table);
-  const bytes = await get(`probe/${encodeURIComponent(name)}?from=${table.bytes}`);
-  const text = new TextDecoder().decode(bytes);
-  for (const line of text.split("\n")) {
-    const row = line.split(",").map(Number);
-    if (line && Number.isFinite(row[0])) table.rows.push(row);
-  }
-  table.bytes += bytes.byteLength;
-  const plot = find("curve");
-  const scale = window.devicePixelRatio || 1;
-  [plot.width, plot.height] = [plot.clientWidth * scale, plot.clientHeight * scale];
-  const pen = plot.getContext("2d");
-  const points = table.rows.map((row) => [row[0], row[column]]).filter(([, value]) => Number.isFinite(value));
-  if (points.length === 0) return;
-  const ends = (k) => points.reduce(([a, b], p) => [Math.min(a, p[k]), Math.max(b, p[k])], [Infinity, -Infinity]);
-  const [[t0, t1], [v0, v1]] = [ends(0), ends(1)];
-  const x = (t) => 8 * scale + ((t - t0) / (t1 - t0 || 1)) * (plot.width - 16 * scale);
-  const y = (v) => plot.height - 18 * scale - ((v - v0) / (v1 - v0 || 1)) * (plot.height - 36 * scale);
-  pen.strokeStyle = "#1f71c4";
-  pen.lineWidth = 1.5 * scale;
-  pen.beginPath();
-  points.forEach(([t, v], k) => (k ? pen.lineTo(x(t), y(v)) : pen.moveTo(x(t), y(v))));
-  pen.stroke();
-  pen.fillStyle = "#555";
-  pen.font = `${11 * scale}px system-ui`;
-  pen.fillText(number(v1), 8 * scale, 12 * scale);
-  pen.fillText(number(v0), 8 * scale, plot.height - 5 * scale);
-  pen.textAlign = "right";
-  pen.fillText(`${number(t1)} s`, plot.width - 8 * scale, plot.height - 5 * scale);
-  find("value").textContent = number(points[points.length - 1][1]);
-}
-
 // --- The run -----------------------------------------------------------------------------------------------------------------
 
 function tell() {
@@ -412,13 +373,26 @@ async function poll() {
       if (field) { find("field").append(new Option(field, field)); find("field").value = field; }
       await show(Number(asked.get("frame")));
       asked.delete("frame");
+      if (asked.has("measure")) return measure(Number(asked.get("measure")));
     }
     if (follows && run.frames > 0 && shown !== run.frames - 1) await show(run.frames - 1);
-    await curve();
+    await showCurves();
   } catch (error) {
     find("state").textContent = run ? "the program that shows this page has ended" : error.message;
   }
   setTimeout(poll, run?.end ? 5000 : 1000);
+}
+
+// How fast this browser draws, for #frame=12&measure=20: so many pictures from all sides, each waited for.
+function measure(count) {
+  const pixel = new Uint8Array(4);
+  const start = performance.now();
+  for (let k = 0; k < count; k++) {
+    camera.turn += (2 * Math.PI) / count;
+    paint();
+    gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixel);
+  }
+  find("value").textContent = `${number((1000 * count) / (performance.now() - start))} pictures per second`;
 }
 
 // --- Hands -------------------------------------------------------------------------------------------------------------------
@@ -440,8 +414,8 @@ setInterval(() => {
 }, 80);
 find("field").addEventListener("change", () => { range = null; for (const shape of shapes.values()) if (shape.points) shape.points.head.key = ""; show(shown); });
 find("surfaces").addEventListener("change", draw);
-find("probe").addEventListener("change", curve);
-window.addEventListener("resize", () => { draw(); curve(); });
+find("probe").addEventListener("change", showProbe);
+window.addEventListener("resize", () => { draw(); if (run) showCurves(); });
 
 let held = null;
 canvas.addEventListener("pointerdown", (event) => { held = event.button === 2 || event.shiftKey ? "move" : "turn"; canvas.setPointerCapture(event.pointerId); });

@@ -3,16 +3,18 @@
 use std::{
     fs,
     io::{Read as _, Seek as _, SeekFrom},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use amalgam_frames::{Frame, Mesh, PvdCollection, read_ply};
 use serde_json::{Value, json};
 
+use super::source::Source;
 use crate::{
     run::{
         output::{OBSTACLES, RADIUS, SCENE, SUMMARY},
         picture::{WATER, colours},
+        recorder::WORK,
     },
     scene::{Colour, PictureSettings, Scene, SolverKind},
 };
@@ -27,14 +29,14 @@ pub(super) enum Shown {
     Same,
 }
 
-/// The folder of a run that may go on.
+/// The results of a run that may go on.
 pub(super) struct Results<'a> {
-    folder: &'a Path,
+    source: &'a Source,
 }
 
 impl<'a> Results<'a> {
-    pub(super) fn new(folder: &'a Path) -> Self {
-        Self { folder }
+    pub(super) fn new(source: &'a Source) -> Self {
+        Self { source }
     }
 
     /// What there is: the scene, participants, frames, probes, and how the run ended.
@@ -46,7 +48,7 @@ impl<'a> Results<'a> {
         let default = PictureSettings::default();
         let colours = colours(&scene, scene.output.pictures.as_ref().unwrap_or(&default));
         let participants = scene.participants.iter().zip(colours).map(|(participant, (name, colour))| {
-            let frames = PvdCollection::read(&self.list(&name)).map_or(0, |frames| frames.len());
+            let frames = self.list(&name).map_or(0, |frames| frames.len());
             let is_fluid = participant.solver == SolverKind::Fluid.name();
             let (colour, field) = match colour {
                 Colour::Plain(colour) => (colour, None),
@@ -65,26 +67,32 @@ impl<'a> Results<'a> {
             "duration": scene.time.duration,
             "frames": counts.min().unwrap_or(0),
             "participants": participants,
-            "obstacles": self.folder.join(OBSTACLES).exists(),
+            "obstacles": self.has(OBSTACLES),
             "probes": self.probes(),
+            "work": self.has(WORK),
             "end": self.end(),
         }))
     }
 
     fn scene(&self) -> Result<Scene, String> {
-        Scene::read(&self.folder.join(SCENE), &[]).map_err(|_| "the run has not begun".to_string())
+        let not_begun = |_| "the run has not begun".to_string();
+        Scene::read(&self.source.file(SCENE)?, &[]).map_err(not_begun)
     }
 
-    fn list(&self, participant: &str) -> PathBuf {
-        self.folder.join(format!("{participant}.pvd"))
+    fn has(&self, path: &str) -> bool {
+        self.source.file(path).is_ok_and(|file| file.exists())
+    }
+
+    /// Times [s] and files of the frames of a participant.
+    fn list(&self, participant: &str) -> Result<Vec<(f64, String)>, String> {
+        let list = self.source.file(&format!("{participant}.pvd"))?;
+        PvdCollection::read(&list).map_err(|error| error.to_string())
     }
 
     /// Names of probes and of their columns.
     fn probes(&self) -> Vec<Value> {
-        let entries = fs::read_dir(self.folder.join("probes")).into_iter().flatten().flatten();
-        let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        files.sort();
-        let probe = |file: &PathBuf| {
+        let probe = |path: &String| {
+            let file = self.source.file(path).ok()?;
             let name = file.file_stem()?.to_string_lossy().into_owned();
             let mut head = vec![0; 8 << 10];
             let read = fs::File::open(file).ok()?.read(&mut head).ok()?;
@@ -92,12 +100,12 @@ impl<'a> Results<'a> {
             let columns: Vec<String> = text.lines().next()?.split(',').map(String::from).collect();
             Some(json!({ "name": name, "columns": columns }))
         };
-        files.iter().filter_map(probe).collect()
+        self.source.probes().iter().filter_map(probe).collect()
     }
 
     /// How the run ended, from its summary.
     fn end(&self) -> Option<Value> {
-        let text = fs::read_to_string(self.folder.join(SUMMARY)).ok()?;
+        let text = fs::read_to_string(self.source.file(SUMMARY).ok()?).ok()?;
         let summary: Value = serde_json::from_str(&text).ok()?;
         let keys = ["error", "interrupted", "cautions", "steps", "simulated_s", "wall_s"];
         Some(keys.iter().map(|&key| (key.to_string(), summary[key].clone())).collect())
@@ -115,13 +123,13 @@ impl<'a> Results<'a> {
         have: &str,
     ) -> Result<Shown, String> {
         self.knows(participant)?;
-        let frames = PvdCollection::read(&self.list(participant)).map_err(|error| error.to_string())?;
+        let frames = self.list(participant)?;
         let (time, file) = frames.get(entry).ok_or("no such frame")?;
         let key = format!("{}:{field}", file.rsplit('/').next().unwrap_or(file));
         if key == have {
             return Ok(Shown::Same);
         }
-        let frame = Frame::read_vtu(self.folder.join(file)).map_err(|error| error.to_string())?;
+        let frame = Frame::read_vtu(self.source.file(file)?).map_err(|error| error.to_string())?;
         let radius = values(&frame, RADIUS).unwrap_or_default();
         let coloured = values(&frame, field);
         let mut packing = Packing::new(frame.positions.iter().map(|x| x.as_vec3().to_array()).collect());
@@ -150,7 +158,7 @@ impl<'a> Results<'a> {
     pub(super) fn surface(&self, participant: &str, entry: usize) -> Result<Shown, String> {
         self.knows(participant)?;
         let frame = entry * self.scene()?.output.every as usize;
-        mesh(&self.folder.join(format!("surfaces/{participant}_{frame:06}.ply")))
+        mesh(&self.source.file(&format!("surfaces/{participant}_{frame:06}.ply"))?)
     }
 
     /// The obstacles.
@@ -158,7 +166,7 @@ impl<'a> Results<'a> {
     /// # Errors
     /// If there are none.
     pub(super) fn obstacles(&self) -> Result<Shown, String> {
-        mesh(&self.folder.join(OBSTACLES))
+        mesh(&self.source.file(OBSTACLES)?)
     }
 
     /// The rows of a probe's table from a byte on; whole ones.
@@ -169,14 +177,32 @@ impl<'a> Results<'a> {
         if !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) || name.starts_with('.') {
             return Err("no such probe".into());
         }
-        let path = self.folder.join(format!("probes/{name}.csv"));
+        self.table(&format!("probes/{name}.csv"), from)
+    }
+
+    /// The rows of counts and wall times from a byte on; whole ones.
+    ///
+    /// # Errors
+    /// A run that has none yet.
+    pub(super) fn work(&self, from: usize) -> Result<Shown, String> {
+        self.table(WORK, from)
+    }
+
+    fn table(&self, path: &str, from: usize) -> Result<Shown, String> {
+        let path = self.source.file(path)?;
         let mut bytes = Vec::new();
         let mut read = || {
             let mut file = fs::File::open(&path)?;
+            if file.metadata()?.len() < from as u64 {
+                return Ok(false);
+            }
             file.seek(SeekFrom::Start(from as u64))?;
-            file.take(TABLE_BYTES_MAX).read_to_end(&mut bytes)
+            file.take(TABLE_BYTES_MAX).read_to_end(&mut bytes).map(|_| true)
         };
-        read().map_err(|error| format!("no such probe: {error}"))?;
+        let read: std::io::Result<bool> = read();
+        if !read.map_err(|error| format!("no such table: {error}"))? {
+            return Err("the table is shorter: the run has gone back".into());
+        }
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         bytes.truncate(whole);
         Ok(Shown::New(bytes))
@@ -298,7 +324,8 @@ mod tests {
     #[test]
     fn what_is_not_of_the_run_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
-        let results = Results::new(folder.path());
+        let source = Source::Folder(folder.path().into());
+        let results = Results::new(&source);
         assert!(results.run().is_err());
         for name in ["../../etc/passwd", "..", ".lock", ""] {
             assert!(results.probe(name, 0).is_err(), "{name}");

@@ -5,46 +5,40 @@ use glam::DVec3;
 /// Triangles that meet at a smaller angle are parts of one round face.
 const ANGLE_DEGREES: f64 = 35.0;
 
+/// Vertices, the normal of each, and triangles.
+pub type Creased = (Vec<DVec3>, Vec<[f32; 3]>, Vec<[u32; 3]>);
+
 /// The same surface with a vertex for each round face around it, so that edges between faces stay sharp where it is drawn smooth.
+/// Triangles keep their order and the order of their corners.
 ///
 /// # Panics
 /// If a triangle names no vertex.
-pub fn creased(positions: &[DVec3], triangles: &[[u32; 3]]) -> (Vec<DVec3>, Vec<[u32; 3]>) {
+pub fn creased(positions: &[DVec3], triangles: &[[u32; 3]]) -> Creased {
     let least = ANGLE_DEGREES.to_radians().cos();
     // For each vertex its copies: the normal of the first triangle of each, and its number.
     let mut copies: Vec<Vec<(DVec3, u32)>> = vec![Vec::new(); positions.len()];
-    let mut split = Vec::new();
+    let (mut split, mut normals) = (Vec::new(), Vec::new());
     let copied = |t: &[u32; 3]| {
         let [a, b, c] = t.map(|i| positions[i as usize]);
-        let normal = (b - a).cross(c - a).normalize_or_zero();
+        // As long as the triangle is large: small ones count less.
+        let area = (b - a).cross(c - a);
+        let normal = area.normalize_or_zero();
         t.map(|i| {
             let copies = &mut copies[i as usize];
             let known = copies.iter().find(|(other, _)| normal.dot(*other) >= least);
-            known.map(|&(_, number)| number).unwrap_or_else(|| {
+            let number = known.map(|&(_, number)| number).unwrap_or_else(|| {
                 split.push(positions[i as usize]);
+                normals.push(DVec3::ZERO);
                 copies.push((normal, split.len() as u32 - 1));
                 split.len() as u32 - 1
-            })
+            });
+            normals[number as usize] += area;
+            number
         })
     };
     let triangles = triangles.iter().map(copied).collect();
-    (split, triangles)
-}
-
-/// Normals of the corners of each triangle in turn, round where it is drawn smooth.
-///
-/// # Panics
-/// If a triangle names no vertex.
-pub(crate) fn creased_normals(positions: &[DVec3], triangles: &[[u32; 3]]) -> Vec<[f32; 3]> {
-    let (positions, triangles) = creased(positions, triangles);
-    let mut normals = vec![DVec3::ZERO; positions.len()];
-    for triangle in &triangles {
-        let [a, b, c] = triangle.map(|i| positions[i as usize]);
-        // As long as the triangle is large: small ones count less.
-        triangle.iter().for_each(|&i| normals[i as usize] += (b - a).cross(c - a));
-    }
-    let corner = |&i: &u32| normals[i as usize].normalize_or(DVec3::Z).as_vec3().to_array();
-    triangles.as_flattened().iter().map(corner).collect()
+    let unit = |normal: &DVec3| normal.normalize_or(DVec3::Z).as_vec3().to_array();
+    (split, normals.iter().map(unit).collect(), triangles)
 }
 
 #[cfg(test)]
@@ -55,9 +49,10 @@ mod tests {
     fn only_sharp_edges_are_split() {
         let positions = [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::new(1.0, 1.0, 0.2), DVec3::Z];
         // Two triangles that are almost flat, and one that stands upright on an edge of the first.
-        let (split, triangles) = creased(&positions, &[[0, 1, 2], [1, 3, 2], [1, 0, 4]]);
+        let (split, normals, triangles) = creased(&positions, &[[0, 1, 2], [1, 3, 2], [1, 0, 4]]);
         assert_eq!(triangles, [[0, 1, 2], [1, 3, 2], [4, 5, 6]]);
         assert_eq!(split[..4], positions[..4]);
         assert_eq!(split[4..], [DVec3::X, DVec3::ZERO, DVec3::Z]);
+        assert_eq!((normals.len(), normals[0], normals[4]), (7, [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]));
     }
 }

@@ -22,8 +22,7 @@ use rayon::prelude::*;
 
 pub use camera::Camera;
 pub use colour::{Colour, ColourMap, Rgb};
-pub use crease::creased;
-pub(crate) use crease::creased_normals;
+pub use crease::{Creased, creased};
 
 use crate::{FramesError, atomic};
 use camera::View;

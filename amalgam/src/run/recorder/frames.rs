@@ -7,7 +7,8 @@ use std::{
 
 use amalgam_coordinator::{FrameField, ParticipantFrame};
 use amalgam_frames::{
-    FrameData, FrameField as VtkField, FrameValues, FramesError, PlyMesh, PvdCollection, write_ply, write_vtu,
+    FrameData, FrameField as VtkField, FrameValues, FramesError, PlyMesh, PvdCollection, creased, write_ply,
+    write_vtu,
 };
 use amalgam_surfaces::{Surface, SurfaceError, SurfaceSettings, reconstruct};
 
@@ -154,11 +155,11 @@ impl FrameWriter {
     }
 }
 
-/// The surface of a participant: its solver's own, which tears, or one around its particles.
+/// The surface of a participant: its solver's own, whose edges and cracks stay sharp, or one around its particles.
 fn surface_of(frame: &ParticipantFrame, output: SurfaceOutput) -> Result<Surface, SurfaceError> {
     if let Some((vertices, triangles)) = &frame.surface {
-        let (vertices, triangles) = (vertices.clone(), triangles.clone());
-        return Ok(Surface { vertices, triangles, ..Surface::default() });
+        let (vertices, normals, triangles) = creased(vertices, triangles);
+        return Ok(Surface { vertices, normals, triangles, ..Surface::default() });
     }
     // Particles of one fluid have one radius.
     let radius = frame.radius.first().copied().unwrap_or(1.0);
