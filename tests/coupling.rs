@@ -72,7 +72,7 @@ fn a_piston_rests_where_newton_says_with_impulse() {
             for alpha in [0.0, 1.0] {
                 let scene = piston.scene(3.0 * piston.settling_time()).coupling(|coupling| {
                     coupling.max_stages = stages;
-                    coupling.alpha = alpha;
+                    coupling.alpha = Some(alpha);
                 });
                 let simulation = scene.run();
                 let ratio = -last(&simulation, "piston", 2) / piston.deflection();
@@ -102,7 +102,7 @@ fn a_piston_sags_as_the_formula_says_with_average() {
             let scene = piston.scene(duration).coupling(|coupling| {
                 coupling.synchronise = Synchronise::Average;
                 coupling.inertia = inertia;
-                coupling.alpha = 0.0;
+                coupling.alpha = Some(0.0);
                 coupling.max_stages = MaxStages::Converged;
             });
             let simulation = scene.run();
@@ -120,7 +120,7 @@ fn resting_contact_neither_creeps_nor_gains_energy() {
         let scene =
             piston.scene(settle + 10_000.0 * DT).probe("speed", Quantity::Speed { participant: None });
         let (mut before, mut speed, mut creep) = (None, 0.0f64, 0.0f64);
-        scene.coupling(|coupling| coupling.alpha = alpha).run_with(|simulation, record| {
+        scene.coupling(|coupling| coupling.alpha = Some(alpha)).run_with(|simulation, record| {
             if record.time > settle {
                 let at = last(simulation, "piston", 2);
                 let start = *before.get_or_insert(at);
@@ -270,7 +270,7 @@ fn a_struck_bar_moves_as_saint_venant_says() {
             .with("ball", SolidProgram, ball.as_str())
             .probe("end", Quantity::Displacement { participant: "bar".into(), point: DVec3::ZERO })
             .probe("speed", Quantity::Speed { participant: Some("bar".into()) })
-            .coupling(|coupling| coupling.alpha = alpha);
+            .coupling(|coupling| coupling.alpha = Some(alpha));
         scene.plan.domain.gravity = DVec3::ZERO;
         let mut fastest = 0.0f64;
         let simulation = scene.run_with(|simulation, _| fastest = fastest.max(last(simulation, "speed", 0)));
@@ -363,7 +363,7 @@ impl Column {
         let mut simulation = scene
             .coupling(|coupling| {
                 coupling.synchronise = rule;
-                coupling.alpha = 0.0;
+                coupling.alpha = Some(0.0);
             })
             .run();
         let mean = |points: &[DVec3]| points.iter().map(|x| x.z).sum::<f64>() / points.len() as f64;
@@ -432,7 +432,7 @@ fn a_dam_of_springs_carries_the_hydrostatic_force_of_flip_water() {
     let mut scene = Scene::new(1.0, 2e-3).with("wall", SolidProgram, wall).with("water", FluidProgram, water);
     scene.plan.domain.min = DVec3::ZERO;
     scene.plan.domain.max = DVec3::new(0.6, 0.2, 0.8);
-    let mut simulation = scene.coupling(|coupling| coupling.alpha = 0.0).run();
+    let mut simulation = scene.coupling(|coupling| coupling.alpha = Some(0.0)).run();
     let (mut force, mut moment) = (0.0, 0.0);
     for (n, x) in positions(&mut simulation, "wall").iter().enumerate() {
         let pushed = stiffness * (x.x - 0.419);

@@ -309,7 +309,7 @@ fn error_of(madness: Madness) -> CoordinatorError {
         .coupling(|coupling| {
             // Long enough for a panic to print its trace on a busy machine.
             coupling.step_deadline = 2.0;
-            coupling.alpha = 0.0;
+            coupling.alpha = Some(0.0);
         });
     let mut simulation = scene.connect().unwrap_or_else(|error| panic!("{error}"));
     loop {

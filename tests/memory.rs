@@ -37,7 +37,7 @@ fn the_heap_does_not_grow_with_steps() {
         .probe("energy", Quantity::Energy {})
         .probe("overlap", Quantity::Overlap {})
         .coupling(|coupling| {
-            coupling.alpha = 0.0;
+            coupling.alpha = Some(0.0);
             coupling.max_stages = amalgam_coordinator::MaxStages::Converged;
         });
     let mut simulation = scene.connect().unwrap_or_else(|error| panic!("{error}"));

@@ -39,6 +39,7 @@ fn simulation_with(lie: Lie) -> Result<Simulation, CoordinatorError> {
         section,
         address: Address::InProcess(address),
         access: Default::default(),
+        elastic: true,
         wait: std::time::Duration::ZERO,
     };
     let honest = amalgam_solver_kit::serve_in_process(std::sync::Arc::new(BallsProgram), 1).expect("threads");

@@ -140,6 +140,7 @@ fn connect(transport: Transport, folder: &Path, particles: u64) -> Simulation {
         ),
         address: transport.serve(folder, index),
         access: Default::default(),
+        elastic: true,
         wait: std::time::Duration::ZERO,
     });
     let participants = participants.collect();

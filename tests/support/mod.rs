@@ -75,6 +75,7 @@ impl Scene {
             section,
             address: Address::InProcess(serve_in_process(program, self.threads).expect("threads")),
             access: Default::default(),
+            elastic: true,
             wait: std::time::Duration::ZERO,
         });
         Simulation::connect(self.plan, participants.collect(), &Cancel::new())

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     console::Console,
     error::CommandError,
-    scene::{Participant, Scene, Served},
+    scene::{Participant, Scene, Served, SolverKind},
 };
 use amalgam_coordinator::{Address, ParticipantPlan, Registry};
 
@@ -184,7 +184,8 @@ impl Locals {
             };
             let (name, solver) = (participant.name.clone(), participant.solver.clone());
             let (section, access) = (participant.section.clone(), locals.access(participant));
-            Ok(ParticipantPlan { name, solver, section, address, access, wait: Duration::ZERO })
+            let elastic = solver != SolverKind::Fluid.name();
+            Ok(ParticipantPlan { name, solver, elastic, section, address, access, wait: Duration::ZERO })
         };
         let plans = waiting.into_iter().map(plan).collect::<Result<Vec<_>, StartError>>()?;
         Ok((locals, plans))

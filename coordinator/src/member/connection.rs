@@ -30,6 +30,8 @@ pub struct ParticipantPlan {
     pub name: String,
     /// Name of the program that must answer; any if empty.
     pub solver: String,
+    /// Whether its contacts give back what merging takes, where the scene has no `coupling.alpha`: a fluid's do not.
+    pub elastic: bool,
     /// Its own section of the scene, TOML.
     pub section: String,
     /// Where its service is.
@@ -68,6 +70,7 @@ type Client = SolverClient<Calls>;
 /// A connected participant.
 pub(crate) struct Connection {
     pub(crate) name: String,
+    pub(crate) elastic: bool,
     pub(crate) description: Description,
     pub(crate) wire: WireBytes,
     address: Address,
@@ -155,6 +158,7 @@ impl Connection {
         let context = Context { run_id: run_id.into(), epoch, step: 0 };
         Ok(Self {
             name: plan.name.clone(),
+            elastic: plan.elastic,
             description,
             wire: WireBytes::default(),
             address: plan.address.clone(),

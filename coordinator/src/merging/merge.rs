@@ -43,7 +43,7 @@ pub struct Forest {
     /// An immovable member, valid at the roots of clusters that have one.
     anchor: Vec<u32>,
     /// Roots joined, the smaller first, in the order of the merges.
-    unions: Vec<(u32, u32)>,
+    unions: Vec<Union>,
     group_of: Vec<u32>,
     offsets: Vec<u32>,
     members: Vec<u32>,
@@ -77,6 +77,15 @@ struct Cluster {
     velocity: DVec3,
 }
 
+/// Two clusters that are joined, by the candidates that are their roots.
+#[derive(Clone, Copy, Debug)]
+struct Union {
+    first: u32,
+    second: u32,
+    /// Participants of the particles in contact.
+    participants: [u16; 2],
+}
+
 /// What a merge of clusters 1 and 2 leaves for the split: the paper's virtual bond. Instead of the energy it holds
 /// the relative velocity and the weights m2/m12 and m1/m12, which stay finite when a mass is infinite.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,6 +96,8 @@ pub(crate) struct Bond {
     pub(crate) second: u32,
     /// Unit vector along n = x2 - x1 (Eq. 5 [Truong2021]).
     pub(crate) normal: DVec3,
+    /// Participants of the particles whose contact merged the clusters.
+    pub(crate) participants: [u16; 2],
     /// v2 - v1 [m/s].
     pub(crate) relative_velocity: DVec3,
     /// v12 [m/s], Eq. 3 [Truong2021].
@@ -143,8 +154,9 @@ impl Forest {
                 // So far they hold candidates: find their places in the group.
                 let place = |i: u32| members.partition_point(|&member| member < i);
                 let (first, second) = (place(bond.first), place(bond.second));
+                let participants = bond.participants;
                 (*bond, clusters[first]) = merge_two(&clusters[first], &clusters[second]);
-                (bond.first, bond.second) = (first as u32, second as u32);
+                (bond.first, bond.second, bond.participants) = (first as u32, second as u32, participants);
             }
         });
         let whole = |group: &[u32]| &self.clusters[group[0] as usize];
@@ -385,7 +397,8 @@ impl Forest {
         }
         self.sets[a as usize].size = size | ((size_a | size_b) & ANCHORED);
         self.sets[b as usize].parent = a;
-        self.unions.push((a, b));
+        let participants = [i, j].map(|k| candidates.participant[k as usize]);
+        self.unions.push(Union { first: a, second: b, participants });
         true
     }
 
@@ -444,10 +457,10 @@ impl Forest {
         cursor.extend(offsets.iter().enumerate().map(|(group, &offset)| offset - group as u32));
         bonds.resize(unions.len(), Bond::default());
         clusters.resize(members.len(), Cluster::default());
-        for &(first, second) in unions.iter() {
+        for &Union { first, second, participants } in unions.iter() {
             let place = &mut cursor[group_of[first as usize] as usize];
             let bond = &mut bonds[*place as usize];
-            (bond.first, bond.second) = (first, second);
+            (bond.first, bond.second, bond.participants) = (first, second, participants);
             *place += 1;
         }
     }
@@ -497,6 +510,7 @@ fn merge_two(first: &Cluster, second: &Cluster) -> (Bond, Cluster) {
     let bond = Bond {
         first: 0,
         second: 0,
+        participants: [0; 2],
         normal,
         relative_velocity,
         velocity,

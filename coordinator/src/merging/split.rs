@@ -8,25 +8,27 @@ use crate::settings::SplitRule;
 
 /// How groups are split.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SplitSettings {
+pub struct SplitSettings<'a> {
     /// The rule.
     pub rule: SplitRule,
     /// Share of a bond's energy that is given back, 0 to 1 (Eq. 9 [Truong2021]); `symmetric`: of its normal part.
     pub alpha: f64,
+    /// Factor of `alpha` for the contacts of each participant, 0 to 1; of two participants the smaller one counts. Empty: 1 for all.
+    pub elasticity: &'a [f64],
     /// Share of the energy lost in synchronising that is given back, 0 to 1 (Eq. 20 [Truong2021]).
     pub beta: f64,
     /// `symmetric` only: factor of the tangential relative velocity, from 1 (frictionless) to 0 (no slip).
     pub slip: f64,
 }
 
-impl Default for SplitSettings {
+impl Default for SplitSettings<'_> {
     /// As in the paper: all energy of merging is given back, none of synchronising.
     fn default() -> Self {
-        Self { rule: SplitRule::Paper, alpha: 1.0, beta: 0.0, slip: 1.0 }
+        Self { rule: SplitRule::Paper, alpha: 1.0, elasticity: &[], beta: 0.0, slip: 1.0 }
     }
 }
 
-impl SplitSettings {
+impl SplitSettings<'_> {
     /// Checks the ranges.
     ///
     /// # Errors
@@ -38,6 +40,15 @@ impl SplitSettings {
             }
         }
         Ok(())
+    }
+
+    /// Share of this bond's energy that is given back.
+    #[inline]
+    fn alpha(&self, bond: &Bond) -> f64 {
+        let elasticity =
+            |participant: u16| self.elasticity.get(usize::from(participant)).copied().unwrap_or(1.0);
+        let [first, second] = bond.participants.map(elasticity);
+        self.alpha * first.min(second)
     }
 }
 
@@ -56,7 +67,7 @@ impl Forest {
         &self,
         group_velocity: &[DVec3],
         synchronisation_energy: &[f64],
-        settings: &SplitSettings,
+        settings: &SplitSettings<'_>,
         member_velocity: &mut Vec<DVec3>,
     ) {
         assert_eq!(group_velocity.len(), self.len(), "one velocity for each group");
@@ -79,7 +90,7 @@ impl Forest {
 
     /// Energy [J] that merging, synchronising and splitting took away for good: what the bonds hold and splitting does
     /// not give back. The arguments are those of [`Self::split`].
-    pub fn dissipated(&self, synchronisation_energy: &[f64], settings: &SplitSettings) -> f64 {
+    pub fn dissipated(&self, synchronisation_energy: &[f64], settings: &SplitSettings<'_>) -> f64 {
         let kept = |at: usize| {
             let bond = &self.bonds()[at];
             bond.energy(bond.relative_velocity.length_squared()) - bond.prescribed_energy(0.0, settings)
@@ -98,7 +109,7 @@ impl Forest {
         candidates: &Candidates,
         group_velocity: &[DVec3],
         synchronisation_energy: &[f64],
-        settings: &SplitSettings,
+        settings: &SplitSettings<'_>,
         member_velocity: &[DVec3],
     ) -> ConservationErrors {
         let bond_energy = |group: usize| {
@@ -117,18 +128,18 @@ impl Forest {
 impl Bond {
     /// The relative velocity u' = v2' - v1' [m/s] with which the clusters part when together they move at `together`
     /// [m/s] and the bond got `extra` [J] from synchronising.
-    fn relative_velocity_after(&self, together: DVec3, extra: f64, settings: &SplitSettings) -> DVec3 {
+    fn relative_velocity_after(&self, together: DVec3, extra: f64, settings: &SplitSettings<'_>) -> DVec3 {
         let (n, u) = (self.normal, self.relative_velocity);
         let extra_square = 2.0 * extra / self.reduced_mass;
         match settings.rule {
             SplitRule::Paper => {
-                let speed = (settings.alpha * u.length_squared() + extra_square).sqrt();
+                let speed = (settings.alpha(self) * u.length_squared() + extra_square).sqrt();
                 self.paper(together - self.velocity, speed)
             }
             SplitRule::Symmetric => {
                 // u' = tau u_t + k n. n x u' = n x u for tau = 1: the spin of the pair is kept.
                 let normal_part = u.dot(n);
-                let k = (settings.alpha * normal_part * normal_part + extra_square).sqrt();
+                let k = (settings.alpha(self) * normal_part * normal_part + extra_square).sqrt();
                 (u - n * normal_part) * settings.slip + n * k
             }
         }
@@ -156,16 +167,16 @@ impl Bond {
 
     /// Energy that the split must turn into relative motion [J]. `symmetric` with alpha < 1 differs from Eq. 9
     /// [Truong2021] by what the tangential part keeps.
-    fn prescribed_energy(&self, extra: f64, settings: &SplitSettings) -> f64 {
+    fn prescribed_energy(&self, extra: f64, settings: &SplitSettings<'_>) -> f64 {
         if self.reduced_mass.is_infinite() {
             return 0.0;
         }
         let square = self.relative_velocity.length_squared();
         let kept = match settings.rule {
-            SplitRule::Paper => settings.alpha * square,
+            SplitRule::Paper => settings.alpha(self) * square,
             SplitRule::Symmetric => {
                 let normal_part = self.relative_velocity.dot(self.normal).powi(2);
-                settings.slip * settings.slip * (square - normal_part) + settings.alpha * normal_part
+                settings.slip * settings.slip * (square - normal_part) + settings.alpha(self) * normal_part
             }
         };
         self.energy(kept) + extra
@@ -204,7 +215,7 @@ mod tests {
             let limit = GroupLimit { min: u32::MAX, max: u32::MAX, keep_lone_contacts: true, seed: 0, step: 0 };
             forest.merge(&candidates, &pairs, &limit);
             let rule = if paper { SplitRule::Paper } else { SplitRule::Symmetric };
-            let settings = SplitSettings { rule, alpha, beta: 1.0, slip: 0.7 };
+            let settings = SplitSettings { rule, alpha, beta: 1.0, slip: 0.7, ..SplitSettings::default() };
             let mut velocity = Vec::new();
             forest.split(&[forest.velocity()[0] + vector(0, 4)], &[0.1], &settings, &mut velocity);
 

@@ -46,8 +46,9 @@ pub struct CouplingSettings {
     pub inertia: Inertia,
     /// How meta-particles split: `"paper"` or `"symmetric"`.
     pub split: SplitRule,
-    /// Part of the energy lost in merging that splitting gives back, 0 (no bounce) to 1.
-    pub alpha: f64,
+    /// Part of the energy lost in merging that splitting gives back, 0 (no bounce) to 1. Default: 0 for
+    /// contacts of a fluid, 1 for all others.
+    pub alpha: Option<f64>,
     /// Part of the energy lost in synchronising that splitting gives back, 0 to 1. With `"impulse"` none
     /// is lost.
     pub beta: f64,
@@ -85,7 +86,7 @@ impl Default for CouplingSettings {
             synchronise: Synchronise::Impulse,
             inertia: Inertia::Share,
             split: SplitRule::Paper,
-            alpha: 1.0,
+            alpha: None,
             beta: 0.0,
             slip: 1.0,
             max_stages: MaxStages::Count(2),
@@ -169,7 +170,7 @@ impl CouplingSettings {
     /// What is wrong with the values.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
-        for (key, value) in [("alpha", self.alpha), ("beta", self.beta), ("slip", self.slip)] {
+        for (key, value) in [("alpha", self.alpha.unwrap_or(1.0)), ("beta", self.beta), ("slip", self.slip)] {
             if !(0.0..=1.0).contains(&value) {
                 faults.push(Fault::new(key, format!("{key} is {value}, but must be between 0 and 1")));
             }

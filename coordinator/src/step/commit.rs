@@ -22,7 +22,8 @@ impl Simulation {
         let coupling = &self.plan.coupling;
         let settings = SplitSettings {
             rule: coupling.split,
-            alpha: coupling.alpha,
+            alpha: coupling.alpha.unwrap_or(1.0),
+            elasticity: if coupling.alpha.is_some() { &[] } else { &self.elasticity },
             beta: coupling.beta,
             slip: coupling.slip,
         };
