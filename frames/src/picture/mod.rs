@@ -36,7 +36,7 @@ const SIZE_MAX: u32 = 8192;
 /// Largest distance from the camera's target, and largest radius [m]: squares must fit single precision.
 const REACH_MAX: f64 = 1e12;
 
-/// What a picture shows.
+/// Content of a picture.
 #[derive(Clone, Debug)]
 pub struct Scene<'a> {
     /// Spheres and surfaces.
@@ -61,7 +61,7 @@ impl Default for Scene<'_> {
     }
 }
 
-/// One body of a scene.
+/// A body of a scene.
 #[derive(Clone, Copy, Debug)]
 pub enum Layer<'a> {
     /// A sphere per particle. Spheres that reach behind the camera are left out.
@@ -82,24 +82,25 @@ pub enum Layer<'a> {
         /// Colours, one per vertex.
         colour: Colour<'a>,
     },
-    /// A triangulated surface that shows, and casts a shadow, only on the side from which its triangles are counter-clockwise:
-    /// who stands behind a wall sees through it. Drawn smooth.
+    /// A triangulated surface that is visible, and casts a shadow, only on the side from which its triangles
+    /// are counter-clockwise. A camera behind a wall sees through it. Drawn smooth.
     Wall {
         /// Vertices [m].
         positions: &'a [DVec3],
         /// Indices of vertices.
         triangles: &'a [[u32; 3]],
-        /// Colours, one per vertex.
+        /// A closed surface of water. It mirrors the surroundings, and objects behind it show through; deeper
+        /// water hides more.
         colour: Colour<'a>,
     },
-    /// A closed surface of water: the surroundings mirror in it, and what lies behind shows through, the less the more
-    /// water there is.
+    /// A closed surface of water. It mirrors the surroundings, and objects behind it show through; deeper
+    /// water hides more.
     Water {
         /// Vertices [m].
         positions: &'a [DVec3],
         /// Indices of vertices, counter-clockwise seen from outside.
         triangles: &'a [[u32; 3]],
-        /// What white looks like through much of it.
+        /// Colour of white light after a long way through the water.
         colour: Rgb,
     },
 }
@@ -109,7 +110,7 @@ pub enum Layer<'a> {
 pub enum Radius<'a> {
     /// All the same.
     One(f64),
-    /// One per sphere.
+    /// A radius per sphere.
     Each(&'a [f64]),
 }
 
