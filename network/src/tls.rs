@@ -18,7 +18,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::role::Role;
 
-/// What HTTP/2 is called when both ends agree on what they speak.
+/// Name of HTTP/2 in the negotiation of a protocol (ALPN).
 const HTTP2: &[u8] = b"h2";
 
 /// A certificate whose role is none that is wanted.

@@ -24,14 +24,14 @@ pub type Sixteen = [f32; LANES];
 
 /// Sixteen f32. Methods take lanes one by one unless they say otherwise.
 pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> {
-    /// One register of lanes.
+    /// The register type of this width.
     type Register: Register;
 
     /// The same value in every lane.
     fn splat(value: f32) -> Self;
-    /// From memory.
+    /// Loads a register from memory.
     fn load(from: &[f32; LANES]) -> Self;
-    /// To memory.
+    /// Stores a register to memory.
     fn store(self, to: &mut [f32; LANES]);
     /// Sum over the lanes: halves are added until one lane is left.
     fn sum(self) -> f32;
@@ -64,7 +64,7 @@ pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = S
         lanes[0]
     }
 
-    /// Whether any of the values is below `low` or above `high`.
+    /// True if any of the values is below `low` or above `high`.
     #[inline(always)]
     fn any_outside(values: &[f32; LANES], low: f32, high: f32) -> bool {
         values.iter().fold(false, |any, &value| any | (value < low) | (value > high))
@@ -91,7 +91,7 @@ pub trait Task {
     fn run<L: Lanes>(self) -> Self::Output;
 }
 
-/// Which instructions loops use. Results do not depend on it.
+/// Vector instructions that loops use. Results do not depend on the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width(Kind);
 
