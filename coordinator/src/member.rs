@@ -42,7 +42,7 @@ pub(crate) struct Part {
     pub(crate) waited_s: f64,
 }
 
-/// What is known of a participant between two steps, for a checkpoint.
+/// State of a participant between two steps, for a checkpoint.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartState {
@@ -53,7 +53,7 @@ pub(crate) struct PartState {
     tracked: Vec<ParticleId>,
     stable_dt: f64,
     solver_s: f64,
-    /// Not in older checkpoints.
+    /// Wall time spent on waiting [s]; absent from older checkpoints.
     #[serde(default)]
     waited_s: f64,
     wire: WireBytes,
@@ -67,7 +67,7 @@ impl PartState {
 }
 
 impl Part {
-    /// What a checkpoint holds of it, beside its own snapshot.
+    /// State for a checkpoint, in addition to the participant's own snapshot.
     pub(crate) fn state(&self) -> PartState {
         let Self { connection, roster, cells, committed, tracked, stable_dt, solver_s, waited_s } = self;
         PartState {

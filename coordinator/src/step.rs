@@ -102,12 +102,12 @@ impl Simulation {
         CoordinatorError::Stuck { participant: part.connection.name.clone(), step: self.steps, dt, reason }
     }
 
-    /// Whether a particle would travel more than its own radius, so that contacts could be missed.
+    /// True if a particle would travel more than its own radius, so that contacts could be missed.
     fn travels_too_far(&self) -> bool {
         self.scratch.travel > 1.0
     }
 
-    /// Whether implicit participants that share groups have diverged from each other.
+    /// True if implicit participants that share groups have diverged from each other.
     fn disagrees(&self) -> bool {
         self.scratch.synchronised.disagreement.is_infinite()
     }

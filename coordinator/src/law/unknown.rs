@@ -1,4 +1,4 @@
-//! What a contact gives or has: a vector, and where bodies resist rolling a second one.
+//! Unknowns of a contact: a vector, and a second one where bodies resist rolling.
 
 use std::marker::PhantomData;
 use std::ops::{Add, Mul, Sub};
@@ -10,7 +10,7 @@ use amalgam_particles::{DVec3, lanes::LANES};
 pub(crate) trait Unknown:
     Copy + Default + Send + Sync + Add<Output = Self> + Sub<Output = Self> + Mul<f64, Output = Self>
 {
-    /// Whether there is a part of rolling.
+    /// True if there is a part of rolling.
     const ROLLING: bool;
 
     /// An unknown made of both parts.

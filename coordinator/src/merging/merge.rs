@@ -11,15 +11,15 @@ use rayon::prelude::*;
 use crate::contacts::Candidates;
 use crate::pairwise::Response;
 
-/// How many particles a group may hold: a number drawn for each group uniformly from `min..=max`. The draw is the
-/// same in every stage of a step and another one in the next step, so that no pair is ignored persistently.
+/// Largest number of particles of a group, drawn for each group uniformly from `min..=max`. The draw is the
+/// same in every stage of a step, and different in the next step, so that no pair is ignored persistently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimit {
     /// Least limit, at most `max`.
     pub min: u32,
     /// Largest limit; `u32::MAX` for both means no limit.
     pub max: u32,
-    /// Whether a particle that would be left alone with its contacts is taken beyond the limit.
+    /// True if a particle that would be left alone with its contacts is taken beyond the limit.
     pub keep_lone_contacts: bool,
     /// Seed of the scene.
     pub seed: u64,
@@ -48,7 +48,7 @@ pub struct Forest {
     offsets: Vec<u32>,
     members: Vec<u32>,
     cursor: Vec<u32>,
-    /// One for each member: a cluster at its smallest member's place.
+    /// Clusters; each is stored at the place of its smallest member.
     clusters: Vec<Cluster>,
     /// Group after group, one fewer than members, each group's in the order of merging.
     bonds: Vec<Bond>,
@@ -77,8 +77,8 @@ struct Cluster {
     velocity: DVec3,
 }
 
-/// What a merge of clusters 1 and 2 leaves for the split: the paper's virtual bond. Instead of the energy it holds
-/// the relative velocity and the weights m2/m12 and m1/m12, which stay finite when a mass is infinite.
+/// Record of a merge of clusters 1 and 2 for the split: the paper's virtual bond. Instead of the energy, it
+/// holds the relative velocity and the weights m2/m12 and m1/m12, which stay finite when a mass is infinite.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bond {
     /// Place of cluster 1 among the group's members: the one with the smaller smallest member.
@@ -210,13 +210,13 @@ impl Forest {
         self.mass.len()
     }
 
-    /// Whether nothing was merged.
+    /// True if nothing was merged.
     pub fn is_empty(&self) -> bool {
         self.mass.is_empty()
     }
 
-    /// Where each group's members begin in [`Self::all_members`]; one more than there are groups. Groups are ordered
-    /// by their smallest member.
+    /// Start of each group's members in [`Self::all_members`], and the end of the last group. Groups are
+    /// ordered by their smallest member.
     pub fn offsets(&self) -> &[u32] {
         &self.offsets
     }
@@ -253,7 +253,7 @@ impl Forest {
         (group != NO_GROUP).then_some(group)
     }
 
-    /// Whether two candidates move as one.
+    /// True if two candidates move as one.
     #[inline]
     pub fn same_group(&self, i: u32, j: u32) -> bool {
         let group = self.group_of[i as usize];
@@ -275,8 +275,8 @@ impl Forest {
         &self.bonds[self.offsets[group] as usize - group..self.offsets[group + 1] as usize - group - 1]
     }
 
-    /// What merging failed to conserve: rounding, if all is well. The energy before must equal the energy of the
-    /// groups and their bonds (Eq. 4 [Truong2021]).
+    /// Errors of conservation in merging: rounding, if all is well. The energy before must equal the energy
+    /// of the groups and their bonds (Eq. 4 [Truong2021]).
     pub fn merge_errors(&self, candidates: &Candidates) -> ConservationErrors {
         let bonds =
             |group| self.bonds_of(group).iter().map(|b| b.energy(b.relative_velocity.length_squared())).sum();
@@ -389,7 +389,7 @@ impl Forest {
         true
     }
 
-    /// Whether the immovable members of two clusters move at different velocities.
+    /// True if the immovable members of two clusters move at different velocities.
     fn tears(&self, candidates: &Candidates, a: u32, b: u32) -> bool {
         let velocity = |root| candidates.velocity[self.anchor_of(root) as usize];
         velocity(a) != velocity(b)

@@ -24,7 +24,7 @@ pub(in crate::step) struct ContactProblem {
     pub(super) movable: usize,
     /// Candidates of movable bodies, body after body, ascending in each.
     pub(super) members: Vec<u32>,
-    /// Where each movable body begins in `members`; one more than there are.
+    /// Start of each movable body in `members`, and the end of the last body.
     pub(super) offsets: Vec<u32>,
     /// Centre of mass of each body [m].
     centre: Vec<DVec3>,
