@@ -1,4 +1,4 @@
-//! How many particles there are around a cell, beside how many there should be, and what follows from it.
+//! Deviation of the number of particles around a cell from the number at rest density, and its correction.
 //!
 //! *Spray*: where particles are few, they do not fill their cells, and nothing makes them incompressible: they fly on
 //! their own until they are near enough to others.

@@ -16,7 +16,7 @@ use std::f64::consts::PI;
 
 use amalgam_particles::DVec3;
 
-/// Which function of distance.
+/// Function of distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Wendland's C2.
@@ -30,7 +30,7 @@ pub enum Shape {
 /// The kernel of one support radius, normalised: its integral is 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// Which one.
+    /// Function of distance.
     pub shape: Shape,
     /// Distance from which the kernel is zero [m].
     pub support_radius: f64,

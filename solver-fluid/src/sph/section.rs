@@ -72,7 +72,7 @@ struct Section {
     /// Smoothing length over spacing, 0.9 to 2.
     #[serde(default = "default_smoothing_ratio")]
     smoothing_ratio: f64,
-    /// Whether the domain's faces hold the fluid.
+    /// `true`: the domain's faces hold the fluid.
     #[serde(default = "default_walls")]
     walls: bool,
     /// Courant number of a sub-step, above 0 and at most 1.
