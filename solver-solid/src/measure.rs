@@ -13,7 +13,7 @@ use crate::materials::Material as _;
 use crate::materials::peridynamics::Bonds;
 use crate::{CHUNK, SolidSolver, section};
 
-/// How bonds are stored.
+/// Storage of bonds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Words of sixteen live bits a stencil of a lattice.

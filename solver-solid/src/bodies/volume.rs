@@ -170,7 +170,8 @@ impl Volume {
         self.radius.unwrap_or(if self.is_wall() { WALL_RADIUS } else { 0.5 } * self.spacing)
     }
 
-    /// Whether it is a wall: nothing moves its particles, and no two that are a spacing apart are unjoined.
+    /// True if the body is a wall: nothing moves its particles, and any two that are a spacing apart are
+    /// joined.
     fn is_wall(&self) -> bool {
         let convex = matches!(
             self.shape,

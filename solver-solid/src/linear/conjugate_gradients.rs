@@ -16,7 +16,7 @@ use super::system::{Limits, System, sum_to_leaders};
 use super::vectors::Vector;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
-/// Why a solve failed.
+/// Reasons for which a solve failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Failure {
     /// The iterations were used up at this residual, relative to the right-hand side.
@@ -49,7 +49,7 @@ pub(crate) struct ConjugateGradients {
     partial_starts: Vec<Start>,
 }
 
-/// Where a solve stands when a residual has been taken.
+/// State of a solve after its first residual.
 #[derive(Clone, Copy, Debug, Default)]
 struct Start {
     /// Squared norms of the residual, of the right-hand side, and of what the residual at hand was off by.
@@ -71,14 +71,15 @@ impl Start {
     }
 }
 
-/// By how much the rounded iteration may reduce a squared residual before it is taken anew.
+/// Factor by which the rounded iteration may reduce a squared residual before the exact residual is computed
+/// again.
 const ROUNDED_GAIN: f64 = 1e-10;
 
 /// Rounding of the operator's coefficients in rounded iterations: what these are off by, relative to their correction, is taken to be
 /// as much at least, for where there are few unknowns it can be less by chance.
 const COEFFICIENTS: f64 = 1.0 / (1 << 18) as f64;
 
-/// By how many times the residual of rounded iterations may be off more than it was found to be.
+/// Safety factor on the measured error of the residual of rounded iterations.
 const DOUBT_SAFETY: f64 = 4.0;
 
 /// The part of a squared residual that a refinement must leave at most to be worth another.

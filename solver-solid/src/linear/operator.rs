@@ -1,4 +1,4 @@
-//! What a linear system is made of: a linearised force, as a matrix that is never assembled.
+//! Operator of a linear system: a linearised force, as a matrix that is never assembled.
 
 use amalgam_particles::DVec3;
 

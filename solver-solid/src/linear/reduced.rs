@@ -30,8 +30,7 @@ pub(crate) struct Reduced {
     /// (h C + h^2 K) times the velocities, and times the change that an iteration has come to.
     start: Product,
     change: Product,
-    /// With HHT-alpha: velocities less those of travel [m/s], and h C times the velocities of
-    /// travel.
+    /// Terms of HHT-alpha: velocities less those of travel [m/s], and h C times the velocities of travel.
     imposed: Vec<DVec3>,
     damped: Product,
     /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without what comes from others [kg m/s].
@@ -44,7 +43,8 @@ impl Reduced {
         self.dt = f64::NAN;
     }
 
-    /// Whether unknowns and load are those of this stage: it is a repetition, which differs in the impulses from others alone.
+    /// True if unknowns and load are those of this stage. The stage is then a repetition, which differs only
+    /// in the impulses from others.
     pub(crate) fn is_set_for(&self, stage: &Stage<'_>) -> bool {
         self.dt == stage.dt
             && self.groups == *stage.groups

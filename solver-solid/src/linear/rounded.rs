@@ -36,16 +36,16 @@ pub(crate) struct RoundedIteration {
     free: Vec<Sixteen>,
     diagonal: Vec<[f32; 8]>,
     coarse: Multilevel,
-    /// Whether inertia and factors are those of the system.
+    /// True if inertia and factors are those of the system.
     is_loaded: bool,
-    /// Whether coarse grids, and all but groups, are those of the operator.
+    /// True if coarse grids, except for groups, are those of the operator.
     has_grids: bool,
     /// Members of the groups that are loaded.
     members: Vec<u32>,
     partial: Vec<f64>,
 }
 
-/// How far the iteration came.
+/// Result of the iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reached {
     /// Iterations it took.
@@ -305,7 +305,7 @@ fn set_row(
 /// Mean unknowns in a group that coarse grids must know of: about as many as a cell of the finest has particles.
 const HEAVY: f64 = 32.0;
 
-/// Whether any group counts for more than [`HEAVY`] others.
+/// True if any group counts for more than [`HEAVY`] others.
 fn has_heavy_groups(system: &System<'_>) -> bool {
     let chunks = system.inertia.par_chunks(CHUNK).with_min_len(CHUNKS_PER_TASK);
     let sums: Vec<f64> = chunks.map(|chunk| chunk.iter().sum()).collect();
@@ -421,7 +421,7 @@ impl Task for Precondition<'_> {
     }
 }
 
-/// One slice of [`Precondition`].
+/// Preconditions a slice; see [`Precondition`].
 #[inline(always)]
 fn precondition<L: Lanes>(r: [L; 3], factor: &RoundedFactor, preconditioned: &mut Slice) -> f64 {
     let z = factor.solve(r);

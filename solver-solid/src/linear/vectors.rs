@@ -97,7 +97,7 @@ pub(crate) fn picked<T: Copy + Default>(column: &[T], index: &[u32; LANES]) -> [
 /// A vector to be multiplied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Vector<'a> {
-    /// As it is.
+    /// The vector in full precision.
     Exact(&'a [DVec3]),
     /// Rounded.
     Rounded(&'a Columns),

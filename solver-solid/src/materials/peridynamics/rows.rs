@@ -32,20 +32,20 @@ pub(crate) struct RowTable {
     /// Quanta in a metre.
     per_quantum: f64,
     share: Share,
-    /// Whether the least excess of bonds is asked for.
+    /// True if the least excess of bonds is asked for.
     thresholds_rise: bool,
-    /// Whether any gain is not 1.
+    /// True if any gain is not 1.
     has_gains: bool,
     /// The particle in each slot, and the slot of each particle.
     order: Vec<u32>,
     slot: Vec<u32>,
-    /// Where the neighbours and the bonds of each cluster begin, and the ends. After the bonds of each there is room for
-    /// [`LANES`] more, as many as a loop may touch.
+    /// Start of each cluster's neighbours and bonds, and the ends. After the bonds of each cluster there is
+    /// room for [`LANES`] more, as many as a loop may touch.
     start: Vec<[usize; 2]>,
     neighbours: Vec<Neighbours>,
     /// Inverse of the rest length [1/quanta].
     inverse_rest: Vec<f32>,
-    /// Whether each bond has one, and whether all bonds of each cluster do.
+    /// Coefficient of each bond. `is_near` is true for clusters whose bonds all have one.
     coefficient: Vec<Coefficient>,
     is_near: Vec<bool>,
     /// Position in quanta, and the gain times half a spacing in quanta (the bits of an f32), in each slot of every cluster.
@@ -252,7 +252,7 @@ fn halve(order: &mut [u32], position: &[DVec3]) {
     rayon::join(|| halve(lower, position), || halve(upper, position));
 }
 
-/// For each cluster of particles in order all that its particles are bonded to, by slot.
+/// Neighbours to which the particles of each cluster are bonded, by slot.
 fn bonds_of_clusters(position: &[DVec3], reach: f64) -> Vec<Vec<Neighbours>> {
     let grid = CellGrid::new(position, reach);
     let of = |cluster: usize| {

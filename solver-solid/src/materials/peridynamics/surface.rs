@@ -19,7 +19,7 @@ pub(super) struct Cubes<'a> {
     /// Its cells ascend by [`Lattice::key`].
     pub(super) lattice: &'a Lattice,
     pub(super) table: &'a dyn BondTable,
-    /// Where its particles are [m].
+    /// Positions of its particles [m].
     pub(super) position: &'a [DVec3],
 }
 
@@ -115,7 +115,7 @@ impl Cubes<'_> {
         sharers
     }
 
-    /// Where a vertex is [m]: the mean of where those that share it have it.
+    /// Position of a vertex [m]: the mean over the particles that share it.
     fn place(&self, keys: &[u64], (corner, lowest): Corner) -> DVec3 {
         let sharers = self.sharers(keys, corner, lowest as usize);
         let of = |&j: &u32| {

@@ -58,7 +58,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// So many sites, each of which adds to others up to `reach` sites on.
+    /// Cuts `sites` sites into tasks. Each site adds to others up to `reach` sites on.
     pub(super) fn new(sites: usize, reach: usize) -> Self {
         let spill = reach.next_multiple_of(PAGE);
         // As many as may be if each is to add to the next one's sites only.
@@ -73,7 +73,7 @@ impl Cut {
         (0..=self.tasks).map(move |task| task * length)
     }
 
-    /// Where sums have what belongs to a site.
+    /// Place of a site in sums.
     pub(super) fn place(&self, site: usize) -> usize {
         site + site / self.length * self.spill
     }

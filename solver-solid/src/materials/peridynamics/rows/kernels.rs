@@ -95,7 +95,7 @@ pub(super) trait Kernel {
     type Output;
     /// The result without any bonds.
     const NOTHING: Self::Output;
-    /// With `W` lanes in a register; `PART` counts its loops. Adds to what was found before.
+    /// Runs with `W` lanes in a register; `PART` counts its loops. Adds to the previous results.
     fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output);
 }
 
@@ -181,8 +181,8 @@ fn bond<const W: usize>(
     (d, square, excess(square, inverse_rest), gain * share.stiffness(inverse_rest))
 }
 
-/// How far in front of what it works on a loop asks for bonds [bytes]: processors that guess what is read next do not go on from one
-/// page to another.
+/// Prefetch distance [bytes]. Hardware prefetchers stop at page boundaries, so the loop prefetches
+/// explicitly.
 const AHEAD: usize = 2048;
 
 /// Words from `at` on, one after the other, to the selected lanes.
@@ -224,7 +224,7 @@ pub(super) struct Forces {
 }
 
 impl Forces {
-    /// Whether a bond is stretched or compressed so far that the series does not hold.
+    /// True if a bond is stretched or compressed so far that the series does not hold.
     pub(super) fn is_far(&self) -> bool {
         let far = |(least, largest): (&f32, &f32)| *least < -SERIES_MAX || *largest > SERIES_MAX;
         self.least.iter().zip(&self.largest).any(far)
@@ -413,7 +413,7 @@ impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
 pub(super) struct ProductKernel<'a, const FAR: bool, const ROUNDED: bool> {
     pub(super) rows: Rows<'a>,
     pub(super) inverse_rest: &'a [f32],
-    /// With operands of f32, as bits, if `ROUNDED`.
+    /// Pairs, with operands of f32 as bits if `ROUNDED`.
     pub(super) pair: &'a [Pair],
 }
 
