@@ -33,7 +33,7 @@ impl AloneGroups {
         Self::new(map, inertia, particles.velocity.clone())
     }
 
-    /// One group of some of `particles` particles.
+    /// A single group of some of `particles` particles.
     pub fn one(particles: usize, members: &[u32], inertia: f64, velocity: DVec3, impulse: DVec3) -> Self {
         let mut map = GroupMap::default();
         map.set(particles, &[0, members.len() as u32], members);

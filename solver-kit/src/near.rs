@@ -17,7 +17,8 @@ pub(crate) struct NearParticles {
     /// Absent if own particles do not collide with each other.
     own_contacts: Option<OwnContacts>,
     triangles: Vec<[ParticleId; 3]>,
-    /// Where the particles were at the last survey [m]; not a number for one born since. Empty if there was none.
+    /// Positions of the particles at the last survey [m]; NaN for particles born since. Empty if there was
+    /// none.
     surveyed: Vec<DVec3>,
     /// The last list of wanted particles.
     listed: Option<Vec<ParticleId>>,
