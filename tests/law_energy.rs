@@ -4,7 +4,7 @@ mod support;
 
 use support::process::{Folder, repository, stderr};
 
-/// What a run says of its energy [J], step by step.
+/// Energy that a run reports [J], step by step.
 struct Ledger {
     kinetic: Vec<f64>,
     gravity: Vec<f64>,

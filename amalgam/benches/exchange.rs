@@ -39,7 +39,7 @@ use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Status, Streaming};
 
-/// As in the program.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -435,7 +435,7 @@ fn free_address(folder: &Path, kind: &str, name: &str) -> String {
     }
 }
 
-/// One row: times [ms] of `what` and of a raw socket of the same kind, and their ratios.
+/// Prints a row: times [ms] of `what` and of a raw socket of the same kind, and their ratios.
 fn row(folder: &Path, what: &str, kind: &str, count: usize) {
     let address = free_address(folder, kind, &format!("{what}-{count}"));
     let service = Peer::start(what, &address);

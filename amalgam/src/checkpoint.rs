@@ -37,7 +37,7 @@ const COORDINATOR: &str = "coordinator";
 const UNFINISHED: &str = "tmp";
 const REPLACED: &str = "old";
 
-/// Why a checkpoint cannot be gone on from.
+/// Reasons for which a run cannot go on from a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum CheckpointError {
@@ -73,11 +73,11 @@ fn lines(reasons: &[CheckpointError]) -> String {
 pub struct Saved {
     /// The state of the run.
     pub checkpoint: Checkpoint,
-    /// How far the results are.
+    /// Extent of the results.
     pub output: RecorderState,
-    /// How often checkpoints are written.
+    /// Interval between checkpoints.
     pub every: Option<Every>,
-    /// How many of them are kept.
+    /// Number of checkpoints kept.
     pub keep: u32,
 }
 
@@ -129,7 +129,7 @@ impl Store {
         Ok(steps)
     }
 
-    /// What is in the folder of checkpoints; nothing if there is none.
+    /// Entries of the folder of checkpoints; none if there is no folder.
     fn entries(&self) -> io::Result<Vec<PathBuf>> {
         match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

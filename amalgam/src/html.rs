@@ -80,7 +80,7 @@ fn jpeg_of(png: &Path) -> Option<Vec<u8>> {
 
 /// A curve of one quantity: its name, times [s] and values.
 pub struct Curve {
-    /// What it is called where there are several.
+    /// Name of the series, shown where there are several.
     pub name: String,
     /// Times [s] and values.
     pub points: Vec<(f64, f64)>,

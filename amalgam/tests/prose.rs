@@ -126,7 +126,7 @@ fn no_sentence_for_readers_is_long() {
 const HISTORY: [&str; 5] =
     ["until now", "the code before", "used to be", "by the program before", "so far as of"];
 
-/// What breaks the law in a line, if anything does.
+/// A fault of prose in a line, if there is one.
 fn fault(line: &str) -> Option<String> {
     let bytes = line.as_bytes();
     let bare = (0..bytes.len().saturating_sub(1)).find(|&at| {

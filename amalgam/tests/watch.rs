@@ -156,7 +156,7 @@ fn a_run_that_goes_on_is_shown() {
     assert!(seen.is_sorted(), "{seen:?}");
 }
 
-/// What headless Chromium says: `cargo test --release --workspace --test watch -- --ignored`.
+/// The page in headless Chromium: `cargo test --release --workspace --test watch -- --ignored`.
 #[test]
 #[ignore = "needs chromium"]
 fn a_browser_draws_the_frame_and_the_curve() {

@@ -1,4 +1,4 @@
-//! How far the results of a run are when a checkpoint is taken: what `amalgam resume` cuts them to.
+//! Extent of a run's results when a checkpoint is taken. `amalgam resume` cuts them to it.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use amalgam_frames::PvdCollection;
 
-/// How far the results are.
+/// Extent of the results of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecorderState {
@@ -17,7 +17,8 @@ pub struct RecorderState {
     pub frame: u64,
     /// Lists of frames, and how many each of them has.
     pub lists: Vec<(String, usize)>,
-    /// What the last frame of each list shows, if nothing in it moves: as [`crate::run::recorder::Recorder`] compares it.
+    /// Content of the last frame of each list, if nothing in it moves: as [`crate::run::recorder::Recorder`]
+    /// compares it.
     #[serde(default)]
     pub at_rest: Vec<Option<String>>,
     /// Corners of a box around the places where particles have been in pictures [m].

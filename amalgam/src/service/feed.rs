@@ -1,4 +1,4 @@
-//! What followers of a run are sent.
+//! Events for the followers of a run.
 
 use std::sync::Weak;
 

@@ -22,17 +22,17 @@ pub(super) use dropped_ball::CASE as DROPPED_BALL;
 pub(super) use hydrostatic::CASE as HYDROSTATIC;
 pub(super) use vortex::CASE as VORTEX;
 
-/// How a fluid is simulated.
+/// Method by which a fluid is simulated.
 #[derive(Clone, Copy, Debug)]
 struct Method {
-    /// What tables call it.
+    /// Name in tables.
     name: &'static str,
     /// Keys of the participant's section beside the scene's: `"method=\"flip\""`.
     keys: &'static [&'static str],
 }
 
 impl Method {
-    /// What `--set` would be given for it.
+    /// Arguments of `--set` that select the method.
     fn set(self) -> Vec<String> {
         self.keys.iter().map(|key| format!("participants.water.settings.{key}")).collect()
     }
