@@ -177,8 +177,8 @@ fn documents_have_leading_zeros_and_no_history() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Sources of the workspace, by path from the root.
-fn sources() -> Vec<(String, String)> {
+/// Sources in a language, by path from the root.
+fn sources(language: &str) -> Vec<(String, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![root()]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder of the repository") {
@@ -186,7 +186,7 @@ fn sources() -> Vec<(String, String)> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() && !name.starts_with('.') && name != "target" {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == language) {
                 let name = path.strip_prefix(root()).expect("below the root").display().to_string();
                 found.push((name, fs::read_to_string(&path).expect("a source")));
             }
@@ -201,12 +201,12 @@ const FRAGMENTS: [&str; 15] = [
     "It", "They",
 ];
 
-/// Comments on items and modules: line of each, from 1, and its first paragraph.
-fn doc_comments(text: &str) -> Vec<(usize, String)> {
+/// Comments that begin with one of these marks: line of each, from 1, and its first paragraph.
+fn doc_comments(text: &str, marks: &[&'static str]) -> Vec<(usize, String)> {
     let (mut found, mut mark, mut in_first) = (Vec::<(usize, String)>::new(), "", false);
     for (at, line) in text.lines().map(str::trim).enumerate() {
         let before = std::mem::take(&mut mark);
-        let Some(of) = ["///", "//!"].into_iter().find(|mark| line.starts_with(*mark)) else { continue };
+        let Some(of) = marks.iter().copied().find(|mark| line.starts_with(*mark)) else { continue };
         mark = of;
         let words = line[of.len()..].trim();
         if before != of {
@@ -221,21 +221,26 @@ fn doc_comments(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// A fault of the first paragraph of a comment on an item, if there is one.
-fn doc_fault(paragraph: &str) -> Option<String> {
-    let first = paragraph.split_whitespace().next().unwrap_or_default();
+/// A fault of the beginning of a comment, if there is one.
+fn fragment(paragraph: &str) -> Option<String> {
+    let first = paragraph.split_whitespace().next()?;
     let word = first.trim_matches(|c: char| !c.is_alphanumeric());
-    if FRAGMENTS.contains(&word) {
-        return Some(format!("begins with {word}"));
-    }
+    FRAGMENTS.contains(&word).then(|| format!("begins with {word}"))
+}
+
+/// A fault of the end of a comment's first paragraph, if there is one.
+fn no_end(paragraph: &str) -> Option<String> {
     let end = paragraph.trim_end_matches([')', '"']);
     (!end.ends_with(['.', ':', '?', '!'])).then(|| format!("has no full stop: {paragraph}"))
 }
 
-/// The faults of the comments of a source: line and fault.
+/// Marks of comments on items and modules.
+const DOC_MARKS: [&str; 2] = ["///", "//!"];
+
+/// The faults of the comments of a source in Rust: line and fault.
 fn comment_faults(text: &str) -> Vec<(usize, String)> {
-    let docs = doc_comments(text).into_iter();
-    let docs = docs.filter_map(|(at, paragraph)| Some((at, doc_fault(&paragraph)?)));
+    let docs = doc_comments(text, &DOC_MARKS).into_iter();
+    let docs = docs.filter_map(|(at, words)| Some((at, fragment(&words).or_else(|| no_end(&words))?)));
     let number = |(at, line): (usize, &str)| {
         let found = fault(line.trim().strip_prefix("//")?.trim_start_matches(['/', '!']))?;
         found.starts_with("a number").then_some((at + 1, found))
@@ -269,10 +274,25 @@ fn faults_of_comments_are_found() {
 #[test]
 fn comments_are_sentences_and_their_numbers_have_leading_zeros() {
     let (mut faults, mut comments) = (Vec::new(), 0);
-    for (name, text) in sources() {
-        comments += doc_comments(&text).len();
+    for (name, text) in sources("rs") {
+        comments += doc_comments(&text, &DOC_MARKS).len();
         faults.extend(comment_faults(&text).into_iter().map(|(at, fault)| format!("{name}:{at}: {fault}")));
     }
     assert!(comments > 3000, "only {comments} comments");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn comments_of_contracts_and_docstrings_are_no_fragments() {
+    let (mut faults, mut comments) = (Vec::new(), 0);
+    for (language, mark) in [("proto", "//"), ("py", r#"""""#)] {
+        for (name, text) in sources(language) {
+            let found = doc_comments(&text, &[mark]);
+            comments += found.len();
+            let fault = |(at, words): (usize, String)| Some(format!("{name}:{at}: {}", fragment(&words)?));
+            faults.extend(found.into_iter().filter_map(fault));
+        }
+    }
+    assert!(comments > 200, "only {comments} comments");
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
