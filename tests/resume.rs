@@ -213,8 +213,8 @@ fn put(value: &mut Value, path: &[Part], new: Value) {
     }
 }
 
-/// True if a run with another state can be told from the run that the state is of: it is refused, or the summary differs at
-/// once, or what is seen in later steps, or a later checkpoint.
+/// True if a run with another state differs from the run of that state: it is refused, or its summary differs
+/// at once, or later observations or a later checkpoint differ.
 fn is_noticed(scene: &Scene, checkpoint: &Checkpoint, then: &(serde_json::Value, f64, Seen, u64)) -> bool {
     let (summary, wall_s, whole, last) = then;
     let mut live = Live::start(scene);

@@ -77,7 +77,7 @@ pub struct Bound {
     pub bytes: f64,
 }
 
-/// Somebody else's figure.
+/// Figure of another program.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
     /// Name of the program and its loop.

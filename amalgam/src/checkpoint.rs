@@ -1,7 +1,7 @@
 //! Checkpoints of a run on disk: a folder for each, beside the results, from which `amalgam resume` goes on.
 //!
-//! A checkpoint is written under another name, its manifest last, and renamed when the disk has all of it; only then an
-//! older one is removed. Whatever happens on the way, the last whole one stays.
+//! A checkpoint is written under another name, its manifest last, and renamed when the disk has all of it;
+//! only then an older one is removed. If writing fails, the last whole checkpoint stays.
 
 pub mod envelope;
 pub mod every;
@@ -355,7 +355,7 @@ fn scene_digest(scene: &Scene) -> String {
     blake3::hash(text.strip_prefix(SCENE_HEADER).unwrap_or(&text).as_bytes()).to_string()
 }
 
-/// A digest of whatever a participant's solver is initialised with.
+/// A digest of the data with which a participant's solver is initialised.
 fn section_digest(scene: &Scene, name: &str) -> String {
     let mut digest = blake3::Hasher::new();
     let section = scene.participants.iter().find(|participant| participant.name == name);

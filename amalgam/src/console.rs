@@ -51,7 +51,8 @@ pub fn note(line: impl fmt::Display) {
 /// Takes lines for people.
 type Sink = dyn Fn(&str) + Send + Sync;
 
-/// Standard error, shared by the progress bar and everything else that writes there; or whoever else takes the lines.
+/// Standard error, shared by the progress bar and everything else that writes there; or another receiver of
+/// the lines.
 #[derive(Clone)]
 pub struct Console {
     bar: Option<Arc<ProgressBar>>,

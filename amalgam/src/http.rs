@@ -1,4 +1,4 @@
-//! Small pages over HTTP, for metrics and for whoever looks at a run.
+//! Small pages over HTTP, for metrics and for observers of a run.
 
 use std::{
     convert::Infallible,

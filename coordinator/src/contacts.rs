@@ -194,8 +194,8 @@ fn partition(
     rest.truncate(rest_end);
 }
 
-/// Finds contacts: first the pairs that are near [Verlet1967], then, as long as nobody has moved far, those of them
-/// that touch.
+/// Finds contacts: first the pairs that are near [Verlet1967], then, as long as no particle has moved far,
+/// those of them that touch.
 #[derive(Debug, Default)]
 pub struct ContactFinder {
     finder: PairFinder,
@@ -282,9 +282,9 @@ impl ContactFinder {
         self.touching(candidates, own)
     }
 
-    /// Finds the pairs of different participants that intersect if every sphere is larger by the part of its radius that
-    /// `margin` says for its participant, nothing if it says none: no others can touch before a particle has moved
-    /// farther than that.
+    /// Finds the pairs of different participants that intersect if every sphere is larger by its
+    /// participant's `margin`, a part of its radius. No other pairs can touch before a particle has moved
+    /// farther than its margin.
     pub fn list(&mut self, candidates: &Candidates, margin: &[f64]) {
         let Self { finder, grown, listed, listed_pairs, near, place, bits, .. } = self;
         grown.clear();

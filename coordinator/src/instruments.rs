@@ -131,8 +131,8 @@ impl Instruments {
         }
     }
 
-    /// Adds a step to the statistics and to the account of energy, and reads all probes. Returns energy that nobody gave,
-    /// if there is too much of it.
+    /// Adds a step to the statistics and to the account of energy, and reads all probes. Returns energy from
+    /// no accounted source, if there is too much of it.
     pub(crate) fn sample(&mut self, view: &View<'_>) -> Option<Gain> {
         let [_, overlap] = probes::overlap(view.candidates, view.contacts, view.beside);
         self.statistics.add(view.record, view.members, overlap);

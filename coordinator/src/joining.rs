@@ -47,7 +47,7 @@ impl Simulation {
         Self::join(plan, &participants, &Joining { run_id, epoch: 1, cancel, tell: &|_| () })
     }
 
-    /// The same for a run whose name is given, as a later epoch of it or with somebody told of the waiting.
+    /// The same for a run whose name is given, as a later epoch of it, or with lines about the waiting.
     ///
     /// # Errors
     /// As for [`Self::connect`].

@@ -16,7 +16,7 @@ pub(crate) struct Member {
     pub(crate) kind: Integration,
     /// Triangles between its particles, as they were at the start.
     pub(crate) triangles: Vec<[ParticleId; 3]>,
-    /// The grid on which it wants to know what anyone occupies.
+    /// Grid for which the participant asks which cells particles of any participant occupy.
     pub(crate) occupancy: Option<Lattice>,
     /// Hash of the table that it began with: a checkpoint is of the same beginning.
     pub(crate) start_hash: u64,
@@ -97,8 +97,8 @@ impl Part {
 }
 
 impl Member {
-    /// A participant at the start of a run. `grids` are those on which some participant wants to know what anyone
-    /// occupies.
+    /// A participant at the start of a run. `grids` are those for which some participant asks which cells are
+    /// occupied.
     pub(crate) fn new(
         connection: Connection,
         table: Table,

@@ -160,7 +160,7 @@ impl Response {
         (self.touched[i as usize], self.touched[j as usize]) = (true, true);
     }
 
-    /// Lists who was given something, as velocity if `at_once`, else as external impulse.
+    /// Lists the particles that were given something, as velocity if `at_once`, else as external impulse.
     fn finish(&mut self, candidates: &Candidates, at_once: bool) {
         self.members.clear();
         self.velocity.clear();

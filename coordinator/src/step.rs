@@ -148,7 +148,7 @@ impl Simulation {
         scratch.marked.clone_from(&scratch.contacts.marked);
     }
 
-    /// The error for energy that nobody gave, with the participant that has it.
+    /// The error for energy from no accounted source, with the participant that has it.
     fn unaccounted(&self, gain: Gain, step: u64) -> CoordinatorError {
         let Gain { participant, gained, in_play, is_whole } = gain;
         let participant = self.members[participant].part.connection.name.clone();

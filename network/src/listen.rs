@@ -1,4 +1,4 @@
-//! Listening: where, for whom, and the connections that come.
+//! Listening at an address for accepted callers, and the connections that come.
 
 use std::io;
 use std::net::SocketAddr;

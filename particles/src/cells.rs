@@ -96,7 +96,7 @@ impl Lattice {
     }
 }
 
-/// A block of cells small enough for a bit a cell.
+/// A block of cells small enough for a bit per cell.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     low: IVec3,
@@ -231,7 +231,7 @@ impl CellSet {
         self.keys.iter().map(|&key| unpack(key))
     }
 
-    /// Packed keys, sorted: 21 bits an axis, z highest, each shifted by 2^20.
+    /// Packed keys, sorted: 21 bits per axis, z highest, each shifted by 2^20.
     pub fn keys(&self) -> &[u64] {
         &self.keys
     }

@@ -1,11 +1,12 @@
 //! Sixteen f32 side by side, the same to the bit on every processor.
 //!
-//! A hot loop is a [`Task`], generic over [`Lanes`]; [`Width::run`] compiles it for plain code, AVX2 and AVX-512 and
-//! picks one at run time. All have sixteen lanes and do the same operations in the same order (IEEE addition,
-//! subtraction, multiplication, division and square root, fused multiply-add only where it is written, sums over lanes
-//! as a fixed tree), so that results do not depend on the width. A loop may also be plain code over arrays of
-//! sixteen, which the compiler turns into vectors of the width; without fused multiply-add in hardware that is computed in
-//! software: slow, and the same. Where lanes never meet, a loop may work on one [`Register`] of them at a time.
+//! A hot loop is a [`Task`], generic over [`Lanes`]; [`Width::run`] compiles it for plain code, AVX2 and
+//! AVX-512 and picks one at run time. All have sixteen lanes and do the same operations in the same order
+//! (IEEE addition, subtraction, multiplication, division and square root, fused multiply-add only where it is
+//! written, sums over lanes as a fixed tree). So results do not depend on the width. A loop may also be plain
+//! code over arrays of sixteen, which the compiler turns into vectors of the width; without fused
+//! multiply-add in hardware that is computed in software: slow, and the same. Where lanes never meet, a loop
+//! may work on one [`Register`] of them at a time.
 //!
 //! This is the only place of the workspace with `unsafe` code. It is sound because a [`Width`] other than the plain one
 //! only exists where the processor was found to have it, and because every load and store goes through a reference

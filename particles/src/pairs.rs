@@ -24,11 +24,11 @@ pub struct Spheres<'a> {
 
 /// Finds intersecting spheres. It keeps only memory between searches, no state.
 ///
-/// Spheres are dealt into *cohorts*: those of one class whose radii lie within a factor of two. Each two cohorts
-/// that may intersect are searched once: the finer one looks into the coarser one's cell grid, whose cells are as
-/// wide as the sum of their largest radii, so that one huge sphere costs one look for each small one and never a wide
-/// search. At equal coarseness the larger cohort looks into the smaller one's grid: most of it is turned away by one
-/// bit (`Vicinity`), and only the smaller one and those near it are sorted.
+/// Spheres are dealt into *cohorts*: those of one class whose radii lie within a factor of two. Each two
+/// cohorts that may intersect are searched once: the finer one looks into the coarser one's cell grid, whose
+/// cells are as wide as the sum of their largest radii. So a huge sphere costs one look for each small one,
+/// and never a wide search. At equal coarseness the larger cohort looks into the smaller one's grid: most of
+/// it is turned away by one bit (`Vicinity`), and only the smaller one and those near it are sorted.
 #[derive(Debug, Default)]
 pub struct PairFinder {
     runs: Vec<Vec<Run>>,
@@ -181,7 +181,7 @@ impl PairFinder {
         }
     }
 
-    /// Decides who looks into whose grid.
+    /// Decides which cohort looks into which grid.
     fn plan_searches(&mut self, one_class: bool) {
         let Self { cohorts, searches, .. } = self;
         let mut count = 0;

@@ -82,7 +82,7 @@ pub struct Table {
     pub particles: Particles,
     /// Longest first step [s], perhaps infinite.
     pub stable_dt: f64,
-    /// Grid on which the solver wants to know what anyone occupies.
+    /// Grid for which the solver asks which cells particles of any participant occupy.
     pub occupancy: Option<Lattice>,
     /// Triangles between particles.
     pub triangles: Vec<[ParticleId; 3]>,
@@ -172,7 +172,7 @@ pub struct Groups {
     pub velocity: Vec<DVec3>,
     /// Free particles whose velocities are wanted, none twice.
     pub watch: Vec<ParticleId>,
-    /// Cells that anyone occupies, on the solver's own grid.
+    /// Cells that particles of any participant occupy, on the solver's own grid.
     pub occupied: Option<CellSet>,
 }
 
@@ -299,7 +299,7 @@ pub struct Committed {
     pub not_taken: f64,
     /// Energy [J] that came from outside, and not by gravity nor through groups.
     pub given: f64,
-    /// The start of the next step, if it was wanted and nobody was displaced too far for it.
+    /// The start of the next step, if it was wanted and no particle was displaced too far for it.
     pub next: Option<Batch>,
 }
 

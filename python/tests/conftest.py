@@ -1,4 +1,4 @@
-"""Fixtures of the tests."""
+"""Fixtures of the tests: the programs of the repository, and services of the examples."""
 
 import importlib.util
 import os

@@ -189,7 +189,8 @@ impl<M: Method> Fluid<M> {
         Ok(Cut { substeps: substeps as u32, dt: dt / substeps, stable })
     }
 
-    /// Removes and appends particles at the end of a step of `dt` [s]. Returns who was born and who died.
+    /// Removes and appends particles at the end of a step of `dt` [s]. Returns the particles that were born
+    /// and those that died.
     fn pass_sources(&mut self, dt: f64) -> (Vec<ParticleId>, Vec<ParticleId>) {
         let Basics { spacing, particle_mass, radius, .. } = self.method.basics();
         let (born, dead) = self.sources.pass(dt, spacing, (particle_mass, radius), &mut self.particles);

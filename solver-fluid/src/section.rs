@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::sources::{Emitter, Sink, Sources};
 
-/// Sub-steps a step may have at most, whatever the section asks for.
+/// Most sub-steps of a step, whatever the section asks for.
 pub const SUBSTEPS_MAX: u32 = 100;
 
 /// Method that computes a fluid: the key `method`.

@@ -40,7 +40,7 @@ impl AloneGroups {
         Self { map, inertia: vec![inertia], velocity: vec![velocity], impulse: vec![impulse] }
     }
 
-    /// Groups that nobody else pushes.
+    /// Groups without impulses of others.
     pub fn new(map: GroupMap, inertia: Vec<f64>, velocity: Vec<DVec3>) -> Self {
         let impulse = vec![DVec3::ZERO; map.len()];
         Self { map, inertia, velocity, impulse }

@@ -22,7 +22,7 @@ pub(crate) struct NearParticles {
     surveyed: Vec<DVec3>,
     /// The last list of wanted particles.
     listed: Option<Vec<ParticleId>>,
-    /// The particles of the last batch, if whoever asks is sure to know them.
+    /// The particles of the last batch, if the coordinator is sure to know them.
     told: Option<Vec<ParticleId>>,
 }
 
@@ -65,8 +65,7 @@ impl NearParticles {
         })
     }
 
-    /// # Errors
-    /// Whatever is wrong with a coordinator's interest.
+    /// # Errors A fault of the coordinator's interest.
     pub(crate) fn check(
         &self,
         particles: &Particles,

@@ -9,9 +9,9 @@ use crate::solver::{Solver, SolverError};
 /// Finds which of a body's particles intersect each other (rule 1, Eq. 21 [Truong2021]), or may within a horizon, joined
 /// ones excepted.
 ///
-/// The search looks a little farther than needed and its result, a list of near pairs [Verlet1967], serves until
-/// particles have moved too far for it: what intersects is then found exactly, in time proportional to the list. Of
-/// a cloth or a solid that is not folded the list is almost empty.
+/// The search looks a little farther than needed and its result, a list of near pairs [Verlet1967], serves
+/// until particles have moved too far for it. Contacts are then found exactly, in time proportional to the
+/// list. Of a cloth or a solid that is not folded the list is almost empty.
 pub(crate) struct OwnContacts {
     finder: PairFinder,
     /// Least distance beyond contact that a list covers [m].

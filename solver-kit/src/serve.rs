@@ -1,4 +1,4 @@
-//! Serving a solver: for whom, health, reflection, registration and an orderly end.
+//! Serving a solver: admission, health, reflection, registration and an orderly end.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -195,7 +195,7 @@ async fn run(
         .context("the service failed")
 }
 
-/// Waits until nobody has been connected for `longest` while a run is served, and says which.
+/// Waits until no coordinator has been connected for `longest` while a run is served. Returns the run.
 async fn orphaned(serving: &Serving, lines: &Lines, longest: Duration) -> String {
     let mut alone_since = None;
     loop {

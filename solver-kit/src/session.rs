@@ -42,7 +42,7 @@ pub(crate) enum Refusal {
 #[derive(Default)]
 pub(crate) struct Session {
     run: Option<Run>,
-    /// A fault of work that nobody waited for; the next call of the run gets it.
+    /// A fault of work done in advance; the next call of the run gets it.
     fault: Option<Refusal>,
 }
 

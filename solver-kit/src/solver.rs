@@ -52,7 +52,7 @@ pub struct Stage<'a> {
     pub velocity: &'a [DVec3],
     /// Impulse that others give each group in this step [kg m/s].
     pub impulse: &'a [DVec3],
-    /// Cells that anyone occupies, on the grid that this solver declared.
+    /// Cells that particles of any participant occupy, on the grid that this solver declared.
     pub occupied: Option<&'a CellSet>,
 }
 
@@ -91,17 +91,18 @@ pub trait Deferred {
 pub struct Report {
     /// Longest next step that the solver can take [s]; infinite if it sub-steps or has no limit.
     pub stable_dt: f64,
-    /// Potential energies by name [J], for example `("elastic", 0.2)`. Gravity is not among them. A solver that stores none
-    /// says `("stored", 0.0)`; with an empty list, energy may come back that nobody knew of.
+    /// Potential energies by name [J], for example `("elastic", 0.2)`. Gravity is not among them. A solver
+    /// that stores none says `("stored", 0.0)`; with an empty list, stored energy may come back that is in no
+    /// account.
     pub energies: Vec<(&'static str, f64)>,
     /// True if velocities differ from those passed to [`Solver::commit`], as they do in a rigid body. The kit
     /// then tells the coordinator how much kinetic energy is missing, and the coordinator counts it as
     /// dissipated in coupling. Not for solvers that defer velocities ([`Solver::deferred`]).
     pub adjusted: bool,
-    /// Energy [J] that came from outside in the step, and not by gravity nor through groups. It is the work of scripts on
-    /// immovable particles that are in no group, and the change of kinetic energy of all immovable ones. What was born
-    /// adds its kinetic energy and that in gravity, -m g x; what died takes its own away. A run ends where energy
-    /// appears that nobody reports.
+    /// Energy [J] that came from outside in the step, and not by gravity nor through groups. It is the work
+    /// of scripts on immovable particles that are in no group, and the change of kinetic energy of all
+    /// immovable ones. What was born adds its kinetic energy and that in gravity, -m g x; what died takes its
+    /// own away. A run ends if energy appears that no participant reports.
     pub given: f64,
     /// Angular momentum [kg m^2/s] and kinetic energy [J] of the particles' own spin, which their positions and velocities
     /// do not tell.

@@ -7,7 +7,7 @@ use super::{Bound, Figure, Idle, Peer};
 /// Time of LAMMPS per directed bond, a whole step included, on its own 2-core machine (AVX-512).
 const LAMMPS: Peer = Peer { name: "LAMMPS peri/pmb, a step", ns: 6.8 };
 
-/// Stages of the paper's Fig. 6 for 248,000 particles, 0.8 and 0.7 s [ns a particle].
+/// Stages of the paper's Fig. 6 for 248,000 particles, 0.8 and 0.7 s [ns per particle].
 const STAGES: [Peer; 2] = [
     Peer { name: "Truong et al. 2021, stage 1", ns: 3226.0 },
     Peer { name: "Truong et al. 2021, stage 2", ns: 2823.0 },

@@ -61,9 +61,9 @@ pub(super) enum StartedBy {
     Ssh,
     /// By Slurm, in an allocation.
     Slurm,
-    /// By somebody else, at an address.
+    /// Somebody else starts the solver, at an address.
     Address,
-    /// By somebody else, wherever it registers.
+    /// Somebody else starts the solver, which registers.
     Registry,
 }
 

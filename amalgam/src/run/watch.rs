@@ -48,7 +48,7 @@ pub trait Watch: Send {
     }
 }
 
-/// All who look at a run.
+/// All observers of a run.
 #[derive(Default)]
 pub(super) struct Watchers(Vec<Box<dyn Watch>>);
 

@@ -127,9 +127,10 @@ impl Document {
         })
     }
 
-    /// Makes the paths of files absolute, from the folder of the scene: whatever has the key `file` in `[domain]` and in the
-    /// settings of a participant without an address. Their solvers may run in another folder, and so may the scene
-    /// that is written beside the results. A participant with an address finds files on its own machine.
+    /// Makes the paths of files absolute, from the folder of the scene: values of the key `file` in
+    /// `[domain]` and in the settings of a participant without an address. Their solvers may run in another
+    /// folder, and so may the scene that is written beside the results. A participant with an address finds
+    /// files on its own machine.
     pub(crate) fn resolve_files(&mut self) {
         let folder = &self.folder;
         // A path that the system cannot make absolute is left to whoever reads the file.

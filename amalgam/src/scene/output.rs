@@ -69,7 +69,7 @@ impl Default for UsdOutput {
     }
 }
 
-/// `[output.surfaces.PARTICIPANT]`: a closed mesh around the particles, as a `.ply` file a frame.
+/// `[output.surfaces.PARTICIPANT]`: a closed mesh around the particles, as a `.ply` file per frame.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SurfaceOutput {

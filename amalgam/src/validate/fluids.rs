@@ -78,7 +78,7 @@ impl Fluid {
         Ok(())
     }
 
-    /// A field of the solver, a number a particle.
+    /// A field of the solver, a number per particle.
     fn field(&self, name: &str) -> Result<Vec<f32>, CaseError> {
         match self.solver.fields().into_iter().find(|field| field.name == name).map(|field| field.values) {
             Some(FieldValues::Scalar(values)) => Ok(values),

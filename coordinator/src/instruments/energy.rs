@@ -1,8 +1,10 @@
-//! The account of energy: what every participant was given and by what, what was lost, and energy that nobody gave.
+//! The account of energy: what every participant was given and by what, what was lost, and energy from no
+//! accounted source.
 //!
-//! Energies are kinetic and stored ones as participants report them. What is given to a participant is the work of
-//! gravity, the work of what moves from outside (scripts, sources; `Committed::given`), and the work of the others,
-//! which the coordinator knows: it has told everybody how to move. What is left over is lost, or came from nowhere.
+//! Energies are kinetic and stored ones as participants report them. What is given to a participant is the
+//! work of gravity, the work of what moves from outside (scripts, sources; `Committed::given`), and the work
+//! of the others. The coordinator knows the last one, since it prescribes the motion. What is left over is
+//! lost, or came from nowhere.
 
 use amalgam_particles::DVec3;
 use serde::{Deserialize, Serialize};
@@ -23,7 +25,7 @@ pub(crate) const GAIN_MAX: f64 = 0.1;
 pub(crate) struct Works {
     /// Work on each participant by its contacts.
     pub(crate) by_contacts: Vec<f64>,
-    /// Work by immovable particles that move, on whatever touches them.
+    /// Work by moving immovable particles on the particles in contact with them.
     pub(crate) by_scripts: f64,
 }
 
@@ -82,7 +84,7 @@ impl PartAccount {
     }
 }
 
-/// Energy that nobody gave.
+/// Energy from no accounted source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Gain {
     /// The participant whose own account rose most.
@@ -146,7 +148,8 @@ impl EnergyAccount {
         }
     }
 
-    /// Takes in a step. Energy that nobody gave is returned once it is too much of what is in play.
+    /// Takes in a step. Energy from no accounted source is returned once it is too large a part of the energy
+    /// in play.
     pub(crate) fn add(&mut self, view: &View<'_>) -> Option<Gain> {
         for (k, (part, member)) in self.parts.iter_mut().zip(view.members).enumerate() {
             let answer = &member.part.committed;

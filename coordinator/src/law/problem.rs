@@ -1,4 +1,4 @@
-//! The problem of a step: one unknown a contact, and the matrix W = H B H^T, which is never formed.
+//! The problem of a step: one unknown per contact, and the matrix W = H B H^T, which is never formed.
 //!
 //! H takes velocities of bodies to relative velocities at contacts, u = v_j + omega_j x r_j - v_i - omega_i x r_i; its
 //! transpose takes impulses p of contacts to impulses and torques of bodies, +p and r_j x p on j, -p and -r_i x p on i. W p

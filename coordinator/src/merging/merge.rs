@@ -1,9 +1,10 @@
 //! Merging particles in contact into meta-particles (`docs/theory/coupling.md`, "Merging").
 //!
-//! A meta-particle is a *group*: the binary tree of the merges that made it, each merge a *bond*. A cluster, that is
-//! a node of the tree, is known by its smallest member, and a merge goes to the smaller of the two: the clusters of
-//! a group then live in one array with a place for each member, merging overwrites the first of two places, and
-//! splitting, walking the bonds in reverse, writes both. No pointers and no recursion are needed.
+//! A meta-particle is a *group*: the binary tree of the merges that made it, each merge a *bond*. A cluster,
+//! that is a node of the tree, is known by its smallest member, and a merge goes to the smaller of the two.
+//! The clusters of a group then live in one array with a place for each member. Merging overwrites the first
+//! of two places; splitting walks the bonds in reverse and writes both. No pointers and no recursion are
+//! needed.
 
 use amalgam_particles::{DVec3, NO_GROUP, random};
 use rayon::prelude::*;
@@ -334,8 +335,8 @@ impl Forest {
         ConservationErrors { momentum, energy }
     }
 
-    /// Decides who is joined with whom, with integers only: this part depends on the order of the pairs and is
-    /// serial.
+    /// Decides which clusters are joined, with integers only. This part depends on the order of the pairs and
+    /// is serial.
     fn unite(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], limit: &GroupLimit) {
         assert!(candidates.len() < ANCHORED as usize, "more than 2^31 candidates");
         self.sets.clear();

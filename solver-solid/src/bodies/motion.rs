@@ -1,4 +1,4 @@
-//! Particles that move by a script, whatever pulls at them.
+//! Particles that move by a script, independent of forces.
 
 use amalgam_particles::{DVec3, Particles};
 use glam::DQuat;

@@ -107,7 +107,7 @@ enum Storage {
     /// By the lattice if there is one.
     #[default]
     Automatic,
-    /// A row a particle, whatever the particles lie on.
+    /// A row of bonds per particle, for any arrangement of particles.
     Rows,
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct Volume {
     attached_mass: Vec<AttachedMass>,
     /// A spring under each particle, as in `{ stiffness = 100.0, damping = 0.1 }` [N/m, N s/m].
     foundation: Option<FoundationSettings>,
-    /// The cells, once somebody has asked.
+    /// The cells, once they have been needed.
     #[serde(skip)]
     cells: OnceCell<CellSample>,
 }

@@ -90,7 +90,8 @@ impl Product {
         });
     }
 
-    /// Takes `row(i)` for the product with `u`, but for members of groups, whose rows are computed when they are asked for.
+    /// Takes `row(i)` for the product with `u`, except for members of groups, whose rows are computed on
+    /// demand.
     pub(crate) fn assume(&mut self, u: &[DVec3], row: impl Fn(usize) -> DVec3 + Sync, groups: &GroupMap) {
         let rows = self.image.par_iter_mut().zip(self.u.par_iter_mut().zip(u)).enumerate();
         rows.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, (image, (before, u)))| {

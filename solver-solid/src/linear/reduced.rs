@@ -194,9 +194,8 @@ impl Reduced {
     /// Squared norm that a residual of rounding alone has at most: what f64 cannot tell of the
     /// unknowns' momenta.
     ///
-    /// A relative tolerance has no meaning for a right-hand side that is zero but for rounding, as
-    /// that of a body in free flight is; momentum, which rounding is relative to, has a scale of
-    /// its own.
+    /// A relative tolerance has no meaning for a right-hand side that is zero except for rounding, as in free
+    /// flight. Rounding is relative to momentum, which has a scale of its own.
     pub(crate) fn rounding(&self) -> f64 {
         let unknowns = self.velocity.par_chunks(CHUNK).zip(self.inertia.par_chunks(CHUNK));
         let unknowns = unknowns.zip(self.factor.par_chunks(CHUNK)).with_min_len(CHUNKS_PER_TASK);

@@ -1,9 +1,9 @@
 //! Conjugate gradients in f32, for most of the way (`conjugate_gradients.rs` has the rest).
 //!
-//! Residual and directions are f32, sixteen particles side by side; scalar products are summed in f64, and so is the
-//! solution. A direction that was rounded is as good as another, as long as the residual falls by the operator times the
-//! very direction that the solution advances by: so the rounded iteration comes to the answer of the system that is its
-//! operator, entries of which are off in the seventh digit.
+//! Residual and directions are f32, sixteen particles side by side; scalar products are summed in f64, and so
+//! is the solution. A rounded direction is as good as another, as long as the residual falls by the operator
+//! times the very direction by which the solution advances. So the rounded iteration converges to the answer
+//! of its own operator, whose entries are off in the seventh digit.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
@@ -79,9 +79,9 @@ impl RoundedIteration {
         }
     }
 
-    /// Reduces the residual of a system from `residual`, whose preconditioned values are `largest` at most, until its
-    /// squared norm is at most `goal`, in at most `limit` iterations; adds to the solution what that takes, and leaves the residual
-    /// that it has come to.
+    /// Reduces the residual of a system from `residual`, whose preconditioned values are `largest` at most,
+    /// until its squared norm is at most `goal`, in at most `limit` iterations. Adds the correction to the
+    /// solution, and leaves the final residual.
     pub(crate) fn reduce(
         &mut self,
         system: &mut System<'_>,

@@ -1,4 +1,5 @@
-//! Vectors of one value a particle as the solve holds them: exact, and rounded to f32 in columns for hot loops.
+//! Vectors of one value per particle as the solve holds them: exact, and rounded to f32 in columns for hot
+//! loops.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::LANES;

@@ -98,7 +98,7 @@ pub(crate) struct Springs {
 }
 
 impl Springs {
-    /// Springs and foundations (one a particle) as they are laid out in a section.
+    /// Springs and foundations (one per particle) as they are laid out in a section.
     pub(crate) fn new(mut springs: Vec<Spring>, foundations: Vec<Foundation>) -> Self {
         let particles = foundations.len();
         for spring in &mut springs {

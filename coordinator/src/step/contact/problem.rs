@@ -109,7 +109,8 @@ impl ContactProblem {
         &self.beside
     }
 
-    /// Lists the bodies of the candidates in `pairs` and beside obstacles, each candidate a body without spin as long as nobody says otherwise.
+    /// Lists the bodies of the candidates in `pairs` and beside obstacles, each candidate a body without spin
+    /// unless its participant says otherwise.
     pub(super) fn list_bodies(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], parts: &[Member]) {
         self.body_of.clear();
         self.body_of.resize(candidates.len(), NO_BODY);

@@ -1,7 +1,8 @@
 //! The pressure's system on a level of the multigrid: a weighted graph of cells.
 //!
-//! Columns are split by colour ([`Split`]): what couples cells couples red ones with black ones only. Where all faces of a
-//! vector have the coefficient of the fluid's midst, as almost everywhere, nobody has to read them.
+//! Columns are split by colour ([`Split`]): what couples cells couples red ones with black ones only. Where
+//! all faces of a vector have the coefficient of the fluid's midst, as almost everywhere, they need not be
+//! read.
 
 use std::ops::Range;
 

@@ -244,7 +244,7 @@ impl LatticeTable {
     }
 }
 
-/// Cuts what holds `each` values a block into tasks.
+/// Cuts a column of `each` values per block into tasks.
 fn by_task<'a, T>(task: &[usize], each: usize, mut values: &'a mut [T]) -> Vec<&'a mut [T]> {
     let cut = |of: &[usize]| {
         let (own, rest) = std::mem::take(&mut values).split_at_mut((of[1] - of[0]) * each);

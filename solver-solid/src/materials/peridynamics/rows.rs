@@ -1,9 +1,10 @@
 //! Bonds of a body of particles anywhere: compressed rows, four at a time.
 //!
-//! Four particles that lie together are a *cluster*. Its rows are one: the slot of each particle that any of the four is
-//! bonded to, a bit for each that is, and the bonds' inverse rest lengths one after the other, negative once a bond is
-//! broken. A bond takes 4 bytes, 4 more for its stiffness in implicit steps, and one and a half or two for the slots. Particles are kept in the
-//! order of clusters; a particle's place in it is its *slot*.
+//! Four particles that lie together are a *cluster*. Its four rows are stored as one: the slot of each
+//! particle that any of the four is bonded to, and a bit for each of the four that is. Then follow the bonds'
+//! inverse rest lengths, negative once a bond is broken. A bond takes 4 bytes, 4 more for its stiffness in
+//! implicit steps, and one and a half or two for the slots. Particles are kept in the order of clusters; a
+//! particle's place in it is its *slot*.
 
 mod kernels;
 

@@ -5,9 +5,10 @@ use rayon::prelude::*;
 /// Values in 4 KiB.
 const PAGE: usize = 1024;
 
-/// Values by which the beginnings of columns differ from one another, modulo a page: columns that begin alike would share the few
-/// lines of the first cache that a site may be in, and loads would wait for stores to other columns, which processors tell
-/// apart by the last twelve bits of their addresses. Nine columns spread evenly.
+/// Values by which the beginnings of columns differ from one another, modulo a page. Columns at equal offsets
+/// would share the few lines of the first cache that a site may be in. Loads would also wait for stores to
+/// other columns, since processors distinguish addresses by their last twelve bits. Nine columns spread
+/// evenly.
 const STAGGER: usize = 112;
 
 /// K columns.

@@ -1,8 +1,9 @@
 //! The hot loops over clusters of rows (`rows.rs`).
 //!
-//! A lane is one particle of a cluster, and the loop runs over all that any of them is bonded to: what is read of a neighbour
-//! goes to all lanes, nothing is gathered, and no sum runs over lanes, so that results do not depend on their number. Sixteen lanes
-//! take four neighbours, and a sum over each of them.
+//! A lane is one particle of a cluster, and the loop runs over all neighbours that any of its particles is
+//! bonded to. A neighbour's values go to all lanes, nothing is gathered, and no sum runs over lanes. So
+//! results do not depend on the number of lanes. Sixteen lanes take four neighbours, and a sum over each of
+//! them.
 
 use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 
@@ -39,8 +40,8 @@ pub(super) fn excess(square: f32, inverse_rest: f32) -> f32 {
     (square * inverse_rest).mul_add(inverse_rest, -1.0)
 }
 
-/// Other particles by their slots, and which of the cluster's are bonded to each: four bits a neighbour, those of the first in the
-/// lowest.
+/// Other particles by their slots, and which of the cluster's are bonded to each: four bits per neighbour,
+/// the first one's in the lowest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Neighbours {
     pub(super) slot: [u32; TOGETHER],
@@ -89,8 +90,8 @@ impl Rows<'_> {
     }
 }
 
-/// A loop over neighbours in fours, each of which goes to a quarter of sixteen lanes: or, if a register has eight, one loop over the
-/// first two of them and one over the others, with the same sums.
+/// A loop over neighbours in fours, each of which goes to a quarter of sixteen lanes. If a register has eight
+/// lanes, one loop takes the first two neighbours and one the others, with the same sums.
 pub(super) trait Kernel {
     type Output;
     /// The result without any bonds.
@@ -359,7 +360,7 @@ fn unpacked(coefficient: Coefficient) -> (f32, f32) {
     (across, f32::from_bits(along) - LEAST)
 }
 
-/// Diagonal blocks; writes coefficients, one a bond, and says whether all bonds have one.
+/// Diagonal blocks; writes coefficients, one per bond, and says whether all bonds have one.
 pub(super) struct DiagonalKernel<'a, const FAR: bool> {
     pub(super) rows: Rows<'a>,
     pub(super) inverse_rest: &'a [f32],
