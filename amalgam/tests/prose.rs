@@ -14,7 +14,8 @@ use std::{
 const WORDS_MAX: usize = 35;
 
 /// Documents that explain. `docs/results` reports.
-const FOLDERS: [&str; 4] = ["docs/guide", "docs/theory", "docs/reference", "docs/design"];
+const FOLDERS: [&str; 6] =
+    ["docs/guide", "docs/theory", "docs/reference", "docs/design", "validation", "deploy"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
