@@ -2,8 +2,8 @@
 //
 //   target/cpp/balls --listen 127.0.0.1:7401
 //
-// The physics is struct Balls. The rest is what every participant needs: columns, the order of calls, and what the
-// coordinator wants to know before a step. docs/reference/protocol.md says why.
+// The physics is struct Balls. The rest is common to all participants: columns, the order of calls, and answers to the
+// coordinator's questions before a step. docs/reference/protocol.md gives the reasons.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -370,7 +370,7 @@ std::string cells_to_bytes(const std::set<u64> &keys) {
 // ---------------------------------------------------------------------------------------------------------------------
 // A run.
 
-// What the coordinator wants to know at the start of a step.
+// Questions of the coordinator at the start of a step.
 struct Wish {
   v1::Interest header;
   std::set<u64> cells;
@@ -458,7 +458,7 @@ class Service final : public v1::Solver::Service {
   std::mutex mutex_;
   std::optional<Run> run_;
 
-  // What a call gets: one at a time.
+  // Serves a call, one at a time.
   template <typename Call>
   Status serve(Call call) {
     try {
@@ -471,7 +471,7 @@ class Service final : public v1::Solver::Service {
     }
   }
 
-  // As `serve`, for a call that comes as a stream: whoever is slow to send must not keep others waiting.
+  // Serves a call that comes as a stream. A slow sender must not keep others waiting.
   template <typename Header, typename Stream, typename Message, typename Call>
   Status serve_stream(Stream &stream, Message message, std::function<Room(const Header &, size_t)> room, Call call) {
     Header header;

@@ -143,7 +143,7 @@ fn what_is_resumed_is_equal_to_the_byte_in_the_scenes_between() {
     CASES.iter().skip(1).step_by(2).for_each(is_equal_to_the_byte);
 }
 
-/// At three steps of a scene: resumed in fresh processes, other ones than those that computed it before.
+/// Checks that a scene resumed at three steps, in fresh processes, is equal to the byte.
 fn is_equal_to_the_byte(case: &Case) {
     let name = case.name;
     let whole = Folder::new();
@@ -317,7 +317,7 @@ fn a_checkpoint_that_the_disk_does_not_take_costs_none() {
     assert_eq!(limited.1["state_hash"], exact(&folder)["state_hash"]);
 }
 
-/// What a user may do wrong, or a disk: each is told, and nothing is changed.
+/// Each fault of a user or of a disk is reported, and nothing is changed.
 #[test]
 fn what_cannot_be_resumed_is_told() {
     let folder = Folder::new();

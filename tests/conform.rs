@@ -52,7 +52,7 @@ fn keeps(program: impl SolverProgram, text: &str, skipped: &[&str]) {
 
 const NO_BODIES: [&str; 3] = ["bodies-described", "angular-momentum", "spin-taken"];
 
-/// What is skipped for a section, besides rules about bodies.
+/// Rules skipped for a section, in addition to those about bodies.
 fn without_bodies(before: &[&'static str], after: &[&'static str]) -> Vec<&'static str> {
     [before, &NO_BODIES[..], after].concat()
 }

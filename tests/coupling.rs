@@ -33,7 +33,7 @@ impl Piston {
         2.0 * (self.stiffness * (self.solid + self.fluid)).sqrt()
     }
 
-    /// What Newton's law says [m].
+    /// Deflection by Newton's law [m].
     fn deflection(self) -> f64 {
         (self.solid + self.fluid) * GRAVITY / self.stiffness
     }
@@ -320,12 +320,12 @@ struct Column {
     jitter: f64,
 }
 
-/// What became of a column.
+/// State of a column at rest.
 #[derive(Debug)]
 struct Rest {
     /// Mean deflection of the floor over that under the column's weight.
     deflection: f64,
-    /// How far the column's centre sank below the floor's deflection and the gap that was left at the start, in cells.
+    /// Distance that the column's centre sank below the floor's deflection and the initial gap, in cells.
     sunk: f64,
     /// Particles that are below the floor.
     through: usize,

@@ -22,7 +22,7 @@ fn number(summary: &Value, pointer: &str) -> f64 {
     summary.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {pointer}"))
 }
 
-/// What makes the scene worth comparing.
+/// Checks that enough happens in the scene to make it worth comparing.
 fn assert_eventful(summary: &Value) {
     assert!(number(summary, "/contacts/active_mean") > 1.0, "{summary:#}");
     assert!(number(summary, "/contacts/groups_mean") > 1.0, "{summary:#}");

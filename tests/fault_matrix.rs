@@ -104,7 +104,7 @@ fn spoil(results: &std::path::Path, fault: Fault) {
     std::fs::write(&file, &bytes).expect("writes");
 }
 
-/// What a fault does to a call.
+/// Effect of a fault on a call.
 fn harm(fault: Fault, process: &Process, run: &Arc<AtomicU32>, results: PathBuf) -> Harm {
     let (process, run) = (Arc::clone(process), Arc::clone(run));
     let kill = move |process: Process| {
@@ -194,7 +194,7 @@ fn meet(fault: Fault, call: &'static str) -> (serde_json::Value, String) {
     (summary["state_hash"].clone(), way.into())
 }
 
-/// At each of these calls the solver is replaced by one that knows of no run.
+/// Replaces the solver at each of these calls by one that knows of no run.
 fn always_stale(process: Process, planned: Planned) -> Harm {
     Harm::First(Box::new(move || {
         let address = end(&process);
@@ -279,7 +279,7 @@ fn faults_at_calls_leave_the_hash_as_it_is() {
     matrix(|fault, call| (fault + call) % 3 == 0);
 }
 
-/// `cargo test --release --workspace --test fault_matrix -- --ignored --nocapture`
+/// Run by `cargo test --release --workspace --test fault_matrix -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes: every fault at every call"]
 fn every_fault_at_every_call_leaves_the_hash_as_it_is() {

@@ -41,7 +41,7 @@ fn start(folder: &Folder) -> (Child, Vec<u32>) {
     (child, solvers)
 }
 
-/// Which of the participants a solver's process serves: sockets are numbered as participants are in the scene.
+/// Participant that a solver's process serves: sockets are numbered as participants are in the scene.
 fn participant_of(solver: u32) -> &'static str {
     let line = std::fs::read(format!("/proc/{solver}/cmdline")).expect("it runs");
     let line = String::from_utf8(line).expect("UTF-8");
@@ -224,7 +224,7 @@ fn a_solver_that_never_answers_ends_the_run() {
     assert_says(&error, &[&expected]);
 }
 
-/// How a solver goes mad in step 3.
+/// Ways in which a solver goes mad in step 3.
 #[derive(Clone, Copy, PartialEq)]
 enum Madness {
     Velocity,
@@ -233,7 +233,7 @@ enum Madness {
     Refuses,
     Panics,
     Sleeps,
-    /// It never ends.
+    /// The process never ends.
     Stays,
 }
 

@@ -32,7 +32,7 @@ const DROP: &str = "scenes/small/drop.toml";
 /// Hostile callers at once.
 const PEERS: usize = 36;
 
-/// How long a service is attacked, by all kinds at once or by one kind.
+/// Duration of an attack, by all kinds at once or by one kind.
 const SIEGE: Duration = Duration::from_secs(4);
 const SIEGE_OF_ONE_KIND: Duration = Duration::from_secs(2);
 
@@ -73,20 +73,20 @@ fn context(run_id: &str) -> Option<v1::RunContext> {
     Some(v1::RunContext { run_id: run_id.into(), epoch: 1, step: 0 })
 }
 
-/// Whether the service itself has answered, and not merely hung up on one connection too many.
+/// True if the service itself has answered, and not merely hung up on one connection too many.
 fn is_refusal(status: &tonic::Status) -> bool {
     std::error::Error::source(status).is_none() && status.code() != tonic::Code::Unavailable
 }
 
-/// What hostile callers do.
+/// Action of hostile callers.
 trait Attack: Copy + std::fmt::Debug + Send + 'static {
-    /// Whether the service must refuse each try in words, or hang up.
+    /// True if the service must refuse each try in words, or hang up.
     fn is_refused(self) -> bool;
-    /// One try of at most `longest`; whether the service refused it.
+    /// Makes a try of at most `longest`. Returns true if the service refused it.
     fn strike(self, address: &str, longest: Duration) -> bool;
 }
 
-/// One try by calls, given up after `longest`.
+/// Makes a try by calls, given up after `longest`.
 fn attempt(work: impl Future<Output = bool>, longest: Duration) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(longest, work).await }).unwrap_or(false)
@@ -146,7 +146,7 @@ fn may_go_on(raw: Raw) -> bool {
     )
 }
 
-/// What callers of a solver do. `listed` ids are announced to the run of a name, and pieces follow without end.
+/// Attacks on a solver. `listed` ids are announced to the run of a name, and pieces follow without end.
 #[derive(Clone, Copy, Debug)]
 enum OnSolver {
     Raw(Raw),
@@ -349,7 +349,7 @@ fn a_solver_under_siege_serves_its_run_within_its_memory() {
     println!("{steps} steps; refused: {counts:?}; {memory:?} bytes before, after and at most");
 }
 
-/// What callers of a coordinator as a service do.
+/// Attacks on a coordinator as a service.
 #[derive(Clone, Copy, Debug)]
 enum OnCoordinator {
     Raw(Raw),

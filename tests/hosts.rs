@@ -68,7 +68,7 @@ fn switches() {
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
-    /// One way [ms].
+    /// Delay one way [ms].
     delay_ms: f64,
     /// 0 for as much as goes [Mbit/s].
     rate: f64,

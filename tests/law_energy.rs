@@ -4,7 +4,7 @@ mod support;
 
 use support::process::{Folder, repository, stderr};
 
-/// What a run says of its energy [J], step by step.
+/// Energy that a run reports [J], step by step.
 struct Ledger {
     kinetic: Vec<f64>,
     gravity: Vec<f64>,
@@ -72,8 +72,9 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
 
 /// Each scene with the largest rise of the total energy in a step, and the most that contacts may give.
 ///
-/// Contacts do no work over the motion. Over the mean velocities of a step those give a little that were parting at its start
-/// and are held until its end, as on a cloth that springs back: the implicit cloth loses more than that.
+/// Contacts do no work over the motion. Over the mean velocities of a step, contacts that part at its start
+/// and are held until its end give a little energy, as on a cloth that springs back. The implicit cloth loses
+/// more than that.
 #[test]
 fn no_scene_gains_energy() {
     for (scene, arguments, rise, given) in [

@@ -173,7 +173,7 @@ fn a_hollow_mesh_holds_what_is_inside() {
     }
 }
 
-/// What `amalgam check` says of a scene whose obstacle is this file.
+/// Output of `amalgam check` for a scene whose obstacle is this file.
 fn faults(folder: &std::path::Path, text: Option<&str>, shape: &str) -> String {
     let file = folder.join("rock.obj");
     match text {

@@ -8,7 +8,7 @@ use amalgam_solver_solid::SolidProgram;
 use support::{Scene, positions};
 
 const CELL: f64 = 0.05;
-/// Where the water begins and ends [m]; a bed of four cells is below.
+/// Lower and upper end of the water [m]; a bed of four cells is below.
 const WATER: (f64, f64) = (0.2, 0.6);
 
 /// Water on a bed of pinned particles, one in each cell, too small to touch it: by how many cells its centre has sunk

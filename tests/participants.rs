@@ -251,7 +251,7 @@ fn a_projection_that_shares_a_group_with_a_spring_agrees_with_one_participant() 
     }
 }
 
-/// What a listening solver was told in each step, and where it was itself.
+/// Cells that a listening solver was told in each step, and its own cells.
 type Heard = Arc<Mutex<Vec<(Option<CellSet>, CellSet)>>>;
 
 const GRID: Lattice = Lattice { origin: DVec3::new(0.05, 0.0, -0.02), cell_size: 0.25 };

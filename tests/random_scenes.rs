@@ -26,7 +26,7 @@ const SHORT: u64 = 24;
 /// hold (docs/theory/coupling.md).
 const KNOWN_WRONG: [u64; 4] = [83, 91, 108, 165];
 
-/// How a scene ended.
+/// End of a scene.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Right,

@@ -77,7 +77,7 @@ impl Live {
     }
 }
 
-/// What can be seen of a run, by the number of steps, exact.
+/// Observable state of a run by the number of steps, exact.
 #[derive(Default)]
 struct Seen {
     steps: BTreeMap<u64, String>,
@@ -104,7 +104,7 @@ fn without_measured(value: Value) -> Value {
     }
 }
 
-/// What a checkpoint holds beside measurements.
+/// Content of a checkpoint without measurements.
 fn exact(checkpoint: &Checkpoint) -> String {
     let snapshots = checkpoint.participants.iter().map(|saved| (saved.state_hash, &saved.snapshot));
     format!("{:?} {:?}", without_measured(tree(checkpoint)), snapshots.collect::<Vec<_>>())
@@ -213,8 +213,8 @@ fn put(value: &mut Value, path: &[Part], new: Value) {
     }
 }
 
-/// Whether a run with another state can be told from the run that the state is of: it is refused, or the summary differs at
-/// once, or what is seen in later steps, or a later checkpoint.
+/// True if a run with another state differs from the run of that state: it is refused, or its summary differs
+/// at once, or later observations or a later checkpoint differ.
 fn is_noticed(scene: &Scene, checkpoint: &Checkpoint, then: &(serde_json::Value, f64, Seen, u64)) -> bool {
     let (summary, wall_s, whole, last) = then;
     let mut live = Live::start(scene);

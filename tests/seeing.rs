@@ -1,4 +1,4 @@
-//! What is seen of a run: a trace, metrics, a log for machines, and the line about what was waited for. None of it changes
+//! Observation of a run: a trace, metrics, a log for machines, and the line about waiting. None of it changes
 //! the run.
 
 mod support;

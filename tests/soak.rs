@@ -43,9 +43,9 @@ struct Link {
     address: String,
     /// Both ends of every connection.
     ends: Arc<Mutex<Vec<TcpStream>>>,
-    /// Nothing gets through, and nobody is told.
+    /// True if nothing gets through, without an error at either end.
     is_frozen: Arc<AtomicBool>,
-    /// No connection lasts.
+    /// True if no connection lasts.
     is_cut: Arc<AtomicBool>,
 }
 
@@ -111,7 +111,7 @@ impl Link {
     }
 }
 
-/// How often what was done.
+/// Number of times that each action was taken.
 #[derive(Debug, Default)]
 struct Counts {
     runs: u32,

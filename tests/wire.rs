@@ -610,7 +610,7 @@ fn repeated_calls_are_answered_again() {
     }
 }
 
-/// What was not announced is refused with its first message, however much would follow.
+/// Data that were not announced are refused with their first message, however much would follow.
 #[test]
 fn data_beyond_what_was_announced_are_refused_at_once() {
     let mut client = Client::new(BallsProgram, BALLS);

@@ -1,4 +1,4 @@
-//! Whatever columns and counts a message holds, it is read as the contract says or refused, within little memory.
+//! A message with any columns and counts is read as the contract says or refused, within little memory.
 
 use amalgam_proto::contract::{
     Batch, Begin, Call, Commit, Committed, Frame, Integrate, Integrated, Restore, Snapshot, Survey, Surveyed,

@@ -1,11 +1,12 @@
 //! Exchanges of N particles between two processes, beside a raw socket of the same kind that carries the same bytes.
 //!
-//! An *exchange* is one call: two vectors of each particle go out and two come back, through the contract's encoding, checks
-//! and limits. Nobody computes. The other tools' figures are of such a call.
-//! A *step* is the two calls of a coupled step with a served solver at rest, whose particles are groups of one: Integrate
-//! sends inertias and impulses and brings momenta back; Commit sends the velocities of groups and members, and brings the
-//! positions and velocities of the next step. The service does all that a step needs besides: ids, groups, totals.
-//! `cargo bench --workspace --bench exchange` prints ratios. Names as `exchange-unix-10000` after `--` choose rows.
+//! An *exchange* is one call: two vectors of each particle go out and two come back, through the contract's
+//! encoding, checks and limits. No participant computes. The other tools' figures are of such a call. A
+//! *step* is the two calls of a coupled step with a served solver at rest, whose particles are groups of one:
+//! Integrate sends inertias and impulses and brings momenta back; Commit sends the velocities of groups and
+//! members, and brings the positions and velocities of the next step. The service does all that a step needs
+//! besides: ids, groups, totals. `cargo bench --workspace --bench exchange` prints ratios. Names as
+//! `exchange-unix-10000` after `--` choose rows.
 
 #![allow(missing_docs, reason = "a benchmark")]
 
@@ -39,7 +40,7 @@ use futures_util::stream;
 use tonic::service::Routes;
 use tonic::{Status, Streaming};
 
-/// As in the program.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -423,7 +424,7 @@ fn free_address(folder: &Path, kind: &str, name: &str) -> String {
     }
 }
 
-/// One row: times [ms] of `what` and of a raw socket of the same kind, and their ratios.
+/// Prints a row: times [ms] of `what` and of a raw socket of the same kind, and their ratios.
 fn row(folder: &Path, what: &str, kind: &str, count: usize) {
     let address = free_address(folder, kind, &format!("{what}-{count}"));
     let service = Peer::start(what, &address);

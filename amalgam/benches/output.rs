@@ -1,4 +1,4 @@
-//! What a run's output costs: `cargo bench --workspace --bench output` prints wall and processor time of water-on-cloth for
+//! Cost of a run's output: `cargo bench --workspace --bench output` prints wall and processor time of water-on-cloth for
 //! 0.16 s with nothing written, and with pictures, surfaces, USD and a page that somebody looks at, each alone.
 //!
 //! After `--`: another scene and its duration [s], and how often. Kinds of output take turns, so that whatever else the
@@ -19,7 +19,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_amalgam");
 
-/// Kinds of output: a name, and what is said on the command line. Only the first has nothing of the scene's `[output]`.
+/// Kinds of output: a name, and arguments of the command line.
 const KINDS: [(&str, &[&str]); 6] = [
     ("nothing", &["--set", "output.vtk=false"]),
     ("frames", &[]),

@@ -1,5 +1,6 @@
-//! Which part of all processor time of a run is the coupling's: the coordinator's, and that of the services' threads
-//! that only receive and send. `cargo bench -p amalgam --bench share [-- SCENE]`, on a machine that does nothing else.
+//! Share of the coupling in all processor time of a run: that of the coordinator, and that of the services'
+//! threads that only receive and send. `cargo bench -p amalgam --bench share [-- SCENE]`, on a machine that
+//! does nothing else.
 //!
 //! It reads the kernel's counters of every thread (`/proc`, Linux only) while `amalgam run` is at work, without frames.
 
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a line of the table lasts.
+/// Time that a line of the table covers.
 const WINDOW: Duration = Duration::from_secs(30);
 
 /// Between two looks at the counters; what a thread does after the last one is not counted.

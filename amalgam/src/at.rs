@@ -34,7 +34,7 @@ pub(crate) type Client = CoordinatorClient<Calls>;
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub struct AtArgs {
-    /// Where the service listens: HOST:PORT or unix:PATH
+    /// Address of the service: HOST:PORT or unix:PATH.
     #[arg(value_parser = Address::parse)]
     address: Address,
     #[command(flatten)]
@@ -43,71 +43,71 @@ pub struct AtArgs {
     what: What,
 }
 
-/// What is asked of the service.
+/// Requests to the service.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Send a scene, with the files that it names, to be computed there
+    /// Send a scene, with the files that it names, to be computed there.
     Submit(SubmitArgs),
-    /// List all runs
+    /// List all runs.
     Runs,
-    /// Show what happens to a run, to its end
+    /// Show what happens to a run, to its end.
     Follow(RunOf),
-    /// Hold a run after its current step
+    /// Hold a run after its current step.
     Pause(RunOf),
-    /// Let a paused run go on, or one that was stopped from its last checkpoint
+    /// Let a paused run go on, or one that was stopped from its last checkpoint.
     Continue(RunOf),
-    /// Have a checkpoint written after the current step
+    /// Have a checkpoint written after the current step.
     Checkpoint(RunOf),
-    /// End a run after its current step, with a checkpoint
+    /// End a run after its current step, with a checkpoint.
     Stop(RunOf),
-    /// Forget a run that is over, and delete its results there
+    /// Forget a run that is over, and delete its results there.
     Remove(RunOf),
-    /// List the files of a run's results
+    /// List the files of a run's results.
     Files(RunOf),
-    /// Copy files of a run's results here
+    /// Copy files of a run's results here.
     Fetch(FetchArgs),
 }
 
 #[derive(Debug, Args)]
 struct RunOf {
-    /// The run, as `submit` and `runs` name it
+    /// The run, as `submit` and `runs` name it.
     run: String,
 }
 
 #[derive(Debug, Args)]
 struct SubmitArgs {
-    /// The scene, a TOML file
+    /// The scene, a TOML file.
     scene: PathBuf,
-    /// Replace a value of the scene, KEY=VALUE; may be given several times
+    /// Replace a value of the scene, KEY=VALUE; may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// End after this many frames, if the scene is not over before
+    /// End after this many frames, if the scene is not over before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     frames: Option<u32>,
-    /// Write a checkpoint that often, in wall time or steps: 10m, 500steps
+    /// Write a checkpoint that often, in wall time or steps: 10m, 500steps.
     #[arg(long, value_name = "INTERVAL")]
     checkpoint_every: Option<Every>,
-    /// How many checkpoints are kept, the newest ones
+    /// Number of checkpoints kept, the newest ones.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep_checkpoints: Option<u32>,
-    /// Wait that long for solvers at addresses that do not listen yet: 90s, 10m, 2h
+    /// Wait that long for solvers at addresses that do not listen yet: 90s, 10m, 2h.
     #[arg(long, value_name = "TIME", value_parser = wall_time)]
     wait: Option<Duration>,
-    /// Go back to the last checkpoint when a solver is lost, and wait that long for one at an address
+    /// Go back to the last checkpoint when a solver is lost, and wait that long for one at an address.
     #[arg(long, value_name = "TIME", value_parser = wall_time)]
     reconnect: Option<Duration>,
-    /// Then show what happens to the run, to its end
+    /// Then show what happens to the run, to its end.
     #[arg(long)]
     follow: bool,
 }
 
 #[derive(Debug, Args)]
 struct FetchArgs {
-    /// The run, as `submit` and `runs` name it
+    /// The run, as `submit` and `runs` name it.
     run: String,
-    /// Files, as `files` names them; all but checkpoints if none is named
+    /// Files, as `files` names them; all but checkpoints if none is named.
     files: Vec<String>,
-    /// Where they go [default: out/RUN]
+    /// Folder for the files [default: out/RUN].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -145,7 +145,7 @@ pub(crate) async fn connect(address: &Address, access: &Access) -> Result<Client
     Ok(client.max_decoding_message_size(message_limit()).max_encoding_message_size(message_limit()))
 }
 
-/// What the system said.
+/// Message of the innermost error.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .last()

@@ -23,7 +23,7 @@ use machine::Machine;
 pub struct Idle(Option<u64>);
 
 impl Idle {
-    /// As it is now.
+    /// Measures the memory in use now.
     pub fn now() -> Self {
         Self(resident_bytes())
     }
@@ -41,10 +41,10 @@ fn resident_bytes() -> Option<u64> {
     Some(1024 * line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?)
 }
 
-/// One measured loop or step: a row of the table, an object of the JSON array.
+/// A measured loop or step: a row of the table, an object of the JSON array.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What was measured.
+    /// Name of the loop or step measured.
     pub name: String,
     /// Particles.
     pub n: usize,
@@ -59,16 +59,16 @@ pub struct Figure {
     pub ns_per_bond: Option<f64>,
     /// Memory held per particle [bytes], where it was measured.
     pub bytes_per_particle: Option<f64>,
-    /// Whose figure it is compared with, and that figure.
+    /// Program that the figure is compared with, and its figure.
     pub peer: Option<String>,
-    /// How many times the peer's time is ours.
+    /// The peer's time divided by ours.
     pub ratio: Option<f64>,
     /// Share of what the machine can do: operations and bytes per particle, against the measured peaks.
     #[serde(skip)]
     pub bound: Option<Bound>,
 }
 
-/// What a loop executes and moves per particle, by count.
+/// Operations and bytes of a loop per particle, by count.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     /// Multiplications, additions and the like, in single lanes.
@@ -77,10 +77,10 @@ pub struct Bound {
     pub bytes: f64,
 }
 
-/// Somebody else's figure.
+/// Figure of another program.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// Whose.
+    /// Name of the program and its loop.
     pub name: &'static str,
     /// Time per particle [ns], or per directed bond for solids.
     pub ns: f64,
@@ -105,7 +105,7 @@ impl Figure {
         }
     }
 
-    /// Beside a peer's figure: per bond if this one is known per bond, else per particle.
+    /// Adds a peer's figure for comparison: per bond if this figure is known per bond, else per particle.
     pub fn beside(mut self, peer: Peer) -> Self {
         self.peer = Some(format!("{}: {} ns", peer.name, peer.ns));
         self.ratio = Some(peer.ns / self.ns_per_bond.unwrap_or(self.ns_per_particle));

@@ -19,7 +19,7 @@ use amalgam_coordinator::{Cancel, FrameField, ParticipantFrame, Simulation};
 /// Steps that a check takes to see how long one takes, and that it can be taken.
 const STEPS_TRIED: u32 = 3;
 
-/// Whoever has taken this long for them takes no other [s].
+/// Time [s] after which a check takes no further step.
 const TRY_SECONDS: u64 = 5;
 
 /// Checks a scene, its solvers' sections included, and prints what is in it.
@@ -90,7 +90,7 @@ fn span(seconds: f64) -> String {
     }
 }
 
-/// How many steps and bytes of frames a run will have, if it goes on as it begins.
+/// Number of steps and size of the frames of a run, extrapolated from its first steps.
 fn extent(scene: &Scene, dt: f64, frames: &[ParticipantFrame]) -> String {
     let steps = (scene.time.duration / dt).ceil();
     let mut text = format!("steps of {dt:.1e} s at the start, {steps:.0} of them to the end");

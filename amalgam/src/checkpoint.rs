@@ -1,7 +1,7 @@
 //! Checkpoints of a run on disk: a folder for each, beside the results, from which `amalgam resume` goes on.
 //!
-//! A checkpoint is written under another name, its manifest last, and renamed when the disk has all of it; only then an
-//! older one is removed. Whatever happens on the way, the last whole one stays.
+//! A checkpoint is written under another name, its manifest last, and renamed when the disk has all of it;
+//! only then an older one is removed. If writing fails, the last whole checkpoint stays.
 
 pub mod envelope;
 pub mod every;
@@ -37,7 +37,7 @@ const COORDINATOR: &str = "coordinator";
 const UNFINISHED: &str = "tmp";
 const REPLACED: &str = "old";
 
-/// Why a checkpoint cannot be gone on from.
+/// Reasons for which a run cannot go on from a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum CheckpointError {
@@ -73,11 +73,11 @@ fn lines(reasons: &[CheckpointError]) -> String {
 pub struct Saved {
     /// The state of the run.
     pub checkpoint: Checkpoint,
-    /// How far the results are.
+    /// Extent of the results.
     pub output: RecorderState,
-    /// How often checkpoints are written.
+    /// Interval between checkpoints.
     pub every: Option<Every>,
-    /// How many of them are kept.
+    /// Number of checkpoints kept.
     pub keep: u32,
 }
 
@@ -129,7 +129,7 @@ impl Store {
         Ok(steps)
     }
 
-    /// What is in the folder of checkpoints; nothing if there is none.
+    /// Entries of the folder of checkpoints; none if there is no folder.
     fn entries(&self) -> io::Result<Vec<PathBuf>> {
         match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -355,7 +355,7 @@ fn scene_digest(scene: &Scene) -> String {
     blake3::hash(text.strip_prefix(SCENE_HEADER).unwrap_or(&text).as_bytes()).to_string()
 }
 
-/// A digest of whatever a participant's solver is initialised with.
+/// A digest of the data with which a participant's solver is initialised.
 fn section_digest(scene: &Scene, name: &str) -> String {
     let mut digest = blake3::Hasher::new();
     let section = scene.participants.iter().find(|participant| participant.name == name);

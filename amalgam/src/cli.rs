@@ -178,44 +178,44 @@ its name, as in participants.cloth.settings.tolerance. VALUE is written as in TO
 #[command(name = "amalgam", version, about, after_help = format!("{MAIN_EXAMPLES}\n\n{EXIT_CODES}"))]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What can be done.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Compute a scene
+    /// Compute a scene.
     Run(RunArgs),
-    /// Go on with a run that was ended, from its last checkpoint
+    /// Go on with a run that was ended, from its last checkpoint.
     Resume(ResumeArgs),
-    /// Start the solvers of a scene on the machines that a deployment file names, compute it, and end them
+    /// Start the solvers of a scene on the machines that a deployment file names, compute it, and end them.
     Launch(LaunchArgs),
-    /// Make certificates for the machines of a run
+    /// Make certificates for the machines of a run.
     Certs(CertsArgs),
-    /// Write the frames of a run as one animated scene for Blender, Houdini and others
+    /// Write the frames of a run as one animated scene for Blender, Houdini and others.
     Export(ExportArgs),
-    /// Show a run in the browser, finished or going on
+    /// Show a run in the browser, finished or going on.
     Watch(WatchArgs),
-    /// Write one page about a run: its verdict, pictures and curves
+    /// Write one page about a run: its verdict, pictures and curves.
     Report(ReportArgs),
-    /// Write man pages, and completions for bash, zsh and fish
+    /// Write man pages, and completions for bash, zsh and fish.
     Manual(ManualArgs),
-    /// Check a scene, its solvers' sections included, without computing it
+    /// Check a scene, its solvers' sections included, without computing it.
     Check(CheckArgs),
-    /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to
+    /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to.
     Serve(ServeArgs),
-    /// Send scenes to a coordinator that runs as a service, and follow, hold, end and fetch what it computes
+    /// Send scenes to a coordinator that runs as a service, and follow, hold, end and fetch what it computes.
     #[command(after_help = AT_EXAMPLES)]
     At(AtArgs),
-    /// Compare the solvers with theory, experiments and conservation laws
+    /// Compare the solvers with theory, experiments and conservation laws.
     Validate(ValidateArgs),
-    /// Compute the figures of the paper, every method of contact beside merging, and write one report
+    /// Compute the figures of the paper, every method of contact beside merging, and write one report.
     Reproduce(ReproduceArgs),
-    /// Measure how fast the solvers are here, beside what others reach
+    /// Measure how fast the solvers are here, beside what others reach.
     Bench(BenchArgs),
-    /// Try the rules of the contract on a solver, in whatever language it is written
+    /// Try the rules of the contract on a solver, in whatever language it is written.
     Conform(ConformArgs),
 }
 
@@ -223,32 +223,32 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct BenchArgs {
-    /// Which solvers
+    /// Solvers to measure.
     #[arg(value_enum)]
     pub what: Benchmark,
-    /// Write the figures to a file, as an array of objects
+    /// Write the figures to a file, as an array of objects.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a page of the figures, in Markdown
+    /// Write a page of the figures, in Markdown.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Only what takes a few seconds
+    /// Measure only what takes a few seconds.
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]
     pub(crate) threads: Threads,
 }
 
-/// What can be measured.
+/// Subjects of a benchmark.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Benchmark {
-    /// SPH and FLIP, one after the other
+    /// SPH and FLIP, one after the other.
     Fluids,
-    /// Smoothed particle hydrodynamics
+    /// Smoothed particle hydrodynamics.
     Sph,
-    /// Fluid-implicit particles
+    /// Fluid-implicit particles.
     Flip,
-    /// Bonds of peridynamics
+    /// Bonds of peridynamics.
     Solids,
 }
 
@@ -256,26 +256,26 @@ pub enum Benchmark {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{RUN_EXAMPLES}\n{EXIT_CODES}"))]
 pub struct RunArgs {
-    /// The scene, a TOML file
+    /// The scene, a TOML file.
     pub scene: PathBuf,
     #[allow(missing_docs, reason = "the help says it")]
     #[arg(long, value_name = "KEY=VALUE", help = SET_HELP, long_help = SET_LONG_HELP)]
     pub set: Vec<String>,
-    /// How solvers that the run starts are reached
+    /// Transport to solvers that the run starts.
     #[arg(long, value_enum, default_value_t = Transport::Unix)]
     pub transport: Transport,
     #[command(flatten)]
     pub(crate) threads: Threads,
-    /// Where the results go [default: out/NAME OF THE SCENE]
+    /// Folder for the results [default: out/NAME OF THE SCENE].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// End after this many frames, if the scene is not over before
+    /// End after this many frames, if the scene is not over before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub frames: Option<u32>,
     #[allow(missing_docs, reason = "the help says it")]
     #[arg(long, value_name = "INTERVAL", help = EVERY_HELP, long_help = EVERY_LONG_HELP)]
     pub checkpoint_every: Option<Every>,
-    /// How many checkpoints are kept, the newest ones
+    /// Number of checkpoints kept, the newest ones.
     #[arg(long, value_name = "N", default_value_t = KEPT, value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_checkpoints: u32,
     #[command(flatten)]
@@ -290,21 +290,21 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{RESUME_EXAMPLES}\n{EXIT_CODES}"))]
 pub struct ResumeArgs {
-    /// The folder with the results of the run
+    /// The folder with the results of the run.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Go on from the checkpoint after this many steps, in place of the newest one
+    /// Go on from the checkpoint after this many steps, in place of the newest one.
     #[arg(long, value_name = "STEPS")]
     pub from: Option<u64>,
-    /// How solvers that the run starts are reached
+    /// Transport to solvers that the run starts.
     #[arg(long, value_enum, default_value_t = Transport::Unix)]
     pub transport: Transport,
     #[command(flatten)]
     pub(crate) threads: Threads,
-    /// Write a checkpoint that often, in wall time or steps: 10m, 500steps [default: as before]
+    /// Write a checkpoint that often, in wall time or steps: 10m, 500steps [default: as before].
     #[arg(long, value_name = "INTERVAL")]
     pub checkpoint_every: Option<Every>,
-    /// How many checkpoints are kept, the newest ones [default: as before]
+    /// Number of checkpoints kept, the newest ones [default: as before].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_checkpoints: Option<u32>,
     #[command(flatten)]
@@ -319,13 +319,13 @@ pub struct ResumeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXPORT_EXAMPLES}\n{EXIT_CODES}"))]
 pub struct ExportArgs {
-    /// The folder with the results of the run
+    /// The folder with the results of the run.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// The file to write, of Universal Scene Description
+    /// The file to write, of Universal Scene Description.
     #[arg(long, value_name = "FILE")]
     pub usd: PathBuf,
-    /// A frame, or the first and the last as 10..20 [default: all]
+    /// A frame, or the first and the last as 10..20 [default: all].
     #[arg(long, value_name = "FRAMES", default_value_t = Frames::ALL, hide_default_value = true)]
     pub frames: Frames,
 }
@@ -334,16 +334,16 @@ pub struct ExportArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{WATCH_EXAMPLES}\n{EXIT_CODES}"))]
 pub struct WatchArgs {
-    /// The folder with the results of the run, or where a coordinator listens: HOST:PORT or unix:PATH
+    /// The folder with the results of the run, or where a coordinator listens: HOST:PORT or unix:PATH.
     #[arg(value_name = "DIR|ADDRESS")]
     pub place: String,
-    /// Which run of the coordinator; the last that was submitted without
+    /// The run of the coordinator [default: the last that was submitted].
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
-    /// Where the page is; a port alone is one of the loopback interface [default: any that is free]
+    /// The page's address; a port alone is one of the loopback interface [default: any that is free].
     #[arg(long, value_name = "[HOST:]PORT", default_value = "0", hide_default_value = true)]
     pub listen: At,
-    /// How the coordinator is reached, and how the page is shown beyond this machine.
+    /// Security of the connection to the coordinator, and of a page beyond this machine.
     #[command(flatten)]
     pub security: SecurityOptions,
 }
@@ -352,10 +352,10 @@ pub struct WatchArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{REPORT_EXAMPLES}\n{EXIT_CODES}"))]
 pub struct ReportArgs {
-    /// The folder with the results of the run
+    /// The folder with the results of the run.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// The file to write [default: report.html in the folder]
+    /// The file to write [default: report.html in the folder].
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
 }
@@ -364,7 +364,7 @@ pub struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{MANUAL_EXAMPLES}\n{EXIT_CODES}"))]
 pub struct ManualArgs {
-    /// The folder to write to; below it lie man1 and completions
+    /// The folder to write to; below it lie man1 and completions.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
 }
@@ -373,7 +373,7 @@ pub struct ManualArgs {
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct CheckArgs {
-    /// The scene, a TOML file
+    /// The scene, a TOML file.
     pub scene: PathBuf,
     #[allow(missing_docs, reason = "the help says it")]
     #[arg(long, value_name = "KEY=VALUE", help = SET_HELP, long_help = SET_LONG_HELP)]
@@ -395,13 +395,13 @@ pub struct LaunchArgs {
 #[derive(Debug, Args)]
 #[command(after_help = CERTS_EXAMPLES)]
 pub struct CertsArgs {
-    /// The folder; an authority that is there already is used again
+    /// The folder; an authority that is there already is used again.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Names and IP addresses by which services are reached, apart from this machine's own
+    /// Names and IP addresses by which services are reached, apart from this machine's own.
     #[arg(long, value_name = "HOST,HOST", value_delimiter = ',', required = true)]
     pub hosts: Vec<String>,
-    /// How long the certificates are good
+    /// Validity of the certificates [days].
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(0..=3650))]
     pub days: u32,
 }
@@ -410,19 +410,19 @@ pub struct CertsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_EXAMPLES, override_usage = "amalgam serve <solid|fluid|coordinator> [OPTIONS]")]
 pub struct ServeArgs {
-    /// Which service.
+    /// The service.
     #[command(subcommand)]
     pub what: Served,
 }
 
-/// What can be served.
+/// Services of the program.
 #[derive(Debug, Subcommand)]
 pub enum Served {
-    /// Cloth and other elastic bodies, grains and rigid bodies
+    /// Cloth and other elastic bodies, grains and rigid bodies.
     Solid(ServeOptions),
-    /// Water and other liquids
+    /// Water and other liquids.
     Fluid(ServeOptions),
-    /// The coordinator: scenes are submitted to it
+    /// The coordinator: scenes are submitted to it.
     Coordinator(CoordinatorArgs),
 }
 
@@ -430,22 +430,22 @@ pub enum Served {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{VALIDATE_EXAMPLES}\n\n{VALIDATE_EXIT_CODES}"))]
 pub struct ValidateArgs {
-    /// Cases to compute; all if none is named
+    /// Cases to compute; all if none is named.
     #[arg(value_name = "CASE")]
     pub cases: Vec<String>,
-    /// Name the cases instead of computing them
+    /// Name the cases instead of computing them.
     #[arg(long)]
     pub list: bool,
-    /// Only cases that take at most a few seconds
+    /// Compute only cases that take at most a few seconds.
     #[arg(long)]
     pub quick: bool,
-    /// Write every comparison to this file, as JSON
+    /// Write every comparison to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a page of the comparisons, in Markdown
+    /// Write a page of the comparisons, in Markdown.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Draw a picture CASE.png of each case in this folder
+    /// Draw a picture CASE.png of each case in this folder.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
@@ -456,26 +456,26 @@ pub struct ValidateArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{REPRODUCE_EXAMPLES}\n{EXIT_CODES}"))]
 pub struct ReproduceArgs {
-    /// Figures to compute; all if none is named
+    /// Figures to compute; all if none is named.
     #[arg(value_name = "FIGURE")]
     pub figures: Vec<String>,
-    /// Name the figures instead of computing them
+    /// Name the figures instead of computing them.
     #[arg(long)]
     pub list: bool,
-    /// How finely: all of it in minutes, with half of the paper's resolution, or with its numbers of particles
+    /// Resolution: all of it in minutes, half of the paper's, or the paper's numbers of particles.
     #[arg(long, value_enum, default_value_t = Scale::Quick)]
     pub scale: Scale,
-    /// Where the report and the results of each run go
+    /// Folder for the report and the results of each run.
     #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
     pub out: PathBuf,
-    /// At the end, write a page of verdicts and numbers, in Markdown
+    /// At the end, write a page of verdicts and numbers, in Markdown.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) threads: Threads,
 }
 
-/// How finely a figure is computed.
+/// Resolution of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
@@ -487,38 +487,38 @@ pub enum Scale {
     Paper,
 }
 
-/// What is seen of a run.
+/// Output of a run for people and for other programs.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Seeing {
-    /// Show nothing but errors
+    /// Show nothing but errors.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// At the end, print summary.json instead of a few lines
+    /// At the end, print summary.json instead of a few lines.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write phases, waits by participant and bytes of every step to a file that Perfetto opens (ui.perfetto.dev)
+    /// Write phases, waits by participant and bytes of every step to a file that Perfetto opens (ui.perfetto.dev).
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface
+    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface.
     #[arg(long, value_name = "[HOST:]PORT")]
     pub(crate) metrics: Option<At>,
-    /// Show the run in the browser while it goes on: prints the page's address; a port alone is one of the loopback interface
+    /// Show the run in the browser while it goes on: prints the page's address; a port alone is one of the loopback interface.
     #[arg(long, value_name = "[HOST:]PORT", num_args = 0..=1, default_missing_value = "0")]
     pub(crate) watch: Option<At>,
     #[command(flatten)]
     pub(crate) log: Log,
 }
 
-/// How the log is written.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Log {
-    /// How the log on standard error is written; AMALGAM_LOG or RUST_LOG says what is logged
+    /// Format of the log on standard error; AMALGAM_LOG or RUST_LOG says what is logged.
     #[arg(long = "log-format", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub(crate) format: LogFormat,
 }
 
 impl RunArgs {
-    /// How the scene is computed.
+    /// Options of the run.
     pub(crate) fn options(&self) -> Options {
         Options {
             transport: self.transport,
@@ -533,7 +533,7 @@ impl RunArgs {
 }
 
 impl ResumeArgs {
-    /// How the run goes on, as far as the command line says.
+    /// Options of the resumed run, as far as the command line gives them.
     pub(crate) fn options(&self) -> Options {
         Options {
             transport: self.transport,
@@ -548,7 +548,7 @@ impl ResumeArgs {
 }
 
 impl Cli {
-    /// How the log is written.
+    /// Format of the log.
     pub(crate) fn log_format(&self) -> LogFormat {
         match &self.command {
             Command::Run(args) => args.seeing.log.format,
@@ -562,25 +562,25 @@ impl Cli {
     }
 }
 
-/// How long a run waits for services of others.
+/// Times that a run waits for services of others.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Patience {
-    /// Wait that long for solvers at addresses that do not listen yet: 90s, 10m, 2h [default: not at all]
+    /// Wait that long for solvers at addresses that do not listen yet: 90s, 10m, 2h [default: not at all].
     #[arg(long, value_name = "TIME", value_parser = wall_time)]
     pub(crate) wait: Option<Duration>,
     #[arg(long, value_name = "TIME", value_parser = wall_time, help = RECONNECT_HELP, long_help = RECONNECT_LONG_HELP)]
     pub(crate) reconnect: Option<Duration>,
 }
 
-/// How a run reaches solvers that are not its own, or not on this machine.
+/// Options for solvers that the run does not start, or that are not on this machine.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Reach {
     #[command(flatten)]
     pub(crate) security: SecurityOptions,
-    /// Listen there for solvers that register (serve --register); those of participants without an address must do so
+    /// Listen there for solvers that register (serve --register); those of participants without an address must do so.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) registry: Option<Listen>,
-    /// Start solvers where this file says: here, by ssh, by Slurm
+    /// Start solvers where this file says: here, by ssh, by Slurm.
     #[arg(long, value_name = "FILE")]
     pub(crate) deployment: Option<PathBuf>,
 }
@@ -588,7 +588,7 @@ pub struct Reach {
 /// `--threads`.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Threads {
-    /// Threads of each solver and of the coordinator; results do not depend on it [default: one per core]
+    /// Threads of each solver and of the coordinator; results do not depend on it [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
 }

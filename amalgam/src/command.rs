@@ -1,4 +1,4 @@
-//! From the command line to an exit code.
+//! Execution of a command, from the command line to an exit code.
 
 use std::{io::IsTerminal, process::ExitCode};
 

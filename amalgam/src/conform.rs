@@ -40,30 +40,30 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ConformArgs {
-    /// Where the service listens: unix:PATH or HOST:PORT
+    /// Address of the service: unix:PATH or HOST:PORT.
     pub address: Option<String>,
-    /// The section to initialise the service with, a TOML file: what stands under [participants.settings]
+    /// The section to initialise the service with, a TOML file: what stands under [participants.settings].
     #[arg(long, value_name = "FILE", conflicts_with = "scene")]
     pub settings: Option<PathBuf>,
-    /// A scene, for the section, domain, gravity and seed of one of its participants
+    /// A scene, for the section, domain, gravity and seed of one of its participants.
     #[arg(long, value_name = "SCENE", requires = "participant")]
     pub scene: Option<PathBuf>,
-    /// Which participant of the scene
+    /// Participant of the scene.
     #[arg(long, value_name = "NAME", requires = "scene")]
     pub participant: Option<String>,
-    /// Try this rule alone; may be given several times
+    /// Try this rule alone; may be given several times.
     #[arg(long, value_name = "RULE")]
     pub only: Vec<String>,
-    /// Write all findings to a file, an array of objects
+    /// Write all findings to a file, an array of objects.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Name the rules instead of trying them
+    /// Name the rules instead of trying them.
     #[arg(long)]
     pub list: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "the help says it")]
     pub security: SecurityOptions,
-    /// A program that serves: started with --listen 127.0.0.1:0, it must print `listening ADDRESS`
+    /// A program that serves: started with --listen 127.0.0.1:0, it must print `listening ADDRESS`.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "address")]
     pub command: Vec<String>,
 }
@@ -179,7 +179,7 @@ fn parse(address: &str) -> Result<Address, CommandError> {
     Address::parse(address).map_err(CommandError::Usage)
 }
 
-/// What the service is initialised with, and who serves it by the scene.
+/// Section to initialise the service with, and the server that the scene names.
 fn section(args: &ConformArgs) -> Result<(Section, Option<Served>), CommandError> {
     if let (Some(file), Some(name)) = (&args.scene, &args.participant) {
         let scene = Scene::read(file, &[])?;

@@ -1,4 +1,4 @@
-//! What people see: results, and while a run goes on progress and lines from the solvers.
+//! Output for people: results, and during a run the progress and lines from the solvers.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ use crate::{
 use amalgam_coordinator::StepRecord;
 use amalgam_solver_kit::log;
 
-/// How often the progress bar moves, and how often a line is written where there is no terminal.
+/// Interval of the progress bar, and of lines where there is no terminal.
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -51,7 +51,8 @@ pub fn note(line: impl fmt::Display) {
 /// Takes lines for people.
 type Sink = dyn Fn(&str) + Send + Sync;
 
-/// Standard error, shared by the progress bar and everything else that writes there; or whoever else takes the lines.
+/// Standard error, shared by the progress bar and everything else that writes there; or another receiver of
+/// the lines.
 #[derive(Clone)]
 pub struct Console {
     bar: Option<Arc<ProgressBar>>,
@@ -59,7 +60,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// With a bar if standard error is a terminal and `quiet` is not asked for.
+    /// Console with a progress bar if standard error is a terminal and `quiet` is not set.
     pub fn new(quiet: bool) -> Self {
         let bar = (!quiet && !log::is_json() && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(BAR_LENGTH), ProgressDrawTarget::stderr());

@@ -1,9 +1,9 @@
-//! Why a command did not do what it should.
+//! Errors of commands.
 
 use crate::scene::{Scene, SceneError};
 use amalgam_coordinator::CoordinatorError;
 
-/// Why a command did not do what it should.
+/// Errors of commands.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The scene is wrong.
@@ -12,13 +12,13 @@ pub enum CommandError {
     /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// It failed on the way.
+    /// The command failed on the way.
     #[error("{0}")]
     Failed(String),
 }
 
 impl CommandError {
-    /// Why a scene cannot start: shown in its file if it is the scene's fault.
+    /// Error at the start of a scene, shown in its file if the scene is at fault.
     pub(crate) fn at_start(scene: &Scene, error: CoordinatorError) -> Self {
         match error {
             CoordinatorError::Section { participant, errors } => {

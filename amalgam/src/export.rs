@@ -63,7 +63,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// From the first to the last.
+    /// All frames, from the first to the last.
     pub(crate) const ALL: Self = Self { first: 0, last: u32::MAX };
 
     fn has(self, frame: f64) -> bool {
@@ -170,7 +170,7 @@ fn is_empty(shape: &UsdShape) -> bool {
     }
 }
 
-/// Where a run writes its scene over time.
+/// File of a run's scene over time.
 pub(crate) fn file_of(scene: &Scene, folder: &Path) -> PathBuf {
     folder.join(format!("{}.usda", scene.header.name))
 }

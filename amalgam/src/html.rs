@@ -20,7 +20,7 @@ const POINTS_MAX: usize = 600;
 /// Width and height of the area of a curve [pixels].
 const PLOT: (f64, f64) = (300.0, 110.0);
 
-/// Colours of curves, which also people tell apart who see no red or no green [Wong2011].
+/// Colours of curves, which colour-blind people can distinguish [Wong2011].
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
 
@@ -80,7 +80,7 @@ fn jpeg_of(png: &Path) -> Option<Vec<u8>> {
 
 /// A curve of one quantity: its name, times [s] and values.
 pub struct Curve {
-    /// What it is called where there are several.
+    /// Name of the series, shown where there are several.
     pub name: String,
     /// Times [s] and values.
     pub points: Vec<(f64, f64)>,

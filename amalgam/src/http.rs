@@ -1,4 +1,4 @@
-//! Small pages over HTTP, for metrics and for whoever looks at a run.
+//! Small pages over HTTP, for metrics and for observers of a run.
 
 use std::{convert::Infallible, io, str::FromStr, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ const CONNECTION_DEADLINE: Duration = Duration::from_secs(60);
 /// Largest head of a request [bytes], which is the least that hyper takes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// Where pages are read: `HOST:PORT`, or `PORT` of the loopback interface.
+/// Address at which pages are served: `HOST:PORT`, or `PORT` of the loopback interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At(String);
 
@@ -46,7 +46,7 @@ impl FromStr for At {
     }
 }
 
-/// What a request is answered with.
+/// Answer to a request.
 pub struct Answer {
     status: StatusCode,
     kind: &'static str,
@@ -59,7 +59,7 @@ impl Answer {
         Self { status: StatusCode::OK, kind, body: body.into() }
     }
 
-    /// Nothing new.
+    /// Answer that there is nothing new.
     pub fn nothing() -> Self {
         Self { status: StatusCode::NO_CONTENT, kind: "text/plain", body: Bytes::new() }
     }

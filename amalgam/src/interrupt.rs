@@ -19,7 +19,7 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 /// Signals closer together than this are one: `timeout` signals a process and then its whole group.
 const SAME_SIGNAL: Duration = Duration::from_millis(300);
 
-/// Whether the run was asked to end.
+/// Signals to this process, as a request to end the run.
 #[derive(Clone)]
 pub struct Interrupt(Arc<Inner>);
 
@@ -78,17 +78,17 @@ impl Interrupt {
         self.0.control.stop();
     }
 
-    /// Whether the run was asked to end.
+    /// True if the run was asked to end.
     pub fn is_requested(&self) -> bool {
         self.0.requested.get().is_some()
     }
 
-    /// Whether the terminal was closed: nobody reads what is printed.
+    /// True if the terminal was closed: nobody reads what is printed.
     pub fn is_hung_up(&self) -> bool {
         self.0.hung_up.load(Ordering::Relaxed)
     }
 
-    /// What signals do to runs: the first ends them.
+    /// Handle of the runs, which the first signal ends.
     pub fn control(&self) -> &Control {
         &self.0.control
     }
@@ -102,7 +102,7 @@ async fn hung_up(hangup: &mut Option<Signal>) {
     }
 }
 
-/// Whether SIGHUP ends this process: not under `nohup`, which has it ignored. Where the system does not tell, what the
+/// True if SIGHUP ends this process: not under `nohup`, which has it ignored. Where the system does not tell, what the
 /// process was started with stays.
 fn hangup_ends() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -81,7 +81,7 @@ struct Families {
     checkpoints: Family<OfRun, Counter>,
 }
 
-/// From 0.1 ms to some 200 s, three times as much each.
+/// Buckets from 0.1 ms to about 200 s, each three times the last.
 fn step_buckets() -> Histogram {
     Histogram::new(exponential_buckets(1e-4, 3.0, 14))
 }
@@ -164,7 +164,7 @@ struct Owned {
     known: Mutex<Known>,
 }
 
-/// What was counted when the counters were set last.
+/// Values of the counters when they were last set.
 #[derive(Default)]
 struct Known {
     participants: Vec<String>,
@@ -174,7 +174,7 @@ struct Known {
     bytes: Vec<[u64; 2]>,
 }
 
-/// By how much a sum grew; one that a run went back with starts anew.
+/// Growth of a sum. A sum that became smaller, because the run went back, starts anew.
 fn grown(before: &mut f64, now: f64) -> f64 {
     (now - std::mem::replace(before, now)).max(0.0)
 }

@@ -72,7 +72,7 @@ fn body(scene: &Scene, summary: &Value, folder: &Path) -> Markup {
     }
 }
 
-/// How the run ended, and whether to trust it.
+/// Statement of how the run ended and whether to trust it.
 fn verdict(summary: &Value) -> Markup {
     let number = |key: &str| summary[key].as_f64().map_or("?".to_string(), short);
     let cautions = summary["cautions"].as_array().into_iter().flatten().filter_map(Value::as_str);

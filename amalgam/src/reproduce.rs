@@ -45,14 +45,14 @@ pub fn figures() -> Result<Vec<Figure>, String> {
     Ok(all)
 }
 
-/// What came of one run of a figure.
+/// Result of one run of a figure.
 #[derive(Debug)]
 struct Outcome {
     case: String,
     method: String,
     /// The summary; empty if the run left none.
     summary: Value,
-    /// Why it ended early.
+    /// Error that ended the run early.
     error: Option<String>,
     folder: PathBuf,
     /// Time between pictures [s], where it is known.
@@ -130,8 +130,9 @@ struct Workers {
 }
 
 impl Workers {
-    /// For that many runs. Coarse scenes do not fill several cores each: as many runs at a time as there are cores. Fine
-    /// ones do, and need the memory, and Table 1 is about their time: one after the other.
+    /// Threads for this number of runs. Coarse scenes do not fill several cores each: as many runs at a time
+    /// as there are cores. Fine ones do, and need the memory, and Table 1 is about their time: one after the
+    /// other.
     fn new(args: &ReproduceArgs, runs: usize) -> Result<Self, CommandError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let side_by_side = cores / args.threads.count().unwrap_or(1);
@@ -195,7 +196,7 @@ fn progress(figure: &Figure, outcome: &Outcome, (done, total): (usize, usize), l
     )
 }
 
-/// One run of a figure, or nothing if it was interrupted.
+/// Computes one run of a figure. Returns `None` if it was interrupted.
 fn one_run(
     figure: &Figure,
     case: &Variant,
@@ -258,7 +259,7 @@ fn chosen(names: &[String]) -> Result<Vec<Figure>, CommandError> {
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// Whether a figure goes by this name: its own, or, of `fig8-top`, `fig8`.
+/// True if a figure goes by this name: its own, or, of `fig8-top`, `fig8`.
 fn is_part(figure: &str, name: &str) -> bool {
     figure.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

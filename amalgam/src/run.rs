@@ -44,31 +44,31 @@ use watch::{Watch, Watchers};
 
 pub use report::Outcome;
 
-/// How a run went.
+/// End of a run that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// To the end of the scene.
+    /// The run reached the end of the scene.
     Finished,
-    /// Until somebody asked to end it.
+    /// Somebody asked the run to end.
     Interrupted,
 }
 
-/// How a scene is computed. None of it changes a result.
+/// Options of a run. None of them changes a result.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How solvers that the run starts are reached.
+    /// Transport to solvers that the run starts.
     pub transport: Transport,
     /// Threads of each solver that the run starts; one per core if none is given.
     pub threads: Option<usize>,
-    /// How often checkpoints are written, if at all.
+    /// Interval between checkpoints, if any are written.
     pub every: Option<Every>,
-    /// How many checkpoints are kept.
+    /// Number of checkpoints kept.
     pub keep: u32,
     /// Longest time to wait for solvers at addresses that do not listen yet.
     pub wait: Option<Duration>,
     /// Longest time to wait for a solver that was lost; without it a loss ends the run.
     pub reconnect: Option<Duration>,
-    /// How solvers that are not the run's own, or not on this machine, are reached.
+    /// Options for solvers that the run does not start, or that are not on this machine.
     pub reach: Reach,
 }
 
@@ -88,19 +88,19 @@ impl Default for Options {
 
 /// A scene that is to be computed.
 pub struct Run<'a> {
-    /// What.
+    /// The scene.
     pub scene: &'a Scene,
-    /// How.
+    /// The options.
     pub options: &'a Options,
-    /// By what others end, hold and save it.
+    /// Handle by which others end, hold and save the run.
     pub control: Control,
-    /// Who takes lines for people.
+    /// Console that shows lines for people.
     pub console: Console,
-    /// Who looks.
+    /// Observers of the run.
     pub watchers: Vec<Box<dyn Watch>>,
 }
 
-/// What ends a run early.
+/// Errors that end a run early.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
     #[error(transparent)]

@@ -90,20 +90,20 @@ impl SolverKind {
     }
 }
 
-/// One of `[[participants]]`.
+/// An entry of `[[participants]]`.
 #[derive(Clone, Debug)]
 pub struct Participant {
     /// Its name in this scene.
     pub name: String,
     /// The program expected to serve it; any if empty, which only goes with an address.
     pub solver: String,
-    /// Who computes it.
+    /// Service that computes the participant.
     pub served: Served,
     /// Its own section, TOML.
     pub section: String,
 }
 
-/// Who computes a participant.
+/// Service that computes a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Served {
     /// A solver that the run starts.
@@ -114,7 +114,7 @@ pub enum Served {
     Registered,
 }
 
-/// What stands for an address that the service itself tells.
+/// Word in place of an address that the service itself announces.
 const REGISTRY: &str = "registry";
 
 #[derive(Deserialize)]
@@ -137,7 +137,7 @@ impl Scene {
         Self::build(Document::read(path)?, overrides)
     }
 
-    /// As [`Self::read`], from text; `name` stands for the file in errors.
+    /// Reads a scene as [`Self::read`] does, but from text. Errors show `name` as the file.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -145,7 +145,7 @@ impl Scene {
         Self::build(Document::parse(name, text)?, overrides)
     }
 
-    /// As [`Self::parse`], with the files that the scene names in `folder`.
+    /// Reads a scene as [`Self::parse`] does. The files that the scene names are in `folder`.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -244,7 +244,7 @@ impl Scene {
         Ok(Document::parse(name, text)?.files())
     }
 
-    /// What the coordinator is told.
+    /// The part of the scene that the coordinator reads.
     pub fn plan(&self) -> Plan {
         Plan {
             scene: self.header.name.clone(),
@@ -272,7 +272,7 @@ impl Scene {
         SceneError::faults(self.file(), vec![read::key_fault(&self.document, &base, "", reason)])
     }
 
-    /// What is wrong with the colour of a participant.
+    /// Shows a fault of a participant's colour in the scene's file.
     pub fn colour_error(&self, participant: &str, reason: &str) -> SceneError {
         let base = root("output").key("pictures").key("colours").key(participant);
         SceneError::faults(self.file(), vec![read::key_fault(&self.document, &base, "", reason)])

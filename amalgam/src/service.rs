@@ -32,7 +32,7 @@ pub(crate) use results::plain as plain_path;
 use rpc::Service;
 use runs::{Limits, Runs};
 
-/// Who may give orders.
+/// Roles that may give orders.
 const CALLERS: &[Role] = &[Role::Operator];
 
 /// Time for clients to take what they were sent, after all runs have ended.
@@ -42,33 +42,33 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, Args)]
 #[allow(missing_docs, reason = "the help says it")]
 pub struct CoordinatorArgs {
-    /// Where to listen: unix:PATH or HOST:PORT, port 0 for any free one
+    /// Address to listen at: unix:PATH or HOST:PORT, port 0 for any free one.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Listen,
-    /// Where runs are kept, a folder for each
+    /// Folder of the runs, with a folder for each.
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub dir: PathBuf,
-    /// Runs at once; each takes the threads that --threads says
+    /// Runs at once; each takes the threads that --threads says.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub running: u32,
-    /// Runs that may wait for others to end
+    /// Runs that may wait for others to end.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub queued: u32,
-    /// Runs that are kept, in whatever state
+    /// Runs that are kept, in whatever state.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub stored: u32,
-    /// Threads of each solver and of the coordinator, in each run [default: one per core]
+    /// Threads of each solver and of the coordinator, in each run [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     #[command(flatten)]
     pub security: SecurityOptions,
-    /// End when standard input does, so that the service does not outlive who started it
+    /// End when standard input does, so that the service does not outlive who started it.
     #[arg(long)]
     pub exit_with_stdin: bool,
-    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface
+    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface.
     #[arg(long, value_name = "[HOST:]PORT")]
     pub metrics: Option<At>,
-    /// How the log on standard error is written; AMALGAM_LOG or RUST_LOG says what is logged
+    /// Format of the log on standard error; AMALGAM_LOG or RUST_LOG says what is logged.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 }

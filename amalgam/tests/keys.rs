@@ -143,13 +143,13 @@ fn key(comment: &str, serde: &str, field: &str, code: String) -> Key {
     }
 }
 
-/// Whether a text in brackets is a unit: neither code, nor a list, nor a citation.
+/// True if a text in brackets is a unit: neither code, nor a list, nor a citation.
 fn is_unit(text: &str) -> bool {
     let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
     !text.is_empty() && digits < 4 && text.len() < 16 && !text.contains(['`', '"', ',', '.'])
 }
 
-/// Whether a text holds several units.
+/// True if a text holds several units.
 fn several(text: &str) -> bool {
     text.split('[').skip(1).filter_map(|rest| rest.split(']').next()).filter(|unit| is_unit(unit)).count() > 1
 }
@@ -177,7 +177,7 @@ fn read_function(source: &str, name: &str) -> Option<String> {
     Some(rest.split_once("{\n")?.1.split("\n}").next()?.trim().to_string())
 }
 
-/// What `Default` gives a field.
+/// Value that `Default` gives a field.
 fn of_default(source: &str, name: &str, field: &str) -> String {
     let body = source.split(&format!("impl Default for {name} {{")).nth(1).unwrap_or_default();
     let body = body.split("\n}").next().unwrap_or_default().replace("Self { ", "\n").replace(" }", ",\n");

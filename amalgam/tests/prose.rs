@@ -2,6 +2,8 @@
 //!
 //! In the README, `docs/guide`, `docs/theory` and `docs/reference` no sentence has more than 35 words. In all documents that explain, numbers have a leading zero,
 //! and nothing tells history or names a commit; `docs/results` and the change log may.
+//!
+//! In all sources, a comment on an item or a module is a sentence or a noun phrase with a full stop.
 
 use std::{
     fs,
@@ -12,7 +14,8 @@ use std::{
 const WORDS_MAX: usize = 35;
 
 /// Documents that explain. `docs/results` reports.
-const FOLDERS: [&str; 4] = ["docs/guide", "docs/theory", "docs/reference", "docs/design"];
+const FOLDERS: [&str; 6] =
+    ["docs/guide", "docs/theory", "docs/reference", "docs/design", "validation", "deploy"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -126,7 +129,7 @@ fn no_sentence_for_readers_is_long() {
 const HISTORY: [&str; 5] =
     ["until now", "the code before", "used to be", "by the program before", "so far as of"];
 
-/// What breaks the law in a line, if anything does.
+/// A fault of prose in a line, if there is one.
 fn fault(line: &str) -> Option<String> {
     let bytes = line.as_bytes();
     let bare = (0..bytes.len().saturating_sub(1)).find(|&at| {
@@ -175,8 +178,8 @@ fn documents_have_leading_zeros_and_no_history() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Sources of the workspace, by path from the root.
-fn sources() -> Vec<(String, String)> {
+/// Sources in a language, by path from the root.
+fn sources(language: &str) -> Vec<(String, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![root()]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder of the repository") {
@@ -184,7 +187,7 @@ fn sources() -> Vec<(String, String)> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() && !name.starts_with('.') && name != "target" {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == language) {
                 let name = path.strip_prefix(root()).expect("below the root").display().to_string();
                 found.push((name, fs::read_to_string(&path).expect("a source")));
             }
@@ -193,29 +196,104 @@ fn sources() -> Vec<(String, String)> {
     found
 }
 
+/// First words of comments that are fragments, or sentences about something that has no name yet.
+const FRAGMENTS: [&str; 15] = [
+    "Of", "That", "Those", "What", "Whether", "How", "Where", "Which", "Who", "Whom", "Whose", "Why", "When",
+    "It", "They",
+];
+
+/// Comments that begin with one of these marks: line of each, from 1, and its first paragraph.
+fn doc_comments(text: &str, marks: &[&'static str]) -> Vec<(usize, String)> {
+    let (mut found, mut mark, mut in_first) = (Vec::<(usize, String)>::new(), "", false);
+    for (at, line) in text.lines().map(str::trim).enumerate() {
+        let before = std::mem::take(&mut mark);
+        let Some(of) = marks.iter().copied().find(|mark| line.starts_with(*mark)) else { continue };
+        mark = of;
+        let words = line[of.len()..].trim();
+        if before != of {
+            in_first = !words.is_empty();
+            found.push((at + 1, words.to_string()));
+        } else if words.is_empty() {
+            in_first = false;
+        } else if in_first && let Some((_, paragraph)) = found.last_mut() {
+            *paragraph = format!("{paragraph} {words}");
+        }
+    }
+    found
+}
+
+/// A fault of the beginning of a comment, if there is one.
+fn fragment(paragraph: &str) -> Option<String> {
+    let first = paragraph.split_whitespace().next()?;
+    let word = first.trim_matches(|c: char| !c.is_alphanumeric());
+    FRAGMENTS.contains(&word).then(|| format!("begins with {word}"))
+}
+
+/// A fault of the end of a comment's first paragraph, if there is one.
+fn no_end(paragraph: &str) -> Option<String> {
+    let end = paragraph.trim_end_matches([')', '"']);
+    (!end.ends_with(['.', ':', '?', '!'])).then(|| format!("has no full stop: {paragraph}"))
+}
+
+/// Marks of comments on items and modules.
+const DOC_MARKS: [&str; 2] = ["///", "//!"];
+
+/// The faults of the comments of a source in Rust: line and fault.
+fn comment_faults(text: &str) -> Vec<(usize, String)> {
+    let docs = doc_comments(text, &DOC_MARKS).into_iter();
+    let docs = docs.filter_map(|(at, words)| Some((at, fragment(&words).or_else(|| no_end(&words))?)));
+    let number = |(at, line): (usize, &str)| {
+        let found = fault(line.trim().strip_prefix("//")?.trim_start_matches(['/', '!']))?;
+        found.starts_with("a number").then_some((at + 1, found))
+    };
+    docs.chain(text.lines().enumerate().filter_map(number)).collect()
+}
+
+#[test]
+fn faults_of_comments_are_found() {
+    let faults = |text: &str| comment_faults(text).into_iter().map(|(at, fault)| format!("{at}: {fault}"));
+    let bad = [
+        ("/// Of its length.\nfn f()", "1: begins with Of"),
+        ("//! That which is\n//! left.", "1: begins with That"),
+        ("let a = 1;\n    /// Those.\n    a: u8,", "2: begins with Those"),
+        ("/// What a solver says.", "1: begins with What"),
+        ("/// Whether it is so.", "1: begins with Whether"),
+        ("/// Which.", "1: begins with Which"),
+        ("/// Density of\n/// the fluid\n/// \n/// More.", "1: has no full stop: Density of the fluid"),
+        ("//! Module.\n/// Item", "2: has no full stop: Item"),
+        ("// about .5 of it", "1: a number without a leading zero: .5 of it"),
+        ("/// Density.\n/// About .5 kg.", "2: a number without a leading zero: .5 kg."),
+    ];
+    for (text, expected) in bad {
+        assert_eq!(faults(text).collect::<Vec<_>>(), [expected], "{text}");
+    }
+    let good = "//! Ofen is no fragment.\n\n/// Density [kg/m^3], about 0.5\n/// of it.\n///\n/// What follows may\n/// \
+                ask.\nfn f() {\n    // What it is for\n}\n/// (A remark.)\nconst A: &str = \"/// Of\";";
+    assert_eq!(faults(good).count(), 0);
+}
+
 #[test]
 fn comments_are_sentences_and_their_numbers_have_leading_zeros() {
     let (mut faults, mut comments) = (Vec::new(), 0);
-    for (name, text) in sources().into_iter().filter(|(name, _)| !name.ends_with("tests/prose.rs")) {
-        let mut before = "";
-        for (at, line) in text.lines().map(str::trim).enumerate() {
-            let comment = ["///", "//!", "//"].iter().find_map(|mark| line.strip_prefix(mark));
-            let Some(comment) = comment.map(str::trim) else {
-                before = line;
-                continue;
-            };
-            comments += 1;
-            let begins = !before.starts_with("//") || before.trim_matches('/').trim().is_empty();
-            let fragment = ["Of ", "That ", "Those "].iter().find(|word| comment.starts_with(*word));
-            if let Some(word) = fragment.filter(|_| begins && line.starts_with("///")) {
-                faults.push(format!("{name}:{}: a comment begins with {word}", at + 1));
-            }
-            if let Some(fault) = fault(comment).filter(|fault| fault.starts_with("a number")) {
-                faults.push(format!("{name}:{}: {fault}", at + 1));
-            }
-            before = line;
+    for (name, text) in sources("rs") {
+        comments += doc_comments(&text, &DOC_MARKS).len();
+        faults.extend(comment_faults(&text).into_iter().map(|(at, fault)| format!("{name}:{at}: {fault}")));
+    }
+    assert!(comments > 3000, "only {comments} comments");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn comments_of_contracts_and_docstrings_are_no_fragments() {
+    let (mut faults, mut comments) = (Vec::new(), 0);
+    for (language, mark) in [("proto", "//"), ("py", r#"""""#)] {
+        for (name, text) in sources(language) {
+            let found = doc_comments(&text, &[mark]);
+            comments += found.len();
+            let fault = |(at, words): (usize, String)| Some(format!("{name}:{at}: {}", fragment(&words)?));
+            faults.extend(found.into_iter().filter_map(fault));
         }
     }
-    assert!(comments > 5000, "only {comments} lines of comments");
+    assert!(comments > 200, "only {comments} comments");
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -36,7 +36,7 @@ fn every_run_of_every_figure_is_a_scene() {
     }
 }
 
-/// What a run of a small scene with the given settings ends with.
+/// Hash of the final state of a small scene with the given settings.
 fn state_hash(folder: &Path, settings: &[&str], arguments: &[&str]) -> String {
     let scene = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes/small/drop.toml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));

@@ -124,7 +124,7 @@ fn a_body_that_does_not_move_is_written_once_and_after_a_resume_too() {
     expect_once();
 }
 
-/// What may make single light particles fast is stored energy that is let go, never energy from nowhere.
+/// Single light particles may become fast by stored energy that is let go, never by energy from nowhere.
 #[test]
 fn the_total_energy_never_rises() {
     for (split, alpha) in [("paper", "0"), ("paper", "1"), ("symmetric", "1")] {

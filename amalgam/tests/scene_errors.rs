@@ -44,7 +44,7 @@ fn render(error: &SceneError) -> String {
     amalgam::console::render(error, false)
 }
 
-/// What is reported after `from` was replaced by `to` in a right scene.
+/// Errors reported after `from` was replaced by `to` in a right scene.
 fn errors(from: &str, to: &str, overrides: &[&str]) -> String {
     let text = SCENE.replacen(from, to, 1);
     assert!(from.is_empty() || text != SCENE, "`{from}` stands in the scene");
@@ -158,7 +158,7 @@ fn a_solvers_fault_is_shown_in_the_file() {
 }
 
 proptest::proptest! {
-    /// Whatever is cut out of a scene or put into it, the answer is a scene or faults with places inside the text.
+    /// For any edit of a scene, the answer is a scene or faults with places inside the text.
     #[test]
     fn no_edit_of_a_scene_makes_reading_panic(
         from in 0..SCENE.len(),

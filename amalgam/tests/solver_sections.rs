@@ -62,7 +62,7 @@ fn the_main_scene_is_as_large_as_it_says() {
     assert!(*cloth >= 10_000 && *water >= 50_000, "{particles:?}");
 }
 
-/// What is reported for the drop scene with values replaced.
+/// Faults reported for the drop scene with values replaced.
 fn faults(overrides: &[&str]) -> String {
     // Relative to the folder of the package, where tests run: the report names no folder of this machine.
     let scene = read("../scenes/small/drop.toml".as_ref(), overrides);

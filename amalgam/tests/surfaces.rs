@@ -99,8 +99,8 @@ fn height_above((vertices, triangles): &(Vec<[f64; 3]>, Vec<[usize; 3]>), places
     heights
 }
 
-/// Water at rest, 10 mm between particles, in a box. Roughness is what heights differ by in a frame, flicker what the height at a
-/// place differs by from one frame to the next, both two spacings from the walls on.
+/// Water at rest, 10 mm between particles, in a box. Roughness is the difference of heights in a frame, flicker the difference at a place
+/// from one frame to the next, both two spacings from the walls on.
 #[test]
 fn the_surface_of_still_water_is_flat_and_does_not_flicker() {
     const SCENE: &str = "[scene]

@@ -235,7 +235,7 @@ fn output_of(page: &str, id: &str) -> String {
     rest.split_once('<').expect("its end").0.to_string()
 }
 
-/// What headless Chromium says: `cargo test --release --workspace --test watch -- --ignored`.
+/// The page in headless Chromium: `cargo test --release --workspace --test watch -- --ignored`.
 #[test]
 #[ignore = "needs chromium"]
 fn a_browser_draws_the_frame_and_the_curve() {

@@ -1,4 +1,5 @@
-//! What rules are written with: a run of the service, the calls of a step, and what is known of the particles.
+//! The bench on which rules are written: a run of the service, the calls of a step, and what is known of the
+//! particles.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,7 @@ use crate::wire::{No, Wire, code_name};
 /// Longest step of a trial [s].
 const DT_MAX: f64 = 1e-3;
 
-/// What is known of a particle from the table.
+/// Properties of a particle from the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Property {
     pub(crate) mass: f64,
@@ -56,7 +57,7 @@ pub(crate) struct Ask {
     pub(crate) impulse: Vec<DVec3>,
 }
 
-/// How a step ends.
+/// End of a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct End {
     pub(crate) group_velocity: Vec<DVec3>,
@@ -224,7 +225,7 @@ impl<'a> Bench<'a> {
         self.wire.integrate(stream::iter(packets), text, counts)
     }
 
-    /// How a step ends that goes as the answer says: each group with the velocity that its momenta give it.
+    /// End of a step as the answer prescribes: each group has the velocity that its momenta give it.
     pub(crate) fn end(&self, ask: &Ask, answer: &Integrated) -> End {
         let mut end = End::default();
         let mut at = 0;

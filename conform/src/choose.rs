@@ -1,4 +1,4 @@
-//! Which particles a trial merges and watches.
+//! Choice of the particles that a trial merges and watches.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ impl Bench<'_> {
         self.state.id.as_deref().unwrap_or_default()
     }
 
-    /// Where each particle stands in the state.
+    /// Place of each particle in the state.
     pub(crate) fn places(&self) -> HashMap<ParticleId, usize> {
         self.ids().iter().enumerate().map(|(place, &id)| (id, place)).collect()
     }
@@ -88,8 +88,7 @@ impl Bench<'_> {
         Ok(self.ask(&[self.group(2)?]))
     }
 
-    /// How much answers may differ for reasons that are no fault, as a part of what changes: an iteration ends where its
-    /// tolerance is reached.
+    /// Relative difference of answers that is no fault: an iteration ends where its tolerance is reached.
     pub(crate) fn tolerance(&self) -> f64 {
         match self.integration {
             Integration::Explicit => 1e-9,

@@ -1,4 +1,5 @@
-//! Whether a service keeps the contract `amalgam.solver.v1`: a table of rules ([`RULES`]), each tried by calls.
+//! Trial of a service against the contract `amalgam.solver.v1`: a table of rules ([`RULES`]), each tried by
+//! calls.
 //!
 //! A rule has a name, one sentence and a place in `docs/reference/protocol.md`. [`examine`] tries rules on a service that it is
 //! connected to, one after the other, each in a run of its own. A rule that is broken comes with the calls that show it.
@@ -20,7 +21,7 @@ pub use verdict::{Finding, Verdict};
 pub use wire::Exchange;
 use wire::Wire;
 
-/// What a service is initialised with.
+/// Data with which a service is initialised.
 #[derive(Clone, Debug)]
 pub struct Section {
     /// Name of the participant.

@@ -17,9 +17,9 @@ use crate::verdict::Check;
 pub struct Rule {
     /// Its name, for `--only`.
     pub name: &'static str,
-    /// What it says, in one sentence.
+    /// The rule in one sentence.
     pub says: &'static str,
-    /// Where it stands in `docs/reference/protocol.md`: the heading.
+    /// Its place in `docs/reference/protocol.md`: the heading.
     pub see: &'static str,
     pub(crate) check: fn(&mut Bench<'_>) -> Check,
 }

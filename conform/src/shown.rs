@@ -42,7 +42,7 @@ where
 /// Bytes of a column that are enough to show its first values.
 const FIRST_BYTES: usize = 256;
 
-/// What the values of a column are.
+/// Type of the values of a column.
 enum Kind {
     U8,
     U32(usize),

@@ -1,19 +1,19 @@
-//! What comes out of trying a rule.
+//! Results of trying a rule.
 
 use serde::Serialize;
 
 use crate::rules::Rule;
 use crate::wire::{Exchange, No};
 
-/// Whether a service keeps a rule.
+/// Verdict on a service under a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It does.
+    /// The service keeps the rule.
     Passed,
-    /// It does not: why, in one sentence.
+    /// The service breaks the rule, with the reason in one sentence.
     Failed(String),
-    /// The rule says nothing about this service or section: why.
+    /// The rule does not apply to this service or section, with the reason.
     Skipped(String),
 }
 
@@ -24,9 +24,9 @@ pub struct Finding {
     pub rule: &'static str,
     /// The rule in one sentence.
     pub says: &'static str,
-    /// Where the rule stands.
+    /// Place of the rule in the documents.
     pub see: &'static str,
-    /// Whether it is kept.
+    /// Verdict on the service.
     pub verdict: Verdict,
     /// The last calls before it was seen to be broken, the last of them at fault.
     pub calls: Vec<Exchange>,
@@ -44,16 +44,16 @@ impl Finding {
     }
 }
 
-/// Why a rule was not tried to its end.
+/// Reasons for which a rule was not tried to its end.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It says nothing about this service.
+    /// The rule does not apply to this service.
     Skip(String),
-    /// It is broken.
+    /// The service breaks the rule.
     Broken(String),
 }
 
-/// What trying a rule yields.
+/// Result of trying a rule.
 pub(crate) type Check = Result<(), Stop>;
 
 impl From<No> for Stop {

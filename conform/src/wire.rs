@@ -21,9 +21,9 @@ use crate::shown::{message, messages};
 pub struct Exchange {
     /// Name of the call.
     pub call: &'static str,
-    /// What was sent.
+    /// The request.
     pub request: String,
-    /// What came back.
+    /// The answer.
     pub answer: String,
 }
 
@@ -36,7 +36,7 @@ const CALL_DEADLINE: Duration = Duration::from_secs(60);
 /// Messages of one answer, at most.
 const MESSAGES_MAX: usize = 4096;
 
-/// Why a call has no answer that could be read.
+/// Reasons for which a call has no readable answer.
 #[derive(Debug)]
 pub(crate) enum No {
     /// The service refused it.
@@ -95,7 +95,7 @@ pub(crate) fn code_name(code: Code) -> &'static str {
 
 type Header<C> = <<C as Call>::Packet as Packet>::Header;
 
-/// One connection to the service.
+/// A connection to the service.
 pub(crate) struct Wire {
     runtime: tokio::runtime::Runtime,
     client: SolverClient<Calls>,
@@ -150,7 +150,7 @@ impl Wire {
         }
     }
 
-    /// As [`Self::call`] for an answer in columns, which is checked.
+    /// Makes a call as [`Self::call`] does, for an answer in columns, which is checked.
     fn columns<P: Packet + fmt::Debug + Clone, T>(
         &mut self,
         call: &'static str,

@@ -44,7 +44,7 @@ fn broken(findings: &[Finding]) -> Vec<&'static str> {
     failed.map(|finding| finding.rule).collect()
 }
 
-/// What is wrong with balls that are broken on purpose.
+/// Faults of balls that are broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -93,7 +93,7 @@ impl Tethered {
         self.gravity * self.particles.mass[i] - pull + DVec3::X * noise
     }
 
-    /// What a tether gives less for each m/s [kg].
+    /// Decrease of a tether's momentum per m/s [kg].
     fn slope(&self, dt: f64) -> f64 {
         if self.is_implicit() { dt * dt * STIFFNESS } else { 0.0 }
     }

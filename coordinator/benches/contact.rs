@@ -13,7 +13,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const LIMIT: GroupLimit = GroupLimit { min: 8, max: 64, keep_lone_contacts: true, seed: 1, step: 7 };
 
-/// How a scene's particles are stored.
+/// Storage order of a scene's particles.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     /// Neighbours in space have near ids, as at the start of a run.
@@ -81,7 +81,7 @@ impl Rig {
         self.forest.split(self.forest.velocity(), &self.energy, &SplitSettings::default(), &mut self.split);
     }
 
-    /// One line with the best of some repetitions, for reading without criterion's report.
+    /// Prints one line with the best of some repetitions, for reading without criterion's report.
     fn print(&mut self, name: &str) {
         let count = self.candidates.len();
         let mut best = [f64::INFINITY; 4];

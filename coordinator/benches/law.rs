@@ -24,7 +24,7 @@ fn lattice(side: usize, tall: usize, spin: Spin) -> World {
 
 const DT: f64 = 1e-3;
 
-/// One step's velocities by gravity alone.
+/// Accelerates the bodies over one step by gravity alone.
 fn fall(world: &mut World) {
     for i in 0..world.position.len() {
         world.bodies.velocity[i] = world.gravity * DT;

@@ -24,7 +24,7 @@ pub struct Checkpoint {
     pub steps: u64,
     /// The coordinator's own state: a map of its fields in CBOR (RFC 8949).
     pub coordinator: Vec<u8>,
-    /// One for each participant, in the scene's order.
+    /// States of the participants, in the scene's order.
     pub participants: Vec<ParticipantCheckpoint>,
 }
 
@@ -39,7 +39,8 @@ pub struct ParticipantCheckpoint {
     pub version: String,
     /// Particles in the snapshot.
     pub particles: u64,
-    /// Hash of the table that it began the run with: of its section, and of whatever files that names.
+    /// Hash of the table with which the participant began the run. It covers its section and the files that
+    /// the section names.
     pub start_hash: u64,
     /// Hash of ids, positions and velocities.
     pub state_hash: u64,
@@ -47,7 +48,7 @@ pub struct ParticipantCheckpoint {
     pub snapshot: Vec<u8>,
 }
 
-/// What the coordinator knows between two steps.
+/// State of the coordinator between two steps.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct State {

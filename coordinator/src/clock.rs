@@ -21,7 +21,7 @@ pub(crate) struct Clock {
 /// A step that had to be shortened leaves no rest of its frame that is shorter than this part of it.
 const REST_MIN: f64 = 1e-3;
 
-/// What limits the next step.
+/// Limits on the length of the next step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The solvers' own limit [s].
@@ -30,7 +30,7 @@ pub(crate) struct Limits {
     pub(crate) radius_rate: f64,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Progress {
@@ -44,7 +44,7 @@ impl Clock {
         Self { settings, frames, gravity, radius_min, time: 0.0, frame: 0, frame_due: true }
     }
 
-    /// How far the run is, for a checkpoint.
+    /// Progress of the run, for a checkpoint.
     pub(crate) fn progress(&self) -> Progress {
         Progress { time: self.time, frame: self.frame }
     }
@@ -63,7 +63,7 @@ impl Clock {
         self.radius_min
     }
 
-    /// Whether the time is that of a frame. The start is one, and so is the end.
+    /// True if the current time is the time of a frame, as the start and the end are.
     pub(crate) fn frame_due(&self) -> bool {
         self.frame_due
     }
@@ -80,7 +80,7 @@ impl Clock {
         }
     }
 
-    /// Whether steps of this length would take longer than anyone waits: 10^12 of them to the end.
+    /// True if steps of this length are too short to reach the end: more than 10^12 of them would be needed.
     pub(crate) fn is_stuck(&self, dt: f64) -> bool {
         dt < 1e-12 * self.settings.duration
     }

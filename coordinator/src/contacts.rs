@@ -1,4 +1,5 @@
-//! Which particles touch, and which of those approach each other (`docs/theory/coupling.md`, "Contacts").
+//! Pairs of particles in contact, and those of them that approach each other (`docs/theory/coupling.md`,
+//! "Contacts").
 
 use amalgam_particles::{DVec3, PairFinder, ParticleId, Spheres};
 use amalgam_proto::contract::Batch;
@@ -32,7 +33,7 @@ impl Candidates {
         self.id.len()
     }
 
-    /// Whether there is no candidate.
+    /// True if there is no candidate.
     pub fn is_empty(&self) -> bool {
         self.id.is_empty()
     }
@@ -85,7 +86,7 @@ impl Candidates {
         self.participant.partition_point(|&other| other < participant)
     }
 
-    /// Whether no contact changes the candidate's velocity.
+    /// True if no contact changes the candidate's velocity.
     #[inline]
     pub fn is_immovable(&self, index: u32) -> bool {
         self.mass[index as usize].is_infinite()
@@ -97,7 +98,7 @@ impl Candidates {
         self.position[i].distance(self.position[j]) - self.radius[i] - self.radius[j]
     }
 
-    /// One number for (participant, id), in the same order.
+    /// Participant and id as one number, with the same order.
     #[inline]
     pub fn global_id(&self, index: u32) -> u64 {
         u64::from(self.participant[index as usize]) << ID_BITS | self.id[index as usize].0
@@ -193,8 +194,8 @@ fn partition(
     rest.truncate(rest_end);
 }
 
-/// Finds contacts: first the pairs that are near [Verlet1967], then, as long as nobody has moved far, those of them
-/// that touch.
+/// Finds contacts: first the pairs that are near [Verlet1967], then, as long as no particle has moved far,
+/// those of them that touch.
 #[derive(Debug, Default)]
 pub struct ContactFinder {
     finder: PairFinder,
@@ -205,7 +206,7 @@ pub struct ContactFinder {
     listed_pairs: Vec<(u32, u32)>,
     /// Near pairs, as candidates, sorted.
     near: Vec<(u32, u32)>,
-    /// Which candidate each listed particle was the last time; [`GONE`] if it is none.
+    /// Index of the candidate that each listed particle was the last time; [`GONE`] if it is none.
     place: Vec<u32>,
     bits: Ranked,
     /// Near pairs that touch, and those that do not.
@@ -244,7 +245,7 @@ impl Ranked {
         }));
     }
 
-    /// How many indices are below this one.
+    /// Number of indices below this one.
     #[inline]
     fn rank(&self, index: u32) -> u32 {
         let word = index as usize / 64;
@@ -281,9 +282,9 @@ impl ContactFinder {
         self.touching(candidates, own)
     }
 
-    /// Finds the pairs of different participants that intersect if every sphere is larger by the part of its radius that
-    /// `margin` says for its participant, nothing if it says none: no others can touch before a particle has moved
-    /// farther than that.
+    /// Finds the pairs of different participants that intersect if every sphere is larger by its
+    /// participant's `margin`, a part of its radius. No other pairs can touch before a particle has moved
+    /// farther than its margin.
     pub fn list(&mut self, candidates: &Candidates, margin: &[f64]) {
         let Self { finder, grown, listed, listed_pairs, near, place, bits, .. } = self;
         grown.clear();

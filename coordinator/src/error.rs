@@ -4,7 +4,7 @@ use amalgam_particles::text::number;
 
 use crate::settings::Fault;
 
-/// Why a run could not start or go on. Messages are whole sentences for the user.
+/// Reasons for which a run could not start or go on. Messages are whole sentences for the user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages say it")]
@@ -66,7 +66,7 @@ pub enum CoordinatorError {
     Runtime(std::io::Error),
 }
 
-/// How a participant was lost.
+/// Ways in which a participant is lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages say it")]

@@ -28,7 +28,7 @@ pub(crate) struct Instruments {
     pub(crate) energy: EnergyAccount,
     probes: Vec<Probe>,
     samples: Vec<ProbeSample>,
-    /// What passes, if somebody wants to know.
+    /// Spans of phases and calls, if an observer wants them.
     spans: Option<Spans>,
 }
 
@@ -48,20 +48,20 @@ pub(crate) struct View<'a> {
     pub(crate) gravity: DVec3,
 }
 
-/// What the instruments have read, for a checkpoint.
+/// State of the instruments, for a checkpoint.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InstrumentsState {
     profile: Profile,
     statistics: Statistics,
-    /// Not in older checkpoints.
+    /// Account of energy; absent from older checkpoints.
     #[serde(default)]
     energy: EnergyAccount,
     probes: Vec<ProbeState>,
 }
 
 impl Instruments {
-    /// What outlives a step.
+    /// State that outlives a step.
     pub(crate) fn state(&self) -> InstrumentsState {
         InstrumentsState {
             profile: self.profile.clone(),
@@ -97,7 +97,7 @@ impl Instruments {
         self.spans.get_or_insert_default();
     }
 
-    /// What has passed since this was called last.
+    /// Takes the spans since the last call of this function.
     pub(crate) fn take_spans(&mut self) -> Spans {
         self.spans.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -131,8 +131,8 @@ impl Instruments {
         }
     }
 
-    /// Adds a step to the statistics and to the account of energy, and reads all probes. Returns energy that nobody gave,
-    /// if there is too much of it.
+    /// Adds a step to the statistics and to the account of energy, and reads all probes. Returns energy from
+    /// no accounted source, if there is too much of it.
     pub(crate) fn sample(&mut self, view: &View<'_>) -> Option<Gain> {
         let [_, overlap] = probes::overlap(view.candidates, view.contacts, view.beside);
         self.statistics.add(view.record, view.members, overlap);
@@ -148,7 +148,7 @@ impl Instruments {
         &self.samples
     }
 
-    /// Whether a probe needs all corners of this participant's triangles.
+    /// True if a probe needs all corners of this participant's triangles.
     pub(crate) fn wants_triangles(&self, participant: usize) -> bool {
         self.probes.iter().any(|probe| probe.sheet() == Some(participant))
     }

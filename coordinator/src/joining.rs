@@ -1,4 +1,5 @@
-//! How a run comes to its participants: their services are connected, waited for if need be, and initialised.
+//! Connection of a run to its participants: their services are connected, waited for if necessary, and
+//! initialised.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,11 +15,11 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two lines about a service that is waited for.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How a run comes to its participants.
+/// Parameters of a run's connection to its participants.
 pub struct Joining<'a> {
     /// Name of the run: services refuse calls for another.
     pub run_id: String,
-    /// From 1; more each time that the run begins anew with its services, which refuse calls for an earlier one.
+    /// Number of the run's start with its services, from 1. Services refuse calls for an earlier start.
     pub epoch: u64,
     /// Ends the waiting.
     pub cancel: &'a Cancel,
@@ -46,7 +47,7 @@ impl Simulation {
         Self::join(plan, &participants, &Joining { run_id, epoch: 1, cancel, tell: &|_| () })
     }
 
-    /// The same for a run whose name is given, as a later epoch of it or with somebody told of the waiting.
+    /// The same for a run whose name is given, as a later epoch of it, or with lines about the waiting.
     ///
     /// # Errors
     /// As for [`Self::connect`].

@@ -107,7 +107,7 @@ pub struct Step {
     pub enough: f64,
 }
 
-/// How well the law is solved.
+/// Precision to which the law is solved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
     /// Largest error of a contact's velocity, as a part of a h.
@@ -126,7 +126,7 @@ impl Default for Precision {
     }
 }
 
-/// What a step's contacts did.
+/// Statistics of a step's contacts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// The last solve; its iterations are those of all solves of the step, its energy [J] is without impacts.
@@ -141,16 +141,16 @@ pub struct Statistics {
     pub missed: u32,
     /// Contacts without memory from the step before.
     pub new: u32,
-    /// Whether the first guess of new contacts was the tree's.
+    /// True if the first guess of new contacts came from the tree.
     pub from_tree: bool,
 }
 
 /// Solves the law, step after step. It holds memory and first guesses; all physics is in the arguments.
 #[derive(Clone, Debug)]
 pub struct ContactLaw {
-    /// How well.
+    /// Precision of the solve.
     pub precision: Precision,
-    /// Whether new contacts may get their first guess from the tree; off to compare.
+    /// True if new contacts may get their first guess from the tree; off to compare.
     pub guesses_by_tree: bool,
     sliding: Solver<DVec3>,
     rolling: Solver<Rolling>,
@@ -191,7 +191,7 @@ pub(crate) struct LawState {
 }
 
 impl ContactLaw {
-    /// What outlives a step; the rest is scratch.
+    /// State that outlives a step. The rest is scratch.
     pub(crate) fn state(&self) -> LawState {
         LawState { memory: self.memory.clone(), lipschitz: self.lipschitz }
     }
@@ -338,7 +338,7 @@ impl ContactLaw {
     }
 }
 
-/// What one look at a chunk of contacts found.
+/// Selection of the contacts of a chunk.
 #[derive(Default)]
 struct Seen {
     chosen: Vec<u32>,

@@ -16,7 +16,7 @@ pub(crate) struct Member {
     pub(crate) kind: Integration,
     /// Triangles between its particles, as they were at the start.
     pub(crate) triangles: Vec<[ParticleId; 3]>,
-    /// The grid on which it wants to know what anyone occupies.
+    /// Grid for which the participant asks which cells particles of any participant occupy.
     pub(crate) occupancy: Option<Lattice>,
     /// Hash of the table that it began with: a checkpoint is of the same beginning.
     pub(crate) start_hash: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Part {
     pub(crate) waited_s: f64,
 }
 
-/// What is known of a participant between two steps, for a checkpoint.
+/// State of a participant between two steps, for a checkpoint.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartState {
@@ -53,7 +53,7 @@ pub(crate) struct PartState {
     tracked: Vec<ParticleId>,
     stable_dt: f64,
     solver_s: f64,
-    /// Not in older checkpoints.
+    /// Wall time spent on waiting [s]; absent from older checkpoints.
     #[serde(default)]
     waited_s: f64,
     wire: WireBytes,
@@ -67,7 +67,7 @@ impl PartState {
 }
 
 impl Part {
-    /// What a checkpoint holds of it, beside its own snapshot.
+    /// State for a checkpoint, in addition to the participant's own snapshot.
     pub(crate) fn state(&self) -> PartState {
         let Self { connection, roster, cells, committed, tracked, stable_dt, solver_s, waited_s } = self;
         PartState {
@@ -97,8 +97,8 @@ impl Part {
 }
 
 impl Member {
-    /// A participant at the start of a run. `grids` are those on which some participant wants to know what anyone
-    /// occupies.
+    /// A participant at the start of a run. `grids` are those for which some participant asks which cells are
+    /// occupied.
     pub(crate) fn new(
         connection: Connection,
         table: Table,

@@ -38,7 +38,7 @@ pub(crate) struct Obstacles {
     surfaces: Vec<Surface>,
 }
 
-/// Where a particle is beside a surface.
+/// Position of a particle relative to a surface.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Beside {
     /// Distance of the particle's centre from the surface [m], negative inside of the obstacle.
@@ -48,7 +48,7 @@ pub(crate) struct Beside {
 }
 
 impl Obstacles {
-    /// Reads what shapes from files hold.
+    /// Reads the shapes that stand in files.
     ///
     /// # Errors
     /// A file that gives no closed surface.
@@ -76,7 +76,7 @@ impl Obstacles {
         self.surfaces[surface].obstacle
     }
 
-    /// Where a point [m] is beside a surface.
+    /// Position of a point [m] relative to a surface.
     pub(crate) fn beside(&self, surface: usize, point: DVec3) -> Beside {
         match &self.surfaces[surface].geometry {
             Geometry::Plane(on, normal) => Beside { distance: (point - on).dot(*normal), normal: *normal },

@@ -13,7 +13,7 @@ use crate::settings::{
     ContactMethod, CouplingSettings, PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings,
 };
 
-/// What a method does to the particles it touches. Memory is kept between steps.
+/// Effect of a method on the particles in contact. Memory is kept between steps.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     /// Particles that feel something: candidate indices, ascending. Never an immovable one.
@@ -26,9 +26,9 @@ pub struct Response {
     pub dissipated: f64,
     /// |sum of all momentum given| over the sum of its amounts: rounding.
     pub momentum_error: f64,
-    /// One for each candidate: momentum given [kg m/s].
+    /// Momentum given to each candidate [kg m/s].
     given: Vec<DVec3>,
-    /// One for each candidate.
+    /// Working value of each candidate: a filling or a velocity.
     working: Vec<DVec3>,
     touched: Vec<bool>,
 }
@@ -110,8 +110,8 @@ impl Response {
         self.finish(candidates, false);
     }
 
-    /// One pair after the other, each as if it were alone: a pair that approaches with the velocities it has by then
-    /// gets the impulse (1 + e) m |u_n|, at once.
+    /// Treats one pair after the other as if it were alone. A pair that approaches with its current
+    /// velocities gets the impulse (1 + e) m |u_n| at once.
     pub fn pairwise_impulse(
         &mut self,
         settings: &PairwiseImpulseSettings,
@@ -160,7 +160,7 @@ impl Response {
         (self.touched[i as usize], self.touched[j as usize]) = (true, true);
     }
 
-    /// Lists who was given something, as velocity if `at_once`, else as external impulse.
+    /// Lists the particles that were given something, as velocity if `at_once`, else as external impulse.
     fn finish(&mut self, candidates: &Candidates, at_once: bool) {
         self.members.clear();
         self.velocity.clear();
@@ -188,7 +188,7 @@ impl Response {
 
 /// Two particles in contact.
 struct Pair {
-    /// From the first to the second; a fixed axis if the centres coincide.
+    /// Direction from the first to the second; a fixed axis if the centres coincide.
     normal: DVec3,
     /// Between the centres [m].
     distance: f64,

@@ -1,4 +1,4 @@
-//! Where solvers make themselves known, so that nobody writes addresses: the service `amalgam.registry.v1`.
+//! The service `amalgam.registry.v1`, at which solvers register, so that no scene needs their addresses.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ const FORGOTTEN: Duration = Duration::from_secs(6);
 /// Largest message [bytes].
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
-/// Why there is no registry.
+/// Error of a registry that could not start.
 #[derive(Debug, thiserror::Error)]
 #[error("the registry: {0}")]
 pub struct RegistryError(String);
@@ -70,7 +70,7 @@ impl Registry {
         Ok(Self(Arc::new(Shared { address, book, _end: end })))
     }
 
-    /// Where it listens.
+    /// Address at which the registry listens.
     pub fn address(&self) -> &str {
         &self.0.address
     }

@@ -1,4 +1,4 @@
-//! What a scene says to the coordinator: `[domain]`, `[time]`, `[coupling]` and `[[probes]]`.
+//! Tables of a scene for the coordinator: `[domain]`, `[time]`, `[coupling]` and `[[probes]]`.
 //!
 //! Values are checked by `faults`, which names the key and what to write.
 

@@ -15,9 +15,9 @@ struct Hole {
     needed: f64,
 }
 
-/// A sentence for each pair of participants of which one is a surface that particles of the other fit through, by no
-/// force: three corners of a triangle let a sphere pass whose radius is below the triangle's circumradius less that of
-/// the corners.
+/// A sentence for each pair of participants of which one is a surface that particles of the other fit through
+/// without force. Three corners of a triangle let a sphere pass whose radius is below the triangle's
+/// circumradius less that of the corners.
 pub(crate) fn sieves(names: &[String], tables: &[Table]) -> Vec<String> {
     let mut found = Vec::new();
     for (k, surface) in tables.iter().enumerate() {

@@ -23,7 +23,7 @@ use crate::sieve::sieves;
 use crate::step::contact::Surfaces;
 use crate::step::scratch::{Memory, Scratch};
 
-/// What a scene says to the coordinator.
+/// The part of a scene that the coordinator reads.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the scene.
@@ -55,7 +55,7 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is set.
+    /// True if the flag is set.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -266,7 +266,7 @@ impl Simulation {
         self.clock.next_dt(self.limits)
     }
 
-    /// Whether the scene's duration has passed.
+    /// True if the scene's duration has passed.
     pub fn is_finished(&self) -> bool {
         self.clock.is_finished()
     }
@@ -372,7 +372,7 @@ impl Simulation {
         &self.instruments.profile
     }
 
-    /// What each participant has cost, in the scene's order.
+    /// Time and bytes of each participant, in the scene's order.
     pub fn traffic(&self) -> impl Iterator<Item = Traffic<'_>> {
         self.members.iter().map(|member| {
             let Part { connection, solver_s, waited_s, .. } = &member.part;
@@ -382,7 +382,7 @@ impl Simulation {
         })
     }
 
-    /// What the probes read in the last step.
+    /// Samples of the probes in the last step.
     pub fn probes(&self) -> &[ProbeSample] {
         self.instruments.samples()
     }

@@ -102,12 +102,12 @@ impl Simulation {
         CoordinatorError::Stuck { participant: part.connection.name.clone(), step: self.steps, dt, reason }
     }
 
-    /// Whether a particle would travel more than its own radius, so that contacts could be missed.
+    /// True if a particle would travel more than its own radius, so that contacts could be missed.
     fn travels_too_far(&self) -> bool {
         self.scratch.travel > 1.0
     }
 
-    /// Whether implicit participants that share groups have diverged from each other.
+    /// True if implicit participants that share groups have diverged from each other.
     fn disagrees(&self) -> bool {
         self.scratch.synchronised.disagreement.is_infinite()
     }
@@ -148,7 +148,7 @@ impl Simulation {
         scratch.marked.clone_from(&scratch.contacts.marked);
     }
 
-    /// The error for energy that nobody gave, with the participant that has it.
+    /// The error for energy from no accounted source, with the participant that has it.
     fn unaccounted(&self, gain: Gain, step: u64) -> CoordinatorError {
         let Gain { participant, gained, in_play, is_whole } = gain;
         let participant = self.members[participant].part.connection.name.clone();

@@ -39,7 +39,7 @@ pub struct Share {
     pub guess: Vec<DVec3>,
 }
 
-/// One participant's turn to integrate: a value for each group of its [`Share`].
+/// Turn of a participant to integrate, with a value for each group of its [`Share`].
 #[derive(Clone, Debug)]
 pub struct Turn {
     /// Index of the participant.
@@ -52,7 +52,7 @@ pub struct Turn {
     pub forcing: f64,
 }
 
-/// Whoever can make participants integrate: connections, or a test.
+/// Interface that makes participants integrate: connections, or a test.
 pub trait Ask {
     /// Lets the participants of `turns` integrate, all at once, and returns their answers in the same order.
     ///
@@ -74,16 +74,16 @@ pub struct Synchronised {
     pub momentum: Vec<Vec<DVec3>>,
     /// Times that implicit participants were asked again.
     pub repetitions: u32,
-    /// What implicit participants that share groups still disagreed about, relative to their impulses.
+    /// Remaining disagreement of implicit participants that share groups, relative to their impulses.
     pub disagreement: f64,
     /// Largest relative error of momentum over groups: v' against v12 and what the participants gave.
     pub momentum_error: f64,
 }
 
-/// One stage's participants and groups.
+/// Participants and groups of a stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<'a> {
-    /// How each participant integrates.
+    /// Integration of each participant.
     pub kinds: &'a [Integration],
     /// Number of particles of each.
     pub sizes: &'a [u64],
@@ -230,7 +230,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Whether any group has members of participants of both lists.
+    /// True if any group has members of participants of both lists.
     fn share_groups(&self, some: &[usize], others: &[usize]) -> bool {
         let mut taken = vec![false; self.forest.len()];
         let groups_of = |list: &'_ [usize]| -> Vec<usize> {
@@ -467,7 +467,7 @@ fn mean(slope: &DMat3) -> f64 {
     (slope.x_axis.x + slope.y_axis.y + slope.z_axis.z) / 3.0
 }
 
-/// What the participants have answered so far in a stage.
+/// Answers of the participants so far in a stage.
 struct Exchange {
     /// External impulse, and that of all explicit participants, on each group [kg m/s].
     given: Vec<DVec3>,

@@ -1,5 +1,5 @@
-//! What merging and splitting must keep, whatever the particles (`docs/theory/coupling.md`, "Invariants"), and detection
-//! against brute force.
+//! Invariants of merging and splitting for any particles (`docs/theory/coupling.md`, "Invariants"), and
+//! detection against brute force.
 
 use amalgam_coordinator::{
     contacts::{Candidates, ContactFinder, Contacts, approaches, approaching},
@@ -482,7 +482,7 @@ proptest! {
         }
     }
 
-    /// One set of self-colliding particles, dealt to one, two or three participants in the order of their ids.
+    /// Deals a set of self-colliding particles to one, two or three participants in the order of their ids.
     #[test]
     fn distribution_over_participants_does_not_matter(seed: u64, cuts in (0usize..=200, 0usize..=200)) {
         let mut candidates = crowd(seed, 200, 4.0);

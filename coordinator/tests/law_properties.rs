@@ -1,4 +1,5 @@
-//! What must hold for any scene under the contact law: conservation, energy, equal bits, and an answer to any input.
+//! Properties of any scene under the contact law: conservation, energy, equal bits, and an answer to any
+//! input.
 
 #[path = "law/cloud.rs"]
 mod cloud;
@@ -100,7 +101,7 @@ fn bits_are_equal_on_any_number_of_threads() {
     assert!(run(3) == one);
 }
 
-/// Where bodies are stored, and in which order pairs are found, does not matter: names decide.
+/// The storage of bodies and the order of pairs do not matter: names decide.
 #[test]
 fn bits_do_not_depend_on_the_order_of_discovery() {
     let world = {

@@ -20,11 +20,11 @@ struct Systems {
     stiffness: Vec<DMat3>,
     /// b of each group.
     load: Vec<[DVec3; 3]>,
-    /// How often each was asked.
+    /// Number of times that each participant was asked.
     turns: Vec<u32>,
-    /// With what forcing each was asked last.
+    /// Forcing with which each participant was asked last.
     forcing: Vec<f64>,
-    /// How often any were asked, all at once.
+    /// Number of times that any were asked, all at once.
     rounds: u32,
     /// The last dv of each, if they take forcing at its word.
     iterates: Option<Vec<Vec<DVec3>>>,
@@ -60,7 +60,7 @@ impl Systems {
         }
     }
 
-    /// What the others' impulses and inertias, of all three groups, make of participant `k`: dv.
+    /// Change of velocity of participant `k` under the others' impulses and inertias, of all three groups.
     fn solve(&self, k: usize, inertia: DVec3, impulse: &[DVec3]) -> Vec<DVec3> {
         let load: Vec<DVec3> = self.load[k].iter().zip(impulse).map(|(b, j)| *b + *j).collect();
         solve((DMat3::from_diagonal(inertia) + self.stiffness[k]).inverse(), &load)
@@ -94,7 +94,8 @@ impl Systems {
         }
     }
 
-    /// How many particles who has a part in a group has in it: two if nobody else has.
+    /// Number of particles of each sharing participant in a group: two if no other participant has a part in
+    /// it.
     fn copies(&self, group: u32) -> usize {
         if self.groups.iter().filter(|groups| groups.contains(&group)).count() == 1 { 2 } else { 1 }
     }

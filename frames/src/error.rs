@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why output could not be written or drawn.
+/// Reasons for which output could not be written or drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum FramesError {
     /// No space is left; the unfinished file has been removed and the file of that name, if any, is the old one.
@@ -11,17 +11,17 @@ pub enum FramesError {
     DiskFull {
         /// The file that was to be written.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Any other failure of reading or writing.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried: create, write, read, rename.
+        /// Action that failed: create, write, read or rename.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The data does not fit together or the file's format. A sentence that says what to write.
@@ -29,7 +29,7 @@ pub enum FramesError {
     Data {
         /// The file that was to be written or continued.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// A scene or camera that cannot be drawn. A sentence that says what is wrong.

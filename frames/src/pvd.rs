@@ -86,7 +86,7 @@ impl PvdCollection {
         self.write()
     }
 
-    /// Where the list is.
+    /// Path of the list.
     pub fn path(&self) -> &Path {
         &self.path
     }

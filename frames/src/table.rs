@@ -63,7 +63,7 @@ impl CsvTable {
         Ok(Self { path, file, columns: header.len(), row: String::new() })
     }
 
-    /// How long the table is [bytes]. What it holds is on the disk when this returns.
+    /// Length of the table [bytes]. All rows are on the disk when this returns.
     ///
     /// # Errors
     /// A failure of the file system.
@@ -95,7 +95,7 @@ impl CsvTable {
             .map_err(|source| FramesError::io("write", &self.path, source))
     }
 
-    /// Where the table is.
+    /// Path of the table.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -13,31 +13,31 @@ use glam::{DVec3, Vec3};
 use crate::picture::creased;
 use crate::{FramesError, atomic};
 
-/// What a file shows.
+/// Content of a USD file.
 pub struct UsdScene {
-    /// What the scene is: a sentence for whoever opens the file.
+    /// Description of the scene, one sentence, stored as documentation of the file.
     pub description: String,
     /// Frames per second of the scene's own time.
     pub frames_per_second: f64,
-    /// What there is.
+    /// Objects of the scene.
     pub objects: Vec<UsdObject>,
 }
 
 /// An object of one material.
 pub struct UsdObject {
-    /// What it is called; what a name of USD cannot hold becomes `_`.
+    /// Name of the object. A character that a name in USD cannot hold becomes `_`.
     pub name: String,
     /// Red, green and blue, linear, from 0 to 1.
     pub colour: [f32; 3],
-    /// From 0, a mirror, to 1.
+    /// Roughness, from 0 (a mirror) to 1.
     pub roughness: f32,
-    /// Whether renderers leave it out, because another object shows the same.
+    /// True if renderers leave the object out, because another object shows the same.
     pub is_guide: bool,
-    /// What it is, by frame, ascending.
+    /// Shape by frame, ascending.
     pub shape: UsdShape,
 }
 
-/// What an object consists of.
+/// Elements of an object.
 pub enum UsdShape {
     /// Balls.
     Points(UsdStates<UsdPoints>),
@@ -65,16 +65,16 @@ pub struct UsdStates<S> {
 /// Loads the state at a place in a list of frames.
 pub type Load<S> = Box<dyn Fn(usize) -> Result<S, FramesError>>;
 
-/// What was written of an object.
+/// Record of an object that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsdWritten {
     /// The object's name, as it was given.
     pub name: String,
-    /// What it consists of: `points` or `triangles`.
+    /// Kind of elements: `points` or `triangles`.
     pub what: &'static str,
-    /// How many it has, at most.
+    /// Largest number of elements in a state.
     pub most: usize,
-    /// States.
+    /// Number of states.
     pub states: usize,
 }
 
@@ -137,7 +137,7 @@ fn write(out: &mut dyn Write, scene: &UsdScene, surveyed: &[Surveyed]) -> io::Re
     writeln!(out, "    }}\n}}")
 }
 
-/// Where materials lie.
+/// Prim that holds the materials.
 const MATERIALS: &str = "materials";
 
 /// A material that every renderer knows.
@@ -185,12 +185,12 @@ fn write_object(out: &mut dyn Write, name: &str, object: &UsdObject, surveyed: &
     writeln!(out, "        rel material:binding = </World/{MATERIALS}/{name}>\n    }}")
 }
 
-/// What is known of the states of an object before they are written.
+/// Findings about the states of an object before they are written.
 struct Surveyed {
     written: UsdWritten,
-    /// For each attribute, whether it is the same in all states.
+    /// For each attribute, true if it is the same in all states.
     is_same: Vec<bool>,
-    /// For each attribute, whether all states have it.
+    /// For each attribute, true if all states have it.
     is_there: Vec<bool>,
 }
 
@@ -236,7 +236,7 @@ impl Surveyed {
 /// An attribute of an object whose states are `S`.
 struct Attribute<S> {
     declaration: &'static str,
-    /// What USD calls its interpolation, where it must be said.
+    /// USD's name of the interpolation, where the file must state it.
     interpolation: Option<&'static str>,
     is_there: fn(&S) -> bool,
     is_same: fn(&S, &S) -> bool,

@@ -1,4 +1,4 @@
-//! One frame of one participant as a VTK unstructured grid (`.vtu`).
+//! A frame of a participant as a VTK unstructured grid (`.vtu`).
 //!
 //! Format: the XML file format of "VTK File Formats" (Kitware), raw appended data, little-endian, 64-bit lengths. Compressed
 //! data stands in blocks, each of them a zlib stream.
@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use crate::{FramesError, atomic};
 
-/// What a frame shows. All columns have one value per particle.
+/// Content of a frame. Each column has one value per particle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameData<'a> {
     /// Time of the frame [s]: field data `TimeValue`.
@@ -49,13 +49,13 @@ pub enum FrameValues<'a> {
     Unsigned(&'a [u32]),
 }
 
-/// Whether the values of a frame are compressed.
+/// Compression of the values of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// They are not.
+    /// No compression.
     #[default]
     None,
-    /// By zlib, in blocks.
+    /// Compression by zlib, in blocks.
     Zlib,
 }
 

@@ -1,4 +1,4 @@
-//! What a picture must show, from the formulas of projection.
+//! Rendered pictures against the formulas of projection.
 
 use amalgam_frames::{Camera, Colour, ColourMap, DVec3, Layer, Picture, Radius, Scene};
 

@@ -16,7 +16,7 @@ use ply_rs_bw::ply::{DefaultElement, Property};
 /// Largest file [bytes].
 pub const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Why a file gives no surface: a sentence that goes on after the name of its key.
+/// Reason for which a file gives no surface, as a sentence that continues the name of its key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MeshError(String);

@@ -25,15 +25,15 @@ const AUTHORITY_DAYS: i64 = 3650;
 /// Time by which clocks of machines may differ.
 const CLOCKS_DIFFER: Duration = Duration::hours(1);
 
-/// Why no certificates were made.
+/// Reasons for which no certificates were made.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificatesError {
-    /// A file or folder.
+    /// A file or folder cannot be read or written.
     #[error("{path}: {error}")]
     File {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The system's error.
         error: std::io::Error,
     },
     /// A name that no certificate can hold.
@@ -49,7 +49,7 @@ pub enum CertificatesError {
     Make(#[from] rcgen::Error),
 }
 
-/// Whether an authority was made, or one that was there was used.
+/// Certificates that a call made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     /// All files are new.

@@ -24,7 +24,8 @@ use crate::token::Token;
 /// First byte of a TLS record that holds an alert, and of one that holds a handshake.
 const TLS_RECORDS: [u8; 2] = [21, 22];
 
-/// How a program comes to services: with which certificate and token, and whether it leaves its host without.
+/// Credentials of a program that calls services: certificate and token, and whether it may leave its host
+/// without them.
 #[derive(Clone, Default)]
 pub struct Access {
     pub(crate) tls: Option<TlsConnector>,
@@ -33,12 +34,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// To services of this host that ask for a token.
+    /// Access to services of this host that ask for a token.
     pub fn with_token(token: Token) -> Self {
         Self { token: Some(token), ..Self::default() }
     }
 
-    /// Whether connections are encrypted.
+    /// True if connections are encrypted.
     pub fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
@@ -51,7 +52,7 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// What calls go through: they show the token, if there is one.
+/// Channel of calls; each call shows the token, if there is one.
 pub type Calls = InterceptedService<Channel, Access>;
 
 /// Shows the token with each call.
@@ -87,7 +88,7 @@ pub async fn dial(
     endpoint.connect_with_connector(tower::service_fn(connect)).await
 }
 
-/// Whether a connection failed because one end does not trust the other: that does not change by waiting.
+/// True if a connection failed because one end does not trust the other. Waiting does not change this.
 pub fn is_refusal(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     causes.any(|error| {
@@ -97,7 +98,7 @@ pub fn is_refusal(error: &(dyn std::error::Error + 'static)) -> bool {
     })
 }
 
-/// Whether a service that does not answer without TLS speaks TLS: it answers a handshake with a record of TLS.
+/// True if a service that does not answer without TLS speaks TLS: it answers a handshake with a TLS record.
 pub async fn speaks_tls(host_port: &str, patience: Duration) -> bool {
     let Some(hello) = crate::tls::hello() else { return false };
     let ask = async {

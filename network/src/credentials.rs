@@ -10,15 +10,15 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::certificates::AUTHORITY;
 use crate::role::Role;
 
-/// Why a folder has no certificate that can be used.
+/// Reasons for which a folder has no usable certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// A file that cannot be read.
     #[error("{}: {reason}; `amalgam certs DIR --hosts a,b` makes a folder of certificates", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason for which it cannot be read.
         reason: String,
     },
     /// A key that others can read.
@@ -27,7 +27,7 @@ pub enum CredentialsError {
     /// A certificate of another role.
     #[error("{} is the certificate of {}, and not that of {}", path.display(), found.map_or("no role of amalgam's", Role::one), wanted.one())]
     Role {
-        /// Which.
+        /// Path of the certificate.
         path: PathBuf,
         /// The role in it.
         found: Option<Role>,
@@ -39,7 +39,7 @@ pub enum CredentialsError {
     Unfit {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// Reason for which it cannot be read.
         reason: String,
     },
 }
@@ -85,7 +85,7 @@ impl Credentials {
     }
 }
 
-/// Whether users other than owner and group can read a file, or the group can write it.
+/// True if users other than owner and group can read a file, or the group can write it.
 pub(crate) fn is_open(path: &Path) -> std::io::Result<bool> {
     use std::os::unix::fs::PermissionsExt as _;
     Ok(std::fs::metadata(path)?.permissions().mode() & 0o027 != 0)

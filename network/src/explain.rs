@@ -1,4 +1,4 @@
-//! What went wrong with TLS, in sentences that say what to do.
+//! Explanations of TLS errors, in sentences that say what to do.
 
 use std::io;
 
@@ -24,7 +24,7 @@ fn sentence(error: &Error) -> String {
     }
 }
 
-/// What we find wrong with the certificate of the other end.
+/// Explanation of a fault in the certificate of the other end.
 fn certificate(fault: &CertificateError) -> String {
     match fault {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -52,7 +52,7 @@ fn certificate(fault: &CertificateError) -> String {
     }
 }
 
-/// What the other end finds wrong with us.
+/// Explanation of the other end's refusal of our certificate.
 fn refusal(alert: AlertDescription) -> String {
     let reason = match alert {
         AlertDescription::AccessDenied => "its role may not call this service",

@@ -64,9 +64,9 @@ impl Lines {
     }
 }
 
-/// What is known of a connection.
+/// State of a connection.
 struct State {
-    /// Its calls have to do with the run that is served: its silence is no fault.
+    /// True if calls on this connection belong to the run that is served; silence is then no fault.
     of_run: AtomicBool,
     ended: AtomicBool,
     waker: AtomicWaker,
@@ -77,7 +77,7 @@ struct Calls {
     next: u64,
     /// Calls in progress, each with the time at which its answer must have been taken, if it is there.
     open: BTreeMap<u64, Option<Instant>>,
-    /// When the connection came, or the last of its calls ended.
+    /// Time at which the connection came, or at which the last of its calls ended.
     last: Instant,
 }
 
@@ -98,14 +98,14 @@ impl State {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long there has been no call; nothing during one, and for a connection of the run.
+    /// Time since the last call. `None` during a call, and for a connection of the run that is served.
     fn silent_for(&self, now: Instant) -> Option<Duration> {
         let calls = self.calls();
         let is_free = calls.open.is_empty() && !self.of_run.load(Ordering::Relaxed);
         is_free.then(|| now.saturating_duration_since(calls.last))
     }
 
-    /// Whether an answer should have been taken by now.
+    /// True if the client should have taken an answer by now.
     fn is_late(&self, now: Instant) -> bool {
         self.calls().open.values().flatten().any(|deadline| *deadline <= now)
     }
@@ -124,7 +124,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Whether the server has ended the connection; if it does so later, the task is woken.
+    /// True if the server has ended the connection. If the server ends it later, the task is woken.
     pub(crate) fn is_ended(&self, cx: &Context<'_>) -> bool {
         self.state.waker.register(cx.waker());
         self.state.ended.load(Ordering::Acquire)
@@ -141,7 +141,7 @@ impl Drop for Place {
     }
 }
 
-/// Who calls: the connection on which a call came. Each request has it among its extensions.
+/// The connection on which a call came, kept among the extensions of each request.
 #[derive(Clone)]
 pub struct Caller {
     state: Arc<State>,
@@ -180,7 +180,7 @@ pub struct OpenCall {
 }
 
 impl OpenCall {
-    /// Who calls.
+    /// The connection of the call.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }

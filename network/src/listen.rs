@@ -1,4 +1,4 @@
-//! Listening: where, for whom, and the connections that come.
+//! Listening at an address for accepted callers, and the connections that come.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::token::Token;
 /// Time between two lines of the log about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where a service listens.
+/// Address at which a service listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
     /// A Unix socket; a stale one of a dead process is replaced.
@@ -66,13 +66,13 @@ impl std::fmt::Display for Listen {
     }
 }
 
-/// Whom a service takes.
+/// Conditions under which a service accepts callers.
 #[derive(Clone, Default)]
 pub struct Gate {
     /// Certificates for TCP.
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) token: Option<Token>,
-    /// Whether to listen beyond this machine without certificates.
+    /// True if the service may listen beyond this machine without certificates.
     pub(crate) insecure: bool,
 }
 
@@ -91,7 +91,7 @@ impl Gate {
 
 /// A service that listens. The file of a Unix socket goes when it is dropped.
 pub struct Listening {
-    /// What others write to reach it.
+    /// Address at which callers reach the service.
     pub address: String,
     /// Connections that have come; with TLS, after its handshake.
     pub incoming: ReceiverStream<io::Result<Line>>,

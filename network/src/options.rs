@@ -11,22 +11,22 @@ use crate::pages::Pages;
 use crate::role::Role;
 use crate::token::Token;
 
-/// How both ends of a connection know each other.
+/// Options by which both ends of a connection authenticate each other.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SecurityOptions {
-    /// A folder of `amalgam certs`: TCP is encrypted, and both ends show their certificates
+    /// A folder of `amalgam certs`: TCP is encrypted, and both ends show their certificates.
     #[arg(long, value_name = "DIR")]
     pub tls: Option<PathBuf>,
-    /// A file with a word that callers of a service must know, for hosts that others use too
+    /// A file with a word that callers of a service must know, for hosts that others use too.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Go beyond this machine without encryption; anyone who reaches the service can use it
+    /// Go beyond this machine without encryption; anyone who reaches the service can use it.
     #[arg(long)]
     pub insecure: bool,
 }
 
 impl SecurityOptions {
-    /// How a program of role `own` takes callers of roles `callers`.
+    /// Gate of a program of role `own` that accepts callers of roles `callers`.
     ///
     /// # Errors
     /// Certificates or a token that cannot be used.
@@ -36,7 +36,7 @@ impl SecurityOptions {
         Ok(Gate { tls, token: self.token()?, insecure: self.insecure })
     }
 
-    /// How a program of role `own` calls services of role `wanted`.
+    /// Access of a program of role `own` to services of role `wanted`.
     ///
     /// # Errors
     /// Certificates or a token that cannot be used.
@@ -46,8 +46,8 @@ impl SecurityOptions {
         Ok(Access { tls, token: self.token()?, insecure: self.insecure })
     }
 
-    /// How pages are shown to browsers by a program of role `own`: encrypted with `--tls`, and without only on this machine unless
-    /// `--insecure` is said.
+    /// Pages of a program of role `own` for browsers: encrypted with `--tls`, and without it only on this machine unless `--insecure`
+    /// is given.
     ///
     /// # Errors
     /// Certificates that cannot be used.

@@ -1,4 +1,4 @@
-//! How slow the other end of a call may be.
+//! Limits on how slow the other end of a call may be.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

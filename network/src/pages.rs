@@ -8,7 +8,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::listen::bind;
 use crate::stream::Wire;
 
-/// How pages are shown to browsers.
+/// Connections of browsers, encrypted or not.
 #[derive(Clone, Default)]
 pub struct Pages {
     pub(crate) tls: Option<TlsAcceptor>,

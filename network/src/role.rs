@@ -1,8 +1,8 @@
-//! Roles: what a certificate lets its holder be.
+//! Roles: the part that the holder of a certificate plays.
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-/// What the holder of a certificate is. It stands in the certificate as a URI, `urn:amalgam:role:NAME`.
+/// Role of the holder of a certificate. It stands in the certificate as a URI, `urn:amalgam:role:NAME`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Calls solvers, and takes registrations and orders.

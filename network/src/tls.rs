@@ -18,10 +18,10 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::role::Role;
 
-/// What HTTP/2 is called when both ends agree on what they speak.
+/// Name of HTTP/2 in the negotiation of a protocol (ALPN).
 const HTTP2: &[u8] = b"h2";
 
-/// What HTTP/1.1 is called.
+/// Name of HTTP/1.1 in that agreement.
 const HTTP1: &[u8] = b"http/1.1";
 
 /// A certificate whose role is none that is wanted.

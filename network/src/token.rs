@@ -24,21 +24,21 @@ pub struct Token {
     header: MetadataValue<Ascii>,
 }
 
-/// Why a file holds no token.
+/// Reasons for which a file holds no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the token's file {}: {error}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// Others can read it.
+    /// Others can read the file.
     #[error("the token's file {} can be read by others: chmod 600 it, and write another token into it", .0.display())]
     Open(PathBuf),
-    /// It holds something else.
+    /// The file does not hold a token.
     #[error(
         "the token's file {} must hold one line of {LENGTH_MIN} to {LENGTH_MAX} letters, digits or signs without blanks, for example from `openssl rand -hex 32`",
         .0.display()

@@ -1,4 +1,4 @@
-//! Who is let in, and what both ends say of those who are not.
+//! Admission to services, and the messages at both ends about callers that are refused.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;

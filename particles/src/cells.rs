@@ -17,7 +17,7 @@ pub struct Lattice {
     pub cell_size: f64,
 }
 
-/// Which cells a particle occupies.
+/// Rule by which a particle occupies cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reach {
     /// The cell that holds its centre.
@@ -28,7 +28,8 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// How far from its centre a particle of a radius occupies cells, in the unit of the radius.
+    /// Half the edge of the cube around its centre in which a particle occupies cells, in the unit of the
+    /// radius.
     #[inline]
     fn extent(self, radius: f64) -> f64 {
         match self {
@@ -95,7 +96,7 @@ impl Lattice {
     }
 }
 
-/// A block of cells small enough for a bit a cell.
+/// A block of cells small enough for a bit per cell.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     low: IVec3,
@@ -168,7 +169,7 @@ impl CellMask {
         Self { lattice, set, block }
     }
 
-    /// Whether a particle's collision sphere may touch a cell of the set.
+    /// True if a particle's collision sphere may touch a cell of the set.
     #[inline]
     pub fn touches(&self, position: DVec3, radius: f64) -> bool {
         let r = DVec3::splat(radius);
@@ -215,12 +216,12 @@ impl CellSet {
         self.keys.len()
     }
 
-    /// Whether no cell is in the set.
+    /// True if no cell is in the set.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Whether `cell` is in the set.
+    /// True if `cell` is in the set.
     pub fn contains(&self, cell: IVec3) -> bool {
         self.keys.binary_search(&pack(cell)).is_ok()
     }
@@ -230,7 +231,7 @@ impl CellSet {
         self.keys.iter().map(|&key| unpack(key))
     }
 
-    /// Packed keys, sorted: 21 bits an axis, z highest, each shifted by 2^20.
+    /// Packed keys, sorted: 21 bits per axis, z highest, each shifted by 2^20.
     pub fn keys(&self) -> &[u64] {
         &self.keys
     }

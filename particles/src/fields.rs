@@ -21,20 +21,20 @@ pub const RADIUS_RANGE: (f64, f64) = (1e-30, POSITION_LIMIT);
 /// No momentum or impulse has a component of this size [kg m/s]: the largest mass at the largest speed.
 pub const MOMENTUM_LIMIT: f64 = MASS_RANGE.1 * SPEED_LIMIT;
 
-/// Whether a mass [kg] is within [`MASS_RANGE`].
+/// True if a mass [kg] is within [`MASS_RANGE`].
 pub fn is_mass(mass: f64) -> bool {
     (MASS_RANGE.0..=MASS_RANGE.1).contains(&mass)
 }
 
-/// Whether a radius [m] is within [`RADIUS_RANGE`].
+/// True if a radius [m] is within [`RADIUS_RANGE`].
 pub fn is_radius(radius: f64) -> bool {
     (RADIUS_RANGE.0..=RADIUS_RANGE.1).contains(&radius)
 }
 
-/// How [`MASS_RANGE`] is said.
+/// [`MASS_RANGE`] in words.
 pub const MASS_RULE: &str = "positive, from 1e-50 to 1e50 kg";
 
-/// How [`RADIUS_RANGE`] is said.
+/// [`RADIUS_RANGE`] in words.
 pub const RADIUS_RULE: &str = "positive, from 1e-30 to 1e12 m";
 
 /// The state of a participant's particles, a column per field, all of the same length.
@@ -74,7 +74,7 @@ impl Particles {
         self.id.len()
     }
 
-    /// Whether there is no particle.
+    /// True if there is no particle.
     pub fn is_empty(&self) -> bool {
         self.id.is_empty()
     }

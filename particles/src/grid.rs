@@ -52,7 +52,7 @@ impl CellGrid {
         self.order.len()
     }
 
-    /// Whether there is no point.
+    /// True if there is no point.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

@@ -8,7 +8,7 @@ use crate::Particles;
 /// The entry of [`GroupMap::group_of`] for a particle that moves on its own.
 pub const NO_GROUP: u32 = u32::MAX;
 
-/// Which of a participant's particles move as one in a stage.
+/// Groups of a participant's particles that move as one in a stage.
 ///
 /// Reduced unknowns are numbered groups first, then free particles in index order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl GroupMap {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Whether every particle is free.
+    /// True if every particle is free.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -63,7 +63,8 @@ impl GroupMap {
         &self.group_of
     }
 
-    /// Where each group's members begin in [`Self::all_members`]; one more than there are groups.
+    /// Index of each group's first member in [`Self::all_members`], and the number of members at the end: one
+    /// entry more than there are groups.
     pub fn offsets(&self) -> &[u32] {
         &self.offsets
     }

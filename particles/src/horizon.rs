@@ -1,8 +1,8 @@
-//! Which pairs of particles may touch before a step ends.
+//! Prediction of pairs of particles that may touch before a step ends.
 
 use crate::DVec3;
 
-/// How far a look ahead goes.
+/// Time ahead for which contacts are predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Horizon {
     /// Length of the step that is looked ahead [s]; 0 for the pairs that intersect now.
@@ -20,13 +20,13 @@ impl Horizon {
         velocity.length() + self.acceleration * self.time
     }
 
-    /// By how much a sphere of this speed [m/s] is grown to look for what it may touch [m]: twice the way that it goes, since
-    /// contacts change speeds.
+    /// Distance by which a sphere of this speed [m/s] is grown in the search for spheres that it may touch
+    /// [m]: twice its path, since contacts change speeds.
     pub fn reach(&self, speed: f64) -> f64 {
         2.0 * speed * self.time
     }
 
-    /// Whether a pair with this gap [m] between its surfaces may touch.
+    /// True if a pair with this gap [m] between its surfaces may touch.
     pub fn meets(&self, gap: f64, speeds: [f64; 2]) -> bool {
         gap < self.reach(speeds[0]) + self.reach(speeds[1])
     }

@@ -1,11 +1,12 @@
 //! Sixteen f32 side by side, the same to the bit on every processor.
 //!
-//! A hot loop is a [`Task`], generic over [`Lanes`]; [`Width::run`] compiles it for plain code, AVX2 and AVX-512 and
-//! picks one at run time. All have sixteen lanes and do the same operations in the same order (IEEE addition,
-//! subtraction, multiplication, division and square root, fused multiply-add only where it is written, sums over lanes
-//! as a fixed tree), so that results do not depend on the width. A loop may also be plain code over arrays of
-//! sixteen, which the compiler turns into vectors of the width; without fused multiply-add in hardware that is computed in
-//! software: slow, and the same. Where lanes never meet, a loop may work on one [`Register`] of them at a time.
+//! A hot loop is a [`Task`], generic over [`Lanes`]; [`Width::run`] compiles it for plain code, AVX2 and
+//! AVX-512 and picks one at run time. All have sixteen lanes and do the same operations in the same order
+//! (IEEE addition, subtraction, multiplication, division and square root, fused multiply-add only where it is
+//! written, sums over lanes as a fixed tree). So results do not depend on the width. A loop may also be plain
+//! code over arrays of sixteen, which the compiler turns into vectors of the width; without fused
+//! multiply-add in hardware that is computed in software: slow, and the same. Where lanes never meet, a loop
+//! may work on one [`Register`] of them at a time.
 //!
 //! This is the only place of the workspace with `unsafe` code. It is sound because a [`Width`] other than the plain one
 //! only exists where the processor was found to have it, and because every load and store goes through a reference
@@ -24,14 +25,14 @@ pub type Sixteen = [f32; LANES];
 
 /// Sixteen f32. Methods take lanes one by one unless they say otherwise.
 pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> {
-    /// One register of lanes.
+    /// The register type of this width.
     type Register: Register;
 
     /// The same value in every lane.
     fn splat(value: f32) -> Self;
-    /// From memory.
+    /// Loads a register from memory.
     fn load(from: &[f32; LANES]) -> Self;
-    /// To memory.
+    /// Stores a register to memory.
     fn store(self, to: &mut [f32; LANES]);
     /// Sum over the lanes: halves are added until one lane is left.
     fn sum(self) -> f32;
@@ -64,7 +65,7 @@ pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = S
         lanes[0]
     }
 
-    /// Whether any of the values is below `low` or above `high`.
+    /// True if any of the values is below `low` or above `high`.
     #[inline(always)]
     fn any_outside(values: &[f32; LANES], low: f32, high: f32) -> bool {
         values.iter().fold(false, |any, &value| any | (value < low) | (value > high))
@@ -91,7 +92,7 @@ pub trait Task {
     fn run<L: Lanes>(self) -> Self::Output;
 }
 
-/// Which instructions loops use. Results do not depend on it.
+/// Vector instructions that loops use. Results do not depend on the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width(Kind);
 

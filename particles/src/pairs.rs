@@ -1,4 +1,4 @@
-//! Which spheres intersect (rule 1, Eq. 21 [Truong2021]).
+//! Search for pairs of spheres that intersect (rule 1, Eq. 21 [Truong2021]).
 
 mod vicinity;
 
@@ -24,20 +24,20 @@ pub struct Spheres<'a> {
 
 /// Finds intersecting spheres. It keeps only memory between searches, no state.
 ///
-/// Spheres are dealt into *cohorts*: those of one class whose radii lie within a factor of two. Each two cohorts
-/// that may intersect are searched once: the finer one looks into the coarser one's cell grid, whose cells are as
-/// wide as the sum of their largest radii, so that one huge sphere costs one look for each small one and never a wide
-/// search. At equal coarseness the larger cohort looks into the smaller one's grid: most of it is turned away by one
-/// bit (`Vicinity`), and only the smaller one and those near it are sorted.
+/// Spheres are dealt into *cohorts*: those of one class whose radii lie within a factor of two. Each two
+/// cohorts that may intersect are searched once: the finer one looks into the coarser one's cell grid, whose
+/// cells are as wide as the sum of their largest radii. So a huge sphere costs one look for each small one,
+/// and never a wide search. At equal coarseness the larger cohort looks into the smaller one's grid: most of
+/// it is turned away by one bit (`Vicinity`), and only the smaller one and those near it are sorted.
 #[derive(Debug, Default)]
 pub struct PairFinder {
     runs: Vec<Vec<Run>>,
     cohorts: Vec<Cohort>,
     searches: Vec<Search>,
     tasks: Vec<(usize, usize)>,
-    /// One for each task.
+    /// Seekers near the target, one list per task.
     near: Vec<Vec<u32>>,
-    /// One for each task.
+    /// Pairs, one list per task.
     found: Vec<Found>,
     pairs: Vec<(u32, u32)>,
     distances: u64,
@@ -65,7 +65,8 @@ struct Cohort {
     largest_radius: f64,
     /// Indices of spheres, ascending.
     members: Vec<u32>,
-    /// How far an intersection with this cohort reaches at most [m]; 0 if no search looks into it: then it is not sorted.
+    /// Largest distance at which a sphere can intersect one of this cohort [m]; 0 if no search looks into it.
+    /// It is then not sorted.
     reach: f64,
     sorted: Sorted,
     vicinity: Vicinity,
@@ -82,13 +83,13 @@ struct Sorted {
     index: Vec<u32>,
 }
 
-/// The class in the high bits, how fine in the low [`LEVEL_BITS`].
+/// Class in the high bits, level of fineness in the low [`LEVEL_BITS`].
 type CohortKey = u32;
 
 /// Exponents of doubles differ by less than 2^12.
 const LEVEL_BITS: u32 = 12;
 
-/// One cohort looks into another one's grid, or into its own.
+/// Search of one cohort in another one's grid, or in its own.
 #[derive(Debug, Default)]
 struct Search {
     seeker: usize,
@@ -180,7 +181,7 @@ impl PairFinder {
         }
     }
 
-    /// Decides who looks into whose grid.
+    /// Decides which cohort looks into which grid.
     fn plan_searches(&mut self, one_class: bool) {
         let Self { cohorts, searches, .. } = self;
         let mut count = 0;
@@ -318,7 +319,8 @@ impl Sorted {
     }
 }
 
-/// How many times a radius can be doubled before it exceeds the largest one: the exponent of `ratio >= 1`.
+/// Number of times that a radius can be doubled before it exceeds the largest one: the exponent of `ratio >=
+/// 1`.
 #[inline]
 fn level(ratio: f64) -> u32 {
     (ratio.to_bits() >> 52) as u32 - 1023

@@ -56,7 +56,7 @@ pub enum Shape {
         center: DVec3,
         /// Direction through the hole, of any length.
         axis: DVec3,
-        /// From the centre to the middle of the tube [m].
+        /// Distance from the centre to the middle of the tube [m].
         radius: f64,
         /// Radius of the tube [m], smaller than `radius`.
         tube_radius: f64,
@@ -69,19 +69,20 @@ pub enum Shape {
         radius: f64,
         /// Thickness of the wall, inwards [m].
         thickness: f64,
-        /// From the centre to the middle of the part that is there, of any length.
+        /// Direction from the centre to the middle of the shell, of any length.
         #[serde(default = "down")]
         axis: DVec3,
-        /// What is there: directions at most this far from `axis` [degrees]; 90 is a bowl, 180 the whole sphere.
+        /// Largest angle between `axis` and a direction of the shell [degrees]: 90 is a bowl, 180 the whole
+        /// sphere.
         #[serde(default = "whole")]
         half_angle: f64,
     },
-    /// What a closed surface of triangles encloses, read from a file. Whoever reads the scene fills `surface` in (the
-    /// crate `amalgam-meshes`).
+    /// Volume enclosed by a closed surface of triangles, read from a file. The reader of the scene sets
+    /// `surface` (crate `amalgam-meshes`).
     Mesh {
         /// The file: OBJ, STL or PLY.
         file: String,
-        /// What the file's coordinates are multiplied by, for those that are not in metres.
+        /// Factor by which the file's coordinates are multiplied, for coordinates not in metres.
         #[serde(default = "one")]
         scale: f64,
         /// Added to the scaled coordinates [m].
@@ -260,7 +261,7 @@ impl Shape {
         }
     }
 
-    /// Whether a point is in the shape, its surface included. Single points hold nothing.
+    /// True if a point is in the shape, its surface included. Single points hold nothing.
     pub fn contains(&self, point: DVec3) -> bool {
         let frame = self.frame();
         match self {
@@ -332,7 +333,7 @@ impl Shape {
         }
     }
 
-    /// Whether a point of the shape's own frame is in it; not for meshes.
+    /// True if a point, given in the shape's own frame, is in the shape; not for meshes.
     fn contains_local(&self, local: DVec3, extent: DVec3) -> bool {
         // Rounding must not lose what lies on a face.
         let within_height = || local.z.abs() <= 0.5 * extent.z * (1.0 + 1e-12);

@@ -152,11 +152,12 @@ impl Surface {
         faults
     }
 
-    /// Where a line along x through `point` crosses the surface.
+    /// Intersections of the surface with the line along x through `point`.
     ///
-    /// On which side of an edge the line passes is decided once for the edge, not for each of its triangles, and the
-    /// ends of an edge count half-open, as if the line were moved by less than anything. So a line never slips
-    /// between two triangles, and the crossings of a closed surface always add up to nothing.
+    /// The side of an edge on which the line passes is decided once for the edge, not for each of its
+    /// triangles. The ends of an edge count half-open, as if the line were moved by an infinitesimal
+    /// distance. So a line never slips between two triangles, and the crossings of a closed surface always
+    /// add up to zero.
     pub fn line(&self, point: DVec3) -> Line {
         let mut crossings = Vec::new();
         let beyond = point.z < self.low.z || point.z > self.high.z;
@@ -188,8 +189,8 @@ impl Surface {
     }
 }
 
-/// How often the edge, seen along x, turns around the point: 1 if it passes upwards on the side of larger y, -1
-/// downwards, 0 elsewhere.
+/// Signed number of times that the edge, seen along x, turns around the point: 1 if it passes upwards on the
+/// side of larger y, -1 downwards, 0 elsewhere.
 fn turn(point: DVec3, from: DVec3, to: DVec3) -> i32 {
     let upwards = from.z <= point.z && point.z < to.z;
     let downwards = to.z <= point.z && point.z < from.z;
@@ -222,12 +223,12 @@ impl Fault {
 /// A line along x through a surface.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Where it crosses [m], and 1 where it leaves, -1 where it enters.
+    /// Position of each crossing [m], and 1 where the line leaves, -1 where it enters.
     crossings: Vec<(f64, i32)>,
 }
 
 impl Line {
-    /// Whether the point of the line at `x` is inside: from there on it leaves more often than it enters.
+    /// True if the point of the line at `x` is inside: beyond it, the line leaves more often than it enters.
     pub fn is_inside(&self, x: f64) -> bool {
         self.crossings.iter().filter(|(at, _)| *at > x).map(|(_, winding)| winding).sum::<i32>() > 0
     }

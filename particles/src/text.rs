@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use glam::DVec3;
 
-/// Characters of a text that somebody else sent, at most, before it is cut.
+/// Most characters of a text from another program; a longer one is cut.
 pub const TEXT_LENGTH_MAX: usize = 500;
 
 /// A number for people: nine digits at most, and a power of ten where it would be long.
@@ -20,7 +20,7 @@ pub fn vector(value: DVec3) -> String {
     format!("({x}, {y}, {z})")
 }
 
-/// A text that somebody else sent, on one line and not longer than [`TEXT_LENGTH_MAX`].
+/// A text from another program, on one line and not longer than [`TEXT_LENGTH_MAX`].
 pub fn shorten(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let line = words.collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! How messages become bytes: as prost does it, in buffers large enough for columns.
+//! Encoding of messages as in prost, in buffers large enough for columns.
 
 use std::marker::PhantomData;
 

@@ -25,7 +25,7 @@ pub const CALL_BYTES_MAX: u64 = 16 << 30;
 /// Particles, members or pairs that one call may hold.
 pub const COUNT_MAX: u64 = 1 << 32;
 
-/// What is wrong with a message from the other side.
+/// Faults of a message from the other side.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum WireError {
@@ -199,7 +199,7 @@ impl Columns {
         packets
     }
 
-    /// No columns yet, and room for those that a header calls for.
+    /// Empty columns, with room for those that a header announces.
     pub fn within(room: Room) -> Self {
         Self { columns: Vec::new(), room }
     }
@@ -247,7 +247,8 @@ impl Columns {
         Ok(values)
     }
 
-    /// As [`Self::take_uniform`], but one value that stands for all stays one.
+    /// Takes a column as [`Self::take_uniform`] does, but leaves a single value that stands for all as one
+    /// value.
     ///
     /// # Errors
     /// [`WireError::Length`] if the column has neither length.
@@ -365,12 +366,12 @@ impl Columns {
     }
 }
 
-/// Which numbers a column of vectors may hold, and how that is said.
+/// Range of the numbers that a column of vectors may hold, and the words for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// Each component has a smaller magnitude.
     pub below: f64,
-    /// What follows "must be".
+    /// Words that follow "must be" in an error.
     pub rule: &'static str,
 }
 

@@ -19,7 +19,7 @@ pub trait Call: Sized {
     /// Its message type.
     type Packet: Packet;
 
-    /// What may follow a header.
+    /// Room for the columns that may follow a header.
     ///
     /// # Errors
     /// Counts that are impossible.
@@ -41,7 +41,7 @@ pub trait Call: Sized {
     }
 }
 
-/// Which run and step a call is for.
+/// Run and step to which a call belongs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Context {
     /// The run, as given at Initialize.
@@ -52,7 +52,7 @@ pub struct Context {
     pub step: u64,
 }
 
-/// How a solver's answer depends on what others do, which decides when in a stage it is asked
+/// Dependence of a solver's answer on the impulses of others. It decides when in a stage the solver is asked
 /// (`docs/theory/coupling.md`, "Synchronising").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Integration {
@@ -64,29 +64,29 @@ pub enum Integration {
     Projection,
 }
 
-/// What a program is: the answer to Describe.
+/// Description of a program: the answer to Describe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Name of the program, for example `solid`.
     pub name: String,
     /// Version of the program.
     pub version: String,
-    /// How it integrates, unless a [`Table`] says otherwise.
+    /// Integration of the solver, unless a [`Table`] states another one.
     pub integration: Integration,
 }
 
-/// What a solver is at the start: the answer to Initialize.
+/// A participant at the start: the answer to Initialize.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// The particles at the start.
     pub particles: Particles,
     /// Longest first step [s], perhaps infinite.
     pub stable_dt: f64,
-    /// Grid on which the solver wants to know what anyone occupies.
+    /// Grid for which the solver asks which cells particles of any participant occupy.
     pub occupancy: Option<Lattice>,
     /// Triangles between particles.
     pub triangles: Vec<[ParticleId; 3]>,
-    /// How the section is integrated, if not as the program describes itself.
+    /// Integration of this section, if it differs from the program's [`Description`].
     pub integration: Option<Integration>,
     /// The body that each particle belongs to, named by one of its particles; absent if particles do not turn.
     pub bodies: Option<Vec<ParticleId>>,
@@ -95,11 +95,11 @@ pub struct Table {
 /// Asks where a participant's particles are; the answer is the set of cells.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Which step.
+    /// Run and step.
     pub context: Context,
     /// The cells.
     pub lattice: Lattice,
-    /// By which part of its radius a collision sphere counts as larger.
+    /// Part of its radius by which a collision sphere counts as larger.
     pub margin: f64,
 }
 
@@ -107,7 +107,7 @@ pub struct Survey {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surveyed(pub CellSet);
 
-/// Which particles are wanted at the start of a step.
+/// Selection of the particles wanted at the start of a step.
 #[derive(Clone, Debug)]
 pub enum Wanted {
     /// All.
@@ -118,32 +118,32 @@ pub enum Wanted {
         lattice: Lattice,
         /// The cells.
         cells: CellSet,
-        /// By which part of its radius a sphere counts as larger.
+        /// Part of its radius by which a sphere counts as larger.
         margin: f64,
     },
-    /// These, none twice.
+    /// These particles, none twice.
     Listed(Vec<ParticleId>),
     /// Particles of the last list again, without any that died.
     Again,
 }
 
-/// What the coordinator wants to know at the start of a step.
+/// Questions of the coordinator at the start of a step.
 #[derive(Clone, Debug)]
 pub struct Interest {
-    /// Which particles.
+    /// Particles that are wanted.
     pub wanted: Wanted,
-    /// Whether all corners of triangles with a wanted corner are wanted too.
+    /// True if all corners of triangles with a wanted corner are wanted too.
     pub triangles: bool,
-    /// How far ahead pairs of own particles count as contacts.
+    /// Time ahead for which pairs of own particles count as contacts.
     pub horizon: Horizon,
 }
 
 /// Starts a step.
 #[derive(Clone, Debug)]
 pub struct Begin {
-    /// Which step.
+    /// Run and step.
     pub context: Context,
-    /// What is wanted.
+    /// Particles and contacts that are wanted.
     pub interest: Interest,
 }
 
@@ -156,7 +156,8 @@ pub struct Batch {
     pub position: Vec<DVec3>,
     /// Velocities [m/s].
     pub velocity: Vec<DVec3>,
-    /// Which of them intersect, or may within the horizon, and may collide: places `[i, j]` in the columns, `i < j`, ascending.
+    /// Pairs of these particles that intersect, or may within the horizon, and may collide: places `[i, j]`
+    /// in the columns, `i < j`, ascending.
     pub contacts: Vec<[u32; 2]>,
 }
 
@@ -171,14 +172,14 @@ pub struct Groups {
     pub velocity: Vec<DVec3>,
     /// Free particles whose velocities are wanted, none twice.
     pub watch: Vec<ParticleId>,
-    /// Cells that anyone occupies, on the solver's own grid.
+    /// Cells that particles of any participant occupy, on the solver's own grid.
     pub occupied: Option<CellSet>,
 }
 
 /// Asks for a tentative integration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Integrate {
-    /// Which step.
+    /// Run and step.
     pub context: Context,
     /// Stage, from 1.
     pub stage: u32,
@@ -214,13 +215,13 @@ pub struct Integrated {
 /// Ends a step.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// Which step.
+    /// Run and step.
     pub context: Context,
     /// The last stage.
     pub stage: u32,
     /// Its last repetition.
     pub repetition: u32,
-    /// Whether the answer holds a hash of the state.
+    /// True if the answer must hold a hash of the state.
     pub want_state_hash: bool,
     /// Grids of which the cells that hold centres of particles are wanted.
     pub grids: Vec<Lattice>,
@@ -241,7 +242,7 @@ pub struct Commit {
 /// The start of the next step, asked for with [`Commit`].
 #[derive(Clone, Debug)]
 pub struct Next {
-    /// What is wanted.
+    /// Particles and contacts that are wanted.
     pub interest: Interest,
     /// The next step is not started if a particle was displaced by more than this since the last [`Survey`], relative
     /// to its radius, or was born since; perhaps infinite.
@@ -298,7 +299,7 @@ pub struct Committed {
     pub not_taken: f64,
     /// Energy [J] that came from outside, and not by gravity nor through groups.
     pub given: f64,
-    /// The start of the next step, if it was wanted and nobody was displaced too far for it.
+    /// The start of the next step, if it was wanted and no particle was displaced too far for it.
     pub next: Option<Batch>,
 }
 
@@ -333,7 +334,7 @@ pub struct Snapshot {
 /// Asks a solver to take back a snapshot.
 #[derive(Clone, Debug)]
 pub struct Restore {
-    /// Which step comes next.
+    /// Run, and the step that comes next.
     pub context: Context,
     /// Particles that the snapshot holds.
     pub particles: u64,

@@ -1,4 +1,4 @@
-//! How much a call may hold. Whoever receives it knows from its header, before any column arrives.
+//! Limits on the size of a call. The receiver knows them from the header, before any column arrives.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ const ID: u64 = 8;
 const VEC3: u64 = 24;
 const SYMMETRIC: u64 = 48;
 
-/// What the receiver of a call knows before the call arrives.
+/// Facts that the receiver of a call knows before the call arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Particles of the participant.
@@ -39,7 +39,7 @@ pub struct Known {
 }
 
 impl Default for Known {
-    /// Nothing.
+    /// No particular bounds: the largest that the contract allows.
     fn default() -> Self {
         Self { particles: crate::columns::COUNT_MAX, cell_bytes: CELL_SET_BYTES_MAX }
     }

@@ -1,4 +1,4 @@
-//! What both ends of a connection agree on, measured for streams of columns.
+//! Limits that both ends of a connection agree on, measured for streams of columns.
 
 use tonic::Status;
 
@@ -23,11 +23,11 @@ impl TransportLimits {
     pub const CONNECTIONS_MAX: usize = 16;
     /// Bytes of HTTP/2 headers in a call.
     pub const HEADER_LIST_BYTES: u32 = 64 << 10;
-    /// Time after which the kernel asks whether the other end of a quiet TCP connection is still there.
+    /// Time after which the kernel asks again, if there was no answer.
     pub const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(20);
     /// Time after which it asks again, if there was no answer.
     pub const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
-    /// How often it asks before the connection is given up.
+    /// Number of times that the kernel asks before it gives the connection up.
     pub const KEEPALIVE_TRIES: u32 = 4;
 }
 

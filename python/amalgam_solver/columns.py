@@ -56,7 +56,7 @@ class Columns:
         self._pieces = pieces
 
     def same(self):
-        """What two equal calls have in common."""
+        """A key that equal calls share."""
         return {name: bytes(data) for name, data in self._pieces.items()}
 
     def raw(self, name):
@@ -114,7 +114,7 @@ def packets(kind, header, columns):
 
 
 def uniform(values):
-    """One value, if all are the same to the bit."""
+    """A single value, if all are the same to the bit; else all values."""
     values = np.asarray(values)
     same = len(values) > 1 and values.tobytes() == values[:1].tobytes() * len(values)
     return values[:1] if same else values
@@ -136,7 +136,7 @@ def _pack(cell):
 
 
 def occupied(position, radius, origin, cell_size):
-    """The keys of all cells that the bounding boxes of spheres touch, ascending; radius 0 for those of centres."""
+    """The keys of all cells that the bounding boxes of spheres touch, ascending; radius 0 gives the cells of centres."""
     radius = np.broadcast_to(np.asarray(radius, float), (len(position),))[:, None]
     low, high = (cell_of(position + sign * radius, origin, cell_size) for sign in (-1, 1))
     found = [np.empty(0, np.uint64)]
@@ -150,7 +150,7 @@ def occupied(position, radius, origin, cell_size):
 
 
 def touches(keys, position, radius, origin, cell_size):
-    """Which spheres' bounding boxes touch a cell of a set."""
+    """True for each sphere whose bounding box touches a cell of a set."""
     radius = np.broadcast_to(np.asarray(radius, float), (len(position),))[:, None]
     low, high = (cell_of(position + sign * radius, origin, cell_size) for sign in (-1, 1))
     hit = np.zeros(len(position), bool)
@@ -175,7 +175,7 @@ def cells_to_bytes(keys):
 
 
 def cells_from_bytes(data):
-    """What `cells_to_bytes` wrote, or `Broken`."""
+    """Reads the cells that `cells_to_bytes` wrote; raises `Broken`."""
     keys, last, gap, shift = [], -1, 0, 0
     for byte in data:
         gap |= (byte & 0x7F) << shift

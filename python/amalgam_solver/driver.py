@@ -1,4 +1,4 @@
-"""Computing a scene with the program `amalgam`, and what came out of it."""
+"""Computing a scene with the program `amalgam`, and reading its results."""
 
 import json
 import subprocess

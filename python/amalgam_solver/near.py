@@ -1,4 +1,4 @@
-"""What a coordinator is told of particles before a step: who may touch others, and who is in contact with its own kind."""
+"""Particles reported before a step: those that may touch others, and those in contact within the participant."""
 
 import numpy as np
 
@@ -18,14 +18,14 @@ def check_cells(particles, cell_size, margin):
 
 
 class Near:
-    """The particles that a coordinator hears of, and those it has heard of."""
+    """The particles that a coordinator asks for, and those of its last list."""
 
     def __init__(self, solver):
         self.solver = solver
         self.forget()
 
     def forget(self):
-        """Forgets all, for particles that are somewhere else."""
+        """Forgets all, after particles have been moved to other places."""
         self.surveyed = None  # positions by id at the last Survey
         self.list = None  # ids
         self.told = None  # ids of the last answer
@@ -46,7 +46,7 @@ class Near:
         return (moved / particles.radius).max(initial=0.0)
 
     def begin(self, places, interest):
-        """The answer to Begin: (header's particles and contacts, columns, whether as before)."""
+        """The answer to Begin: (particles and contacts of the header, columns, True if the particles are as before)."""
         particles = self.solver.particles
         corners = interest.triangles and interest.wanted in ("near", "listed")
         if interest.wanted == "all":
@@ -76,7 +76,7 @@ class Near:
         return len(wanted), len(contacts), columns, as_before
 
     def contacts(self, places, time, acceleration):
-        """Pairs of places in contact, the lower first, ascending: those that intersect, or may within `time`."""
+        """Pairs of places in contact, the lower first, ascending: pairs that intersect, or may within `time`."""
         particles = self.solver.particles
         if not self.solver.self_colliding or len(particles) < 2:
             return np.empty((0, 2), np.int64)

@@ -1,4 +1,4 @@
-"""What a solver derives from, and what it is given."""
+"""The base class of solvers, and the values that their methods take."""
 
 import hashlib
 import math
@@ -10,7 +10,7 @@ EXPLICIT, IMPLICIT, PROJECTION = 1, 2, 3
 
 
 class SectionError(Exception):
-    """Faults of a participant's section: (path of the key, what is wrong and what to write), one or more."""
+    """Faults of a participant's section: (path of the key, description and what to write), one or more."""
 
     def __init__(self, *faults):
         super().__init__("; ".join(f"{key}: {text}" for key, text in faults))
@@ -23,7 +23,7 @@ class SolverError(Exception):
 
 @dataclass
 class World:
-    """What every participant of a scene is told."""
+    """The world that every participant of a scene is told of at the start."""
 
     participant: str
     domain: tuple  # two corners [m]
@@ -47,7 +47,7 @@ class Particles:
 
 
 class Groups:
-    """Which particles move as one. `of` holds the group of each particle, -1 for those that are free."""
+    """Groups of particles that move as one. `of` holds the group of each particle, -1 for those that are free."""
 
     def __init__(self, count, sizes=(), members=()):
         self.sizes = np.asarray(sizes, np.int64)
@@ -99,7 +99,7 @@ class Body:
 
 @dataclass
 class Answer:
-    """What a solver answers to a `Stage`: momentum and slope of each group, velocity of each particle."""
+    """The answer of a solver to a `Stage`: momentum and slope of each group, velocity of each particle."""
 
     momentum: np.ndarray
     velocity: np.ndarray
@@ -120,7 +120,7 @@ class End:
 
 @dataclass
 class Report:
-    """What happened in a step beside what the particles tell."""
+    """Events and energies of a step that the particles do not show."""
 
     energies: dict = field(default_factory=dict)  # stored [J] by name, without gravity; {"stored": 0.0} if there are none
     given: float = 0.0  # energy [J] from outside: work of scripts, and of what was born less that of what died
@@ -132,7 +132,7 @@ class Report:
 
 
 class Participant:
-    """One body of particles and its physics.
+    """A body of particles and its physics.
 
     Derive from it, set `name`, build `self.particles` in `__init__` and write `integrate`. Everything else has a default.
     """
@@ -175,7 +175,7 @@ class Participant:
         return Report()
 
     def advance(self, end, velocity):
-        """Moves free particles by `velocity`, members by their group's, and gives all their velocities."""
+        """Moves free particles by `velocity`, members by the velocity of their group, and sets all velocities."""
         particles, groups = self.particles, end.groups
         free = groups.of < 0
         particles.position[free] += velocity[free] * end.dt
@@ -198,7 +198,7 @@ class Participant:
         return hashlib.sha256(data).digest() + data
 
     def restore(self, snapshot):
-        """Takes back what `save` gave; raises `SolverError` if it is not that."""
+        """Restores a snapshot of `save`; raises `SolverError` for other bytes."""
         state, data = self.state(), snapshot[32:]
         if len(data) != sum(8 * values.size for values in state.values()):
             raise SolverError("the snapshot is not one of as many particles")

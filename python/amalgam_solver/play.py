@@ -1,4 +1,4 @@
-"""A player: stands in for a participant that was recorded, and says where a run differs from the recorded one."""
+"""A player: stands in for a recorded participant, and reports where a run differs from the recorded one."""
 
 import argparse
 import threading
@@ -10,7 +10,7 @@ from .record import read, relay, wait
 
 
 def _bare(call, requests):
-    """The messages of a request without the name of the run, which is another in each run."""
+    """The messages of a request without the name of the run, which differs in each run."""
     messages = [METHODS[call].request.FromString(request) for request in requests]
     for message in messages:
         names = {field.name for field in message.DESCRIPTOR.fields}
@@ -23,7 +23,7 @@ def _bare(call, requests):
 
 
 def difference(call, recorded, requests):
-    """What is other in a request than in the recorded one, or None."""
+    """The difference between a request and the recorded one, or None."""
     old, new = _bare(call, recorded), _bare(call, requests)
     if old == new:
         return None
@@ -63,7 +63,7 @@ class _Player(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(serve)
 
     def _find(self, name, requests):
-        """The recorded call that this is, or why it is none."""
+        """The recorded call that matches this one, or the reason why none does."""
         if name == "Describe":
             return next((call for call in self._calls if call.name == name), None), "no Describe was recorded"
         if name == "Initialize":
@@ -89,7 +89,7 @@ def play(path, listen, insecure=False):
 
 
 def main():
-    """`amalgam-play --listen ADDRESS FILE`"""
+    """The program `amalgam-play --listen ADDRESS FILE`."""
     parser = argparse.ArgumentParser(description="Stands in for a participant that was recorded")
     parser.add_argument("file", help="the recording")
     parser.add_argument("--listen", required=True, metavar="ADDRESS", help="unix:PATH or HOST:PORT")

@@ -1,4 +1,4 @@
-"""A recorder: stands between a coordinator and a participant and keeps what crosses the wire."""
+"""A recorder between a coordinator and a participant: it keeps all messages on the wire."""
 
 import argparse
 import signal
@@ -17,7 +17,7 @@ MAGIC = b"amalgam recording 1\n"
 
 @dataclass
 class Call:
-    """A call that was recorded: messages as bytes; `code` is 0, or that of the refusal."""
+    """A recorded call: messages as bytes; `code` is 0, or the code of the refusal."""
 
     name: str
     requests: list
@@ -49,7 +49,7 @@ class Writer:
 
 
 def read(path):
-    """The calls of a recording, in the order in which they ended. One that was cut off in the middle is left out."""
+    """The calls of a recording, in the order in which they ended. A call that was cut off is left out."""
     with open(path, "rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise ValueError(f"{path} is no recording")
@@ -129,7 +129,7 @@ def wait(server, address):
 
 
 def main():
-    """`amalgam-record --listen ADDRESS --to ADDRESS FILE`"""
+    """The program `amalgam-record --listen ADDRESS --to ADDRESS FILE`."""
     parser = argparse.ArgumentParser(description="Keeps what crosses the wire between a coordinator and a participant")
     parser.add_argument("file", help="the recording")
     parser.add_argument("--to", required=True, metavar="ADDRESS", help="where the participant's service listens")

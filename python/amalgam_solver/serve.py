@@ -64,7 +64,7 @@ class _Service(grpc.GenericRpcHandler):
         yield from self._answer(method, request, context)
 
     def _answer(self, method, request, context):
-        """What a call gets: a message, or all messages of a stream, made before the next call is taken."""
+        """The answer to a call: a message, or all messages of a stream, made before the next call is taken."""
         self._gate.check(context)
         call = getattr(self._session, method.name.lower())
         try:
@@ -135,7 +135,7 @@ def serve(program, listen, insecure=False, tls=None, token_file=None):
 
 
 def is_loopback(host):
-    """Whether a host name or address is this machine's own."""
+    """True if a host name or address is this machine's own."""
     found = socket.getaddrinfo(host.strip("[]"), None)
     return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)
 

@@ -1,4 +1,4 @@
-"""The state machine of a served participant: which call may follow which, and what each does. Knows nothing of gRPC."""
+"""The state machine of a served participant: the order of calls, and the effect of each. It knows nothing of gRPC."""
 
 import hashlib
 import time
@@ -32,7 +32,7 @@ SNAPSHOT_BYTES_PER_PARTICLE_MAX = 16 << 10
 
 
 class Refused(Exception):
-    """A call that is refused: the name of a gRPC code, and why."""
+    """A refusal of a call: the name of a gRPC code, and the reason."""
 
     def __init__(self, code, text, faults=()):
         super().__init__(text)
@@ -41,7 +41,7 @@ class Refused(Exception):
 
 @dataclass
 class Interest:
-    """What the coordinator wants to know at the start of a step."""
+    """Questions of the coordinator at the start of a step."""
 
     wanted: str
     triangles: bool = False
@@ -80,7 +80,7 @@ class Run:
     places: dict = field(default_factory=dict)
 
     def index(self):
-        """Learns where each id is stored."""
+        """Builds the index from ids to places."""
         self.places = {id: place for place, id in enumerate(self.solver.particles.id.tolist())}
 
     def find(self, column, ids):
@@ -104,7 +104,7 @@ class Run:
 
 
 class Session:
-    """What serves one participant at a time. `program` is a class that derives from `Participant`."""
+    """Service of one participant at a time. `program` is a class that derives from `Participant`."""
 
     def __init__(self, program):
         self.program, self.run = program, None
@@ -204,7 +204,7 @@ class Session:
         return run
 
     def read(self, call, messages):
-        """The header and columns of a call of the run; what it cannot need is refused as it arrives."""
+        """The header and columns of a call of the run. Columns that the call cannot need are refused as they arrive."""
 
         def room(header):
             run = self._run(call, header.context)
@@ -478,7 +478,7 @@ def check_table(solver):
 
 
 def check_answer(run, stage, answer):
-    """Stops a solver that answers nonsense before it spoils others."""
+    """Refuses an invalid answer of a solver before it spoils others."""
     count, groups = len(run.solver.particles), len(stage.groups)
     assert np.shape(answer.momentum) == (groups, 3), "momentum of the answer: one vector for each group"
     assert np.shape(answer.velocity) == (count, 3), "velocity of the answer: one vector for each particle"

@@ -1,4 +1,4 @@
-"""Who may call a service: certificates of the roles that `amalgam certs` makes, and tokens."""
+"""Admission of callers to a service: certificates of the roles that `amalgam certs` makes, and tokens."""
 
 import hmac
 from pathlib import Path
@@ -20,7 +20,7 @@ def _private(path):
 
 
 class Gate:
-    """Whom a service lets in: callers with a coordinator's certificate, callers that know a token, or everybody.
+    """Callers that a service accepts: callers with a coordinator's certificate, callers that know a token, or everybody.
 
     `tls` is a folder with ca.pem, solver.pem and solver.key, `token_file` a file with a token on one line.
     """

@@ -1,4 +1,4 @@
-"""What the tests need: the programs of the repository, and services of the examples."""
+"""Fixtures of the tests: the programs of the repository, and services of the examples."""
 
 import importlib.util
 import os

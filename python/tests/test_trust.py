@@ -1,4 +1,4 @@
-"""Certificates and tokens: who is let in, and with which words the others are refused."""
+"""Certificates and tokens: the callers that are accepted, and the words with which others are refused."""
 
 import shutil
 import subprocess

@@ -1,6 +1,6 @@
 //! Water sloshes in a closed box; every particle is looked for after every step. Arguments: particles along an edge of
 //! the cube of water (100: a million), number of steps in all, and a file to keep the state in: if it exists, the run
-//! goes on from there. `cargo run --release -p amalgam-solver-fluid --example closed_box -- 100 10000 box.snapshot`
+//! goes on from there. `cargo run --release -p amalgam-solver-fluid --example closed_box -- 100 10000 box.snapshot`.
 
 use std::{fs, path::PathBuf, time::Instant};
 

@@ -1,5 +1,5 @@
 //! The cost of a FLIP step: a collapsing column of 1.6 million particles in 64^3 cells.
-//! `cargo run --release -p amalgam-solver-fluid --example flip_speed -- [cells along an edge]`
+//! `cargo run --release -p amalgam-solver-fluid --example flip_speed -- [cells along an edge]`.
 
 use std::time::Instant;
 

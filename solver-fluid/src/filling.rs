@@ -57,7 +57,7 @@ impl Bounds {
         }
     }
 
-    /// Whether a flat face of `other` lies on this one's face at `side` (0 low, 1 high) of `axis`.
+    /// True if a flat face of `other` lies on this one's face at `side` (0 low, 1 high) of `axis`.
     fn meets(&self, other: &Self, axis: usize, side: usize, touch: f64) -> bool {
         let gap = if side == 0 { self.low - other.high } else { other.low - self.high };
         let beside = |a: usize| self.low[a] < other.high[a] - touch && other.low[a] < self.high[a] - touch;
@@ -65,7 +65,7 @@ impl Bounds {
     }
 }
 
-/// Which sides of a shape are held: of each axis, low and high.
+/// Sides of a shape that are held, low and high along each axis.
 type Held = [[bool; 2]; 3];
 
 /// Reads the files that shapes name; the points of every body, up to the largest number of particles.

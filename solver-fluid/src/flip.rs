@@ -58,8 +58,8 @@ pub struct Parameters {
     pub radius: f64,
     /// Emitters and sinks, as they are at the start.
     pub sources: Sources,
-    /// How far particles begin from their places in a lattice along each axis, at most, in spacings: in a lattice that
-    /// is stretched, particles stay in its sheets.
+    /// Largest initial displacement of a particle from its place in the lattice along each axis, in spacings.
+    /// In a stretched lattice, particles stay in its sheets.
     pub jitter: f64,
     /// Seed of the jitter.
     pub seed: u64,
@@ -73,7 +73,7 @@ pub struct Parameters {
     pub cfl: f64,
     /// Sub-steps in the longest step.
     pub substeps_max: u32,
-    /// Whether to ask which cells others occupy.
+    /// True if the solver asks which cells others occupy.
     pub occupancy: bool,
     /// Gravity [m/s^2].
     pub gravity: DVec3,
@@ -81,7 +81,7 @@ pub struct Parameters {
     pub domain: (DVec3, DVec3),
 }
 
-/// How near to a wall a particle may come, in cells.
+/// Least distance between a particle and a wall, in cells.
 const CLEARANCE: f64 = 1e-3;
 
 impl Parameters {
@@ -95,7 +95,7 @@ impl Parameters {
         (self.cell_size / self.spacing).powi(3)
     }
 
-    /// Where a particle begins whose place in the lattice is `place` [m].
+    /// Initial position of the particle whose place in the lattice is `place` [m].
     fn jittered(&self, id: ParticleId, place: DVec3) -> DVec3 {
         let noise = |axis| 2.0 * random::uniform_f64(&[self.seed, id.0, axis]) - 1.0;
         let (low, high) = self.inner_domain();
@@ -103,7 +103,7 @@ impl Parameters {
         moved.max(low).min(high)
     }
 
-    /// Where particles may be.
+    /// Box that particles may not leave.
     fn inner_domain(&self) -> (DVec3, DVec3) {
         let clearance = DVec3::splat(CLEARANCE * self.cell_size);
         (self.domain.0 + clearance, self.domain.1 - clearance)

@@ -26,7 +26,7 @@ pub struct Basics {
     pub substeps_max: u32,
 }
 
-/// How a step is cut into sub-steps.
+/// Division of a step into sub-steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     /// Number of sub-steps.
@@ -37,7 +37,7 @@ pub struct Cut {
     pub stable: f64,
 }
 
-/// A way to compute a fluid.
+/// Method that computes a fluid.
 pub trait Method: Send + Sync + Sized + 'static {
     /// Its checked settings.
     type Parameters;
@@ -60,12 +60,12 @@ pub trait Method: Send + Sync + Sized + 'static {
     /// Emitters and sinks, as they are at the start.
     fn sources(&self) -> &Sources;
 
-    /// How the method integrates, if not explicitly.
+    /// Integration of the method, if it is not explicit.
     fn integration(&self) -> Option<Integration> {
         None
     }
 
-    /// The grid on which the method wants to know what anyone occupies.
+    /// Grid for which the method asks which cells particles of any participant occupy.
     fn occupancy_grid(&self) -> Option<Lattice> {
         None
     }
@@ -189,7 +189,8 @@ impl<M: Method> Fluid<M> {
         Ok(Cut { substeps: substeps as u32, dt: dt / substeps, stable })
     }
 
-    /// Removes and appends particles at the end of a step of `dt` [s]. Returns who was born and who died.
+    /// Removes and appends particles at the end of a step of `dt` [s]. Returns the particles that were born
+    /// and those that died.
     fn pass_sources(&mut self, dt: f64) -> (Vec<ParticleId>, Vec<ParticleId>) {
         let Basics { spacing, particle_mass, radius, .. } = self.method.basics();
         let (born, dead) = self.sources.pass(dt, spacing, (particle_mass, radius), &mut self.particles);

@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use crate::sources::{Emitter, Sink, Sources};
 
-/// Sub-steps a step may have at most, whatever the section asks for.
+/// Most sub-steps of a step, whatever the section asks for.
 pub const SUBSTEPS_MAX: u32 = 100;
 
-/// How a fluid is computed: the key `method`.
+/// Method that computes a fluid: the key `method`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {

@@ -8,7 +8,7 @@ use amalgam_solver_kit::{SnapshotReader, SnapshotWriter, SolverError};
 
 use crate::fluid::Basics;
 
-/// How far a fluid is.
+/// Progress of a fluid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// Steps committed.
@@ -24,7 +24,7 @@ pub(crate) struct Progress {
 pub(crate) struct Kept<'a> {
     /// The particles that there are.
     pub(crate) particles: &'a Particles,
-    /// Whether particles appear and disappear.
+    /// True if particles appear and disappear.
     pub(crate) may_change: bool,
     pub(crate) basics: Basics,
     /// Numbers of the method.

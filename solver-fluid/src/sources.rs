@@ -1,4 +1,4 @@
-//! Where fluid comes from and where it goes: discs that emit and boxes that swallow.
+//! Sources of fluid: discs that emit particles, and boxes that remove them.
 //!
 //! A disc emits layers of a square lattice of the particles' spacing, each when the last one has moved on by a spacing:
 //! what leaves it is at rest density. Particles appear and disappear at the end of a step; ids are never used again.
@@ -14,9 +14,9 @@ pub struct Emitter {
     pub axis: DVec3,
     /// Its radius [m].
     pub radius: f64,
-    /// Speed of what it emits [m/s].
+    /// Speed of the emitted fluid [m/s].
     pub speed: f64,
-    /// When it ends [s].
+    /// Time at which the emission ends [s].
     pub until: f64,
 }
 
@@ -89,7 +89,7 @@ pub struct Sources {
 pub(super) type Changes = (Vec<ParticleId>, Vec<ParticleId>);
 
 impl Sources {
-    /// Whether particles never appear or disappear.
+    /// True if particles never appear or disappear.
     pub fn is_empty(&self) -> bool {
         self.emitters.is_empty() && self.sinks.is_empty()
     }

@@ -22,7 +22,7 @@ impl Tentative {
         self.speed_bound = speed_max;
     }
 
-    /// Whether there is one sub-step.
+    /// True if there is one sub-step.
     pub(crate) fn is_committed(&self) -> bool {
         self.columns.0.is_empty()
     }
@@ -71,7 +71,7 @@ impl Tentative {
 pub struct Extremes {
     /// The largest square of a speed [m^2/s^2].
     speed_squared: f64,
-    /// Whether a position or velocity is not finite.
+    /// True if a position or velocity is not finite.
     pub(crate) not_finite: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How a fluid starts: at rest density beside walls and other shapes, or not without a word.
+//! Start of a fluid: at rest density beside walls and other shapes, or with a warning.
 
 mod common;
 

@@ -182,8 +182,8 @@ fn a_later_stage_answers_as_if_it_were_the_first() {
     }
 }
 
-/// A column that collapses around a wall of members that are held or very heavy, until faces as light as air are beside them:
-/// every solve must reach its tolerance, and nothing may get faster than it can fall.
+/// A column that collapses around a wall of members that are held or very heavy, until faces as light as air
+/// are beside them. Every solve must reach its tolerance, and nothing may get faster than it can fall.
 #[test]
 fn solves_with_members_much_heavier_than_their_surroundings_converge() {
     for ratio in [1e2, 1e4, f64::INFINITY] {

@@ -1,4 +1,4 @@
-//! Whether a weakly compressible fluid is stiff enough, by default and for what it bears.
+//! Stiffness of a weakly compressible fluid, by default and under load.
 
 mod common;
 

@@ -33,14 +33,14 @@ impl AloneGroups {
         Self::new(map, inertia, particles.velocity.clone())
     }
 
-    /// One group of some of `particles` particles.
+    /// A single group of some of `particles` particles.
     pub fn one(particles: usize, members: &[u32], inertia: f64, velocity: DVec3, impulse: DVec3) -> Self {
         let mut map = GroupMap::default();
         map.set(particles, &[0, members.len() as u32], members);
         Self { map, inertia: vec![inertia], velocity: vec![velocity], impulse: vec![impulse] }
     }
 
-    /// Groups that nobody else pushes.
+    /// Groups without impulses of others.
     pub fn new(map: GroupMap, inertia: Vec<f64>, velocity: Vec<DVec3>) -> Self {
         let impulse = vec![DVec3::ZERO; map.len()];
         Self { map, inertia, velocity, impulse }

@@ -1,10 +1,10 @@
-//! From ids on the wire to places in a solver's columns.
+//! Map from ids on the wire to places in a solver's columns.
 
 use amalgam_particles::ParticleId;
 use amalgam_proto::columns::{WireError, check_unique};
 use rayon::prelude::*;
 
-/// Where each id is stored.
+/// Index from ids to places in storage.
 #[derive(Default)]
 pub(crate) struct IdIndex {
     pub(crate) ids: Vec<ParticleId>,

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::span::EnteredSpan;
 use tracing_subscriber::EnvFilter;
 
-/// How lines of the log are written.
+/// Format of the lines of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Lines for people.
     #[default]
     Text,
     /// A JSON object per line, with what it is about as fields: run, participant, step, stage.
@@ -19,7 +19,7 @@ pub enum LogFormat {
 /// The variables that say what is logged, the first that is set: as in `debug` or `warn,amalgam_coordinator=trace`.
 const VARIABLES: [&str; 2] = ["AMALGAM_LOG", "RUST_LOG"];
 
-/// Whether lines are JSON objects.
+/// True if lines are JSON objects.
 static JSON: AtomicBool = AtomicBool::new(false);
 
 /// Logs to standard error from now on: warnings, or what AMALGAM_LOG or RUST_LOG asks for. A second call changes nothing.
@@ -46,7 +46,7 @@ pub fn log_to_standard_error(format: LogFormat) {
     };
 }
 
-/// Whether the log is for machines: then whatever is told to people goes there, too.
+/// True if the log is for machines. It then also holds the messages for people.
 pub fn is_json() -> bool {
     JSON.load(Ordering::Relaxed)
 }
@@ -59,7 +59,7 @@ pub fn tell(text: &str) {
     tracing::info!(target: TOLD, "{text}");
 }
 
-/// What lines of a log for machines are about from now on, until it is dropped: a call.
+/// Adds a call to the lines of a log for machines, until the value is dropped.
 pub fn about_call(call: &str, participant: &str, run: &str, step: u64, stage: u32) -> Option<EnteredSpan> {
     is_json().then(|| tracing::error_span!("call", run, participant, step, stage, call).entered())
 }

@@ -17,11 +17,12 @@ pub(crate) struct NearParticles {
     /// Absent if own particles do not collide with each other.
     own_contacts: Option<OwnContacts>,
     triangles: Vec<[ParticleId; 3]>,
-    /// Where the particles were at the last survey [m]; not a number for one born since. Empty if there was none.
+    /// Positions of the particles at the last survey [m]; NaN for particles born since. Empty if there was
+    /// none.
     surveyed: Vec<DVec3>,
     /// The last list of wanted particles.
     listed: Option<Vec<ParticleId>>,
-    /// The particles of the last batch, if whoever asks is sure to know them.
+    /// The particles of the last batch, if the coordinator is sure to know them.
     told: Option<Vec<ParticleId>>,
 }
 
@@ -64,8 +65,7 @@ impl NearParticles {
         })
     }
 
-    /// # Errors
-    /// Whatever is wrong with a coordinator's interest.
+    /// # Errors A fault of the coordinator's interest.
     pub(crate) fn check(
         &self,
         particles: &Particles,

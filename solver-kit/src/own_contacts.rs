@@ -9,14 +9,14 @@ use crate::solver::{Solver, SolverError};
 /// Finds which of a body's particles intersect each other (rule 1, Eq. 21 [Truong2021]), or may within a horizon, joined
 /// ones excepted.
 ///
-/// The search looks a little farther than needed and its result, a list of near pairs [Verlet1967], serves until
-/// particles have moved too far for it: what intersects is then found exactly, in time proportional to the list. Of
-/// a cloth or a solid that is not folded the list is almost empty.
+/// The search looks a little farther than needed and its result, a list of near pairs [Verlet1967], serves
+/// until particles have moved too far for it. Contacts are then found exactly, in time proportional to the
+/// list. Of a cloth or a solid that is not folded the list is almost empty.
 pub(crate) struct OwnContacts {
     finder: PairFinder,
-    /// How much farther than contact a list reaches at least [m].
+    /// Least distance beyond contact that a list covers [m].
     skin: f64,
-    /// How much farther the list does reach [m].
+    /// Distance beyond contact that the list covers [m].
     listed_skin: f64,
     near: Vec<(u32, u32)>,
     /// Ids and positions for which the list was made.
@@ -30,7 +30,7 @@ pub(crate) struct OwnContacts {
 const RESERVE: f64 = 2.0;
 
 impl OwnContacts {
-    /// For a solver in its initial state.
+    /// Contacts of a solver in its initial state.
     ///
     /// # Errors
     /// If two immovable particles of it intersect: no velocity can part them.
@@ -115,7 +115,7 @@ impl OwnContacts {
         self.listed_skin = 0.0;
     }
 
-    /// Whether every pair that can intersect now is on the list. Two particles come closer by no more than the sum
+    /// True if every pair that can intersect now is on the list. Two particles come closer by no more than the sum
     /// of what each has moved, from whatever moving frame that is seen.
     fn still_holds(&self, particles: &Particles, reach: f64) -> bool {
         let (ids, old) = &self.listed;

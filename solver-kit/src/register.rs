@@ -1,4 +1,4 @@
-//! How a service makes itself known to a coordinator that listens.
+//! Registration of a service at a coordinator that listens.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,21 +19,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two attempts to reach a registry that does not listen.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How a service makes itself known.
+/// Options for the registration of a service.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Registration {
-    /// Tell the run that listens at HOST:PORT (amalgam run --registry) where this service is
+    /// Tell the run that listens at HOST:PORT (amalgam run --registry) where this service is.
     #[arg(long, value_name = "HOST:PORT", requires = "name")]
     pub register: Option<String>,
-    /// The participant of the scene that this service computes
+    /// The participant of the scene that this service computes.
     #[arg(long, value_name = "PARTICIPANT", requires = "register")]
     pub name: Option<String>,
-    /// What to tell it in place of the address that this service listens at
+    /// Address to tell the run, if it is not the one that this service listens at.
     #[arg(long, value_name = "HOST:PORT", requires = "register")]
     pub announce: Option<String>,
 }
 
-/// What is needed to register.
+/// Data for a registration.
 pub(crate) struct Registering {
     registry: String,
     participant: String,
@@ -42,7 +42,7 @@ pub(crate) struct Registering {
 }
 
 impl Registration {
-    /// How to register, if it is wanted.
+    /// Data for the registration, if one is wanted.
     pub(crate) fn plan(&self, security: &SecurityOptions) -> anyhow::Result<Option<Registering>> {
         let (Some(registry), Some(participant)) = (&self.register, &self.name) else { return Ok(None) };
         for (option, address) in [("--register", Some(registry)), ("--announce", self.announce.as_ref())] {
@@ -81,7 +81,7 @@ pub(crate) async fn register(plan: Registering, description: Description, addres
     }
 }
 
-/// Why a registration ended.
+/// Reasons for which a registration ended.
 enum Problem {
     NotThere,
     Refused(String),
@@ -133,7 +133,8 @@ fn is_words_of_the_registry(status: &Status) -> bool {
     std::error::Error::source(status).is_none() && status.code() != tonic::Code::Unavailable
 }
 
-/// Where others reach a service: one that listens everywhere is reached by the address with which this machine reaches them.
+/// Address at which others reach a service. A service that listens everywhere is reached by the address with
+/// which this machine reaches them.
 async fn reachable(address: &str, registry: &str) -> String {
     let Ok(listening) = address.parse::<SocketAddr>() else { return address.into() };
     if !listening.ip().is_unspecified() {

@@ -1,4 +1,4 @@
-//! Serving a solver: for whom, health, reflection, registration and an orderly end.
+//! Serving a solver: admission, health, reflection, registration and an orderly end.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,22 +22,22 @@ use crate::register::{Registration, register};
 use crate::service::{Service, Serving};
 use crate::solver::SolverProgram;
 
-/// Who may call a solver.
+/// Roles that may call a solver.
 const CALLERS: &[Role] = &[Role::Coordinator];
 
-/// How to serve: the arguments of every solver's program.
+/// Arguments of every solver's program.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeOptions {
-    /// Where to listen: unix:PATH or HOST:PORT, port 0 for any free one
+    /// Address to listen at: unix:PATH or HOST:PORT, port 0 for any free one.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Listen,
-    /// Threads for physics; results do not depend on it [default: one per core]
+    /// Threads for physics; results do not depend on it [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// End when standard input does, so that the service does not outlive who started it
+    /// End when standard input does, so that the service does not outlive who started it.
     #[arg(long)]
     pub exit_with_stdin: bool,
-    /// End when a run was left in the middle and no coordinator has been connected for this long: 90s, 10m, 2h
+    /// End when a run was left in the middle and no coordinator has been connected for this long: 90s, 10m, 2h.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = wall_time)]
     pub orphan_timeout: Duration,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct ServeOptions {
     #[command(flatten)]
     #[allow(missing_docs, reason = "the help says it")]
     pub registration: Registration,
-    /// How the log on standard error is written; AMALGAM_LOG or RUST_LOG says what is logged
+    /// Format of the log on standard error; AMALGAM_LOG or RUST_LOG says what is logged.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 }
@@ -199,7 +199,7 @@ async fn run(
         .context("the service failed")
 }
 
-/// Waits until nobody has been connected for `longest` while a run is served, and says which.
+/// Waits until no coordinator has been connected for `longest` while a run is served. Returns the run.
 async fn orphaned(serving: &Serving, lines: &Lines, longest: Duration) -> String {
     let mut alone_since = None;
     loop {

@@ -21,7 +21,7 @@ use crate::solver::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, W
 use crate::sums::{check_finite, missing_energy, state_hash, totals};
 use crate::{SectionError, SolverError};
 
-/// Why a call was refused.
+/// Reasons for which a call was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("{got} is out of order: expected Initialize")]
@@ -42,7 +42,7 @@ pub(crate) enum Refusal {
 #[derive(Default)]
 pub(crate) struct Session {
     run: Option<Run>,
-    /// A fault of work that nobody waited for; the next call of the run gets it.
+    /// A fault of work done in advance; the next call of the run gets it.
     fault: Option<Refusal>,
 }
 
@@ -52,9 +52,9 @@ struct Run {
     phase: Phase,
     ids: IdIndex,
     near: NearParticles,
-    /// Whether groups are bodies.
+    /// True if groups are bodies.
     has_bodies: bool,
-    /// Whether the solver has begun the step.
+    /// True if the solver has begun the step.
     prepared: bool,
     groups: GroupMap,
     offsets: Vec<u32>,
@@ -330,7 +330,7 @@ impl Run {
         }
     }
 
-    /// Whether the particles are as they were committed, even if the next step has begun.
+    /// True if the particles are as they were committed, even if the next step has begun.
     fn is_between_steps(&self) -> bool {
         !matches!(self.phase, Phase::Integrated { .. })
     }

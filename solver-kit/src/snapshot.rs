@@ -38,7 +38,7 @@ impl SnapshotWriter {
         self.numbers(values.iter().flat_map(DVec3::to_array));
     }
 
-    /// Writes bytes that somebody else encoded, and their number before them.
+    /// Writes bytes encoded elsewhere, and their number before them.
     pub fn block(&mut self, bytes: &[u8]) {
         self.integer(bytes.len() as u64);
         self.0.extend_from_slice(bytes);

@@ -13,7 +13,7 @@ pub struct Description {
     pub name: &'static str,
     /// Version of the program.
     pub version: &'static str,
-    /// How it integrates.
+    /// Integration of the solver.
     pub integration: Integration,
 }
 
@@ -30,7 +30,7 @@ pub struct World {
     pub seed: u64,
 }
 
-/// One request to integrate, tentative: the state at the start of the step stays untouched.
+/// A request to integrate, tentative: the state at the start of the step stays untouched.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<'a> {
     /// Step, from 0.
@@ -52,7 +52,7 @@ pub struct Stage<'a> {
     pub velocity: &'a [DVec3],
     /// Impulse that others give each group in this step [kg m/s].
     pub impulse: &'a [DVec3],
-    /// Cells that anyone occupies, on the grid that this solver declared.
+    /// Cells that particles of any participant occupy, on the grid that this solver declared.
     pub occupied: Option<&'a CellSet>,
 }
 
@@ -61,9 +61,9 @@ pub struct Stage<'a> {
 pub struct Answer {
     /// Momentum this solver gives each group in the step [kg m/s], external impulse not included.
     pub momentum: Vec<DVec3>,
-    /// How much that momentum falls per unit of extra velocity of the group [kg]: symmetric and positive semidefinite, for
-    /// an implicit solver the block of the group on the diagonal of its system, without the inertia.
-    /// Empty from all other solvers.
+    /// Decrease of that momentum per unit of extra velocity of the group [kg]: symmetric and positive
+    /// semidefinite. For an implicit solver, it is the group's block on the diagonal of its system, without
+    /// the inertia. Empty from all other solvers.
     pub slope: Vec<DMat3>,
     /// Integrated velocity of each particle [m/s]; entries of group members are not read. Empty for a solver that
     /// defers them ([`Solver::deferred`]).
@@ -73,10 +73,12 @@ pub struct Answer {
     pub bodies: Vec<Body>,
 }
 
-/// For solvers that compute the velocities of free particles only in `commit`. Stages and repetitions then need just a
-/// bound on the distance travelled, and the velocities of a few watched particles.
+/// Interface of solvers that compute the velocities of free particles only in `commit`. Stages and
+/// repetitions then need only a bound on the distance travelled, and the velocities of a few watched
+/// particles.
 pub trait Deferred {
-    /// How far any free particle travels at most in the step of `dt` [s], relative to its radius: a bound that is cheap.
+    /// Cheap upper bound of the distance that a free particle travels in the step of `dt` [s], relative to
+    /// its radius.
     fn travel_bound(&self, dt: f64) -> f64;
 
     /// Velocities of these free particles [m/s], to the bit those that a commit would give them.
@@ -89,17 +91,18 @@ pub trait Deferred {
 pub struct Report {
     /// Longest next step that the solver can take [s]; infinite if it sub-steps or has no limit.
     pub stable_dt: f64,
-    /// Potential energies by name [J], for example `("elastic", 0.2)`. Gravity is not among them. A solver that stores none
-    /// says `("stored", 0.0)`; with an empty list, energy may come back that nobody knew of.
+    /// Potential energies by name [J], for example `("elastic", 0.2)`. Gravity is not among them. A solver
+    /// that stores none says `("stored", 0.0)`; with an empty list, stored energy may come back that is in no
+    /// account.
     pub energies: Vec<(&'static str, f64)>,
-    /// Whether velocities are other than [`Solver::commit`] was told, as those of a rigid body are. The kit then tells the
-    /// coordinator how much kinetic energy is missing, and the coordinator counts it as dissipated in coupling. Not for
-    /// solvers that defer velocities ([`Solver::deferred`]).
+    /// True if velocities differ from those passed to [`Solver::commit`], as they do in a rigid body. The kit
+    /// then tells the coordinator how much kinetic energy is missing, and the coordinator counts it as
+    /// dissipated in coupling. Not for solvers that defer velocities ([`Solver::deferred`]).
     pub adjusted: bool,
-    /// Energy [J] that came from outside in the step, and not by gravity nor through groups. It is the work of scripts on
-    /// immovable particles that are in no group, and the change of kinetic energy of all immovable ones. What was born
-    /// adds its kinetic energy and that in gravity, -m g x; what died takes its own away. A run ends where energy
-    /// appears that nobody reports.
+    /// Energy [J] that came from outside in the step, and not by gravity nor through groups. It is the work
+    /// of scripts on immovable particles that are in no group, and the change of kinetic energy of all
+    /// immovable ones. What was born adds its kinetic energy and that in gravity, -m g x; what died takes its
+    /// own away. A run ends if energy appears that no participant reports.
     pub given: f64,
     /// Angular momentum [kg m^2/s] and kinetic energy [J] of the particles' own spin, which their positions and velocities
     /// do not tell.
@@ -112,7 +115,7 @@ pub struct Report {
     pub dead: Vec<ParticleId>,
 }
 
-/// A field for frames: one value a particle, in the order of [`Solver::particles`].
+/// A field for frames: one value per particle, in the order of [`Solver::particles`].
 #[derive(Clone, Debug)]
 pub struct Field {
     /// Name, lower case with underscores, for example `density`.
@@ -137,13 +140,14 @@ pub trait Solver: Send + Sync + 'static {
     /// The committed state, in any order that suits the solver, the same until the next commit.
     fn particles(&self) -> &Particles;
 
-    /// Whether the particles at these places of [`Self::particles`] are no contact wherever they are, such as two joined by a
-    /// spring or an unbroken bond. Bonds that break are reported by [`Self::commit`]; no others may form.
+    /// True if the particles at these places of [`Self::particles`] never count as a contact, for example two
+    /// joined by a spring or an unbroken bond. Bonds that break are reported by [`Self::commit`]; no others
+    /// may form.
     fn joined(&self, _a: u32, _b: u32) -> bool {
         false
     }
 
-    /// Whether own particles collide with each other.
+    /// True if own particles collide with each other.
     fn self_colliding(&self) -> bool {
         false
     }
@@ -167,7 +171,7 @@ pub trait Solver: Send + Sync + 'static {
         None
     }
 
-    /// How this solver integrates, if not as its program describes itself.
+    /// Integration of this solver, if it differs from the program's [`Description`].
     fn integration(&self) -> Option<Integration> {
         None
     }
@@ -177,7 +181,7 @@ pub trait Solver: Send + Sync + 'static {
         f64::INFINITY
     }
 
-    /// The grid on which this solver wants to know what anyone occupies.
+    /// Grid for which this solver asks which cells particles of any participant occupy.
     fn occupancy_grid(&self) -> Option<Lattice> {
         None
     }
@@ -186,7 +190,7 @@ pub trait Solver: Send + Sync + 'static {
     /// forces, matrices.
     ///
     /// # Errors
-    /// What in the state makes the step impossible.
+    /// A state that makes the step impossible.
     fn begin(&mut self) -> Result<(), SolverError> {
         Ok(())
     }
@@ -194,10 +198,11 @@ pub trait Solver: Send + Sync + 'static {
     /// Integrates tentatively, each group as one particle.
     ///
     /// # Errors
-    /// What makes the integration impossible, with the particle's id.
+    /// A fault that makes the integration impossible, with the particle's id.
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError>;
 
-    /// Whether velocities are not part of its answers, and then how to ask for them.
+    /// Access to velocities that are not part of the solver's answers. `None` if the answers hold all
+    /// velocities.
     fn deferred(&self) -> Option<&dyn Deferred> {
         None
     }
@@ -242,7 +247,8 @@ pub trait SolverProgram: Send + Sync + 'static {
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>>;
 }
 
-/// Why a solver cannot go on: a sentence for the user, with the particle's id where there is one.
+/// Reason for which a solver cannot go on: a sentence for the user, with the particle's id where there is
+/// one.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct SolverError(pub String);

@@ -68,7 +68,8 @@ pub(crate) fn missing_energy(particles: &Particles, told: &[DVec3]) -> f64 {
     exact::sums(particles.len(), &exact::magnitudes(particles.len(), missing), missing)[0]
 }
 
-/// Whether the sums are finite: then all positions and velocities are. Else the first particle at fault is named.
+/// Checks that the sums are finite; all positions and velocities are then finite. Otherwise the error names
+/// the first particle at fault.
 pub(crate) fn check_finite(particles: &Particles, totals: &Totals) -> Result<(), SolverError> {
     let Totals { momentum, angular_momentum, mass_moment, kinetic_energy, .. } = totals;
     let finite = [momentum, angular_momentum, mass_moment].iter().all(|sum| sum.is_finite());

@@ -1,4 +1,4 @@
-//! Overflow, found before anyone is told a number that is none.
+//! Detection of overflow, before a number that is not finite is reported.
 
 use amalgam_particles::{DVec3, Particles};
 use amalgam_solver_kit::SolverError;

@@ -70,7 +70,7 @@ impl Operator for Materials {
 
 /// A material, which holds particles together.
 pub(crate) trait Material: Operator {
-    /// Whether two particles are joined, by index.
+    /// True if two particles are joined, by index.
     fn joined(&self, a: u32, b: u32) -> bool;
 
     /// Takes forces at these positions and, for an implicit step, everything of the operator that does not depend on its

@@ -13,7 +13,7 @@ use crate::materials::Material as _;
 use crate::materials::peridynamics::Bonds;
 use crate::{CHUNK, SolidSolver, section};
 
-/// How bonds are stored.
+/// Storage of bonds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Words of sixteen live bits a stencil of a lattice.
@@ -116,10 +116,10 @@ pub fn bond_passes(particles: usize, layout: Layout, repeats: usize) -> BondPass
     }
 }
 
-/// Times `steps` implicit steps of `dt` [s] of a cubic block of about `particles` particles, a corner of which flies at
-/// 2 m/s against the rest, with a second stage in which one particle in eight on a face is held. One step before is not
-/// timed: in its second stage nothing pulls at the face yet. Tolerance 1e-4. Calls `done` after the last step, while the solver holds
-/// all that it needs.
+/// Measures the time of `steps` implicit steps of `dt` [s] of a cubic block of about `particles` particles. A
+/// corner of it flies at 2 m/s against the rest, and a second stage holds one particle in eight on a face.
+/// One step before is not timed: in its second stage nothing pulls at the face yet. Tolerance 1e-4. Calls
+/// `done` after the last step, while the solver holds all that it needs.
 pub fn implicit_step(
     particles: usize,
     layout: Layout,

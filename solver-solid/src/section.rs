@@ -20,12 +20,13 @@ use crate::linear::system::Limits;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
-    /// What bodies may be made of: `"mass-spring"`, or `"peridynamics"` for bodies with bonds as well.
+    /// Material of the bodies: `"mass-spring"`, or `"peridynamics"` for bodies with bonds as well.
     method: Method,
-    /// How a step is taken: `"implicit-euler"`, `"hht-alpha"` or `"velocity-verlet"`.
+    /// Integrator of a step: `"implicit-euler"`, `"hht-alpha"` or `"velocity-verlet"`.
     #[serde(default)]
     integrator: Integrator,
-    /// Whether own particles collide with each other. Pairs that a spring or a bond joins never do.
+    /// `true`: the participant's own particles collide with each other. Pairs that a spring or a bond joins
+    /// never do.
     #[serde(default = "yes")]
     self_collision: bool,
     /// Residual, relative to the right-hand side, at which the linear solve stops; below 1. With bonds
@@ -35,7 +36,7 @@ struct Section {
     /// Iterations after which the linear solve is an error.
     #[serde(default = "default_iterations_max")]
     iterations_max: u32,
-    /// Linear solves per step at most, each linearised where the last one led. Above 1 with
+    /// Most linear solves per step, each linearised at the result of the last one. Above 1 with
     /// `"implicit-euler"` only.
     #[serde(default = "default_newton_iterations")]
     newton_iterations: u32,
@@ -45,7 +46,7 @@ struct Section {
     bodies: Vec<toml::Table>,
 }
 
-/// How a step is taken.
+/// Integrator of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Integrator {
@@ -65,7 +66,7 @@ pub(crate) const HHT_NEXT: f64 = 8.0 / 27.0;
 pub(crate) const HHT_LAST: f64 = 1.0 / 27.0;
 
 impl Integrator {
-    /// Whether steps solve a system.
+    /// True if steps solve a system.
     pub(crate) fn is_implicit(self) -> bool {
         self != Self::VelocityVerlet
     }
@@ -87,7 +88,7 @@ struct GrainSection {
     /// `"grains"`.
     #[serde(rename = "method")]
     _method: Method,
-    /// Whether grains collide with each other.
+    /// `true`: grains collide with each other.
     #[serde(default = "yes")]
     self_collision: bool,
     /// Constant of gravitation G [m^3/(kg s^2)]. Grains attract each other if it is not 0.
@@ -103,11 +104,11 @@ struct GrainSection {
     /// below.
     #[serde(default = "default_opening_angle")]
     opening_angle: f64,
-    /// Whether all grains keep one z, which they must have at the start. Grains are discs if a `density`
-    /// is given.
+    /// `true`: all grains keep one z, which they must have at the start. Grains are discs if a `density` is
+    /// given.
     #[serde(default)]
     two_dimensional: bool,
-    /// Whether grains turn. Needs the contact law.
+    /// `true`: grains turn. Needs the contact law.
     #[serde(default)]
     spin: bool,
     /// `[[participants.settings.bodies]]` of `type = "grains"`, `"scatter"` or `"points"`. Default:
@@ -123,7 +124,7 @@ struct RigidSection {
     /// `"rigid"`.
     #[serde(rename = "method")]
     _method: Method,
-    /// Whether the bodies collide with each other.
+    /// `true`: the bodies collide with each other.
     #[serde(default = "yes")]
     self_collision: bool,
     /// `[[participants.settings.bodies]]` of `type = "rigid"`. Default: none, which is an error.
@@ -139,7 +140,7 @@ fn default_opening_angle() -> f64 {
     0.5
 }
 
-/// What bodies may be made of.
+/// Material of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Method {
@@ -147,7 +148,7 @@ pub(crate) enum Method {
     MassSpring,
     /// Bonds that break, beside springs.
     Peridynamics,
-    /// Nothing: loose grains, with a solver of their own.
+    /// Loose grains, with a solver of their own.
     Grains,
     /// Rigid bodies, with a solver of their own.
     Rigid,
@@ -185,7 +186,7 @@ pub(crate) struct Grains {
     pub(crate) gravity: Gravity,
     /// The z of all grains [m], if they keep it.
     pub(crate) plane: Option<f64>,
-    /// Whether they turn.
+    /// True if the grains turn.
     pub(crate) spin: bool,
 }
 

@@ -228,11 +228,11 @@ impl SolidSolver {
         check_finite(&self.particles, &self.expected, "velocity")
     }
 
-    /// One of Newton's iterations: linearises where the last solve leads to, and solves for what is
-    /// left of `M dv = h (f + M g) - h C v` there; no iterations if what is left is within the
-    /// tolerance. The tolerance is relative to the largest right-hand side of the step: `scale`,
-    /// its squared norm before, or what is left. The first one of a body that spins is rounding
-    /// alone, while the remainder holds the centripetal forces.
+    /// Takes a Newton iteration: linearises at the result of the last solve, and solves for the remainder of
+    /// `M dv = h (f + M g) - h C v` there. It needs no linear iterations if the remainder is within the
+    /// tolerance. The tolerance is relative to the largest right-hand side of the step, of which `scale` is
+    /// the squared norm so far; the remainder may be larger. For a body that spins, the first right-hand side
+    /// is rounding alone, while the remainder holds the centripetal forces.
     fn correct(&mut self, stage: &Stage<'_>, scale: f64) -> Result<Solved, SolverError> {
         self.linearise_at_end(stage.dt);
         let Self { particles, materials, reduced, iteration, expected, .. } = self;

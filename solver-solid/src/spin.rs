@@ -1,4 +1,4 @@
-//! How fast free bodies spin, and what implicit Euler takes of it.
+//! Spin of free bodies, and its damping by implicit Euler.
 
 use std::ops::Range;
 

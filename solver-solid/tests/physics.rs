@@ -6,8 +6,9 @@ use amalgam_particles::DVec3;
 use amalgam_solver_kit::{FieldValues, Solver};
 use support::{angular_momentum, momentum, solid, step};
 
-/// One mass on a foundation spring. Implicit Euler of m x'' = -k x - c x' is linear and exact here, so the solver must
-/// follow v' = (v - h k/m x) / (1 + h c/m + h^2 k/m), x' = x + h v' to the tolerance of the solve.
+/// A mass on a foundation spring. Implicit Euler of m x'' = -k x - c x' is linear and exact here, so the
+/// solver must follow v' = (v - h k/m x) / (1 + h c/m + h^2 k/m), x' = x + h v' to the tolerance of the
+/// solve.
 #[test]
 fn a_mass_on_a_spring_oscillates_as_implicit_euler_says() {
     let (mass, stiffness, damping, dt) = (0.3, 50.0, 0.1, 0.01);

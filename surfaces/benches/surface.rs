@@ -1,5 +1,5 @@
-//! How long a surface takes, with and without smoothing. `cargo bench --workspace --bench surface` prints milliseconds; a
-//! number of particles after `--` takes the place of both.
+//! Time to reconstruct a surface, with and without smoothing. `cargo bench --workspace --bench surface`
+//! prints milliseconds. A number of particles after `--` replaces the two default sizes.
 
 #![allow(missing_docs, reason = "a benchmark")]
 

@@ -17,7 +17,8 @@ use splashsurf_lib::postprocessing::{
 use splashsurf_lib::sph_interpolation::SphInterpolator;
 use splashsurf_lib::{Parameters, SurfaceReconstruction, reconstruct_surface};
 
-/// How a surface is found; lengths in particle radii, half the edge of the volume that a particle stands for.
+/// Parameters of the surface reconstruction. Lengths are in particle radii, half the edge of the volume of a
+/// particle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SurfaceSettings {
     /// Radius of a particle [m].
@@ -28,7 +29,7 @@ pub struct SurfaceSettings {
     pub support: f64,
     /// Volume fraction at the surface, between 0 and 1.
     pub threshold: f64,
-    /// How often each vertex is moved towards the mean of its neighbours.
+    /// Number of times that each vertex is moved towards the mean of its neighbours.
     pub smoothing: u32,
 }
 
@@ -61,7 +62,7 @@ impl Surface {
     }
 }
 
-/// Why there is no surface.
+/// Reason for which there is no surface.
 #[derive(Debug, thiserror::Error)]
 #[error("no surface can be found around {particles} particles: {reason}")]
 pub struct SurfaceError {
@@ -126,7 +127,7 @@ fn vector(v: &DVec3) -> Vector3<f64> {
     Vector3::new(v.x, v.y, v.z)
 }
 
-/// What is known at particles, between them.
+/// Interpolation between particles.
 struct Between {
     interpolator: SphInterpolator<f64>,
     /// Neighbours of each particle.
@@ -147,7 +148,8 @@ impl Between {
         }
     }
 
-    /// From 0 for a particle that is alone to 1 for one with as many neighbours as in the bulk (Section 3 of [Loeschner2023]).
+    /// Crowding of each particle, from 0 for an isolated one to 1 for one with as many neighbours as in the
+    /// bulk (Section 3 of [Loeschner2023]).
     fn crowding(&self, points: &[Vector3<f64>], support: f64) -> Option<Vec<f64>> {
         let neighbours = self.neighbours.as_ref()?;
         let of = |(x, near): (&Vector3<f64>, &Vec<usize>)| {

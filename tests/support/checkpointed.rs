@@ -187,16 +187,16 @@ point = [0.25, 0.1, 0.2]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) source: Source,
-    /// As for `--set`.
+    /// Changes of the scene, as for `--set`.
     pub(crate) set: &'static [&'static str],
     pub(crate) steps: [u64; 3],
-    /// Whether fields are left out one by one.
+    /// True if fields are left out one by one.
     pub(crate) is_for_fields: bool,
 }
 
-/// Where a scene is.
+/// Source of a scene.
 pub(crate) enum Source {
-    /// In a file of the repository.
+    /// A file of the repository.
     File(&'static str),
     Text(&'static str),
 }

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tonic::transport::{Channel, Endpoint, Server, Uri};
 use tonic::{Request, Response, Status, Streaming};
 
-/// Where a service in this process takes connections.
+/// Queue from which a service in this process takes connections.
 pub(crate) type Queue = mpsc::Sender<DuplexStream>;
 
 pub(crate) async fn dial(queue: Queue) -> Channel {
@@ -58,7 +58,7 @@ pub(crate) fn put<T: NoUninit>(columns: &mut Vec<v1::Column>, name: &str, values
 pub(crate) const EVERYONE: Interest =
     Interest { wanted: Wanted::All, triangles: false, horizon: Horizon { time: 0.0, acceleration: 0.0 } };
 
-/// One caller of one service.
+/// A caller of a service.
 pub(crate) struct Client {
     pub(crate) runtime: tokio::runtime::Runtime,
     pub(crate) channel: Channel,
@@ -213,7 +213,7 @@ impl Client {
     }
 }
 
-/// Which answer is falsified, and how. Answers of few particles travel in one message.
+/// Answer that is falsified, and the way. Answers of few particles travel in one message.
 #[derive(Clone, Copy)]
 pub(crate) enum Lie {
     Describe(fn(&mut v1::DescribeResponse)),
@@ -225,7 +225,7 @@ pub(crate) enum Lie {
     Frame(fn(&mut v1::FrameResponse)),
     /// Another version of the contract.
     Speaks(u32),
-    /// Nothing: but this answer, and every third one after it, is lost.
+    /// No falsification, but the loss of this answer and of every third one after it.
     Loses(u64),
     /// Answers Begin with its header and then this column without end.
     Floods(&'static str),
@@ -259,7 +259,7 @@ struct Liar {
 }
 
 impl Liar {
-    /// What becomes of an answer to a call of a step.
+    /// Passes an answer to a call of a step, or falsifies it.
     fn pass<T>(&self, answer: T) -> Result<T, Status> {
         match self.lie {
             Lie::Loses(first) => {

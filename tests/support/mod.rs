@@ -1,4 +1,4 @@
-//! What the tests of whole scenes share: real services in this process, over real gRPC.
+//! Common parts of the tests of whole scenes: real services in this process, over real gRPC.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 use std::sync::Arc;

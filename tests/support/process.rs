@@ -20,7 +20,7 @@ impl Folder {
         self.0.path()
     }
 
-    /// Where the results go.
+    /// Folder of the results.
     pub(crate) fn out(&self) -> PathBuf {
         self.path().join("out")
     }

@@ -30,11 +30,11 @@ const KINDS: [Kind; 7] =
 /// A scene, and what to look at in it.
 pub(crate) struct RandomScene {
     pub(crate) text: String,
-    /// Whether a sheet held at its edges lies between two participants: nothing may cross it.
+    /// True if a sheet held at its edges lies between two participants: nothing may cross it.
     pub(crate) sheet: bool,
     /// Collision radius of the coarser participant, at least [m].
     pub(crate) coarse_radius: f64,
-    /// Whether the upper participant is the finer one.
+    /// True if the upper participant is the finer one.
     pub(crate) fine_on_coarse: bool,
     /// Kinds and spacings in a word.
     pub(crate) title: String,

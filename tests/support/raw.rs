@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 
-/// What comes first on every connection of HTTP/2: the preface and an empty SETTINGS frame.
+/// First bytes on every connection of HTTP/2: the preface and an empty SETTINGS frame.
 const OPENING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// Kinds of frames (RFC 9113, section 6).
@@ -23,7 +23,7 @@ mod kind {
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// What a caller does with its connection.
+/// Use of a connection by a caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Raw {
     Silence,
@@ -94,7 +94,7 @@ fn headers(path: &str) -> Vec<u8> {
 }
 
 impl Raw {
-    /// What is written once, what is written again and again after it, and the time between two of those.
+    /// Bytes written once, bytes written repeatedly after them, and the time between two repetitions.
     fn script(self, path: &str) -> (Vec<u8>, Vec<u8>, Duration) {
         let call = |stream| frame(kind::HEADERS, END_HEADERS, stream, &headers(path));
         let opened = |more: &[Vec<u8>]| [&[OPENING.to_vec()], more].concat().concat();

@@ -12,15 +12,15 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-/// What happens to the chosen call.
+/// Harm done to the chosen call.
 pub(crate) enum Harm {
-    /// It is answered, and the answer is lost.
+    /// The call is answered, and the answer is lost.
     LosesAnswer,
-    /// It comes twice.
+    /// The call comes twice.
     Repeats,
-    /// It is carried out, and no answer ever comes: the connection is open at one end only.
+    /// The call is carried out, and no answer ever comes: the connection is open at one end only.
     HoldsAnswer,
-    /// It is answered this much later.
+    /// The answer comes later by this time.
     Delays(Duration),
     /// Something is done before it is passed on.
     First(Box<dyn FnOnce() + Send>),

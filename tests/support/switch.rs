@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, send, socket};
 
-/// What the switch does to frames.
+/// Properties of the switch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
-    /// From the end of a frame's sending to its arrival.
+    /// Time from the end of a frame's sending to its arrival.
     pub(crate) delay: Duration,
     /// Speed of each interface, if it is limited [bytes/s].
     pub(crate) rate: Option<f64>,
-    /// One frame in so many is lost, if any is.
+    /// Number of frames of which one is lost; `None` if none is lost.
     pub(crate) one_lost_in: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn serve(interfaces: &[&str], wire: Wire) {
     }
 }
 
-/// Which frames are lost: about one in `count`, the same ones in each run.
+/// True if a frame is lost: about one in `count`, the same ones in each run.
 fn is_lost(number: u64, count: u64) -> bool {
     // SplitMix64.
     let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -77,8 +77,8 @@ fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
     groups
 }
 
-/// One step of two stages; a tenth of the groups is found in the second one, and members end with the velocity of their
-/// group. Returns the iterations of the first projection.
+/// Takes a step of two stages; a tenth of the groups is found in the second one, and members end with the
+/// velocity of their group. Returns the iterations of the first projection.
 fn advance(
     solver: &mut Flip,
     spacing: f64,

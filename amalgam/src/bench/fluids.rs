@@ -88,7 +88,7 @@ fn dam_break(case: &Case, idle: Idle) -> Result<Vec<Figure>, String> {
     Ok(figures(case, &times, n, held, solver.pairs_per_particle()))
 }
 
-/// One step of two stages; members end with the velocity of their group.
+/// Takes a step of two stages; members end with the velocity of their group.
 fn advance(
     solver: &mut Sph,
     map: &GroupMap,

@@ -1,4 +1,5 @@
-//! What the machine can do at best: memory bandwidth and single-precision arithmetic, on all threads together.
+//! Peak performance of the machine: memory bandwidth and single-precision arithmetic, on all threads
+//! together.
 
 use std::{fmt, hint::black_box, time::Instant};
 

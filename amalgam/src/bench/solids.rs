@@ -4,10 +4,10 @@ use amalgam_solver_solid::measure::{Layout, bond_passes, implicit_step};
 
 use super::{Bound, Figure, Idle, Peer};
 
-/// What LAMMPS takes for a directed bond on its own 2-core machine (AVX-512), everything of a step included.
+/// Time of LAMMPS per directed bond, a whole step included, on its own 2-core machine (AVX-512).
 const LAMMPS: Peer = Peer { name: "LAMMPS peri/pmb, a step", ns: 6.8 };
 
-/// Stages of the paper's Fig. 6 for 248,000 particles, 0.8 and 0.7 s [ns a particle].
+/// Stages of the paper's Fig. 6 for 248,000 particles, 0.8 and 0.7 s [ns per particle].
 const STAGES: [Peer; 2] = [
     Peer { name: "Truong et al. 2021, stage 1", ns: 3226.0 },
     Peer { name: "Truong et al. 2021, stage 2", ns: 2823.0 },
@@ -18,7 +18,8 @@ const STEPS: usize = 5;
 /// Length of the implicit steps [s]: sound travels nine spacings.
 const DT: f64 = 1e-3;
 
-/// What a pass takes for a directed bond and besides for a particle; a fused multiplication and addition counts as one operation.
+/// Operations and bytes of a pass per directed bond, and in addition per particle. A fused multiplication and
+/// addition counts as one operation.
 struct Count {
     operations: f64,
     bytes: f64,

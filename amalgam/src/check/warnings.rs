@@ -1,4 +1,5 @@
-//! What in a scene is allowed, but looks like a slip: with numbers, and what to write instead.
+//! Warnings about values in a scene that are allowed but look like a slip, with numbers and what to write
+//! instead.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@ const VERSION: &str = "1";
 /// Bytes of the checksum (BLAKE3) at the end of a file.
 const CHECKSUM_BYTES: usize = blake3::OUT_LEN;
 
-/// What a file says that it is.
+/// Label of a file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Label {
@@ -25,7 +25,7 @@ pub struct Label {
     pub length: u64,
 }
 
-/// Why a file is not what was written.
+/// Differences between a file and the file that was written.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum Unsound {
     /// Something else.
@@ -56,7 +56,7 @@ impl Label {
         [head.into(), bytes.into(), checksum.as_bytes().to_vec().into()]
     }
 
-    /// What a file holds.
+    /// Reads the label and the content of a file.
     ///
     /// # Errors
     /// If a bit of it is not as it was written.
@@ -86,7 +86,7 @@ impl Label {
 }
 
 impl Unsound {
-    /// For a file that does not begin with a label.
+    /// Fault of a file that does not begin with a label.
     fn of_start(file: &[u8]) -> Self {
         let line = file.split(|&byte| byte == b'\n').next().unwrap_or_default();
         match line.strip_prefix(FORMAT.as_bytes()).map(|version| String::from_utf8_lossy(version)) {

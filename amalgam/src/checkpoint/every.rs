@@ -1,10 +1,10 @@
-//! How often checkpoints are written: `10m`, `500steps`.
+//! Intervals between checkpoints: `10m`, `500steps`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use amalgam_particles::text::wall_time;
 
-/// How often checkpoints are written.
+/// Interval between checkpoints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Every {
     text: String,
@@ -18,7 +18,7 @@ enum Period {
 }
 
 impl Every {
-    /// Whether a checkpoint is due after `steps` steps, the last one being `elapsed` ago.
+    /// True if a checkpoint is due after `steps` steps, the last one being `elapsed` ago.
     pub fn is_due(&self, steps: u64, elapsed: Duration) -> bool {
         match self.period {
             Period::Steps(count) => steps.is_multiple_of(count),
@@ -28,7 +28,7 @@ impl Every {
 }
 
 impl Default for Every {
-    /// What a run needs that can go back, unless the command line says otherwise.
+    /// Interval of a run that can go back to a checkpoint, unless the command line gives another.
     fn default() -> Self {
         Self { text: "5m".into(), period: Period::Wall(Duration::from_secs(300)) }
     }

@@ -1,4 +1,4 @@
-//! How far the results of a run are when a checkpoint is taken: what `amalgam resume` cuts them to.
+//! Extent of a run's results when a checkpoint is taken. `amalgam resume` cuts them to it.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use amalgam_frames::PvdCollection;
 
 use crate::run::recorder::WORK;
 
-/// How far the results are.
+/// Extent of the results of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecorderState {
@@ -19,7 +19,8 @@ pub struct RecorderState {
     pub frame: u64,
     /// Lists of frames, and how many each of them has.
     pub lists: Vec<(String, usize)>,
-    /// What the last frame of each list shows, if nothing in it moves: as [`crate::run::recorder::Recorder`] compares it.
+    /// Content of the last frame of each list, if nothing in it moves: as [`crate::run::recorder::Recorder`]
+    /// compares it.
     #[serde(default)]
     pub at_rest: Vec<Option<String>>,
     /// Corners of a box around the places where particles have been in pictures [m].
@@ -27,7 +28,7 @@ pub struct RecorderState {
     pub framed: Option<[[f64; 3]; 2]>,
     /// Tables of probes, and how long they are [bytes].
     pub tables: Vec<(String, u64)>,
-    /// How long the table of counts and wall times is [bytes], if it has begun.
+    /// Length of the table of counts and wall times [bytes], if it has begun.
     #[serde(default)]
     pub work: Option<u64>,
 }

@@ -54,13 +54,13 @@ pub(super) struct Times {
 pub struct Figure {
     /// Its name on the command line.
     pub name: String,
-    /// What is to be seen.
+    /// Title of the figure.
     pub title: String,
-    /// What is asked.
+    /// Question that the figure answers.
     pub question: String,
-    /// What the paper says, in our words; or whoever else it is from.
+    /// Statement of the paper, or of another source, in our words.
     pub claim: String,
-    /// What was found beyond what the rules say, and how it differs from the figure; may be absent.
+    /// Findings beyond the rules, and differences from the figure; may be absent.
     #[serde(default)]
     pub remark: String,
     /// File of the scene, in `scenes/paper`.
@@ -71,12 +71,12 @@ pub struct Figure {
     pub cases: Vec<Variant>,
     /// Columns: how contacts are handled.
     pub methods: Vec<Variant>,
-    /// What is read off each run.
+    /// Quantities read from each run.
     pub measures: Vec<Measure>,
-    /// What makes a run a failure, beside an error that ends it.
+    /// Limits beyond which a run is a failure, in addition to an error that ends it.
     #[serde(default)]
     pub failures: Vec<Failure>,
-    /// What the verdict is made of.
+    /// Rules of the verdict.
     pub rules: Vec<Rule>,
     /// The column of Table 1 that times this scene.
     pub times: Option<Column>,
@@ -94,13 +94,13 @@ pub struct Figure {
 pub struct Variant {
     /// Its name in the report.
     pub name: String,
-    /// At every scale.
+    /// Changes at every scale.
     #[serde(default)]
     pub set: Vec<String>,
-    /// Besides, with half of the paper's resolution.
+    /// Further changes at half of the paper's resolution.
     #[serde(default)]
     pub half: Vec<String>,
-    /// Besides, with the paper's.
+    /// Further changes at the paper's resolution.
     #[serde(default)]
     pub paper: Vec<String>,
 }
@@ -119,10 +119,10 @@ pub struct Measure {
     pub settled: Option<[String; 2]>,
     /// Keys below `phases_s`, in place of a path; all phases but `frames` if there is no key.
     pub phase: Option<Vec<String>>,
-    /// It is multiplied by this.
+    /// Factor by which the number is multiplied.
     #[serde(default = "one")]
     pub times: f64,
-    /// What the paper has, to compare.
+    /// Value in the paper, for comparison.
     pub paper: Option<f64>,
 }
 
@@ -142,9 +142,9 @@ fn one() -> f64 {
 pub struct Failure {
     /// Name of the measure.
     pub measure: String,
-    /// A run fails if it is above this.
+    /// Largest value of a run that does not fail.
     pub above: f64,
-    /// Only in this case; in all if absent.
+    /// Case to which the limit applies; all if absent.
     pub case: Option<String>,
 }
 
@@ -152,14 +152,14 @@ pub struct Failure {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// What is true if it is met.
+    /// Statement that holds if the rule is met.
     pub says: String,
-    /// How it is decided.
+    /// Test that decides the rule.
     #[serde(flatten)]
     pub test: Test,
 }
 
-/// How a rule is decided. Methods are given by name.
+/// Test that decides a rule. Methods are given by name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
@@ -187,7 +187,7 @@ pub struct Ratio {
     pub from: f64,
     /// Largest ratio.
     pub to: f64,
-    /// Only in this case; in all if absent.
+    /// Case to which the limit applies; all if absent.
     pub case: Option<String>,
 }
 
@@ -203,7 +203,7 @@ pub struct Range {
     pub from: f64,
     /// Largest value.
     pub to: f64,
-    /// Only in this case; in all if absent.
+    /// Case to which the limit applies; all if absent.
     pub case: Option<String>,
 }
 

@@ -19,18 +19,18 @@ use crate::{
 /// Name of the report in its folder.
 pub(super) const FILE: &str = "report.html";
 
-/// What was computed so far.
+/// Figures computed so far.
 pub(super) struct Report<'a> {
     scale: Scale,
     parts: Vec<Part<'a>>,
 }
 
-/// One figure.
+/// A figure of the report.
 struct Part<'a> {
     figure: &'a Figure,
-    /// In the order of the figure's runs.
+    /// Outcomes in the order of the figure's runs.
     outcomes: Vec<Outcome>,
-    /// What the report says of it; pictures are read once.
+    /// Section of the report about the figure. Its pictures are read once.
     html: Markup,
 }
 
@@ -180,7 +180,7 @@ impl Part<'_> {
     }
 }
 
-/// What makes a run a failure, and how rules are decided.
+/// Limits of a run that does not fail, and tests of the rules, in words.
 fn limits(figure: &Figure) -> String {
     let failures = figure.failures.iter().map(|failure| {
         format!("{} above {}{}", failure.measure, short(failure.above), of_case(&failure.case))
@@ -217,7 +217,7 @@ fn of_case(case: &Option<String>) -> String {
     case.as_ref().map(|case| format!(" ({case})")).unwrap_or_default()
 }
 
-/// For each case and each quantity that a measure is made of, the curves of all methods.
+/// Curves of all methods, for each case and each quantity of a measure.
 fn over_time(figure: &Figure, outcomes: &[Outcome]) -> Markup {
     let mut quantities: Vec<(&str, &str)> = Vec::new();
     for measure in &figure.measures {

@@ -5,7 +5,7 @@
 
 use super::figures::{Column, Figure, Measure, Range, Rule, Test, Times, Variant};
 
-/// What the names of the table's figures begin with.
+/// Prefix of the names of the table's figures.
 pub(super) const NAME: &str = "table1";
 
 /// Steps that a mean is taken over, at least.

@@ -1,4 +1,4 @@
-//! From numbers to verdicts, by the rules of a figure.
+//! Verdicts on numbers by the rules of a figure.
 
 use std::fs;
 
@@ -9,12 +9,12 @@ use super::{
     figures::{Figure, Measure, Rule, Test},
 };
 
-/// What came of a rule.
+/// Decision about a rule.
 #[derive(Debug)]
 pub(super) struct Verdict {
-    /// What the rule says.
+    /// Statement of the rule.
     pub(super) says: String,
-    /// Whether it is met; not decided while runs are missing.
+    /// True if the rule is met; `None` while runs are missing.
     pub(super) met: Option<bool>,
     /// The numbers it was decided by.
     pub(super) because: String,
@@ -76,7 +76,7 @@ fn settled(run: &Outcome, probe: &str, column: &str) -> Option<f64> {
     (time > 0.0).then(|| sum / time)
 }
 
-/// Why a run counts as failed.
+/// Reasons for which a run counts as failed.
 pub(super) fn failures(figure: &Figure, outcome: &Outcome) -> Vec<String> {
     let error = outcome.error.iter().map(|error| format!("ended early: {error}"));
     let limits =
@@ -90,7 +90,7 @@ pub(super) fn failures(figure: &Figure, outcome: &Outcome) -> Vec<String> {
     error.chain(limits).collect()
 }
 
-/// Whether something said of a case, or of all, is said of this run's.
+/// True if a statement about a case, or about all cases, applies to this run.
 fn applies(case: &Option<String>, outcome: &Outcome) -> bool {
     case.as_ref().is_none_or(|case| *case == outcome.case)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use amalgam_coordinator::Cancel;
 
-/// What others want of a run. Clones are of the same run.
+/// Requests of others to a run. Clones refer to the same run.
 #[derive(Clone, Default)]
 pub struct Control(Arc<Inner>);
 
@@ -24,18 +24,18 @@ struct Wishes {
     stop: bool,
     hold: bool,
     checkpoint: bool,
-    /// Whether the run stands still.
+    /// True if the run stands still.
     is_held: bool,
 }
 
-/// What a run does next.
+/// Next action of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     /// The next step, after it was held for this time.
     Step(Duration),
     /// A checkpoint.
     Checkpoint,
-    /// Nothing more.
+    /// The end.
     Stop,
 }
 
@@ -61,17 +61,17 @@ impl Control {
         self.wish(|wishes| wishes.checkpoint = true);
     }
 
-    /// Whether the run was asked to end.
+    /// True if the run was asked to end.
     pub fn is_stopped(&self) -> bool {
         self.lock().stop
     }
 
-    /// Whether the run stands still.
+    /// True if the run stands still.
     pub fn is_held(&self) -> bool {
         self.lock().is_held
     }
 
-    /// What to do, too, if the process must end at once.
+    /// Adds an action for the case that the process must end at once.
     pub(crate) fn at_end(&self, action: impl FnOnce() + Send + 'static) {
         self.0.at_end.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(action));
     }
@@ -82,12 +82,12 @@ impl Control {
         actions.drain(..).for_each(|action| action());
     }
 
-    /// What makes the coordinator stop waiting for connections.
+    /// Handle that makes the coordinator stop waiting for connections.
     pub(super) fn cancel(&self) -> &Cancel {
         &self.0.cancel
     }
 
-    /// What the run does next; waits while it is held.
+    /// Next action of the run. Waits while the run is held.
     pub(super) fn next(&self) -> Next {
         let mut wishes = self.lock();
         let since = Instant::now();

@@ -11,21 +11,21 @@ use crate::scene::{Document, KeyPath, Part, Reader, Scene, SceneError, suggest};
 use amalgam_coordinator::Address;
 use amalgam_network::{Listen, SecurityOptions};
 
-/// What a solver elsewhere listens at if nothing else is said: a free port of all addresses of its machine.
+/// Default address of a solver elsewhere: a free port of all addresses of its machine.
 const EVERYWHERE: &str = "*:0";
 
-/// What starts a solver elsewhere if nothing else is said: whatever has this name there.
+/// Default program of a solver elsewhere: the program of this name there.
 const PROGRAM: &str = "amalgam";
 
 /// A deployment file, read and checked.
 #[derive(Clone, Debug, Default)]
 pub struct Deployment {
-    /// How the run and its solvers know each other.
+    /// Options by which the run and its solvers authenticate each other.
     pub security: SecurityOptions,
     participants: BTreeMap<String, Placement>,
 }
 
-/// Where a participant runs, and how its solver is started.
+/// Machine of a participant, and the way to start its solver.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Placement {
@@ -35,7 +35,7 @@ pub(super) struct Placement {
     /// For an address: `HOST:PORT` or `unix:PATH`.
     pub(super) address: Option<String>,
     pub(super) threads: Option<u32>,
-    /// What the solver listens at there.
+    /// Address at which the solver listens there.
     listen: Option<String>,
     /// The program there.
     program: Option<String>,
@@ -51,7 +51,7 @@ pub(super) struct Placement {
     token_file: Option<PathBuf>,
 }
 
-/// How a solver is started.
+/// Way in which a solver is started.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum StartedBy {
@@ -61,9 +61,9 @@ pub(super) enum StartedBy {
     Ssh,
     /// By Slurm, in an allocation.
     Slurm,
-    /// By somebody else, at an address.
+    /// Somebody else starts the solver, at an address.
     Address,
-    /// By somebody else, wherever it registers.
+    /// Somebody else starts the solver, which registers.
     Registry,
 }
 
@@ -117,7 +117,7 @@ impl Deployment {
         }
     }
 
-    /// Whether nothing is said of any participant.
+    /// True if the file names no participant.
     pub(super) fn is_empty(&self) -> bool {
         self.participants.is_empty()
     }
@@ -217,7 +217,8 @@ impl Placement {
         command
     }
 
-    /// Where the run reaches a solver that says it listens at `announced`: by ssh, at the host that the file names.
+    /// Address at which the run reaches a solver that announces `announced`: by ssh, at the host that the
+    /// file names.
     pub(super) fn reached_at(&self, announced: &str) -> String {
         let host =
             self.host.as_ref().map(|host| host.rsplit_once('@').map_or(host.as_str(), |(_, host)| host));

@@ -15,7 +15,7 @@ pub(super) struct Keeper<'a> {
     store: Store,
     every: Option<Every>,
     keep: u32,
-    /// When the last one was written, or the run began.
+    /// Time at which the last checkpoint was written, or the run began.
     since: Instant,
     /// Steps before the last one that is whole.
     last: Option<u64>,
@@ -33,12 +33,12 @@ impl<'a> Keeper<'a> {
         Self { scene, store: Store::new(folder.path()), every, keep, since: Instant::now(), last }
     }
 
-    /// Whether checkpoints are wanted while the run goes on.
+    /// True if checkpoints are wanted while the run goes on.
     pub(super) fn is_wanted(&self) -> bool {
         self.every.is_some()
     }
 
-    /// Whether a checkpoint is due after this many steps.
+    /// True if a checkpoint is due after this many steps.
     pub(super) fn is_due(&self, steps: u64) -> bool {
         self.every.as_ref().is_some_and(|every| every.is_due(steps, self.since.elapsed()))
     }

@@ -1,4 +1,4 @@
-//! How a run comes to its solvers: processes that it starts here or elsewhere, threads of its own, services of others.
+//! Solvers of a run: processes that it starts here or elsewhere, threads of its own, services of others.
 
 use std::{
     fs::OpenOptions,
@@ -34,7 +34,7 @@ pub const END_DEADLINE: Duration = Duration::from_secs(5);
 /// Longest path of a Unix socket [bytes]: `sun_path` less its zero.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// What carries the messages between coordinator and solvers.
+/// Transport of messages between coordinator and solvers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Transport {
     /// A process per solver, Unix sockets.
@@ -46,29 +46,29 @@ pub enum Transport {
     InProcess,
 }
 
-/// Why a solver could not be started.
+/// Reasons for which a solver could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The system refused.
     #[error("cannot start the solver of `{participant}`: {error}")]
     System {
-        /// Whose solver.
+        /// Name of the participant.
         participant: String,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// The process ended at once.
     #[error("the solver of `{participant}` ended before it listened: {status}")]
     Ended {
-        /// Whose solver.
+        /// Name of the participant.
         participant: String,
-        /// How.
+        /// Exit status of the process.
         status: String,
     },
     /// The process does not answer.
     #[error("the solver of `{participant}` did not listen within {} s", START_DEADLINE.as_secs())]
     Deadline {
-        /// Whose solver.
+        /// Name of the participant.
         participant: String,
     },
     /// Temporary files have too long a path.
@@ -83,30 +83,30 @@ pub enum StartError {
     /// An address that nobody can dial.
     #[error("the address of `{participant}`: {message}")]
     Address {
-        /// Whose.
+        /// Name of the participant.
         participant: String,
-        /// What is wrong.
+        /// Description of the fault.
         message: String,
     },
 }
 
-/// By what a run comes to its solvers.
+/// Means by which a run starts and reaches its solvers.
 #[derive(Default)]
 pub struct Means {
-    /// How solvers that the run starts on this machine are reached.
+    /// Transport to solvers that the run starts on this machine.
     pub transport: Transport,
-    /// Threads of each solver that the run starts, one a core if nothing is said.
+    /// Threads of each solver that the run starts; one per core by default.
     pub threads: Option<usize>,
-    /// With what services of others are called.
+    /// Credentials for calls of services that others started.
     pub access: Access,
-    /// Where solvers make themselves known, if anywhere.
+    /// Registry at which solvers register, if there is one.
     pub registry: Option<Registry>,
-    /// Where which solver is started, if it is not all on this machine.
+    /// Machines of solvers that are not started on this one.
     pub deployment: Deployment,
 }
 
 impl Means {
-    /// What the command line says.
+    /// Means that the command line gives.
     ///
     /// # Errors
     /// A deployment file, certificates or a token that are wrong; a registry that cannot listen.
@@ -134,7 +134,7 @@ impl Means {
         Ok(Self { transport: *transport, threads: *threads, access, registry, deployment })
     }
 
-    /// Who starts the solver of a participant, and what the deployment file says of it.
+    /// Starter of a participant's solver, and its entry in the deployment file.
     fn placement(&self, participant: &Participant) -> (StartedBy, Option<&Placement>) {
         let placement = self.deployment.of(&participant.name);
         let by = match (&participant.served, placement) {
@@ -155,7 +155,7 @@ pub struct Locals {
     children: Arc<Mutex<Vec<(String, Child)>>>,
     files: Option<TempDir>,
     means: Means,
-    /// What solvers on this machine that listen at TCP ask for: others of its users can reach them.
+    /// Token that solvers on this machine ask for if they listen at TCP, where other users can reach them.
     token: Option<Token>,
     console: Console,
 }
@@ -233,7 +233,7 @@ impl Locals {
         })
     }
 
-    /// With what a participant's service is called.
+    /// Credentials for calls of a participant's service.
     fn access(&self, participant: &Participant) -> Access {
         match self.means.placement(participant).0 {
             StartedBy::Local => self.token.clone().map(Access::with_token).unwrap_or_default(),
@@ -241,7 +241,7 @@ impl Locals {
         }
     }
 
-    /// Whether somebody else starts the solver of a participant.
+    /// True if somebody else starts the solver of a participant.
     pub(super) fn is_of_others(&self, participant: &Participant) -> bool {
         matches!(self.means.placement(participant).0, StartedBy::Address | StartedBy::Registry)
     }
@@ -295,7 +295,7 @@ impl Locals {
         Ok(self.files.as_ref().map(|folder| folder.path().to_path_buf()).unwrap_or_default())
     }
 
-    /// What a process on this machine is told of where to listen and for whom.
+    /// Arguments for a process on this machine: where to listen, and for whom.
     fn listen(&mut self, index: usize, participant: &Participant) -> Result<Vec<String>, StartError> {
         let system = |error| StartError::System { participant: participant.name.clone(), error };
         let folder = self.folder().map_err(system)?;

@@ -1,4 +1,4 @@
-//! What a run leaves behind: a folder with frames, pictures, tables and `summary.json`.
+//! Results of a run: a folder with frames, pictures, tables and `summary.json`.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ pub(crate) const RADIUS: &str = "radius";
 pub(crate) const SCENE: &str = "scene.toml";
 pub(super) const FOLDERS: [&str; 5] = ["frames", "pictures", "probes", "surfaces", CHECKPOINTS];
 
-/// Why results could not be written.
+/// Reasons for which results could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// The folder holds something else.
@@ -66,11 +66,11 @@ pub enum OutputError {
     /// A file or folder.
     #[error("cannot {action} {}: {}", path.display(), reason(error))]
     Io {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -191,7 +191,7 @@ impl Folder {
         self.write(SUMMARY, (text + "\n").as_bytes())
     }
 
-    /// What a user may open, of what was written.
+    /// Files among the results that a user may open.
     pub fn written(&self) -> Vec<&'static str> {
         let there = |name: &str| self.path.join(name).exists();
         let mut written = vec![SUMMARY];

@@ -21,7 +21,7 @@ pub(crate) const WATER: [u8; 3] = [0x3a, 0xa6, 0xc4];
 /// Room around what is seen, over its largest side.
 const MARGIN: f64 = 0.08;
 
-/// One particle in this many may be out of the picture, at each end of each axis.
+/// Number of particles of which one may be out of the picture, at each end of each axis.
 const STRAY: usize = 200;
 
 /// Plain colours of participants that the scene gives none, in the order of the scene.
@@ -37,7 +37,7 @@ struct Drawn<'a> {
     shape: Shape,
 }
 
-/// What positions and triangles are.
+/// Meaning of positions and triangles.
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
     Balls,
@@ -63,7 +63,7 @@ pub(crate) struct Painter {
 }
 
 impl Painter {
-    /// For a scene's `[output.pictures]`, and the faces of its obstacles.
+    /// Painter for a scene's `[output.pictures]` and the faces of its obstacles.
     pub(crate) fn new(scene: &Scene, settings: &PictureSettings, obstacles: &Faces) -> Self {
         Self {
             domain: (scene.domain.min, scene.domain.max),
@@ -172,7 +172,7 @@ impl Painter {
         })
     }
 
-    /// What is drawn of a participant: all of it, or what the cut leaves.
+    /// Part of a participant that is drawn: the whole, or the part that the cut leaves.
     fn drawn<'a>(&self, frame: &'a ParticipantFrame) -> Drawn<'a> {
         let values = self.values(frame);
         let (positions, radius) = (frame.positions.as_slice(), frame.radius.as_slice());
@@ -248,7 +248,8 @@ impl Painter {
     }
 }
 
-/// What a camera shows of obstacles: what the cut leaves, and nothing from behind the camera.
+/// Part of the obstacles that a camera shows: the part that the cut leaves, and nothing from behind the
+/// camera.
 fn shown((corners, triangles): &Faces, camera: &Camera, cut: Option<Cut>) -> Faces {
     // Triangles that reach nearer than this are not drawn at all.
     const NEAREST: f64 = 2e-3;
@@ -274,7 +275,7 @@ fn shown((corners, triangles): &Faces, camera: &Camera, cut: Option<Cut>) -> Fac
     (corners, triangles)
 }
 
-/// From the least to the greatest value; a little apart if all are equal.
+/// Least and greatest value, a little apart if all are equal.
 fn range_of(values: &[f32]) -> [f32; 2] {
     let finite = values.iter().copied().filter(|value| value.is_finite());
     let (low, high) =

@@ -22,7 +22,7 @@ use thread::{Frame, FrameThread};
 pub(crate) use work::WORK;
 use work::WorkTable;
 
-/// Which files are written for which frame.
+/// Files to write for each frame.
 #[derive(Clone)]
 struct Plan {
     vtk_every: Option<u64>,
@@ -78,7 +78,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// For a run whose folder has been claimed.
+    /// Recorder of a run whose folder has been claimed.
     ///
     /// # Errors
     /// An obstacle's file that has gone, or a thread that cannot be started.
@@ -94,7 +94,7 @@ impl Recorder {
         Ok(Self { folder, plan, frames, tables: Vec::new(), work, row: Vec::new(), frame })
     }
 
-    /// How far the results are; they are on the disk when this returns.
+    /// Extent of the results. They are on the disk when this returns.
     ///
     /// # Errors
     /// A failure of the file system, also one of a frame before.
@@ -108,7 +108,7 @@ impl Recorder {
         Ok(state)
     }
 
-    /// For a run that goes on in a folder whose results reach as far at least: what comes later is dropped.
+    /// Recorder of a run that goes on in a folder with results. Results beyond `state` are dropped.
     ///
     /// # Errors
     /// A failure of the file system, or results of another run.
@@ -128,12 +128,12 @@ impl Recorder {
         Ok(this)
     }
 
-    /// Whether anything is to be written for the next frame.
+    /// True if anything is to be written for the next frame.
     pub fn wants_frame(&self) -> bool {
         self.plan.wants_anything(self.frame)
     }
 
-    /// Whether the surface of this participant is to be written or drawn for the next frame.
+    /// True if the surface of this participant is to be written or drawn for the next frame.
     pub fn wants_surface_of(&self, participant: &str) -> bool {
         self.plan.surface_of(participant, self.frame).is_some()
     }

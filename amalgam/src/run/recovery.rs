@@ -1,4 +1,5 @@
-//! What a run does when it loses a participant: the participant comes back, and all of them go back to the last checkpoint.
+//! Recovery from the loss of a participant: the participant comes back, and all participants go back to the
+//! last checkpoint.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +17,12 @@ use amalgam_coordinator::{Cancel, CoordinatorError, Joining, ParticipantPlan, Si
 /// Losses in a row, without a step that was not taken before, after which a run ends.
 const LOSSES_IN_VAIN_MAX: u32 = 5;
 
-/// How a run comes to its participants, and again when one was lost.
+/// Connects a run to its participants, and again when one was lost.
 pub(super) struct Recovery<'a> {
     scene: &'a Scene,
     participants: Vec<ParticipantPlan>,
     run_id: String,
-    /// How often the run has begun with its services.
+    /// Number of times that the run has begun with its services.
     epoch: u64,
     /// Longest time to wait for a service that was lost, if the run goes back at all.
     reconnect: Option<Duration>,
@@ -48,7 +49,7 @@ impl<'a> Recovery<'a> {
         &self.run_id
     }
 
-    /// How often a participant was lost and came back.
+    /// Number of times that a participant was lost and came back.
     pub(super) fn losses(&self) -> u64 {
         self.losses
     }
@@ -131,7 +132,7 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// Why a run did not come back to its last checkpoint.
+/// Reasons for which a run did not come back to its last checkpoint.
 #[derive(Debug, thiserror::Error)]
 enum Hindrance {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! How a run went: `summary.json`, and lines for people.
+//! Outcome of a run: `summary.json`, and lines for people.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use amalgam_coordinator::{CoordinatorError, Summary};
 /// Participants that the line about waiting names; what was waited for longest comes first.
 const NAMED_MAX: usize = 5;
 
-/// How a run went.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// To its end or not.
+    /// Finished or interrupted.
     pub ending: Ending,
     /// `summary.json`.
     pub json: String,
@@ -31,13 +31,13 @@ struct Report<'a> {
     summary: &'a Summary,
     interrupted: bool,
     error: Option<String>,
-    /// Which participant did not end in order after a run whose results are whole.
+    /// Error of a participant that did not end in order after a run whose results are whole.
     shutdown_error: Option<String>,
     /// The command that goes on from the last checkpoint, if the run is not over.
     resume: Option<String>,
-    /// How often a participant was lost and came back.
+    /// Number of times that a participant was lost and came back.
     recoveries: u64,
-    /// Why the results may not be what the scene means.
+    /// Reasons for which the results may not be what the scene means.
     cautions: Vec<String>,
 }
 
@@ -183,7 +183,7 @@ impl Course<'_> {
     }
 }
 
-/// What wall time went to; nothing for a run that took no step.
+/// Line about where wall time went; `None` for a run that took no step.
 fn waiting(summary: &Summary) -> Option<String> {
     let whole = summary.wall_s;
     if summary.steps == 0 || whole <= 0.0 {

@@ -70,7 +70,7 @@ impl Trace {
         ));
     }
 
-    /// What passed up to the end of a step.
+    /// Writes the spans up to the end of a step.
     fn spans(&mut self, spans: &Spans, step: u64) {
         let about = format!("\"step\":{step}");
         for span in &spans.phases {

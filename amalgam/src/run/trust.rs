@@ -1,4 +1,4 @@
-//! What a run says at its end about how far to trust it: plain rules over the summary.
+//! Cautions at the end of a run about how far to trust its results: plain rules over the summary.
 
 use super::short;
 use amalgam_coordinator::{ParticipantSummary, Summary};
@@ -16,7 +16,7 @@ pub(super) fn lines(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<S
     lines
 }
 
-/// What is wrong with a run that began with the participants `at_start`.
+/// Cautions about a run that began with the participants `at_start`.
 pub(super) fn cautions(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<String> {
     let rules = [overlap, unconverged, rounding];
     rules.iter().filter_map(|rule| rule(summary)).chain(lost(summary, at_start)).collect()
@@ -34,7 +34,7 @@ fn found(summary: &Summary) -> String {
     )
 }
 
-/// What the scene was given, and what it lost.
+/// Statement of the energy that the scene was given and lost.
 fn balance(summary: &Summary) -> String {
     let energy = &summary.energy;
     format!(

@@ -1,25 +1,25 @@
-//! Those who look at a run while it goes on: progress, traces, metrics, followers of a service.
+//! Observers of a run while it goes on: progress, traces, metrics, followers of a service.
 
 use amalgam_coordinator::{Simulation, Spans, StepRecord};
 
 /// A run after a step.
 pub struct Seen<'a> {
-    /// What happened in the step.
+    /// Record of the step.
     pub record: &'a StepRecord,
     /// The run.
     pub simulation: &'a Simulation,
-    /// What passed since the step before; nothing unless somebody wants spans.
+    /// Spans since the last step; empty unless an observer wants spans.
     pub spans: &'a Spans,
 }
 
-/// Somebody who looks at a run and changes nothing of it.
+/// Observer of a run, which changes nothing of it.
 pub trait Watch: Send {
-    /// Whether it reads [`Seen::spans`].
+    /// True if the observer reads [`Seen::spans`].
     fn wants_spans(&self) -> bool {
         false
     }
 
-    /// After the run has come to its participants, at the start and after each loss.
+    /// Called when the run has come to its participants, at the start and after each loss.
     ///
     /// # Errors
     /// Why it cannot go on looking.
@@ -27,19 +27,19 @@ pub trait Watch: Send {
         Ok(())
     }
 
-    /// After each step.
+    /// Called after each step.
     ///
     /// # Errors
     /// Why it cannot go on looking.
     fn step(&mut self, seen: &Seen<'_>) -> Result<(), String>;
 
-    /// After a checkpoint of this many steps is on the disk.
+    /// Called when a checkpoint of this number of steps is on the disk.
     fn checkpoint(&mut self, _steps: u64) {}
 
-    /// After a participant was lost, and all went back to the checkpoint of this many steps.
+    /// Called when a participant was lost and all went back to the checkpoint of this number of steps.
     fn recovered(&mut self, _steps: u64) {}
 
-    /// At the end, with what passed after the last step.
+    /// Called at the end, with the spans after the last step.
     ///
     /// # Errors
     /// Why the end could not be told.
@@ -48,7 +48,7 @@ pub trait Watch: Send {
     }
 }
 
-/// All who look at a run.
+/// All observers of a run.
 #[derive(Default)]
 pub(super) struct Watchers(Vec<Box<dyn Watch>>);
 

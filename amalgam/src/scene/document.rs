@@ -25,7 +25,7 @@ pub(crate) const SECTIONS: [&str; 7] =
 #[derive(Debug)]
 pub(crate) struct Document {
     name: String,
-    /// Where the files that it names are.
+    /// Folder of the files that the scene names.
     folder: PathBuf,
     written: toml_edit::Document<Arc<str>>,
     effective: DocumentMut,
@@ -39,7 +39,7 @@ struct Override {
     value: Range<usize>,
 }
 
-/// What to write in place of what is no TOML at this place: commas in numbers and backslashes in paths are common.
+/// Advice for text that is no TOML at this place. Commas in numbers and backslashes in paths are common.
 fn syntax_help(text: &str, at: usize) -> String {
     let start = text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
     let line = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
@@ -58,7 +58,7 @@ fn syntax_help(text: &str, at: usize) -> String {
     }
 }
 
-/// Which part of an entry a fault is about.
+/// Part of an entry that a fault is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Its key.
@@ -127,9 +127,10 @@ impl Document {
         })
     }
 
-    /// Makes the paths of files absolute, from the folder of the scene: whatever has the key `file` in `[domain]` and in the
-    /// settings of a participant without an address. Their solvers may run in another folder, and so may the scene
-    /// that is written beside the results. A participant with an address finds files on its own machine.
+    /// Makes the paths of files absolute, from the folder of the scene: values of the key `file` in
+    /// `[domain]` and in the settings of a participant without an address. Their solvers may run in another
+    /// folder, and so may the scene that is written beside the results. A participant with an address finds
+    /// files on its own machine.
     pub(crate) fn resolve_files(&mut self) {
         let folder = &self.folder;
         // A path that the system cannot make absolute is left to whoever reads the file.
@@ -154,7 +155,7 @@ impl Document {
         renamed.to_string()
     }
 
-    /// Whether the scene as it will run has this key.
+    /// True if the scene as it will run has this key.
     pub(crate) fn has(&self, path: &KeyPath) -> bool {
         let mut item = Some(self.effective.as_item());
         for segment in &path.0 {

@@ -1,44 +1,44 @@
-//! What is wrong with a scene, shown in its file.
+//! Faults of a scene, shown in its file.
 
 use std::{io, path::PathBuf, sync::Arc};
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 
-/// What stands for the file where a value comes from the command line.
+/// Name shown in place of the file for a value from the command line.
 pub(crate) const FROM_SET: &str = "--set";
 
-/// One thing wrong in a scene, with its place and what to write instead.
+/// A fault of a scene, with its place and what to write instead.
 #[derive(Clone, Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 pub struct Fault {
-    /// What is wrong.
+    /// Description of the fault.
     pub message: String,
-    /// What to write instead.
+    /// Advice on what to write instead.
     #[help]
     pub help: Option<String>,
     /// The scene's file, or the `--set` that gave the value.
     #[source_code]
     pub source_code: NamedSource<Arc<str>>,
-    /// Where in it.
+    /// Place in the file.
     #[label("{label}")]
     pub span: SourceSpan,
-    /// What stands there.
+    /// Description of the text at this place.
     pub label: String,
 }
 
-/// Why a scene cannot be used.
+/// Reasons for which a scene cannot be used.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 pub enum SceneError {
     /// The file cannot be read.
     #[error("cannot read the {what} {}: {error}", path.display())]
     Read {
-        /// What it should be.
+        /// Kind of file that was expected.
         what: &'static str,
         /// The scene's file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
-        /// What to do.
+        /// Advice on what to do.
         #[help]
         help: Option<String>,
     },

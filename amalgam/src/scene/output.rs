@@ -18,7 +18,7 @@ const SMOOTHING_MAX: u32 = 1000;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OutputSettings {
-    /// Whether frames are written as VTK files, which ParaView opens.
+    /// `true` writes frames as VTK files, which ParaView opens.
     pub vtk: bool,
     /// Interval in frames; the first is always written.
     pub every: u32,
@@ -45,13 +45,13 @@ impl Default for OutputSettings {
     }
 }
 
-/// Whether values in files are compressed.
+/// Compression of values in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// They are not.
+    /// No compression.
     None,
-    /// By zlib.
+    /// Compression by zlib.
     Zlib,
 }
 
@@ -59,7 +59,7 @@ pub enum Compression {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UsdOutput {
-    /// Whether particles are in it whose participant has a surface; renderers leave them out.
+    /// `true` includes the particles of participants that have a surface; renderers leave them out.
     pub particles: bool,
 }
 
@@ -69,7 +69,7 @@ impl Default for UsdOutput {
     }
 }
 
-/// `[output.surfaces.PARTICIPANT]`: a closed mesh around the particles, as a `.ply` file a frame.
+/// `[output.surfaces.PARTICIPANT]`: a closed mesh around the particles, as a `.ply` file per frame.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SurfaceOutput {
@@ -99,10 +99,10 @@ pub struct PictureSettings {
     pub width: u32,
     /// Height, 16 to 8192 [pixels].
     pub height: u32,
-    /// Whether the camera sees the whole domain. Otherwise it sees where particles have been so far, and stands the farther
-    /// away the farther they go. Only without `eye`.
+    /// `true` shows the whole domain. Otherwise the camera shows the places where particles have been so far,
+    /// and stands farther away as they go farther. Only without `eye`.
     pub whole_domain: bool,
-    /// Place of the camera [m]. Default: far enough to see what there is to see.
+    /// Place of the camera [m]. Default: far enough to see all that is to be shown.
     pub eye: Option<DVec3>,
     /// Point that the camera looks at [m]. Default: the middle of what it sees, or with `eye`, of the domain.
     pub target: Option<DVec3>,
@@ -145,16 +145,16 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Whether what is at `position` [m] is drawn.
+    /// True if an object at `position` [m] is drawn.
     pub fn keeps(&self, position: DVec3) -> bool {
         (position - self.point).dot(self.normal) <= 0.0
     }
 }
 
-/// How a participant is coloured in pictures.
+/// Colour of a participant in pictures.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Colour {
-    /// One colour, red, green, blue: `"#d97a3f"`.
+    /// A single colour, red, green, blue: `"#d97a3f"`.
     Plain([u8; 3]),
     /// By a field: `{ field = "speed", ramp = "water", range = [0.0, 3.0] }`, or only the ramp's name for speed.
     Field(FieldColour),
@@ -227,7 +227,7 @@ impl<'de> Visitor<'de> for ColourVisitor {
 }
 
 impl OutputSettings {
-    /// What is wrong with the values: the key's path, and what to write.
+    /// Faults of the values: the key's path, and what to write.
     pub fn faults(&self) -> Vec<(String, String)> {
         let mut faults = Vec::new();
         let mut wrong = |key: &str, message: &str| faults.push((key.to_string(), message.to_string()));

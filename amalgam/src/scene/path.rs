@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// One step of a path.
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
     /// A key of a table.
@@ -11,7 +11,7 @@ pub enum Segment {
     Index(usize),
 }
 
-/// Where a value stands in a scene.
+/// Path of a value in a scene.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPath(pub Vec<Segment>);
 
@@ -63,7 +63,7 @@ impl KeyPath {
         Self(self.0.iter().chain(&rest.0).cloned().collect())
     }
 
-    /// Whether `self` is `other` or one of its parents.
+    /// True if `self` is `other` or a parent of `other`.
     pub fn contains(&self, other: &Self) -> bool {
         other.0.starts_with(&self.0)
     }

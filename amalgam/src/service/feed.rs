@@ -1,4 +1,4 @@
-//! What followers of a run are sent.
+//! Events for the followers of a run.
 
 use std::sync::Weak;
 
@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 use super::runs::Runs;
 use crate::run::watch::{Seen, Watch};
 
-/// Events that wait for a follower; one who is slower loses the oldest, and is told how many.
+/// Events that wait for a follower. A slower follower loses the oldest events, and is told their number.
 pub(super) const EVENTS_MAX: usize = 256;
 
 /// Sends events to followers.

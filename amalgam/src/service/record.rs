@@ -1,4 +1,4 @@
-//! What a service keeps of a run on disk: `run.json` in the run's folder, beside what was submitted and the results.
+//! Record of a run on disk: `run.json` in the run's folder, beside what was submitted and the results.
 
 use std::{
     fs, io,
@@ -28,13 +28,13 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Whether nothing more happens to the run unless it is continued.
+    /// True if nothing more happens to the run unless it is continued.
     pub(super) fn is_over(self) -> bool {
         matches!(self, Self::Finished | Self::Stopped | Self::Failed)
     }
 }
 
-/// How a client wants a scene computed.
+/// Options that a client asks for.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
@@ -66,7 +66,7 @@ impl Wanted {
         })
     }
 
-    /// How the run is computed, with this many threads and solvers of others reached like this.
+    /// Options of the run, with this number of threads and these options for solvers of others.
     pub(super) fn options(&self, threads: Option<usize>, reach: Reach) -> Options {
         Options {
             threads,
@@ -112,7 +112,7 @@ impl Record {
         fs::rename(unfinished, folder.join(FILE))
     }
 
-    /// For clients.
+    /// The record as a message for clients.
     pub(super) fn to_wire(&self, is_paused: bool) -> v1::Run {
         let state = match self.state {
             State::Queued => v1::State::Queued,

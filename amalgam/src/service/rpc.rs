@@ -43,7 +43,7 @@ impl Service {
     }
 }
 
-/// What comes next for a follower.
+/// Next message for a follower.
 enum Following {
     /// The run as it was when following began, then events.
     First(v1::Run, broadcast::Receiver<v1::FollowResponse>),

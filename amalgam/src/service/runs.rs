@@ -32,7 +32,7 @@ use crate::{
     scene::Scene,
 };
 
-/// How many runs there may be.
+/// Largest numbers of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Runs at once.
@@ -51,16 +51,16 @@ pub struct Runs {
     reach: Reach,
     metrics: Metrics,
     inner: Mutex<Inner>,
-    /// A run has ended.
+    /// Signals that a run has ended.
     ended: Condvar,
     _lock: Lock,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// In the order in which they were submitted.
+    /// Runs, in the order in which they were submitted.
     entries: Vec<Entry>,
-    /// What the next run in the queue is numbered.
+    /// Number of the next run in the queue.
     ticket: u64,
     is_ending: bool,
 }
@@ -358,7 +358,7 @@ impl Runs {
         Ok(self.folder.join(id).join(RESULTS))
     }
 
-    /// How far a run is; the time is left as it was where it is no number.
+    /// Notes the progress of a run. A time that is not a number leaves the last one.
     pub(super) fn note_progress(&self, id: &str, steps: u64, time: f64) {
         if let Ok(entry) = self.lock().entry(id) {
             entry.record.steps = steps;

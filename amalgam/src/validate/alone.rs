@@ -84,7 +84,7 @@ impl Alone {
         }
     }
 
-    /// A field of the solver, a number a particle.
+    /// A field of the solver, a number per particle.
     pub(super) fn field(&self, name: &str) -> Result<Vec<f32>, CaseError> {
         match self.solver.fields().into_iter().find(|field| field.name == name).map(|field| field.values) {
             Some(FieldValues::Scalar(values)) => Ok(values),

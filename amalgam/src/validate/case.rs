@@ -11,20 +11,20 @@ use amalgam_coordinator::CoordinatorError;
 pub(super) struct Case {
     /// Its name, and that of its folder.
     pub(super) name: &'static str,
-    /// What is compared with what, in a line.
+    /// Quantities compared and their reference, in one line.
     pub(super) about: &'static str,
-    /// Whether it takes at most a few seconds; such cases are part of the tests.
+    /// True if the case takes at most a few seconds; such cases are part of the tests.
     pub(super) quick: bool,
     pub(super) compute: fn() -> Result<Outcome, CaseError>,
 }
 
-/// What came of a case.
+/// Result of a case.
 pub(super) struct Outcome {
     pub(super) checks: Vec<Check>,
     pub(super) picture: Sketch,
 }
 
-/// Why a case could not be computed.
+/// Reasons for which a case could not be computed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CaseError {
     #[error("{}", crate::console::render(.0, false))]
@@ -49,15 +49,15 @@ impl From<CommandError> for CaseError {
 pub struct Check {
     /// The case.
     pub case: &'static str,
-    /// What is compared, with its unit.
+    /// Quantity compared, with its unit.
     pub quantity: String,
-    /// What it should be.
+    /// Reference value.
     pub reference: f64,
-    /// What it is.
+    /// Measured value.
     pub measured: f64,
     /// Largest |measured - reference|, in the same unit.
     pub tolerance: f64,
-    /// Whether it is met.
+    /// True if the difference is within the tolerance.
     pub pass: bool,
 }
 
@@ -101,7 +101,7 @@ impl Reference {
         Self { columns, rows }
     }
 
-    /// What column `of` holds in the row where column `at` holds `value`.
+    /// Value of column `of` in the row where column `at` has `value`.
     ///
     /// # Panics
     /// If there is no such column or row.

@@ -22,17 +22,17 @@ pub(super) use dropped_ball::CASE as DROPPED_BALL;
 pub(super) use hydrostatic::CASE as HYDROSTATIC;
 pub(super) use vortex::CASE as VORTEX;
 
-/// How a fluid is simulated.
+/// Method by which a fluid is simulated.
 #[derive(Clone, Copy, Debug)]
 struct Method {
-    /// What tables call it.
+    /// Name in tables.
     name: &'static str,
     /// Keys of the participant's section beside the scene's: `"method=\"flip\""`.
     keys: &'static [&'static str],
 }
 
 impl Method {
-    /// What `--set` would be given for it.
+    /// Arguments of `--set` that select the method.
     fn set(self) -> Vec<String> {
         self.keys.iter().map(|key| format!("participants.water.settings.{key}")).collect()
     }
@@ -78,7 +78,7 @@ impl Fluid {
         Ok(())
     }
 
-    /// A field of the solver, a number a particle.
+    /// A field of the solver, a number per particle.
     fn field(&self, name: &str) -> Result<Vec<f32>, CaseError> {
         match self.solver.fields().into_iter().find(|field| field.name == name).map(|field| field.values) {
             Some(FieldValues::Scalar(values)) => Ok(values),

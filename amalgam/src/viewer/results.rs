@@ -1,4 +1,4 @@
-//! What a page shows of the results of a run: small enough to be sent for every frame.
+//! Results of a run for a page: small enough to be sent for every frame.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ const TABLE_BYTES_MAX: u64 = 4 << 20;
 /// An answer.
 pub(super) enum Shown {
     New(Vec<u8>),
-    /// What the page has already.
+    /// The page has the current state already.
     Same,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Results<'a> {
         Self { source }
     }
 
-    /// What there is: the scene, participants, frames, probes, and how the run ended.
+    /// Description of the run: the scene, participants, frames, probes, and how the run ended.
     ///
     /// # Errors
     /// A folder that is not a run's yet.
@@ -103,7 +103,7 @@ impl<'a> Results<'a> {
         self.source.probes().iter().filter_map(probe).collect()
     }
 
-    /// How the run ended, from its summary.
+    /// End of the run, from its summary.
     fn end(&self) -> Option<Value> {
         let text = fs::read_to_string(self.source.file(SUMMARY).ok()?).ok()?;
         let summary: Value = serde_json::from_str(&text).ok()?;

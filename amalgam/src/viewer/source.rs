@@ -1,4 +1,4 @@
-//! Where the results lie that a page shows: in a folder, or at a coordinator as a service.
+//! Results that a page shows: those of a folder, or of a coordinator as a service.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -48,7 +48,7 @@ impl Source {
         Remote::start(Mirror::new(address.clone(), access, run)?).map(Self::Service)
     }
 
-    /// Where a file of the results can be read.
+    /// Path at which a file of the results can be read.
     ///
     /// # Errors
     /// A file that cannot be fetched. One that is not there may be found only when it is opened.

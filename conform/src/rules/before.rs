@@ -1,4 +1,4 @@
-//! What a service says of its particles before a step.
+//! Rules for what a service reports of its particles before a step.
 
 use std::collections::HashSet;
 
@@ -104,7 +104,7 @@ fn survey(bench: &mut Bench<'_>) -> Check {
     demand(far.is_none(), || format!("Survey names cell {far:?}, which no particle is near"))
 }
 
-/// What an answer says of particles is what Begin for all says.
+/// Checks that an answer about particles agrees with Begin for all.
 fn same_state(bench: &Bench<'_>, batch: &Batch) -> Result<Vec<ParticleId>, Stop> {
     let (ids, place) = (batch.id.clone().unwrap_or_default(), bench.places());
     demand(ids.len() == batch.position.len(), || "an answer to another wish came without ids".into())?;

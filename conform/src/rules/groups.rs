@@ -1,4 +1,4 @@
-//! What a service answers for particles that move as one.
+//! Rules for answers about particles that move as one.
 
 use amalgam_particles::{DMat3, DVec3};
 use amalgam_proto::contract::Integration;

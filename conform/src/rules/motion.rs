@@ -1,4 +1,4 @@
-//! How particles move at the end of a step.
+//! Rules for the motion of particles at the end of a step.
 
 use amalgam_particles::DVec3;
 use amalgam_proto::contract::Integration;

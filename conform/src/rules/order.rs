@@ -1,4 +1,4 @@
-//! Which call may follow which, and whom a run belongs to.
+//! Rules for the order of calls, and for the owner of a run.
 
 use amalgam_proto::contract::Context;
 use amalgam_proto::{PROTOCOL_VERSION, v1};

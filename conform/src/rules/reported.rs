@@ -1,4 +1,4 @@
-//! What a service says of its particles: sums, hashes, cells, frames.
+//! Rules for reports about particles: sums, hashes, cells, frames.
 
 use amalgam_particles::{DVec3, Lattice, Reach};
 use amalgam_proto::contract::{Committed, Frame};

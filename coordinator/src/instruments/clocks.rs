@@ -1,4 +1,5 @@
-//! Where wall time goes: the coordinator's phases, the participants' calls, and who is waited for.
+//! Wall time of the coordinator's phases and the participants' calls, and the time spent waiting for each
+//! participant.
 
 use std::time::Instant;
 
@@ -55,11 +56,11 @@ impl Phase {
 /// A phase that has passed.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseSpan {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
-    /// When it began.
+    /// Start of the phase.
     pub start: Instant,
-    /// When it ended.
+    /// End of the phase.
     pub end: Instant,
 }
 
@@ -70,9 +71,9 @@ pub struct CallSpan {
     pub participant: usize,
     /// Name of the call in the contract.
     pub call: &'static str,
-    /// When it was asked.
+    /// Time of the call.
     pub asked: Instant,
-    /// When the answer was there.
+    /// Time of the answer.
     pub answered: Instant,
     /// Bytes of columns sent.
     pub bytes_out: u64,
@@ -80,7 +81,7 @@ pub struct CallSpan {
     pub bytes_in: u64,
 }
 
-/// What has passed since somebody looked.
+/// Phases and calls since the spans were last taken.
 #[derive(Clone, Debug, Default)]
 pub struct Spans {
     /// Phases, in the order of their ends.
@@ -89,7 +90,7 @@ pub struct Spans {
     pub calls: Vec<CallSpan>,
 }
 
-/// What a participant has cost so far.
+/// Time and bytes of a participant so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic<'a> {
     /// Its name.

@@ -19,7 +19,7 @@ pub(crate) struct Crossings {
     sheet: usize,
     of: usize,
     triangles: Vec<[u32; 3]>,
-    /// For each triangle, whether the edge opposite to each corner is on the rim.
+    /// For each triangle, true if the edge opposite to each corner is on the rim.
     rim_edge: Vec<[bool; 3]>,
     rim_vertex: Vec<bool>,
     vertex_ids: Vec<ParticleId>,
@@ -31,7 +31,7 @@ pub(crate) struct Crossings {
     around_start: Vec<u32>,
     /// Ascending by id.
     watched: Vec<Watched>,
-    /// How far the vertices have moved at most, all steps together [m].
+    /// Largest displacement of a vertex per step, summed over all steps [m].
     moved: f64,
     step: u64,
 }
@@ -42,11 +42,11 @@ struct Watched {
     id: ParticleId,
     home: bool,
     crossed: bool,
-    /// Whether it touches the sheet in this step.
+    /// True if the particle touches the sheet in this step.
     touches: bool,
-    /// Where it was when its side was found [m].
+    /// Position at which its side was found [m].
     position: DVec3,
-    /// It cannot change sides before `moved` and its own displacement since are this much together [m].
+    /// Sum of `moved` and its own displacement since then before which the particle cannot change sides [m].
     until: f64,
 }
 
@@ -55,11 +55,11 @@ struct Sighting {
     id: ParticleId,
     side: Option<bool>,
     position: DVec3,
-    /// From the sheet [m].
+    /// Distance from the sheet [m].
     distance: f64,
 }
 
-/// What has been seen of a sheet, for a checkpoint.
+/// State of the crossings of a sheet, for a checkpoint.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CrossingsState {
@@ -71,7 +71,7 @@ pub(super) struct CrossingsState {
 }
 
 impl Crossings {
-    /// What outlives a step; the rest is the sheet's.
+    /// State that outlives a step. The rest follows from the sheet.
     pub(super) fn state(&self) -> CrossingsState {
         let Self { vertices, vertex_seen, watched, moved, step, .. } = self;
         let (vertices, vertex_seen, watched) = (vertices.clone(), vertex_seen.clone(), watched.clone());
@@ -204,8 +204,8 @@ impl Crossings {
         unsure.chunk_by(|a, b| a.0 == b.0).filter_map(sighting).collect()
     }
 
-    /// On which side of the sheet a particle is. The sheet near it is made of the triangles around the sheet's particles
-    /// that it touches.
+    /// Side of the sheet on which a particle is. The sheet near it is made of the triangles around the
+    /// sheet's particles that it touches.
     fn sighting(
         &self,
         candidates: &Candidates,

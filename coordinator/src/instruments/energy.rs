@@ -1,8 +1,10 @@
-//! The account of energy: what every participant was given and by what, what was lost, and energy that nobody gave.
+//! The account of energy: what every participant was given and by what, what was lost, and energy from no
+//! accounted source.
 //!
-//! Energies are kinetic and stored ones as participants report them. What is given to a participant is the work of
-//! gravity, the work of what moves from outside (scripts, sources; `Committed::given`), and the work of the others,
-//! which the coordinator knows: it has told everybody how to move. What is left over is lost, or came from nowhere.
+//! Energies are kinetic and stored ones as participants report them. What is given to a participant is the
+//! work of gravity, the work of what moves from outside (scripts, sources; `Committed::given`), and the work
+//! of the others. The coordinator knows the last one, since it prescribes the motion. What is left over is
+//! lost, or came from nowhere.
 
 use amalgam_particles::DVec3;
 use serde::{Deserialize, Serialize};
@@ -23,7 +25,7 @@ pub(crate) const GAIN_MAX: f64 = 0.1;
 pub(crate) struct Works {
     /// Work on each participant by its contacts.
     pub(crate) by_contacts: Vec<f64>,
-    /// Work by immovable particles that move, on whatever touches them.
+    /// Work by moving immovable particles on the particles in contact with them.
     pub(crate) by_scripts: f64,
 }
 
@@ -42,7 +44,7 @@ pub(crate) struct EnergyAccount {
     /// Largest rise above `least` so far [J], and over the energy in play.
     gained: f64,
     gained_relative: f64,
-    /// Whether a step has been counted.
+    /// True if a step has been counted.
     begun: bool,
 }
 
@@ -57,41 +59,41 @@ struct PartAccount {
     kinetic: f64,
     stored: f64,
     gravity: f64,
-    /// By how much the stored energy changed in the last step: so much may be missing or there twice.
+    /// Change of the stored energy in the last step: the account may lack this amount or have it twice.
     #[serde(skip)]
     exchanged: f64,
-    /// By scripts and sources.
+    /// Energy given by scripts and sources.
     given: f64,
     by_contacts: f64,
-    /// What came from nowhere, less what was lost, when the whole account was at its least.
+    /// Balance of the participant when the whole account was at its least.
     balance_at_least: f64,
     /// Energy that its resolution cannot tell from none.
     unresolved: f64,
 }
 
 impl PartAccount {
-    /// What came from nowhere, less what was lost.
+    /// Energy that came from no accounted source, less energy that was lost.
     fn balance(&self) -> f64 {
         let energy = self.kinetic + self.stored + self.gravity;
         energy - (self.kinetic_start + self.stored_start + self.gravity_start) - self.given - self.by_contacts
     }
 
-    /// What came from nowhere, less what was lost, since the whole account was at its least.
+    /// Change of the balance since the whole account was at its least.
     fn rise(&self) -> f64 {
         self.balance() - self.balance_at_least
     }
 }
 
-/// Energy that nobody gave.
+/// Energy from no accounted source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Gain {
     /// The participant whose own account rose most.
     pub(crate) participant: usize,
-    /// How much energy came from nowhere [J].
+    /// Energy that came from no accounted source [J].
     pub(crate) gained: f64,
     /// The energy that the scene had to move with [J].
     pub(crate) in_play: f64,
-    /// Whether all participants report what they store.
+    /// True if all participants report their stored energy.
     pub(crate) is_whole: bool,
 }
 
@@ -146,7 +148,8 @@ impl EnergyAccount {
         }
     }
 
-    /// Takes in a step. Energy that nobody gave is returned once it is too much of what is in play.
+    /// Takes in a step. Energy from no accounted source is returned once it is too large a part of the energy
+    /// in play.
     pub(crate) fn add(&mut self, view: &View<'_>) -> Option<Gain> {
         for (k, (part, member)) in self.parts.iter_mut().zip(view.members).enumerate() {
             let answer = &member.part.committed;
@@ -240,8 +243,9 @@ impl EnergyAccount {
     }
 }
 
-/// Whether energy that nobody gave ends a run with this coupling. What is left out is there to compare with: other methods
-/// of contact store energy that nobody reports, and averages count forces twice and so make energy.
+/// True if energy from no accounted source ends a run with this coupling. The methods for comparison are left
+/// out: they store energy in contacts that no participant reports. So is averaging, which counts forces twice
+/// and so creates energy.
 pub(crate) fn is_guarded(coupling: &CouplingSettings) -> bool {
     match coupling.method {
         ContactMethod::ContactLaw => true,

@@ -14,7 +14,7 @@ use crate::contacts::{Candidates, Contacts};
 use crate::error::CoordinatorError;
 use crate::settings::{ProbeSettings, Quantity};
 
-/// What a probe read in a step.
+/// Sample of a probe in a step.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeSample {
     /// Name of the probe.
@@ -46,7 +46,7 @@ enum What {
     Unresolved,
 }
 
-/// What a probe has read, for a checkpoint.
+/// State of a probe, for a checkpoint.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProbeState {
@@ -55,7 +55,7 @@ pub(super) struct ProbeState {
 }
 
 impl Probe {
-    /// What outlives a step.
+    /// State that outlives a step.
     pub(super) fn state(&self) -> ProbeState {
         let crossings =
             if let What::Crossings(crossings) = &self.what { Some(crossings.state()) } else { None };

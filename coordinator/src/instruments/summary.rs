@@ -56,7 +56,7 @@ pub struct Profile {
     pub split: f64,
     pub commit: f64,
     pub frames: f64,
-    /// Not in older checkpoints, nor is the next.
+    /// Wall time of files [s]; absent from older checkpoints, as is the next field.
     #[serde(default)]
     pub files: f64,
     #[serde(default)]
@@ -139,7 +139,7 @@ pub struct WireSummary {
     pub round_trips_mean: f64,
 }
 
-/// What coupling did to conserved quantities.
+/// Effect of coupling on conserved quantities.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct CouplingSummary {
@@ -169,7 +169,7 @@ pub struct Extremes {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Statistics {
     steps: u64,
-    /// Not in older checkpoints.
+    /// Round trips to participants; absent from older checkpoints.
     #[serde(default)]
     pub(super) round_trips: u64,
     stages: u64,
@@ -180,7 +180,7 @@ pub(crate) struct Statistics {
     group_size_max: u64,
     ignored: u64,
     unresolved: u64,
-    /// Not in older checkpoints.
+    /// Largest overlap relative to the smaller radius; absent from older checkpoints.
     #[serde(default)]
     overlap: f64,
     broken: u64,

@@ -19,10 +19,10 @@ pub struct Bodies {
     pub velocity: Vec<DVec3>,
     /// Angular velocity of each [1/s]: in, without contacts; out, with them.
     pub spin: Vec<DVec3>,
-    /// What answers impulses in place of the inverse mass, where a body answers more in one direction than in another
-    /// [1/kg]: symmetric and positive definite, one for each body; empty if the inverse masses are all.
+    /// Mobility of each body [1/kg], used instead of the inverse mass where a body answers impulses more in
+    /// one direction than in another. Symmetric and positive definite. Empty if the inverse masses suffice.
     pub mobility: Vec<DMat3>,
-    /// How velocities answer impulses beyond that.
+    /// Further response of velocities to impulses.
     pub response: Response,
 }
 
@@ -116,7 +116,7 @@ impl Bodies {
         self.inverse_mass.len()
     }
 
-    /// Whether there is no body.
+    /// True if there is no body.
     pub fn is_empty(&self) -> bool {
         self.inverse_mass.is_empty()
     }
@@ -160,7 +160,7 @@ impl Bodies {
         }
     }
 
-    /// Whether no contact changes the body's motion.
+    /// True if no contact changes the body's motion.
     #[inline]
     pub fn is_immovable(&self, body: u32) -> bool {
         self.inverse_mass[body as usize] == 0.0

@@ -24,7 +24,7 @@ use amalgam_particles::{DVec3, lanes::LANES};
 
 use super::unknown::{Unknown, Vectors};
 
-/// What a difference of each part of an impulse counts [1/kg]: the diagonal of the problem's matrix, by blocks.
+/// Weight of each part of an impulse in distances [1/kg]: the diagonal of the problem's matrix, by blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Metric {
     /// Weight of the normal part.
@@ -57,7 +57,7 @@ pub(crate) enum Kind {
     Rough,
     /// All of space: the pair moves as one.
     Glued,
-    /// Nothing: no impulse moves either body.
+    /// No unknown: no impulse moves either body.
     Idle,
 }
 
@@ -144,7 +144,7 @@ impl Cone {
         if U::ROLLING { larger(linear, self.metric.rolling * impulse.rolling().length()) } else { linear }
     }
 
-    /// How far an impulse is from where the law wants it: the part of its natural map that is largest, as a velocity [m/s].
+    /// Error of an impulse under the law, as a velocity [m/s]: the largest part of its natural map.
     #[inline(always)]
     pub(crate) fn error<U: Unknown>(&self, impulse: U, w: U) -> f64 {
         self.largest_part(impulse - self.project(impulse - self.unscale(w)))
@@ -173,7 +173,7 @@ pub(crate) struct Cones {
 }
 
 impl Cones {
-    /// Whether gaps count: for all but what is glued or idle.
+    /// True if gaps count, as they do for all contacts except glued and idle ones.
     #[inline(always)]
     pub(crate) fn opens(&self, lane: usize) -> bool {
         self.free_above[lane] >= 0.0
@@ -241,7 +241,7 @@ pub(crate) fn nearest_normal<U: Unknown>(
     larger(third, 0.0)
 }
 
-/// By which factor a part of size `size` must be made shorter to be at most `limit`.
+/// Factor by which a part of size `size` must be made shorter to be at most `limit`.
 #[inline(always)]
 pub(crate) fn shrink(size: f64, limit: f64) -> f64 {
     let ratio = limit / size;

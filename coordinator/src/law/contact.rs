@@ -17,15 +17,15 @@ pub struct Contact {
     pub gap: f64,
     /// Sum of the radii [m]; infinite where one surface is a plane.
     pub reach: f64,
-    /// From each body's centre of mass to its particle's centre [m].
+    /// Vector from each body's centre of mass to its particle's centre [m].
     pub offset: [DVec3; 2],
-    /// From each particle's centre, along the line of centres, to the point of contact [m].
+    /// Distance from each particle's centre, along the line of centres, to the point of contact [m].
     pub arm: [f64; 2],
-    /// How they touch.
+    /// Properties of the pair of surfaces.
     pub material: ContactMaterial,
 }
 
-/// What a pair of surfaces has in common.
+/// Properties of a pair of surfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ContactMaterial {
     /// Coefficient of friction mu; infinite: the surfaces never slide while they press.
@@ -35,7 +35,8 @@ pub struct ContactMaterial {
     pub rolling: f64,
     /// Coefficient of restitution e, 0 to 1.
     pub restitution: f64,
-    /// Whether the pair moves as one: it may pull, and gap and friction do not count. A merge.
+    /// True if the pair moves as one, as merged particles do: the contact may pull, and gap and friction do
+    /// not count.
     pub glued: bool,
 }
 
@@ -48,7 +49,7 @@ pub struct Sphere {
     pub body: u32,
     /// Centre [m].
     pub centre: DVec3,
-    /// From the body's centre of mass to the sphere's centre [m]; zero for a body of one particle.
+    /// Vector from the body's centre of mass to the sphere's centre [m]; zero for a body of one particle.
     pub offset: DVec3,
     /// Radius [m].
     pub radius: f64,
@@ -112,7 +113,7 @@ impl Contact {
         }
     }
 
-    /// From each body's centre of mass to the point of contact [m].
+    /// Vectors from each body's centre of mass to the point of contact [m].
     #[inline]
     pub fn arms(&self) -> [DVec3; 2] {
         [self.offset[0] + self.normal * self.arm[0], self.offset[1] - self.normal * self.arm[1]]
@@ -130,7 +131,7 @@ impl Contact {
         self.reach * share * (1.0 - share)
     }
 
-    /// Whether the contact, as a constraint by its tangent plane, would stop two spheres that in fact pass each other by in
+    /// True if the contact, as a constraint by its tangent plane, would stop two spheres that in fact pass each other by in
     /// a step of length `dt` [s].
     pub fn is_missed(&self, first: Motion, second: Motion, dt: f64) -> bool {
         if self.reach.is_infinite() || self.gap <= 0.0 || self.material.glued {
@@ -147,8 +148,9 @@ impl Contact {
     }
 }
 
-/// By how much a sphere is grown [m] to look for its contacts in a step of length `dt` [s], given its speed without
-/// contacts [m/s]. A pair is a candidate if the grown spheres intersect: |d| - r_i - r_j < 2 (|v_i| + |v_j|) h.
+/// Distance by which a sphere is grown [m] in the search for its contacts in a step of length `dt` [s], given
+/// its speed without contacts [m/s]. A pair is a candidate if the grown spheres intersect: |d| - r_i - r_j <
+/// 2 (|v_i| + |v_j|) h.
 ///
 /// The growth has no upper limit: with one, a bullet that is fast enough would pass.
 #[inline]
@@ -156,7 +158,8 @@ pub fn reach(speed: f64, dt: f64) -> f64 {
     2.0 * speed * dt
 }
 
-/// Whether a body left the reach that its candidates were found with: contacts gave it more than twice its speed.
+/// True if a body left the reach within which its candidates were sought: contacts gave it more than twice
+/// its speed.
 #[inline]
 pub fn outruns(speed_before: f64, speed_after: f64) -> bool {
     speed_after > 2.0 * speed_before

@@ -31,7 +31,7 @@ use super::problem::{Answers, CHUNK, Problem, SERIAL};
 use super::response::Response;
 use super::unknown::{Unknown, Unknowns, work};
 
-/// When the iteration ends.
+/// Tolerances at which the iteration ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Largest error of a contact's velocity [m/s].
@@ -45,12 +45,12 @@ pub struct Tolerance {
     pub iterations_max: u32,
 }
 
-/// How an iteration ended.
+/// Outcome of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Products with W, those included that only raised L.
     pub iterations: u32,
-    /// Whether both tolerances hold.
+    /// True if both tolerances hold.
     pub converged: bool,
     /// Largest error of a contact's velocity [m/s]: of its natural map D (p - Proj_K(p - D^-1 w)), which is zero
     /// where the law holds.
@@ -281,7 +281,7 @@ impl<U: Unknown> Descent<U> {
         });
     }
 
-    /// What the impulses leave to be desired.
+    /// Sums of the errors of the impulses.
     fn judge(&mut self, problem: &Problem) -> Sums {
         let Self { allowed, now, impulses, .. } = self;
         let (motion, allowed) = (&now.motion, &*allowed);

@@ -22,8 +22,9 @@ const ROUNDS_MAX: u32 = 1000;
 /// Error of a round's velocities, as a part of the fastest approach.
 const PRECISION: f64 = 1e-12;
 
-/// Contacts that approach slower than this part of the fastest approach of the first round are left to the plastic solve:
-/// in a cluster with restitution below 1 rounds would go on for ever, each slower than the last.
+/// Contacts that approach slower than this part of the fastest approach of the first round are left to the
+/// plastic solve. In a cluster with restitution below 1 rounds would go on for ever, each slower than the
+/// last.
 const SLOW: f64 = 1e-6;
 
 /// Memory of the reflections.
@@ -37,9 +38,9 @@ pub(crate) struct Reflections {
 }
 
 impl Reflections {
-    /// Reflects the contacts `chosen` that would close within the step, `dt` [s], and approach faster than `threshold`
-    /// [m/s]: changes the bodies' motion, adds to `given` what each contact gave [kg m/s], and says how many rounds it
-    /// took and how the kinetic energy changed [J].
+    /// Reflects the contacts `chosen` that would close within the step, `dt` [s], and approach faster than
+    /// `threshold` [m/s]: changes the bodies' motion and adds each contact's impulse to `given` [kg m/s].
+    /// Returns the number of rounds and the change of kinetic energy [J].
     pub(crate) fn reflect(
         &mut self,
         bodies: &mut Bodies,

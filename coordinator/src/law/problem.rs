@@ -1,4 +1,4 @@
-//! The problem of a step: one unknown a contact, and the matrix W = H B H^T, which is never formed.
+//! The problem of a step: one unknown per contact, and the matrix W = H B H^T, which is never formed.
 //!
 //! H takes velocities of bodies to relative velocities at contacts, u = v_j + omega_j x r_j - v_i - omega_i x r_i; its
 //! transpose takes impulses p of contacts to impulses and torques of bodies, +p and r_j x p on j, -p and -r_i x p on i. W p
@@ -20,7 +20,7 @@ pub(crate) const CHUNK: usize = 1024;
 /// Fewer contacts or bodies are not worth a second thread: what they cost is less than to wake it.
 pub(crate) const SERIAL: usize = 8 * CHUNK;
 
-/// Whom a contact joins, and how.
+/// Bodies that a contact joins, and its kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) bodies: [u32; 2],
@@ -35,18 +35,18 @@ pub(crate) struct Problem {
     pub(crate) cones: Vec<Cones>,
     /// Arms and lever of each contact; empty if no body turns.
     levers: Vec<Levers>,
-    /// Where each body's part of `incident` begins; one more than there are bodies.
+    /// Start of each body's part of `incident`, and the end of the last part.
     offsets: Vec<u32>,
     /// Contacts of each body, ascending, times two, plus 1 where the body is j.
     incident: Vec<u32>,
     cursor: Vec<u32>,
     /// Motion of each body without the impulses.
     pub(crate) free: Vec<Motion>,
-    /// Where a model of the response takes impulses and returns changes.
+    /// Impulses for a model of the response, and the changes that it returns.
     coupled: [Vec<DVec3>; 2],
 }
 
-/// What contacts give to bodies, and how the bodies answer; a column per field.
+/// Impulses of contacts on bodies and the motion in answer; a column per field.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     /// H^T p: impulse [kg m/s] and angular impulse [kg m^2/s] of each body, zero for an immovable one.

@@ -1,4 +1,4 @@
-//! How velocities answer the impulses of contacts: B in v' = v* + B J.
+//! Response of velocities to the impulses of contacts: B in v' = v* + B J.
 //!
 //! The first part of B is diagonal: inverse mass and inertia of each body, exact for explicit participants, whose other
 //! forces do not depend on what contacts do within the step. The second part is the model of an implicit participant,
@@ -29,7 +29,7 @@ pub struct LowRank {
     pub terms: Vec<Term>,
 }
 
-/// One term w e e^T.
+/// A term w e e^T.
 #[derive(Clone, Debug, Default)]
 pub struct Term {
     /// w [1/kg], negative where bodies answer less than their inverse mass says.

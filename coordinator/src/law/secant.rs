@@ -22,7 +22,7 @@ use super::response::{LowRank, Term};
 /// Eigenvalues of S^T Y below this part of the largest are noise, the columns being scaled to 1 on the diagonal.
 const NOISE: f64 = 1e-8;
 
-/// What a participant has answered in this step.
+/// Answers of a participant in this step.
 #[derive(Clone, Debug)]
 pub struct Secant {
     /// B0 of each particle in contact [1/kg].

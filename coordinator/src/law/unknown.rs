@@ -1,16 +1,17 @@
-//! What a contact gives or has: a vector, and where bodies resist rolling a second one.
+//! Unknowns of a contact: a vector, and a second one where bodies resist rolling.
 
 use std::marker::PhantomData;
 use std::ops::{Add, Mul, Sub};
 
 use amalgam_particles::{DVec3, lanes::LANES};
 
-/// An impulse of a contact [kg m/s], or a relative velocity [m/s]: a vector, and where bodies resist rolling the part of
-/// rolling: a couple over the lever, or an angular velocity times the lever, orthogonal to the normal.
+/// An impulse of a contact [kg m/s], or a relative velocity [m/s]: a vector, and a second one where bodies
+/// resist rolling. The second one is a couple over the lever, or an angular velocity times the lever, and is
+/// orthogonal to the normal.
 pub(crate) trait Unknown:
     Copy + Default + Send + Sync + Add<Output = Self> + Sub<Output = Self> + Mul<f64, Output = Self>
 {
-    /// Whether there is a part of rolling.
+    /// True if there is a part of rolling.
     const ROLLING: bool;
 
     /// An unknown made of both parts.

@@ -11,7 +11,7 @@ use super::contact::Contact;
 use super::problem::{CHUNK, Problem, SERIAL};
 use super::unknown::Unknown;
 
-/// What contacts gave in the last step, sorted by pair.
+/// Impulses of contacts in the last step, sorted by pair.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Memory {

@@ -1,4 +1,4 @@
-//! Where a participant's service is, and how it is dialled.
+//! Address of a participant's service, and connections to it.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use tonic::transport::{Channel, Endpoint, Uri};
 
 use crate::registry::Registry;
 
-/// Where a participant's service is.
+/// Address of a participant's service.
 #[derive(Clone, Debug)]
 pub enum Address {
     /// A Unix socket.
@@ -130,7 +130,7 @@ async fn connect(address: &Address, access: &Access) -> Result<Channel, tonic::t
     }
 }
 
-/// What is found at an address.
+/// Findings at an address.
 pub(crate) enum Sight {
     /// A service that answers.
     Answers,
@@ -138,7 +138,7 @@ pub(crate) enum Sight {
     Silent,
     /// The machine is there, and no process listens at the address.
     NobodyListens(String),
-    /// Nothing comes back.
+    /// No answer comes back from the machine.
     NoWay(String),
 }
 

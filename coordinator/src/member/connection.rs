@@ -23,20 +23,20 @@ use super::address::{Address, CONNECT_DEADLINE, Sight, dial, innermost, look};
 use crate::error::{CoordinatorError, Loss};
 use crate::settings::{DomainSettings, Fault};
 
-/// What a scene says of a participant.
+/// Entry of a participant in the scene.
 #[derive(Clone, Debug)]
 pub struct ParticipantPlan {
     /// Its name in the scene.
     pub name: String,
     /// Name of the program that must answer; any if empty.
     pub solver: String,
-    /// Whether its contacts give back what merging takes, where the scene has no `coupling.alpha`: a fluid's do not.
+    /// True if its contacts give back the energy that merging takes, where the scene has no `coupling.alpha`. A fluid's do not.
     pub elastic: bool,
     /// Its own section of the scene, TOML.
     pub section: String,
-    /// Where its service is.
+    /// Address of its service.
     pub address: Address,
-    /// With which certificate and token it is called.
+    /// Certificate and token for calls of its service.
     pub access: Access,
     /// Longest time to wait for its service to listen there.
     pub wait: Duration,
@@ -57,7 +57,7 @@ pub(crate) struct WireBytes {
 pub(crate) struct Answer {
     /// Name of the call.
     pub(crate) call: &'static str,
-    /// When it was there.
+    /// Time of the answer.
     pub(crate) at: Instant,
     /// Bytes of columns of the call.
     pub(crate) bytes_out: u64,
@@ -411,7 +411,8 @@ impl Connection {
         CoordinatorError::Lost { participant, address, step: self.context.step, phase, loss }
     }
 
-    /// Why there is no answer: what broke the connection, or nothing until the deadline.
+    /// Finds out why there is no answer. `broken` says what broke the connection; `None` if the deadline
+    /// passed.
     async fn why_lost(&self, broken: Option<String>) -> Loss {
         let seconds = self.deadline.as_secs_f64();
         match (look(&self.address, &self.access, LOOK_DEADLINE.min(self.deadline)).await, broken) {
@@ -486,7 +487,7 @@ async fn describe(client: &mut Client) -> Result<v1::DescribeResponse, Status> {
     Err(refusal)
 }
 
-/// Whether an answer was lost with the connection, and is none of the service.
+/// True if the answer was lost with the connection, so that the status does not come from the service.
 fn is_lost(status: &Status) -> bool {
     status.code() == Code::Unavailable || std::error::Error::source(status).is_some()
 }

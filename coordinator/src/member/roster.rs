@@ -1,4 +1,4 @@
-//! What the coordinator remembers of a participant's particles: mass and radius by id.
+//! The coordinator's memory of a participant's particles: mass and radius by id.
 
 use amalgam_particles::text::number;
 use amalgam_particles::{DVec3, Lattice, ParticleId, Particles, reduce};
@@ -65,7 +65,7 @@ impl Column {
     }
 }
 
-/// What a checkpoint holds of a roster: what births and deaths change. Bodies are those of the start.
+/// Part of a roster that births and deaths change, for a checkpoint. Bodies are those of the start.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct RosterState {
@@ -122,7 +122,7 @@ impl Roster {
         Self::from_rows(&rows)
     }
 
-    /// With the body that each particle belongs to, in the order of the table, if particles turn.
+    /// Adds the body that each particle belongs to, in the order of the table, if particles turn.
     pub(crate) fn with_bodies(mut self, particles: &Particles, bodies: Option<Vec<ParticleId>>) -> Self {
         self.bodies = bodies.map(|bodies| {
             let named = particles.id.iter().copied().zip(bodies);
@@ -133,12 +133,12 @@ impl Roster {
         self
     }
 
-    /// With the bodies of another roster of the same participant, for a checkpoint that is taken back.
+    /// Takes the bodies from another roster of the same participant, to restore a checkpoint.
     pub(crate) fn with_bodies_of(self, other: &mut Self) -> Self {
         Self { bodies: other.bodies.take(), ..self }
     }
 
-    /// Whether particles belong to bodies that turn.
+    /// True if particles belong to bodies that turn.
     pub(crate) fn has_bodies(&self) -> bool {
         self.bodies.is_some()
     }
@@ -173,7 +173,7 @@ impl Roster {
         movable.map(|(mass, radius)| of(mass, radius)).sum()
     }
 
-    /// Whether a particle is known.
+    /// True if a particle is known.
     pub(crate) fn contains(&self, id: ParticleId) -> bool {
         self.place(id).is_some()
     }

@@ -1,9 +1,10 @@
 //! Merging particles in contact into meta-particles (`docs/theory/coupling.md`, "Merging").
 //!
-//! A meta-particle is a *group*: the binary tree of the merges that made it, each merge a *bond*. A cluster, that is
-//! a node of the tree, is known by its smallest member, and a merge goes to the smaller of the two: the clusters of
-//! a group then live in one array with a place for each member, merging overwrites the first of two places, and
-//! splitting, walking the bonds in reverse, writes both. No pointers and no recursion are needed.
+//! A meta-particle is a *group*: the binary tree of the merges that made it, each merge a *bond*. A cluster,
+//! that is a node of the tree, is known by its smallest member, and a merge goes to the smaller of the two.
+//! The clusters of a group then live in one array with a place for each member. Merging overwrites the first
+//! of two places; splitting walks the bonds in reverse and writes both. No pointers and no recursion are
+//! needed.
 
 use amalgam_particles::{DVec3, NO_GROUP, random};
 use rayon::prelude::*;
@@ -11,15 +12,15 @@ use rayon::prelude::*;
 use crate::contacts::Candidates;
 use crate::pairwise::Response;
 
-/// How many particles a group may hold: a number drawn for each group uniformly from `min..=max`. The draw is the
-/// same in every stage of a step and another one in the next step, so that no pair is ignored persistently.
+/// Largest number of particles of a group, drawn for each group uniformly from `min..=max`. The draw is the
+/// same in every stage of a step, and different in the next step, so that no pair is ignored persistently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimit {
     /// Least limit, at most `max`.
     pub min: u32,
     /// Largest limit; `u32::MAX` for both means no limit.
     pub max: u32,
-    /// Whether a particle that would be left alone with its contacts is taken beyond the limit.
+    /// True if a particle that would be left alone with its contacts is taken beyond the limit.
     pub keep_lone_contacts: bool,
     /// Seed of the scene.
     pub seed: u64,
@@ -48,7 +49,7 @@ pub struct Forest {
     offsets: Vec<u32>,
     members: Vec<u32>,
     cursor: Vec<u32>,
-    /// One for each member: a cluster at its smallest member's place.
+    /// Clusters; each is stored at the place of its smallest member.
     clusters: Vec<Cluster>,
     /// Group after group, one fewer than members, each group's in the order of merging.
     bonds: Vec<Bond>,
@@ -86,8 +87,8 @@ struct Union {
     participants: [u16; 2],
 }
 
-/// What a merge of clusters 1 and 2 leaves for the split: the paper's virtual bond. Instead of the energy it holds
-/// the relative velocity and the weights m2/m12 and m1/m12, which stay finite when a mass is infinite.
+/// Record of a merge of clusters 1 and 2 for the split: the paper's virtual bond. Instead of the energy, it
+/// holds the relative velocity and the weights m2/m12 and m1/m12, which stay finite when a mass is infinite.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bond {
     /// Place of cluster 1 among the group's members: the one with the smaller smallest member.
@@ -222,13 +223,13 @@ impl Forest {
         self.mass.len()
     }
 
-    /// Whether nothing was merged.
+    /// True if nothing was merged.
     pub fn is_empty(&self) -> bool {
         self.mass.is_empty()
     }
 
-    /// Where each group's members begin in [`Self::all_members`]; one more than there are groups. Groups are ordered
-    /// by their smallest member.
+    /// Start of each group's members in [`Self::all_members`], and the end of the last group. Groups are
+    /// ordered by their smallest member.
     pub fn offsets(&self) -> &[u32] {
         &self.offsets
     }
@@ -265,7 +266,7 @@ impl Forest {
         (group != NO_GROUP).then_some(group)
     }
 
-    /// Whether two candidates move as one.
+    /// True if two candidates move as one.
     #[inline]
     pub fn same_group(&self, i: u32, j: u32) -> bool {
         let group = self.group_of[i as usize];
@@ -287,8 +288,8 @@ impl Forest {
         &self.bonds[self.offsets[group] as usize - group..self.offsets[group + 1] as usize - group - 1]
     }
 
-    /// What merging failed to conserve: rounding, if all is well. The energy before must equal the energy of the
-    /// groups and their bonds (Eq. 4 [Truong2021]).
+    /// Errors of conservation in merging: rounding, if all is well. The energy before must equal the energy
+    /// of the groups and their bonds (Eq. 4 [Truong2021]).
     pub fn merge_errors(&self, candidates: &Candidates) -> ConservationErrors {
         let bonds =
             |group| self.bonds_of(group).iter().map(|b| b.energy(b.relative_velocity.length_squared())).sum();
@@ -346,8 +347,8 @@ impl Forest {
         ConservationErrors { momentum, energy }
     }
 
-    /// Decides who is joined with whom, with integers only: this part depends on the order of the pairs and is
-    /// serial.
+    /// Decides which clusters are joined, with integers only. This part depends on the order of the pairs and
+    /// is serial.
     fn unite(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], limit: &GroupLimit) {
         assert!(candidates.len() < ANCHORED as usize, "more than 2^31 candidates");
         self.sets.clear();
@@ -402,7 +403,7 @@ impl Forest {
         true
     }
 
-    /// Whether the immovable members of two clusters move at different velocities.
+    /// True if the immovable members of two clusters move at different velocities.
     fn tears(&self, candidates: &Candidates, a: u32, b: u32) -> bool {
         let velocity = |root| candidates.velocity[self.anchor_of(root) as usize];
         velocity(a) != velocity(b)

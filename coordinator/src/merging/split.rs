@@ -6,7 +6,7 @@ use super::merge::{Bond, ConservationErrors, Forest, for_each_group};
 use crate::contacts::Candidates;
 use crate::settings::SplitRule;
 
-/// How groups are split.
+/// Parameters of the split of groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SplitSettings<'a> {
     /// The rule.
@@ -22,7 +22,7 @@ pub struct SplitSettings<'a> {
 }
 
 impl Default for SplitSettings<'_> {
-    /// As in the paper: all energy of merging is given back, none of synchronising.
+    /// The paper's parameters: all energy lost in merging is given back, and none lost in synchronising.
     fn default() -> Self {
         Self { rule: SplitRule::Paper, alpha: 1.0, elasticity: &[], beta: 0.0, slip: 1.0 }
     }
@@ -102,8 +102,8 @@ impl Forest {
         reduce::sum(self.bonds().len(), 0.0, kept) + reduce::sum(self.len(), 0.0, lost)
     }
 
-    /// What splitting failed to conserve: rounding, if all is well. The arguments are those of [`Self::split`] and
-    /// its result.
+    /// Errors of conservation in splitting: rounding, if all is well. The arguments are those of
+    /// [`Self::split`] and its result.
     pub fn split_errors(
         &self,
         candidates: &Candidates,

@@ -27,7 +27,7 @@ pub struct ContactSettings {
 pub(crate) const OWN_FRICTION: f64 = 0.5;
 
 impl ContactSettings {
-    /// What is wrong with the values of entry `at` of the list.
+    /// Faults in the values of entry `at` of the list.
     pub(super) fn faults(&self, at: usize) -> Vec<Fault> {
         let key = |name: &str| format!("contact[{at}].{name}");
         [

@@ -6,7 +6,7 @@ use super::contact::ContactSettings;
 use super::fault::Fault;
 use super::pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings};
 
-/// How particles in contact affect each other.
+/// Method by which particles in contact affect each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContactMethod {
@@ -27,8 +27,8 @@ pub enum ContactMethod {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CouplingSettings {
-    /// How particles in contact affect each other: `"merge-split"`, `"contact-law"`, or `"penalty"`,
-    /// `"sph-repulsion"`, `"pairwise-impulse"` to compare with.
+    /// Method by which particles in contact affect each other: `"merge-split"`, `"contact-law"`, or
+    /// `"penalty"`, `"sph-repulsion"`, `"pairwise-impulse"` to compare with.
     pub method: ContactMethod,
     /// `[[coupling.contact]]`: surfaces of pairs of participants. Only read with `method =
     /// "contact-law"`.
@@ -39,12 +39,12 @@ pub struct CouplingSettings {
     pub sph_repulsion: SphRepulsionSettings,
     /// `[coupling.pairwise_impulse]`. Only read with that method.
     pub pairwise_impulse: PairwiseImpulseSettings,
-    /// How answers become one velocity: `"impulse"`, or `"average"` as in the paper.
+    /// Rule that makes one velocity of the answers: `"impulse"`, or `"average"` as in the paper.
     pub synchronise: Synchronise,
     /// Inertia of a meta-particle in each participant: its own `"share"`, or `"total"`. Only read with
     /// `"average"`.
     pub inertia: Inertia,
-    /// How meta-particles split: `"paper"` or `"symmetric"`.
+    /// Rule by which meta-particles split: `"paper"` or `"symmetric"`.
     pub split: SplitRule,
     /// Part of the energy lost in merging that splitting gives back, 0 (no bounce) to 1. Default: 0 for
     /// contacts of a fluid, 1 for all others.
@@ -62,14 +62,14 @@ pub struct CouplingSettings {
     /// Smallest and largest limit of particles in a meta-particle, at least 2. The limit is drawn for
     /// each in every step.
     pub group_limit: [u32; 2],
-    /// Whether a particle that the limit leaves in no group is taken beyond it. `false`, as in the
+    /// `true` merges a particle beyond the limit if the limit would leave it in no group. `false`, as in the
     /// paper, leaves it without contact for a step.
     pub keep_lone_contacts: bool,
     /// Most repetitions of a stage where implicit participants share meta-particles.
     pub coupling_iterations: u32,
     /// Relative disagreement at which repetitions end.
     pub coupling_tolerance: f64,
-    /// Whether participants are asked only for particles near others. The result is the same without.
+    /// `true` asks participants only for particles near others. The result is the same with `false`.
     pub interest_mask: bool,
     /// Longest time that one call of a participant may take [s].
     pub step_deadline: f64,
@@ -101,7 +101,7 @@ impl Default for CouplingSettings {
     }
 }
 
-/// How the participants' answers for a meta-particle become one velocity.
+/// Rule that makes one velocity of the participants' answers for a meta-particle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Synchronise {
@@ -121,7 +121,7 @@ pub enum Inertia {
     Total,
 }
 
-/// How many stages a step may take.
+/// Number of stages that a step may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxStages {
     /// At most this many.
@@ -155,7 +155,8 @@ impl Serialize for MaxStages {
     }
 }
 
-/// Which of the velocities that conserve momentum and hold the prescribed energy the two clusters leave with.
+/// Rule that selects the velocities of two clusters after a split among those that conserve momentum and hold
+/// the prescribed energy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SplitRule {
@@ -167,7 +168,7 @@ pub enum SplitRule {
 }
 
 impl CouplingSettings {
-    /// What is wrong with the values.
+    /// Faults in the values.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (key, value) in [("alpha", self.alpha.unwrap_or(1.0)), ("beta", self.beta), ("slip", self.slip)] {

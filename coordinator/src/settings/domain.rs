@@ -30,7 +30,7 @@ fn earth() -> DVec3 {
 }
 
 impl DomainSettings {
-    /// What is wrong with the values.
+    /// Faults in the values.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         if !(self.min.is_finite() && self.max.is_finite() && self.min.cmplt(self.max).all()) {

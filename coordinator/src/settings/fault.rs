@@ -5,7 +5,7 @@
 pub struct Fault {
     /// Dotted path of the key, for example `group_limit`.
     pub key: String,
-    /// What is wrong and what to write.
+    /// Description of the fault, and what to write.
     pub message: String,
 }
 

@@ -18,12 +18,12 @@ pub struct ObstacleSettings {
     pub shape: ObstacleShape,
     /// Turns the shape about its middle, as in `{ axis = [0, 1, 0], degrees = 25 }`.
     pub rotation: Option<Rotation>,
-    /// Whether the shape is hollow and holds particles inside. For boxes, spheres and meshes.
+    /// `true` makes the shape hollow: it holds particles inside. For boxes, spheres and meshes.
     #[serde(default)]
     pub inside: bool,
 }
 
-/// What an obstacle fills.
+/// Space that an obstacle fills.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ObstacleShape {
@@ -59,11 +59,11 @@ pub enum ObstacleShape {
         /// Length along the axis [m].
         height: f64,
     },
-    /// What a closed surface of triangles encloses.
+    /// Volume enclosed by a closed surface of triangles.
     Mesh {
         /// The file: OBJ, STL or PLY.
         file: String,
-        /// What the file's coordinates are multiplied by.
+        /// Factor by which the file's coordinates are multiplied.
         #[serde(default = "one")]
         scale: f64,
         /// Added to the scaled coordinates [m].
@@ -101,7 +101,7 @@ impl ObstacleShape {
 }
 
 impl ObstacleSettings {
-    /// What is wrong with the values of entry `at` of the list.
+    /// Faults in the values of entry `at` of the list.
     pub(super) fn faults(&self, at: usize) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut that = |right: bool, key: &str, rule: &str| {

@@ -9,37 +9,37 @@ use serde::{Deserialize, Serialize};
 pub struct ProbeSettings {
     /// Name of the CSV file and of the entry in `summary.json`.
     pub name: String,
-    /// What is sampled. The keys of the quantity stand beside `name`.
+    /// Quantity to sample. The keys of the quantity stand beside `name`.
     #[serde(flatten)]
     pub quantity: Quantity,
 }
 
-/// What a probe samples, after every step.
+/// Quantity that a probe samples after every step.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "quantity", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Quantity {
     /// Momentum [kg m/s] of one participant, or of all.
     Momentum {
-        /// Whose; all together if absent.
+        /// Name of the participant; all together if absent.
         participant: Option<String>,
     },
     /// Angular momentum about the origin [kg m^2/s] of one participant, or of all.
     AngularMomentum {
-        /// Whose; all together if absent.
+        /// Name of the participant; all together if absent.
         participant: Option<String>,
     },
     /// Kinetic and potential energies [J] of all participants, gravity included, and what coupling dissipated so far.
     Energy {},
     /// Largest speed [m/s] of one participant, or of all.
     Speed {
-        /// Whose; all together if absent.
+        /// Name of the participant; all together if absent.
         participant: Option<String>,
     },
     /// Displacement [m] of the particle that was nearest to `point` at the start.
     Displacement {
-        /// Whose particle.
+        /// Name of the participant.
         participant: String,
-        /// Where to look for the particle at the start [m].
+        /// Point near which the particle is at the start [m].
         point: DVec3,
     },
     /// Particles of `of` that went through the sheet `sheet` and are on the wrong side of it.

@@ -47,7 +47,7 @@ impl TimeSettings {
         frames.max(1.0) as u64
     }
 
-    /// What is wrong with the values.
+    /// Faults in the values.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (key, value) in

@@ -1,4 +1,5 @@
-//! Which particles the participants are asked for: those that may touch others' (`docs/theory/coupling.md`, "Contacts").
+//! Start of a step: the participants are asked for the particles that may touch others'
+//! (`docs/theory/coupling.md`, "Contacts").
 
 use std::time::Instant;
 
@@ -60,7 +61,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Whether what the participants were asked for covers this step.
+    /// True if the particles last asked for cover this step.
     fn reaches_far_enough(&self, reaches: &[f64]) -> bool {
         let is_law = self.plan.coupling.method == ContactMethod::ContactLaw;
         self.memory.reach.iter().zip(reaches).all(|(listed, now)| now <= listed)
@@ -72,8 +73,8 @@ impl Simulation {
         self.memory.horizon = HORIZON_RESERVE * self.scratch.dt;
     }
 
-    /// How far from its surface a particle of each participant may meet others in this step, at most [radii]: nothing
-    /// where only particles that intersect are contacts.
+    /// Largest distance from its surface at which a particle of each participant may meet others in this step
+    /// [radii]; 0 where only particles that intersect are contacts.
     fn reaches(&self) -> Vec<f64> {
         if self.plan.coupling.method != ContactMethod::ContactLaw {
             return vec![0.0; self.members.len()];
@@ -168,7 +169,7 @@ impl Simulation {
         Interest { wanted, triangles, horizon }
     }
 
-    /// What to ask for with Commit: the particles in near pairs, as long as nobody has moved far.
+    /// Particles to ask for with Commit: those in near pairs, as long as no particle has moved far.
     pub(super) fn next(&self, participant: usize) -> Option<Next> {
         if self.clock.is_finished() {
             return None;
@@ -185,8 +186,8 @@ impl Simulation {
     }
 }
 
-/// By how much of their radius the spheres of each participant count as larger when near pairs are listed, from the
-/// largest |v| / radius of each [1/s]: so that all use up their margins in the same time.
+/// Part of their radius by which the spheres of each participant count as larger when near pairs are listed,
+/// from the largest |v| / radius of each [1/s]: so that all use up their margins in the same time.
 fn margins(rates: &[f64]) -> Vec<f64> {
     let (mut first, mut second) = (0.0, 0.0f64);
     for &rate in rates {

@@ -26,7 +26,7 @@ pub(crate) use surfaces::Surfaces;
 /// Contacts are looked for again at most this often for particles that contacts made faster.
 const SEARCHES_MAX: u32 = 4;
 
-/// As long as the model of a response errs, the contacts are solved for to this part of its error.
+/// Tolerance of the contacts relative to the error of the response's model, as long as the model errs.
 const FORCING: f64 = 0.05;
 
 /// The part of its first residual that an implicit participant may leave in an answer to be followed by another.

@@ -1,6 +1,6 @@
-//! What happened in a step.
+//! Record of a step.
 
-/// What happened in a step.
+/// Record of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepRecord {
     /// Step, from 0.
@@ -25,7 +25,7 @@ pub struct StepRecord {
     pub unresolved: u64,
     /// Times that implicit participants were asked again, all stages.
     pub repetitions: u32,
-    /// What they disagreed about at the end, relative to their impulses.
+    /// Disagreement of implicit participants at the end, relative to their impulses.
     pub disagreement: f64,
     /// Largest relative error of momentum in merging, synchronising and splitting.
     pub momentum_error: f64,
@@ -35,11 +35,12 @@ pub struct StepRecord {
     pub dissipated: f64,
     /// Work of immovable particles that move, under the contact law [J].
     pub(crate) by_immovable: f64,
-    /// Kinetic energy of what particles report beyond what they move by [J]: the sum of m |v - dx/dt|^2 / 2.
+    /// Kinetic energy of the difference between reported velocities and actual motion [J]: the sum of m |v -
+    /// dx/dt|^2 / 2.
     pub phantom: f64,
     /// Iterations of the contact law.
     pub iterations: u64,
-    /// Whether the contact law stopped before its tolerance.
+    /// True if the contact law stopped before its tolerance.
     pub unconverged: bool,
     /// Bonds that broke at its end.
     pub broken: u64,
@@ -47,7 +48,7 @@ pub struct StepRecord {
     pub retries: u32,
     /// Wall time [s].
     pub wall_s: f64,
-    /// Whether its end is the time of a frame.
+    /// True if the step ends at the time of a frame.
     pub frame_due: bool,
 }
 

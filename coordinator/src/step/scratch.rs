@@ -1,4 +1,4 @@
-//! What a step works with.
+//! Working storage of a step.
 
 use amalgam_particles::{DVec3, ParticleId};
 
@@ -14,7 +14,8 @@ use crate::synchronise::{Share, Synchronised};
 /// Memory that outlives a step. Checkpoints hold the impulses, or bits would change; the rest is found again.
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// By how much of their radius each participant's spheres counted as larger when near pairs were last listed.
+    /// Part of their radius by which each participant's spheres counted as larger when near pairs were last
+    /// listed.
     pub(super) margin: Vec<f64>,
     /// The list of near pairs.
     pub(super) finder: ContactFinder,
@@ -26,19 +27,19 @@ pub(crate) struct Memory {
     pub(super) near_obstacles: Vec<(u16, ParticleId)>,
     /// The impulses of contacts.
     pub(crate) law: ContactLaw,
-    /// How far apart from others a particle of each participant is looked for contacts, at least [radii].
+    /// Least distance within which contacts of each participant's particles are sought [radii].
     pub(super) reach: Vec<f64>,
-    /// How far ahead participants looked for contacts of their own [s].
+    /// Time ahead for which participants sought contacts of their own [s].
     pub(super) horizon: f64,
     /// For each implicit participant, the impulse of each of its particles in the last step, ascending by id: the
     /// impulse that a projection gave, or that contacts gave under the contact law.
     pub(crate) last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
 }
 
-/// What a step works with. It may be replaced by a new one before any step.
+/// Working storage of a step. It may be replaced by a new one before any step.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// Whether near pairs were listed in this step.
+    /// True if near pairs were listed in this step.
     pub(super) listed: bool,
     /// Contacts of participants with themselves.
     pub(super) own: Vec<(u32, u32)>,
@@ -60,7 +61,7 @@ pub(crate) struct Scratch {
     pub(super) synchronised: Synchronised,
     /// Velocity that moves each candidate [m/s].
     pub(super) velocity: Vec<DVec3>,
-    /// How far any particle travels at most, relative to its radius.
+    /// Largest distance that a particle travels, relative to its radius.
     pub(super) travel: f64,
     /// Velocity of each member after the split [m/s].
     pub(super) member_velocity: Vec<DVec3>,
@@ -86,6 +87,6 @@ pub(super) struct Assignment {
     pub(super) watch: Vec<u32>,
     /// Times that the participant was asked in this stage.
     pub(super) asked: u32,
-    /// How far its free particles travel at most, relative to their radius.
+    /// Largest distance that a free particle travels, relative to its radius.
     pub(super) travel: f64,
 }

@@ -105,7 +105,7 @@ impl Simulation {
         another
     }
 
-    /// The cells that anyone occupies, for each participant that wants to know.
+    /// The cells that particles of any participant occupy, for each participant that asks for them.
     pub(super) fn occupied(&self) -> Vec<Option<CellSet>> {
         let mut grids = 0..;
         let union_of_grid = |member: &Member| {

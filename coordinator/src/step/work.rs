@@ -11,7 +11,7 @@ use crate::instruments::energy::Works;
 /// A participant's movable members of a group, before and after the step.
 #[derive(Default)]
 struct Moved {
-    /// [kg]
+    /// Mass [kg].
     mass: f64,
     /// Momentum before and after [kg m/s].
     momentum: [DVec3; 2],

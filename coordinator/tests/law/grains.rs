@@ -11,7 +11,7 @@ use amalgam_particles::{DVec3, PairFinder, Spheres};
 /// Accelerations of bodies [m/s^2] from their positions [m] and masses [kg].
 pub type Attraction = fn(&[DVec3], &[f64]) -> Vec<DVec3>;
 
-/// How a grain's inertia follows from mass and radius: the factor of m r^2, or none.
+/// Factor of m r^2 in a grain's inertia, or no rotation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spin {
     None,
@@ -102,7 +102,7 @@ impl World {
         self.contacts.sort_by_key(|contact| contact.pair);
     }
 
-    /// One step of length `dt`: velocities by forces, then contacts, then positions.
+    /// Takes a step of length `dt`: velocities by forces, then contacts, then positions.
     pub fn step(&mut self, dt: f64) -> Statistics {
         let count = self.position.len();
         let other = self.attraction.map(|f| f(&self.position, &masses(&self.bodies, count)));

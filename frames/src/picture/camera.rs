@@ -5,11 +5,11 @@ use glam::{DVec3, Vec3};
 /// A perspective camera.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
-    /// Where the camera is [m].
+    /// Position of the camera [m].
     pub eye: DVec3,
     /// The point in the centre of the picture [m].
     pub target: DVec3,
-    /// What is up; need not be a unit vector or orthogonal to the view.
+    /// Upward direction; need not be a unit vector or orthogonal to the view.
     pub up: DVec3,
     /// Angle between the lower and the upper edge of the picture.
     pub vertical_fov_degrees: f64,
@@ -70,7 +70,7 @@ pub(super) struct View {
     inverse_focal: f32,
     /// The centre of the first sample, from the picture's centre [samples].
     first: (f32, f32),
-    /// Nothing nearer than this is drawn [m].
+    /// Distance within which nothing is drawn [m].
     pub(super) near: f32,
 }
 
@@ -131,7 +131,8 @@ impl View {
         Vec3::new(x, y, 1.0)
     }
 
-    /// Where a point in camera coordinates falls [samples]; it must lie in front.
+    /// Projects a point, given in camera coordinates, onto the picture [samples]. The point must lie in front
+    /// of the camera.
     #[inline]
     pub(super) fn project(self, c: Vec3) -> (f32, f32) {
         let scale = self.focal / c.z;

@@ -7,7 +7,7 @@ use glam::Vec3;
 /// A colour as sRGB values in 0..1.
 pub type Rgb = [f32; 3];
 
-/// How particles get their colours.
+/// Colours of particles.
 #[derive(Clone, Copy, Debug)]
 pub enum Colour<'a> {
     /// All the same.

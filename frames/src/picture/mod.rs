@@ -1,11 +1,9 @@
 //! Pictures of a scene: a small software renderer for spheres and surfaces.
 //!
 //! A picture is drawn in passes, each parallel over tiles or rows and each pixel computed by itself, so that
-//! the result does not depend on the number of threads:
-//! 1. depth and primitive of each sample as the camera sees it (`raster.rs`), four samples per pixel;
-//! 2. the same from the lamp, for shadows;
-//! 3. light on each sample (`shade.rs`), averaged into pixels;
-//! 4. before them water (`water.rs`), if there is any.
+//! the result does not depend on the number of threads. The passes: 1. depth and primitive of each sample as
+//! the camera sees it (`raster.rs`), four samples per pixel; 2. the same from the lamp, for shadows; 3. light
+//! on each sample (`shade.rs`), averaged into pixels; 4. before them water (`water.rs`), if there is any.
 
 mod camera;
 mod colour;
@@ -35,7 +33,7 @@ const SIZE_MAX: u32 = 8192;
 /// Largest distance from the camera's target, and largest radius [m]: squares must fit single precision.
 const REACH_MAX: f64 = 1e12;
 
-/// What a picture shows.
+/// Content of a picture.
 #[derive(Clone, Debug)]
 pub struct Scene<'a> {
     /// Spheres and surfaces.
@@ -60,7 +58,7 @@ impl Default for Scene<'_> {
     }
 }
 
-/// One body of a scene.
+/// A body of a scene.
 #[derive(Clone, Copy, Debug)]
 pub enum Layer<'a> {
     /// A sphere per particle. Spheres that reach behind the camera are left out.
@@ -81,24 +79,25 @@ pub enum Layer<'a> {
         /// Colours, one per vertex.
         colour: Colour<'a>,
     },
-    /// A triangulated surface that shows, and casts a shadow, only on the side from which its triangles are counter-clockwise:
-    /// who stands behind a wall sees through it. Drawn smooth.
+    /// A triangulated surface that is visible, and casts a shadow, only on the side from which its triangles
+    /// are counter-clockwise. A camera behind a wall sees through it. Drawn smooth.
     Wall {
         /// Vertices [m].
         positions: &'a [DVec3],
         /// Indices of vertices.
         triangles: &'a [[u32; 3]],
-        /// Colours, one per vertex.
+        /// A closed surface of water. It mirrors the surroundings, and objects behind it show through; deeper
+        /// water hides more.
         colour: Colour<'a>,
     },
-    /// A closed surface of water: the surroundings mirror in it, and what lies behind shows through, the less the more
-    /// water there is.
+    /// A closed surface of water. It mirrors the surroundings, and objects behind it show through; deeper
+    /// water hides more.
     Water {
         /// Vertices [m].
         positions: &'a [DVec3],
         /// Indices of vertices, counter-clockwise seen from outside.
         triangles: &'a [[u32; 3]],
-        /// What white looks like through much of it.
+        /// Colour of white light after a long way through the water.
         colour: Rgb,
     },
 }
@@ -108,7 +107,7 @@ pub enum Layer<'a> {
 pub enum Radius<'a> {
     /// All the same.
     One(f64),
-    /// One per sphere.
+    /// A radius per sphere.
     Each(&'a [f64]),
 }
 

@@ -1,4 +1,4 @@
-//! Which primitive each sample sees, and how far away it is.
+//! Rasteriser: finds the primitive that each sample sees, and its depth.
 
 use glam::Vec3;
 use rayon::prelude::*;
@@ -27,7 +27,7 @@ pub(super) struct Vertex {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facet {
     pub(super) vertices: [u32; 3],
-    /// Whether it shows only to whom its vertices are counter-clockwise.
+    /// True if only the side shows from which the vertices are counter-clockwise.
     pub(super) is_one_sided: bool,
 }
 
@@ -38,7 +38,8 @@ pub(super) struct Ground {
     pub(super) height: f32,
 }
 
-/// What is drawn. Opaque primitives are numbered balls first, then facets; facets of water are numbered by themselves.
+/// Primitives of a picture. Opaque primitives are numbered balls first, then facets; facets of water have
+/// numbers of their own.
 #[derive(Debug, Default)]
 pub(super) struct Geometry {
     pub(super) balls: Vec<Ball>,
@@ -62,7 +63,7 @@ const TILE: u32 = 1 << TILE_BITS;
 /// Half the width of a line [samples].
 const LINE_HALF_WIDTH: f32 = 1.1;
 
-/// Which primitives are drawn.
+/// Kinds of primitives to draw.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Drawn {
     /// Balls and facets.
@@ -133,7 +134,8 @@ impl Samples {
         Self { view, tiles_x, depth, primitive }
     }
 
-    /// How much water lies before what each sample sees, by difference of depth: where rays come out, less where they go in.
+    /// Length of water before the primitive that each sample sees, as a difference of depths: the depths at
+    /// which the ray leaves water, less the depths at which it enters.
     pub(super) fn water_before(&self, geometry: &Geometry) -> Vec<f32> {
         let view = self.view;
         let keys = bin(geometry, view, Drawn::Water);
@@ -165,7 +167,7 @@ impl Geometry {
     }
 }
 
-/// How many tiles a view has in a row, and altogether.
+/// Number of tiles in a row of a view, and in the whole view.
 fn tiles(view: View) -> (u32, usize) {
     let tiles_x = view.width.div_ceil(TILE);
     (tiles_x, (tiles_x * view.height.div_ceil(TILE)) as usize)
@@ -231,7 +233,7 @@ fn project_lines(geometry: &Geometry, view: View) -> Vec<Segment> {
     geometry.lines.iter().filter_map(clipped).collect()
 }
 
-/// One tile while it is drawn.
+/// A tile while it is drawn.
 struct Tile<'a> {
     view: View,
     corner: (u32, u32),
@@ -359,7 +361,7 @@ fn each_of_facet(view: View, corner: (u32, u32), corners: [Vec3; 3], mut call: i
     }
 }
 
-/// How a ray passes a ball's centre.
+/// Position of a ray relative to a ball's centre.
 pub(super) struct BallHit {
     /// Depth of the point of the ray that is nearest to the centre.
     pub(super) middle: f32,
@@ -401,7 +403,7 @@ impl FacetHit {
         (area != 0.0).then(|| Self { corners, inverse_depth, inverse_area: 1.0 / area })
     }
 
-    /// Whether the corners are counter-clockwise as the camera sees them. On the image plane y points down.
+    /// True if the corners are counter-clockwise as the camera sees them. On the image plane y points down.
     fn is_front(&self) -> bool {
         self.inverse_area < 0.0
     }

@@ -27,7 +27,8 @@ const FLOOR_SHADOW_SOFTNESS: f32 = 0.022;
 /// The part of the lamp's light that comes through water.
 const THROUGH_WATER: f32 = 0.6;
 const OCCLUSION_TAPS: usize = 14;
-/// How far away things take light from the surroundings, over the radius of what is seen.
+/// Distance within which objects shade each other from the surroundings, relative to the radius of the
+/// visible scene.
 const OCCLUSION_REACH: f32 = 0.15;
 const OCCLUSION_STRENGTH: f32 = 1.8;
 /// Taps are turned from sample to sample by one of these many angles.
@@ -59,14 +60,15 @@ pub(super) fn places(column: usize, row: usize, samples: u32) -> impl Iterator<I
     (0..samples * samples).map(move |i| (x + i % samples, y + i / samples))
 }
 
-/// How dark a place is. Found once for all samples of a pixel that see one primitive, or facets beside each other.
+/// Illumination of a point. It is computed once for all samples of a pixel that see the same primitive or
+/// adjacent facets.
 #[derive(Clone, Copy)]
 struct Shade {
     primitive: u32,
     depth: f32,
-    /// How much of the lamp is seen, 0 to 1.
+    /// Visible part of the lamp, 0 to 1.
     lit: f32,
-    /// How much of the surroundings is seen, 0 to 1.
+    /// Visible part of the surroundings, 0 to 1.
     open: f32,
 }
 
@@ -74,7 +76,7 @@ pub(super) struct Shader<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) seen: Samples,
     pub(super) backdrop: [Vec3; 2],
-    /// As the lamp sees it: what is opaque, and water.
+    /// Depths as seen from the lamp: of opaque primitives, and of water.
     shadow: Option<(Samples, Option<Samples>)>,
     /// Towards the lamp, in camera coordinates.
     pub(super) to_lamp: Vec3,
@@ -88,7 +90,7 @@ pub(super) struct Shader<'a> {
     central_taps: Vec<[(f32, f32); OCCLUSION_TAPS]>,
 }
 
-/// What a sample sees, in camera coordinates.
+/// Surface that a sample sees, in camera coordinates.
 pub(super) struct Surface {
     pub(super) position: Vec3,
     pub(super) normal: Vec3,
@@ -177,7 +179,7 @@ impl<'a> Shader<'a> {
         self.backdrop[0].lerp(self.backdrop[1], (y as f32 + 0.5) / self.seen.view.height as f32)
     }
 
-    /// Whether the place of a primitive is as dark as that of another of the same pixel.
+    /// True if the illumination found for one primitive of a pixel can be used for another.
     fn is_shared(&self, shade: &Shade, primitive: u32, depth: f32) -> bool {
         let is_facet = |id: u32| id < GROUND && id as usize >= self.geometry.balls.len();
         let are_near = (shade.depth - depth).abs() < 0.002 * depth;
@@ -241,7 +243,7 @@ impl<'a> Shader<'a> {
         colour * surroundings + LAMP * shade.lit * (colour * facing + highlight)
     }
 
-    /// How much of the lamp is seen from a point, 0 to 1.
+    /// Part of the lamp that is visible from a point, 0 to 1.
     pub(super) fn lit(&self, position: Vec3, normal: Vec3, softness: f32, turn: usize) -> f32 {
         let Some((shadow, water)) = &self.shadow else { return 1.0 };
         let view = &self.seen.view;
@@ -267,8 +269,8 @@ impl<'a> Shader<'a> {
         open / SHADOW_TAPS as f32
     }
 
-    /// How open a point is to light from around, 0 to 1: what stands above its tangent plane, in the manner of
-    /// [McGuire2011], with taps spread over all scales up to the reach.
+    /// Part of the surroundings that is visible from a point, 0 to 1. Objects above the tangent plane of the
+    /// point shade it, in the manner of [McGuire2011]; taps are spread over all scales up to the reach.
     fn openness(&self, position: Vec3, normal: Vec3, x: u32, y: u32, turn: usize) -> f32 {
         let view = &self.seen.view;
         let reach = OCCLUSION_REACH * self.extent;

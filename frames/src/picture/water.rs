@@ -41,7 +41,7 @@ pub(super) fn before(shader: &Shader<'_>, behind: &[Vec3], samples: u32) -> Vec<
 struct Water<'a> {
     shader: &'a Shader<'a>,
     behind: &'a [Vec3],
-    /// Where rays meet water first.
+    /// Depth at which each ray first meets water.
     front: Samples,
     /// Water on the way of each sample, by difference of depth.
     thickness: Vec<f32>,
@@ -108,7 +108,8 @@ impl Water<'_> {
         refracted.lerp(self.surroundings(mirror), mirrored) + LAMP * glint
     }
 
-    /// What lies behind, where a ray that is bent at the surface leaves the water; straight on if something else is there.
+    /// Light from behind the water at the point where a ray, refracted at the surface, leaves it. If another
+    /// primitive is there, the ray goes straight on.
     fn behind(&self, position: Vec3, ray: Vec3, normal: Vec3, thickness: f32) -> Vec3 {
         let view = &self.shader.seen.view;
         let bent = ray.refract(normal, 1.0 / INDEX);

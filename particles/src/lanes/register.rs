@@ -1,6 +1,7 @@
-//! One register of lanes: eight, or sixteen with AVX-512.
+//! A register of lanes: eight, or sixteen with AVX-512.
 //!
-//! For loops whose lanes never meet, so that results do not depend on how many there are: one particle a lane, say.
+//! Used by loops whose lanes never meet, for example with one particle per lane. Results then do not depend
+//! on the number of lanes.
 
 use std::ops::{Add, Div, Mul, Sub};
 
@@ -20,7 +21,7 @@ pub trait Register:
     fn load(from: &[f32]) -> Self;
     /// The first values of a slice, `from - origin`, wrapping, as f32: exact up to 2^24.
     fn load_differences(from: &[i32], origin: i32) -> Self;
-    /// To the first places of a slice.
+    /// Stores the register to the first places of a slice.
     fn store(self, to: &mut [f32]);
     /// Square root, correctly rounded.
     fn sqrt(self) -> Self;
@@ -89,7 +90,7 @@ pub trait Register:
     }
 }
 
-/// For each set of eight lanes, which come first so that the selected ones do.
+/// For each set of eight lanes, an order that has the selected lanes first.
 pub(super) const SELECTED_FIRST: [[u8; 8]; 256] = {
     let mut table = [[0; 8]; 256];
     let mut set = 0;

@@ -210,8 +210,8 @@ unsafe fn selected_first(selected: u16) -> __m256i {
     unsafe { _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(lanes as i64)) }
 }
 
-/// For each set of eight lanes which word a lane takes, with the highest bit set if none. As wide as they are used: the compiler
-/// would make a shuffle more of bytes.
+/// For each set of eight lanes, the word that each lane takes, with the highest bit set if it takes none. As
+/// wide as they are used: the compiler would make a shuffle more of bytes.
 static RANK: [[u32; 8]; 256] = {
     let mut table = [[1 << 31; 8]; 256];
     let mut set = 0;

@@ -1,4 +1,4 @@
-//! One bit for "nobody is near".
+//! Hashed set of bits for "no point is near".
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,7 +44,7 @@ impl Vicinity {
         });
     }
 
-    /// Whether `position` may lie within reach of a point.
+    /// True if `position` may lie within reach of a point.
     #[inline]
     pub(super) fn contains(&self, position: DVec3) -> bool {
         let (word, bit) = self.place(self.block(position));

@@ -16,12 +16,12 @@ use crate::room::{Known, Room};
 use crate::{PROTOCOL_VERSION, v1};
 
 impl Context {
-    /// For the wire.
+    /// Converts to the wire type.
     pub fn to_wire(&self) -> v1::RunContext {
         v1::RunContext { run_id: self.run_id.clone(), epoch: self.epoch, step: self.step }
     }
 
-    /// From the wire.
+    /// Converts from the wire type.
     ///
     /// # Errors
     /// If it is absent, or its run has too long a name.
@@ -41,7 +41,7 @@ impl Integration {
         }
     }
 
-    /// From the wire, if it is said there.
+    /// Converts from the wire type; `None` if it is not given there.
     fn from_wire(integration: i32) -> Result<Option<Self>, WireError> {
         match v1::Integration::try_from(integration) {
             Ok(v1::Integration::Unspecified) => Ok(None),
@@ -54,7 +54,7 @@ impl Integration {
 }
 
 impl Description {
-    /// For the wire, in the version of the contract that this crate speaks.
+    /// Converts to the wire type, in the version of the contract that this crate speaks.
     pub fn to_wire(&self) -> v1::DescribeResponse {
         v1::DescribeResponse {
             name: self.name.clone(),
@@ -64,7 +64,7 @@ impl Description {
         }
     }
 
-    /// From the wire, in the version of the contract that this crate speaks.
+    /// Converts from the wire type, in the version of the contract that this crate speaks.
     ///
     /// # Errors
     /// A name or version that is too long, or no integration.
@@ -139,13 +139,13 @@ impl Call for Table {
 }
 
 impl Survey {
-    /// For the wire.
+    /// Converts to the wire type.
     pub fn to_wire(&self) -> v1::SurveyRequest {
         let lattice = Some(lattice_to_wire(self.lattice));
         v1::SurveyRequest { context: Some(self.context.to_wire()), lattice, margin: self.margin }
     }
 
-    /// From the wire.
+    /// Converts from the wire type.
     ///
     /// # Errors
     /// The first rule of the contract that the message breaks.

@@ -1,4 +1,4 @@
-//! As `convert.rs`, for the calls that end stages and steps: Integrate and Commit.
+//! Conversion of the calls that end stages and steps, Integrate and Commit. See `convert.rs` for the others.
 
 use super::values::{
     DT_RANGE, SLOPE_LIMIT, SUM_LIMIT, check_name, flags, is_positive_semidefinite, lattice_from_wire,
@@ -132,7 +132,7 @@ impl Integrated {
         self.slope.get(group).copied().unwrap_or(DMat3::ZERO)
     }
 
-    /// What an answer for `groups` groups and `watched` particles may hold.
+    /// Room for an answer for `groups` groups and `watched` particles.
     pub fn room(header: &v1::IntegrateAnswer, groups: u64, watched: u64) -> Room {
         Room::integrated(header, groups, watched)
     }
@@ -308,7 +308,7 @@ impl Committed {
         (header, columns)
     }
 
-    /// What an answer for `grids` grids and `tracked` particles may hold.
+    /// Room for an answer for `grids` grids and `tracked` particles.
     ///
     /// # Errors
     /// Counts that are impossible.

@@ -135,9 +135,9 @@ pub(super) fn symmetric_from_wire([xx, yy, zz, yz, xz, xy]: [f64; 6]) -> DMat3 {
 /// Part of a slope's trace below which a negative direction is rounding.
 const SLOPE_ROUNDING: f64 = 1e-6;
 
-/// Whether no direction has a negative value, but for the rounding of f32, which a solver may compute in: a block that is a
-/// little larger has positive pivots. The largest one comes first, so that rounding stays below what was added even if the
-/// block has rank one.
+/// True if no direction has a negative value, except for the rounding of f32, in which a solver may compute:
+/// a block that is a little larger has positive pivots. The largest pivot comes first, so that rounding stays
+/// below the addition even if the block has rank one.
 pub(super) fn is_positive_semidefinite(matrix: &DMat3) -> bool {
     let [xx, yy, zz, ..] = symmetric_to_wire(matrix);
     let size = xx + yy + zz;

@@ -35,32 +35,32 @@ impl Sides {
         Self { either: a | b, both: a & b }
     }
 
-    /// Whether the pressure pushes through the face: a side is open and none a wall.
+    /// True if the pressure pushes through the face: a side is open and none a wall.
     #[inline(always)]
     pub(super) fn feel_pressure(self) -> bool {
         self.either & (OPEN | WALL) == OPEN
     }
 
-    /// Whether one side has this bit.
+    /// True if one side has this bit.
     #[inline(always)]
     pub(super) fn contain(self, bit: u8) -> bool {
         self.either & bit != 0
     }
 
-    /// Whether both sides hold particles of this fluid.
+    /// True if both sides hold particles of this fluid.
     #[inline(always)]
     pub(super) fn are_fluid(self) -> bool {
         self.both & FLUID != 0
     }
 }
 
-/// Whether the pressure in a cell is unknown.
+/// True if the pressure in a cell is unknown.
 #[inline(always)]
 pub(super) fn is_open(cell: Cell) -> bool {
     cell as u8 & OPEN != 0
 }
 
-/// Whether the pressure in a cell is zero.
+/// True if the pressure in a cell is zero.
 pub(super) fn is_free(cell: Cell) -> bool {
     matches!(cell, Cell::Air | Cell::Spray)
 }

@@ -1,12 +1,13 @@
-//! How many particles there are around a cell, beside how many there should be, and what follows from it.
+//! Deviation of the number of particles around a cell from the number at rest density, and its correction.
 //!
 //! *Spray*: where particles are few, they do not fill their cells, and nothing makes them incompressible: they fly on
 //! their own until they are near enough to others.
 //!
-//! *Density projection* [Kugelstadt2021]: the projection of velocities keeps the volume of what is full, but does not
-//! know how many particles a cell holds: errors of advection add up, and what has been torn apart stays so. Therefore
-//! free particles travel, beside the grid's velocity, with `-grad psi`, where `div (-grad psi)` is what takes the density
-//! to the rest density within the relaxation time. They are moved, not accelerated: their velocities stay as they are.
+//! *Density projection* [Kugelstadt2021]: the projection of velocities keeps the volume of what is full, but
+//! does not know how many particles a cell holds. Errors of advection add up, and gaps that have opened stay
+//! open. Therefore free particles travel, beside the grid's velocity, with `-grad psi`, where `div (-grad
+//! psi)` is what takes the density to the rest density within the relaxation time. They are moved, not
+//! accelerated: their velocities stay as they are.
 
 use rayon::prelude::*;
 

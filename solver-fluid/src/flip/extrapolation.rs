@@ -10,7 +10,7 @@ use super::cell::{Cell, OPEN, SPRAY, Sides, WALL};
 use super::grid::Grid;
 use super::pressure::BLOCK;
 
-/// A face whose velocity is not known beside known ones: a bit for each of those, of [`neighbours`].
+/// A face of unknown velocity that has neighbours of known velocity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExtrapolatedFace {
     pub(super) face: usize,
@@ -18,14 +18,15 @@ pub(super) struct ExtrapolatedFace {
     pub(super) known: u8,
 }
 
-/// Where the six faces around one stand in a column.
+/// Offsets of the six faces around a face in a column.
 pub(super) fn neighbours(grid: &Grid) -> [isize; 6] {
     let [one, row, layer] = grid.strides().map(usize::cast_signed);
     [-one, one, -row, row, -layer, layer]
 }
 
 impl ExtrapolatedFace {
-    /// The mean of what `at` finds at the known faces, given where the six around stand.
+    /// Mean of the values that `at` finds at the known faces. `around` has the offsets of the six faces
+    /// around.
     pub(super) fn mean(&self, around: [isize; 6], at: impl Fn(usize) -> [f64; 2]) -> [f64; 2] {
         let mut sums = [0.0; 2];
         for (_, shift) in around.into_iter().enumerate().filter(|(n, _)| self.known >> n & 1 != 0) {
@@ -82,13 +83,13 @@ pub(super) fn marked(
     })
 }
 
-/// Where velocities are known after the push, on a block of faces.
+/// Marks the faces of a block whose velocity is known after the pressure's gradient was subtracted.
 pub(super) struct MarkKnown<'a> {
     /// The first face.
     pub(super) begin: usize,
-    /// From a cell to the one on the other side.
+    /// Stride from a cell to the one on the other side.
     pub(super) stride: usize,
-    /// Whether particles brought one, of all faces.
+    /// For each face, true if particles gave it a velocity.
     pub(super) brought: &'a [bool],
     pub(super) cell: &'a [Cell],
     pub(super) known: &'a mut [bool],
@@ -123,7 +124,7 @@ impl Task for MarkKnown<'_> {
 pub(super) struct MarkMissing<'a> {
     /// The first face.
     pub(super) begin: usize,
-    /// From a cell to the one on the other side.
+    /// Stride from a cell to the one on the other side.
     pub(super) stride: usize,
     pub(super) cell: &'a [Cell],
     pub(super) known: &'a [bool],
@@ -148,9 +149,9 @@ impl Task for MarkMissing<'_> {
 pub(super) struct MarkFacesToExtrapolate<'a> {
     /// The first face.
     pub(super) begin: usize,
-    /// Where the faces around one stand.
+    /// Offsets of the faces around a face.
     pub(super) around: [isize; 6],
-    /// From a cell to the one on the other side.
+    /// Stride from a cell to the one on the other side.
     pub(super) stride: usize,
     pub(super) cell: &'a [Cell],
     pub(super) known: &'a [bool],

@@ -29,9 +29,9 @@ pub(super) type Faces<T> = [Vec<T>; 3];
 /// A field of velocities.
 #[derive(Clone, Debug)]
 struct Field {
-    /// [m/s]
+    /// Velocities [m/s].
     velocity: Faces<f64>,
-    /// Whether it is known.
+    /// For each face, true if its velocity is known.
     known: Faces<bool>,
 }
 
@@ -47,16 +47,16 @@ pub(super) struct FaceVelocities {
     old: Faces<f64>,
     /// dt / (density cell_size^2) [m s/kg] of faces that feel the pressure, else zero.
     conductance: Faces<f32>,
-    /// Which runs of cells ([`RUN`]) have a face to which forces were applied the last time.
+    /// For each run of cells ([`RUN`]), true if forces were last applied to one of its faces.
     changed: Vec<bool>,
-    /// Whether a conductance changed then.
+    /// True if a conductance changed when forces were last applied.
     coefficients_changed: bool,
     /// The pressure set last, in the order of cells [Pa].
     pressure: Vec<f64>,
     width: Width,
     /// Faces without particles beside cells that others occupy.
     missing: Faces<usize>,
-    /// Whether a velocity is known after the projection, extrapolated ones included.
+    /// For each face, true if its velocity is known after the projection, extrapolated ones included.
     known: Faces<bool>,
     /// Faces of walls at which the fluid is stopped, with their velocity before the projection and their conductance.
     stopped: Vec<(WallFace, f64, f32)>,
@@ -64,7 +64,7 @@ pub(super) struct FaceVelocities {
     extrapolated: [[Vec<ExtrapolatedFace>; EXTRAPOLATIONS]; 3],
     /// For each extrapolated face, the known faces around it as bits; 0 for all others.
     known_around: Faces<u8>,
-    /// Whether extrapolated faces must be found again. Members do not change which faces particles reach.
+    /// True if extrapolated faces must be found again. Members do not change which faces particles reach.
     extrapolation_stale: bool,
 }
 
@@ -142,7 +142,7 @@ impl ProjectedVelocities<'_> {
     }
 }
 
-/// For a few particles.
+/// Source for a few particles.
 impl FaceSource for ProjectedVelocities<'_> {
     #[inline(always)]
     fn two(self, axis: usize, at: usize) -> Vec4 {
@@ -236,12 +236,13 @@ impl FaceVelocities {
         }
     }
 
-    /// Which runs of cells may have other velocities or coefficients than before the last [`Self::apply_forces`].
+    /// For each run of cells, true if its velocities or coefficients may have changed in the last
+    /// [`Self::apply_forces`].
     pub(super) fn changed(&self) -> &[bool] {
         &self.changed
     }
 
-    /// Whether coefficients are others than before the last [`Self::apply_forces`].
+    /// True if coefficients changed in the last [`Self::apply_forces`].
     pub(super) fn coefficients_changed(&self) -> bool {
         self.coefficients_changed
     }

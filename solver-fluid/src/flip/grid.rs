@@ -46,7 +46,7 @@ pub(super) struct Places<const N: usize> {
 const ON_WALLS: usize = 0;
 const IN_MIDDLES: usize = 1;
 
-/// Whether the faces of `axis` lie on walls along `along`, or in middles.
+/// Position of the faces of `axis` along `along`: on the walls of cells, or in their middles.
 #[inline(always)]
 const fn kind(axis: usize, along: usize) -> usize {
     if axis == along { ON_WALLS } else { IN_MIDDLES }
@@ -63,7 +63,7 @@ impl Grid {
         self.layer
     }
 
-    /// Where the layers begin in a column: the first one is of walls.
+    /// Index of the first layer in a column, a layer of walls.
     pub(super) fn first(&self) -> usize {
         MARGIN
     }
@@ -103,19 +103,19 @@ impl Grid {
         Lattice { origin: self.origin, cell_size: self.cell_size }
     }
 
-    /// Whether coordinates are those of a cell.
+    /// True if coordinates are those of a cell.
     pub(super) fn is_cell(&self, [i, j, k]: [usize; 3]) -> bool {
         i < self.cells[0] && j < self.cells[1] && k < self.cells[2]
     }
 
-    /// Where the eight faces around a place stand, from the lowest one on.
+    /// Offsets of the eight faces around a place from the lowest one.
     #[inline(always)]
     pub(super) fn corners(&self) -> [usize; 8] {
         let (row, layer) = (self.row, self.layer);
         [0, 1, row, row + 1, layer, layer + 1, layer + row, layer + row + 1]
     }
 
-    /// Where the four rows of two of these stand.
+    /// Offsets of the four rows of two faces each.
     #[inline(always)]
     pub(super) fn rows(&self) -> [usize; 4] {
         [0, self.row, self.layer, self.layer + self.row]
@@ -128,8 +128,9 @@ impl Grid {
         start..start + self.cells[0]
     }
 
-    /// Where positions, a column a direction, are among the faces. What would lie beyond a wall counts as the nearest face inside, which keeps
-    /// the sum of weights at one; faces that do not exist get a weight of zero.
+    /// Places of positions, one column per direction, among the faces. A face beyond a wall counts as the
+    /// nearest face inside, which keeps the sum of weights at one. Faces that do not exist get a weight of
+    /// zero.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "columns side by side")]
     pub(super) fn places<const N: usize>(&self, positions: &[[f64; N]; 3]) -> Places<N> {
@@ -173,7 +174,7 @@ impl Grid {
         places
     }
 
-    /// Where one position is.
+    /// Place of a single position.
     pub(super) fn place(&self, position: DVec3) -> Places<1> {
         self.places(&position.to_array().map(|x| [x]))
     }
@@ -187,7 +188,7 @@ impl<const N: usize> Places<N> {
         [part(0), part(1), part(2)]
     }
 
-    /// Where the places are among the faces of `axis`.
+    /// The places among the faces of `axis`.
     #[inline(always)]
     pub(super) fn among(&self, axis: usize) -> Among<N> {
         Among { low: self.low[axis], part: self.parts(axis).map(|part| *part) }

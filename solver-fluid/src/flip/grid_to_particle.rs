@@ -1,4 +1,4 @@
-//! From the grid to particles: the velocities that particles find where they are.
+//! Transfer from the grid to particles: velocities interpolated at the particles' positions.
 //!
 //! A particle reads 24 rows of two faces, four numbers each, as one vector per row.
 
@@ -38,13 +38,13 @@ impl FaceSource for &FacePairs {
     }
 }
 
-/// From the faces to particles.
+/// Transfer from the faces to particles.
 pub(super) struct GridToParticle<'a, S> {
     pub(super) grid: &'a Grid,
     pub(super) pairs: S,
-    /// Where to look [m].
+    /// Positions at which to interpolate [m].
     pub(super) position: &'a [DVec3],
-    /// One a position.
+    /// Results, one per position.
     pub(super) interpolated: &'a mut [Interpolated],
 }
 
@@ -93,7 +93,7 @@ fn gather(
 pub(super) struct SetFacePairs<'a> {
     /// The first face.
     pub(super) begin: usize,
-    /// From a cell to the one on the other side.
+    /// Stride from a cell to the one on the other side.
     pub(super) stride: usize,
     pub(super) cell_size: f64,
     pub(super) flip_ratio: f64,

@@ -20,9 +20,9 @@ const BLOCK: usize = 64;
 /// The contribution of members to a face.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FaceContribution {
-    /// [kg]
+    /// Mass [kg].
     pub(super) mass: f64,
-    /// [kg m/s]
+    /// Momentum [kg m/s].
     pub(super) momentum: f64,
     /// Impulse besides gravity [kg m/s].
     pub(super) impulse: f64,
@@ -62,7 +62,7 @@ struct AxisContribution {
 /// The contributions of members to the faces of each axis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemberContributions {
-    /// In the order of [`GroupMap::all_members`].
+    /// Members in the order of [`GroupMap::all_members`].
     pub(super) members: Vec<MemberLanes>,
     axes: [Touched; 3],
 }
@@ -74,7 +74,7 @@ struct Touched {
     place: Vec<u32>,
     /// The faces that are touched, in order: their entries then lie side by side.
     face: Vec<usize>,
-    /// Which blocks of [`BLOCK`] faces hold any of them.
+    /// For each block of [`BLOCK`] faces, true if it holds a touched face.
     block: Vec<bool>,
     /// Mass, momentum, impulse, and nothing: as long as a vector.
     contribution: Vec<[f64; 4]>,
@@ -104,7 +104,7 @@ pub(super) fn inertias(stage: &Stage<'_>, own: &[f64]) -> Vec<f64> {
 }
 
 impl MemberContributions {
-    /// Whether a member touches a face.
+    /// True if a member touches a face.
     #[inline(always)]
     pub(super) fn touch(&self, axis: usize, face: usize) -> bool {
         self.axes[axis].place.get(face).is_some_and(|&place| place != 0)
@@ -314,7 +314,7 @@ pub(super) struct SampleMembers<'a> {
     pub(super) flip_ratio: f64,
     pub(super) contributions: &'a MemberContributions,
     pub(super) members: &'a MemberLanes,
-    /// As many as there are.
+    /// Results, one per member.
     pub(super) result: &'a mut [DVec3],
 }
 

@@ -1,4 +1,5 @@
-//! From particles to the grid: every particle adds its weight and its velocity to the faces around it.
+//! Transfer from particles to the grid: every particle adds its weight and its velocity to the faces around
+//! it.
 //!
 //! A face's two numbers and those of the next face along x are one vector of four on every processor.
 //! Arithmetic bounds the time of this loop, not memory: a particle visits 12 such rows, and neighbouring particles visit
@@ -30,7 +31,7 @@ pub(super) struct ParticleToGrid {
     /// Density in each cell, relative to the rest density.
     pub(super) density: Vec<f32>,
     cell_of: Vec<u32>,
-    /// Where each cell begins in `order`.
+    /// Start of each cell in `order`.
     start: Vec<u32>,
     /// Indices of particles, cell after cell, and in a cell by id.
     order: Vec<u32>,
@@ -126,7 +127,7 @@ fn total(own: Vec4, before: Vec4) -> [f32; 2] {
     [own.x + before.z, own.y + before.w]
 }
 
-/// From the particles of a layer of cells to the faces.
+/// Transfer from the particles of a layer of cells to the faces.
 struct Scatter<'a> {
     grid: &'a Grid,
     order: &'a [u32],

@@ -10,12 +10,12 @@ use super::pressure::RUN;
 pub(super) struct SetCoefficients<'a> {
     /// The first cell.
     pub(super) begin: usize,
-    /// From a cell to the next one along each axis.
+    /// Strides from a cell to the next one along each axis.
     pub(super) strides: [usize; 3],
     /// Kinds of all cells, and conductances of all faces of each axis.
     pub(super) cell: &'a [Cell],
     pub(super) conductance: [&'a [f32]; 3],
-    /// Which runs of the block's cells have changed.
+    /// For each run of the block's cells, true if it has changed.
     pub(super) changed: &'a [bool],
     pub(super) face: [&'a mut [f32]; 3],
     pub(super) ground: &'a mut [f32],
@@ -66,7 +66,7 @@ pub(super) fn pressure_change(conductance: f64, cell_size: f64, [upper, lower]: 
 pub(super) struct LargestPressureChange<'a> {
     /// The first face.
     pub(super) begin: usize,
-    /// From a cell to the one on the other side.
+    /// Stride from a cell to the one on the other side.
     pub(super) stride: usize,
     pub(super) cell_size: f64,
     /// Conductances of the block.

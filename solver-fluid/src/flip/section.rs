@@ -49,7 +49,7 @@ struct Section {
     /// Sub-steps in the longest step, 1 to 100. They limit the coupled step.
     #[serde(default = "default_substeps_max")]
     substeps_max: u32,
-    /// Whether cells that hold particles of others are not air.
+    /// `true`: cells that hold particles of other participants are not air.
     #[serde(default = "default_occupancy")]
     occupancy: bool,
     /// `[[participants.settings.shapes]]`: the shapes to fill, one or more.

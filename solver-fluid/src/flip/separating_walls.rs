@@ -52,7 +52,7 @@ impl WallFace {
         }
     }
 
-    /// Whether a velocity leads into the wall after all, which holds it up.
+    /// True if a velocity leads into the wall, so that the wall stops the fluid.
     pub(super) fn holds(&self, velocity: f64) -> bool {
         self.away * velocity < 0.0
     }

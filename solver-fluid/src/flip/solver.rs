@@ -20,8 +20,8 @@ use crate::fluid::{Basics, Cut, Fluid, Method};
 use crate::sources::Sources;
 use crate::substeps::{Extremes, Tentative, speed_max};
 
-/// How much longer than the stable sub-step a sub-step may be before there is one more, as a part: rounding alone should
-/// not double the work.
+/// Relative excess of a sub-step over the stable one up to which no further sub-step is added: rounding alone
+/// should not double the work.
 const SUBSTEP_TOLERANCE: f64 = 1e-6;
 
 /// Deviation from the rest density, relative to it, up to which particles are not moved for it.
@@ -30,11 +30,11 @@ const DEVIATION_MIN: f64 = 0.05;
 /// Residual of the density projection relative to the largest deviation: what is left is there in the next step again.
 const DENSITY_TOLERANCE: f64 = 0.1;
 
-/// How far the density projection may move a particle in a sub-step, in radii: contacts are looked for at the start of
-/// a step only.
+/// Largest displacement of a particle by the density projection in a sub-step, in radii. Contacts are sought
+/// only at the start of a step.
 const SPREAD_MAX: f64 = 0.25;
 
-/// From which part of all particles on pairs are found at all faces before they are asked for.
+/// Inverse of the part of all particles above which pairs are computed at all faces in advance.
 const MANY: usize = 16;
 
 /// Particles that find what is on the grid at once.
@@ -116,7 +116,7 @@ impl FlipMethod {
         pairs.fold(self.cell.len() != self.cell_before.len(), |other, (a, b)| other | (a != b))
     }
 
-    /// One sub-step on the grid, to velocities that are divergence-free in all cells that are no air.
+    /// Advances the grid by a sub-step, to velocities that are divergence-free in all cells except air.
     fn advance_grid(
         &mut self,
         first: bool,

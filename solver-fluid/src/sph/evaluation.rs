@@ -48,7 +48,7 @@ pub struct Evaluation {
     width: Width,
     cells: CellOrder,
     chunks: Vec<Chunk>,
-    /// In sorted order.
+    /// Columns in sorted order.
     columns: Columns,
     compression: Vec<f32>,
     acceleration: Vec<Vec3>,
@@ -56,7 +56,7 @@ pub struct Evaluation {
     /// The square of each chunk's largest acceleration [m^2/s^4].
     accelerations_max: Vec<f32>,
     found: Vec<Found>,
-    /// Where each particle is in the sorted order.
+    /// Place of each particle in the sorted order.
     rank: Vec<AtomicU32>,
 }
 
@@ -208,14 +208,14 @@ impl Evaluation {
     }
 }
 
-/// How sums over kernels become densities, and densities what pairs carry.
+/// Coefficients that turn sums over kernels into densities, and densities into the quantities of pairs.
 #[derive(Clone, Copy)]
 struct Coefficients {
     /// Compression is `base + scale * sum`.
     base: f64,
     scale: f64,
     pressure: f64,
-    /// Whether the carried pressure is over squared density (Eq. 3.3 [Monaghan1992]).
+    /// True if the carried pressure is over squared density (Eq. 3.3 [Monaghan1992]).
     over_squared_density: bool,
     volume: f64,
 }

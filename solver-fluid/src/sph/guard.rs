@@ -1,4 +1,5 @@
-//! When a weakly compressible fluid is not weakly compressed: it is told once, or the run ends.
+//! Guard of the weak compression that a weakly compressible fluid assumes: a violation is reported once, or
+//! ends the run.
 //!
 //! The density varies by about one percent while the speed of sound is at least ten times the largest speed
 //! [Monaghan1994] and `rest_density sound_speed^2` is a hundred times what rests on the fluid. A solver never learns what

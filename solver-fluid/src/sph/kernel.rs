@@ -6,17 +6,18 @@
 //!   Fourier space, so particles do not pair [Dehnen2012], and neither value nor derivative needs a division.
 //! - Those of [Mueller2003]: poly6 for density (Eq. 20), spiky for the gradient of pressure (Eq. 21).
 //!
-//! **Calibration.** Sums over particles stand for integrals and miss them by some percent. Both errors that show are
-//! taken out on the cubic lattice that the fluid starts from: values are divided by the lattice's sum of W times
-//! volume, so that a full lattice has rest density, and gradients by the **first moment** of what results,
-//! `-1/3 sum V r . grad W` (0.95 for Wendland's kernel at two spacings): then the gradient of a linear field, the
-//! Laplacian of a quadratic one, and the change of density under a small uniform compression are exact.
+//! **Calibration.** Sums over particles stand for integrals and miss them by some percent. Both errors that
+//! show are taken out on the cubic lattice that the fluid starts from: values are divided by the lattice's
+//! sum of W times volume, so that a full lattice has rest density. Gradients are divided by the **first
+//! moment** of the result, `-1/3 sum V r . grad W` (0.95 for Wendland's kernel at two spacings). Then the
+//! gradient of a linear field, the Laplacian of a quadratic one, and the change of density under a small
+//! uniform compression are exact.
 
 use std::f64::consts::PI;
 
 use amalgam_particles::DVec3;
 
-/// Which function of distance.
+/// Function of distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Wendland's C2.
@@ -30,7 +31,7 @@ pub enum Shape {
 /// The kernel of one support radius, normalised: its integral is 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// Which one.
+    /// Function of distance.
     pub shape: Shape,
     /// Distance from which the kernel is zero [m].
     pub support_radius: f64,

@@ -8,11 +8,11 @@
 //! of [Monaghan1992] amounts to with alpha = 0.05 in three dimensions. It goes to zero with the spacing. With less
 //! (water: 0.001), pressure waves of the size of a particle last long.
 //!
-//! `substeps_max` is 1 by default because then forces do not depend on groups, so that a second stage costs next to
-//! nothing, while with n sub-steps each of S stages computes n - 1 of them again: raise it if the rest of a coupled
-//! step costs more than a sub-step here. A group is a boundary in prescribed motion during a step; in a dam break with
-//! groups of 1.1 times their fluid's mass, 4 sub-steps at the default `cfl` gave the same motion as 1, 6 were noisy and
-//! 10 unstable (10 were stable with groups of 11 times the mass).
+//! `substeps_max` is 1 by default: forces then do not depend on groups, so that a second stage costs next to
+//! nothing. With n sub-steps, each of S stages computes n - 1 of them again. Raise it if the rest of a
+//! coupled step costs more than a sub-step here. A group is a boundary in prescribed motion during a step; in
+//! a dam break with groups of 1.1 times their fluid's mass, 4 sub-steps at the default `cfl` gave the same
+//! motion as 1, 6 were noisy and 10 unstable (10 were stable with groups of 11 times the mass).
 //!
 //! The same dam break gained no energy at any `cfl` up to 1.
 
@@ -72,7 +72,7 @@ struct Section {
     /// Smoothing length over spacing, 0.9 to 2.
     #[serde(default = "default_smoothing_ratio")]
     smoothing_ratio: f64,
-    /// Whether the domain's faces hold the fluid.
+    /// `true`: the domain's faces hold the fluid.
     #[serde(default = "default_walls")]
     walls: bool,
     /// Courant number of a sub-step, above 0 and at most 1.

@@ -9,9 +9,9 @@ use super::{Parameters, evaluation::Evaluation, guard::Guard, sources::Sources, 
 use crate::fluid::{Basics, Cut, Fluid, Method};
 use crate::substeps::{Extremes, Tentative};
 
-/// How much longer than the stable sub-step a sub-step may be before there is one more, as a part of the stable one.
-/// Fluid that gets faster or denser within a step should not double the work. The default Courant number leaves room for
-/// more: a dam break is stable at 2.5 times that number.
+/// Excess of a sub-step over the stable one, relative to it, up to which no further sub-step is added. Fluid
+/// that gets faster or denser within a step should not double the work. The default Courant number leaves
+/// room for more: a dam break is stable at 2.5 times that number.
 const SUBSTEP_TOLERANCE: f64 = 0.25;
 /// Particles of one task in loops over particles.
 const CHUNK: usize = 4096;
@@ -115,7 +115,7 @@ impl SphMethod {
     }
 }
 
-/// How free particles advance in a sub-step.
+/// Advance of free particles in a sub-step.
 struct Kick<'a> {
     evaluation: &'a Evaluation,
     gravity: DVec3,
@@ -135,10 +135,10 @@ impl Kick<'_> {
     }
 }
 
-/// Which part of a step is integrated.
+/// Part of a step that is integrated.
 #[derive(Clone, Copy)]
 struct Substep {
-    /// Whether it starts from the state at the start of the step.
+    /// True if the sub-step starts from the state at the start of the step.
     first: bool,
     /// Length [s].
     dt: f64,
@@ -183,7 +183,7 @@ impl Method for SphMethod {
         &self.parameters.sources
     }
 
-    /// At the densities found last.
+    /// Stable sub-step at the densities found last.
     fn stable_substep(&self, speed: f64) -> f64 {
         let sound_speed = self.parameters.state.local_sound_speed(self.start.largest_compression());
         self.parameters.stable_substep(speed, sound_speed)

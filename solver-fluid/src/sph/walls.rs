@@ -21,7 +21,7 @@ pub struct Walls {
     pub min: DVec3,
     /// Highest corner [m].
     pub max: DVec3,
-    /// How near to a wall a particle may move [m].
+    /// Least distance between a particle and a wall [m].
     pub clearance: f64,
 }
 
@@ -52,8 +52,9 @@ impl Walls {
         (lowest, highest)
     }
 
-    /// Where forces on a particle are evaluated: inside. A group can carry a member through a wall (others decide its
-    /// velocity, too); the particle then changes places with its image, so that the fluid pushes it back.
+    /// Position at which forces on a particle are evaluated, always inside. A group can carry a member
+    /// through a wall (others decide its velocity, too); the particle then changes places with its image, so
+    /// that the fluid pushes it back.
     #[inline]
     pub fn fold(&self, position: DVec3) -> DVec3 {
         let low = DVec3::select(position.cmplt(self.min), 2.0 * self.min - position, position);

@@ -30,7 +30,7 @@ pub fn integrate(solver: &mut dyn Solver, groups: &Groups, dt: f64) -> Answer {
     answer
 }
 
-/// One whole step; groups end with `v12 + J / M`, members with the group's velocity.
+/// Takes a whole step; groups end with `v12 + J / M`, members with the group's velocity.
 pub fn step(solver: &mut dyn Solver, groups: &Groups, dt: f64) -> Report {
     Alone::default().step(solver, groups, dt).expect("a stable step")
 }

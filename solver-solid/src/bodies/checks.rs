@@ -13,7 +13,7 @@ pub(crate) struct Checks {
     pub(crate) faults: Vec<SectionError>,
     /// The scene's, for what is random.
     pub(crate) seed: u64,
-    /// Whether all particles have the same z.
+    /// True if all particles have the same z.
     pub(crate) flat: bool,
 }
 

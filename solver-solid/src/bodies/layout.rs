@@ -1,4 +1,4 @@
-//! What bodies have in common: how they become particles and springs.
+//! Common part of bodies: their conversion to particles and springs.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(crate) trait Body {
     /// Appends its particles and springs; asked only of faultless bodies.
     fn lay_out(&self, layout: &mut Layout);
 
-    /// With which it turns at the start, about its middle [rad/s].
+    /// Initial angular velocity about its middle [rad/s].
     fn angular_velocity(&self) -> DVec3 {
         DVec3::ZERO
     }
@@ -33,10 +33,10 @@ pub(crate) trait Body {
     }
 }
 
-/// Particles, springs and what is bonded of all bodies, in the order of the section. Ids are indices.
+/// Particles, springs and bonded bodies of a section, in its order. Ids are indices.
 #[derive(Default)]
 pub(crate) struct Layout {
-    /// Whether their particles collide with each other.
+    /// True if their particles collide with each other.
     pub(crate) self_collision: bool,
     pub(crate) particles: Particles,
     /// Angular velocity of the body of each particle at the start [rad/s].
@@ -46,7 +46,7 @@ pub(crate) struct Layout {
     /// Particles of each body.
     pub(crate) bodies: Vec<Range<usize>>,
     pub(crate) springs: Vec<Spring>,
-    /// One a particle.
+    /// Foundations, one per particle.
     pub(crate) foundations: Vec<Foundation>,
     pub(crate) triangles: Vec<[ParticleId; 3]>,
     pub(crate) bonded: Vec<BondedBody>,
@@ -138,14 +138,14 @@ impl Layout {
 /// Damping of the springs of a body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Damping {
-    /// [N s/m]
+    /// Constant damping [N s/m].
     Constant(f64),
-    /// As a part of the critical damping of a spring's two particles.
+    /// Fraction of the critical damping of a spring's two particles.
     Ratio(f64),
 }
 
 impl Damping {
-    /// From the keys `damping` and `damping_ratio`, of which at most one may stand.
+    /// Damping from the keys `damping` and `damping_ratio`, of which at most one may stand.
     pub(crate) fn read(damping: Option<f64>, ratio: Option<f64>, checks: &mut Checks) -> Self {
         for (key, value) in [("damping", damping), ("damping_ratio", ratio)] {
             checks.not_negative(key, value.unwrap_or(0.0));
@@ -156,7 +156,7 @@ impl Damping {
         Self::of(damping, ratio)
     }
 
-    /// As [`Self::read`], of keys that have been checked.
+    /// Damping from keys that have been checked; see [`Self::read`].
     pub(crate) fn of(damping: Option<f64>, ratio: Option<f64>) -> Self {
         damping.map_or(Self::Ratio(ratio.unwrap_or(0.0)), Self::Constant)
     }
@@ -169,14 +169,14 @@ impl Damping {
     expecting = "expected the name of a part, or a shape around it such as { type = \"box\", min = [0, 0, 0], max = [1, 1, 1] }"
 )]
 pub(crate) enum Part {
-    /// By its name; each kind of body has its own.
+    /// A part by its name; each kind of body has its own names.
     Named(String),
-    /// What lies in a shape at the start.
+    /// The particles that lie in a shape at the start.
     Within(Shape),
 }
 
 impl Part {
-    /// Whether it is the part of this name.
+    /// True if this is the part of the given name.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         matches!(self, Self::Named(own) if own == name)
     }
@@ -203,20 +203,20 @@ impl Part {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scripted {
-    /// Which particles.
+    /// The particles.
     pub(crate) part: Part,
-    /// [m/s]
+    /// Velocity [m/s].
     #[serde(default)]
     velocity: DVec3,
-    /// About `center` [rad/s].
+    /// Angular velocity about `center` [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
-    /// What they turn about; it moves with `velocity` [m].
+    /// Centre of the rotation, which moves with `velocity` [m].
     center: Option<DVec3>,
-    /// From when [s].
+    /// Start [s].
     #[serde(default)]
     from: f64,
-    /// Until when [s]; for all time if not given.
+    /// End [s]; never if not given.
     until: Option<f64>,
 }
 
@@ -236,13 +236,13 @@ impl Scripted {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AttachedMass {
-    /// Which particles.
+    /// The particles.
     part: Part,
-    /// All together [kg].
+    /// Mass of all together [kg].
     mass: f64,
 }
 
-/// How a body is held.
+/// Constraints of a body.
 pub(crate) struct Held<'a> {
     pub(crate) pinned: &'a [Part],
     pub(crate) pinned_velocity: DVec3,
@@ -309,13 +309,13 @@ impl FoundationSettings {
     }
 }
 
-/// One value for all, or one for each.
+/// A single value for all, or a value for each.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a value or a list of values")]
 pub(crate) enum OneOrMany<T> {
     /// The same for all.
     One(T),
-    /// One for each.
+    /// A value for each.
     Many(Vec<T>),
 }
 

@@ -1,25 +1,26 @@
-//! Particles that move by a script, whatever pulls at them.
+//! Particles that move by a script, independent of forces.
 
 use amalgam_particles::{DVec3, Particles};
 use glam::DQuat;
 
-/// How some particles move from one time to another: with a velocity, and turning about a centre that moves with it.
+/// Prescribed motion of particles from one time to another: a velocity, and a rotation about a centre that
+/// moves with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Script {
-    /// [m/s]
+    /// Velocity [m/s].
     pub(crate) velocity: DVec3,
-    /// [rad/s]
+    /// Angular velocity [rad/s].
     pub(crate) angular_velocity: DVec3,
-    /// What they turn about, where it is before `from` [m].
+    /// Centre of the rotation before `from` [m].
     pub(crate) center: DVec3,
-    /// From when [s].
+    /// Start [s].
     pub(crate) from: f64,
-    /// Until when [s].
+    /// End [s].
     pub(crate) until: f64,
 }
 
 impl Script {
-    /// How much of the time from `start` to `end` it is in force [s].
+    /// Part of the time from `start` to `end` in which the script is in force [s].
     fn in_force(&self, start: f64, end: f64) -> f64 {
         (end.min(self.until) - start.max(self.from)).max(0.0)
     }
@@ -96,7 +97,7 @@ impl Motion {
         -self.scripted().map(|i| impulse(i).dot(particles.velocity[i])).sum::<f64>()
     }
 
-    /// Whether a scripted particle moves now.
+    /// True if a scripted particle moves now.
     pub(crate) fn is_moving(&self, particles: &Particles) -> bool {
         self.scripted().any(|i| particles.velocity[i] != DVec3::ZERO)
     }
@@ -113,7 +114,7 @@ impl Motion {
         }
     }
 
-    /// What a snapshot keeps: the time and the length of the last step [s].
+    /// Values that a snapshot keeps: the time and the length of the last step [s].
     pub(crate) fn clock(&self) -> [f64; 2] {
         [self.time, self.dt]
     }

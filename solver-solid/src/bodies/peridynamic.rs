@@ -56,10 +56,10 @@ pub(crate) struct Peridynamic {
     /// Spread of the thresholds, below 1.
     #[serde(default)]
     strength_scatter: f64,
-    /// Whether neighbours near the horizon count in part.
+    /// `true`: neighbours near the horizon count with the part of their volume that lies inside.
     #[serde(default = "yes")]
     volume_correction: bool,
-    /// Whether bonds at surfaces are strengthened.
+    /// `true`: bonds at surfaces are strengthened.
     #[serde(default)]
     surface_correction: bool,
     /// Damping is this time [s] times the stiffness.
@@ -100,14 +100,14 @@ struct NotchSettings {
     edge_v: DVec3,
 }
 
-/// How bonds are stored.
+/// Storage of bonds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Storage {
     /// By the lattice if there is one.
     #[default]
     Automatic,
-    /// A row a particle, whatever the particles lie on.
+    /// A row of bonds per particle, for any arrangement of particles.
     Rows,
 }
 
@@ -312,7 +312,7 @@ impl Peridynamic {
         }
     }
 
-    /// What can only be seen when particles are there: layers, coincident points, parts that hold nobody.
+    /// Checks that need the particles: layers, coincident points, and parts that hold no particle.
     fn check_points(&self, points: &[DVec3], checks: &mut Checks) {
         let unit = self.law().unit_stiffness();
         let usable = self.horizon < 1.0 || unit.is_finite() && unit > 0.0;
@@ -340,7 +340,7 @@ impl Held {
     }
 }
 
-/// Whether all points lie in a plane (2 dimensions) or on a line (1).
+/// True if all points lie in a plane (2 dimensions) or on a line (1).
 fn is_flat(points: &[DVec3], dimensions: usize, tolerance: f64) -> bool {
     let Some(&origin) = points.first() else { return true };
     let furthest = |from: &dyn Fn(DVec3) -> DVec3| {

@@ -71,7 +71,7 @@ impl Range {
     }
 }
 
-/// What a random number is for: the last word of its key.
+/// Purpose of a random number: the last word of its key.
 #[derive(Clone, Copy)]
 enum Purpose {
     Radius,
@@ -129,7 +129,8 @@ impl Scatter {
         }
     }
 
-    /// One grain after the other at a random place where it touches none before it; or how many found a place.
+    /// Places one grain after the other at random so that it touches no earlier one. If that fails, the error
+    /// is the number of grains placed.
     fn place(&self, checks: &Checks) -> Result<Vec<Node>, usize> {
         let body = self.body();
         let [_, greatest] = self.radius.ends();

@@ -78,7 +78,7 @@ struct Stiffness {
     structural_v: f64,
     shear: f64,
     bending: f64,
-    /// What a structural spring on the rim has of that inside.
+    /// Stiffness of a structural spring on the rim relative to one inside.
     rim: f64,
 }
 
@@ -340,7 +340,7 @@ impl Sheet {
     }
 }
 
-/// Whether the particle in column and row `at` of a sheet of so many cells is in the part called `name`, one of
+/// True if the particle in column and row `at` of a sheet of so many cells is in the part called `name`, one of
 /// [`PARTS`].
 fn is_in(name: &str, at: (usize, usize), cells: (usize, usize)) -> bool {
     let (u0, u1, v0, v1) = (at.0 == 0, at.0 == cells.0, at.1 == 0, at.1 == cells.1);

@@ -62,7 +62,7 @@ pub(crate) struct Volume {
     attached_mass: Vec<AttachedMass>,
     /// A spring under each particle, as in `{ stiffness = 100.0, damping = 0.1 }` [N/m, N s/m].
     foundation: Option<FoundationSettings>,
-    /// The cells, once somebody has asked.
+    /// The cells, once they have been needed.
     #[serde(skip)]
     cells: OnceCell<CellSample>,
 }
@@ -170,7 +170,8 @@ impl Volume {
         self.radius.unwrap_or(if self.is_wall() { WALL_RADIUS } else { 0.5 } * self.spacing)
     }
 
-    /// Whether it is a wall: nothing moves its particles, and no two that are a spacing apart are unjoined.
+    /// True if the body is a wall: nothing moves its particles, and any two that are a spacing apart are
+    /// joined.
     fn is_wall(&self) -> bool {
         let convex = matches!(
             self.shape,

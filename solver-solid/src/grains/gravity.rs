@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::CHUNK;
 use tree::Tree;
 
-/// How particles attract each other.
+/// Attraction of particles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Gravity {
     /// G [m^3/(kg s^2)]; 0 if they do not.
@@ -43,16 +43,16 @@ impl Pull {
 /// Accelerations of all particles by all others, and the energy of their attraction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Field {
-    /// [m/s^2], one a particle.
+    /// Accelerations [m/s^2], one per particle.
     pub(crate) acceleration: Vec<DVec3>,
-    /// [J]
+    /// Potential energy [J].
     pub(crate) energy: f64,
     pulls: Vec<Pull>,
 }
 
 impl Field {
-    /// Computes it for the particles where they are. Each particle sums in an order of its own that depends on no
-    /// thread.
+    /// Computes the field at the particles' positions. Each particle sums in an order of its own that depends on
+    /// no thread.
     ///
     /// A direct sum conserves momentum to rounding, since the two halves of a pair differ only in sign. The tree does so
     /// only to its accuracy.

@@ -27,7 +27,7 @@ pub struct GrainSolver {
     plane: Option<f64>,
     /// Angular velocity of each grain [rad/s]; empty if grains do not turn.
     spin: Vec<DVec3>,
-    /// At the committed positions.
+    /// Field at the committed positions.
     field: Field,
 }
 

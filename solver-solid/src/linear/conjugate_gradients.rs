@@ -1,5 +1,5 @@
-//! Conjugate gradients with a block-Jacobi preconditioner, to which most iterations (`rounded.rs`) add a coarse part
-//! (`multilevel.rs`), on vectors of one value a particle.
+//! Conjugate gradients with a block-Jacobi preconditioner, to which most iterations (`rounded.rs`) add a
+//! coarse part (`multilevel.rs`), on vectors of one value per particle.
 //!
 //! The members of a group are one unknown. Its value stands at every member, and the sum of the members' rows at the
 //! **leader**, the group's first member; the rows of the others are zero. Held unknowns have a zero factor, which
@@ -16,7 +16,7 @@ use super::system::{Limits, System, sum_to_leaders};
 use super::vectors::Vector;
 use crate::{CHUNK, CHUNKS_PER_TASK};
 
-/// Why a solve failed.
+/// Reasons for which a solve failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Failure {
     /// The iterations were used up at this residual, relative to the right-hand side.
@@ -49,7 +49,7 @@ pub(crate) struct ConjugateGradients {
     partial_starts: Vec<Start>,
 }
 
-/// Where a solve stands when a residual has been taken.
+/// State of a solve after its first residual.
 #[derive(Clone, Copy, Debug, Default)]
 struct Start {
     /// Squared norms of the residual, of the right-hand side, and of what the residual at hand was off by.
@@ -71,14 +71,15 @@ impl Start {
     }
 }
 
-/// By how much the rounded iteration may reduce a squared residual before it is taken anew.
+/// Factor by which the rounded iteration may reduce a squared residual before the exact residual is computed
+/// again.
 const ROUNDED_GAIN: f64 = 1e-10;
 
-/// Rounding of the operator's coefficients in rounded iterations: what these are off by, relative to their correction, is taken to be
-/// as much at least, for where there are few unknowns it can be less by chance.
+/// Rounding of the operator's coefficients in rounded iterations. The error of an iteration, relative to its
+/// correction, is taken to be at least this large, since with few unknowns it can be smaller by chance.
 const COEFFICIENTS: f64 = 1.0 / (1 << 18) as f64;
 
-/// By how many times the residual of rounded iterations may be off more than it was found to be.
+/// Safety factor on the measured error of the residual of rounded iterations.
 const DOUBT_SAFETY: f64 = 4.0;
 
 /// The part of a squared residual that a refinement must leave at most to be worth another.
@@ -112,11 +113,12 @@ impl ConjugateGradients {
     /// Residuals are measured in the norm of the diagonal blocks, sqrt(r·D^-1 r). It weighs every unknown by its own
     /// diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the iteration needs it.
     ///
-    /// Iterations are rounded to f32 (`rounded.rs`) and come to the answer of a system whose entries are off in the seventh
-    /// digit; so the residual is taken anew with the full operator, and the iteration started again from there if it is
-    /// not small enough. Should that no longer help, this one does the rest in f64. What rounding does to the residual has
-    /// a part that goes with the solution, the exact product's own, and one that goes with the energy norm of the correction. Each
-    /// is taken for all of what was found last: later residuals are not taken anew where that says that it would change nothing.
+    /// Iterations are rounded to f32 (`rounded.rs`) and converge to the answer of a system whose entries are
+    /// off in the seventh digit. So the residual is computed again with the full operator, and the iteration
+    /// restarts from there if it is not small enough. Should that no longer help, this one does the rest in
+    /// f64. What rounding does to the residual has a part that goes with the solution, the exact product's
+    /// own, and one that goes with the energy norm of the correction. Each is taken for all of what was found
+    /// last: later residuals are not taken anew where that says that it would change nothing.
     pub(crate) fn solve(
         &mut self,
         system: &mut System<'_>,

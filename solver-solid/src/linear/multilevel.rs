@@ -38,7 +38,7 @@ pub(crate) struct Region {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Multilevel {
-    /// From particles to the finest grid, and from each grid to the next.
+    /// Transfers from particles to the finest grid, and from each grid to the next.
     levels: Vec<Level>,
     /// Levels in use.
     active: usize,
@@ -76,7 +76,7 @@ pub(crate) type Padded = [f32; 4];
 /// Sums at the corners of a cell: a row of corners each.
 type Parts<const K: usize> = [[f32; 8]; K];
 
-/// Where a point is: in which region, and how many cells from the region's first corner.
+/// Region that holds a point, and the point's distance from the region's first corner in cells.
 type Place = Option<(u32, DVec3)>;
 
 impl Multilevel {
@@ -414,7 +414,7 @@ fn shares(place: [f32; 3]) -> [f32; 8] {
     std::array::from_fn(|c| x[c] * y[c] * z[c])
 }
 
-/// Where in its cell a point is.
+/// Position of a point within its cell.
 fn within(x: DVec3) -> [f32; 3] {
     (x - x.floor()).to_array().map(|part| part as f32)
 }

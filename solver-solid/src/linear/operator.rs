@@ -1,4 +1,4 @@
-//! What a linear system is made of: a linearised force, as a matrix that is never assembled.
+//! Operator of a linear system: a linearised force, as a matrix that is never assembled.
 
 use amalgam_particles::DVec3;
 
@@ -30,8 +30,9 @@ pub(crate) trait Operator: Send + Sync {
     /// `internal` to its group.
     fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block);
 
-    /// Takes the vector that [`Self::add_rows`] or [`Self::add_rounded`] will multiply, and does what is not done row by
-    /// row; of an exact vector only for the slices of sixteen rows that `wanted` has, if it is given.
+    /// Takes the vector that [`Self::add_rows`] or [`Self::add_rounded`] will multiply, and does the work
+    /// that is not done row by row. For an exact vector it does so only for the slices of sixteen rows in
+    /// `wanted`, if given.
     fn load(&mut self, u: Vector<'_>, wanted: Option<&[bool]>);
 
     /// Adds the rows `first..`, a multiple of sixteen, of the matrix times `u`, the vector loaded last, to `image` [kg m/s].

@@ -1,4 +1,4 @@
-//! Products with an operator that are kept, so that of the next only the rows are computed that differ.
+//! Products with an operator. They are kept, so that the next product computes only the rows that differ.
 
 use amalgam_particles::lanes::LANES;
 use amalgam_particles::{DVec3, GroupMap};
@@ -14,9 +14,9 @@ use crate::{CHUNK, CHUNKS_PER_TASK};
 pub(crate) struct Product {
     u: Vec<DVec3>,
     image: Vec<DVec3>,
-    /// Whether the product is one of the operator as it is.
+    /// True if the product is current for the operator.
     is_kept: bool,
-    /// Whether each slice of sixteen rows is still to be computed.
+    /// For each slice of sixteen rows, true if it is still to be computed.
     stale: Vec<bool>,
     /// A bound of the error of the product after rounded iterations.
     pub(crate) residual_bound: ResidualBound,
@@ -49,7 +49,7 @@ impl Product {
         self.residual_bound = ResidualBound::default();
     }
 
-    /// Whether nothing is kept.
+    /// True if nothing is kept.
     pub(crate) fn is_forgotten(&self) -> bool {
         !self.is_kept
     }
@@ -90,7 +90,8 @@ impl Product {
         });
     }
 
-    /// Takes `row(i)` for the product with `u`, but for members of groups, whose rows are computed when they are asked for.
+    /// Takes `row(i)` for the product with `u`, except for members of groups, whose rows are computed on
+    /// demand.
     pub(crate) fn assume(&mut self, u: &[DVec3], row: impl Fn(usize) -> DVec3 + Sync, groups: &GroupMap) {
         let rows = self.image.par_iter_mut().zip(self.u.par_iter_mut().zip(u)).enumerate();
         rows.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, (image, (before, u)))| {

@@ -30,8 +30,7 @@ pub(crate) struct Reduced {
     /// (h C + h^2 K) times the velocities, and times the change that an iteration has come to.
     start: Product,
     change: Product,
-    /// With HHT-alpha: velocities less those of travel [m/s], and h C times the velocities of
-    /// travel.
+    /// Terms of HHT-alpha: velocities less those of travel [m/s], and h C times the velocities of travel.
     imposed: Vec<DVec3>,
     damped: Product,
     /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without what comes from others [kg m/s].
@@ -44,7 +43,8 @@ impl Reduced {
         self.dt = f64::NAN;
     }
 
-    /// Whether unknowns and load are those of this stage: it is a repetition, which differs in the impulses from others alone.
+    /// True if unknowns and load are those of this stage. The stage is then a repetition, which differs only
+    /// in the impulses from others.
     pub(crate) fn is_set_for(&self, stage: &Stage<'_>) -> bool {
         self.dt == stage.dt
             && self.groups == *stage.groups
@@ -194,9 +194,8 @@ impl Reduced {
     /// Squared norm that a residual of rounding alone has at most: what f64 cannot tell of the
     /// unknowns' momenta.
     ///
-    /// A relative tolerance has no meaning for a right-hand side that is zero but for rounding, as
-    /// that of a body in free flight is; momentum, which rounding is relative to, has a scale of
-    /// its own.
+    /// A relative tolerance has no meaning for a right-hand side that is zero except for rounding, as in free
+    /// flight. Rounding is relative to momentum, which has a scale of its own.
     pub(crate) fn rounding(&self) -> f64 {
         let unknowns = self.velocity.par_chunks(CHUNK).zip(self.inertia.par_chunks(CHUNK));
         let unknowns = unknowns.zip(self.factor.par_chunks(CHUNK)).with_min_len(CHUNKS_PER_TASK);

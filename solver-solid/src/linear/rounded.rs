@@ -1,9 +1,9 @@
 //! Conjugate gradients in f32, for most of the way (`conjugate_gradients.rs` has the rest).
 //!
-//! Residual and directions are f32, sixteen particles side by side; scalar products are summed in f64, and so is the
-//! solution. A direction that was rounded is as good as another, as long as the residual falls by the operator times the
-//! very direction that the solution advances by: so the rounded iteration comes to the answer of the system that is its
-//! operator, entries of which are off in the seventh digit.
+//! Residual and directions are f32, sixteen particles side by side; scalar products are summed in f64, and so
+//! is the solution. A rounded direction is as good as another, as long as the residual falls by the operator
+//! times the very direction by which the solution advances. So the rounded iteration converges to the answer
+//! of its own operator, whose entries are off in the seventh digit.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
@@ -36,16 +36,16 @@ pub(crate) struct RoundedIteration {
     free: Vec<Sixteen>,
     diagonal: Vec<[f32; 8]>,
     coarse: Multilevel,
-    /// Whether inertia and factors are those of the system.
+    /// True if inertia and factors are those of the system.
     is_loaded: bool,
-    /// Whether coarse grids, and all but groups, are those of the operator.
+    /// True if coarse grids, except for groups, are those of the operator.
     has_grids: bool,
     /// Members of the groups that are loaded.
     members: Vec<u32>,
     partial: Vec<f64>,
 }
 
-/// How far the iteration came.
+/// Result of the iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reached {
     /// Iterations it took.
@@ -79,9 +79,9 @@ impl RoundedIteration {
         }
     }
 
-    /// Reduces the residual of a system from `residual`, whose preconditioned values are `largest` at most, until its
-    /// squared norm is at most `goal`, in at most `limit` iterations; adds to the solution what that takes, and leaves the residual
-    /// that it has come to.
+    /// Reduces the residual of a system from `residual`, whose preconditioned values are `largest` at most,
+    /// until its squared norm is at most `goal`, in at most `limit` iterations. Adds the correction to the
+    /// solution, and leaves the final residual.
     pub(crate) fn reduce(
         &mut self,
         system: &mut System<'_>,
@@ -305,7 +305,7 @@ fn set_row(
 /// Mean unknowns in a group that coarse grids must know of: about as many as a cell of the finest has particles.
 const HEAVY: f64 = 32.0;
 
-/// Whether any group counts for more than [`HEAVY`] others.
+/// True if any group counts for more than [`HEAVY`] others.
 fn has_heavy_groups(system: &System<'_>) -> bool {
     let chunks = system.inertia.par_chunks(CHUNK).with_min_len(CHUNKS_PER_TASK);
     let sums: Vec<f64> = chunks.map(|chunk| chunk.iter().sum()).collect();
@@ -421,7 +421,7 @@ impl Task for Precondition<'_> {
     }
 }
 
-/// One slice of [`Precondition`].
+/// Preconditions a slice; see [`Precondition`].
 #[inline(always)]
 fn precondition<L: Lanes>(r: [L; 3], factor: &RoundedFactor, preconditioned: &mut Slice) -> f64 {
     let z = factor.solve(r);

@@ -6,7 +6,7 @@ use super::block::Factor;
 use super::operator::Operator;
 use super::product::Product;
 
-/// When to stop.
+/// Limits at which a solve stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Residual, relative to the right-hand side, at which the answer is good enough.

@@ -1,4 +1,5 @@
-//! Vectors of one value a particle as the solve holds them: exact, and rounded to f32 in columns for hot loops.
+//! Vectors of one value per particle as the solve holds them: exact, and rounded to f32 in columns for hot
+//! loops.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::LANES;
@@ -97,7 +98,7 @@ pub(crate) fn picked<T: Copy + Default>(column: &[T], index: &[u32; LANES]) -> [
 /// A vector to be multiplied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Vector<'a> {
-    /// As it is.
+    /// The vector in full precision.
     Exact(&'a [DVec3]),
     /// Rounded.
     Rounded(&'a Columns),

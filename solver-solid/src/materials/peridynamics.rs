@@ -85,7 +85,7 @@ pub(crate) struct Bonds {
     force: Vec<DVec3>,
     /// The ends of bonds that broke at the last positions of an explicit step, and their pull on the first end [N].
     parting: Vec<([u32; 2], DVec3)>,
-    /// Whether forces are those at the positions that [`Material::update`] saw.
+    /// True if forces are those at the positions that [`Material::update`] saw.
     current: bool,
     /// The factor of each body's K in the operator [s^2].
     dt: f64,
@@ -292,8 +292,8 @@ fn live_bonds(table: &dyn BondTable, count: usize) -> Vec<u32> {
     (0..count).into_par_iter().with_min_len(CHUNK).map(live).collect()
 }
 
-/// By how much each particle's bonds are strengthened so that the energy of a uniform extension is that far from
-/// surfaces: the sum of L w V there over that of its own bonds.
+/// Factor by which each particle's bonds are strengthened, so that the energy of a uniform extension is that
+/// far from surfaces: the sum of L w V there over that of its own bonds.
 fn surface_gains(table: &dyn BondTable, count: usize, law: &Law, moment: f64) -> Vec<f32> {
     let gain = |i| {
         let mut sum = 0.0;
@@ -318,13 +318,13 @@ fn bond_length(table: &dyn BondTable, count: usize) -> f64 {
 }
 
 impl Notch {
-    /// Whether a bond of this reach from `x` can cross.
+    /// True if a bond of this reach from `x` can cross.
     fn is_near(&self, x: DVec3, reach: f64) -> bool {
         let normal = self.edges[0].cross(self.edges[1]).normalize();
         (x - self.corner).dot(normal).abs() <= reach
     }
 
-    /// Whether the segment from `a` to `b` crosses the parallelogram.
+    /// True if the segment from `a` to `b` crosses the parallelogram.
     fn crosses(&self, a: DVec3, b: DVec3) -> bool {
         let [u, v] = self.edges;
         let normal = u.cross(v);
@@ -520,7 +520,7 @@ impl Material for Bonds {
 }
 
 impl Body {
-    /// As for springs: w^2 <= 2 sum k / m, of the longitudinal stiffness.
+    /// Bound as for springs: w^2 <= 2 sum k / m, with the longitudinal stiffness.
     fn stable_dt(&self, particles: &Particles) -> f64 {
         let unit = self.law.unit_stiffness();
         let of = |i: usize| {

@@ -46,7 +46,7 @@ pub(crate) struct Spring {
 /// 0 where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Foundation {
-    /// Where it pulls to [m].
+    /// Fixed point of the spring [m].
     pub(crate) anchor: DVec3,
     /// Stiffness [N/m].
     pub(crate) stiffness: f64,
@@ -54,7 +54,7 @@ pub(crate) struct Foundation {
     pub(crate) damping: f64,
 }
 
-/// One end of a spring, seen from a particle.
+/// A spring as seen from the particle at one of its ends.
 #[derive(Clone, Copy, Debug, Default)]
 struct Incidence {
     neighbour: u32,
@@ -98,7 +98,7 @@ pub(crate) struct Springs {
 }
 
 impl Springs {
-    /// Springs and foundations (one a particle) as they are laid out in a section.
+    /// Springs and foundations (one per particle) as they are laid out in a section.
     pub(crate) fn new(mut springs: Vec<Spring>, foundations: Vec<Foundation>) -> Self {
         let particles = foundations.len();
         for spring in &mut springs {
@@ -140,7 +140,7 @@ impl Springs {
         }
     }
 
-    /// Whether there is neither a spring nor a foundation.
+    /// True if there is neither a spring nor a foundation.
     pub(crate) fn is_empty(&self) -> bool {
         self.springs.is_empty() && !self.any_foundation()
     }

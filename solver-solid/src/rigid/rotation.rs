@@ -21,12 +21,12 @@ const ANGLE_MAX: f64 = 0.05;
 /// Lengths of the three steps of second order.
 const LENGTHS: [f64; 3] = [1.351_207_191_959_657_6, -1.702_414_383_919_315_3, 1.351_207_191_959_657_6];
 
-/// How a body resists to be turned, and how it is turned.
+/// Rotational state of a body: inertia, orientation and angular momentum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rotation {
     /// Moments of inertia about the principal axes [kg m^2].
     pub(crate) moments: DVec3,
-    /// From the principal axes to the world's.
+    /// Rotation from the principal axes to the world's.
     pub(crate) orientation: DQuat,
     /// Angular momentum about the centre of mass, in the world [kg m^2/s].
     pub(crate) momentum: DVec3,

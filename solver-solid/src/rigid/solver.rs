@@ -27,7 +27,7 @@ struct RigidBody {
     centre: DVec3,
     velocity: DVec3,
     rotation: Rotation,
-    /// From the centre of mass to each particle, along the principal axes [m].
+    /// Vectors from the centre of mass to each particle, along the principal axes [m].
     offsets: Vec<DVec3>,
 }
 

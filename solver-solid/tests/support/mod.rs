@@ -45,7 +45,7 @@ pub fn integrate(solid: &mut SolidSolver, dt: f64, groups: &Groups) -> Answer {
     try_integrate(solid, dt, groups).expect("the solve converges")
 }
 
-/// One step without groups.
+/// Takes a step without groups.
 pub fn step(solid: &mut SolidSolver, dt: f64) -> Report {
     Alone::default().step_free(solid, dt).expect("a step")
 }

@@ -29,12 +29,12 @@ pub(super) struct FrameWriter {
     compression: Compression,
     painter: Option<Painter>,
     collections: Vec<PvdCollection>,
-    /// What the last frame of each list shows, if nothing in it moves.
+    /// Content of the last frame of each list, if nothing in it moves.
     at_rest: Vec<Option<String>>,
 }
 
 impl FrameWriter {
-    /// For a run whose folder has been claimed.
+    /// Writer for a run whose folder has been claimed.
     ///
     /// # Errors
     /// An obstacle's file that has gone.
@@ -53,7 +53,7 @@ impl FrameWriter {
         })
     }
 
-    /// For a run that goes on: what comes later than `state` is dropped.
+    /// Writer for a run that goes on. Frames later than `state` are dropped.
     ///
     /// # Errors
     /// A failure of the file system, or results of another run.
@@ -76,7 +76,7 @@ impl FrameWriter {
         Ok(this)
     }
 
-    /// How far the lists are.
+    /// Extent of the lists.
     pub(super) fn state(&self) -> RecorderState {
         let list = |list: &PvdCollection| (name(&self.folder, list.path()), list.count());
         RecorderState {

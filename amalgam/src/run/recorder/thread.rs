@@ -60,7 +60,7 @@ impl FrameThread {
         self.send(Work::Frame(frame))
     }
 
-    /// How far the lists of frames are, all frames before being written.
+    /// Extent of the lists of frames. All earlier frames are written when this returns.
     ///
     /// # Errors
     /// That of a frame before.
@@ -93,7 +93,7 @@ impl FrameThread {
         }
     }
 
-    /// Why the thread has ended.
+    /// Error that ended the thread.
     fn failure(&mut self) -> OutputError {
         let ended = || OutputError::Thread("it has ended".to_string());
         self.finish().err().unwrap_or_else(ended)

@@ -1,4 +1,4 @@
-//! `work.csv`: how many steps and contacts a run had, and where its wall time went, a row per frame.
+//! `work.csv`: numbers of steps and contacts and wall time by phase, a row per frame.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ impl WorkTable {
         Ok(this)
     }
 
-    /// How long the table is [bytes], if it has begun.
+    /// Length of the table [bytes], if it has begun.
     ///
     /// # Errors
     /// A failure of the file system.

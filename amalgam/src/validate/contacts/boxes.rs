@@ -19,8 +19,8 @@ pub(in crate::validate) const CASE: Case = Case {
 const DEGREES: f64 = 20.0;
 /// Radius of the balls that a box touches with: half of the spacing [m].
 const RADIUS: f64 = 0.025;
-/// How far a box may move that rests [m]: the law is solved to a hundredth of g dt, 1e-4 m/s, which would be 4e-5 m in 0.4 s if
-/// errors of steps added up. They do not.
+/// Largest displacement of a resting box [m]. The law is solved to a hundredth of g dt, 1e-4 m/s, which would
+/// be 4e-5 m in 0.4 s if errors of steps added up. They do not.
 const REST: f64 = 1e-7;
 
 /// The particles before and after.

@@ -34,7 +34,7 @@ const AT_REST: [f64; 2] = [0.82, 0.58];
 const MEAN_SQUARE: f64 = 0.253_333_333;
 const MEAN_CUBE: f64 = 0.13;
 
-/// What is computed in which dimension: a half of a column against a wall, or a quarter of a round one.
+/// A column of grains: half of a plane one against a wall, or a quarter of a round one.
 struct Column {
     case: &'static Case,
     scene: &'static str,
@@ -45,7 +45,7 @@ struct Column {
     rolling: f64,
 }
 
-/// What came of it.
+/// The deposit of a collapsed column.
 struct Deposit {
     /// Height over width at the start.
     aspect: f64,

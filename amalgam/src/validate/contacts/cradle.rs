@@ -18,7 +18,7 @@ pub(in crate::validate) const CASE: Case = Case {
 
 const RADIUS: f64 = 0.1;
 
-/// What became of balls.
+/// State of the balls after their collisions.
 struct Struck {
     position: Vec<DVec3>,
     velocity: Vec<DVec3>,

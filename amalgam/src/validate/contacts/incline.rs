@@ -23,7 +23,7 @@ const DT: f64 = 1e-3;
 /// Degrees, friction, speed along the slope at the start [m/s] and duration [s].
 type Slope = (f64, f64, f64, f64);
 
-/// How far the ball comes, and how high it is above the slope in the end [m].
+/// Distance that the ball covers, and its final height above the slope [m].
 fn slide(method: &str, (degrees, friction, speed, duration): Slope) -> Result<(f64, f64), CaseError> {
     let settings = [
         set("participants[0].settings.method", format!("\"{method}\"")),

@@ -106,7 +106,7 @@ impl Chain {
         *self = self.moved(dt, &v, &a);
     }
 
-    /// Whether balls of an open contact have met again: from then on, the equations are others.
+    /// True if balls of an open contact have met again: from then on, the equations are others.
     fn has_closed_again(&self) -> bool {
         let gap = |k: usize| match k {
             0 => self.position[0].y - RADIUS,

@@ -24,7 +24,7 @@ pub(in crate::validate) const RESTING: Case = Case {
     compute: resting,
 };
 
-/// When the pile is taken to be one [s], and every how many steps it is looked at.
+/// Time from which the grains are taken as a pile [s], and number of steps between samples.
 const FALLEN: f64 = 10.0;
 const EVERY: u64 = 10;
 /// Angular momentum of the planet that turns at 0.05 rad/s [kg m^2/s]: the scale of what comes from nothing in one that rests.

@@ -27,7 +27,7 @@ struct Top {
     spin: DVec3,
 }
 
-/// How it turned.
+/// Rotation of the top.
 struct Turned {
     before: Vec<DVec3>,
     after: Vec<DVec3>,
@@ -65,7 +65,8 @@ impl Top {
         DVec3::splat(squares.element_sum()) - squares
     }
 
-    /// Where it is turned to in the end by Euler's equations, in steps of fourth order that are much shorter than the run's.
+    /// Final orientation by Euler's equations, integrated at fourth order in steps much shorter than the
+    /// run's.
     fn orientation(self) -> DQuat {
         let (moments, steps) = (self.moments(), 200_000u32);
         let dt = DURATION / f64::from(steps);

@@ -18,7 +18,7 @@ pub(in crate::validate) const CASE: Case = Case {
 
 const RADIUS: f64 = 0.1;
 
-/// What became of a tower.
+/// State of a tower at the end.
 struct Stood {
     before: Vec<DVec3>,
     after: Vec<DVec3>,

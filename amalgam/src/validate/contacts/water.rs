@@ -72,7 +72,7 @@ fn bowl() -> Result<Outcome, CaseError> {
     Ok(Outcome { checks, picture })
 }
 
-/// As in the scene: spacing, edge of the tank, depth of the water, edge and height of the raft [m].
+/// Values of the scene: spacing, edge of the tank, depth of the water, edge and height of the raft [m].
 const RAFT_SPACING: f64 = 0.015;
 const TANK: f64 = 0.3;
 const DEPTH: f64 = 0.15;

@@ -25,8 +25,8 @@ const SPH: Method = Method { name: "SPH", keys: &["sound_speed=31.0", "viscosity
 /// A floor: what tables call it, and of the spring under each of its particles stiffness [N/m] and damping [N s/m].
 const FLOORS: [(&str, f64, f64); 2] = [("soft", 600.0, 20.0), ("stiff", 6e6, 2000.0)];
 
-/// As in the scene: height and width of the column, its lower end, an edge of FLIP's cells, spacing [m]; height of the
-/// floor, distance of its first and last particle, its radius [m], its mass by area [kg/m^2].
+/// Values of the scene: height and width of the column, its lower end, an edge of FLIP's cells, spacing [m];
+/// height of the floor, distance of its first and last particle, its radius [m], its mass by area [kg/m^2].
 const HEIGHT: f64 = 1.0;
 const WIDTH: f64 = 0.2;
 const BOTTOM: f64 = 0.05;
@@ -36,7 +36,7 @@ const FLOOR: f64 = 0.031;
 const FLOOR_EDGE: f64 = 0.175;
 const FLOOR_RADIUS: f64 = 0.019;
 const FLOOR_DENSITY: f64 = 12.5;
-/// When averages begin [s], and from sample to sample [s]: sound runs up and down an SPH column for long.
+/// Start of averages [s], and interval between samples [s]: sound runs up and down an SPH column for long.
 const SETTLED: f64 = 4.0;
 const EVERY: f64 = 5e-3;
 
@@ -71,7 +71,7 @@ fn compute() -> Result<Outcome, CaseError> {
 struct Rest {
     /// Mean deflection of the floor over that under the weight of column and floor.
     deflection: f64,
-    /// How far the column's centre sank beyond the floor's deflection, in cells.
+    /// Distance that the column's centre sank beyond the floor's deflection, in cells.
     sunk: f64,
     /// Height over that at the start, by the standard deviation of the particles' heights.
     volume: f64,

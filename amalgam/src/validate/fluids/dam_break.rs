@@ -24,7 +24,7 @@ const METHODS: [Method; 3] = [
     Method { name: "FLIP", keys: &["method=\"flip\""] },
 ];
 
-/// As in the scene: width of the column, which is twice as high, and spacing [m].
+/// Values of the scene: width of the column, which is twice as high, and spacing [m].
 const WIDTH: f64 = 0.05715;
 const SPACING: f64 = WIDTH / 20.0;
 /// The front's speed is compared from here on [widths]; before, the gate that was pulled up shows.

@@ -22,12 +22,13 @@ const METHODS: [Method; 2] = [
     Method { name: "FLIP", keys: &["method=\"flip\"", "jitter=0.25"] },
 ];
 
-/// As in the scene: radius of the ball and the square tank's edge [m], spacing [m], velocity at the start [m/s].
+/// Values of the scene: radius of the ball and the square tank's edge [m], spacing [m], velocity at the start
+/// [m/s].
 const RADIUS: f64 = 0.08;
 const EDGE: f64 = 0.2;
 const SPACING: f64 = 0.01;
 const VELOCITY: DVec3 = DVec3::new(0.02, 0.0, -0.5);
-/// In flight until then [s].
+/// Time until which the ball is in flight [s].
 const FLIGHT: f64 = 0.1;
 /// Part of the time at whose end the volume is measured: sloshing is averaged.
 const LAST: f64 = 0.4;

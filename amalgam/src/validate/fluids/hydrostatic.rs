@@ -24,12 +24,12 @@ const METHODS: [Method; 4] = [
     Method { name: "FLIP", keys: &["method=\"flip\""] },
 ];
 
-/// As in the scene: depth of the water [m], particles in a layer.
+/// Values of the scene: depth of the water [m], particles in a layer.
 const DEPTH: f64 = 0.2;
 const IN_LAYER: usize = 64;
 /// Bins of two layers: pressure alternates from layer to layer of an undisturbed lattice.
 const BINS: usize = 10;
-/// When averages begin [s]; by then the first shock has died away.
+/// Start of averages [s]; by then the first shock has died away.
 const SETTLED: f64 = 1.0;
 /// Steps from one sample to the next.
 const EVERY: u32 = 20;

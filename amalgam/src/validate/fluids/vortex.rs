@@ -34,7 +34,7 @@ const SETTINGS: [(&str, &[&str], f64); 5] = [
 const EDGE: f64 = 0.999;
 /// Largest speed at the start [m/s].
 const SPEED: f64 = 0.1;
-/// When the decay begins to be measured [s].
+/// Time at which the measurement of the decay begins [s].
 const EARLY: f64 = 0.05;
 
 fn compute() -> Result<Outcome, CaseError> {

@@ -18,7 +18,7 @@ pub(in crate::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene: spacing [m] and sqrt(E / rho) [m/s].
+/// Values of the scene: spacing [m] and sqrt(E / rho) [m/s].
 const SPACING: f64 = 0.01;
 const SPEED: f64 = 31.622_776_601_683_793;
 

@@ -15,7 +15,7 @@ pub(in crate::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene: half the width, spacing, horizon, end of the notch [m].
+/// Values of the scene: half the width, spacing, horizon, end of the notch [m].
 const HALF_WIDTH: f64 = 0.02;
 const SPACING: f64 = 0.00025;
 const HORIZON: f64 = 0.001;

@@ -16,7 +16,7 @@ pub(in crate::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene: the ball's speed [m/s] and the spacing [m].
+/// Values of the scene: the ball's speed [m/s] and the spacing [m].
 const SPEED: f64 = 10.0;
 const SPACING: f64 = 0.02;
 

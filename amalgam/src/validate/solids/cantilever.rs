@@ -28,7 +28,7 @@ pub(in crate::validate) const HEAVY: Case = Case {
     compute: heavy,
 };
 
-/// As in the scenes.
+/// Young's modulus of the scenes [Pa].
 const YOUNG_MODULUS: f64 = 1e6;
 const WIDTH: f64 = 0.05;
 const DEPTH: f64 = 0.05;
@@ -93,7 +93,7 @@ fn heavy() -> Result<Outcome, CaseError> {
     Ok(outcome)
 }
 
-/// Where the middle line of the beam comes to rest [m].
+/// Middle line of the beam at rest [m].
 fn bent(name: &str, scene: &str, set: String) -> Result<Vec<DVec3>, CaseError> {
     let frames = Experiment::start(name, scene, &[set])?.run(|_, _| Ok(()))?;
     let first = (CELLS_ALONG + 1) * CELLS_ACROSS / 2;

@@ -15,7 +15,7 @@ pub(in crate::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene.
+/// Spacing of the scene [m].
 const SPACING: f64 = 1e-3;
 const FRACTURE_ENERGY: f64 = 135.0;
 

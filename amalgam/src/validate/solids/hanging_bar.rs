@@ -15,7 +15,7 @@ pub(in crate::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene: rho g / E [1/m], particles across, layers, edge of a cell [m].
+/// Values of the scene: rho g / E [1/m], particles across, layers, edge of a cell [m].
 const WEIGHT: f64 = 1000.0 * 9.81 / 1e7;
 const ACROSS: usize = 3;
 const LAYERS: usize = 21;

@@ -15,7 +15,7 @@ pub(in crate::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene.
+/// Values of the scene: mass [kg], stiffness [N/m], damping [N s/m].
 const MASS: f64 = 0.3;
 const STIFFNESS: f64 = 50.0;
 const DAMPING: f64 = 0.05;

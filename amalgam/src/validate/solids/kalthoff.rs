@@ -19,7 +19,7 @@ pub(in crate::validate) const CASE: Case = Case {
 /// Speed that the striker gives the edge between the notches [m/s]; along the edge it is free to move.
 const SPEED: f64 = 16.5;
 
-/// As in the scene: spacing, horizon and the ends of the notches [m].
+/// Values of the scene: spacing, horizon and the ends of the notches [m].
 const SPACING: f64 = 0.0005;
 const HORIZON: f64 = 5.015 * SPACING;
 const TIPS: [DVec2; 2] = [DVec2::new(0.05, 0.025), DVec2::new(0.05, -0.025)];

@@ -18,7 +18,7 @@ pub(in crate::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene.
+/// Spacing of the scene [m].
 const SPACING: f64 = 5e-4;
 const HORIZON: f64 = 0.0015001;
 const MICROMODULUS: f64 = 1.6863e22;

@@ -1,4 +1,5 @@
-//! What the participants answer in a step under the contact law, and the models of implicit ones that it teaches.
+//! Answers of the participants in a step under the contact law, and the models of implicit participants
+//! learned from them.
 
 use amalgam_particles::{DMat3, DVec3};
 use amalgam_proto::contract::Integration;
@@ -10,7 +11,7 @@ use crate::law::secant::Secant;
 use crate::step::exchange::Connections;
 use crate::synchronise::{ADDED_MASS, Ask, Share, Turn};
 
-/// What the participants have answered in a step.
+/// Answers of the participants in a step.
 pub(super) struct Exchange<'a> {
     kinds: &'a [Integration],
     shares: &'a [Share],

@@ -24,7 +24,7 @@ pub(in crate::step) struct ContactProblem {
     pub(super) movable: usize,
     /// Candidates of movable bodies, body after body, ascending in each.
     pub(super) members: Vec<u32>,
-    /// Where each movable body begins in `members`; one more than there are.
+    /// Start of each movable body in `members`, and the end of the last body.
     pub(super) offsets: Vec<u32>,
     /// Centre of mass of each body [m].
     centre: Vec<DVec3>,
@@ -109,7 +109,8 @@ impl ContactProblem {
         &self.beside
     }
 
-    /// Lists the bodies of the candidates in `pairs` and beside obstacles, each candidate a body without spin as long as nobody says otherwise.
+    /// Lists the bodies of the candidates in `pairs` and beside obstacles, each candidate a body without spin
+    /// unless its participant says otherwise.
     pub(super) fn list_bodies(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], parts: &[Member]) {
         self.body_of.clear();
         self.body_of.resize(candidates.len(), NO_BODY);

@@ -1,4 +1,4 @@
-//! How the surfaces of participants touch: `[[coupling.contact]]`, by pair of participants.
+//! Contact of the participants' surfaces: `[[coupling.contact]]`, by pair of participants.
 
 use crate::error::CoordinatorError;
 use crate::law::contact::ContactMaterial;

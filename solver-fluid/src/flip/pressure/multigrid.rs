@@ -1,4 +1,4 @@
-//! One multigrid cycle in f32: the preconditioner of the pressure solve.
+//! A multigrid cycle in f32: the preconditioner of the pressure solve.
 //!
 //! Coarser levels join eight cells into one (aggregation); the sum of the coefficients between two aggregates, halved
 //! because their centres are twice as far apart, is the coarse coefficient. So any shape of the fluid and any jump of
@@ -25,8 +25,9 @@ const COARSEST: usize = 4;
 const COARSEST_SWEEPS: usize = 20;
 /// Sweeps before and after the coarser level is asked.
 const SWEEPS: usize = 2;
-/// By how much the correction from the next level is lengthened on the finest one: aggregates without it are too stiff
-/// [Braess1995]. Eigenvalues begin at 0.69 without it, at 0.75 with it; on all levels it would lengthen the smoothest mode too much.
+/// Factor on the correction from the next level to the finest one: aggregates without it are too stiff
+/// [Braess1995]. Eigenvalues begin at 0.69 without it, at 0.75 with it; on all levels it would lengthen the
+/// smoothest mode too much.
 const OVERCORRECTION: f32 = 1.1;
 /// Columns of one colour at least this long are shared among threads: even where that gains nothing itself, since a thread
 /// that waits longer falls asleep.
@@ -62,7 +63,7 @@ enum Yield {
     Residual,
 }
 
-/// One block of a pass.
+/// A block of a pass.
 struct Pass<'a> {
     system: &'a System,
     yields: Yield,
@@ -451,7 +452,7 @@ impl Multigrid {
         &mut self.levels[0].right_hand_side
     }
 
-    /// One symmetric cycle from zero; the product of its answer and the right-hand side.
+    /// Runs a symmetric cycle from zero. Returns the product of its answer and the right-hand side.
     pub(in crate::flip) fn cycle(&mut self) -> f64 {
         self.cycle_from(0)
     }

@@ -13,14 +13,14 @@ use super::super::grid::Grid;
 use super::multigrid::Multigrid;
 use super::system::{BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window};
 
-/// From how many times the residual that is wanted on a better starting point is worth its time.
+/// Ratio of the residual to the wanted one above which a better starting point is worth its time.
 const START: f64 = 100.0;
 
 /// Up to how many times that sweeps alone are tried, at half the time of an iteration: they take away what single cells
 /// have too much of, and that is the largest.
 const FINISH: f64 = 2.0;
 
-/// When to stop.
+/// Limits at which the solve stops.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flip) struct Limits {
     /// Largest residual, relative to the largest divergence at the start of a cold solve.
@@ -43,7 +43,7 @@ pub(in crate::flip) struct PressureSolver {
     largest: Vec<[f64; 2]>,
 }
 
-/// Why a solve failed: the residual that was reached, relative to the right-hand side.
+/// Error of a failed solve: the residual that was reached, relative to the right-hand side.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flip) struct NotConverged(pub(in crate::flip) f64);
 
@@ -417,7 +417,7 @@ impl PressureSolver {
         self.advance(1.0, &self.beside(&near), pressure)
     }
 
-    /// These blocks and those that hold their neighbours.
+    /// Marks these blocks and the blocks that hold their neighbours.
     fn beside(&self, blocks: &[bool]) -> Vec<bool> {
         let reach = (self.multigrid.finest().grid.layer() / 2 + 1).div_ceil(BLOCK);
         let around = |n: usize| &blocks[n.saturating_sub(reach)..blocks.len().min(n + reach + 1)];

@@ -1,7 +1,8 @@
 //! The pressure's system on a level of the multigrid: a weighted graph of cells.
 //!
-//! Columns are split by colour ([`Split`]): what couples cells couples red ones with black ones only. Where all faces of a
-//! vector have the coefficient of the fluid's midst, as almost everywhere, nobody has to read them.
+//! Columns are split by colour ([`Split`]): what couples cells couples red ones with black ones only. Where
+//! all faces of a vector have the coefficient of the fluid's midst, as almost everywhere, they need not be
+//! read.
 
 use std::ops::Range;
 
@@ -48,14 +49,14 @@ pub(in crate::flip) struct System {
     /// Faces to other unknowns.
     pub(in crate::flip) links: Split<f32>,
     pub(in crate::flip) diagonal: Split<f32>,
-    /// One over the diagonal, zero where there is no unknown.
+    /// Inverse of the diagonal, zero where there is no unknown.
     pub(in crate::flip) inverse: Split<f32>,
     /// The kind of each vector.
     pub(in crate::flip) kind: [Vec<Kind>; 2],
 }
 
-/// Where the neighbours of a colour's entry m stand in the other colour: the lower ones along each axis, then the upper
-/// ones, as distances to m.
+/// Offsets from m of the neighbours of a colour's entry m in the other colour: the lower ones along each
+/// axis, then the upper ones.
 pub(in crate::flip) fn neighbours(grid: &Grid, colour: usize) -> [[isize; 3]; 2] {
     let (half, colour) = (grid.strides().map(|stride| (stride / 2) as isize), colour as isize);
     [half.map(|half| colour - 1 - half), half.map(|half| colour + half)]
@@ -198,7 +199,7 @@ impl System {
         changed
     }
 
-    /// Whether the pressure is known up to a constant only.
+    /// True if the pressure is known up to a constant only.
     pub(in crate::flip) fn is_closed(&self) -> bool {
         self.ground.par_iter().with_min_len(BLOCK).all(|&ground| ground == 0.0)
     }
@@ -243,7 +244,7 @@ fn for_each_row(
 
 /// Quantities that follow from the coefficients of a block.
 struct Settle<'a> {
-    /// Where upper neighbours stand.
+    /// Offsets of upper neighbours.
     upper: [isize; 3],
     common: f32,
     /// Coefficients of faces of this colour and the other one, by axis.
@@ -298,7 +299,7 @@ impl Task for Settle<'_> {
 /// Tells vectors with an unknown beside another one to which it has no face from those that are uniform: cells that do not
 /// touch may make up two coarser ones that are neighbours.
 struct Part<'a> {
-    /// Where lower and upper neighbours stand.
+    /// Offsets of lower and upper neighbours.
     sides: [[isize; 3]; 2],
     /// Coefficients of faces of this colour and the other one, by axis.
     face: [[&'a [f32]; 2]; 3],

@@ -32,7 +32,7 @@ const COPY_CHUNK: usize = 4096;
 /// their images, too.
 const SIDES: [(usize, usize); 6] = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)];
 
-/// Where pressure, volume and velocity begin in [`Stored`] and [`Candidate`].
+/// Offsets of pressure, volume and velocity in [`Stored`] and [`Candidate`].
 pub(in crate::sph) const PRESSURE: usize = 3;
 pub(in crate::sph) const VOLUME: usize = 4;
 pub(in crate::sph) const VELOCITY: usize = 5;
@@ -66,18 +66,18 @@ pub(in crate::sph) struct Surroundings<'a> {
 /// Particles in a row that are as many as a register has lanes, or fewer.
 pub(in crate::sph) struct Group<'a> {
     pub(in crate::sph) particles: Range<usize>,
-    /// Where it is in the order; cells may wrap.
+    /// Row of the order that holds it; cells may wrap.
     in_order: &'a Row,
     row: [i32; 2],
     /// Its first bin and its last.
     bins: [i32; 2],
-    /// From where its places count: in the middle of the bins it may reach over, at the row's corner.
+    /// Origin of its places: in the middle of the bins within reach, at the row's corner.
     origin: [i32; 3],
 }
 
-/// The candidates that any particle of a group has in reach, found with densities and used again for forces, for all groups
-/// of a chunk one after the other: which walls are in reach, as bits of [`SIDES`]; then for every set of these walls, in
-/// which candidates are mirrored one after the other, their number and which particles they are.
+/// Candidates within reach of any particle of a group, for all groups of a chunk one after the other. They
+/// are found with densities and used again for forces. A group begins with the walls in reach, as bits of
+/// [`SIDES`]. For each set of these walls follow the number of candidates mirrored in it, and their indices.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sph) struct Found {
     words: Vec<u32>,
@@ -85,8 +85,8 @@ pub(in crate::sph) struct Found {
     next: usize,
 }
 
-/// Places of the candidates of one group, a column a coordinate, and which particles they are; memory is kept from one to the
-/// next.
+/// Places of the candidates of a group, one column per coordinate, and their indices. Memory is kept from one
+/// group to the next.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sph) struct Places {
     spans: Spans,
@@ -95,7 +95,7 @@ pub(in crate::sph) struct Places {
     /// 1 where any particle has a candidate in reach.
     met: Vec<u8>,
     walls: u32,
-    /// Where the images in each set of walls end; those in no wall, the particles themselves, come first.
+    /// End of the images in each set of walls. The particles themselves, images in no wall, come first.
     ends: Vec<usize>,
 }
 
@@ -186,7 +186,7 @@ impl Columns {
         }
     }
 
-    /// Where candidates are looked for, and the particles as stored.
+    /// Surroundings in which candidates are sought, and the particles as stored.
     pub(in crate::sph) fn parts<'a>(
         &'a mut self,
         order: &'a CellOrder,
@@ -235,7 +235,7 @@ impl Surroundings<'_> {
         );
     }
 
-    /// Which of the particles from `at` on are in cells near enough for places to be compared.
+    /// Lanes of the particles from `at` on whose cells are near enough for places to be compared.
     #[inline(never)]
     fn same_space(&self, at: usize, count: usize, group: &Group<'_>) -> u16 {
         let near = |&lane: &usize| {
@@ -314,7 +314,7 @@ struct Reach<R> {
 }
 
 impl<R: Register> Reach<R> {
-    /// Which of the first `count` places are in reach.
+    /// Lanes of the first `count` places that are in reach.
     #[inline(always)]
     fn selects(&self, places: [R; 3], count: usize) -> u16 {
         let mut gap2 = R::splat(0.0);

@@ -34,7 +34,7 @@ const SIZE_MIN: i64 = 6;
 /// Cells are numbered up to here [cells from the origin]; what is farther counts as there, alone.
 const CELL_MAX: f64 = (1u64 << 27) as f64;
 
-/// Where cells are, and where particles are in them.
+/// The cells, and the places of particles in them.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sph) struct Raster {
     inverse_cell_size: f64,
@@ -134,7 +134,7 @@ impl Place {
 /// The order of particles.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sph) struct CellOrder {
-    /// Where rows and bins begin to count [cells].
+    /// Origin of rows and bins [cells].
     low: IVec3,
     /// Bins of a row, rows along y and along z.
     size: IVec3,
@@ -213,7 +213,7 @@ impl CellOrder {
         &self.order
     }
 
-    /// Whether a run may hold particles of other cells than those around a place.
+    /// True if a run may hold particles of other cells than those around a place.
     pub(in crate::sph) fn wraps(&self) -> bool {
         self.wraps
     }
@@ -256,7 +256,7 @@ impl CellOrder {
         self.low.x * BINS + (slot - row.slot) as i32
     }
 
-    /// Where the particles of a row end that are in bins before this one; not if cells wrap.
+    /// End of the particles of a row in bins before this one; not if cells wrap.
     #[inline(always)]
     pub(in crate::sph) fn end_before(&self, row: &Row, bin: i32) -> usize {
         let bins = (bin - self.low.x * BINS).min(self.size.x);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Which equation of state.
+/// Kind of equation of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Law {

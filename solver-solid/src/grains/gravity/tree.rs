@@ -16,7 +16,7 @@ struct Cell {
     /// Its particles, in the order of the tree.
     first: u32,
     end: u32,
-    /// Where the list goes on behind the cells inside.
+    /// Index of the cell after those inside.
     next: u32,
     is_leaf: bool,
     /// Edge [m].
@@ -33,7 +33,8 @@ struct Cell {
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     cells: Vec<Cell>,
-    /// Where each particle is in the order of the tree: by key, equal ones by index. What follows is in that order.
+    /// Place of each particle in the order of the tree: by key, and by index where keys are equal. The next
+    /// columns are in that order.
     place_of: Vec<u32>,
     position: Vec<DVec3>,
     mass: Vec<f64>,

@@ -38,7 +38,7 @@ const VACANT: u32 = u32::MAX;
 pub(crate) struct LatticeTable {
     /// Quanta in a metre.
     per_quantum: f64,
-    /// Where the lattice without strain has each particle [m].
+    /// Position of each particle in the unstrained lattice [m].
     ideal: Vec<DVec3>,
     cut: Cut,
     /// The place of each particle in sums.
@@ -56,11 +56,11 @@ pub(crate) struct LatticeTable {
     by_shift: Vec<u32>,
     /// A word per stencil of each block.
     live: Vec<u16>,
-    /// Whether a block has bonds for which the series does not hold (`stretch.rs`).
+    /// For each block, true if it has bonds for which the series does not hold (`stretch.rs`).
     far: Vec<bool>,
     /// Half of each site's gain, if any is not 1.
     half_gain: Vec<f32>,
-    /// Whether the least excess of bonds is asked for.
+    /// True if the least excess of bonds is asked for.
     thresholds_rise: bool,
     displacement: Columns<i32, 3>,
     /// Against the particle in the middle of the order, in spacings, for rounded products.
@@ -69,7 +69,7 @@ pub(crate) struct LatticeTable {
     /// Force, least excess, and twice the energy of the bonds to neighbours of higher number.
     force: Sums<5>,
     diagonal: Option<Sums<6>>,
-    /// Beside each live word, once the operator is wanted.
+    /// Coefficients beside each live word, computed when the operator is first needed.
     coefficient: Vec<[Coefficient; LANES]>,
     image: Sums<3>,
 }
@@ -210,7 +210,7 @@ impl LatticeTable {
         adding
     }
 
-    /// Whether such blocks read any of each [`SITES`] sites.
+    /// For each [`SITES`] sites, true if one of the marked blocks reads any of them.
     fn read_by(&self, adding: &[bool]) -> Vec<bool> {
         let mut read = vec![false; self.particle.len().div_ceil(SITES)];
         for (&site, _) in self.block_site.iter().zip(adding).filter(|(_, adding)| **adding) {
@@ -244,7 +244,7 @@ impl LatticeTable {
     }
 }
 
-/// Cuts what holds `each` values a block into tasks.
+/// Cuts a column of `each` values per block into tasks.
 fn by_task<'a, T>(task: &[usize], each: usize, mut values: &'a mut [T]) -> Vec<&'a mut [T]> {
     let cut = |of: &[usize]| {
         let (own, rest) = std::mem::take(&mut values).split_at_mut((of[1] - of[0]) * each);

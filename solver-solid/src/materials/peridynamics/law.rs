@@ -11,32 +11,32 @@ pub(crate) enum Model {
     /// Three dimensions; Poisson's ratio 1/4.
     #[default]
     Solid,
-    /// One layer of particles, free to contract across; Poisson's ratio 1/3.
+    /// A layer of particles, free to contract across; Poisson's ratio 1/3.
     PlaneStress,
-    /// One layer of particles that stands for a body without end across; Poisson's ratio 1/4.
+    /// A layer of particles that stands for a body without end across; Poisson's ratio 1/4.
     PlaneStrain,
-    /// One row of particles; Poisson's ratio is of no account.
+    /// A row of particles; Poisson's ratio is of no account.
     Bar,
 }
 
-/// From where the constants of bonds are taken.
+/// Source of the constants of bonds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Calibration {
-    /// From the sums over the bonds of a cubic lattice, so that a body has the modulus and the fracture energy that it
-    /// is given: integrals are some 10 % off at a horizon of three spacings.
+    /// Constants from the sums over the bonds of a cubic lattice, so that a body has the modulus and the
+    /// fracture energy that it is given: integrals are some 10 % off at a horizon of three spacings.
     #[default]
     Lattice,
-    /// From the integrals over a ball, a disc or a segment, as they are published.
+    /// Constants from the integrals over a ball, a disc or a segment, as they are published.
     Continuum,
 }
 
 /// The constants of a body's bonds, in lengths of the body: c w(L) V V / L is the stiffness of a bond [N/m].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Law {
-    /// [m]
+    /// Distance of neighbours in the lattice [m].
     pub(crate) spacing: f64,
-    /// [m]
+    /// Longest bond [m].
     pub(crate) horizon: f64,
     /// Volume of a particle [m^3].
     pub(crate) volume: f64,
@@ -44,15 +44,15 @@ pub(crate) struct Law {
     pub(crate) micromodulus: f64,
     /// Stretch at which a bond breaks; infinite if never.
     pub(crate) critical_stretch: f64,
-    /// How much a bond's threshold rises with the compression of its ends' other bonds (alpha).
+    /// Rise of a bond's threshold with the compression of its ends' other bonds (alpha).
     pub(crate) threshold_rise: f64,
-    /// Thresholds of particles are spread evenly over 1 - this to 1 + this times the critical stretch.
+    /// Scatter s of strength: thresholds of particles are spread evenly over 1 - s to 1 + s times the critical stretch.
     pub(crate) strength_scatter: f64,
-    /// Whether particles near the horizon count with the part of their volume that lies inside.
+    /// True if particles near the horizon count with the part of their volume that lies inside.
     pub(crate) volume_correction: bool,
-    /// Whether bonds of particles that lack neighbours are strengthened.
+    /// True if bonds of particles that lack neighbours are strengthened.
     pub(crate) surface_correction: bool,
-    /// Relaxation time of the bonds' damping [s]: C is this times K.
+    /// Relaxation time tau of the bonds' damping [s]: C = tau K.
     pub(crate) damping_time: f64,
     pub(crate) model: Model,
 }
@@ -113,7 +113,8 @@ impl Model {
         }
     }
 
-    /// How the square of the deviatoric strain follows from the variance of the stretches of bonds in all directions.
+    /// Factor from the variance of the stretches of bonds in all directions to the square of the deviatoric
+    /// strain.
     ///
     /// With stretch n·e n, the means over directions are <s> = tr e / d and <s^2> = (2 e:e + (tr e)^2) / (d (d + 2)),
     /// so that the deviator's e':e' is d (d + 2) / 2 times the variance, in d dimensions.

@@ -1,9 +1,10 @@
 //! Bonds of a body of particles anywhere: compressed rows, four at a time.
 //!
-//! Four particles that lie together are a *cluster*. Its rows are one: the slot of each particle that any of the four is
-//! bonded to, a bit for each that is, and the bonds' inverse rest lengths one after the other, negative once a bond is
-//! broken. A bond takes 4 bytes, 4 more for its stiffness in implicit steps, and one and a half or two for the slots. Particles are kept in the
-//! order of clusters; a particle's place in it is its *slot*.
+//! Four particles that lie together are a *cluster*. Its four rows are stored as one: the slot of each
+//! particle that any of the four is bonded to, and a bit for each of the four that is. Then follow the bonds'
+//! inverse rest lengths, negative once a bond is broken. A bond takes 4 bytes, 4 more for its stiffness in
+//! implicit steps, and one and a half or two for the slots. Particles are kept in the order of clusters; a
+//! particle's place in it is its *slot*.
 
 mod kernels;
 
@@ -32,20 +33,20 @@ pub(crate) struct RowTable {
     /// Quanta in a metre.
     per_quantum: f64,
     share: Share,
-    /// Whether the least excess of bonds is asked for.
+    /// True if the least excess of bonds is asked for.
     thresholds_rise: bool,
-    /// Whether any gain is not 1.
+    /// True if any gain is not 1.
     has_gains: bool,
     /// The particle in each slot, and the slot of each particle.
     order: Vec<u32>,
     slot: Vec<u32>,
-    /// Where the neighbours and the bonds of each cluster begin, and the ends. After the bonds of each there is room for
-    /// [`LANES`] more, as many as a loop may touch.
+    /// Start of each cluster's neighbours and bonds, and the ends. After the bonds of each cluster there is
+    /// room for [`LANES`] more, as many as a loop may touch.
     start: Vec<[usize; 2]>,
     neighbours: Vec<Neighbours>,
     /// Inverse of the rest length [1/quanta].
     inverse_rest: Vec<f32>,
-    /// Whether each bond has one, and whether all bonds of each cluster do.
+    /// Coefficient of each bond. `is_near` is true for clusters whose bonds all have one.
     coefficient: Vec<Coefficient>,
     is_near: Vec<bool>,
     /// Position in quanta, and the gain times half a spacing in quanta (the bits of an f32), in each slot of every cluster.
@@ -252,7 +253,7 @@ fn halve(order: &mut [u32], position: &[DVec3]) {
     rayon::join(|| halve(lower, position), || halve(upper, position));
 }
 
-/// For each cluster of particles in order all that its particles are bonded to, by slot.
+/// Neighbours to which the particles of each cluster are bonded, by slot.
 fn bonds_of_clusters(position: &[DVec3], reach: f64) -> Vec<Vec<Neighbours>> {
     let grid = CellGrid::new(position, reach);
     let of = |cluster: usize| {

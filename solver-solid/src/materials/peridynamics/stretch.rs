@@ -39,9 +39,9 @@ pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
 /// 1/L.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    /// a
+    /// Coefficient a.
     pub(super) inner: f32,
-    /// b spacing [1/quanta]
+    /// Coefficient b times the spacing [1/quanta].
     pub(super) slope: f32,
 }
 

@@ -1,9 +1,10 @@
 //! The surface of a body on a lattice, which tears where bonds break.
 //!
-//! Each particle is the cube of the lattice around it. A face of a cube belongs to the surface if the neighbour behind it is
-//! absent or no longer bonded. Of the cubes around a corner, those that faces still join share a vertex there, the mean of
-//! where each has the corner, and others get vertices of their own: a crack opens as a slit between two sides, nothing of the
-//! body is lost, and the surface is closed at any time.
+//! Each particle is the cube of the lattice around it. A face of a cube belongs to the surface if the
+//! neighbour behind it is absent or no longer bonded. Of the cubes around a corner, those that faces still
+//! join share a vertex there, the mean of where each has the corner, and others get vertices of their own. So
+//! a crack opens as a slit between two sides, no part of the body is lost, and the surface is closed at any
+//! time.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,7 @@ pub(super) struct Cubes<'a> {
     /// Its cells ascend by [`Lattice::key`].
     pub(super) lattice: &'a Lattice,
     pub(super) table: &'a dyn BondTable,
-    /// Where its particles are [m].
+    /// Positions of its particles [m].
     pub(super) position: &'a [DVec3],
 }
 
@@ -115,7 +116,7 @@ impl Cubes<'_> {
         sharers
     }
 
-    /// Where a vertex is [m]: the mean of where those that share it have it.
+    /// Position of a vertex [m]: the mean over the particles that share it.
     fn place(&self, keys: &[u64], (corner, lowest): Corner) -> DVec3 {
         let sharers = self.sharers(keys, corner, lowest as usize);
         let of = |&j: &u32| {

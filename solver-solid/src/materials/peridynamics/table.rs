@@ -93,7 +93,7 @@ pub(crate) trait BondTable: Send + Sync {
     /// Adds these rows of the last product times `unit` to `image`, where they begin at particle `at`.
     fn add_products(&self, rows: Range<usize>, unit: f32, image: &mut [Slice], at: usize);
 
-    /// Whether a live bond joins two particles.
+    /// True if a live bond joins two particles.
     fn joined(&self, i: usize, j: usize) -> bool;
 
     /// Visits the live bonds of particle `i`.

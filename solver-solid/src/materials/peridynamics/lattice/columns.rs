@@ -5,9 +5,10 @@ use rayon::prelude::*;
 /// Values in 4 KiB.
 const PAGE: usize = 1024;
 
-/// Values by which the beginnings of columns differ from one another, modulo a page: columns that begin alike would share the few
-/// lines of the first cache that a site may be in, and loads would wait for stores to other columns, which processors tell
-/// apart by the last twelve bits of their addresses. Nine columns spread evenly.
+/// Values by which the beginnings of columns differ from one another, modulo a page. Columns at equal offsets
+/// would share the few lines of the first cache that a site may be in. Loads would also wait for stores to
+/// other columns, since processors distinguish addresses by their last twelve bits. Nine columns spread
+/// evenly.
 const STAGGER: usize = 112;
 
 /// K columns.
@@ -58,7 +59,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// So many sites, each of which adds to others up to `reach` sites on.
+    /// Cuts `sites` sites into tasks. Each site adds to others up to `reach` sites on.
     pub(super) fn new(sites: usize, reach: usize) -> Self {
         let spill = reach.next_multiple_of(PAGE);
         // As many as may be if each is to add to the next one's sites only.
@@ -73,7 +74,7 @@ impl Cut {
         (0..=self.tasks).map(move |task| task * length)
     }
 
-    /// Where sums have what belongs to a site.
+    /// Place of a site in sums.
     pub(super) fn place(&self, site: usize) -> usize {
         site + site / self.length * self.spill
     }

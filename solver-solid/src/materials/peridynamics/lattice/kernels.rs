@@ -163,7 +163,7 @@ fn shares<const FAR: bool>(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> 
     share
 }
 
-/// Where bonds break.
+/// Thresholds at which bonds break.
 #[derive(Clone, Copy)]
 pub(super) struct Thresholds<'a> {
     /// Largest excess of each particle's bonds.
@@ -180,7 +180,7 @@ pub(super) struct ForceTerm<'a, const GAIN: bool, const LEAST: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a mut [u16],
     pub(super) thresholds: Option<Thresholds<'a>>,
-    /// Whether a bond is stretched or compressed so far that the series does not hold.
+    /// True if a bond is stretched or compressed so far that the series does not hold.
     pub(super) is_far: bool,
     pub(super) broken: &'a mut Vec<Broken>,
 }
@@ -242,7 +242,7 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
 
 impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN, LEAST> {
     const NONE: [f32; 5] = [0.0, 0.0, 0.0, f32::INFINITY, 0.0];
-    /// With it the excess beyond which a bond is looked at by itself.
+    /// A particle's surroundings and strip, and the excess beyond which a bond is treated by itself.
     type Own = (Around<'a, i32>, Strip, f32);
 
     #[inline(always)]
@@ -379,7 +379,7 @@ const PREFETCH: usize = 2048;
 pub(super) struct RoundedTerm<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: Geometry<'a>,
     pub(super) live: &'a [u16],
-    /// As many as live words.
+    /// Coefficients, one entry per live word.
     pub(super) coefficient: &'a [[Coefficient; LANES]],
     /// Columns of positions, in spacings.
     pub(super) position: [&'a [f32]; 3],

@@ -1,8 +1,9 @@
 //! The hot loops over clusters of rows (`rows.rs`).
 //!
-//! A lane is one particle of a cluster, and the loop runs over all that any of them is bonded to: what is read of a neighbour
-//! goes to all lanes, nothing is gathered, and no sum runs over lanes, so that results do not depend on their number. Sixteen lanes
-//! take four neighbours, and a sum over each of them.
+//! A lane is one particle of a cluster, and the loop runs over all neighbours that any of its particles is
+//! bonded to. A neighbour's values go to all lanes, nothing is gathered, and no sum runs over lanes. So
+//! results do not depend on the number of lanes. Sixteen lanes take four neighbours, and a sum over each of
+//! them.
 
 use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 
@@ -39,8 +40,8 @@ pub(super) fn excess(square: f32, inverse_rest: f32) -> f32 {
     (square * inverse_rest).mul_add(inverse_rest, -1.0)
 }
 
-/// Other particles by their slots, and which of the cluster's are bonded to each: four bits a neighbour, those of the first in the
-/// lowest.
+/// Other particles by their slots, and which of the cluster's are bonded to each: four bits per neighbour,
+/// the first one's in the lowest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Neighbours {
     pub(super) slot: [u32; TOGETHER],
@@ -89,13 +90,13 @@ impl Rows<'_> {
     }
 }
 
-/// A loop over neighbours in fours, each of which goes to a quarter of sixteen lanes: or, if a register has eight, one loop over the
-/// first two of them and one over the others, with the same sums.
+/// A loop over neighbours in fours, each of which goes to a quarter of sixteen lanes. If a register has eight
+/// lanes, one loop takes the first two neighbours and one the others, with the same sums.
 pub(super) trait Kernel {
     type Output;
     /// The result without any bonds.
     const NOTHING: Self::Output;
-    /// With `W` lanes in a register; `PART` counts its loops. Adds to what was found before.
+    /// Runs with `W` lanes in a register; `PART` counts its loops. Adds to the previous results.
     fn run<L: Lanes, const W: usize, const PART: usize>(&mut self, found: &mut Self::Output);
 }
 
@@ -181,8 +182,8 @@ fn bond<const W: usize>(
     (d, square, excess(square, inverse_rest), gain * share.stiffness(inverse_rest))
 }
 
-/// How far in front of what it works on a loop asks for bonds [bytes]: processors that guess what is read next do not go on from one
-/// page to another.
+/// Prefetch distance [bytes]. Hardware prefetchers stop at page boundaries, so the loop prefetches
+/// explicitly.
 const AHEAD: usize = 2048;
 
 /// Words from `at` on, one after the other, to the selected lanes.
@@ -224,7 +225,7 @@ pub(super) struct Forces {
 }
 
 impl Forces {
-    /// Whether a bond is stretched or compressed so far that the series does not hold.
+    /// True if a bond is stretched or compressed so far that the series does not hold.
     pub(super) fn is_far(&self) -> bool {
         let far = |(least, largest): (&f32, &f32)| *least < -SERIES_MAX || *largest > SERIES_MAX;
         self.least.iter().zip(&self.largest).any(far)
@@ -359,7 +360,7 @@ fn unpacked(coefficient: Coefficient) -> (f32, f32) {
     (across, f32::from_bits(along) - LEAST)
 }
 
-/// Diagonal blocks; writes coefficients, one a bond, and says whether all bonds have one.
+/// Diagonal blocks; writes coefficients, one per bond, and says whether all bonds have one.
 pub(super) struct DiagonalKernel<'a, const FAR: bool> {
     pub(super) rows: Rows<'a>,
     pub(super) inverse_rest: &'a [f32],
@@ -413,7 +414,7 @@ impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
 pub(super) struct ProductKernel<'a, const FAR: bool, const ROUNDED: bool> {
     pub(super) rows: Rows<'a>,
     pub(super) inverse_rest: &'a [f32],
-    /// With operands of f32, as bits, if `ROUNDED`.
+    /// Pairs, with operands of f32 as bits if `ROUNDED`.
     pub(super) pair: &'a [Pair],
 }
 
