@@ -60,6 +60,7 @@ fn a_run_leaves_frames_pictures_tables_and_a_summary() {
         "summary.json",
         "surfaces",
         "water.pvd",
+        "work.csv",
     ];
     assert_eq!(files(&out), strings(&expected));
     assert_eq!(files(&out.join("frames")).len(), 6, "three frames of two participants");
@@ -274,4 +275,65 @@ fn children(parent: u32) -> Vec<u32> {
             .any(|line| line.strip_prefix("PPid:").is_some_and(|id| id.trim() == parent.to_string()))
     };
     files(Path::new("/proc")).iter().filter_map(|name| name.parse().ok()).filter(is_child).collect()
+}
+
+/// A sheet that strikes water at 10 m/s. Water takes its momentum and throws nothing back.
+#[test]
+fn water_does_not_throw_back_what_strikes_it() {
+    const SCENE: &str = "[scene]
+name = 'sheet'
+[domain]
+min = [-0.1, -0.1, 0.0]
+max = [0.1, 0.1, 0.4]
+[time]
+duration = 0.02
+frame_interval = 0.02
+[[participants]]
+name = 'sheet'
+solver = 'solid'
+[participants.settings]
+method = 'mass-spring'
+[[participants.settings.bodies]]
+type = 'sheet'
+corner = [-0.05, -0.05, 0.08]
+edge_u = [0.1, 0.0, 0.0]
+edge_v = [0.0, 0.1, 0.0]
+spacing = 0.01
+area_density = 2.0
+structural_stiffness = 5000.0
+velocity = [0.0, 0.0, -10.0]
+[[participants]]
+name = 'water'
+solver = 'fluid'
+[participants.settings]
+method = 'sph'
+spacing = 0.01
+sound_speed = 100.0
+[[participants.settings.shapes]]
+type = 'box'
+min = [-0.1, -0.1, 0.0]
+max = [0.1, 0.1, 0.06]
+[[probes]]
+name = 'sheet'
+quantity = 'momentum'
+participant = 'sheet'
+";
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("sheet.toml");
+    fs::write(&file, SCENE).expect("writes");
+    // Part of the momentum [kg m/s] with which the sheet comes that it leaves with, upwards.
+    let thrown_back = |set: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+        command.arg("run").arg(&file).args(["--quiet", "--transport=in-process"]).args(set);
+        let output = command.current_dir(folder.path()).output().expect("starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let table = fs::read_to_string(folder.path().join("out/sheet/probes/sheet.csv")).expect("a table");
+        let upwards = |row: &str| row.split(',').nth(3).expect("a column").parse::<f64>().expect("a number");
+        let momenta: Vec<f64> = table.lines().skip(1).map(upwards).collect();
+        momenta.iter().copied().fold(f64::NEG_INFINITY, f64::max) / -momenta[0]
+    };
+    let (by_default, as_in_the_paper) = (thrown_back(&[]), thrown_back(&["--set=coupling.alpha=1"]));
+    println!("{by_default} and {as_in_the_paper} of the momentum");
+    assert!(by_default < 0.05, "{by_default} of the momentum");
+    assert!(as_in_the_paper > 0.2, "{as_in_the_paper}: the scene tells nothing apart");
 }
