@@ -113,8 +113,7 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
 /// Serves calls where a service listens, until `end`, with the limits that every service has. Prints `listening ADDRESS` on
 /// standard output at first. Calls in progress are finished first.
 ///
-/// # Errors
-/// What the system says.
+/// # Errors The system's error.
 pub async fn serve_routes(
     listening: Listening,
     gate: &Gate,
@@ -128,7 +127,7 @@ pub async fn serve_routes(
     served
 }
 
-/// Adds what every service answers besides its own calls: health, of the service of this name, and reflection.
+/// Adds the standard calls of every service: health, of the service of this name, and reflection.
 ///
 /// # Errors
 /// Descriptors that are none.

@@ -62,7 +62,8 @@ impl Plan {
     }
 }
 
-/// Writes what a run leaves behind: frames on a thread of their own, so that the run goes on meanwhile, and tables.
+/// Writes the results of a run: frames on a thread of their own, so that the run goes on meanwhile, and
+/// tables.
 pub struct Recorder {
     folder: PathBuf,
     plan: Plan,
@@ -134,8 +135,7 @@ impl Recorder {
     /// Goes on to the next frame; `participants` is empty if [`Self::wants_frame`] said no. Returns before the frame is
     /// written, unless others wait for it.
     ///
-    /// # Errors
-    /// A failure of the file system, also one of a frame before; what was written before stays readable.
+    /// # Errors A failure of the file system, also one of a frame before; earlier files stay readable.
     pub fn frame(&mut self, time: f64, participants: Vec<ParticipantFrame>) -> Result<(), OutputError> {
         let number = self.frame;
         self.frame += 1;

@@ -18,8 +18,7 @@ pub struct KeyPath(pub Vec<Segment>);
 impl KeyPath {
     /// Reads `a.b[0].c`.
     ///
-    /// # Errors
-    /// What to write, if the text is not such a path.
+    /// # Errors Advice on what to write, if the text is not such a path.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut segments = Vec::new();
         for part in text.split('.') {
