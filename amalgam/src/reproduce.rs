@@ -34,7 +34,8 @@ use report::Report;
 
 /// All figures, in the order in which they are computed; after them the columns of Table 1.
 ///
-/// # Errors A fault in the file of figures.
+/// # Errors
+/// A fault in the file of figures.
 pub fn figures() -> Result<Vec<Figure>, String> {
     let mut all = figures::read()?;
     let columns = all.iter().filter_map(|figure| Some(table1::figure(figure, figure.times.as_ref()?)));
@@ -233,7 +234,8 @@ fn one_run(
 
 /// The scene of one run.
 ///
-/// # Errors A fault in the file.
+/// # Errors
+/// A fault in the file.
 pub fn read(figure: &Figure, case: &Variant, method: &Variant, scale: Scale) -> Result<Scene, CommandError> {
     let text = SCENES.iter().find(|(name, _)| *name == figure.scene).map(|(_, text)| *text);
     let text =

@@ -114,8 +114,9 @@ enum RunError {
 
 /// Runs a scene.
 ///
-/// # Errors A wrong scene, a solver that fails or is lost, or results that cannot be written. The results
-/// until then are in the output folder, with the error in `summary.json`.
+/// # Errors
+/// A wrong scene, a solver that fails or is lost, or results that cannot be written. The results until then
+/// are in the output folder, with the error in `summary.json`.
 pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     let scene = Scene::read(&args.scene, &args.set)?.limited_to(args.frames)?;
     args.threads.apply()?;

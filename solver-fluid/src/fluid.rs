@@ -78,12 +78,14 @@ pub trait Method: Send + Sync + Sized + 'static {
 
     /// Work at the start of a step that does not depend on groups, with the largest speed [m/s].
     ///
-    /// # Errors A state that makes the step impossible.
+    /// # Errors
+    /// A state that makes the step impossible.
     fn begin(&mut self, particles: &Particles, speed_max: f64) -> Result<(), SolverError>;
 
     /// Integrates a stage tentatively: all sub-steps, the last one up to the velocities of free particles.
     ///
-    /// # Errors A fault that makes the integration impossible.
+    /// # Errors
+    /// A fault that makes the integration impossible.
     fn integrate(
         &mut self,
         particles: &Particles,
@@ -98,7 +100,8 @@ pub trait Method: Send + Sync + Sized + 'static {
 
     /// Prepares [`Self::advance`]. `is_first` says whether the last sub-step is the first one.
     ///
-    /// # Errors A fault that makes the end of the step impossible.
+    /// # Errors
+    /// A fault that makes the end of the step impossible.
     fn prepare_advance(&mut self, _is_first: bool) -> Result<(), SolverError> {
         Ok(())
     }

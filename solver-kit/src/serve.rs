@@ -113,7 +113,8 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
 /// Serves calls where a service listens, until `end`, with the limits that every service has. Prints `listening ADDRESS` on
 /// standard output at first. Calls in progress are finished first.
 ///
-/// # Errors The system's error.
+/// # Errors
+/// The system's error.
 pub async fn serve_routes(
     listening: Listening,
     gate: &Gate,

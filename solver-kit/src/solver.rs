@@ -209,7 +209,8 @@ pub trait Solver: Send + Sync + 'static {
 
     /// Advances to the end of the step. `integrated` are the velocities of the last answer.
     ///
-    /// # Errors A fault that makes the state unusable, with the particle's id.
+    /// # Errors
+    /// A fault that makes the state unusable, with the particle's id.
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError>;
 
     /// Fields for frames beside position, velocity, id and group.

@@ -8,7 +8,8 @@ const FIGURES: &str = include_str!("../../../scenes/paper/figures.toml");
 
 /// The figures of the file, in the order in which they are computed.
 ///
-/// # Errors A fault in the file.
+/// # Errors
+/// A fault in the file.
 pub(super) fn read() -> Result<Vec<Figure>, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -135,7 +135,8 @@ impl Recorder {
     /// Goes on to the next frame; `participants` is empty if [`Self::wants_frame`] said no. Returns before the frame is
     /// written, unless others wait for it.
     ///
-    /// # Errors A failure of the file system, also one of a frame before; earlier files stay readable.
+    /// # Errors
+    /// A failure of the file system, also one of a frame before; earlier files stay readable.
     pub fn frame(&mut self, time: f64, participants: Vec<ParticipantFrame>) -> Result<(), OutputError> {
         let number = self.frame;
         self.frame += 1;

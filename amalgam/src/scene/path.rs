@@ -18,7 +18,8 @@ pub struct KeyPath(pub Vec<Segment>);
 impl KeyPath {
     /// Reads `a.b[0].c`.
     ///
-    /// # Errors Advice on what to write, if the text is not such a path.
+    /// # Errors
+    /// A text that is not such a path, with advice on what to write.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut segments = Vec::new();
         for part in text.split('.') {

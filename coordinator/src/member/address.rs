@@ -55,7 +55,8 @@ impl Address {
 
     /// A connection to the service there, for callers that make their own calls.
     ///
-    /// # Errors The system's error.
+    /// # Errors
+    /// The system's error.
     pub async fn connect(&self, access: &Access) -> Result<Calls, String> {
         let dialled = tokio::time::timeout(CONNECT_DEADLINE, dial(self, access)).await;
         let dialled =

@@ -282,7 +282,8 @@ impl Roster {
 
     /// Takes over births and deaths.
     ///
-    /// # Errors A birth or death that is impossible.
+    /// # Errors
+    /// A birth or death that is impossible.
     pub(crate) fn update(&mut self, committed: &Committed) -> Result<(), String> {
         if !(committed.born.is_empty() && committed.dead.is_empty()) {
             self.replace(committed)?;
