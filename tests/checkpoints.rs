@@ -1,5 +1,5 @@
-//! `amalgam run --checkpoint-every`, SIGTERM and `amalgam resume`, with real processes: what is written after a resume is to
-//! the byte what an uninterrupted run writes.
+//! `amalgam run --checkpoint-every`, SIGTERM and `amalgam resume`, with real processes: the files after a
+//! resume are to the byte those of an uninterrupted run.
 
 mod support;
 
@@ -72,7 +72,7 @@ fn assert_equal(expected: &BTreeMap<String, Vec<u8>>, seen: &BTreeMap<String, Ve
     }
 }
 
-/// A summary without what is measured.
+/// A summary without measurements.
 fn exact(folder: &Folder) -> Value {
     let mut summary = folder.summary();
     let entries = summary.as_object_mut().expect("an object");

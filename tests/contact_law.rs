@@ -1,4 +1,5 @@
-//! The contact law through real services: contacts slide, hold and part, and what is reported is what moves.
+//! The contact law through real services: contacts slide, hold and part, and reported velocities are those of
+//! the motion.
 
 mod support;
 

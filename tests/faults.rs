@@ -73,7 +73,7 @@ fn assert_names(text: &str, participant: &str) {
     assert!(PHASES.iter().any(|phase| text.contains(&format!(" {phase} of step"))), "no phase in {text:?}");
 }
 
-/// Nothing runs any more, no socket is left, and what was computed can be read.
+/// Nothing runs any more, no socket is left, and the results so far can be read.
 fn assert_orderly(folder: &Folder, error: &str, solvers: &[u32]) {
     assert!(solvers.iter().all(|&solver| !is_alive(solver)), "a solver is left");
     assert_eq!(folder.processes(), Vec::<u32>::new(), "processes are left");

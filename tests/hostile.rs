@@ -596,7 +596,7 @@ fn callers_who_are_silent_after_a_call_lock_nobody_out_of_a_coordinator() {
     drop(kept);
 }
 
-/// Each kind alone, and what it costs.
+/// Each kind alone, and its cost in memory.
 #[test]
 #[ignore = "five minutes: cargo test --release --workspace --test hostile -- --ignored --nocapture"]
 fn each_kind_of_attack_alone() {

@@ -402,7 +402,7 @@ impl Caller {
     }
 }
 
-/// Least and median time of a call [ms]; what it sends is made before.
+/// Least and median time of a call [ms]; its data are made before.
 fn time<T>(mut make: impl FnMut() -> T, mut call: impl FnMut(T)) -> [f64; 2] {
     call(make());
     let started = Instant::now();

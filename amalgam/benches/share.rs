@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Time that a line of the table covers.
 const WINDOW: Duration = Duration::from_secs(30);
 
-/// Between two looks at the counters; what a thread does after the last one is not counted.
+/// Between two looks at the counters; work of a thread after the last one is not counted.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// Processor time [ns] of each part, all threads together.

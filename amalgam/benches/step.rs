@@ -1,4 +1,5 @@
-//! A whole step in which nothing happens, over each transport: what coordinator and transport cost by themselves.
+//! A whole step in which nothing happens, over each transport: the cost of coordinator and transport by
+//! themselves.
 //!
 //! Two explicit participants of N particles each, at rest on lattices that touch along one edge only; the interest
 //! mask keeps the rest from crossing the wire. `cargo bench -p amalgam --bench step`.

@@ -5,7 +5,7 @@ pub(crate) mod transfer;
 use std::{path::PathBuf, time::Duration};
 
 use amalgam_coordinator::{Address, dial};
-use amalgam_network::{Access, Calls, Role, SecurityOptions};
+use amalgam_network::{Access, Calls, Role, SecurityOptions, innermost};
 use amalgam_particles::text::{shorten, wall_time};
 use amalgam_proto::{
     coordinator::{self as v1, coordinator_client::CoordinatorClient, follow_response::Event},
@@ -50,7 +50,7 @@ enum What {
     Submit(SubmitArgs),
     /// List all runs.
     Runs,
-    /// Show what happens to a run, to its end.
+    /// Follow a run to its end.
     Follow(RunOf),
     /// Hold a run after its current step.
     Pause(RunOf),
@@ -96,7 +96,7 @@ struct SubmitArgs {
     /// Go back to the last checkpoint when a solver is lost, and wait that long for one at an address.
     #[arg(long, value_name = "TIME", value_parser = wall_time)]
     reconnect: Option<Duration>,
-    /// Then show what happens to the run, to its end.
+    /// Then follow the run to its end.
     #[arg(long)]
     follow: bool,
 }
@@ -112,7 +112,7 @@ struct FetchArgs {
     out: Option<PathBuf>,
 }
 
-/// Asks a service for what the command line says.
+/// Makes the request of the command line to a service.
 ///
 /// # Errors
 /// A service that cannot be reached or refuses, and a followed run that fails.
@@ -143,14 +143,6 @@ pub(crate) async fn connect(address: &Address, access: &Access) -> Result<Client
     let channel = dialled.map_err(|_| late())?.map_err(|error| unreachable(innermost(&error)))?;
     let client = CoordinatorClient::new(channel);
     Ok(client.max_decoding_message_size(message_limit()).max_encoding_message_size(message_limit()))
-}
-
-/// Message of the innermost error.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    std::iter::successors(Some(error), |error| error.source())
-        .last()
-        .map(ToString::to_string)
-        .unwrap_or_default()
 }
 
 /// A refusal, for people. Faults of a scene have several lines.

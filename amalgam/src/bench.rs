@@ -1,4 +1,5 @@
-//! `amalgam bench`: how fast the solvers are on this machine, beside what others reach and what the machine can do.
+//! `amalgam bench`: how fast the solvers are on this machine, beside figures of other programs and the limits
+//! of the machine.
 
 pub mod flip;
 pub mod fluids;
@@ -63,7 +64,7 @@ pub struct Figure {
     pub peer: Option<String>,
     /// The peer's time divided by ours.
     pub ratio: Option<f64>,
-    /// Share of what the machine can do: operations and bytes per particle, against the measured peaks.
+    /// Share of the machine's limits: operations and bytes per particle, against the measured peaks.
     #[serde(skip)]
     pub bound: Option<Bound>,
 }
@@ -139,7 +140,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     write_files(args, &figures)
 }
 
-/// Writes what the command line asks for besides the table.
+/// Writes the files that the command line asks for besides the table.
 fn write_files(args: &BenchArgs, figures: &[Value]) -> Result<(), CommandError> {
     if let Some(file) = &args.json {
         write(file, figures)?;
@@ -183,8 +184,8 @@ fn page(args: &BenchArgs, figures: &[Value]) -> Page {
     page
 }
 
-/// Runs benchmarks each in a process of its own: memory that one leaves with the allocator would be missing in what the next is
-/// seen to need.
+/// Runs benchmarks each in a process of its own: memory that one leaves with the allocator would be missing
+/// in the measured need of the next.
 fn apart(args: &BenchArgs, parts: [&str; 2]) -> Result<(), CommandError> {
     let mut figures: Vec<Value> = Vec::new();
     let folder = tempfile::tempdir();

@@ -137,7 +137,7 @@ impl Store {
         }
     }
 
-    /// Clears away what a run left that was killed while it wrote a checkpoint.
+    /// Removes the remains of a run that was killed while it wrote a checkpoint.
     ///
     /// # Errors
     /// A failure of the file system.

@@ -206,14 +206,14 @@ pub enum Command {
     Check(CheckArgs),
     /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to.
     Serve(ServeArgs),
-    /// Send scenes to a coordinator that runs as a service, and follow, hold, end and fetch what it computes.
+    /// Send scenes to a coordinator that runs as a service, and follow, hold, end and fetch its runs.
     #[command(after_help = AT_EXAMPLES)]
     At(AtArgs),
     /// Compare the solvers with theory, experiments and conservation laws.
     Validate(ValidateArgs),
     /// Compute the figures of the paper, every method of contact beside merging, and write one report.
     Reproduce(ReproduceArgs),
-    /// Measure how fast the solvers are here, beside what others reach.
+    /// Measure how fast the solvers are here, beside the figures of other programs.
     Bench(BenchArgs),
     /// Try the rules of the contract on a solver, in whatever language it is written.
     Conform(ConformArgs),
@@ -232,7 +232,7 @@ pub struct BenchArgs {
     /// Write a page of the figures, in Markdown.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Measure only what takes a few seconds.
+    /// Measure only sizes that take a few seconds.
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]

@@ -30,7 +30,7 @@ pub const EXIT_FAILED: u8 = 1;
 /// Exit code when the scene or the command line is wrong.
 pub const EXIT_WRONG: u8 = 2;
 
-/// Does what the command line says, and reports errors on standard error.
+/// Executes the command line, and reports errors on standard error.
 pub fn execute(cli: &Cli) -> ExitCode {
     log_to_standard_error(cli.log_format());
     let result = match &cli.command {

@@ -42,7 +42,7 @@ Exit codes:
 pub struct ConformArgs {
     /// Address of the service: unix:PATH or HOST:PORT.
     pub address: Option<String>,
-    /// The section to initialise the service with, a TOML file: what stands under [participants.settings].
+    /// The section to initialise the service with, a TOML file: the keys of [participants.settings].
     #[arg(long, value_name = "FILE", conflicts_with = "scene")]
     pub settings: Option<PathBuf>,
     /// A scene, for the section, domain, gravity and seed of one of its participants.
@@ -68,7 +68,7 @@ pub struct ConformArgs {
     pub command: Vec<String>,
 }
 
-/// Tries the rules on a service and prints what is found.
+/// Tries the rules on a service and prints the findings.
 ///
 /// # Errors
 /// A wrong command line or scene, or a service that cannot be reached.

@@ -25,8 +25,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// The bar's length, in steps of simulated time.
 const BAR_LENGTH: u64 = 10_000;
 
-/// Writes a line to standard output. A reader who has gone, as in `amalgam bench sph | head -1`, is no reason to lose what is being
-/// computed.
+/// Writes a line to standard output. A reader who has gone, as in `amalgam bench sph | head -1`, is no reason
+/// to end a computation.
 ///
 /// # Errors
 /// A line that cannot be written for another reason.
@@ -87,7 +87,7 @@ impl Console {
         }
     }
 
-    /// A line of a participant's process. A JSON object of its log says itself what it is about.
+    /// A line of a participant's process. A JSON object of its log names its subject itself.
     pub(crate) fn line_of(&self, participant: &str, text: &str) {
         if log::is_json() && self.sink.is_none() && text.starts_with('{') {
             let _ = writeln!(std::io::stderr(), "{text}");

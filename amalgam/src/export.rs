@@ -239,7 +239,7 @@ fn mesh_of(Mesh { vertices, normals, velocities, triangles }: Mesh) -> UsdMesh {
     UsdMesh { positions: vertices, velocities, normals, triangles }
 }
 
-/// A channel of a colour as light, from what screens are sent (IEC 61966-2-1).
+/// A channel of a colour as linear light, from its sRGB value (IEC 61966-2-1).
 fn linear(channel: f32) -> f32 {
     if channel <= 0.04045 { channel / 12.92 } else { ((channel + 0.055) / 1.055).powf(2.4) }
 }

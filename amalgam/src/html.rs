@@ -122,9 +122,9 @@ pub fn curves(title: &str, curves: &[Curve]) -> Markup {
                 @for (k, curve) in curves.iter().enumerate() {
                     path d=(path(curve)) fill="none" stroke=(COLOURS[k % COLOURS.len()]) stroke-width="1.3" {}
                 }
-                text x="0" y="-4" { (short(v1)) }
-                text x="0" y=(height + 13.0) { (short(v0)) }
-                text x=(width) y=(height + 13.0) text-anchor="end" { (short(t1)) " s" }
+                text x="0" y="-4" { (without_trailing_zeros(v1)) }
+                text x="0" y=(height + 13.0) { (without_trailing_zeros(v0)) }
+                text x=(width) y=(height + 13.0) text-anchor="end" { (without_trailing_zeros(t1)) " s" }
             }
             figcaption {
                 (title)
@@ -155,8 +155,8 @@ fn thinned(points: &[(f64, f64)], step: usize) -> Vec<(f64, f64)> {
     ends.collect()
 }
 
-/// A number for the eye.
-pub fn short(value: f64) -> String {
+/// A number with up to four decimals, without trailing zeros, or with an exponent if it is very small or large.
+pub fn without_trailing_zeros(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),
         1e-3..1e5 => {

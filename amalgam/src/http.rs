@@ -70,8 +70,8 @@ impl Answer {
     }
 }
 
-/// Serves pages on a thread of their own, which ends with the process. `answer` gets the path and what follows a question mark.
-/// Returns the start of the pages' address.
+/// Serves pages on a thread of their own, which ends with the process. `answer` gets the path and the text
+/// after a question mark. Returns the start of the pages' address.
 ///
 /// # Errors
 /// An address that cannot be listened at.

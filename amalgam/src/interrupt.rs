@@ -102,8 +102,8 @@ async fn hung_up(hangup: &mut Option<Signal>) {
     }
 }
 
-/// True if SIGHUP ends this process: not under `nohup`, which has it ignored. Where the system does not tell, what the
-/// process was started with stays.
+/// True if SIGHUP ends this process: not under `nohup`, which has it ignored. Where the system does not tell,
+/// the setting at the start of the process stays.
 fn hangup_ends() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

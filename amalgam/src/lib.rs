@@ -1,9 +1,9 @@
-//! The command people type: reads scenes, starts solvers, runs the coordinator and writes what it computed.
+//! The command people type: reads scenes, starts solvers, runs the coordinator and writes the results.
 //!
-//! - [`scene`]: scene files and what is wrong with them;
+//! - [`scene`]: scene files and their faults;
 //! - [`run`]: one local process per participant, progress, output;
 //! - [`service`]: the coordinator for clients that come and go, and [`at`], a client;
-//! - [`checkpoint`]: what a run that was ended goes on from;
+//! - [`checkpoint`]: the states from which a run goes on;
 //! - [`viewer`]: a page that shows a run while it goes on, [`report`]: one about a run that is over, and [`export`] for renderers;
 //! - [`command`]: from the command line to an exit code.
 

@@ -12,7 +12,7 @@ use crate::{
     cli::ReportArgs,
     console::say,
     error::CommandError,
-    html::{self as page, Curve, curves, document, picture, short, table},
+    html::{self as page, Curve, curves, document, picture, table, without_trailing_zeros},
     run::{
         output::{SCENE, SUMMARY},
         recorder::WORK,
@@ -74,7 +74,7 @@ fn body(scene: &Scene, summary: &Value, folder: &Path) -> Markup {
 
 /// Statement of how the run ended and whether to trust it.
 fn verdict(summary: &Value) -> Markup {
-    let number = |key: &str| summary[key].as_f64().map_or("?".to_string(), short);
+    let number = |key: &str| summary[key].as_f64().map_or("?".to_string(), without_trailing_zeros);
     let cautions = summary["cautions"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let cautions: Vec<&str> = cautions.collect();
     let is_whole = summary["error"].is_null() && summary["interrupted"] == Value::Bool(false);
@@ -110,7 +110,7 @@ fn pictures(scene: &Scene, folder: &Path) -> Markup {
         let file = &files[place];
         let frame: f64 = file.file_stem()?.to_str()?.parse().ok()?;
         let time = (frame * scene.time.frame_interval).min(scene.time.duration);
-        picture(file, &format!("{} s", short(time)))
+        picture(file, &format!("{} s", without_trailing_zeros(time)))
     });
     let shown: Vec<Markup> = shown.collect();
     html! {
@@ -170,7 +170,9 @@ fn work(folder: &Path) -> Markup {
 
 fn numbers(summary: &Value) -> Markup {
     let participants: Vec<&Value> = summary["participants"].as_array().into_iter().flatten().collect();
-    let cell = |value: &Value| value.as_f64().map_or_else(|| value.as_str().unwrap_or("").to_string(), short);
+    let cell = |value: &Value| {
+        value.as_f64().map_or_else(|| value.as_str().unwrap_or("").to_string(), without_trailing_zeros)
+    };
     let phases: Vec<(&String, f64)> = summary["phases_s"]
         .as_object()
         .into_iter()
@@ -194,7 +196,7 @@ fn numbers(summary: &Value) -> Markup {
         table {
             tr { th { "phase" } th { "wall time [s]" } th { "part" } }
             @for (name, seconds) in phases {
-                tr { td { (name) } td { (short(seconds)) } td { (format!("{:.0} %", 100.0 * seconds / whole.max(f64::MIN_POSITIVE))) } }
+                tr { td { (name) } td { (without_trailing_zeros(seconds)) } td { (format!("{:.0} %", 100.0 * seconds / whole.max(f64::MIN_POSITIVE))) } }
             }
         }
         @for part in ["contacts", "coupling", "energy"] {

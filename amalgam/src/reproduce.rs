@@ -1,8 +1,8 @@
 //! `amalgam reproduce`: the figures of the paper, every method of contact beside merging, in one report.
 //!
-//! A figure is a scene in `scenes/paper` and an entry in `scenes/paper/figures.toml`: what is varied, what is measured,
-//! and the rules by which a verdict follows from the numbers. Both are part of the program, so that the command works
-//! anywhere. A new figure is a scene, an entry, and a line in `SCENES`.
+//! A figure is a scene in `scenes/paper` and an entry in `scenes/paper/figures.toml`: the variants, the
+//! measures, and the rules by which a verdict follows from the numbers. Both are part of the program, so that
+//! the command works anywhere. A new figure is a scene, an entry, and a line in `SCENES`.
 
 pub mod figures;
 mod report;
@@ -35,7 +35,7 @@ use report::Report;
 /// All figures, in the order in which they are computed; after them the columns of Table 1.
 ///
 /// # Errors
-/// What is wrong with the file of figures.
+/// A fault in the file of figures.
 pub fn figures() -> Result<Vec<Figure>, String> {
     let mut all = figures::read()?;
     let columns = all.iter().filter_map(|figure| Some(table1::figure(figure, figure.times.as_ref()?)));
@@ -143,8 +143,8 @@ impl Workers {
         Ok(Self { pools: (0..at_a_time).map(|_| pool()).collect::<Result<_, _>>()?, threads })
     }
 
-    /// Computes the runs 0 to `runs` and hands over what came of them, in the order in which they end. After an error
-    /// no further run begins.
+    /// Computes the runs 0 to `runs` and hands over their outcomes, in the order in which they end. After an
+    /// error no further run begins.
     fn each<T: Send>(
         &self,
         runs: usize,
@@ -235,7 +235,7 @@ fn one_run(
 /// The scene of one run.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A fault in the file.
 pub fn read(figure: &Figure, case: &Variant, method: &Variant, scale: Scale) -> Result<Scene, CommandError> {
     let text = SCENES.iter().find(|(name, _)| *name == figure.scene).map(|(_, text)| *text);
     let text =

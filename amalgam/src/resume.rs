@@ -16,8 +16,8 @@ use crate::{
     scene::Scene,
 };
 
-/// Goes on with a run from its newest checkpoint, or one that is named. What is written from then on is to the bit what
-/// the run would have written without the interruption.
+/// Goes on with a run from its newest checkpoint, or one that is named. From then on, the files are to the
+/// bit those of a run without the interruption.
 ///
 /// # Errors
 /// A folder without a checkpoint that can be gone on from, and all that ends a run.

@@ -1,4 +1,5 @@
-//! `amalgam run`: computes a scene. [`Run`] is what the command, `amalgam resume` and the service have in common.
+//! `amalgam run`: computes a scene. [`Run`] is the common part of the command, `amalgam resume` and the
+//! service.
 
 pub mod control;
 mod deployment;
@@ -114,8 +115,8 @@ enum RunError {
 /// Runs a scene.
 ///
 /// # Errors
-/// A wrong scene, a solver that fails or is lost, or results that cannot be written. What was computed until then is
-/// in the output folder, with the error in `summary.json`.
+/// A wrong scene, a solver that fails or is lost, or results that cannot be written. The results until then
+/// are in the output folder, with the error in `summary.json`.
 pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     let scene = Scene::read(&args.scene, &args.set)?.limited_to(args.frames)?;
     args.threads.apply()?;
@@ -392,8 +393,8 @@ impl Course<'_> {
     }
 }
 
-/// A number for the eye: about five digits.
-fn short(value: f64) -> String {
+/// A number with four decimals, without if it is whole, or with an exponent if it is very small or large.
+fn with_four_decimals(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),
         1e-3..1e6 if value.fract() == 0.0 => format!("{value:.0}"),

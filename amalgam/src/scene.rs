@@ -256,7 +256,7 @@ impl Scene {
         }
     }
 
-    /// Shows what a solver finds wrong with its section (key and message) in the scene's file.
+    /// Shows a solver's faults of its section (key and message) in the scene's file.
     pub fn section_error(&self, participant: &str, faults: &[(String, String)]) -> SceneError {
         let index = self.participants.iter().position(|one| one.name == participant);
         let base = KeyPath::default().key("participants");
@@ -265,7 +265,7 @@ impl Scene {
         SceneError::faults(self.file(), faults.iter().map(show).collect())
     }
 
-    /// Shows what the coordinator finds wrong with a probe in the scene's file.
+    /// Shows the coordinator's fault of a probe in the scene's file.
     pub fn probe_error(&self, probe: &str, reason: &str) -> SceneError {
         let index = self.probes.iter().position(|one| one.name == probe);
         let base = index.map_or(root("probes"), |index| root("probes").index(index));

@@ -1,8 +1,8 @@
 //! `amalgam validate`: computes validation cases and compares them with their references.
 //!
-//! A case is a folder `validation/CASE` (scene, reference data, where they are from, a picture) and a function here
-//! that computes the scene and says what was measured. Both are part of the program, so that the command works
-//! anywhere. A new case is a folder, a file, and a line in `CASES`.
+//! A case is a folder `validation/CASE` (scene, reference data, where they are from, a picture) and a
+//! function here that computes the scene and returns the measurements. Both are part of the program, so that
+//! the command works anywhere. A new case is a folder, a file, and a line in `CASES`.
 
 mod alone;
 mod case;
@@ -56,11 +56,12 @@ static CASES: [Case; 32] = [
     fluids::COLUMN,
 ];
 
-/// Cases that are not met, or were never computed to their end: computed when named only. Their README says what is missing.
+/// Cases that are not met, or were never computed to their end: computed when named only. Their README gives
+/// the reason.
 static GAPS: [Case; 4] =
     [contacts::planet::RESTING, contacts::column::DISCS, contacts::column::SPHERES, contacts::water::BOWL];
 
-/// Computes the cases that the command line names, prints a table and writes what was asked for.
+/// Computes the cases that the command line names, prints a table and writes the files that were asked for.
 ///
 /// # Errors
 /// A case that is unknown, cannot be computed or misses its reference; or results that cannot be written.
@@ -153,7 +154,14 @@ fn page(checks: &[Check], args: &ValidateArgs) -> Page {
         let Check { case, quantity, reference, measured, tolerance, pass } = check;
         let case = format!("[{case}](../../validation/{case}/README.md)");
         let pass = if *pass { "yes" } else { "**no**" };
-        vec![case, quantity.clone(), short(*reference), short(*measured), short(*tolerance), pass.to_string()]
+        vec![
+            case,
+            quantity.clone(),
+            to_six_digits(*reference),
+            to_six_digits(*measured),
+            to_six_digits(*tolerance),
+            pass.to_string(),
+        ]
     };
     page.table(&["case", "quantity", "reference", "measured", "tolerance", "within"], checks.iter().map(row));
     page
@@ -162,15 +170,22 @@ fn page(checks: &[Check], args: &ValidateArgs) -> Page {
 fn row(check: &Check) -> String {
     let Check { case, quantity, reference, measured, tolerance, pass } = check;
     let pass = if *pass { "yes" } else { "NO" };
-    columns([case, quantity, &short(*reference), &short(*measured), &short(*tolerance), pass])
+    columns([
+        case,
+        quantity,
+        &to_six_digits(*reference),
+        &to_six_digits(*measured),
+        &to_six_digits(*tolerance),
+        pass,
+    ])
 }
 
 fn columns([case, quantity, reference, measured, tolerance, pass]: [&str; 6]) -> String {
     format!("{case:<18} {quantity:<56} {reference:>12} {measured:>12} {tolerance:>12}  {pass}")
 }
 
-/// A number for the eye: six digits.
-fn short(value: f64) -> String {
+/// A number to six significant digits, with an exponent if it is very small or large.
+fn to_six_digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),
         1e-3..1e4 => {

@@ -1,4 +1,4 @@
-//! Whole runs of a small scene: what they leave behind, and how they end.
+//! Whole runs of a small scene: their results, and their ends.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! Wrong scenes, and what their author reads. The solvers' own sections are in `command.rs`.
+//! Wrong scenes, and the messages for their author. The solvers' own sections are in `command.rs`.
 
 use amalgam::scene::{Scene, SceneError};
 

@@ -1,4 +1,4 @@
-//! The bench on which rules are written: a run of the service, the calls of a step, and what is known of the
+//! The bench on which rules are written: a run of the service, the calls of a step, and the properties of the
 //! particles.
 
 use std::collections::HashMap;

@@ -1,9 +1,10 @@
 //! Trial of a service against the contract `amalgam.solver.v1`: a table of rules ([`RULES`]), each tried by
 //! calls.
 //!
-//! A rule has a name, one sentence and a place in `docs/reference/protocol.md`. [`examine`] tries rules on a service that it is
-//! connected to, one after the other, each in a run of its own. A rule that is broken comes with the calls that show it.
-//! The rules are in files by subject, below `rules/`; `bench.rs` is what they are written with.
+//! A rule has a name, one sentence and a place in `docs/reference/protocol.md`. [`examine`] tries rules on a
+//! service that it is connected to, one after the other, each in a run of its own. A rule that is broken
+//! comes with the calls that show it. The rules are in files by subject, below `rules/`; They are written
+//! with `bench.rs`.
 
 mod bench;
 mod choose;

@@ -16,7 +16,7 @@ use tonic::{Code, Response, Status, Streaming};
 
 use crate::shown::{message, messages};
 
-/// A call and what became of it, shortened.
+/// A call and its answer, shortened.
 #[derive(Clone, Debug, Serialize)]
 pub struct Exchange {
     /// Name of the call.

@@ -1,7 +1,8 @@
 //! Checkpoints: the state of a run between two steps, exact. A run that is restored goes on to the same bits.
 //!
-//! Every module says what of its own outlives a step; the rest is scratch or found again by a survey. The run that a
-//! checkpoint is taken of surveys before its next step, too: it and every run restored from there make the same calls.
+//! Every module names its state that outlives a step; the rest is scratch or found again by a survey. The run
+//! that a checkpoint is taken of surveys before its next step, too: it and every run restored from there make
+//! the same calls.
 
 use std::time::Instant;
 
@@ -127,7 +128,7 @@ impl Simulation {
         self.instruments.go_on(state.instruments).map_err(foreign)
     }
 
-    /// Refuses what does not fit this run, before anything is changed.
+    /// Refuses a checkpoint that does not fit this run, before anything is changed.
     fn check_foreign(
         &self,
         checkpoint: &Checkpoint,

@@ -48,7 +48,7 @@ impl Candidates {
         self.radius.clear();
     }
 
-    /// Takes over what the participants sent: of each a batch, with the order of its particles by id.
+    /// Takes over the participants' particles: of each a batch, with the order of its particles by id.
     pub(crate) fn update(&mut self, batches: &[Batch], order: &[Vec<u32>], rosters: &[&Roster]) {
         if batches.iter().any(|batch| batch.id.is_some()) {
             self.name(batches, order, rosters);
@@ -235,7 +235,7 @@ impl Ranked {
         self.words[index as usize / 64] |= 1 << (index % 64);
     }
 
-    /// Counts what was inserted, for [`Self::rank`].
+    /// Counts the inserted indices, for [`Self::rank`].
     fn count(&mut self) {
         let mut sum = 0;
         self.before.clear();

@@ -92,7 +92,7 @@ impl Instruments {
         Self { probes, energy, ..Self::default() }
     }
 
-    /// Keeps what passes from now on, until it is taken.
+    /// Keeps spans from now on, until they are taken.
     pub(crate) fn observe(&mut self) {
         self.spans.get_or_insert_default();
     }

@@ -37,7 +37,7 @@ impl Simulation {
     /// Connects to all participants and initialises them: after this, every section of the scene has been checked.
     ///
     /// # Errors
-    /// A participant that cannot be reached or is not what the scene wants, or a fault of the scene.
+    /// A participant that cannot be reached or does not match the scene, or a fault of the scene.
     pub fn connect(
         plan: Plan,
         participants: Vec<ParticipantPlan>,

@@ -275,7 +275,8 @@ impl ContactLaw {
         all.iter().any(|seen| seen.rolls)
     }
 
-    /// Solves, looks again at what was left out, and solves again with those that do meet: each time there are fewer left.
+    /// Solves, looks again at the contacts that were left out, and solves again with those that do meet: each
+    /// time there are fewer left.
     fn solve_chosen<U: Unknown>(
         &mut self,
         solver: &mut Solver<U>,
@@ -372,7 +373,7 @@ impl<U: Unknown> Solver<U> {
         new
     }
 
-    /// Adds the tree's impulses for what the guess lacks, and says whether that is better.
+    /// Adds the tree's impulses for the part that the guess lacks. Returns true if that is better.
     fn guess_by_tree(&mut self, bodies: &Bodies, step: Step) -> bool {
         let Self { problem, descent, tree, guess } = self;
         let value = descent.value(problem);

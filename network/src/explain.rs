@@ -1,8 +1,16 @@
-//! Explanations of TLS errors, in sentences that say what to do.
+//! Explanations of errors, those of TLS in sentences that say what to do.
 
 use std::io;
 
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
+
+/// Message of the last cause of an error: what the system said.
+pub fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default()
+}
 
 /// An error of TLS as one that says what to do. One of the network stays as it is.
 pub(crate) fn explained(error: io::Error) -> io::Error {

@@ -21,6 +21,7 @@ mod token;
 pub use attentive::{Attentive, EVENT_INTERVAL};
 pub use client::{Access, Calls, dial, is_refusal, speaks_tls};
 pub use credentials::{Credentials, CredentialsError};
+pub use explain::innermost;
 pub use lines::{Caller, Lines, OpenCall};
 pub use listen::{Gate, Listen, Listening, host_name, listen, through};
 pub use options::SecurityOptions;

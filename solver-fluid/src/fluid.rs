@@ -79,13 +79,13 @@ pub trait Method: Send + Sync + Sized + 'static {
     /// Work at the start of a step that does not depend on groups, with the largest speed [m/s].
     ///
     /// # Errors
-    /// What in the state makes the step impossible.
+    /// A state that makes the step impossible.
     fn begin(&mut self, particles: &Particles, speed_max: f64) -> Result<(), SolverError>;
 
     /// Integrates a stage tentatively: all sub-steps, the last one up to the velocities of free particles.
     ///
     /// # Errors
-    /// What makes the integration impossible.
+    /// A fault that makes the integration impossible.
     fn integrate(
         &mut self,
         particles: &Particles,
@@ -101,7 +101,7 @@ pub trait Method: Send + Sync + Sized + 'static {
     /// Prepares [`Self::advance`]. `is_first` says whether the last sub-step is the first one.
     ///
     /// # Errors
-    /// What makes the end of the step impossible.
+    /// A fault that makes the end of the step impossible.
     fn prepare_advance(&mut self, _is_first: bool) -> Result<(), SolverError> {
         Ok(())
     }

@@ -65,7 +65,7 @@ pub(crate) fn default_substeps_max() -> u32 {
     1
 }
 
-/// All points must lie in a box; `advice` is what else to do than to move them.
+/// All points must lie in a box; `advice` names the alternative to moving them.
 pub(crate) fn check_inside(
     (low, high): (DVec3, DVec3),
     bodies: &[Vec<DVec3>],

@@ -1,7 +1,8 @@
 //! Sources of fluid: discs that emit particles, and boxes that remove them.
 //!
-//! A disc emits layers of a square lattice of the particles' spacing, each when the last one has moved on by a spacing:
-//! what leaves it is at rest density. Particles appear and disappear at the end of a step; ids are never used again.
+//! A disc emits layers of a square lattice of the particles' spacing, each when the last one has moved on by
+//! a spacing: the emitted fluid is at rest density. Particles appear and disappear at the end of a step; ids
+//! are never used again.
 
 use amalgam_particles::{DVec3, ParticleId, Particles};
 
@@ -46,7 +47,7 @@ impl Emitter {
         (time.min(self.until) * self.speed / spacing).ceil() as u64
     }
 
-    /// Positions [m] at `time.1` of what is emitted from `time.0` to `time.1` [s].
+    /// Positions [m] at `time.1` of particles emitted from `time.0` to `time.1` [s].
     fn emit(&self, time: (f64, f64), spacing: f64) -> Vec<DVec3> {
         let layers = self.layers_before(time.0, spacing)..self.layers_before(time.1, spacing);
         if layers.is_empty() {
@@ -81,7 +82,7 @@ pub struct Sources {
     pub next_id: u64,
     /// Gravity [m/s^2].
     pub gravity: DVec3,
-    /// Energy [J], kinetic and in gravity, that the last step brought less what it took.
+    /// Energy [J], kinetic and in gravity, that the last step brought, less the energy that it took.
     pub given: f64,
 }
 
@@ -94,7 +95,8 @@ impl Sources {
         self.emitters.is_empty() && self.sinks.is_empty()
     }
 
-    /// Passes `dt` [s]: removes what is in sinks, then appends what was emitted, each of `mass` [kg] and `radius` [m].
+    /// Passes `dt` [s]: removes the particles in sinks, then appends the emitted ones, each of `mass` [kg]
+    /// and `radius` [m].
     pub(super) fn pass(
         &mut self,
         dt: f64,

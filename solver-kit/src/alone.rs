@@ -96,7 +96,8 @@ impl Alone {
         Ok(&self.answer)
     }
 
-    /// Velocity of each group after the last stage [m/s]: it moves by what the solver and others gave it.
+    /// Velocity of each group after the last stage [m/s]: it moves by the momentum that the solver and others
+    /// gave it.
     pub fn group_velocities(&self, groups: &AloneGroups) -> Vec<DVec3> {
         let AloneGroups { map, inertia, velocity, impulse } = groups;
         let of = |g: usize| velocity[g] + (self.answer.momentum[g] + impulse[g]) / inertia[g];
@@ -122,7 +123,7 @@ impl Alone {
         solver.commit(&end, &self.answer.velocity)
     }
 
-    /// A whole step of one stage: groups move by what the solver and others give them.
+    /// A whole step of one stage: groups move by the momentum that the solver and others give them.
     ///
     /// # Errors
     /// The solver's.

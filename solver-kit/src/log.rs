@@ -12,7 +12,7 @@ pub enum LogFormat {
     /// Lines for people.
     #[default]
     Text,
-    /// A JSON object per line, with what it is about as fields: run, participant, step, stage.
+    /// A JSON object per line, with its subject as fields: run, participant, step, stage.
     Json,
 }
 
@@ -51,7 +51,7 @@ pub fn is_json() -> bool {
     JSON.load(Ordering::Relaxed)
 }
 
-/// The target of what is told to people, which is in the log whatever else is.
+/// The target of messages for people, which are always in the log.
 const TOLD: &str = "amalgam::told";
 
 /// Tells people something in a log for machines.

@@ -65,7 +65,8 @@ impl NearParticles {
         })
     }
 
-    /// # Errors A fault of the coordinator's interest.
+    /// # Errors
+    /// A fault of the coordinator's interest.
     pub(crate) fn check(
         &self,
         particles: &Particles,

@@ -106,7 +106,9 @@ async fn register_as_long_as_it_goes(
     let dialled = amalgam_network::dial(move || Ok(registry.clone()), &plan.access, endpoint);
     let channel = match tokio::time::timeout(PATIENCE, dialled).await {
         Ok(Ok(channel)) => channel,
-        Ok(Err(error)) if amalgam_network::is_refusal(&error) => return Problem::Refused(innermost(&error)),
+        Ok(Err(error)) if amalgam_network::is_refusal(&error) => {
+            return Problem::Refused(amalgam_network::innermost(&error));
+        }
         Ok(Err(_)) | Err(_) => return Problem::NotThere,
     };
     let mut client = RegistryClient::new(InterceptedService::new(channel, plan.access.clone()));
@@ -152,12 +154,4 @@ async fn reachable(address: &str, registry: &str) -> String {
         Ok(own) => SocketAddr::new(own.ip(), listening.port()).to_string(),
         Err(_) => address.into(),
     }
-}
-
-/// The last cause of an error.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    std::iter::successors(Some(error), |error| error.source())
-        .last()
-        .map(ToString::to_string)
-        .unwrap_or_default()
 }

@@ -117,7 +117,7 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
 /// standard output at first. Calls in progress are finished first.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub async fn serve_routes(
     listening: Listening,
     gate: &Gate,
@@ -131,7 +131,7 @@ pub async fn serve_routes(
     served
 }
 
-/// Adds what every service answers besides its own calls: health, of the service of this name, and reflection.
+/// Adds the standard calls of every service: health, of the service of this name, and reflection.
 ///
 /// # Errors
 /// Descriptors that are none.

@@ -1,4 +1,4 @@
-//! The state machine of a served solver: which call may follow which, and what each does. No IO and no async.
+//! The state machine of a served solver: the order of calls, and the effect of each. No IO and no async.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -71,7 +71,7 @@ struct Run {
     solver_seconds: f64,
     /// The last call to integrate and its answer as sent, until the step ends.
     last_integrate: Option<(Integrate, Encoded)>,
-    /// The last answer to Commit, and what more was asked for with it.
+    /// The last answer to Commit, and the further questions that came with it.
     last_commit: Option<(Committed, Option<Next>)>,
 }
 

@@ -128,7 +128,7 @@ impl<'a> SnapshotReader<'a> {
         Ok(std::array::from_fn(|_| numbers.next().expect("as many as were asked for")))
     }
 
-    /// Reads what [`SnapshotWriter::block`] wrote.
+    /// Reads a block of [`SnapshotWriter::block`].
     ///
     /// # Errors
     /// If the snapshot ends before.

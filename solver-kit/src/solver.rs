@@ -101,8 +101,8 @@ pub struct Report {
     pub adjusted: bool,
     /// Energy [J] that came from outside in the step, and not by gravity nor through groups. It is the work
     /// of scripts on immovable particles that are in no group, and the change of kinetic energy of all
-    /// immovable ones. What was born adds its kinetic energy and that in gravity, -m g x; what died takes its
-    /// own away. A run ends if energy appears that no participant reports.
+    /// immovable ones. A particle that is born adds its kinetic energy and its energy in gravity, -m g x; a
+    /// particle that dies takes its own away. A run ends if energy appears that no participant reports.
     pub given: f64,
     /// Angular momentum [kg m^2/s] and kinetic energy [J] of the particles' own spin, which their positions and velocities
     /// do not tell.
@@ -210,7 +210,7 @@ pub trait Solver: Send + Sync + 'static {
     /// Advances to the end of the step. `integrated` are the velocities of the last answer.
     ///
     /// # Errors
-    /// What makes the state unusable, with the particle's id.
+    /// A fault that makes the state unusable, with the particle's id.
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError>;
 
     /// Fields for frames beside position, velocity, id and group.
@@ -226,7 +226,7 @@ pub trait Solver: Send + Sync + 'static {
         Err(SolverError("this solver keeps no checkpoints".into()))
     }
 
-    /// Takes back what [`Self::save`] gave, into a solver initialised from the same section.
+    /// Restores a snapshot of [`Self::save`] in a solver initialised from the same section.
     ///
     /// # Errors
     /// If the solver keeps no checkpoints or the snapshot is not its own.
@@ -235,7 +235,7 @@ pub trait Solver: Send + Sync + 'static {
     }
 }
 
-/// Makes solvers from sections of scenes: what a program serves.
+/// Makes solvers from sections of scenes: the solver that a program serves.
 pub trait SolverProgram: Send + Sync + 'static {
     /// The description of the program.
     fn describe(&self) -> Description;

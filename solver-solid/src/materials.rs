@@ -1,4 +1,4 @@
-//! The contract of a material with the integrators: what it is beside its forces, what breaks, what it keeps.
+//! The contract of a material with the integrators: its stored energy and fields, breaking, and its snapshot.
 
 pub(crate) mod peridynamics;
 pub(crate) mod springs;
@@ -88,7 +88,7 @@ pub(crate) trait Material: Operator {
     /// Fields for frames.
     fn fields(&self, position: &[DVec3]) -> Vec<Field>;
 
-    /// Adds the surface of what tears: vertices [m], and triangles of them.
+    /// Adds the surface of bodies that tear: vertices [m], and triangles of them.
     fn add_surface(&self, _position: &[DVec3], _vertices: &mut Vec<DVec3>, _triangles: &mut Vec<[u32; 3]>) {}
 
     /// Longest step of an explicit integrator [s].
@@ -99,7 +99,7 @@ pub(crate) trait Material: Operator {
         Vec::new()
     }
 
-    /// Takes back what [`Self::save`] gave; false if that is not its own.
+    /// Restores a snapshot of [`Self::save`]; false if that is not its own.
     fn restore(&mut self, snapshot: &[u8]) -> bool {
         snapshot.is_empty()
     }

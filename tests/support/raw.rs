@@ -1,4 +1,4 @@
-//! Callers who write bytes and no calls: what they send, kind by kind.
+//! Callers who write bytes and no calls: their messages, kind by kind.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;

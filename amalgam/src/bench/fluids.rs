@@ -33,7 +33,8 @@ const LARGE: Case = Case {
     peer: Peer { name: "Truong et al. 2021, stage 1", ns: 1985.0 },
 };
 
-/// All figures of fluids, or those that take a few seconds. Cases grow: what the allocator keeps of one is used by the next.
+/// All figures of fluids, or those that take a few seconds. Cases grow: memory that the allocator keeps of
+/// one is used by the next.
 ///
 /// # Errors
 /// If the solver fails.

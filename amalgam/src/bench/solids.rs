@@ -26,9 +26,9 @@ struct Count {
     bytes_of_particle: f64,
 }
 
-/// Lattices: a bond is computed once for both ends. Forces: 41 operations, and one bit that says whether it is live; positions,
-/// displacements, five columns of sums, forces. Operator: 28, and a coefficient of 4 bytes; positions, operand, three columns of sums
-/// and the image. What neighbours lend stays in the cache.
+/// Lattices: a bond is computed once for both ends. Forces: 41 operations, and one bit that says whether it
+/// is live; positions, displacements, five columns of sums, forces. Operator: 28, and a coefficient of 4
+/// bytes; positions, operand, three columns of sums and the image. Data of neighbours stay in the cache.
 const LATTICE: [Count; 2] = [
     Count { operations: 20.5, bytes: 1.0 / 16.0, bytes_of_particle: 24.0 + 24.0 + 40.0 + 24.0 },
     Count { operations: 14.0, bytes: 2.0 + 1.0 / 16.0, bytes_of_particle: 24.0 + 24.0 + 24.0 + 12.0 },

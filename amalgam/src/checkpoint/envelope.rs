@@ -1,5 +1,5 @@
-//! A file of a checkpoint: a line with the format, a line that says what the file is, its bytes, and a checksum of all
-//! that comes before. `head -2` shows the lines.
+//! A file of a checkpoint: a line with the format, a line with the label of the file, its bytes, and a
+//! checksum of all before it. `head -2` shows the lines.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct Label {
     pub steps: u64,
     /// Program whose bytes it holds, and its version.
     pub program: String,
-    /// Digest of what the program was started with.
+    /// Digest of the data with which the program was started.
     pub digest: String,
     /// Number of the program's bytes.
     pub length: u64,

@@ -37,7 +37,7 @@ impl RecorderState {
     /// Looks whether the results are still there, without changing anything.
     ///
     /// # Errors
-    /// The first file that is not there, or not as long, and what is wrong with it.
+    /// The first file that is not there, or not as long, with its fault.
     pub fn check(&self, results: &Path) -> Result<(), (PathBuf, String)> {
         for (file, count) in &self.lists {
             let path = results.join(file);

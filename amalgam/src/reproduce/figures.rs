@@ -9,7 +9,7 @@ const FIGURES: &str = include_str!("../../../scenes/paper/figures.toml");
 /// The figures of the file, in the order in which they are computed.
 ///
 /// # Errors
-/// What is wrong with the file.
+/// A fault in the file.
 pub(super) fn read() -> Result<Vec<Figure>, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -67,7 +67,7 @@ pub struct Figure {
     pub scene: String,
     /// Numbers of the pictures that are shown.
     pub pictures: Vec<u32>,
-    /// Rows: what happens.
+    /// Rows of the report: the events.
     pub cases: Vec<Variant>,
     /// Columns: how contacts are handled.
     pub methods: Vec<Variant>,

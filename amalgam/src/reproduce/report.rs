@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{
     Outcome,
     figures::{Figure, Test},
-    verdict::{Verdict, decide, failures, read, short},
+    verdict::{Verdict, decide, failures, read, to_four_digits},
 };
 use crate::{
     cli::Scale,
@@ -145,7 +145,7 @@ impl Part<'_> {
         head.extend(["particles", "steps", "wall time [s]", "failure"]);
         let row = |outcome: &Outcome| {
             let mut cells = vec![outcome.case.clone(), outcome.method.clone()];
-            cells.extend(measures.iter().map(|measure| short(read(measure, outcome))));
+            cells.extend(measures.iter().map(|measure| to_four_digits(read(measure, outcome))));
             let (particles, steps) = size(outcome);
             cells.extend([particles.to_string(), steps.to_string(), format!("{:.1}", outcome.wall_s)]);
             cells.push(failures(figure, outcome).join("; "));
@@ -183,7 +183,7 @@ impl Part<'_> {
 /// Limits of a run that does not fail, and tests of the rules, in words.
 fn limits(figure: &Figure) -> String {
     let failures = figure.failures.iter().map(|failure| {
-        format!("{} above {}{}", failure.measure, short(failure.above), of_case(&failure.case))
+        format!("{} above {}{}", failure.measure, to_four_digits(failure.above), of_case(&failure.case))
     });
     let failures: Vec<String> = failures.collect();
     let rules = figure.rules.iter().map(|rule| match &rule.test {
@@ -195,16 +195,16 @@ fn limits(figure: &Figure) -> String {
             ratio.of.join(", "),
             ratio.over,
             of_case(&ratio.case),
-            short(ratio.from),
-            short(ratio.to)
+            to_four_digits(ratio.from),
+            to_four_digits(ratio.to)
         ),
         Test::Value(range) => format!(
             "{} of {}{} from {} to {}",
             range.measure,
             range.of.join(", "),
             of_case(&range.case),
-            short(range.from),
-            short(range.to)
+            to_four_digits(range.from),
+            to_four_digits(range.to)
         ),
     });
     let rules: Vec<String> = rules.collect();
@@ -269,7 +269,8 @@ fn pictures(figure: &Figure, outcomes: &[Outcome]) -> Markup {
 /// A picture of a run with its time, or the last one before the run ended.
 fn shown(run: &Outcome, number: u32) -> Markup {
     let draw = |at: u32| {
-        let time = run.frame_interval.map(|interval| format!("{} s", short(f64::from(at) * interval)));
+        let time =
+            run.frame_interval.map(|interval| format!("{} s", to_four_digits(f64::from(at) * interval)));
         let early = if at < number { "; the run ended before, and this is its last picture" } else { "" };
         let below = time.unwrap_or_else(|| format!("frame {at}")) + early;
         picture(&run.folder.join(format!("pictures/{at:06}.png")), &below)
@@ -285,7 +286,7 @@ fn numbers(figure: &Figure, outcomes: &[Outcome]) -> Markup {
                 @for measure in &figure.measures {
                     th {
                         (measure.name)
-                        @if let Some(paper) = measure.paper { br; small { "paper: " (short(paper)) } }
+                        @if let Some(paper) = measure.paper { br; small { "paper: " (to_four_digits(paper)) } }
                     }
                 }
                 th { "particles" } th { "steps" } th { "s of wall time" } th class="left" { "failure" }
@@ -297,8 +298,8 @@ fn numbers(figure: &Figure, outcomes: &[Outcome]) -> Markup {
                     @for measure in &figure.measures {
                         @let value = read(measure, outcome);
                         td {
-                            (short(value))
-                            @if let Some(paper) = measure.paper { br; small { "x " (short(value / paper)) } }
+                            (to_four_digits(value))
+                            @if let Some(paper) = measure.paper { br; small { "x " (to_four_digits(value / paper)) } }
                         }
                     }
                     td { (particles) } td { (steps) } td { (format!("{:.1}", outcome.wall_s)) }

@@ -84,8 +84,14 @@ pub(super) fn failures(figure: &Figure, outcome: &Outcome) -> Vec<String> {
             let value = read(figure.measure(&failure.measure)?, outcome);
             // Written so that what is not a number fails.
             let within = value <= failure.above;
-            (!within)
-                .then(|| format!("{} {} is above {}", failure.measure, short(value), short(failure.above)))
+            (!within).then(|| {
+                format!(
+                    "{} {} is above {}",
+                    failure.measure,
+                    to_four_digits(value),
+                    to_four_digits(failure.above)
+                )
+            })
         });
     error.chain(limits).collect()
 }
@@ -168,17 +174,17 @@ fn in_range<'a>(values: impl Iterator<Item = (&'a Outcome, f64)>, from: f64, to:
     let met = !values.is_empty() && values.iter().all(|(_, value)| (from..=to).contains(value));
     let text: Vec<String> = values
         .iter()
-        .map(|(outcome, value)| format!("{}, {}: {}", outcome.case, outcome.method, short(*value)))
+        .map(|(outcome, value)| format!("{}, {}: {}", outcome.case, outcome.method, to_four_digits(*value)))
         .collect();
-    (met, format!("{}; wanted {} to {}", text.join("; "), short(from), short(to)))
+    (met, format!("{}; wanted {} to {}", text.join("; "), to_four_digits(from), to_four_digits(to)))
 }
 
 fn list(items: &[String], none: &str) -> String {
     if items.is_empty() { none.to_string() } else { items.join("; ") }
 }
 
-/// A number for the eye: about four digits.
-pub(super) fn short(value: f64) -> String {
+/// A number to about four digits; an infinite one is `any`, and NaN is `none`.
+pub(super) fn to_four_digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),
         1e-3..1e6 if value.fract() == 0.0 => format!("{value:.0}"),

@@ -76,7 +76,7 @@ impl Control {
         self.0.at_end.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(action));
     }
 
-    /// Does what [`Self::at_end`] was told of.
+    /// Takes the actions of [`Self::at_end`].
     pub(crate) fn end(&self) {
         let mut actions = self.0.at_end.lock().unwrap_or_else(PoisonError::into_inner);
         actions.drain(..).for_each(|action| action());

@@ -150,7 +150,7 @@ impl Means {
     }
 }
 
-/// The solvers' processes. Dropping it kills and reaps what still runs, and removes the sockets.
+/// The solvers' processes. Dropping it kills and reaps the processes that still run, and removes the sockets.
 pub struct Locals {
     children: Arc<Mutex<Vec<(String, Child)>>>,
     files: Option<TempDir>,

@@ -18,7 +18,7 @@ pub(crate) const STONE: [f32; 3] = [0.76, 0.75, 0.72];
 /// Colour of a fluid of which the surface is drawn: of light that came through much of it.
 pub(crate) const WATER: [u8; 3] = [0x3a, 0xa6, 0xc4];
 
-/// Room around what is seen, over its largest side.
+/// Margin around the visible box, over the largest side of the box.
 const MARGIN: f64 = 0.08;
 
 /// Number of particles of which one may be out of the picture, at each end of each axis.

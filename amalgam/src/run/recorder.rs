@@ -65,7 +65,8 @@ impl Plan {
     }
 }
 
-/// Writes what a run leaves behind: frames on a thread of their own, so that the run goes on meanwhile, and tables.
+/// Writes the results of a run: frames on a thread of their own, so that the run goes on meanwhile, and
+/// tables.
 pub struct Recorder {
     folder: PathBuf,
     plan: Plan,
@@ -142,7 +143,7 @@ impl Recorder {
     /// written, unless others wait for it.
     ///
     /// # Errors
-    /// A failure of the file system, also one of a frame before; what was written before stays readable.
+    /// A failure of the file system, also one of a frame before; earlier files stay readable.
     pub fn frame(&mut self, time: f64, participants: Vec<ParticipantFrame>) -> Result<(), OutputError> {
         let number = self.frame;
         self.frame += 1;

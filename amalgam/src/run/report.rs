@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{Course, Ending, RunError, control::Control, local::Locals, output::Folder, short, trust};
+use super::{
+    Course, Ending, RunError, control::Control, local::Locals, output::Folder, trust, with_four_decimals,
+};
 use crate::{console, error::CommandError, export, scene::Scene};
 use amalgam_coordinator::{CoordinatorError, Summary};
 
-/// Participants that the line about waiting names; what was waited for longest comes first.
+/// Participants that the line about waiting names; the participant waited for longest comes first.
 const NAMED_MAX: usize = 5;
 
 /// Outcome of a run.
@@ -37,7 +39,7 @@ struct Report<'a> {
     resume: Option<String>,
     /// Number of times that a participant was lost and came back.
     recoveries: u64,
-    /// Reasons for which the results may not be what the scene means.
+    /// Reasons to doubt that the results are those of the scene as meant.
     cautions: Vec<String>,
 }
 
@@ -155,14 +157,14 @@ impl Course<'_> {
         })
     }
 
-    /// A few lines about what was done.
+    /// A few lines about the run.
     fn lines(&self, summary: &Summary, interrupted: bool, started: Instant) -> Vec<String> {
         let steps = summary.steps;
         let mut lines = vec![format!(
             "{}{}: {} s simulated in {}, {steps} steps of {:.1} ms",
             summary.scene,
             if interrupted { " (interrupted)" } else { "" },
-            short(summary.simulated_s),
+            with_four_decimals(summary.simulated_s),
             console::time(started.elapsed().as_secs_f64()),
             1e3 * summary.wall_s / (steps.max(1) as f64),
         )];
@@ -171,7 +173,7 @@ impl Course<'_> {
                 .columns
                 .iter()
                 .zip(&sample.values)
-                .map(|(column, value)| format!("{column} {}", short(*value)))
+                .map(|(column, value)| format!("{column} {}", with_four_decimals(*value)))
                 .collect();
             lines.push(format!("  {}: {}", sample.name, values.join(", ")));
         }

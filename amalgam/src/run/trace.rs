@@ -100,7 +100,7 @@ impl Trace {
         }
     }
 
-    /// Writes what is there: over the closing bracket, with another after it, in one piece.
+    /// Writes the pending events: over the closing bracket, with another after it, in one piece.
     fn write(&mut self) -> Result<(), String> {
         let events = self.piece.len() as u64;
         if self.length + events > TRACE_BYTES_MAX {

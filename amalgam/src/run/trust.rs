@@ -1,6 +1,6 @@
 //! Cautions at the end of a run about how far to trust its results: plain rules over the summary.
 
-use super::short;
+use super::with_four_decimals;
 use amalgam_coordinator::{ParticipantSummary, Summary};
 
 /// An overlap beyond this part of the smaller radius [1] lets the next layer of particles through.
@@ -9,7 +9,7 @@ const OVERLAP_MAX: f64 = 0.5;
 /// Relative errors of momentum and energy in merging and splitting that are more than rounding [1].
 const ROUNDING_MAX: f64 = 1e-6;
 
-/// Lines about a run that began with the participants `at_start`: first what was found, then what is wrong.
+/// Lines about a run that began with the participants `at_start`: first the findings, then the cautions.
 pub(super) fn lines(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<String> {
     let mut lines = vec![found(summary), balance(summary)];
     lines.extend(cautions(summary, at_start).into_iter().map(|text| format!("caution: {text}")));
@@ -30,7 +30,7 @@ fn found(summary: &Summary) -> String {
         contacts.overlap_relative_max,
         contacts.unresolved_after_last_stage,
         contacts.ignored_by_group_limit,
-        short(coupling.energy_dissipated),
+        with_four_decimals(coupling.energy_dissipated),
     )
 }
 
@@ -40,11 +40,11 @@ fn balance(summary: &Summary) -> String {
     format!(
         "energy: {} J at the start, {} J by gravity, {} J by scripts and sources; {} J at the end, {} J lost; at most {:.1} % of what was \
          in play came from nowhere",
-        short(energy.start),
-        short(energy.by_gravity),
-        short(energy.by_scripts_and_sources),
-        short(energy.end),
-        short(energy.lost),
+        with_four_decimals(energy.start),
+        with_four_decimals(energy.by_gravity),
+        with_four_decimals(energy.by_scripts_and_sources),
+        with_four_decimals(energy.end),
+        with_four_decimals(energy.lost),
         100.0 * energy.unaccounted_relative_max,
     )
 }

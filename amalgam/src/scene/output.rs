@@ -1,4 +1,4 @@
-//! `[output]`: what a run writes.
+//! `[output]`: the files that a run writes.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -104,7 +104,8 @@ pub struct PictureSettings {
     pub whole_domain: bool,
     /// Place of the camera [m]. Default: far enough to see all that is to be shown.
     pub eye: Option<DVec3>,
-    /// Point that the camera looks at [m]. Default: the middle of what it sees, or with `eye`, of the domain.
+    /// Point that the camera looks at [m]. Default: the middle of the visible box, or with `eye`, of the
+    /// domain.
     pub target: Option<DVec3>,
     /// Direction in which the camera looks; only without `eye`. Default: a little from above.
     pub direction: Option<DVec3>,
@@ -134,13 +135,13 @@ impl Default for PictureSettings {
     }
 }
 
-/// A plane, and what lies beyond it.
+/// A plane, beyond which nothing is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cut {
     /// A point of the plane [m].
     pub point: DVec3,
-    /// Points from the plane to what is not drawn; of any length.
+    /// Direction from the plane to the side that is not drawn; of any length.
     pub normal: DVec3,
 }
 

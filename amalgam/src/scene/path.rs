@@ -19,7 +19,7 @@ impl KeyPath {
     /// Reads `a.b[0].c`.
     ///
     /// # Errors
-    /// What to write, if the text is not such a path.
+    /// A text that is not such a path, with advice on what to write.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut segments = Vec::new();
         for part in text.split('.') {

@@ -34,8 +34,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a table. After a fault its key is left out and reading starts again, so that the next fault is found
-    /// too; what is returned then has defaults in its place and only serves to look for more faults.
+    /// Reads a table. After a fault its key is left out and reading starts again, so that the next fault is
+    /// found too; the returned value then has defaults in its place and only serves to look for more faults.
     pub(crate) fn table<T: DeserializeOwned>(&mut self, base: &KeyPath, mut value: toml::Value) -> Option<T> {
         let mut left_out: Vec<KeyPath> = Vec::new();
         for _ in 0..FAULTS_PER_TABLE_MAX {

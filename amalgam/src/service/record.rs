@@ -1,4 +1,4 @@
-//! Record of a run on disk: `run.json` in the run's folder, beside what was submitted and the results.
+//! Record of a run on disk: `run.json` in the run's folder, beside the submitted files and the results.
 
 use std::{
     fs, io,
@@ -45,7 +45,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Reads what a client sent.
+    /// Reads the options that a client sent.
     pub(super) fn from_wire(options: &v1::Options) -> Result<Self, String> {
         let time = |name: &str, seconds: f64| {
             if seconds == 0.0 {

@@ -103,7 +103,7 @@ fn lasting<T: Send + 'static>(
     })))
 }
 
-/// Sends what `work` produces on a thread that may wait for the disk, until the client has gone.
+/// Sends the messages of `work`, on a thread that may wait for the disk, until the client has gone.
 fn produced<T: Send + 'static>(
     work: impl FnOnce(&mut dyn FnMut(Result<T, Status>) -> bool) + Send + 'static,
 ) -> impl Stream<Item = Result<T, Status>> + Send + 'static {

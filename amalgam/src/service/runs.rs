@@ -184,7 +184,7 @@ impl Runs {
         }
     }
 
-    /// Makes a run of what was received.
+    /// Makes a run of a submission.
     pub(super) fn submit(self: &Arc<Self>, submission: Submission) -> Result<v1::Run, Status> {
         let mut inner = self.lock();
         let id = self.check_room(&inner).and_then(|()| {
@@ -264,7 +264,7 @@ impl Runs {
         self.lock().entries.iter().map(Entry::to_wire).collect()
     }
 
-    /// A run as it is, and what happens to it from now on.
+    /// The state of a run, and its events from now on.
     pub(super) fn follow(
         &self,
         id: &str,

@@ -4,7 +4,9 @@
 use super::case::CaseError;
 use crate::scene::Scene;
 use amalgam_particles::Particles;
-use amalgam_solver_kit::{AloneGroups, FieldValues, Report, Solver, SolverError, SolverProgram, World};
+use amalgam_solver_kit::{
+    AloneGroups, FieldValues, Report, SectionError, Solver, SolverError, SolverProgram, World,
+};
 use amalgam_solver_solid::SolidProgram;
 use glam::DVec3;
 
@@ -22,18 +24,8 @@ pub(super) struct Alone {
 impl Alone {
     /// Starts the scene `text` of the case `name`, with values replaced as by `--set KEY=VALUE`.
     pub(super) fn start(name: &str, text: &str, set: &[String]) -> Result<Self, CaseError> {
-        let scene = Scene::parse(&format!("validation/{name}/scene.toml"), text, set)?;
-        let participant = &scene.participants[0];
-        let world = World {
-            participant: participant.name.clone(),
-            domain: (scene.domain.min, scene.domain.max),
-            gravity: scene.domain.gravity,
-            seed: scene.header.seed,
-        };
-        let solver = SolidProgram.create(&participant.section, &world).map_err(|faults| {
-            let faults: Vec<String> = faults.iter().map(|f| format!("{}: {}", f.key, f.message)).collect();
-            CaseError::Failed(faults.join("\n"))
-        })?;
+        let (scene, world) = parse(name, text, set)?;
+        let solver = SolidProgram.create(&scene.participants[0].section, &world).map_err(faults)?;
         let dt = scene.time.dt_max.min(solver.stable_dt());
         let groups = AloneGroups::each(solver.particles());
         Ok(Self {
@@ -86,10 +78,33 @@ impl Alone {
 
     /// A field of the solver, a number per particle.
     pub(super) fn field(&self, name: &str) -> Result<Vec<f32>, CaseError> {
-        match self.solver.fields().into_iter().find(|field| field.name == name).map(|field| field.values) {
-            Some(FieldValues::Scalar(values)) => Ok(values),
-            _ => Err(CaseError::Failed(format!("the solver has no field `{name}` of numbers"))),
-        }
+        field(self.solver.as_ref(), name)
+    }
+}
+
+/// The scene `text` of the case `name`, and the world of its first participant.
+pub(super) fn parse(name: &str, text: &str, set: &[String]) -> Result<(Scene, World), CaseError> {
+    let scene = Scene::parse(&format!("validation/{name}/scene.toml"), text, set)?;
+    let world = World {
+        participant: scene.participants[0].name.clone(),
+        domain: (scene.domain.min, scene.domain.max),
+        gravity: scene.domain.gravity,
+        seed: scene.header.seed,
+    };
+    Ok((scene, world))
+}
+
+/// The faults of a section as an error of the case.
+pub(super) fn faults(faults: Vec<SectionError>) -> CaseError {
+    let faults: Vec<String> = faults.iter().map(|f| format!("{}: {}", f.key, f.message)).collect();
+    CaseError::Failed(faults.join("\n"))
+}
+
+/// A field of a solver, a number per particle.
+pub(super) fn field(solver: &dyn Solver, name: &str) -> Result<Vec<f32>, CaseError> {
+    match solver.fields().into_iter().find(|field| field.name == name).map(|field| field.values) {
+        Some(FieldValues::Scalar(values)) => Ok(values),
+        _ => Err(CaseError::Failed(format!("the solver has no field `{name}` of numbers"))),
     }
 }
 

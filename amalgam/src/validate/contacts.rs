@@ -1,4 +1,4 @@
-//! Cases of the contact law, through the coordinator: what slides, rolls, strikes, stands and falls.
+//! Cases of the contact law, through the coordinator: bodies that slide, roll, strike, stand and fall.
 
 pub(super) mod boxes;
 pub(super) mod cloth;

@@ -9,11 +9,11 @@ mod vortex;
 
 use amalgam_particles::Particles;
 use amalgam_solver_fluid::FluidProgram;
-use amalgam_solver_kit::{Alone, FieldValues, Report, Solver, SolverProgram, World};
+use amalgam_solver_kit::{Alone, Report, Solver, SolverProgram, World};
 use glam::DVec3;
 
+use super::alone::{faults, field, parse};
 use super::case::CaseError;
-use crate::scene::Scene;
 
 pub(super) use closed_box::CASE as CLOSED_BOX;
 pub(super) use column::CASE as COLUMN;
@@ -80,10 +80,7 @@ impl Fluid {
 
     /// A field of the solver, a number per particle.
     fn field(&self, name: &str) -> Result<Vec<f32>, CaseError> {
-        match self.solver.fields().into_iter().find(|field| field.name == name).map(|field| field.values) {
-            Some(FieldValues::Scalar(values)) => Ok(values),
-            _ => Err(CaseError::Failed(format!("the solver has no field `{name}` of numbers"))),
-        }
+        field(self.solver.as_ref(), name)
     }
 
     /// Mass of all particles [kg].
@@ -108,21 +105,4 @@ impl Fluid {
         let positions = &self.particles().position;
         positions.iter().map(|x| x.z).sum::<f64>() / positions.len() as f64
     }
-}
-
-/// The scene `text` of the case `name`, and the world of its participants.
-fn parse(name: &str, text: &str, set: &[String]) -> Result<(Scene, World), CaseError> {
-    let scene = Scene::parse(&format!("validation/{name}/scene.toml"), text, set)?;
-    let world = World {
-        participant: scene.participants[0].name.clone(),
-        domain: (scene.domain.min, scene.domain.max),
-        gravity: scene.domain.gravity,
-        seed: scene.header.seed,
-    };
-    Ok((scene, world))
-}
-
-fn faults(faults: Vec<amalgam_solver_kit::SectionError>) -> CaseError {
-    let faults: Vec<String> = faults.iter().map(|f| format!("{}: {}", f.key, f.message)).collect();
-    CaseError::Failed(faults.join("\n"))
 }

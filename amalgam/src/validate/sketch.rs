@@ -1,4 +1,4 @@
-//! The picture of a case: what was computed (orange) over what it should be (dark), seen from the front.
+//! The picture of a case: the computed result (orange) over the reference (dark), seen from the front.
 
 use std::path::Path;
 
@@ -29,13 +29,13 @@ struct Field {
 }
 
 impl Sketch {
-    /// Adds what was measured or computed: large dots.
+    /// Adds the measured or computed result: large dots.
     pub(super) fn measured(mut self, points: impl IntoIterator<Item = DVec3>) -> Self {
         self.dots.push((points.into_iter().collect(), 1.2, MEASURED));
         self
     }
 
-    /// Adds what it should be: small dots, a little nearer to the eye.
+    /// Adds the reference: small dots, a little nearer to the eye.
     pub(super) fn reference(mut self, points: impl IntoIterator<Item = DVec3>) -> Self {
         self.dots.push((points.into_iter().collect(), 0.6, REFERENCE));
         self

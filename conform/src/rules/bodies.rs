@@ -1,4 +1,4 @@
-//! Participants whose particles belong to bodies that may turn, and participants that want to know what is occupied.
+//! Participants whose particles belong to bodies that may turn, and participants that ask for occupied cells.
 
 use amalgam_particles::DVec3;
 use amalgam_proto::v1;

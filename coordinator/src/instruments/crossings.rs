@@ -254,7 +254,7 @@ impl Crossings {
         }
     }
 
-    /// Takes over what was seen, ascending by id.
+    /// Takes over the sightings, ascending by id.
     fn note(&mut self, sightings: &[Sighting]) {
         let mut new = Vec::new();
         for sighting in sightings {

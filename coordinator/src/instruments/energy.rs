@@ -1,10 +1,10 @@
-//! The account of energy: what every participant was given and by what, what was lost, and energy from no
+//! The account of energy: the energy given to each participant, its source, losses, and energy from no
 //! accounted source.
 //!
-//! Energies are kinetic and stored ones as participants report them. What is given to a participant is the
-//! work of gravity, the work of what moves from outside (scripts, sources; `Committed::given`), and the work
-//! of the others. The coordinator knows the last one, since it prescribes the motion. What is left over is
-//! lost, or came from nowhere.
+//! Energies are kinetic and stored ones as participants report them. A participant is given the work of
+//! gravity, the work of motion from outside (scripts, sources; `Committed::given`), and the work of the
+//! others. The coordinator knows the last one, since it prescribes the motion. The remainder is lost, or came
+//! from nowhere.
 
 use amalgam_particles::DVec3;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub(crate) struct EnergyAccount {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct PartAccount {
-    /// Kinetic, stored, and in gravity, less what sources brought.
+    /// Kinetic, stored, and in gravity, less the energy that sources brought.
     kinetic_start: f64,
     stored_start: f64,
     gravity_start: f64,

@@ -25,7 +25,7 @@ pub struct ProbeSample {
     pub values: Vec<f64>,
 }
 
-/// A probe and what it has read so far.
+/// A probe and its extremes so far.
 pub(crate) struct Probe {
     name: String,
     columns: Vec<String>,
@@ -154,7 +154,7 @@ impl Probe {
         Ok(Self { name: settings.name.clone(), columns, extremes: Vec::new(), what })
     }
 
-    /// Reads the probe after a step. `dissipated` is what coupling has dissipated so far [J].
+    /// Reads the probe after a step. `dissipated` is the energy that coupling has dissipated so far [J].
     pub(super) fn sample(&mut self, view: &View<'_>, dissipated: f64, sample: &mut ProbeSample) {
         let values = self.read(view, dissipated);
         if self.extremes.is_empty() {

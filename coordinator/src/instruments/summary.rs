@@ -1,4 +1,4 @@
-//! `summary.json`: what a run did, for machines. `docs/reference/summary.md` describes it.
+//! `summary.json`: a run in numbers, for machines. `docs/reference/summary.md` describes it.
 
 use std::collections::BTreeMap;
 

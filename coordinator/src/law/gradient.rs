@@ -212,7 +212,7 @@ impl<U: Unknown> Descent<U> {
         }
     }
 
-    /// Finds x_new, and what tells how good it is.
+    /// Finds x_new and the sums that measure its quality.
     fn propose(&mut self, problem: &Problem, beta: f64, lipschitz: f64) -> Sums {
         let Self { impulses, before, trial, allowed, ahead, .. } = self;
         trial.resize(impulses.len(), U::default());
@@ -347,7 +347,7 @@ impl<U: Unknown> Task for Proposal<'_, U> {
     }
 }
 
-/// A chunk of what impulses leave to be desired, for lanes.
+/// Errors of a chunk of impulses, for lanes.
 struct Judgement<'a, U> {
     problem: &'a Problem,
     /// Bodies with the impulses.

@@ -17,7 +17,7 @@ use super::unknown::Unknown;
 /// Bodies or contacts that one task works through.
 pub(crate) const CHUNK: usize = 1024;
 
-/// Fewer contacts or bodies are not worth a second thread: what they cost is less than to wake it.
+/// Fewer contacts or bodies are not worth a second thread: their cost is less than that of waking it.
 pub(crate) const SERIAL: usize = 8 * CHUNK;
 
 /// Bodies that a contact joins, and its kind.
@@ -31,7 +31,7 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problem {
     pub(crate) rows: Vec<Row>,
-    /// Set and gap of each contact, [`LANES`] side by side; what the last block has too many is zero.
+    /// Set and gap of each contact, [`LANES`] side by side; the surplus of the last block is zero.
     pub(crate) cones: Vec<Cones>,
     /// Arms and lever of each contact; empty if no body turns.
     levers: Vec<Levers>,

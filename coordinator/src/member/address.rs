@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use amalgam_network::{Access, Attentive, Calls};
+use amalgam_network::{Access, Attentive, Calls, innermost};
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{PROTOCOL_VERSION, TransportLimits, v1};
 use hyper_util::rt::TokioIo;
@@ -56,7 +56,7 @@ impl Address {
     /// A connection to the service there, for callers that make their own calls.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub async fn connect(&self, access: &Access) -> Result<Calls, String> {
         let dialled = tokio::time::timeout(CONNECT_DEADLINE, dial(self, access)).await;
         let dialled =
@@ -164,15 +164,6 @@ fn nobody_listens(address: &Address, error: &(dyn std::error::Error + 'static)) 
         |error: &std::io::Error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
     let refused = || causes.filter_map(|error| error.downcast_ref::<std::io::Error>()).any(is_refusal);
     matches!(address, Address::InProcess(_)) || refused()
-}
-
-/// The last cause of an error: what the system said.
-pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

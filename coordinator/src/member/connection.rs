@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use amalgam_network::{Access, Calls, is_refusal, speaks_tls};
+use amalgam_network::{Access, Calls, innermost, is_refusal, speaks_tls};
 use amalgam_particles::CellSet;
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
@@ -19,7 +19,7 @@ use tonic_types::StatusExt as _;
 
 use amalgam_particles::text::shorten;
 
-use super::address::{Address, CONNECT_DEADLINE, Sight, dial, innermost, look};
+use super::address::{Address, CONNECT_DEADLINE, Sight, dial, look};
 use crate::error::{CoordinatorError, Loss};
 use crate::settings::{DomainSettings, Fault};
 

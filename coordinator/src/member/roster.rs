@@ -240,7 +240,7 @@ impl Roster {
         sum as u64
     }
 
-    /// Checks what a participant says of its speeds against its radii and the velocities that it told.
+    /// Checks the speeds that a participant reports against its radii and the velocities that it sent.
     ///
     /// # Errors
     /// Numbers that cannot all be true.
@@ -283,7 +283,7 @@ impl Roster {
     /// Takes over births and deaths.
     ///
     /// # Errors
-    /// What is impossible about them.
+    /// A birth or death that is impossible.
     pub(crate) fn update(&mut self, committed: &Committed) -> Result<(), String> {
         if !(committed.born.is_empty() && committed.dead.is_empty()) {
             self.replace(committed)?;

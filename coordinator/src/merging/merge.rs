@@ -111,7 +111,7 @@ pub(crate) struct Bond {
     pub(crate) reduced_mass: f64,
 }
 
-/// Largest relative errors over all groups of what must be conserved.
+/// Largest relative errors of conservation over all groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConservationErrors {
     /// Change of momentum, relative to the momentum of as much mass with as much energy as the members have together.

@@ -58,7 +58,7 @@ impl Forest {
     /// - `group_velocity`: velocity v' of each group at the end of the step [m/s]; that of the immovable member if
     ///   there is one, whose velocity is prescribed.
     /// - `synchronisation_energy`: energy dEk that synchronising took from each group [J] (Eq. 19 [Truong2021]); times
-    ///   beta it is added to the bond of the last merge. What rounding makes negative counts as 0.
+    ///   beta it is added to the bond of the last merge. A value that rounding makes negative counts as 0.
     /// - `member_velocity`: becomes the velocity of each member [m/s], in the order of [`Forest::all_members`].
     ///
     /// # Panics

@@ -1,9 +1,11 @@
 //! Pictures of a scene: a small software renderer for spheres and surfaces.
 //!
 //! A picture is drawn in passes, each parallel over tiles or rows and each pixel computed by itself, so that
-//! the result does not depend on the number of threads. The passes: 1. depth and primitive of each sample as
-//! the camera sees it (`raster.rs`), four samples per pixel; 2. the same from the lamp, for shadows; 3. light
-//! on each sample (`shade.rs`), averaged into pixels; 4. before them water (`water.rs`), if there is any.
+//! the result does not depend on the number of threads:
+//! 1. depth and primitive of each sample as the camera sees it (`raster.rs`), four samples per pixel;
+//! 2. the same from the lamp, for shadows;
+//! 3. light on each sample (`shade.rs`), averaged into pixels;
+//! 4. before them water (`water.rs`), if there is any.
 
 mod camera;
 mod colour;

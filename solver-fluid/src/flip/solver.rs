@@ -37,7 +37,7 @@ const SPREAD_MAX: f64 = 0.25;
 /// Inverse of the part of all particles above which pairs are computed at all faces in advance.
 const MANY: usize = 16;
 
-/// Particles that find what is on the grid at once.
+/// Number of particles that interpolate from the grid at once.
 const BLOCK: usize = 256;
 
 /// FLIP [ZhuBridson2005]: velocities live on particles, pressure on a grid.
@@ -246,7 +246,8 @@ impl FlipMethod {
         wanted.par_chunks(BLOCK).flat_map_iter(of_block).collect()
     }
 
-    /// Finds with what free particles travel: the flow, and what brings the density nearer to the rest density.
+    /// Finds the velocities with which free particles travel: the flow, and what brings the density nearer to
+    /// the rest density.
     fn set_face_pairs(&mut self, first: bool) -> Result<(), SolverError> {
         let Self { grid, parameters, contributions, cell, right_hand_side, potential, .. } = self;
         self.flow.set_face_pairs(grid, parameters.flip_ratio, &mut self.pairs);
@@ -290,7 +291,7 @@ impl FlipMethod {
     }
 }
 
-/// The grid's velocity [m/s] in what a particle found.
+/// The grid's velocity [m/s] among a particle's interpolated values.
 #[inline(always)]
 fn grid_velocity(interpolated: &Interpolated) -> DVec3 {
     DVec3::from_array(interpolated.map(|pair| f64::from(pair[0])))

@@ -1,4 +1,4 @@
-//! Accelerations: the sum over all neighbours of a particle of what pairs do to each other by pressure and viscosity.
+//! Accelerations: the sum over all neighbours of a particle of the pair terms of pressure and viscosity.
 
 #![allow(
     clippy::needless_range_loop,

@@ -261,7 +261,7 @@ impl Coefficients {
     }
 }
 
-/// Turns sums over kernels into compressions, and finds what pairs carry.
+/// Turns sums over kernels into compressions, and finds the quantities of pairs.
 struct Apply<'a> {
     coefficients: Coefficients,
     state: EquationOfState,

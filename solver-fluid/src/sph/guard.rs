@@ -2,8 +2,8 @@
 //! ends the run.
 //!
 //! The density varies by about one percent while the speed of sound is at least ten times the largest speed
-//! [Monaghan1994] and `rest_density sound_speed^2` is a hundred times what rests on the fluid. A solver never learns what
-//! others lay or throw on its fluid, so both are looked at in every step.
+//! [Monaghan1994] and `rest_density sound_speed^2` is a hundred times the pressure of the load on the fluid.
+//! A solver never learns the loads of others on its fluid, so both are checked in every step.
 
 use amalgam_solver_kit::SolverError;
 
@@ -18,7 +18,7 @@ const REFUSED: f64 = 1.1;
 /// The variation of density meant.
 const MEANT: f64 = 0.01;
 
-/// Remembers what has been told.
+/// The warnings given so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guard {
     told_speed: bool,

@@ -1,12 +1,13 @@
 //! The section of an SPH fluid. The comments of its fields are the table in `docs/reference/fluid.md`.
 //!
-//! The largest speed is taken as sqrt(v0^2 + 2 g H): v0 the largest initial speed, H the height of the fluid's highest
-//! point above the domain's lowest one. With ten times that as speed of sound the density varies by about one percent.
-//! What others lay or throw on the fluid is unknown at the start, and told when it happens.
+//! The largest speed is taken as sqrt(v0^2 + 2 g H): v0 the largest initial speed, H the height of the
+//! fluid's highest point above the domain's lowest one. With ten times that as speed of sound the density
+//! varies by about one percent. Loads of others on the fluid are unknown at the start, and reported when they
+//! appear.
 //!
-//! The default viscosity is `rest_density * sound_speed * smoothing_length * 0.05 / 10`: what the artificial viscosity
-//! of [Monaghan1992] amounts to with alpha = 0.05 in three dimensions. It goes to zero with the spacing. With less
-//! (water: 0.001), pressure waves of the size of a particle last long.
+//! The default viscosity is `rest_density * sound_speed * smoothing_length * 0.05 / 10`: the equivalent of
+//! the artificial viscosity of [Monaghan1992] with alpha = 0.05 in three dimensions. It goes to zero with the
+//! spacing. With less (water: 0.001), pressure waves of the size of a particle last long.
 //!
 //! `substeps_max` is 1 by default: forces then do not depend on groups, so that a second stage costs next to
 //! nothing. With n sub-steps, each of S stages computes n - 1 of them again. Raise it if the rest of a

@@ -1,6 +1,6 @@
 //! Faults of a section, collected with their keys.
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DVec3, shapes::Shape};
 use amalgam_solver_kit::SectionError;
 
 /// Particles that one participant may have.
@@ -11,7 +11,7 @@ pub(crate) const PARTICLES_MAX: usize = 1 << 24;
 pub(crate) struct Checks {
     pub(crate) path: String,
     pub(crate) faults: Vec<SectionError>,
-    /// The scene's, for what is random.
+    /// Seed of the scene.
     pub(crate) seed: u64,
     /// True if all particles have the same z.
     pub(crate) flat: bool,
@@ -34,6 +34,23 @@ impl Checks {
         if !condition {
             self.fault(key, message());
         }
+    }
+
+    /// Reads the file that the body's shape names, if it names one.
+    pub(crate) fn read_file(&mut self, shape: &mut Shape) {
+        if let Err(error) = amalgam_meshes::read_into(shape) {
+            self.fault("shape.file", error.to_string());
+        }
+    }
+
+    /// Checks that a lattice of this spacing [m] has no more than [`PARTICLES_MAX`] points, called `points`, in the body's
+    /// shape. Returns false if it has.
+    pub(crate) fn fits(&mut self, shape: &Shape, spacing: f64, points: &str) -> bool {
+        let exceeds = spacing > 0.0 && shape.volume() > PARTICLES_MAX as f64 * spacing.powi(3);
+        self.that(!exceeds, "spacing", || {
+            format!("makes more than {PARTICLES_MAX} {points}: write a larger spacing")
+        });
+        !exceeds
     }
 
     /// A number above 0 and finite.

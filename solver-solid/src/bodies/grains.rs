@@ -4,7 +4,7 @@ use amalgam_particles::DVec3;
 use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
-use super::checks::{Checks, PARTICLES_MAX};
+use super::checks::Checks;
 use super::layout::{Body, FoundationSettings, Layout, Node, report_shape};
 
 /// Grains as they are written.
@@ -33,9 +33,7 @@ pub(crate) struct Grains {
 
 impl Body for Grains {
     fn read_files(&mut self, checks: &mut Checks) {
-        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
-            checks.fault("shape.file", error.to_string());
-        }
+        checks.read_file(&mut self.shape);
     }
 
     fn check(&self, self_collision: bool, checks: &mut Checks) {
@@ -55,9 +53,7 @@ impl Body for Grains {
         if let Some(foundation) = &self.foundation {
             foundation.check(checks);
         }
-        if self.spacing > 0.0 && self.shape.volume() > PARTICLES_MAX as f64 * self.spacing.powi(3) {
-            checks
-                .fault("spacing", format!("makes more than {PARTICLES_MAX} grains: write a larger spacing"));
+        if !checks.fits(&self.shape, self.spacing, "grains") {
             return;
         }
         report_shape(self.body().sample(self.spacing).err().unwrap_or_default(), checks);

@@ -71,8 +71,8 @@ impl Motion {
         motion
     }
 
-    /// A step of length `dt` is over: gives scripted particles their velocities for the next one. Returns the work of the
-    /// scripts on what they move [J], against inertia and against `gravity` [m/s^2].
+    /// A step of length `dt` is over: gives scripted particles their velocities for the next one. Returns the
+    /// work of the scripts on their particles [J], against inertia and against `gravity` [m/s^2].
     pub(crate) fn advance(&mut self, dt: f64, gravity: DVec3, particles: &mut Particles) -> f64 {
         self.time += dt;
         self.dt = dt;
@@ -119,7 +119,7 @@ impl Motion {
         [self.time, self.dt]
     }
 
-    /// Takes back what [`Self::clock`] gave.
+    /// Restores the values of [`Self::clock`].
     pub(crate) fn set_clock(&mut self, [time, dt]: [f64; 2]) {
         (self.time, self.dt) = (time, dt);
     }

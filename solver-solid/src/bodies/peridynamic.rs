@@ -4,7 +4,7 @@ use amalgam_particles::DVec3;
 use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
-use super::checks::{Checks, PARTICLES_MAX};
+use super::checks::Checks;
 use super::layout::{Body, Layout, Node};
 use crate::materials::peridynamics::{BondedBody, Calibration, Lattice, Law, Model, Notch};
 
@@ -135,9 +135,7 @@ impl Peridynamic {
 
 impl Body for Peridynamic {
     fn read_files(&mut self, checks: &mut Checks) {
-        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
-            checks.fault("shape.file", error.to_string());
-        }
+        checks.read_file(&mut self.shape);
     }
 
     fn check(&self, self_collision: bool, checks: &mut Checks) {
@@ -181,11 +179,7 @@ impl Body for Peridynamic {
                 format!("is more than ten spacings of {}: write at most a few", self.spacing)
             });
         }
-        if self.spacing > 0.0 && self.shape.volume() > PARTICLES_MAX as f64 * self.spacing.powi(3) {
-            checks.fault(
-                "spacing",
-                format!("makes more than {PARTICLES_MAX} particles: write a larger spacing"),
-            );
+        if !checks.fits(&self.shape, self.spacing, "particles") {
             return;
         }
         match self.sample() {

@@ -4,7 +4,7 @@ use amalgam_particles::DVec3;
 use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
-use super::checks::{Checks, PARTICLES_MAX};
+use super::checks::Checks;
 use super::layout::{Body, Held, Layout, Node, OneOrMany, Part, Scripted, nowhere, report_shape};
 
 /// A rigid body as it is written.
@@ -57,9 +57,7 @@ impl RigidShape {
 
 impl Body for RigidShape {
     fn read_files(&mut self, checks: &mut Checks) {
-        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
-            checks.fault("shape.file", error.to_string());
-        }
+        checks.read_file(&mut self.shape);
     }
 
     fn check(&self, _self_collision: bool, checks: &mut Checks) {
@@ -82,11 +80,7 @@ impl Body for RigidShape {
         checks.that(!(is_held && moves), "velocity", || {
             "of a held body means nothing: write scripted = [{ part = \"all\", velocity = ... }]".into()
         });
-        if self.spacing > 0.0 && self.shape.volume() > PARTICLES_MAX as f64 * self.spacing.powi(3) {
-            checks.fault(
-                "spacing",
-                format!("makes more than {PARTICLES_MAX} particles: write a larger spacing"),
-            );
+        if !checks.fits(&self.shape, self.spacing, "particles") {
             return;
         }
         report_shape(self.body().sample(self.spacing).err().unwrap_or_default(), checks);

@@ -81,9 +81,7 @@ enum Purpose {
 
 impl Body for Scatter {
     fn read_files(&mut self, checks: &mut Checks) {
-        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
-            checks.fault("shape.file", error.to_string());
-        }
+        checks.read_file(&mut self.shape);
     }
 
     fn check(&self, _self_collision: bool, checks: &mut Checks) {

@@ -6,7 +6,7 @@ use amalgam_particles::shapes::{self, CellSample, Rotation, Shape};
 use amalgam_particles::{DVec3, ParticleId};
 use serde::Deserialize;
 
-use super::checks::{Checks, PARTICLES_MAX};
+use super::checks::Checks;
 use super::layout::{
     AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted, nowhere,
     report_shape,
@@ -79,9 +79,7 @@ const FACES: [[usize; 4]; 6] =
 
 impl Body for Volume {
     fn read_files(&mut self, checks: &mut Checks) {
-        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
-            checks.fault("shape.file", error.to_string());
-        }
+        checks.read_file(&mut self.shape);
     }
 
     fn check(&self, self_collision: bool, checks: &mut Checks) {
@@ -113,11 +111,7 @@ impl Body for Volume {
         if let Some(foundation) = &self.foundation {
             foundation.check(checks);
         }
-        if self.spacing > 0.0 && self.shape.volume() > PARTICLES_MAX as f64 * self.spacing.powi(3) {
-            checks.fault(
-                "spacing",
-                format!("makes more than {PARTICLES_MAX} particles: write a larger spacing"),
-            );
+        if !checks.fits(&self.shape, self.spacing, "particles") {
             return;
         }
         match self.body().cells(self.spacing) {

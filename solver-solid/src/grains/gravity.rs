@@ -31,7 +31,7 @@ struct Pull {
 }
 
 impl Pull {
-    /// Adds what a mass does that is `d` away, with Plummer's softening squared.
+    /// Adds the attraction of a mass at distance `d`, with Plummer's softening squared.
     #[inline(always)]
     fn add_mass(&mut self, d: DVec3, mass: f64, softening_squared: f64) {
         let inverse = 1.0 / (d.length_squared() + softening_squared).sqrt();

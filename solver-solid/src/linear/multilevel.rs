@@ -144,7 +144,8 @@ impl Multilevel {
         }
     }
 
-    /// The coarse part of z for this residual, and its product with the residual. What is held has no residual.
+    /// The coarse part of z for this residual, and its product with the residual. A held particle has no
+    /// residual.
     pub(crate) fn correct(&mut self, residual: impl Fn(usize) -> [f32; 3] + Sync) -> f64 {
         let mut product = 0.0;
         for l in 0..self.active {

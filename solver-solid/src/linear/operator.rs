@@ -26,8 +26,8 @@ pub(crate) trait Operator: Send + Sync {
         Vec::new()
     }
 
-    /// Adds the diagonal 3x3 block of particle `i` to `block` [kg], without what joins it to neighbours that are
-    /// `internal` to its group.
+    /// Adds the diagonal 3x3 block of particle `i` to `block` [kg], without the springs to neighbours that
+    /// are `internal` to its group.
     fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block);
 
     /// Takes the vector that [`Self::add_rows`] or [`Self::add_rounded`] will multiply, and does the work

@@ -33,12 +33,12 @@ pub(crate) struct Reduced {
     /// Terms of HHT-alpha: velocities less those of travel [m/s], and h C times the velocities of travel.
     imposed: Vec<DVec3>,
     damped: Product,
-    /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without what comes from others [kg m/s].
+    /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without the impulses of others [kg m/s].
     load: Vec<DVec3>,
 }
 
 impl Reduced {
-    /// Forgets what depends on the operator, which was linearised anew.
+    /// Forgets all data that depend on the operator, which was linearised anew.
     pub(crate) fn reset(&mut self) {
         self.dt = f64::NAN;
     }
@@ -138,7 +138,7 @@ impl Reduced {
         }
     }
 
-    /// Finds S^T (h F + h^2 dF/dx v), summed at leaders: the right-hand side without what comes from others.
+    /// Finds S^T (h F + h^2 dF/dx v), summed at leaders: the right-hand side without the impulses of others.
     pub(crate) fn find_load(
         &mut self,
         particles: &Particles,
@@ -209,7 +209,7 @@ impl Reduced {
         square.max(f64::MIN_POSITIVE)
     }
 
-    /// Adds J_ext to what [`Self::find_load`] has found, whatever was added before.
+    /// Adds J_ext to the load of [`Self::find_load`], in place of any earlier J_ext.
     pub(crate) fn set_impulses(&self, stage: &Stage<'_>, sum: &mut [DVec3]) {
         for (group, (load, impulse)) in self.load.iter().zip(stage.impulse).enumerate() {
             if let Some(&leader) = stage.groups.members(group).first() {

@@ -32,7 +32,7 @@ pub(crate) struct RoundedIteration {
     preconditioned: Vec<Slice>,
     image: Vec<Slice>,
     direction: Columns,
-    /// 1 of what is free, 0 of what is held or has no unknown of its own.
+    /// 1 for a free particle, 0 for one that is held or has no unknown of its own.
     free: Vec<Sixteen>,
     diagonal: Vec<[f32; 8]>,
     coarse: Multilevel,

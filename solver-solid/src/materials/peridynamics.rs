@@ -274,7 +274,7 @@ impl Body {
 /// Spacings that a particle may move in a step against the first of its body.
 const STEP_MAX: f64 = 40.0;
 
-/// Names what random strengths are for.
+/// Purpose of the random numbers of strengths.
 const STRENGTH: u64 = 0x7374_7265_6e67_7468;
 
 /// Critical stretch of a particle's bonds.

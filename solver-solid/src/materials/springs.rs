@@ -77,8 +77,8 @@ struct Coupling {
     transverse: f64,
 }
 
-/// All springs of a solver, with what a step needs of them. Springs are stored once and sorted by their first end;
-/// every particle lists its own, so that loops over particles gather and never scatter.
+/// All springs of a solver, with their data for a step. Springs are stored once and sorted by their first
+/// end; every particle lists its own, so that loops over particles gather and never scatter.
 #[derive(Clone, Debug)]
 pub(crate) struct Springs {
     springs: Vec<Spring>,

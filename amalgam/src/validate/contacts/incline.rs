@@ -1,4 +1,4 @@
-//! Coulomb's law on a slope: what rests, what slides, and that nothing floats.
+//! Coulomb's law on a slope: rest, sliding, and no floating.
 
 use glam::DVec3;
 

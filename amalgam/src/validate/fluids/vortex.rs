@@ -5,7 +5,8 @@ use std::f64::consts::PI;
 use amalgam_solver_fluid::sph::{Sph, section};
 use glam::DVec3;
 
-use super::{Fluid, faults, parse};
+use super::Fluid;
+use crate::validate::alone::{faults, parse};
 use crate::validate::case::CaseError;
 use crate::validate::case::{Case, Check, Outcome};
 use crate::validate::sketch::Sketch;

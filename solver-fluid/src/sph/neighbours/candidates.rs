@@ -307,7 +307,7 @@ impl Spans {
     }
 }
 
-/// A box, and what is in reach of it.
+/// A box, and the places within reach of it.
 struct Reach<R> {
     low: [R; 3],
     high: [R; 3],

@@ -1,4 +1,4 @@
-//! An octree over particles: what is far away counts as one mass with its quadrupole [BarnesHut1986].
+//! An octree over particles: a distant cell counts as one mass with its quadrupole [BarnesHut1986].
 
 use amalgam_particles::DVec3;
 

@@ -68,7 +68,7 @@ impl Lattice {
         (distinct && sites <= (SITES_MAX * points.len() + 4096) as f64).then_some(this)
     }
 
-    /// By what points are ordered.
+    /// Key by which points are ordered.
     pub(crate) fn key(&self, point: usize) -> u64 {
         self.key_of(self.cells[point])
     }

@@ -108,7 +108,7 @@ pub(crate) trait BondTable: Send + Sync {
     /// A bit for each bond, set while it lives, in an order of the layout's own.
     fn live(&self) -> Cow<'_, [u16]>;
 
-    /// Takes back what [`Self::live`] gave.
+    /// Restores the bits of [`Self::live`].
     fn set_live(&mut self, live: &[u16]);
 
     /// Bytes held.
