@@ -5,7 +5,7 @@ use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
 use super::checks::{Checks, PARTICLES_MAX};
-use super::layout::{Body, FoundationSettings, Layout, Node, report_shape};
+use super::layout::{Body, FoundationSettings, Layout, Node, read_files_of, report_shape};
 
 /// Grains as they are written.
 #[derive(Clone, Debug, Deserialize)]
@@ -33,9 +33,7 @@ pub(crate) struct Grains {
 
 impl Body for Grains {
     fn read_files(&mut self, checks: &mut Checks) {
-        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
-            checks.fault("shape.file", error.to_string());
-        }
+        read_files_of(&mut self.shape, checks);
     }
 
     fn check(&self, self_collision: bool, checks: &mut Checks) {
@@ -67,7 +65,7 @@ impl Body for Grains {
         let (body, mass) = (self.body(), self.density * self.spacing.powi(3));
         for position in body.sample(self.spacing).into_iter().flatten() {
             let velocity = body.velocity_at(position);
-            let node = Node { position, velocity, mass, radius: self.radius(), pinned: false };
+            let node = Node { position, velocity, mass, radius: self.radius(), held_until: 0.0 };
             layout.push(&node, self.foundation.as_ref());
         }
     }

@@ -5,7 +5,7 @@ use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
 use super::checks::{Checks, PARTICLES_MAX};
-use super::layout::{Body, Layout, Node};
+use super::layout::{Body, Layout, Node, read_files_of};
 use crate::materials::peridynamics::{BondedBody, Calibration, Lattice, Law, Model, Notch};
 
 /// Spacings that a horizon may reach over: a particle has some 2,000 bonds then.
@@ -65,7 +65,7 @@ pub(crate) struct Peridynamic {
     /// Damping is this time [s] times the stiffness.
     #[serde(default)]
     damping_time: f64,
-    /// Boxes whose particles keep a velocity for all time.
+    /// Boxes whose particles keep a velocity.
     #[serde(default)]
     held: Vec<Held>,
     /// Parallelograms that cut the bonds that cross them.
@@ -87,6 +87,8 @@ struct Held {
     /// Velocity of its particles [m/s].
     #[serde(default)]
     velocity: DVec3,
+    /// Time at which its particles are let go [s]. Default: never.
+    release: Option<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -135,9 +137,7 @@ impl Peridynamic {
 
 impl Body for Peridynamic {
     fn read_files(&mut self, checks: &mut Checks) {
-        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
-            checks.fault("shape.file", error.to_string());
-        }
+        read_files_of(&mut self.shape, checks);
     }
 
     fn check(&self, self_collision: bool, checks: &mut Checks) {
@@ -218,7 +218,7 @@ impl Body for Peridynamic {
                 velocity: held.map_or_else(|| body.velocity_at(position), |held| held.velocity),
                 mass: self.density * law.volume,
                 radius: self.radius(layout.self_collision),
-                pinned: held.is_some(),
+                held_until: held.map_or(0.0, |held| held.release.unwrap_or(f64::INFINITY)),
             };
             layout.push(&node, None);
         }
@@ -299,6 +299,7 @@ impl Peridynamic {
     fn check_parts(&self, checks: &mut Checks) {
         for (i, held) in self.held.iter().enumerate() {
             checks.finite(&format!("held[{i}].velocity"), held.velocity);
+            checks.positive(&format!("held[{i}].release"), held.release.unwrap_or(1.0));
             checks.that(held.max.cmpge(held.min).all(), &format!("held[{i}].max"), || {
                 "must not be below min along any axis".into()
             });

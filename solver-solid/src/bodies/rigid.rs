@@ -5,7 +5,9 @@ use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
 use super::checks::{Checks, PARTICLES_MAX};
-use super::layout::{Body, Held, Layout, Node, OneOrMany, Part, Scripted, nowhere, report_shape};
+use super::layout::{
+    Body, Held, Layout, Node, OneOrMany, Part, Scripted, nowhere, read_files_of, report_shape,
+};
 
 /// A rigid body as it is written.
 #[derive(Clone, Debug, Deserialize)]
@@ -49,6 +51,7 @@ impl RigidShape {
         Held {
             pinned: self.pinned.as_slice(),
             pinned_velocity: DVec3::ZERO,
+            release: None,
             scripted: &self.scripted,
             attached_mass: &[],
         }
@@ -57,9 +60,7 @@ impl RigidShape {
 
 impl Body for RigidShape {
     fn read_files(&mut self, checks: &mut Checks) {
-        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
-            checks.fault("shape.file", error.to_string());
-        }
+        read_files_of(&mut self.shape, checks);
     }
 
     fn check(&self, _self_collision: bool, checks: &mut Checks) {
@@ -75,6 +76,12 @@ impl Body for RigidShape {
             ("scripted", self.scripted.iter().all(|scripted| is_whole(&scripted.part))),
         ] {
             checks.that(parts, key, || "holds a rigid body as a whole: write the part \"all\"".into());
+        }
+        for (n, _) in self.scripted.iter().enumerate().filter(|(_, scripted)| scripted.release.is_some()) {
+            checks.fault(
+                &format!("scripted[{n}].release"),
+                "is for springs and bonds: a rigid body is held for all time or not at all",
+            );
         }
         let is_held =
             self.pinned.as_slice().iter().any(|part| part.is_named("all")) || !self.scripted.is_empty();
@@ -98,7 +105,7 @@ impl Body for RigidShape {
         let radius = self.radius.unwrap_or(0.5 * self.spacing);
         for position in body.sample(self.spacing).into_iter().flatten() {
             let velocity = body.velocity_at(position);
-            layout.push(&Node { position, velocity, mass, radius, pinned: false }, None);
+            layout.push(&Node { position, velocity, mass, radius, held_until: 0.0 }, None);
         }
         layout.hold(first, &self.held(), |name, _| name == "all");
     }

@@ -8,7 +8,7 @@ use amalgam_particles::{DVec3, random};
 use serde::Deserialize;
 
 use super::checks::{Checks, PARTICLES_MAX};
-use super::layout::{Body, Layout, Node, report_shape};
+use super::layout::{Body, Layout, Node, read_files_of, report_shape};
 
 /// Places that are tried for a grain before there is no room for it.
 const TRIES: u64 = 10_000;
@@ -81,9 +81,7 @@ enum Purpose {
 
 impl Body for Scatter {
     fn read_files(&mut self, checks: &mut Checks) {
-        if let Err(error) = amalgam_meshes::read_into(&mut self.shape) {
-            checks.fault("shape.file", error.to_string());
-        }
+        read_files_of(&mut self.shape, checks);
     }
 
     fn check(&self, _self_collision: bool, checks: &mut Checks) {
@@ -163,7 +161,13 @@ impl Scatter {
                 (None, density) => density * 4.0 / 3.0 * std::f64::consts::PI * radius.powi(3),
             };
             occupied.entry(cell_of(position)).or_default().push(n as u32);
-            nodes.push(Node { position, velocity: body.velocity_at(position), mass, radius, pinned: false });
+            nodes.push(Node {
+                position,
+                velocity: body.velocity_at(position),
+                mass,
+                radius,
+                held_until: 0.0,
+            });
         }
         Ok(nodes)
     }
