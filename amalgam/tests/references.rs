@@ -214,7 +214,7 @@ fn every_key_of_a_scene_is_described() {
         let section = format!("method = 'mass-spring'\n[[bodies]]\ntype = '{kind}'\nzzz = 1");
         check_described("reference/solid.md", &keys_of_section(&SolidProgram, &section));
     }
-    for kind in ["box", "sphere", "cylinder", "ellipsoid", "torus", "shell", "mesh", "points"] {
+    for kind in ["box", "sphere", "cylinder", "ellipsoid", "torus", "shell", "mesh", "difference", "points"] {
         let section = format!("spacing = 0.1\n[[shapes]]\ntype = '{kind}'\nzzz = 1");
         check_described("reference/scene.md", &keys_of_section(&FluidProgram, &section));
     }

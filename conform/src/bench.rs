@@ -283,7 +283,7 @@ impl<'a> Bench<'a> {
         Ok(done)
     }
 
-    /// Takes births, deaths and the end of the step over.
+    /// Takes births, deaths, releases and the end of the step over.
     pub(crate) fn note(&mut self, done: &Committed) -> Check {
         for &(id, mass, radius, immovable) in &done.born {
             if self.known.insert(id, Property { mass, radius, immovable, body: id }).is_some() {
@@ -293,6 +293,15 @@ impl<'a> Bench<'a> {
         for id in &done.dead {
             if self.known.remove(id).is_none() {
                 return broken(format!("particle {id} dies, but it was not alive"));
+            }
+        }
+        for &(id, mass) in &done.released {
+            match self.known.get_mut(&id) {
+                Some(known) if known.immovable => {
+                    (known.mass, known.immovable) = (mass, false);
+                }
+                Some(_) => return broken(format!("particle {id} is released, but it was not immovable")),
+                None => return broken(format!("particle {id} is released, but it is not alive")),
             }
         }
         if done.particles != self.known.len() as u64 {

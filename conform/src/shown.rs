@@ -54,13 +54,17 @@ enum Kind {
 
 fn kind(name: &str) -> Kind {
     match name {
-        "id" | "body" | "listed" | "member" | "watch" | "track" | "born_id" | "dead" => Kind::U64(1),
+        "id" | "body" | "listed" | "member" | "watch" | "track" | "born_id" | "dead" | "released_id" => {
+            Kind::U64(1)
+        }
         "triangles" => Kind::U64(3),
         "contacts" => Kind::U32(2),
         "group_size" | "group_number" | "group" => Kind::U32(1),
         "surface_triangles" => Kind::U32(3),
         "immovable" | "born_immovable" => Kind::U8,
-        "mass" | "radius" | "inertia" | "body_mass" | "born_mass" | "born_radius" => Kind::F64(1),
+        "mass" | "radius" | "inertia" | "body_mass" | "born_mass" | "born_radius" | "released_mass" => {
+            Kind::F64(1)
+        }
         "slope" | "body_inertia" => Kind::F64(6),
         name if name.starts_with("field_") => Kind::F32,
         name if name.contains("cells") || ["interest", "occupied", "snapshot"].contains(&name) => Kind::Bytes,

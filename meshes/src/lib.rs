@@ -18,27 +18,48 @@ pub const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Reason for which a file gives no surface, as a sentence that continues the name of its key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct MeshError(String);
+#[error("{message}")]
+pub struct MeshError {
+    /// The key inside the shape that names the file, for example `file` or `subtract[0].file`.
+    pub key: String,
+    /// A sentence that goes on after the name of the key.
+    message: String,
+}
 
-/// Reads the file of a [`Shape::Mesh`] into its surface, scaled and translated; other shapes have no file. What the
-/// surface then encloses, or why it does not, the shape says itself.
+/// Reads the file of a [`Shape::Mesh`] into its surface, scaled and translated, and those of the parts of a
+/// [`Shape::Difference`]; other shapes have no file. What the surface then encloses, or why it does not, the shape says
+/// itself.
 ///
 /// # Errors
 /// A file that cannot be read or is none of the three formats.
 pub fn read_into(shape: &mut Shape) -> Result<(), MeshError> {
-    let Shape::Mesh { file, scale, translation, surface } = shape else { return Ok(()) };
-    let (mut corners, triangles) = read(Path::new(file))?;
-    corners.iter_mut().for_each(|corner| *corner = *corner * *scale + *translation);
-    *surface = Some(Surface::new(&corners, &triangles));
-    Ok(())
+    match shape {
+        Shape::Mesh { file, scale, translation, surface } => {
+            let (mut corners, triangles) = read(Path::new(file))?;
+            corners.iter_mut().for_each(|corner| *corner = *corner * *scale + *translation);
+            *surface = Some(Surface::new(&corners, &triangles));
+            Ok(())
+        }
+        Shape::Difference { from, subtract } => {
+            let within = |parent: String| {
+                move |error: MeshError| MeshError { key: format!("{parent}.{}", error.key), ..error }
+            };
+            read_into(from).map_err(within("from".into()))?;
+            let mut parts = subtract.iter_mut().enumerate();
+            parts.try_for_each(|(n, part)| read_into(part).map_err(within(format!("subtract[{n}]"))))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Corners in the file's own unit, and triangles of them.
 type Triangles = (Vec<DVec3>, Vec<[u32; 3]>);
 
 fn read(path: &Path) -> Result<Triangles, MeshError> {
-    let fault = |what: String| MeshError(format!("is {}, which {what}", path.display()));
+    let fault = |what: String| MeshError {
+        key: "file".into(),
+        message: format!("is {}, which {what}", path.display()),
+    };
     let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
     if !["obj", "stl", "ply"].contains(&extension.as_str()) {
         return Err(fault("is neither OBJ, STL nor PLY by its name: write the path of such a file".into()));

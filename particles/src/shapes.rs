@@ -1,5 +1,6 @@
 //! Shapes that are filled with particles: what a scene writes, checked and sampled in one place.
 
+mod difference;
 mod faults;
 
 use std::f64::consts::PI;
@@ -91,6 +92,13 @@ pub enum Shape {
         /// The surface, scaled and translated.
         #[serde(skip)]
         surface: Option<Surface>,
+    },
+    /// A shape without others: a box with a hole, a bowl.
+    Difference {
+        /// The shape that loses.
+        from: Box<Shape>,
+        /// Solid shapes that are taken away, surfaces included; one or more.
+        subtract: Vec<Shape>,
     },
     /// Single points, given one by one.
     Points {
@@ -196,7 +204,7 @@ impl Shape {
     ///
     /// # Errors
     /// Every fault of the shape, with its key; or a shape that holds no cell, more than [`POINTS_MAX`], or only single
-    /// points.
+    /// points; or a difference that leaves none.
     pub fn cells(&self, spacing: f64) -> Result<CellSample, Vec<ShapeError>> {
         let faults = self.faults_at(spacing);
         if !faults.is_empty() {
@@ -205,6 +213,7 @@ impl Shape {
         let fault = |message: String| Err(vec![ShapeError::new("", message)]);
         let frame = self.frame();
         let round = match self {
+            Self::Difference { from, .. } => return self.cells_left(from.cells(spacing)),
             Self::Points { .. } => {
                 return fault("are single points, which hold no volume: write a solid shape".into());
             }
@@ -266,11 +275,12 @@ impl Shape {
         let frame = self.frame();
         match self {
             Self::Mesh { surface: Some(surface), .. } => surface.line(point).is_inside(point.x),
+            Self::Difference { from, .. } => from.contains(point) && !self.is_cut_away(point),
             _ => self.contains_local(frame.basis.transpose() * (point - frame.middle), frame.extent),
         }
     }
 
-    /// Volume [m^3]; 0 for single points.
+    /// Volume [m^3]; 0 for single points. A difference has that of the shape that loses: no more fits.
     pub fn volume(&self) -> f64 {
         match *self {
             Self::Box { min, max } => (max - min).element_product(),
@@ -283,6 +293,7 @@ impl Shape {
                 solid_angle / 3.0 * (radius.powi(3) - (radius - thickness).powi(3))
             }
             Self::Mesh { ref surface, .. } => surface.as_ref().map_or(0.0, Surface::volume),
+            Self::Difference { ref from, .. } => from.volume(),
             Self::Points { .. } => 0.0,
         }
     }
@@ -318,6 +329,7 @@ impl Shape {
                 let (low, high) = surface.as_ref().map_or((DVec3::ZERO, DVec3::ZERO), Surface::bounds);
                 Frame { middle: 0.5 * (low + high), basis: DMat3::IDENTITY, extent: high - low }
             }
+            Self::Difference { ref from, .. } => from.frame(),
             Self::Points { ref positions } => {
                 let middle = positions.iter().sum::<DVec3>() / positions.len().max(1) as f64;
                 Frame { middle, basis: DMat3::IDENTITY, extent: DVec3::ZERO }
@@ -333,7 +345,7 @@ impl Shape {
         }
     }
 
-    /// True if a point, given in the shape's own frame, is in the shape; not for meshes.
+    /// True if a point, given in the shape's own frame, is in the shape; not for meshes and differences.
     fn contains_local(&self, local: DVec3, extent: DVec3) -> bool {
         // Rounding must not lose what lies on a face.
         let within_height = || local.z.abs() <= 0.5 * extent.z * (1.0 + 1e-12);
@@ -352,7 +364,7 @@ impl Shape {
                 let in_wall = distance <= radius && distance >= radius - thickness;
                 in_wall && local.z >= distance * half_angle.to_radians().cos()
             }
-            Self::Mesh { .. } | Self::Points { .. } => false,
+            Self::Mesh { .. } | Self::Difference { .. } | Self::Points { .. } => false,
         }
     }
 }

@@ -287,6 +287,8 @@ pub struct Committed {
     pub born: Vec<(ParticleId, f64, f64, bool)>,
     /// Particles that disappeared.
     pub dead: Vec<ParticleId>,
+    /// Particles that were immovable and are so no longer: id, mass [kg].
+    pub released: Vec<(ParticleId, f64)>,
     /// Occupied cells, one set a grid.
     pub cells: Vec<CellSet>,
     /// Positions of tracked particles [m].

@@ -172,7 +172,9 @@ impl Room {
         let after = Known { particles: known.particles.saturating_add(header.born), ..*known };
         let mut room = Self::default().with("born_id", header.born * ID).with("born_mass", header.born * 8);
         room = room.with("born_radius", header.born * 8).with("born_immovable", header.born);
+        let released = known.count("released", header.released, 1)?;
         room = room.with("dead", dead * ID);
+        room = room.with("released_id", released * ID).with("released_mass", released * 8);
         room = room.with("track_position", tracked * VEC3).with("track_velocity", tracked * VEC3);
         let cells = after.particles.saturating_mul(CELL_BYTES_MAX).min(CELL_SET_BYTES_MAX);
         for name in &CELL_COLUMNS[..grids.min(GRIDS_MAX)] {

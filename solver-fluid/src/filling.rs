@@ -35,14 +35,15 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The box around a shape with flat or round sides along the domain's axes; none for other shapes.
+    /// The box around a shape with flat or round sides along the domain's axes, whatever is cut out of it; none for other
+    /// shapes.
     fn of(body: &Body) -> Option<Self> {
         if body.rotation.is_some() {
             return None;
         }
         let around =
             |center: DVec3, half: DVec3, flat| Some(Self { low: center - half, high: center + half, flat });
-        match body.shape {
+        match *body.shape.outline() {
             Shape::Box { min, max } => Some(Self { low: min, high: max, flat: [true; 3] }),
             Shape::Sphere { center, radius } => around(center, DVec3::splat(radius), [false; 3]),
             Shape::Ellipsoid { center, semi_axes } => around(center, semi_axes, [false; 3]),
@@ -83,7 +84,7 @@ pub(crate) fn fill(
     }
     for (k, body) in shapes.iter_mut().enumerate() {
         if let Err(error) = amalgam_meshes::read_into(&mut body.shape) {
-            faults.push(SectionError::new(format!("shapes[{k}].file"), error.to_string()));
+            faults.push(SectionError::new(format!("shapes[{k}].{}", error.key), error.to_string()));
         }
     }
     // A bad spacing is reported once, under its own key.
@@ -135,7 +136,9 @@ fn fill_one(
     if !(0..3).any(|axis| broken(axis) && held[axis].contains(&true)) {
         return Ok(points);
     }
-    fitted(body, shape, &held, spacing, points)
+    let mut points = fitted(body.shape.outline(), shape, &held, spacing)?;
+    points.retain(|&point| !body.shape.is_cut_away(point));
+    Ok(points)
 }
 
 /// Layers along each axis, and the distance between them [m].
@@ -170,24 +173,18 @@ fn layers(shape: &Bounds, held: &Held, spacing: f64) -> ([f64; 3], DVec3) {
     (counts, distance)
 }
 
-/// Points of a shape that is held somewhere and no whole number of spacings long.
-fn fitted(
-    body: &Body,
-    shape: &Bounds,
-    held: &Held,
-    spacing: f64,
-    points: Vec<DVec3>,
-) -> Result<Vec<DVec3>, Vec<ShapeError>> {
+/// Points of an outline that is held somewhere and no whole number of spacings long.
+fn fitted(outline: &Shape, shape: &Bounds, held: &Held, spacing: f64) -> Result<Vec<DVec3>, Vec<ShapeError>> {
     let (counts, pitch) = layers(shape, held, spacing);
     let whole = spacing * DVec3::from_array(counts);
     // The same shape with whole layers, in whose sample layers are told apart.
-    let mut points = match body.shape {
+    let mut points = match *outline {
         Shape::Box { .. } => Shape::Box { min: DVec3::ZERO, max: whole }.sample(spacing)?,
         Shape::Cylinder { center, axis, radius, .. } => {
             let height = (axis.normalize_or_zero().abs() * whole).element_sum();
             Shape::Cylinder { center, axis, radius, height }.sample(spacing)?
         }
-        _ => points,
+        _ => outline.sample(spacing)?,
     };
     let first = points.iter().fold(DVec3::INFINITY, |low, &x| low.min(x));
     let last = points.iter().fold(DVec3::NEG_INFINITY, |high, &x| high.max(x));

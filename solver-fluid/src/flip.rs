@@ -5,6 +5,7 @@
 //! | phase | file |
 //! | --- | --- |
 //! | particle to grid | `flip/particle_to_grid.rs`, what groups add in `flip/group_members.rs` |
+//! | viscosity | `flip/viscosity.rs` |
 //! | body forces | `flip/forces.rs` |
 //! | walls that let go | `flip/separating_walls.rs` |
 //! | pressure projection | `flip/pressure.rs` and below |
@@ -33,6 +34,7 @@ mod pressure_gradient;
 pub mod section;
 mod separating_walls;
 mod solver;
+mod viscosity;
 
 use amalgam_particles::{DVec3, ParticleId, random};
 
@@ -65,6 +67,10 @@ pub struct Parameters {
     pub seed: u64,
     /// Share of FLIP, the old velocity plus the grid's change, in the new velocity. The rest is PIC, the grid's velocity.
     pub flip_ratio: f64,
+    /// Dynamic viscosity [Pa s].
+    pub viscosity: f64,
+    /// At which walls the fluid sticks, by axis, the lower one first.
+    pub no_slip: [[bool; 2]; 3],
     /// Residual of the pressure at which the solve ends, relative to the largest divergence.
     pub tolerance: f64,
     /// Iterations after which the solve is an error.

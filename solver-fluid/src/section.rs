@@ -57,6 +57,53 @@ pub(crate) struct SinkSection {
     max: DVec3,
 }
 
+/// Faces of the domain, by axis, the lower one first.
+pub(crate) type Faces = [[bool; 2]; 3];
+
+/// Faces of the domain as a scene names them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected true for all faces of the domain, false for none, or a list such as [\"z0\", \"z1\"] of \
+                 \"x0\", \"x1\", \"y0\", \"y1\", \"z0\" and \"z1\", where 0 is the lower face of the axis"
+)]
+pub(crate) enum FacesSection {
+    All(bool),
+    Some(Vec<Face>),
+}
+
+/// A face of the domain: an axis, and 0 at its lower end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Face {
+    X0,
+    X1,
+    Y0,
+    Y1,
+    Z0,
+    Z1,
+}
+
+impl FacesSection {
+    pub(crate) fn faces(&self) -> Faces {
+        match self {
+            Self::All(all) => [[*all; 2]; 3],
+            Self::Some(named) => {
+                let has = |face: Face| named.contains(&face);
+                [
+                    [has(Face::X0), has(Face::X1)],
+                    [has(Face::Y0), has(Face::Y1)],
+                    [has(Face::Z0), has(Face::Z1)],
+                ]
+            }
+        }
+    }
+}
+
+pub(crate) fn no_faces() -> FacesSection {
+    FacesSection::All(false)
+}
+
 pub(crate) fn default_rest_density() -> f64 {
     1000.0
 }

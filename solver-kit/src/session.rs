@@ -610,6 +610,9 @@ impl Run {
             let i = i as usize;
             (particles.id[i], particles.mass[i], particles.radius[i], particles.immovable[i])
         });
+        let mut released = Vec::new();
+        self.ids.resolve("released", &report.released, &mut released)?;
+        let released = released.iter().map(|&i| (particles.id[i as usize], particles.mass[i as usize]));
         Ok(Committed {
             particles: particles.len() as u64,
             stable_dt: report.stable_dt,
@@ -622,6 +625,7 @@ impl Run {
             broken: report.broken.len() as u64,
             born: born.collect(),
             dead: report.dead.clone(),
+            released: released.collect(),
             track_position,
             track_velocity,
             ..Committed::default()

@@ -113,6 +113,8 @@ pub struct Report {
     pub born: Vec<ParticleId>,
     /// Particles that disappeared in this step.
     pub dead: Vec<ParticleId>,
+    /// Particles that were immovable in this step and are so no longer. They keep the velocity that they have.
+    pub released: Vec<ParticleId>,
 }
 
 /// A field for frames: one value per particle, in the order of [`Solver::particles`].

@@ -81,10 +81,19 @@ impl SolidSolver {
     /// Every fault of the section, each with the path of its key.
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
         let solid = section::read(section, world.seed)?;
-        let Layout { mut particles, bodies, springs, foundations, triangles, bonded, scripts, .. } =
-            solid.layout;
+        let Layout {
+            mut particles,
+            bodies,
+            springs,
+            foundations,
+            triangles,
+            bonded,
+            scripts,
+            held_until,
+            ..
+        } = solid.layout;
         let count = particles.len();
-        let motion = Motion::new(scripts, &mut particles);
+        let motion = Motion::new(scripts, &held_until, &mut particles);
         let mut materials = Materials::default();
         let springs = Springs::new(springs, foundations);
         if !springs.is_empty() || bonded.is_empty() {
@@ -435,9 +444,10 @@ impl Solver for SolidSolver {
         }
         end.advance(&mut self.particles, integrated);
         given += self.motion.advance(end.dt, self.gravity, &mut self.particles);
+        let released = self.motion.release(&mut self.particles);
         check_finite(&self.particles, &self.particles.position, "position")?;
         check_finite(&self.particles, &self.particles.velocity, "velocity")?;
-        let mut report = Report { stable_dt: self.stable_dt(), given, ..Report::default() };
+        let mut report = Report { stable_dt: self.stable_dt(), given, released, ..Report::default() };
         let id = &self.particles.id;
         let implicit = self.integrator.is_implicit();
         for material in self.materials.iter_mut() {
@@ -505,7 +515,7 @@ impl Solver for SolidSolver {
         for column in [travel, mean_travel, position, velocity, &mut iteration.solution] {
             *column = reader.vectors(column.len() as u64)?;
         }
-        self.motion.set_clock(reader.array()?);
+        self.motion.set_clock(reader.array()?, &mut self.particles);
         reader.finish()?;
         self.linearise();
         Ok(())

@@ -280,7 +280,7 @@ impl Roster {
         }
     }
 
-    /// Takes over births and deaths.
+    /// Takes over births and deaths, and who is let go.
     ///
     /// # Errors
     /// A birth or death that is impossible.
@@ -288,12 +288,32 @@ impl Roster {
         if !(committed.born.is_empty() && committed.dead.is_empty()) {
             self.replace(committed)?;
         }
+        self.release(committed)?;
         let (known, told) = (self.len(), committed.particles);
         if known == told {
             Ok(())
         } else {
             Err(format!("it says it has {told} particles, but {known} are known"))
         }
+    }
+
+    /// Gives particles that are no longer immovable their mass.
+    fn release(&mut self, committed: &Committed) -> Result<(), String> {
+        if committed.released.is_empty() {
+            return Ok(());
+        }
+        let mut masses: Vec<f64> = (0..self.len() as usize).map(|at| self.mass.get(at)).collect();
+        for &(id, mass) in &committed.released {
+            let Some(at) = self.place(id) else {
+                return Err(format!("particle {id} was released, but is unknown"));
+            };
+            if masses[at].is_finite() {
+                return Err(format!("particle {id} was released, but was not immovable"));
+            }
+            masses[at] = mass;
+        }
+        self.mass = Column::new(masses);
+        Ok(())
     }
 
     fn replace(&mut self, committed: &Committed) -> Result<(), String> {

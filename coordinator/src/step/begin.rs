@@ -41,11 +41,12 @@ impl Simulation {
         let reaches = self.reaches();
         let begun = self.members.iter_mut().map(|member| member.part.committed.next.take());
         let batches = match begun.collect() {
-            Some(batches) if self.reaches_far_enough(&reaches) => {
+            Some(batches) if self.reaches_far_enough(&reaches) && !self.has_released() => {
                 self.scratch.listed = false;
                 batches
             }
-            // A particle has moved too far for the list, or may do so in this step.
+            // A particle has moved too far for the list, or may do so in this step, or was let go: two immovable ones are
+            // no near pair.
             _ => {
                 self.memory.reach = reaches
                     .iter()
@@ -66,6 +67,11 @@ impl Simulation {
         let is_law = self.plan.coupling.method == ContactMethod::ContactLaw;
         self.memory.reach.iter().zip(reaches).all(|(listed, now)| now <= listed)
             && (!is_law || self.scratch.dt <= self.memory.horizon)
+    }
+
+    /// True if a particle was immovable in the last step and no longer is.
+    fn has_released(&self) -> bool {
+        self.members.iter().any(|member| !member.part.committed.released.is_empty())
     }
 
     /// Sets how far ahead participants look for their own contacts in the next step.

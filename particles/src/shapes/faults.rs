@@ -108,6 +108,9 @@ impl Shape {
                     Some(surface) => surface.faults().into_iter().for_each(|fault| faults.add("file", fault)),
                 }
             }
+            Self::Difference { from, subtract } => {
+                faults.0.extend(Self::faults_of_difference(from, subtract));
+            }
             Self::Points { positions } => {
                 if positions.is_empty() {
                     faults.add(

@@ -290,6 +290,7 @@ impl Committed {
             broken: self.broken,
             born: self.born.len() as u64,
             dead: self.dead.len() as u64,
+            released: self.released.len() as u64,
             solver_seconds: self.solver_seconds,
             not_taken: self.not_taken,
             given: self.given,
@@ -300,6 +301,8 @@ impl Committed {
         columns.put_uniform("born_radius", self.born.iter().map(|b| b.2).collect());
         columns.put_uniform("born_immovable", self.born.iter().map(|b| u8::from(b.3)).collect());
         columns.put_ids("dead", &self.dead);
+        columns.put_ids("released_id", &self.released.iter().map(|r| r.0).collect::<Vec<_>>());
+        columns.put_uniform("released_mass", self.released.iter().map(|r| r.1).collect());
         for (name, cells) in CELL_COLUMNS.into_iter().zip(&self.cells) {
             columns.put(name, cells.to_bytes());
         }
@@ -383,6 +386,11 @@ impl Committed {
         check("born_mass", &mass, Some(&id), MASS_RULE, |&mass| is_mass(mass))?;
         check("born_radius", &radius, Some(&id), RADIUS_RULE, |&radius| is_radius(radius))?;
         check_unique("born_id", &id)?;
+        let released = check_count("released", header.released)?;
+        let (released_id, released_mass): (_, Vec<f64>) =
+            (columns.take_ids("released_id", released)?, columns.take_uniform("released_mass", released)?);
+        check("released_mass", &released_mass, Some(&released_id), MASS_RULE, |&mass| is_mass(mass))?;
+        check_unique("released_id", &released_id)?;
         let committed = Self {
             particles: check_count("particles", header.particles)?,
             stable_dt: positive_time("stable_dt", header.stable_dt)?,
@@ -392,6 +400,7 @@ impl Committed {
             broken: header.broken,
             born: (0..id.len()).map(|i| (id[i], mass[i], radius[i], immovable[i])).collect(),
             dead: columns.take_ids("dead", check_count("dead", header.dead)?)?,
+            released: released_id.into_iter().zip(released_mass).collect(),
             cells: CELL_COLUMNS[..grids.min(GRIDS_MAX)]
                 .iter()
                 .map(|name| columns.take_cells(name))

@@ -5,6 +5,7 @@ use amalgam_particles::lanes::{LANES, Lanes, Task};
 use super::Parameters;
 use super::arithmetic::{larger, sixteen, sixteen_mut};
 use super::cell::{Cell, Sides, WALL};
+use super::face_velocity::Faces;
 use super::grid::Grid;
 use super::group_members::FaceContribution;
 use super::particle_to_grid::ParticleToGrid;
@@ -20,6 +21,8 @@ pub(super) struct FaceForces<'a> {
     pub(super) parameters: &'a Parameters,
     pub(super) transferred: &'a ParticleToGrid,
     pub(super) cell: &'a [Cell],
+    /// Impulse by viscosity at each face [kg m/s], if there is any.
+    pub(super) viscous: Option<&'a Faces<f64>>,
     /// Length of the sub-step [s].
     pub(super) dt: f64,
 }
@@ -32,7 +35,8 @@ impl FaceForces<'_> {
     pub(super) fn at(&self, axis: usize, face: usize, contribution: Option<FaceContribution>) -> FaceState {
         let lower = face.checked_sub(self.grid.strides()[axis]);
         let cells = [self.cell[face], lower.map_or(Cell::Wall, |lower| self.cell[lower])];
-        self.face(axis, self.transferred.at(axis, face), contribution, Sides::new(cells))
+        let viscous = self.viscous.map(|impulse| impulse[axis][face]);
+        self.face(axis, (self.transferred.at(axis, face), viscous), contribution, Sides::new(cells))
     }
 
     /// The velocity that particles take besides their share of the old one, before the projection [m/s].
@@ -47,12 +51,12 @@ impl FaceForces<'_> {
         (self.dt / (h * h * self.parameters.rest_density)) as f32
     }
 
-    /// The state of a face, from its sums and the cells beside it.
+    /// The state of a face, from its sums, the impulse by viscosity and the cells beside it.
     #[inline(always)]
     fn face(
         &self,
         axis: usize,
-        sums: [f32; 2],
+        (sums, viscous): ([f32; 2], Option<f64>),
         contribution: Option<FaceContribution>,
         sides: Sides,
     ) -> FaceState {
@@ -66,6 +70,9 @@ impl FaceForces<'_> {
         let mut change = gravity[axis] * dt;
         if contribution.is_some() {
             change += impulse / total;
+        }
+        if let Some(viscous) = viscous {
+            change += viscous / total;
         }
         let velocity = if sides.contain(WALL) { 0.0 } else { old + change };
         let least = DENSITY_MIN * rest;
@@ -109,9 +116,12 @@ impl Task for ApplyForces<'_> {
             }
             let [weight, moved] = forces.transferred.sixteen(axis, first);
             let (own, lower) = (sixteen(&forces.cell[first..]), sixteen(&forces.cell[first - stride..]));
+            let viscous = forces.viscous.map(|impulse| sixteen(&impulse[axis][first..]));
             for l in 0..LANES {
+                let viscous = viscous.map(|impulse| impulse[l]);
+                let sums = ([weight[l], moved[l]], viscous);
                 (velocity[l], old[l], known[l], conductance[l]) =
-                    forces.face(axis, [weight[l], moved[l]], None, Sides::new([own[l], lower[l]]));
+                    forces.face(axis, sums, None, Sides::new([own[l], lower[l]]));
             }
             for l in 0..LANES {
                 largest[l] = larger(largest[l], forces.update(velocity[l], old[l]));

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::Parameters;
 use crate::filling::{check_density, fill, kernel_compressions, volume_warnings};
 use crate::section::{
-    EmitterSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside, default_rest_density,
-    default_substeps_max, source_faults, sources,
+    EmitterSection, FacesSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside,
+    default_rest_density, default_substeps_max, no_faces, source_faults, sources,
 };
 
 /// Cells that a grid may have.
@@ -37,6 +37,14 @@ struct Section {
     /// Part of FLIP in the new velocity, 0 to 1. The rest is PIC, which damps.
     #[serde(default = "default_flip_ratio")]
     flip_ratio: f64,
+    /// Dynamic viscosity [Pa s].
+    #[serde(default)]
+    viscosity: f64,
+    /// Walls at which the fluid sticks: `true`, `false`, or a list of `"x0"` (where x is lowest),
+    /// `"x1"`, `"y0"`, `"y1"`, `"z0"`, `"z1"`. At the others it slides freely. Needs
+    /// `viscosity`. Default: `false`.
+    #[serde(default = "no_faces")]
+    no_slip: FacesSection,
     /// Residual of the pressure, relative to the largest divergence before the solve.
     #[serde(default = "default_tolerance")]
     tolerance: f64,
@@ -119,6 +127,8 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
         jitter: section.jitter,
         seed: world.seed,
         flip_ratio: section.flip_ratio,
+        viscosity: section.viscosity,
+        no_slip: section.no_slip.faces(),
         tolerance: section.tolerance,
         iterations_max: section.iterations_max,
         cfl: section.cfl,
@@ -189,6 +199,14 @@ impl Section {
         check(jitter_ok, "jitter", "must be from 0 to 0.5: write e.g. jitter = 0.5");
         let ratio_ok = (0.0..=1.0).contains(&self.flip_ratio);
         check(ratio_ok, "flip_ratio", "must be from 0 to 1: write e.g. flip_ratio = 0.97");
+        let viscosity_ok = self.viscosity >= 0.0 && self.viscosity.is_finite();
+        check(viscosity_ok, "viscosity", "must not be negative: write e.g. viscosity = 0.1");
+        let no_slip = self.no_slip.faces().as_flattened().contains(&true);
+        check(
+            !no_slip || self.viscosity != 0.0,
+            "no_slip",
+            "needs viscosity, by which the fluid feels the wall: write e.g. viscosity = 0.1",
+        );
         let tolerance_ok = self.tolerance > 0.0 && self.tolerance < 1.0;
         check(tolerance_ok, "tolerance", "must be above 0 and below 1: write e.g. tolerance = 1e-6");
         check(
@@ -258,6 +276,10 @@ mod tests {
             ),
             ["jitter", "flip_ratio", "tolerance", "iterations_max", "cfl", "substeps_max"]
         );
+        assert_eq!(with("viscosity = -1.0\nno_slip = true"), ["viscosity"]);
+        assert_eq!(with("no_slip = [\"z0\"]"), ["no_slip"]);
+        assert_eq!(with("viscosity = 1.0\nno_slip = [\"z0\", \"x1\"]"), [] as [&str; 0]);
+        assert_eq!(with("viscosity = 1.0\nno_slip = [\"bottom\"]"), ["no_slip"]);
         assert_eq!(with("sound_speed = 3.0"), ["sound_speed"]);
         assert_eq!(with("flip_share = 0.9\nmax_iterations = 3"), ["flip_share", "max_iterations"]);
         assert_eq!(keys(&good.replace("0.5]", "2.5]")), ["shapes[0]"]);

@@ -16,6 +16,7 @@ use super::group_members::{GroupMotion, MEMBERS, MemberContributions, SampleMemb
 use super::particle_to_grid::{CHUNK, ParticleToGrid};
 use super::pressure::{Limits, PressureSolver, Split, split_zeros};
 use super::separating_walls::{WallFace, unpressed};
+use super::viscosity::Viscosity;
 use crate::fluid::{Basics, Cut, Fluid, Method};
 use crate::sources::Sources;
 use crate::substeps::{Extremes, Tentative, speed_max};
@@ -56,6 +57,8 @@ pub struct FlipMethod {
     /// The same in the last sub-step.
     cell_before: Vec<Cell>,
     flow: FaceVelocities,
+    /// None without viscosity.
+    viscosity: Option<Viscosity>,
     /// Length of the sub-step [s] for which forces were applied to `start` in `flow`; none if they were not.
     forced_dt: Option<f64>,
     /// The velocities that free particles take: see [`FaceVelocities::set_face_pairs`].
@@ -128,11 +131,22 @@ impl FlipMethod {
         let new_cells = self.classify_cells(first, stage.occupied);
         let before = std::mem::replace(&mut self.forced_dt, first.then_some(dt));
         let new = new_cells || before != Some(dt) || !first;
-        let Self { grid, width, parameters, contributions, cell, flow, .. } = self;
+        let Self { grid, width, parameters, contributions, cell, flow, viscosity, .. } = self;
         let transferred = if first { &self.start } else { &self.later };
+        if let Some(viscosity) = viscosity.as_mut().filter(|_| before != Some(dt) || !first) {
+            let found = viscosity.find((grid, parameters), transferred, dt);
+            found.map_err(|residual| {
+                SolverError(format!(
+                    "viscosity reached a residual of {residual:.1e} in {} iterations, not the tolerance {:.1e}: write a \
+                     larger iterations_max or tolerance, or take shorter steps",
+                    parameters.iterations_max, parameters.tolerance
+                ))
+            })?;
+        }
         let (position, _) = tentative.before(particles);
         contributions.add_up((grid, *width), (position, particles), motion, parameters.gravity * dt);
-        let forces = FaceForces { grid, parameters, transferred, cell, dt };
+        let viscous = viscosity.as_ref().map(Viscosity::impulse);
+        let forces = FaceForces { grid, parameters, transferred, cell, viscous, dt };
         flow.apply_forces(&forces, contributions, new);
         if flow.coefficients_changed() {
             self.solver.set_coefficients(flow.changed(), |system| flow.set_coefficients(&forces, system));
@@ -328,6 +342,7 @@ impl Method for FlipMethod {
             cell: Vec::new(),
             cell_before: Vec::new(),
             flow: FaceVelocities::new(&grid, width),
+            viscosity: (parameters.viscosity > 0.0).then(Viscosity::default),
             forced_dt: None,
             pairs: FacePairs::default(),
             right_hand_side: split_zeros(&grid),

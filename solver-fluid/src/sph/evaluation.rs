@@ -113,7 +113,7 @@ impl Evaluation {
         columns.set(&raster, cells, positions, velocities, rank);
         compression.resize(count, 0.0);
         let coefficients = Coefficients::new(parameters);
-        let (around, stored) = columns.parts(cells, raster.planes());
+        let (around, stored) = columns.parts(cells, &raster);
         found.resize_with(chunks.len(), Found::default);
         let tasks =
             (chunks.par_iter(), found.par_iter_mut(), split(compression, chunks), split(stored, chunks));
@@ -151,7 +151,7 @@ impl Evaluation {
         let Self { width, cells, chunks, columns, acceleration, accelerations_max, found, .. } = self;
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         acceleration.resize(cells.order().len(), Vec3::ZERO);
-        let (around, stored) = columns.parts(cells, raster.planes());
+        let (around, stored) = columns.parts(cells, &raster);
         let stored = &*stored;
         let tasks = (chunks.par_iter(), found.par_iter_mut(), split(acceleration, chunks));
         tasks

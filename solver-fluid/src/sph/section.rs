@@ -29,8 +29,8 @@ use super::{
 };
 use crate::filling::{check_density, compressions, fill, volume_warnings};
 use crate::section::{
-    EmitterSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside, default_rest_density,
-    default_substeps_max, source_faults, sources,
+    EmitterSection, FacesSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside,
+    default_rest_density, default_substeps_max, no_faces, source_faults, sources,
 };
 
 /// Strength of the default viscosity, as alpha of [Monaghan1992].
@@ -73,9 +73,14 @@ struct Section {
     /// Smoothing length over spacing, 0.9 to 2.
     #[serde(default = "default_smoothing_ratio")]
     smoothing_ratio: f64,
-    /// `true`: the domain's faces hold the fluid.
+    /// Faces of the domain that hold the fluid: `true`, `false`, or a list of `"x0"` (where x is
+    /// lowest), `"x1"`, `"y0"`, `"y1"`, `"z0"`, `"z1"`. The fluid leaves through the others. Default: `true`.
     #[serde(default = "default_walls")]
-    walls: bool,
+    walls: FacesSection,
+    /// Walls at which the fluid sticks, written as in `walls`. At the others it slides freely. Default:
+    /// `false`.
+    #[serde(default = "no_faces")]
+    no_slip: FacesSection,
     /// Courant number of a sub-step, above 0 and at most 1.
     #[serde(default = "default_cfl")]
     cfl: f64,
@@ -100,8 +105,8 @@ fn default_smoothing_ratio() -> f64 {
     1.0
 }
 
-fn default_walls() -> bool {
-    true
+fn default_walls() -> FacesSection {
+    FacesSection::All(true)
 }
 
 fn default_cfl() -> f64 {
@@ -123,13 +128,13 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
-    let held_by = section.walls.then_some(world.domain);
+    let support_radius = 2.0 * section.smoothing_ratio * section.spacing;
+    let walls = section.walls(world, support_radius);
+    let held_by = walls.map(|walls| (walls.min, walls.max));
     let bodies = fill(&mut section.shapes, section.spacing, held_by, &mut faults);
     if !faults.is_empty() {
         return Err(faults);
     }
-    let support_radius = 2.0 * section.smoothing_ratio * section.spacing;
-    let walls = section.walls.then(|| Walls::new(world.domain, support_radius));
     if let Some(walls) = &walls {
         check_domain(walls, support_radius, &bodies, &mut faults);
         let sources = sources(&section.emitters, &section.sinks, 0, world.gravity);
@@ -201,6 +206,37 @@ impl Section {
         }
     }
 
+    /// The domain's faces that hold the fluid, if any does.
+    fn walls(&self, world: &World, support_radius: f64) -> Option<Walls> {
+        let (faces, (min, max)) = (self.walls.faces(), world.domain);
+        let place = |axis: usize, side: usize, face: f64| {
+            let beyond = if side == 0 { f64::NEG_INFINITY } else { f64::INFINITY };
+            if faces[axis][side] { face } else { beyond }
+        };
+        let low = DVec3::from_array([0, 1, 2].map(|axis| place(axis, 0, min[axis])));
+        let high = DVec3::from_array([0, 1, 2].map(|axis| place(axis, 1, max[axis])));
+        let no_slip = self.no_slip.faces();
+        faces
+            .as_flattened()
+            .contains(&true)
+            .then(|| Walls { no_slip, ..Walls::new((low, high), support_radius) })
+    }
+
+    fn no_slip_faults(&self) -> Option<SectionError> {
+        let (walls, no_slip) = (self.walls.faces(), self.no_slip.faces());
+        let mut faces = no_slip.as_flattened().iter().zip(walls.as_flattened());
+        if faces.clone().all(|(no_slip, _)| !no_slip) {
+            return None;
+        }
+        if self.artificial_viscosity.is_some() {
+            let message = "needs a viscosity that acts on shear, which artificial_viscosity does not: write viscosity = \
+                           1.0 instead, for example";
+            return Some(SectionError::new("no_slip", message));
+        }
+        let message = "names a face that is no wall: write the same faces in walls, or leave it out";
+        faces.any(|(no_slip, wall)| *no_slip && !wall).then(|| SectionError::new("no_slip", message))
+    }
+
     fn scalar_faults(&self) -> Vec<SectionError> {
         let mut faults = Vec::new();
         let mut check = |ok: bool, key: &str, rule: &str| {
@@ -253,6 +289,7 @@ impl Section {
             "substeps_max",
             &format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. substeps_max = 1"),
         );
+        faults.extend(self.no_slip_faults());
         faults
     }
 
@@ -297,10 +334,10 @@ impl Section {
 fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], faults: &mut Vec<SectionError>) {
     let extent = walls.max - walls.min;
     // Written so that NaN fails. Narrower than this, a particle would see the image of an image of itself.
-    let wide = extent.cmpge(DVec3::splat(2.0 * support_radius)).all() && extent.is_finite();
+    let wide = extent.cmpge(DVec3::splat(2.0 * support_radius)).all();
     if !wide {
         let message = format!(
-            "is too large for a domain of {extent} m: with walls, each edge must be finite and at least four \
+            "is too large for a domain of {extent} m: between two walls there must be at least four \
              smoothing lengths, {} m",
             2.0 * support_radius
         );

@@ -7,6 +7,11 @@
 //! half space behind a wall (edges overlap, its continuum does not match the particles beside it) and fixed boundary
 //! particles (memory with the domain's surface; fluid layers up on them).
 //!
+//! At a **no-slip** wall the image has the tangential velocity reversed as well: the velocity field is odd about the wall
+//! and vanishes there, as for the images of [Morris1997]. Drag between a particle and an image then acts along the wall, and
+//! nothing else is different. Drag between particles and images takes energy only: of two particles each sees the other's
+//! image with the same offset, so both lose c |v_i + v_j|^2.
+//!
 //! A mirror does not stop a single particle: on the plane itself its normal force vanishes by symmetry, and one
 //! particle with its image is below rest density. So velocity is constrained, too: within a step no free particle
 //! may come nearer to a wall than the **clearance**, one eighth of the support radius, where the repulsion by its own
@@ -14,7 +19,7 @@
 
 use amalgam_particles::DVec3;
 
-/// The six walls of the domain.
+/// The walls of the domain. Where a face is open, its plane is infinitely far away.
 #[derive(Clone, Copy, Debug)]
 pub struct Walls {
     /// Lowest corner [m].
@@ -23,12 +28,14 @@ pub struct Walls {
     pub max: DVec3,
     /// Least distance between a particle and a wall [m].
     pub clearance: f64,
+    /// At which walls the fluid sticks, by axis, the lower one first.
+    pub no_slip: [[bool; 2]; 3],
 }
 
 impl Walls {
-    /// Walls for a kernel of `support_radius` [m].
+    /// Walls along which the fluid slides, for a kernel of `support_radius` [m].
     pub fn new((min, max): (DVec3, DVec3), support_radius: f64) -> Self {
-        Self { min, max, clearance: support_radius / 8.0 }
+        Self { min, max, clearance: support_radius / 8.0, no_slip: [[false; 2]; 3] }
     }
 
     /// The velocity nearest to `velocity` that does not carry a particle at `position` nearer to a wall than the
@@ -66,7 +73,8 @@ impl Walls {
 mod tests {
     use super::*;
 
-    const WALLS: Walls = Walls { min: DVec3::ZERO, max: DVec3::ONE, clearance: 0.01 };
+    const WALLS: Walls =
+        Walls { min: DVec3::ZERO, max: DVec3::ONE, clearance: 0.01, no_slip: [[false; 2]; 3] };
 
     #[test]
     fn no_velocity_leads_through_a_wall() {

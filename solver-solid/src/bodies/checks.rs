@@ -39,7 +39,7 @@ impl Checks {
     /// Reads the file that the body's shape names, if it names one.
     pub(crate) fn read_file(&mut self, shape: &mut Shape) {
         if let Err(error) = amalgam_meshes::read_into(shape) {
-            self.fault("shape.file", error.to_string());
+            self.fault(&format!("shape.{}", error.key), error.to_string());
         }
     }
 

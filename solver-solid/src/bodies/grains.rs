@@ -63,7 +63,7 @@ impl Body for Grains {
         let (body, mass) = (self.body(), self.density * self.spacing.powi(3));
         for position in body.sample(self.spacing).into_iter().flatten() {
             let velocity = body.velocity_at(position);
-            let node = Node { position, velocity, mass, radius: self.radius(), pinned: false };
+            let node = Node { position, velocity, mass, radius: self.radius(), held_until: 0.0 };
             layout.push(&node, self.foundation.as_ref());
         }
     }

@@ -43,6 +43,8 @@ pub(crate) struct Layout {
     pub(crate) spin: Vec<DVec3>,
     /// Radius of gyration of each particle about its own middle [m], 0 for that of a ball.
     pub(crate) lever: Vec<f64>,
+    /// Until when each particle is held [s]: 0 for one that is free, infinite for one that is never let go.
+    pub(crate) held_until: Vec<f64>,
     /// Particles of each body.
     pub(crate) bodies: Vec<Range<usize>>,
     pub(crate) springs: Vec<Spring>,
@@ -62,18 +64,26 @@ pub(crate) struct Node {
     pub(crate) velocity: DVec3,
     pub(crate) mass: f64,
     pub(crate) radius: f64,
-    pub(crate) pinned: bool,
+    /// Until when it is held [s], as in [`Layout::held_until`].
+    pub(crate) held_until: f64,
 }
 
 impl Layout {
     /// Appends a particle, on a foundation if the body has one.
     pub(crate) fn push(&mut self, node: &Node, foundation: Option<&FoundationSettings>) {
         let id = ParticleId(self.particles.len() as u64);
-        self.particles.push(id, node.position, node.velocity, node.mass, node.radius, node.pinned);
-        // A pinned particle takes no force, so a foundation under it would only count energy that nobody gets.
-        let foundation = foundation.filter(|_| !node.pinned).map_or_else(Foundation::default, |settings| {
-            Foundation { anchor: node.position, stiffness: settings.stiffness, damping: settings.damping }
-        });
+        let held = node.held_until > 0.0;
+        self.particles.push(id, node.position, node.velocity, node.mass, node.radius, held);
+        self.held_until.push(node.held_until);
+        // What is never let go takes no force, so a foundation under it would only count energy that nobody gets.
+        let foundation = foundation.filter(|_| node.held_until < f64::INFINITY).map_or_else(
+            Foundation::default,
+            |settings| Foundation {
+                anchor: node.position,
+                stiffness: settings.stiffness,
+                damping: settings.damping,
+            },
+        );
         self.foundations.push(foundation);
     }
 
@@ -94,12 +104,13 @@ impl Layout {
         };
         for (n, part) in held.pinned.iter().enumerate() {
             for i in find(self, part, format!("pinned[{n}]")) {
-                self.fix(i, held.pinned_velocity);
+                self.fix(i, held.pinned_velocity, held.release.unwrap_or(f64::INFINITY));
             }
         }
         for (n, scripted) in held.scripted.iter().enumerate() {
             let found = find(self, &scripted.part, format!("scripted[{n}].part"));
-            found.iter().for_each(|&i| self.fix(i, DVec3::ZERO));
+            let until = scripted.release.unwrap_or(f64::INFINITY);
+            found.iter().for_each(|&i| self.fix(i, DVec3::ZERO, until));
             self.scripts.push((scripted.script(), found.into_iter().map(|i| i as u32).collect()));
         }
         for (n, attached) in held.attached_mass.iter().enumerate() {
@@ -109,19 +120,23 @@ impl Layout {
         }
     }
 
-    /// Makes a particle immovable.
-    fn fix(&mut self, i: usize, velocity: DVec3) {
+    /// Makes a particle immovable until a time [s]. It is free when nothing holds it any more.
+    fn fix(&mut self, i: usize, velocity: DVec3, until: f64) {
         self.particles.immovable[i] = true;
         self.particles.velocity[i] = velocity;
-        // It takes no force, so a foundation under it would only count energy that nobody gets.
-        self.foundations[i] = Foundation::default();
+        self.held_until[i] = self.held_until[i].max(until);
+        if self.held_until[i] == f64::INFINITY {
+            // It takes no force, so a foundation under it would only count energy that nobody gets.
+            self.foundations[i] = Foundation::default();
+        }
     }
 
     /// Appends a spring as long as the distance of its ends.
     pub(crate) fn join(&mut self, ends: [usize; 2], stiffness: f64, damping: Damping) {
         let particles = &self.particles;
-        // Reciprocals, so that a pinned end counts as infinitely heavy.
-        let mobility = ends.map(|i| if particles.immovable[i] { 0.0 } else { 1.0 / particles.mass[i] });
+        // Reciprocals, so that an end that is never let go counts as infinitely heavy.
+        let is_fixed = |i: usize| self.held_until[i] == f64::INFINITY;
+        let mobility = ends.map(|i| if is_fixed(i) { 0.0 } else { 1.0 / particles.mass[i] });
         let reduced_mass = match mobility[0] + mobility[1] {
             0.0 => 0.0,
             sum => 1.0 / sum,
@@ -218,6 +233,8 @@ pub(crate) struct Scripted {
     from: f64,
     /// End [s]; never if not given.
     until: Option<f64>,
+    /// When the particles are let go [s]; never if not given.
+    pub(crate) release: Option<f64>,
 }
 
 impl Scripted {
@@ -228,6 +245,7 @@ impl Scripted {
             center: self.center.unwrap_or_default(),
             from: self.from,
             until: self.until.unwrap_or(f64::INFINITY),
+            release: self.release.unwrap_or(f64::INFINITY),
         }
     }
 }
@@ -246,6 +264,8 @@ pub(crate) struct AttachedMass {
 pub(crate) struct Held<'a> {
     pub(crate) pinned: &'a [Part],
     pub(crate) pinned_velocity: DVec3,
+    /// When pinned parts are let go [s], if ever.
+    pub(crate) release: Option<f64>,
     pub(crate) scripted: &'a [Scripted],
     pub(crate) attached_mass: &'a [AttachedMass],
 }
@@ -254,6 +274,7 @@ impl Held<'_> {
     /// Checks it for a body that has parts of these names.
     pub(crate) fn check(&self, names: &[&str], checks: &mut Checks) {
         checks.finite("pinned_velocity", self.pinned_velocity);
+        check_release(self.release, self.pinned.is_empty(), checks);
         for part in self.pinned {
             part.check("pinned", names, checks);
         }
@@ -271,12 +292,21 @@ impl Held<'_> {
             checks.that(scripted.until.is_none_or(|until| until > scripted.from), &key("until"), || {
                 "must be later than from: write a time in seconds".into()
             });
+            checks.positive(&key("release"), scripted.release.unwrap_or(1.0));
         }
         for (n, attached) in self.attached_mass.iter().enumerate() {
             attached.part.check(&format!("attached_mass[{n}].part"), names, checks);
             checks.positive(&format!("attached_mass[{n}].mass"), attached.mass);
         }
     }
+}
+
+/// Checks the key `release` of a body, of which nothing may be pinned.
+fn check_release(release: Option<f64>, nothing_pinned: bool, checks: &mut Checks) {
+    checks.positive("release", release.unwrap_or(1.0));
+    checks.that(release.is_none() || !nothing_pinned, "release", || {
+        "lets nothing go, since nothing is pinned: write pinned beside it, or release in an entry of scripted".into()
+    });
 }
 
 /// Records faults of a shape that stands at the key `shape`, with its pose and motion beside it.

@@ -1,6 +1,8 @@
 //! Particles that move by a script, independent of forces.
 
-use amalgam_particles::{DVec3, Particles};
+use std::collections::HashSet;
+
+use amalgam_particles::{DVec3, ParticleId, Particles};
 use glam::DQuat;
 
 /// Prescribed motion of particles from one time to another: a velocity, and a rotation about a centre that
@@ -17,7 +19,12 @@ pub(crate) struct Script {
     pub(crate) from: f64,
     /// End [s].
     pub(crate) until: f64,
+    /// When it lets its particles go [s].
+    pub(crate) release: f64,
 }
+
+/// Times that differ by less than this part of a step are equal.
+const ROUNDING: f64 = 1e-6;
 
 impl Script {
     /// Part of the time from `start` to `end` in which the script is in force [s].
@@ -38,6 +45,17 @@ impl Script {
         let turn = DQuat::from_scaled_axis(self.angular_velocity * in_force);
         (self.velocity * in_force + (turn * arm - arm)) / dt
     }
+
+    /// Velocity [m/s] with which it leaves a particle at `position` that it lets go at the end of a step of length `dt`,
+    /// at `time` [s].
+    fn parting_velocity(&self, position: DVec3, time: f64, dt: f64) -> DVec3 {
+        let time = time.min(self.release);
+        if self.in_force(time - ROUNDING * dt, time) == 0.0 {
+            return DVec3::ZERO;
+        }
+        let arm = position - self.center - self.velocity * self.in_force(0.0, time);
+        self.velocity + self.angular_velocity.cross(arm)
+    }
 }
 
 /// All scripts of a solver, and the time.
@@ -46,18 +64,28 @@ impl Script {
 /// the step will be is decided later. So it is the velocity that takes the particle to its place if the step is as
 /// long as the last one: exact while steps are equal. A step of another length leaves a particle that turns off its
 /// circle by a part of (angle of the step)^2, and one that starts or stops by a part of a step's way.
+///
+/// A particle is let go at the end of the first step that reaches its time, with the velocity that its scripts have at that
+/// moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Motion {
     scripts: Vec<(Script, Vec<u32>)>,
     /// The particles of all scripts and those that are held at a velocity, each once, ascending.
     all: Vec<u32>,
+    /// Particles that are let go, and when [s], ascending.
+    releases: Vec<(f64, u32)>,
     time: f64,
     dt: f64,
 }
 
 impl Motion {
-    /// Scripts with their particles, which get their first velocities. Other immovable particles keep theirs for all time.
-    pub(crate) fn new(scripts: Vec<(Script, Vec<u32>)>, particles: &mut Particles) -> Self {
+    /// Scripts with their particles, which get their first velocities. Other immovable particles keep theirs. `held_until`
+    /// is the time until which each particle is held [s], infinite for one that is never let go.
+    pub(crate) fn new(
+        scripts: Vec<(Script, Vec<u32>)>,
+        held_until: &[f64],
+        particles: &mut Particles,
+    ) -> Self {
         let mut all: Vec<u32> = scripts.iter().flat_map(|(_, scripted)| scripted).copied().collect();
         all.extend(
             (0..particles.len())
@@ -66,7 +94,10 @@ impl Motion {
         );
         all.sort_unstable();
         all.dedup();
-        let motion = Self { scripts, all, time: 0.0, dt: 0.0 };
+        let held = (0..particles.len()).filter(|&i| particles.immovable[i] && held_until[i].is_finite());
+        let mut releases: Vec<(f64, u32)> = held.map(|i| (held_until[i], i as u32)).collect();
+        releases.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let motion = Self { scripts, all, releases, time: 0.0, dt: 0.0 };
         motion.set_velocities(particles);
         motion
     }
@@ -76,40 +107,75 @@ impl Motion {
     pub(crate) fn advance(&mut self, dt: f64, gravity: DVec3, particles: &mut Particles) -> f64 {
         self.time += dt;
         self.dt = dt;
-        let lifted: f64 =
-            self.scripted().map(|i| particles.mass[i] * gravity.dot(particles.velocity[i]) * dt).sum();
+        let lifted: f64 = self
+            .scripted(particles)
+            .map(|i| particles.mass[i] * gravity.dot(particles.velocity[i]) * dt)
+            .sum();
         let kinetic = |particles: &Particles| -> f64 {
-            self.scripted().map(|i| 0.5 * particles.mass[i] * particles.velocity[i].length_squared()).sum()
+            self.scripted(particles)
+                .map(|i| 0.5 * particles.mass[i] * particles.velocity[i].length_squared())
+                .sum()
         };
         let before = kinetic(particles);
         self.set_velocities(particles);
         kinetic(particles) - before - lifted
     }
 
+    /// Lets particles go whose time has come. Returns who they are.
+    pub(crate) fn release(&self, particles: &mut Particles) -> Vec<ParticleId> {
+        let mut released = Vec::new();
+        for i in self.due().iter().map(|&(_, i)| i as usize) {
+            if std::mem::take(&mut particles.immovable[i]) {
+                released.push(particles.id[i]);
+            }
+        }
+        released
+    }
+
+    /// Whose time has come, now or earlier.
+    fn due(&self) -> &[(f64, u32)] {
+        &self.releases[..self.releases.partition_point(|&(time, _)| self.has_come(time))]
+    }
+
+    fn has_come(&self, time: f64) -> bool {
+        time <= self.time + ROUNDING * self.dt
+    }
+
     /// The particles that scripts move or that are held at a velocity, each once, ascending.
-    fn scripted(&self) -> impl Iterator<Item = usize> {
-        self.all.iter().map(|&i| i as usize)
+    fn scripted<'a>(&'a self, particles: &'a Particles) -> impl Iterator<Item = usize> + 'a {
+        self.all.iter().map(|&i| i as usize).filter(|&i| particles.immovable[i])
     }
 
     /// Work [J] of the scripts against what else pulls at their particles: `impulse` is what that gave one of them in the
     /// step [kg m/s].
     pub(crate) fn work_against(&self, particles: &Particles, impulse: impl Fn(usize) -> DVec3) -> f64 {
-        -self.scripted().map(|i| impulse(i).dot(particles.velocity[i])).sum::<f64>()
+        -self.scripted(particles).map(|i| impulse(i).dot(particles.velocity[i])).sum::<f64>()
     }
 
     /// True if a scripted particle moves now.
     pub(crate) fn is_moving(&self, particles: &Particles) -> bool {
-        self.scripted().any(|i| particles.velocity[i] != DVec3::ZERO)
+        self.scripted(particles).any(|i| particles.velocity[i] != DVec3::ZERO)
     }
 
+    /// Gives those that scripts hold their velocities for the next step, and those that are let go now theirs for good.
     fn set_velocities(&self, particles: &mut Particles) {
-        for &i in self.scripts.iter().flat_map(|(_, scripted)| scripted) {
-            particles.velocity[i as usize] = DVec3::ZERO;
+        let Particles { position, velocity, immovable, .. } = particles;
+        let held = |scripted: &[u32]| -> Vec<usize> {
+            scripted.iter().map(|&i| i as usize).filter(|&i| immovable[i]).collect()
+        };
+        for i in self.scripts.iter().flat_map(|(_, scripted)| held(scripted)) {
+            velocity[i] = DVec3::ZERO;
         }
-        for (script, scripted) in &self.scripts {
-            for &i in scripted {
-                let i = i as usize;
-                particles.velocity[i] += script.velocity(particles.position[i], self.time, self.dt);
+        let leaves: HashSet<u32> = self.due().iter().map(|&(_, i)| i).collect();
+        // A script that has let go in an earlier step says nothing to whom others hold.
+        let gone = |script: &Script| script.release <= self.time - (1.0 - ROUNDING) * self.dt;
+        for (script, scripted) in self.scripts.iter().filter(|(script, _)| !gone(script)) {
+            for i in held(scripted) {
+                if leaves.contains(&(i as u32)) {
+                    velocity[i] += script.parting_velocity(position[i], self.time, self.dt);
+                } else if !self.has_come(script.release) {
+                    velocity[i] += script.velocity(position[i], self.time, self.dt);
+                }
             }
         }
     }
@@ -119,16 +185,17 @@ impl Motion {
         [self.time, self.dt]
     }
 
-    /// Restores the values of [`Self::clock`].
-    pub(crate) fn set_clock(&mut self, [time, dt]: [f64; 2]) {
+    /// Restores the time and step length of [`Self::clock`], and the particles that are held at that time.
+    pub(crate) fn set_clock(&mut self, [time, dt]: [f64; 2], particles: &mut Particles) {
         (self.time, self.dt) = (time, dt);
+        self.releases.iter().for_each(|&(_, i)| particles.immovable[i as usize] = true);
+        self.release(particles);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use amalgam_particles::ParticleId;
 
     fn one(position: DVec3) -> Particles {
         let mut particles = Particles::default();
@@ -138,11 +205,12 @@ mod tests {
 
     fn go(script: Script, dt: f64, steps: usize) -> DVec3 {
         let mut particles = one(DVec3::X);
-        let mut motion = Motion::new(vec![(script, vec![0])], &mut particles);
+        let mut motion = Motion::new(vec![(script, vec![0])], &[script.release], &mut particles);
         for _ in 0..steps {
             let velocity = particles.velocity[0];
             particles.position[0] += velocity * dt;
             motion.advance(dt, DVec3::ZERO, &mut particles);
+            motion.release(&mut particles);
         }
         particles.position[0]
     }
@@ -153,6 +221,7 @@ mod tests {
         center: DVec3::ZERO,
         from: 0.0,
         until: f64::INFINITY,
+        release: f64::INFINITY,
     };
 
     #[test]

@@ -65,7 +65,7 @@ pub(crate) struct Peridynamic {
     /// Damping is this time [s] times the stiffness.
     #[serde(default)]
     damping_time: f64,
-    /// Boxes whose particles keep a velocity for all time.
+    /// Boxes whose particles keep a velocity.
     #[serde(default)]
     held: Vec<Held>,
     /// Parallelograms that cut the bonds that cross them.
@@ -87,6 +87,8 @@ struct Held {
     /// Velocity of its particles [m/s].
     #[serde(default)]
     velocity: DVec3,
+    /// Time at which its particles are let go [s]. Default: never.
+    release: Option<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -212,7 +214,7 @@ impl Body for Peridynamic {
                 velocity: held.map_or_else(|| body.velocity_at(position), |held| held.velocity),
                 mass: self.density * law.volume,
                 radius: self.radius(layout.self_collision),
-                pinned: held.is_some(),
+                held_until: held.map_or(0.0, |held| held.release.unwrap_or(f64::INFINITY)),
             };
             layout.push(&node, None);
         }
@@ -293,6 +295,7 @@ impl Peridynamic {
     fn check_parts(&self, checks: &mut Checks) {
         for (i, held) in self.held.iter().enumerate() {
             checks.finite(&format!("held[{i}].velocity"), held.velocity);
+            checks.positive(&format!("held[{i}].release"), held.release.unwrap_or(1.0));
             checks.that(held.max.cmpge(held.min).all(), &format!("held[{i}].max"), || {
                 "must not be below min along any axis".into()
             });

@@ -13,7 +13,7 @@ use crate::materials::springs::Spring;
 pub(crate) struct Points {
     /// Positions, a list [m].
     positions: Vec<DVec3>,
-    /// Velocities, one per point [m/s]. Pinned points keep theirs for all time. Default: 0.
+    /// Velocities, one per point [m/s]. Pinned points keep theirs. Default: 0.
     #[serde(default)]
     velocities: Vec<DVec3>,
     /// Mass, one for all or one per point [kg].
@@ -23,6 +23,9 @@ pub(crate) struct Points {
     /// Indices of the points that no force moves, from 0 in the body.
     #[serde(default)]
     pinned: Vec<usize>,
+    /// Time at which pinned points are let go with the velocity that they have, one for all or one per pinned point, `inf`
+    /// for never [s]. Default: never.
+    release: Option<OneOrMany<f64>>,
     /// Springs between points, a list.
     #[serde(default)]
     springs: Vec<PointSpring>,
@@ -73,6 +76,7 @@ impl Body for Points {
                 checks.positive(&key, value);
             }
         }
+        self.check_release(checks);
         for (i, &pinned) in self.pinned.iter().enumerate() {
             checks.that(pinned < count, &format!("pinned[{i}]"), || no_such_point(pinned, count));
         }
@@ -86,15 +90,17 @@ impl Body for Points {
 
     fn lay_out(&self, layout: &mut Layout) {
         let first = layout.particles.len();
-        let mut pinned = vec![false; self.positions.len()];
-        self.pinned.iter().for_each(|&i| pinned[i] = true);
+        let mut held_until = vec![0.0; self.positions.len()];
+        for (n, &i) in self.pinned.iter().enumerate() {
+            held_until[i] = self.release.as_ref().map_or(f64::INFINITY, |release| *release.get(n));
+        }
         for (i, &position) in self.positions.iter().enumerate() {
             let node = Node {
                 position,
                 velocity: self.velocities.get(i).copied().unwrap_or_default(),
                 mass: *self.mass.get(i),
                 radius: *self.radius.get(i),
-                pinned: pinned[i],
+                held_until: held_until[i],
             };
             layout.push(&node, self.foundation.as_ref());
         }
@@ -108,6 +114,23 @@ impl Body for Points {
 }
 
 impl Points {
+    fn check_release(&self, checks: &mut Checks) {
+        let Some(release) = &self.release else { return };
+        let pinned = self.pinned.len();
+        checks.that(pinned > 0, "release", || {
+            "lets nothing go, since nothing is pinned: write pinned beside it".into()
+        });
+        checks.that(release.count().is_none_or(|n| n == pinned), "release", || {
+            format!(
+                "has {} values for {pinned} pinned points: write one per pinned point",
+                release.as_slice().len()
+            )
+        });
+        // Written so that NaN fails.
+        let later = release.as_slice().iter().all(|&time| time > 0.0);
+        checks.that(later, "release", || "must be later than the start: write e.g. release = 0.5".into());
+    }
+
     fn check_spring(&self, key: &str, spring: &PointSpring, checks: &mut Checks) {
         let count = self.positions.len();
         for (end, index) in [("a", spring.a), ("b", spring.b)] {

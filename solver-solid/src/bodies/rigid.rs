@@ -49,6 +49,7 @@ impl RigidShape {
         Held {
             pinned: self.pinned.as_slice(),
             pinned_velocity: DVec3::ZERO,
+            release: None,
             scripted: &self.scripted,
             attached_mass: &[],
         }
@@ -74,6 +75,12 @@ impl Body for RigidShape {
         ] {
             checks.that(parts, key, || "holds a rigid body as a whole: write the part \"all\"".into());
         }
+        for (n, _) in self.scripted.iter().enumerate().filter(|(_, scripted)| scripted.release.is_some()) {
+            checks.fault(
+                &format!("scripted[{n}].release"),
+                "is for springs and bonds: a rigid body is held for all time or not at all",
+            );
+        }
         let is_held =
             self.pinned.as_slice().iter().any(|part| part.is_named("all")) || !self.scripted.is_empty();
         let moves = self.velocity != DVec3::ZERO || self.angular_velocity != DVec3::ZERO;
@@ -92,7 +99,7 @@ impl Body for RigidShape {
         let radius = self.radius.unwrap_or(0.5 * self.spacing);
         for position in body.sample(self.spacing).into_iter().flatten() {
             let velocity = body.velocity_at(position);
-            layout.push(&Node { position, velocity, mass, radius, pinned: false }, None);
+            layout.push(&Node { position, velocity, mass, radius, held_until: 0.0 }, None);
         }
         layout.hold(first, &self.held(), |name, _| name == "all");
     }

@@ -162,7 +162,13 @@ impl Scatter {
                 (None, density) => density * 4.0 / 3.0 * std::f64::consts::PI * radius.powi(3),
             };
             occupied.entry(cell_of(position)).or_default().push(n as u32);
-            nodes.push(Node { position, velocity: body.velocity_at(position), mass, radius, pinned: false });
+            nodes.push(Node {
+                position,
+                velocity: body.velocity_at(position),
+                mass,
+                radius,
+                held_until: 0.0,
+            });
         }
         Ok(nodes)
     }

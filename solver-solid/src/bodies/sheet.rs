@@ -54,9 +54,11 @@ pub(crate) struct Sheet {
     /// Velocity of the particles that are not pinned [m/s].
     #[serde(default)]
     velocity: DVec3,
-    /// Velocity of the pinned particles, for all time [m/s].
+    /// Velocity of the pinned particles [m/s].
     #[serde(default)]
     pinned_velocity: DVec3,
+    /// Time at which the pinned particles are let go with the velocity that they have [s]. Default: never.
+    release: Option<f64>,
     /// Motions of parts, as in `{ part = "edge_u1", velocity = [0, 0, 1], until = 2.0 }`.
     #[serde(default)]
     scripted: Vec<Scripted>,
@@ -144,7 +146,7 @@ impl Body for Sheet {
                     velocity: self.velocity,
                     mass: cell_mass * share(column, columns) * share(row, rows),
                     radius: self.radius(),
-                    pinned: false,
+                    held_until: 0.0,
                 };
                 layout.push(&node, self.foundation.as_ref());
             }
@@ -235,6 +237,7 @@ impl Sheet {
         Held {
             pinned: self.pinned.as_slice(),
             pinned_velocity: self.pinned_velocity,
+            release: self.release,
             scripted: &self.scripted,
             attached_mass: &self.attached_mass,
         }

@@ -50,9 +50,11 @@ pub(crate) struct Volume {
     /// Angular velocity about the middle [rad/s].
     #[serde(default)]
     angular_velocity: DVec3,
-    /// Velocity of the pinned particles, for all time [m/s].
+    /// Velocity of the pinned particles [m/s].
     #[serde(default)]
     pinned_velocity: DVec3,
+    /// Time at which the pinned particles are let go with the velocity that they have [s]. Default: never.
+    release: Option<f64>,
     /// Motions of parts, as in `{ part = "edge_u1", velocity = [0, 0, 1], until = 2.0 }`.
     #[serde(default)]
     scripted: Vec<Scripted>,
@@ -136,7 +138,7 @@ impl Body for Volume {
             let part = |shift: u32| (node >> shift & 0x1f_ffff) as f64;
             let position = cells.point(DVec3::new(part(0), part(21), part(42)));
             let (velocity, mass) = (body.velocity_at(position), eighth * share as f64);
-            let node = Node { position, velocity, mass, radius: self.radius(), pinned: false };
+            let node = Node { position, velocity, mass, radius: self.radius(), held_until: 0.0 };
             layout.push(&node, self.foundation.as_ref());
         }
         layout.hold(first, &self.held(), |name, _| name == "all");
@@ -171,13 +173,14 @@ impl Volume {
             self.shape,
             Shape::Box { .. } | Shape::Sphere { .. } | Shape::Cylinder { .. } | Shape::Ellipsoid { .. }
         );
-        convex && self.pinned.as_slice().iter().any(|part| part.is_named("all"))
+        convex && self.pinned.as_slice().iter().any(|part| part.is_named("all")) && self.release.is_none()
     }
 
     fn held(&self) -> Held<'_> {
         Held {
             pinned: self.pinned.as_slice(),
             pinned_velocity: self.pinned_velocity,
+            release: self.release,
             scripted: &self.scripted,
             attached_mass: &self.attached_mass,
         }

@@ -40,7 +40,8 @@ impl GrainSolver {
         let section::Grains { mut layout, self_collision, gravity, plane, spin } =
             section::read_grains(section, world.seed)?;
         let flat = DVec3::new(1.0, 1.0, if plane.is_some() { 0.0 } else { 1.0 });
-        let motion = Motion::new(std::mem::take(&mut layout.scripts), &mut layout.particles);
+        let motion =
+            Motion::new(std::mem::take(&mut layout.scripts), &layout.held_until, &mut layout.particles);
         let mut solver = Self {
             particles: layout.particles,
             motion,
@@ -157,6 +158,7 @@ impl Solver for GrainSolver {
         let pull = |i: usize| self.field.acceleration[i] * (self.particles.mass[i] * end.dt);
         let against = self.motion.work_against(&self.particles, pull);
         let given = against + self.motion.advance(end.dt, self.world_gravity, &mut self.particles);
+        let released = self.motion.release(&mut self.particles);
         if let Some(z) = self.plane {
             self.particles.position.iter_mut().for_each(|x| x.z = z);
             self.particles.velocity.iter_mut().for_each(|v| v.z = 0.0);
@@ -171,6 +173,7 @@ impl Solver for GrainSolver {
             energies: vec![stored],
             given,
             spin: self.spin_totals(),
+            released,
             ..Report::default()
         })
     }
@@ -190,7 +193,7 @@ impl Solver for GrainSolver {
         for column in [&mut self.particles.position, &mut self.particles.velocity, &mut self.spin] {
             *column = reader.vectors(column.len() as u64)?;
         }
-        self.motion.set_clock(reader.array()?);
+        self.motion.set_clock(reader.array()?, &mut self.particles);
         reader.finish()?;
         self.feel();
         Ok(())

@@ -102,7 +102,7 @@ impl RigidSolver {
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
         let section::Rigid { mut layout, self_collision } = section::read_rigid(section, world.seed)?;
         let mut particles = layout.particles;
-        let motion = Motion::new(std::mem::take(&mut layout.scripts), &mut particles);
+        let motion = Motion::new(std::mem::take(&mut layout.scripts), &layout.held_until, &mut particles);
         let own: Vec<f64> =
             layout.lever.iter().zip(&particles.mass).map(|(lever, mass)| mass * lever * lever).collect();
         let (mut body_of, mut free) = (vec![0; particles.len()], vec![HELD; particles.len()]);
@@ -252,7 +252,7 @@ impl Solver for RigidSolver {
             body.rotation.orientation = DQuat::from_array(reader.array()?);
             body.rotation.momentum = DVec3::from_array(reader.array()?);
         }
-        self.motion.set_clock(reader.array()?);
+        self.motion.set_clock(reader.array()?, &mut self.particles);
         reader.finish()
     }
 }

@@ -61,6 +61,8 @@ pub(in crate::sph) struct Surroundings<'a> {
     pub(in crate::sph) cells: &'a [IVec3],
     /// Lowest and highest planes of the walls [cells].
     pub(in crate::sph) planes: Option<[DVec3; 2]>,
+    /// At which walls the fluid sticks, as in [`SIDES`].
+    pub(in crate::sph) no_slip: [[bool; 2]; 3],
 }
 
 /// Particles in a row that are as many as a register has lanes, or fewer.
@@ -190,11 +192,11 @@ impl Columns {
     pub(in crate::sph) fn parts<'a>(
         &'a mut self,
         order: &'a CellOrder,
-        planes: Option<[DVec3; 2]>,
+        raster: &Raster,
     ) -> (Surroundings<'a>, &'a mut [Stored]) {
         let Self { places, stored, cells } = self;
         let places = places.each_ref().map(Vec::as_slice);
-        (Surroundings { order, places, cells, planes }, stored)
+        (Surroundings { order, places, cells, planes: raster.planes(), no_slip: raster.no_slip() }, stored)
     }
 }
 
@@ -258,11 +260,12 @@ impl Surroundings<'_> {
         self.planes.map(|planes| (planes[side][axis] - origin) as f32)
     }
 
-    /// Axis and plane of those walls of [`SIDES`] whose bit is set.
+    /// Axis and plane of those walls of [`SIDES`] whose bit is set, and whether the fluid sticks there.
     #[inline(always)]
-    fn walls(&self, bits: u32, group: &Group<'_>) -> impl Iterator<Item = (usize, f32)> {
+    fn walls(&self, bits: u32, group: &Group<'_>) -> impl Iterator<Item = (usize, f32, bool)> {
         let selected = SIDES.iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1);
-        selected.filter_map(|(_, &side)| Some((side.0, self.plane(side, group)?)))
+        selected
+            .filter_map(|(_, &side)| Some((side.0, self.plane(side, group)?, self.no_slip[side.0][side.1])))
     }
 
     /// Coordinates of the group's particles, and of as many more as there are lanes.
@@ -370,7 +373,7 @@ impl Places {
         }
         ends.clear();
         ends.push(end);
-        for (axis, plane) in around.walls(self.walls, group) {
+        for (axis, plane, _) in around.walls(self.walls, group) {
             for set in 0..self.ends.len() {
                 self.mirror(&reach, axis, plane, set);
             }
@@ -461,11 +464,14 @@ impl Candidates {
         for set in 0..1u32 << walls.count_ones() {
             let (mut factor, mut term) = ([1.0; 8], [0.0; 8]);
             factor[..PRESSURE].fill(FRACTION);
-            for (n, (axis, plane)) in around.walls(walls, group).enumerate() {
+            for (n, (axis, plane, sticks)) in around.walls(walls, group).enumerate() {
                 if set >> n & 1 == 1 {
                     factor[axis] = -factor[axis];
                     term[axis] = 2.0 * plane - term[axis];
-                    factor[VELOCITY + axis] = -factor[VELOCITY + axis];
+                    // Where the fluid sticks, the image moves against its original in all directions.
+                    for direction in (0..3).filter(|&direction| sticks || direction == axis) {
+                        factor[VELOCITY + direction] = -factor[VELOCITY + direction];
+                    }
                 }
             }
             let particles = found.take(1)[0] as usize;

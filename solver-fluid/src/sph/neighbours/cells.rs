@@ -59,6 +59,11 @@ impl Raster {
         Place(position.to_array().map(|x| self.fixed_point(x)))
     }
 
+    /// At which walls the fluid sticks, by axis, the lower one first.
+    pub(in crate::sph) fn no_slip(&self) -> [[bool; 2]; 3] {
+        self.walls.map_or([[false; 2]; 3], |walls| walls.no_slip)
+    }
+
     /// Lowest and highest plane of the walls [cells], rounded so that images fall on the positions' own raster.
     pub(in crate::sph) fn planes(&self) -> Option<[DVec3; 2]> {
         let round =

@@ -1,0 +1,397 @@
+//! Viscosity, implicit and with the full stress [Batty2008].
+//!
+//! The velocities u of faces lose to viscosity in a sub-step what minimises
+//!
+//! ```text
+//! 1/2 (u - u_old)^T M (u - u_old) + dt sum V mu (e_xx^2 + e_yy^2 + e_zz^2 + (g_xy^2 + g_yz^2 + g_zx^2) / 2)
+//! ```
+//!
+//! with the masses M that particles bring to faces, the rates of stretch e in cells and of shear g at edges of cells. A cell
+//! counts if it holds fluid, and an edge by the part of its four cells that do. So a free surface feels no stress, and what
+//! moves like a rigid body loses nothing, which a Laplacian of each component would not give. Particles take the impulses
+//! `-dt K u`, K u being the gradient of the sum: each stress acts on both sides with opposite signs, so that momentum is kept
+//! whatever the residual.
+//!
+//! The impulses depend on particles and on the length of the sub-step, not on groups. A member takes its part of them as it
+//! does of other forces.
+
+use amalgam_particles::reduce;
+use rayon::prelude::*;
+
+use super::Parameters;
+use super::cell::Cell;
+use super::face_velocity::Faces;
+use super::grid::Grid;
+use super::particle_to_grid::ParticleToGrid;
+
+/// Faces of one task.
+const CHUNK: usize = 4096;
+
+/// The viscous impulses of a sub-step, and what is needed to find them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Viscosity {
+    /// Impulse at each face [kg m/s].
+    impulse: Faces<f64>,
+    /// mu V / h^2 of each edge, by the axis along it, an edge having the number of the cell above it [kg/s]; 0 where no
+    /// stress acts.
+    shear: Faces<f64>,
+    /// Velocities to which the system is applied [m/s]; 0 where there is no unknown.
+    operand: Faces<f64>,
+    /// The unknowns: faces between cells that particles reach.
+    faces: [Vec<u32>; 3],
+    /// Mass of each unknown, and of each the diagonal of the system [kg].
+    mass: Faces<f64>,
+    diagonal: Faces<f64>,
+}
+
+/// Stresses of a field of velocities, as impulses per time and unit of velocity.
+#[derive(Clone, Copy)]
+struct Stress<'a> {
+    strides: [usize; 3],
+    cell: &'a [Cell],
+    /// 2 mu V / h^2 of a cell that holds fluid [kg/s].
+    normal: f64,
+    shear: &'a Faces<f64>,
+    velocity: &'a Faces<f64>,
+}
+
+impl Stress<'_> {
+    /// Force along `axis` from the stretch of a cell [N].
+    fn normal(&self, axis: usize, cell: usize) -> f64 {
+        if self.cell[cell] != Cell::Fluid {
+            return 0.0;
+        }
+        self.normal * (self.velocity[axis][cell + self.strides[axis]] - self.velocity[axis][cell])
+    }
+
+    /// Force from the shear around an edge along `along` [N].
+    fn shear(&self, along: usize, edge: usize) -> f64 {
+        let coefficient = self.shear[along][edge];
+        if coefficient == 0.0 {
+            return 0.0;
+        }
+        let (a, b) = ((along + 1) % 3, (along + 2) % 3);
+        let change = |axis: usize, across: usize| {
+            self.velocity[axis][edge] - self.velocity[axis][edge - self.strides[across]]
+        };
+        coefficient * (change(a, b) + change(b, a))
+    }
+
+    /// K u at a face [N].
+    fn at(&self, axis: usize, face: usize) -> f64 {
+        let [b, c] = [(axis + 1) % 3, (axis + 2) % 3];
+        let stretch = self.normal(axis, face - self.strides[axis]) - self.normal(axis, face);
+        // Across b the edges run along c.
+        let across = |b: usize, c: usize| self.shear(c, face) - self.shear(c, face + self.strides[b]);
+        stretch + across(b, c) + across(c, b)
+    }
+}
+
+impl Viscosity {
+    /// Impulse of each face in the sub-step [kg m/s].
+    pub(super) fn impulse(&self) -> &Faces<f64> {
+        &self.impulse
+    }
+
+    /// Finds the impulses of a sub-step of `dt` [s].
+    ///
+    /// # Errors
+    /// The relative residual, if the iteration does not converge.
+    pub(super) fn find(
+        &mut self,
+        (grid, parameters): (&Grid, &Parameters),
+        transferred: &ParticleToGrid,
+        dt: f64,
+    ) -> Result<(), f64> {
+        self.set_unknowns((grid, parameters), transferred);
+        self.set_shear((grid, parameters), &transferred.cell);
+        let normal = 2.0 * parameters.viscosity * grid.cell_size;
+        let (strides, cell) = (grid.strides(), &transferred.cell[..]);
+        self.set_diagonal((strides, cell, normal), dt);
+        let Self { impulse, shear, operand, faces, mass, diagonal } = self;
+        let mut velocity =
+            each(|axis| faces[axis].iter().map(|&face| operand[axis][face as usize]).collect());
+        let stress = |velocity: &Faces<f64>| -> Faces<f64> {
+            let stress = Stress { strides, cell, normal, shear, velocity };
+            each(|axis| {
+                let forces = faces[axis].par_iter().with_min_len(CHUNK);
+                forces.map(|&face| stress.at(axis, face as usize)).collect()
+            })
+        };
+        let mut residual = stress(operand);
+        update(&mut residual, |_, _, force| *force *= -dt);
+        let mut step = over(&residual, diagonal);
+        let mut square = dot(&residual, &step);
+        let target = parameters.tolerance * parameters.tolerance * square;
+        let mut iterations = 0;
+        while square > target {
+            if iterations == parameters.iterations_max {
+                return Err((square / target).sqrt() * parameters.tolerance);
+            }
+            iterations += 1;
+            put(faces, &step, operand);
+            let mut product = stress(operand);
+            update(&mut product, |axis, n, product| *product = mass[axis][n] * step[axis][n] + dt * *product);
+            let length = square / dot(&step, &product);
+            update(&mut velocity, |axis, n, velocity| *velocity += length * step[axis][n]);
+            update(&mut residual, |axis, n, residual| *residual -= length * product[axis][n]);
+            let scaled = over(&residual, diagonal);
+            let before = std::mem::replace(&mut square, dot(&residual, &scaled));
+            let kept = square / before;
+            update(&mut step, |axis, n, step| *step = scaled[axis][n] + kept * *step);
+        }
+        put(faces, &velocity, operand);
+        let mut forces = stress(operand);
+        update(&mut forces, |_, _, force| *force *= -dt);
+        impulse.iter_mut().for_each(|column| column.fill(0.0));
+        put(faces, &forces, impulse);
+        Ok(())
+    }
+
+    /// The faces that particles reach and that are in no wall, with their masses and velocities.
+    fn set_unknowns(&mut self, (grid, parameters): (&Grid, &Parameters), transferred: &ParticleToGrid) {
+        let Self { operand, faces, mass, impulse, .. } = self;
+        for axis in 0..3 {
+            let stride = grid.strides()[axis];
+            impulse[axis].resize(grid.len(), 0.0);
+            operand[axis].clear();
+            operand[axis].resize(grid.len(), 0.0);
+            let inside = grid.index([0; 3])..grid.index(grid.cells);
+            // Other faces take over the velocities of these.
+            let is_between = |face: usize| {
+                let sides = [face, face - stride].map(|n| transferred.cell[n]);
+                !sides.contains(&Cell::Wall)
+                    && sides.iter().any(|side| matches!(side, Cell::Fluid | Cell::Spray))
+            };
+            let reached = inside.into_par_iter().with_min_len(CHUNK).filter_map(|face| {
+                let [weight, moved] = transferred.at(axis, face).map(f64::from);
+                (weight > 0.0 && is_between(face)).then_some((face as u32, weight, moved / weight))
+            });
+            let reached: Vec<(u32, f64, f64)> = reached.collect();
+            faces[axis].clear();
+            faces[axis].extend(reached.iter().map(|of| of.0));
+            mass[axis].clear();
+            mass[axis].extend(reached.iter().map(|of| of.1 * parameters.particle_mass));
+            reached.iter().for_each(|of| operand[axis][of.0 as usize] = of.2);
+        }
+    }
+
+    /// Parts of the edges that are fluid; 0 for edges without shear.
+    fn set_shear(&mut self, (grid, parameters): (&Grid, &Parameters), cell: &[Cell]) {
+        let mut unknown = each(|_| vec![false; grid.len()]);
+        for (unknown, faces) in unknown.iter_mut().zip(&self.faces) {
+            faces.iter().for_each(|&face| unknown[face as usize] = true);
+        }
+        let [i, j, k] = grid.cells;
+        let inside = grid.index([0; 3])..grid.index([i, j, k]) + 1;
+        for along in 0..3 {
+            let (a, b) = ((along + 1) % 3, (along + 2) % 3);
+            let [s, t] = [a, b].map(|axis| grid.strides()[axis]);
+            let of = |edge: usize| {
+                // The cell at the edge, those below it along a and b, and that below along both.
+                let around = [edge, edge - s, edge - t, edge - s - t].map(|n| cell[n]);
+                let part = 0.25 * around.iter().filter(|&&cell| cell == Cell::Fluid).count() as f64;
+                let full = parameters.viscosity * grid.cell_size * part;
+                let no_slip = parameters.no_slip;
+                match around.map(|cell| cell == Cell::Wall) {
+                    [false, false, false, false] => {
+                        let known = unknown[a][edge]
+                            && unknown[a][edge - t]
+                            && unknown[b][edge]
+                            && unknown[b][edge - s];
+                        if known { full } else { 0.0 }
+                    }
+                    // A wall, at which the fluid rests: a face is half a cell from it, and shear is twice the difference.
+                    [true, false, true, false] if no_slip[a][1] && unknown[b][edge - s] => 4.0 * full,
+                    [false, true, false, true] if no_slip[a][0] && unknown[b][edge] => 4.0 * full,
+                    [true, true, false, false] if no_slip[b][1] && unknown[a][edge - t] => 4.0 * full,
+                    [false, false, true, true] if no_slip[b][0] && unknown[a][edge] => 4.0 * full,
+                    _ => 0.0,
+                }
+            };
+            let shear = &mut self.shear[along];
+            shear.clear();
+            shear.resize(grid.len(), 0.0);
+            let first = inside.start;
+            let edges = shear[inside.clone()].par_iter_mut().enumerate().with_min_len(CHUNK);
+            edges.for_each(|(n, shear)| *shear = of(first + n));
+        }
+    }
+
+    fn set_diagonal(&mut self, (strides, cell, normal): ([usize; 3], &[Cell], f64), dt: f64) {
+        let Self { shear, faces, mass, diagonal, .. } = self;
+        for axis in 0..3 {
+            let [b, c] = [(axis + 1) % 3, (axis + 2) % 3];
+            let of = |(&face, &mass): (&u32, &f64)| {
+                let face = face as usize;
+                let cells = [face, face - strides[axis]].into_iter().filter(|&n| cell[n] == Cell::Fluid);
+                let around = |b: usize, c: usize| shear[c][face] + shear[c][face + strides[b]];
+                mass + dt * (normal * cells.count() as f64 + around(b, c) + around(c, b))
+            };
+            faces[axis]
+                .par_iter()
+                .zip(&mass[axis])
+                .with_min_len(CHUNK)
+                .map(of)
+                .collect_into_vec(&mut diagonal[axis]);
+        }
+    }
+}
+
+fn each<T>(of: impl FnMut(usize) -> T) -> [T; 3] {
+    [0, 1, 2].map(of)
+}
+
+/// Changes each value, by axis and place.
+fn update(columns: &mut Faces<f64>, change: impl Fn(usize, usize, &mut f64) + Sync) {
+    for (axis, column) in columns.iter_mut().enumerate() {
+        let values = column.par_iter_mut().enumerate().with_min_len(CHUNK);
+        values.for_each(|(n, value)| change(axis, n, value));
+    }
+}
+
+fn over(values: &Faces<f64>, diagonal: &Faces<f64>) -> Faces<f64> {
+    each(|axis| {
+        let both = values[axis].par_iter().zip(&diagonal[axis]).with_min_len(CHUNK);
+        both.map(|(value, diagonal)| value / diagonal).collect()
+    })
+}
+
+/// In a fixed order.
+fn dot(a: &Faces<f64>, b: &Faces<f64>) -> f64 {
+    each(|axis| reduce::sum(a[axis].len(), 0.0, |n| a[axis][n] * b[axis][n])).iter().sum()
+}
+
+/// Puts the values of unknowns where their faces are.
+fn put(faces: &[Vec<u32>; 3], values: &Faces<f64>, columns: &mut Faces<f64>) {
+    for axis in 0..3 {
+        let column = &mut columns[axis];
+        faces[axis].iter().zip(&values[axis]).for_each(|(&face, &value)| column[face as usize] = value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::lanes::Width;
+    use amalgam_particles::{DVec3, ParticleId, random};
+
+    use super::*;
+    use crate::sources::Sources;
+
+    /// A fluid of 10 Pa s and 1000 kg/m^3 in a box of cells of 0.1 m.
+    fn parameters(cells: DVec3) -> Parameters {
+        Parameters {
+            cell_size: 0.1,
+            rest_density: 1000.0,
+            spacing: 0.05,
+            particle_mass: 0.125,
+            radius: 0.025,
+            sources: Sources::default(),
+            jitter: 0.0,
+            seed: 1,
+            flip_ratio: 1.0,
+            viscosity: 10.0,
+            no_slip: [[false; 2], [false; 2], [true, true]],
+            tolerance: 1e-9,
+            iterations_max: 2000,
+            cfl: 1.0,
+            substeps_max: 1,
+            occupancy: false,
+            gravity: DVec3::ZERO,
+            domain: (DVec3::ZERO, 0.1 * cells),
+        }
+    }
+
+    /// The transfer of particles on a lattice where `is_there` says so.
+    fn transfer(
+        parameters: &Parameters,
+        is_there: impl Fn(DVec3) -> bool,
+        velocity: impl Fn(DVec3) -> DVec3,
+    ) -> (Grid, ParticleToGrid) {
+        let cells = parameters.cells();
+        let grid = Grid::new(DVec3::ZERO, parameters.cell_size, cells);
+        let [nx, ny, nz] = cells.map(|n| 2 * n);
+        let place = |n: usize| DVec3::new((n % nx) as f64, (n / nx % ny) as f64, (n / nx / ny) as f64);
+        let places = (0..nx * ny * nz).map(|n| parameters.spacing * (place(n) + 0.5));
+        let position: Vec<DVec3> = places.filter(|&x| is_there(x)).collect();
+        let velocity: Vec<DVec3> = position.iter().map(|&x| velocity(x)).collect();
+        let ids: Vec<ParticleId> = (0..position.len() as u64).map(ParticleId).collect();
+        let mut transferred = ParticleToGrid::default();
+        transferred.transfer(&grid, Width::of_machine(), &ids, (&position, &velocity));
+        (grid, transferred)
+    }
+
+    /// Position of a face [m].
+    fn middle(grid: &Grid, axis: usize, face: usize) -> DVec3 {
+        let [_, row, layer] = grid.strides();
+        let n = face - grid.first();
+        let mut at = DVec3::new((n % layer % row) as f64, (n % layer / row) as f64, (n / layer) as f64) - 0.5;
+        at[axis] -= 0.5;
+        grid.cell_size * at
+    }
+
+    /// A uniform pull for a time much longer than momentum takes to the walls leaves the velocity of Poiseuille between
+    /// two walls, G z (H - z) / 2 nu, and of a film on one of them, G z (2 D - z) / 2 nu.
+    #[test]
+    fn channels_and_films_have_parabolic_profiles() {
+        let cells = DVec3::new(80.0, 2.0, 16.0);
+        let parameters = parameters(cells);
+        let (nu, pull, dt) = (0.01, 1.0, 1e5);
+        for (depth, is_film) in [(1.6, false), (0.8, true)] {
+            let (grid, transferred) = transfer(&parameters, |x| x.z < depth, |_| DVec3::X * pull * dt);
+            let mut viscosity = Viscosity::default();
+            viscosity.find((&grid, &parameters), &transferred, dt).expect("it converges");
+            let across = if is_film { 2.0 * depth } else { depth };
+            let top = pull * across * across / (8.0 * nu);
+            for k in 0..(depth / 0.1).round() as usize {
+                let face = grid.index([40, 1, k]);
+                let z = 0.1 * (k as f64 + 0.5);
+                let (u, expected) = (viscosity.operand[0][face], 0.5 * pull / nu * z * (across - z));
+                assert!((u - expected).abs() < 0.02 * top, "z = {z}: {u}, not {expected} m/s");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rigid_motion_feels_nothing_and_stresses_keep_momentum() {
+        let parameters = parameters(DVec3::splat(12.0));
+        let is_there = |x: DVec3| x.distance(DVec3::splat(0.6)) < 0.38;
+        let noise = |x: DVec3| {
+            let key = |axis| [x.x.to_bits(), x.y.to_bits(), x.z.to_bits(), axis];
+            DVec3::from_array([0, 1, 2].map(|axis| random::uniform_f64(&key(axis)) - 0.5))
+        };
+        let (grid, transferred) = transfer(&parameters, is_there, noise);
+        let mut viscosity = Viscosity::default();
+        viscosity.find((&grid, &parameters), &transferred, 0.01).expect("it converges");
+        // Impulses of the noise, and forces of a motion that is rigid at all faces.
+        let (mut momentum, mut spin, mut largest) = (DVec3::ZERO, DVec3::ZERO, 0.0f64);
+        let turning = DVec3::new(1.0, -2.0, 0.5);
+        let mut rigid = each(|_| vec![0.0; grid.len()]);
+        for axis in 0..3 {
+            for &face in &viscosity.faces[axis] {
+                let (face, x) = (face as usize, middle(&grid, axis, face as usize));
+                let impulse = viscosity.impulse[axis][face] * DVec3::AXES[axis];
+                momentum += impulse;
+                spin += x.cross(impulse);
+                largest = largest.max(impulse.length());
+                rigid[axis][face] = (DVec3::ONE + turning.cross(x))[axis];
+            }
+        }
+        assert!(largest > 0.05, "{largest}");
+        assert!(momentum.length() < 1e-13 * largest * 1e3 && spin.length() < 1e-13 * largest * 1e3);
+        let normal = 2.0 * parameters.viscosity * grid.cell_size;
+        let stress = Stress {
+            strides: grid.strides(),
+            cell: &transferred.cell,
+            normal,
+            shear: &viscosity.shear,
+            velocity: &rigid,
+        };
+        for axis in 0..3 {
+            for &face in &viscosity.faces[axis] {
+                let force = stress.at(axis, face as usize);
+                assert!(force.abs() < 1e-12 * normal, "{force}");
+            }
+        }
+    }
+}
