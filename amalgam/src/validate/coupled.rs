@@ -1,4 +1,4 @@
-//! Cases of fluid and solid together, through the coordinator and under the contact law, for either method of fluids.
+//! Cases of fluid and solid together, through the coordinator: SPH under the contact law, FLIP merged.
 
 pub(super) mod column;
 pub(super) mod cube;
@@ -14,12 +14,16 @@ const GRAVITY: f64 = 9.81;
 /// Density of water [kg/m^3].
 const WATER: f64 = 1000.0;
 
-/// Methods, and the keys of the participant `water` for them.
-const METHODS: [(&str, &[&str]); 2] = [("SPH", &[]), ("FLIP", &["method=\"flip\""])];
+/// Methods with what `--set` would be given for them. A pressure projection cannot be coupled by the contact law: it is merged, without
+/// bounce, and rigid bodies cannot turn with it.
+const METHODS: [(&str, &[&str]); 2] = [
+    ("SPH", &["coupling.method=\"contact-law\""]),
+    ("FLIP", &["coupling.alpha=0.0", "participants.water.settings.method=\"flip\""]),
+];
 
-/// Keys of the participant `water`, as `--set` takes them.
-fn water(keys: &[&str]) -> Vec<String> {
-    keys.iter().map(|key| format!("participants.water.settings.{key}")).collect()
+/// The same as owned text, for a case to add to.
+fn owned(keys: &[&str]) -> Vec<String> {
+    keys.iter().map(|key| key.to_string()).collect()
 }
 
 fn mean(of: &[DVec3]) -> DVec3 {

@@ -20,21 +20,21 @@ const SPACING: f64 = 0.01;
 const YOUNG_MODULUS: f64 = 1e6;
 const DENSITY: f64 = 1000.0;
 /// Length of a beam over its thickness.
-const SLENDERNESS: f64 = 16.0;
+const SLENDERNESS: f64 = 8.0;
 /// Largest strain of the beams.
 const STRAIN: f64 = 1e-3;
 
 /// Bodies: name, keys, whether a beam is as wide as thick (or one layer), and the modulus along the lattice's axes over the given one
 /// (`docs/theory/solids.md`, "Surfaces").
 const KINDS: [(&str, &str, bool, f64); 3] = [
-    ("springs", "type = \"volume\"", true, 1.0),
+    ("springs", "type = \"volume\", radius = 1.0", true, 1.0),
     (
         "bonds, plane stress",
-        "type = \"peridynamic\", model = \"plane-stress\", surface_correction = true",
+        "type = \"peridynamic\", model = \"plane-stress\", surface_correction = true, radius = 1.0",
         false,
         0.9966,
     ),
-    ("bonds, solid", "type = \"peridynamic\", surface_correction = true", true, 0.9239),
+    ("bonds, solid", "type = \"peridynamic\", surface_correction = true, radius = 1.0", true, 0.9239),
 ];
 
 fn compute() -> Result<Outcome, CaseError> {
@@ -81,7 +81,8 @@ impl Beam {
         let load = DENSITY * gravity;
         // Deflection of a cantilever of unit section area: by bending, and by shear with 5/6 and Poisson's ratio 1/4.
         let exact = |x: f64| {
-            let bending = load * (x.powi(4) - 4.0 * l * x.powi(3) + 6.0 * l * l * x * x) / (2.0 * YOUNG_MODULUS * h * h);
+            let bending = load * (x.powi(4) - 4.0 * l * x.powi(3) + 6.0 * l * l * x * x)
+                / (2.0 * YOUNG_MODULUS * h * h);
             (bending, load * (l * x - 0.5 * x * x) * 3.0 / YOUNG_MODULUS)
         };
         let second = |f: &dyn Fn(f64) -> f64| f(0.25 * l) - 2.0 * f(0.5 * l) + f(0.75 * l);
@@ -105,7 +106,8 @@ impl Beam {
             let of = || moved.iter().filter(|(rest, _)| (rest.x - at).abs() < 0.25 * SPACING);
             of().map(|(_, u)| *u).sum::<DVec3>() / of().count() as f64
         };
-        let below = moved.iter().map(|(rest, _)| rest.x).filter(|at| *at <= x + 1e-9).fold(f64::MIN, f64::max);
+        let below =
+            moved.iter().map(|(rest, _)| rest.x).filter(|at| *at <= x + 1e-9).fold(f64::MIN, f64::max);
         let part = (x - below) / SPACING;
         if part < 1e-6 { layer(below) } else { layer(below) * (1.0 - part) + layer(below + SPACING) * part }
     }
