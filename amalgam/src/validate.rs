@@ -7,9 +7,11 @@
 mod alone;
 mod case;
 mod contacts;
+mod coupled;
 mod experiment;
 mod fluids;
 mod grains;
+mod oscillation;
 mod sketch;
 mod solids;
 
@@ -21,7 +23,7 @@ use case::{Case, Outcome};
 use sketch::Sketch;
 
 /// All cases, in the order in which they are computed.
-static CASES: [Case; 32] = [
+static CASES: [Case; 45] = [
     solids::implicit_euler::CASE,
     solids::free_body::ROTATION,
     solids::free_body::FREE,
@@ -29,6 +31,10 @@ static CASES: [Case; 32] = [
     solids::catenary::CASE,
     solids::cantilever::TIP,
     solids::cantilever::HEAVY,
+    solids::bent_beams::CASE,
+    solids::buckling::CASE,
+    solids::pendulum::CASE,
+    solids::hanging_rope::CASE,
     solids::bar_wave::CASE,
     solids::crack_energy::CASE,
     solids::small_disc::CASE,
@@ -40,6 +46,7 @@ static CASES: [Case; 32] = [
     contacts::incline::CASE,
     contacts::rolling::CASE,
     contacts::cradle::CASE,
+    contacts::bars::CASE,
     contacts::top::CASE,
     contacts::boxes::CASE,
     contacts::tower::CASE,
@@ -53,7 +60,15 @@ static CASES: [Case; 32] = [
     fluids::VORTEX,
     fluids::DROPPED_BALL,
     fluids::CLOSED_BOX,
+    fluids::SLOSHING,
+    fluids::STRETCHING_DROP,
     fluids::COLUMN,
+    coupled::column::CASE,
+    coupled::plate::CASE,
+    coupled::wall::CASE,
+    coupled::jet::CASE,
+    coupled::cube::CASE,
+    coupled::log::CASE,
 ];
 
 /// Cases that are not met, or were never computed to their end: computed when named only. Their README gives

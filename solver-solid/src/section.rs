@@ -71,12 +71,17 @@ impl Integrator {
         self != Self::VelocityVerlet
     }
 
-    /// The factor of K in the system of a step of length `dt` [s^2].
-    pub(crate) fn square(self, dt: f64) -> f64 {
+    /// The factors of forces and damping [s], and of K in the system [s^2], of a step of length `dt` after one of length `last`
+    /// (0 before the first step).
+    ///
+    /// In leapfrog form velocities are those in the middle of steps, so that a kick lasts from the middle of the last step to the
+    /// middle of this one. With the length of the step alone, steps that grow as a body slows down would take its energy.
+    pub(crate) fn factors(self, dt: f64, last: f64) -> (f64, f64) {
+        let kick = if last > 0.0 { 0.5 * (last + dt) } else { dt };
         match self {
-            Self::ImplicitEuler => dt * dt,
-            Self::HhtAlpha => HHT_NEXT * dt * dt,
-            Self::VelocityVerlet => 0.0,
+            Self::ImplicitEuler => (dt, dt * dt),
+            Self::HhtAlpha => (kick, HHT_NEXT * dt * kick),
+            Self::VelocityVerlet => (kick, 0.0),
         }
     }
 }

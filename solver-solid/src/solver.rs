@@ -48,6 +48,9 @@ use crate::{CHUNK, CHUNKS_PER_TASK};
 /// takes: were it to move particles as it is, a step that is long for a spring would stretch the
 /// spring by h (v - u), with more energy than the velocity had. Damping acts at the end of the
 /// step, as in implicit Euler.
+///
+/// Both leapfrog forms take h before forces as the time from the middle of the last step to the middle of this one
+/// (`Integrator::factors`).
 pub struct SolidSolver {
     particles: Particles,
     motion: Motion,
@@ -173,6 +176,12 @@ impl SolidSolver {
         }
     }
 
+    /// [`Integrator::factors`] of a step of length `dt` [s].
+    fn factors(&self, dt: f64) -> (f64, f64) {
+        let [_, last] = self.motion.clock();
+        self.integrator.factors(dt, last)
+    }
+
     fn linearise(&mut self) {
         let position = &self.particles.position;
         let implicit = self.integrator.is_implicit();
@@ -189,16 +198,16 @@ impl SolidSolver {
         if self.integrator == Integrator::ImplicitEuler && stage.stage == 1 {
             self.spin_guard.look(&self.particles, (stage.step, stage.dt));
         }
-        let square = self.integrator.square(stage.dt);
+        let factors = self.factors(stage.dt);
         let Self { particles, materials, reduced, iteration, .. } = self;
-        materials.prepare(stage.dt, square);
+        materials.prepare(factors.0, factors.1);
         if !reduced.is_set_for(stage) {
             iteration.forget_system();
             reduced.set(particles, materials, stage)?;
             let load = &mut iteration.right_hand_side;
             if self.integrator == Integrator::HhtAlpha {
                 let of = (&*particles, &mut *materials as &mut dyn Operator, self.gravity);
-                reduced.find_hht_load(of, stage, (&self.mean_travel, square), load);
+                reduced.find_hht_load(of, stage, (&self.mean_travel, factors), load);
             } else {
                 reduced.find_load(particles, materials, self.gravity, stage, load);
             }
@@ -299,17 +308,17 @@ impl SolidSolver {
             self.linearise_at_end(dt);
             self.materials.prepare(dt, 0.0);
         }
+        let (kick, square) = self.factors(dt);
         let Self { particles, materials, change: reaction, .. } = self;
         reaction.resize(particles.len(), DVec3::ZERO);
-        let fall = self.gravity * dt;
+        let fall = self.gravity * kick;
         if self.integrator == Integrator::ImplicitEuler {
-            impulses(particles, materials, fall, (dt, &self.expected), reaction);
+            impulses(particles, materials, fall, (kick, &self.expected), reaction);
             return;
         }
-        materials.prepare(dt, 0.0);
-        impulses(particles, materials, fall, (dt, &self.mean_travel), reaction);
-        let square = self.integrator.square(dt);
-        materials.prepare(dt, square);
+        materials.prepare(kick, 0.0);
+        impulses(particles, materials, fall, (kick, &self.mean_travel), reaction);
+        materials.prepare(kick, square);
         let change: Vec<DVec3> = self.expected.iter().zip(&self.mean_travel).map(|(v, u)| *v - *u).collect();
         subtract_product(materials, &change, reaction);
     }
@@ -328,7 +337,7 @@ impl SolidSolver {
             false => &self.iteration.right_hand_side,
         };
         let (particles, group_of) = (&self.particles, end.groups.group_of());
-        let fall = self.gravity * end.dt;
+        let fall = self.gravity * self.factors(end.dt).0;
         self.motion.work_against(particles, |i| match group_of[i] {
             NO_GROUP => impulse[i] - fall * particles.mass[i],
             _ => DVec3::ZERO,
@@ -353,11 +362,12 @@ impl SolidSolver {
     /// Kick of a leapfrog step. Damping takes the particles' own velocities, so that the momentum given to a group
     /// does not depend on how it was merged.
     fn integrate_explicit(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        let (kick, square) = self.factors(stage.dt);
         let Self { particles, materials, iteration, .. } = self;
-        materials.prepare(stage.dt, 0.0);
+        materials.prepare(kick, square);
         let impulse = &mut iteration.right_hand_side;
-        let fall = self.gravity * stage.dt;
-        impulses(particles, materials, fall, (stage.dt, &particles.velocity), impulse);
+        let fall = self.gravity * kick;
+        impulses(particles, materials, fall, (kick, &particles.velocity), impulse);
         let group_of = stage.groups.group_of();
         for (i, velocity) in answer.velocity.iter_mut().enumerate() {
             let kick = if particles.immovable[i] { DVec3::ZERO } else { impulse[i] / particles.mass[i] };

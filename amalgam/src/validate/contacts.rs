@@ -1,5 +1,6 @@
 //! Cases of the contact law, through the coordinator: bodies that slide, roll, strike, stand and fall.
 
+pub(super) mod bars;
 pub(super) mod boxes;
 pub(super) mod cloth;
 pub(super) mod column;

@@ -23,7 +23,7 @@ pub(crate) struct Peridynamic {
     spacing: f64,
     /// Density [kg/m^3]. A particle weighs density times its volume.
     density: f64,
-    /// Young's modulus [Pa].
+    /// Young's modulus [Pa]. Poisson's ratio is that of the `model`, 1/4 for a solid.
     young_modulus: f64,
     /// `"solid"`, or `"plane-stress"`, `"plane-strain"` (one layer), `"bar"` (one row).
     #[serde(default)]
@@ -59,7 +59,7 @@ pub(crate) struct Peridynamic {
     /// `true`: neighbours near the horizon count with the part of their volume that lies inside.
     #[serde(default = "yes")]
     volume_correction: bool,
-    /// `true`: bonds at surfaces are strengthened.
+    /// `true`: bonds at surfaces are strengthened, so that plates and beams stretch and bend as they should.
     #[serde(default)]
     surface_correction: bool,
     /// Damping is this time [s] times the stiffness.
@@ -197,11 +197,12 @@ impl Body for Peridynamic {
 
     fn lay_out(&self, layout: &mut Layout) {
         let mut points = self.sample().unwrap_or_default();
-        let lattice = Lattice::find(&points, self.spacing).filter(|_| self.storage != Storage::Rows);
+        let lattice = Lattice::find(&points, self.spacing);
+        let stored_by_lattice = lattice.is_some() && self.storage != Storage::Rows;
         let mut order: Vec<u32> = (0..points.len() as u32).collect();
         match &lattice {
-            Some(lattice) => order.sort_by_key(|&i| lattice.key(i as usize)),
-            None => order.sort_by_key(|&i| self.cell(points[i as usize])),
+            Some(lattice) if stored_by_lattice => order.sort_by_key(|&i| lattice.key(i as usize)),
+            _ => order.sort_by_key(|&i| self.cell(points[i as usize])),
         }
         let lattice = lattice.map(|lattice| lattice.reordered(&order));
         points = order.iter().map(|&i| points[i as usize]).collect();
@@ -223,6 +224,7 @@ impl Body for Peridynamic {
             count: points.len(),
             law,
             lattice,
+            stored_by_lattice,
             moment: match self.calibration {
                 Calibration::Lattice => law.lattice_moment(),
                 Calibration::Continuum => self.model.moment(law.horizon, self.thickness()),

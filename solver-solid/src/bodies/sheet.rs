@@ -24,7 +24,7 @@ pub(crate) struct Sheet {
     edge_v: DVec3,
     /// Distance of particles along an edge [m], rounded so that a whole number fits each edge.
     spacing: f64,
-    /// Young's modulus of the material [Pa], with `thickness` and `density`.
+    /// Young's modulus of the material [Pa], with `thickness` and `density`. Poisson's ratio in the plane is 1/3.
     young_modulus: Option<f64>,
     /// Thickness [m].
     thickness: Option<f64>,

@@ -157,13 +157,13 @@ impl Reduced {
     }
 
     /// The same with HHT-alpha: S^T (h F - h C v - a h^2 K (v - t)) for the velocities t of
-    /// `travel` [m/s]. `square` is a h^2 [s^2], for which the operator is prepared before and
-    /// after.
+    /// `travel` [m/s]. `kick` is h [s] and `square` a h^2 [s^2], for which the operator is prepared
+    /// before and after.
     pub(crate) fn find_hht_load(
         &mut self,
         (particles, operator, gravity): (&Particles, &mut dyn Operator, DVec3),
         stage: &Stage<'_>,
-        (travel, square): (&[DVec3], f64),
+        (travel, (kick, square)): (&[DVec3], (f64, f64)),
         sum: &mut [DVec3],
     ) {
         let Self { velocity, imposed, start, damped, .. } = self;
@@ -171,14 +171,14 @@ impl Reduced {
         change.map(|(v, t)| *v - *t).collect_into_vec(imposed);
         // h C v = h C t + h C (v - t): the last has the system's own operator, and t is the same in
         // all stages.
-        operator.prepare(stage.dt, 0.0);
+        operator.prepare(kick, 0.0);
         let damped = damped.of(operator, travel);
-        operator.prepare(stage.dt, square);
+        operator.prepare(kick, square);
         let product = start.of(operator, imposed);
-        let (dt, fall) = (stage.dt, gravity * stage.dt);
+        let fall = gravity * kick;
         let rows = sum.par_iter_mut().zip(product.par_iter().zip(damped)).enumerate();
         rows.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, (sum, (product, damped)))| {
-            *sum = free_impulse(particles, operator, fall, dt, i) - *product - *damped;
+            *sum = free_impulse(particles, operator, fall, kick, i) - *product - *damped;
         });
         self.sum_load(stage, sum);
     }

@@ -8,6 +8,7 @@
 mod cubic;
 mod lattice;
 mod law;
+mod plates;
 mod rows;
 mod stretch;
 mod surface;
@@ -23,6 +24,7 @@ use rayon::prelude::*;
 
 pub(crate) use cubic::Lattice;
 pub(crate) use law::{Calibration, Law, Model};
+use plates::Plate;
 
 use crate::linear::block::Block;
 use crate::linear::multilevel::Region;
@@ -50,8 +52,10 @@ pub(crate) struct BondedBody {
     /// Number of particles.
     pub(crate) count: usize,
     pub(crate) law: Law,
-    /// The lattice that its particles lie on, in the order of [`Lattice::key`].
+    /// The lattice that its particles lie on.
     pub(crate) lattice: Option<Lattice>,
+    /// Whether bonds are stored by this lattice: particles are in the order of [`Lattice::key`] then.
+    pub(crate) stored_by_lattice: bool,
     /// The value that the sum of L w V over the bonds of a particle far from surfaces is to have [m^4].
     pub(crate) moment: f64,
     pub(crate) notches: Vec<Notch>,
@@ -190,16 +194,21 @@ fn read_parting(bytes: &[u8; PARTING_BYTES]) -> ([u32; 2], DVec3) {
 
 impl Body {
     fn new(body: BondedBody, particles: &Particles, seed: u64) -> Self {
-        let BondedBody { first, count, law, lattice, moment, notches } = body;
+        let BondedBody { first, count, law, lattice, stored_by_lattice, moment, notches } = body;
         let position = &particles.position[first..first + count];
         let mut table: Box<dyn BondTable> = match &lattice {
-            Some(lattice) => Box::new(lattice::LatticeTable::new(lattice, &law)),
-            None => Box::new(rows::RowTable::new(position, &law)),
+            Some(lattice) if stored_by_lattice => Box::new(lattice::LatticeTable::new(lattice, &law)),
+            _ => Box::new(rows::RowTable::new(position, &law)),
         };
         if law.surface_correction {
-            let gains = surface_gains(table.as_ref(), count, &law, moment);
+            let gains =
+                match lattice.as_ref().filter(|lattice| lattice.is_box() && law.model.dimensions() > 1) {
+                    Some(lattice) => box_gains(lattice, &law, moment),
+                    None => surface_gains(table.as_ref(), count, &law, moment),
+                };
             table.set_gains(&gains);
         }
+        let lattice = lattice.filter(|_| stored_by_lattice);
         let intact = live_bonds(table.as_ref(), count);
         for notch in &notches {
             for i in 0..count {
@@ -303,6 +312,21 @@ fn surface_gains(table: &dyn BondTable, count: usize, law: &Law, moment: f64) ->
         if sum > 0.0 { (moment / sum) as f32 } else { 1.0 }
     };
     (0..count).into_par_iter().with_min_len(CHUNK).map(gain).collect()
+}
+
+/// The same for a box: each particle has the product of the gains of its layers along the axes, with which plates stretch and bend as
+/// they should ([`Plate`]).
+fn box_gains(lattice: &Lattice, law: &Law, moment: f64) -> Vec<f32> {
+    let plate = Plate::new(law);
+    // The axis along which a layer or a row is one particle thick is the last.
+    let axes = 0..law.model.dimensions();
+    let layers: Vec<Vec<f64>> = axes.clone().map(|axis| plate.gains(lattice.extent[axis] as usize)).collect();
+    let inside = moment / law.lattice_moment();
+    let gain = |cell: &[i32; 3]| {
+        let of_layers: f64 = axes.clone().map(|axis| layers[axis][cell[axis] as usize]).product();
+        (inside * of_layers) as f32
+    };
+    lattice.cells.iter().map(gain).collect()
 }
 
 /// Root of the mean square rest length of bonds, by stiffness, in spacings; NaN without any.

@@ -32,7 +32,7 @@ pub(in crate::validate) const HEAVY: Case = Case {
 const YOUNG_MODULUS: f64 = 1e6;
 const WIDTH: f64 = 0.05;
 const DEPTH: f64 = 0.05;
-const CELLS_ALONG: usize = 40;
+pub(super) const CELLS_ALONG: usize = 40;
 const CELLS_ACROSS: usize = 2;
 const GRAVITY: f64 = 9.81;
 const TOLERANCE: f64 = 0.03;
@@ -44,7 +44,7 @@ const TOLERANCE: f64 = 0.03;
 /// cell loses in depth, e. The least energy over e, with the upright springs (k), is
 /// h^2/2 (k/2 (c z_upper)^2 + k/2 (c z_lower)^2 + k/3 (c z_middle)^2). Over n cells of depth, with k = 3/4 Y, the sum is
 /// the stiffness of a beam, Y depth^3/12, times 1 + 5/(4 n^2): the lattice's own, coarse as it is.
-fn bending_stiffness() -> f64 {
+pub(super) fn bending_stiffness() -> f64 {
     let cells = CELLS_ACROSS as f64;
     YOUNG_MODULUS * WIDTH * DEPTH.powi(3) / 12.0 * (1.0 + 1.25 / (cells * cells))
 }
@@ -95,10 +95,15 @@ fn heavy() -> Result<Outcome, CaseError> {
 
 /// Middle line of the beam at rest [m].
 fn bent(name: &str, scene: &str, set: String) -> Result<Vec<DVec3>, CaseError> {
-    let frames = Experiment::start(name, scene, &[set])?.run(|_, _| Ok(()))?;
+    let frames = Experiment::start(name, scene, &[set])?.end()?;
+    Ok(middle_line(&frames[0].positions, DVec3::Z))
+}
+
+/// The middle line [m] of a beam of [`CELLS_ACROSS`] cells that is deep along `across`, from its particles.
+pub(super) fn middle_line(positions: &[DVec3], across: DVec3) -> Vec<DVec3> {
     let first = (CELLS_ALONG + 1) * CELLS_ACROSS / 2;
-    let line = &frames[0].positions[first..=first + CELLS_ALONG];
-    Ok(line.iter().map(|x| *x - DVec3::Z * 0.5 * DEPTH).collect())
+    let line = &positions[first..=first + CELLS_ALONG];
+    line.iter().map(|x| *x - across * 0.5 * DEPTH).collect()
 }
 
 /// The line whose curvature is the moment over the bending stiffness, for the picture.

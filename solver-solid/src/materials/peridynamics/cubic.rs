@@ -68,6 +68,11 @@ impl Lattice {
         (distinct && sites <= (SITES_MAX * points.len() + 4096) as f64).then_some(this)
     }
 
+    /// True if there is a point on every site.
+    pub(super) fn is_box(&self) -> bool {
+        self.extent.iter().map(|&n| n as usize).product::<usize>() == self.cells.len()
+    }
+
     /// Key by which points are ordered.
     pub(crate) fn key(&self, point: usize) -> u64 {
         self.key_of(self.cells[point])

@@ -151,7 +151,7 @@ impl Law {
     /// A bond that spans n layers crosses n of the planes between them, and has n like it on each cell of a plane.
     pub(crate) fn calibrate(&mut self, moment: f64, fracture_energy: Option<f64>) {
         let (mut own, mut across) = (0.0, 0.0);
-        self.for_each_step(|layers, rest| {
+        self.for_each_step(|[layers, ..], rest| {
             own += rest * self.volume_share(rest);
             across += f64::from(layers.max(0)) * rest * self.volume_share(rest);
         });
@@ -170,8 +170,8 @@ impl Law {
         own * self.volume
     }
 
-    /// Visits the steps of a cubic lattice within the horizon: along the first axis, and its length [m].
-    fn for_each_step(&self, mut visit: impl FnMut(i32, f64)) {
+    /// Visits the steps of a cubic lattice within the horizon: along each axis, and its length [m].
+    pub(super) fn for_each_step(&self, mut visit: impl FnMut([i32; 3], f64)) {
         let reach = (self.reach() / self.spacing).floor() as i32;
         let [_, second, third] = [0, 1, 2].map(|axis| if axis < self.model.dimensions() { reach } else { 0 });
         for k in -third..=third {
@@ -179,7 +179,7 @@ impl Law {
                 for i in -reach..=reach {
                     let rest = f64::from(i * i + j * j + k * k).sqrt() * self.spacing;
                     if rest > 0.0 && rest <= self.reach() {
-                        visit(i, rest);
+                        visit([i, j, k], rest);
                     }
                 }
             }
