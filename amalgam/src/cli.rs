@@ -67,7 +67,7 @@ const WATCH_EXAMPLES: &str = "Examples:
   ssh -L 8080:localhost:8080 HOST amalgam watch out/water-on-cloth --listen 8080   a run on another machine
   amalgam watch out/water-on-cloth --listen node1:8443 --tls certs                 a page that other machines reach
 
-The page is for this machine alone, at the address that the command prints. It follows the run while frames are written.
+The page is at the address that the command prints, for this machine alone unless --listen says more. It follows the run while frames are written.
 ";
 
 const REPORT_EXAMPLES: &str = "Examples:

@@ -1,4 +1,4 @@
-//! What oscillates: its period, and arithmetic-geometric means for exact ones.
+//! Periods of oscillations, and arithmetic-geometric means for exact ones.
 
 /// A curve over time: times [s] and values.
 pub(super) type Curve = Vec<(f64, f64)>;

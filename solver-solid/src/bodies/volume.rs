@@ -231,7 +231,7 @@ impl Volume {
     }
 }
 
-/// How a cell lies in its row of cells along an axis: how much it brings to springs in its lower and its upper face.
+/// Place of a cell in its row of cells along an axis, as its parts of the springs in its lower and its upper face.
 ///
 /// With equal parts a plate of n cells would bend too stiffly, by 1.22 with two cells and 1.06 with four. Bent with curvature c, springs in
 /// layers of corners have the energy A c^2 z^2/4 at their heights z, those across layers B c^2 z^2/2 at the middle of cells, both
@@ -268,7 +268,7 @@ impl Sides {
         })
     }
 
-    /// What the cell brings to a spring that leads from this side to that one (0 or 1), over its equal part.
+    /// Part of the cell in a spring that leads from this side to that one (0 or 1), over its equal part.
     fn share(self, from: usize, to: usize) -> f64 {
         if from == to { self.0[from] } else { 1.0 }
     }

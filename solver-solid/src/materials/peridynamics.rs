@@ -54,7 +54,7 @@ pub(crate) struct BondedBody {
     pub(crate) law: Law,
     /// The lattice that its particles lie on.
     pub(crate) lattice: Option<Lattice>,
-    /// Whether bonds are stored by this lattice: particles are in the order of [`Lattice::key`] then.
+    /// True if bonds are stored by this lattice. Particles are in the order of [`Lattice::key`] then.
     pub(crate) stored_by_lattice: bool,
     /// The value that the sum of L w V over the bonds of a particle far from surfaces is to have [m^4].
     pub(crate) moment: f64,

@@ -47,11 +47,11 @@ fn compute() -> Result<Outcome, CaseError> {
     Ok(Outcome { checks, picture: sketch })
 }
 
-/// What came of a blow.
+/// Result of a blow.
 struct Blow {
     /// Speeds of both bars in the end [m/s].
     speeds: [f64; 2],
-    /// How long momentum changed bars [s], from the times at which a quarter and three quarters had: they are half of it apart.
+    /// Time for which momentum passed between the bars [s], from the times at which a quarter and three quarters had: they are half of it apart.
     duration: f64,
     /// Time since the blow [s] and speed of the first bar [m/s].
     curve: Vec<(f64, f64)>,

@@ -57,7 +57,7 @@ fn compute() -> Result<Outcome, CaseError> {
     Ok(Outcome { checks, picture: sketch })
 }
 
-/// Where the centre of mass is along the tank [m], over time [s]: half of the water starts higher than the mean,
+/// Position of the centre of mass along the tank [m] over time [s]: half of the water starts higher than the mean,
 /// half lower. What that excites beside the slowest wave moves the centre by a 27th.
 fn sway(method: Method, step: f64, depth: f64, duration: f64) -> Result<Curve, CaseError> {
     let mut set = method.set();

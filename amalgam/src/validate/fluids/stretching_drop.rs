@@ -29,7 +29,7 @@ const SETTINGS: [(&str, &[&str]); 3] = [
     ("FLIP", &["method=\"flip\""]),
 ];
 
-/// What SPH is known to miss: settings, time [s], quantity and what it is today.
+/// Known gaps of SPH: settings, time [s], quantity and what it is today.
 const GAPS: [(&str, f64, &str, f64); 7] = [
     ("SPH", 0.1, "shorter half axis [m]", 0.1475),
     ("SPH", 0.1, "area / at the start", 1.207),

@@ -33,7 +33,7 @@ struct Sums {
     moment: f64,
 }
 
-/// How a plate is strained.
+/// Strains of a plate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Strain {
     Tension,
