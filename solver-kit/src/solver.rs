@@ -96,8 +96,9 @@ pub struct Report {
     /// coordinator how much kinetic energy is missing, and the coordinator counts it as dissipated in coupling. Not for
     /// solvers that defer velocities ([`Solver::deferred`]).
     pub adjusted: bool,
-    /// Energy [J] that came from outside in the step, and not by gravity nor through groups. It is the work of scripts on
-    /// immovable particles that are in no group, and the change of kinetic energy of all immovable ones. What was born
+    /// Energy [J] that came from outside in the step, and not by gravity nor through groups. It is the work of drag
+    /// ([`Drag::work`](crate::Drag::work)), that of scripts on immovable particles that are in no group, and the change of
+    /// kinetic energy of all immovable ones. What was born
     /// adds its kinetic energy and that in gravity, -m g x; what died takes its own away. A run ends where energy
     /// appears that nobody reports.
     pub given: f64,
