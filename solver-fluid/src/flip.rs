@@ -37,6 +37,7 @@ mod solver;
 mod viscosity;
 
 use amalgam_particles::{DVec3, ParticleId, random};
+use amalgam_solver_kit::Drag;
 
 use crate::sources::Sources;
 
@@ -60,6 +61,8 @@ pub struct Parameters {
     pub radius: f64,
     /// Emitters and sinks, as they are at the start.
     pub sources: Sources,
+    /// Winds and layers that damp.
+    pub drag: Drag,
     /// Largest initial displacement of a particle from its place in the lattice along each axis, in spacings.
     /// In a stretched lattice, particles stay in its sheets.
     pub jitter: f64,

@@ -5,7 +5,7 @@
 
 use amalgam_particles::lanes::Width;
 use amalgam_particles::{DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
-use amalgam_solver_kit::{Answer, Deferred, Field, Integration, Report, Solver, SolverError, Stage};
+use amalgam_solver_kit::{Answer, Deferred, Drag, Field, Integration, Report, Solver, SolverError, Stage};
 use rayon::prelude::*;
 
 use crate::section::SUBSTEPS_MAX;
@@ -59,6 +59,12 @@ pub trait Method: Send + Sync + Sized + 'static {
 
     /// Emitters and sinks, as they are at the start.
     fn sources(&self) -> &Sources;
+
+    /// Winds and layers that damp.
+    fn drag(&self) -> &Drag;
+
+    /// Takes the time at the start of a step [s], on which drag depends.
+    fn set_time(&mut self, time: f64);
 
     /// Integration of the method, if it is not explicit.
     fn integration(&self) -> Option<Integration> {
@@ -244,6 +250,7 @@ impl<M: Method> Solver for Fluid<M> {
 
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         let cut = self.cut(stage.dt)?;
+        self.method.set_time(self.sources.time);
         self.tentative.clear(self.speed_max);
         self.method.integrate(&self.particles, &mut self.tentative, (stage, cut), answer)
     }
@@ -254,6 +261,8 @@ impl<M: Method> Solver for Fluid<M> {
 
     fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
         self.method.prepare_advance(self.tentative.is_committed())?;
+        let is_dragged = !self.method.drag().is_empty();
+        let before = is_dragged.then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         let (mut position, mut velocity) = self.tentative.take_committed(end.groups, &mut self.particles);
         let mut extremes = self.method.advance(end.groups, &mut position, &mut velocity);
         (self.particles.position, self.particles.velocity) = (position, velocity);
@@ -265,6 +274,10 @@ impl<M: Method> Solver for Fluid<M> {
         if extremes.not_finite {
             self.check_finite()?;
         }
+        let dragged = before.map_or(0.0, |(position, velocity)| {
+            let step = (self.sources.time, end.dt);
+            self.method.drag().work((&position, &velocity), &self.particles, step)
+        });
         if self.steps.is_multiple_of(M::STORAGE_PERIOD) {
             self.method.sort_storage(&mut self.particles);
         }
@@ -272,7 +285,7 @@ impl<M: Method> Solver for Fluid<M> {
         let (born, dead) = self.pass_sources(end.dt);
         let is_changed = !(born.is_empty() && dead.is_empty());
         self.set_speed(if is_changed { speed_max(&self.particles.velocity) } else { extremes.speed() });
-        let (energies, given) = (self.method.energies(), self.sources.given);
+        let (energies, given) = (self.method.energies(), self.sources.given + dragged);
         Ok(Report { stable_dt: self.stable_dt(), energies, given, born, dead, ..Report::default() })
     }
 

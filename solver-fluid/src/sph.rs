@@ -41,6 +41,7 @@ pub use solver::SphMethod;
 pub type Sph = crate::fluid::Fluid<SphMethod>;
 
 use amalgam_particles::DVec3;
+use amalgam_solver_kit::Drag;
 
 use self::{
     kernel::{Kernel, Shape},
@@ -117,6 +118,8 @@ pub struct Parameters {
     pub walls: Option<Walls>,
     /// Emitters and sinks, as they are at the start.
     pub sources: Sources,
+    /// Winds and layers that damp.
+    pub drag: Drag,
 }
 
 impl Parameters {

@@ -3,6 +3,7 @@
 //! `examples/balls.rs` is a whole participant on one page.
 
 mod alone;
+mod drag;
 mod exact;
 mod ids;
 pub mod log;
@@ -19,6 +20,7 @@ mod sums;
 
 pub use alone::{Alone, AloneGroups};
 pub use amalgam_network::{Gate, Listen, Listening, Role, SecurityOptions, listen};
+pub use drag::{Drag, DragSettings};
 pub use register::Registration;
 pub use section::{SectionError, parse as parse_section, renamed_keys};
 pub use serve::{

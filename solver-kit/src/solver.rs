@@ -100,7 +100,7 @@ pub struct Report {
     /// dissipated in coupling. Not for solvers that defer velocities ([`Solver::deferred`]).
     pub adjusted: bool,
     /// Energy [J] that came from outside in the step, and not by gravity nor through groups. It is the work
-    /// of scripts on immovable particles that are in no group, and the change of kinetic energy of all
+    /// of drag ([`Drag::work`](crate::Drag::work)), the work of scripts on immovable particles that are in no group, and the change of kinetic energy of all
     /// immovable ones. A particle that is born adds its kinetic energy and its energy in gravity, -m g x; a
     /// particle that dies takes its own away. A run ends if energy appears that no participant reports.
     pub given: f64,

@@ -1,6 +1,6 @@
 //! The participant's section of the scene: reading and checking it.
 
-use amalgam_solver_kit::{SectionError, parse_section, renamed_keys};
+use amalgam_solver_kit::{Drag, DragSettings, SectionError, parse_section, renamed_keys};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -40,6 +40,9 @@ struct Section {
     /// `"implicit-euler"` only.
     #[serde(default = "default_newton_iterations")]
     newton_iterations: u32,
+    /// `[[participants.settings.drag]]`: winds, and layers in which waves die.
+    #[serde(default)]
+    drag: Vec<DragSettings>,
     /// `[[participants.settings.bodies]]`, one or more, each with a `type`. Default: none, which is an
     /// error.
     #[serde(default)]
@@ -116,6 +119,9 @@ struct GrainSection {
     /// `true`: grains turn. Needs the contact law.
     #[serde(default)]
     spin: bool,
+    /// `[[participants.settings.drag]]`: winds, and layers in which waves die.
+    #[serde(default)]
+    drag: Vec<DragSettings>,
     /// `[[participants.settings.bodies]]` of `type = "grains"`, `"scatter"` or `"points"`. Default:
     /// none, which is an error.
     #[serde(default)]
@@ -178,6 +184,7 @@ fn default_newton_iterations() -> u32 {
 /// A checked section, laid out.
 pub(crate) struct Solid {
     pub(crate) layout: Layout,
+    pub(crate) drag: Drag,
     pub(crate) self_collision: bool,
     pub(crate) limits: Limits,
     pub(crate) newton_iterations: u32,
@@ -187,6 +194,7 @@ pub(crate) struct Solid {
 /// A checked section of the grain solver, laid out.
 pub(crate) struct Grains {
     pub(crate) layout: Layout,
+    pub(crate) drag: Drag,
     pub(crate) self_collision: bool,
     pub(crate) gravity: Gravity,
     /// The z of all grains [m], if they keep it.
@@ -239,6 +247,7 @@ pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>>
                 .into()
         },
     );
+    let drag = checks.drag(section.drag);
     let layout = lay_out(section.bodies, section.method, section.self_collision, &mut checks);
     checks.result()?;
     let limits = Limits {
@@ -249,6 +258,7 @@ pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>>
     };
     Ok(Solid {
         layout,
+        drag,
         self_collision: section.self_collision,
         limits,
         newton_iterations: section.newton_iterations,
@@ -268,6 +278,7 @@ pub(crate) fn read_grains(section: &str, seed: u64) -> Result<Grains, Vec<Sectio
     checks.that((0.0..=1.0).contains(&section.opening_angle), "opening_angle", || {
         "must be from 0 (exact) to 1: write e.g. opening_angle = 0.5".into()
     });
+    let drag = checks.drag(section.drag);
     let layout = lay_out(section.bodies, Method::Grains, section.self_collision, &mut checks);
     let implicit = !layout.springs.is_empty()
         || layout.foundations.iter().any(|one| one.stiffness > 0.0 || one.damping > 0.0);
@@ -289,7 +300,7 @@ pub(crate) fn read_grains(section: &str, seed: u64) -> Result<Grains, Vec<Sectio
         direct_max: section.direct_max,
         opening_angle: section.opening_angle,
     };
-    Ok(Grains { layout, self_collision: section.self_collision, gravity, plane, spin: section.spin })
+    Ok(Grains { layout, drag, self_collision: section.self_collision, gravity, plane, spin: section.spin })
 }
 
 /// Reads a section of rigid bodies. `seed` is the scene's.

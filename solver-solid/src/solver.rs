@@ -2,8 +2,8 @@
 
 use amalgam_particles::{DVec3, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Field, FieldValues, Integration, Report, SectionError, SnapshotReader, SnapshotWriter, Solver,
-    SolverError, Stage, World,
+    Answer, Drag, Field, FieldValues, Integration, Report, SectionError, SnapshotReader, SnapshotWriter,
+    Solver, SolverError, Stage, World,
 };
 use rayon::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::finite::check_finite;
 use crate::linear::conjugate_gradients::{ConjugateGradients, Failure, Solved};
 use crate::linear::multilevel::Multilevel;
 use crate::linear::operator::Operator;
-use crate::linear::reduced::{Reduced, impulses, subtract_product};
+use crate::linear::reduced::{Outside, Reduced, impulses, subtract_product};
 use crate::linear::system::Limits;
 use crate::linear::vectors::copy;
 use crate::materials::Materials;
@@ -68,6 +68,9 @@ pub struct SolidSolver {
     mean_travel: Vec<DVec3>,
     triangles: Vec<[ParticleId; 3]>,
     gravity: DVec3,
+    drag: Drag,
+    /// Change of each particle's velocity by drag in the step [m/s]; empty without drag.
+    dragged: Vec<DVec3>,
     self_collision: bool,
     limits: Limits,
     reduced: Reduced,
@@ -125,6 +128,8 @@ impl SolidSolver {
             travel,
             triangles,
             gravity: world.gravity,
+            drag: solid.drag,
+            dragged: Vec::new(),
             self_collision: solid.self_collision,
             limits: solid.limits,
             reduced: Reduced::default(),
@@ -190,6 +195,20 @@ impl SolidSolver {
         self.reduced.reset();
     }
 
+    /// Finds what drag gives each particle in a step of `dt` [s].
+    fn find_drag(&mut self, dt: f64) {
+        if self.drag.is_empty() {
+            return;
+        }
+        let Self { particles, drag, dragged, motion, .. } = self;
+        let [time, _] = motion.clock();
+        let of = |i: usize| match particles.immovable[i] {
+            true => DVec3::ZERO,
+            false => drag.change((particles.position[i], particles.velocity[i]), (time, dt)),
+        };
+        (0..particles.len()).into_par_iter().with_min_len(CHUNK).map(of).collect_into_vec(dragged);
+    }
+
     fn integrate_implicit(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         if !self.ends.is_empty() {
             // An earlier stage has left the materials linearised where it led to.
@@ -205,11 +224,12 @@ impl SolidSolver {
             iteration.forget_system();
             reduced.set(particles, materials, stage)?;
             let load = &mut iteration.right_hand_side;
+            let outside = Outside { fall: self.gravity * factors.0, drag: &self.dragged };
             if self.integrator == Integrator::HhtAlpha {
-                let of = (&*particles, &mut *materials as &mut dyn Operator, self.gravity);
+                let of = (&*particles, &mut *materials as &mut dyn Operator, outside);
                 reduced.find_hht_load(of, stage, (&self.mean_travel, factors), load);
             } else {
-                reduced.find_load(particles, materials, self.gravity, stage, load);
+                reduced.find_load(particles, materials, outside, stage, load);
             }
             reduced.starting_point(particles, &self.expected, stage, &mut iteration.solution);
         }
@@ -257,7 +277,8 @@ impl SolidSolver {
         self.change.clone_from(&iteration.solution);
         materials.prepare(stage.dt, 0.0);
         let remainder = &mut iteration.right_hand_side;
-        reduced.remainder((particles, materials, self.gravity), stage, (&self.change, expected), remainder);
+        let outside = Outside { fall: self.gravity * stage.dt, drag: &self.dragged };
+        reduced.remainder((particles, materials, outside), stage, (&self.change, expected), remainder);
         materials.prepare(stage.dt, stage.dt * stage.dt);
         reduced.set(particles, materials, stage)?;
         iteration.forget_system();
@@ -311,13 +332,13 @@ impl SolidSolver {
         let (kick, square) = self.factors(dt);
         let Self { particles, materials, change: reaction, .. } = self;
         reaction.resize(particles.len(), DVec3::ZERO);
-        let fall = self.gravity * kick;
+        let outside = Outside { fall: self.gravity * kick, drag: &self.dragged };
         if self.integrator == Integrator::ImplicitEuler {
-            impulses(particles, materials, fall, (kick, &self.expected), reaction);
+            impulses(particles, materials, outside, (kick, &self.expected), reaction);
             return;
         }
         materials.prepare(kick, 0.0);
-        impulses(particles, materials, fall, (kick, &self.mean_travel), reaction);
+        impulses(particles, materials, outside, (kick, &self.mean_travel), reaction);
         materials.prepare(kick, square);
         let change: Vec<DVec3> = self.expected.iter().zip(&self.mean_travel).map(|(v, u)| *v - *u).collect();
         subtract_product(materials, &change, reaction);
@@ -366,8 +387,8 @@ impl SolidSolver {
         let Self { particles, materials, iteration, .. } = self;
         materials.prepare(kick, square);
         let impulse = &mut iteration.right_hand_side;
-        let fall = self.gravity * kick;
-        impulses(particles, materials, fall, (kick, &particles.velocity), impulse);
+        let outside = Outside { fall: self.gravity * kick, drag: &self.dragged };
+        impulses(particles, materials, outside, (kick, &particles.velocity), impulse);
         let group_of = stage.groups.group_of();
         for (i, velocity) in answer.velocity.iter_mut().enumerate() {
             let kick = if particles.immovable[i] { DVec3::ZERO } else { impulse[i] / particles.mass[i] };
@@ -440,6 +461,7 @@ impl Solver for SolidSolver {
     }
 
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        self.find_drag(stage.dt);
         // Inside a worker of the pool, the many short parallel loops start without a hand-over between threads.
         rayon::scope(|_| match self.integrator {
             Integrator::ImplicitEuler | Integrator::HhtAlpha => self.integrate_implicit(stage, answer),
@@ -452,7 +474,13 @@ impl Solver for SolidSolver {
         if self.integrator == Integrator::HhtAlpha {
             self.follow_travel(end, integrated);
         }
+        let step = (self.motion.clock()[0], end.dt);
+        let before = (!self.drag.is_empty())
+            .then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         end.advance(&mut self.particles, integrated);
+        if let Some((position, velocity)) = before {
+            given += self.drag.work((&position, &velocity), &self.particles, step);
+        }
         given += self.motion.advance(end.dt, self.gravity, &mut self.particles);
         let released = self.motion.release(&mut self.particles);
         check_finite(&self.particles, &self.particles.position, "position")?;

@@ -1,6 +1,8 @@
 //! Velocities of faces before the projection: what the particles brought, changed by gravity and by the impulses of groups.
 
+use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{LANES, Lanes, Task};
+use rayon::prelude::*;
 
 use super::Parameters;
 use super::arithmetic::{larger, sixteen, sixteen_mut};
@@ -8,7 +10,7 @@ use super::cell::{Cell, Sides, WALL};
 use super::face_velocity::Faces;
 use super::grid::Grid;
 use super::group_members::FaceContribution;
-use super::particle_to_grid::ParticleToGrid;
+use super::particle_to_grid::{CHUNK, ParticleToGrid};
 
 /// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
 /// (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
@@ -21,8 +23,8 @@ pub(super) struct FaceForces<'a> {
     pub(super) parameters: &'a Parameters,
     pub(super) transferred: &'a ParticleToGrid,
     pub(super) cell: &'a [Cell],
-    /// Impulse by viscosity at each face [kg m/s], if there is any.
-    pub(super) viscous: Option<&'a Faces<f64>>,
+    /// Impulses by viscosity and drag at each face [kg m/s], if there are any.
+    pub(super) outside: Option<&'a Faces<f64>>,
     /// Length of the sub-step [s].
     pub(super) dt: f64,
 }
@@ -35,8 +37,8 @@ impl FaceForces<'_> {
     pub(super) fn at(&self, axis: usize, face: usize, contribution: Option<FaceContribution>) -> FaceState {
         let lower = face.checked_sub(self.grid.strides()[axis]);
         let cells = [self.cell[face], lower.map_or(Cell::Wall, |lower| self.cell[lower])];
-        let viscous = self.viscous.map(|impulse| impulse[axis][face]);
-        self.face(axis, (self.transferred.at(axis, face), viscous), contribution, Sides::new(cells))
+        let outside = self.outside.map(|impulse| impulse[axis][face]);
+        self.face(axis, (self.transferred.at(axis, face), outside), contribution, Sides::new(cells))
     }
 
     /// The velocity that particles take besides their share of the old one, before the projection [m/s].
@@ -51,12 +53,12 @@ impl FaceForces<'_> {
         (self.dt / (h * h * self.parameters.rest_density)) as f32
     }
 
-    /// The state of a face, from its sums, the impulse by viscosity and the cells beside it.
+    /// The state of a face, from its sums, the impulses by viscosity and drag and the cells beside it.
     #[inline(always)]
     fn face(
         &self,
         axis: usize,
-        (sums, viscous): ([f32; 2], Option<f64>),
+        (sums, outside): ([f32; 2], Option<f64>),
         contribution: Option<FaceContribution>,
         sides: Sides,
     ) -> FaceState {
@@ -71,8 +73,8 @@ impl FaceForces<'_> {
         if contribution.is_some() {
             change += impulse / total;
         }
-        if let Some(viscous) = viscous {
-            change += viscous / total;
+        if let Some(outside) = outside {
+            change += outside / total;
         }
         let velocity = if sides.contain(WALL) { 0.0 } else { old + change };
         let least = DENSITY_MIN * rest;
@@ -83,6 +85,30 @@ impl FaceForces<'_> {
         let conductance = f64::max(dt / (h * h * density), f64::from(f32::MIN_POSITIVE));
         let conductance = if sides.feel_pressure() { conductance } else { 0.0 };
         (if known { velocity } else { 0.0 }, if known { old } else { 0.0 }, known, conductance as f32)
+    }
+}
+
+/// Adds the impulses by drag at faces [kg m/s] in a sub-step that begins at a time and has a length [s].
+pub(super) fn add_drag(
+    (grid, parameters): (&Grid, &Parameters),
+    transferred: &ParticleToGrid,
+    step: (f64, f64),
+    impulse: &mut Faces<f64>,
+) {
+    if parameters.drag.is_empty() {
+        return;
+    }
+    for (axis, impulse) in impulse.iter_mut().enumerate() {
+        let faces = impulse.par_iter_mut().enumerate().with_min_len(CHUNK);
+        faces.for_each(|(face, impulse)| {
+            let [weight, moved] = transferred.at(axis, face).map(f64::from);
+            if weight > 0.0 {
+                // Drag treats all directions alike, and each alone.
+                let velocity = DVec3::splat(moved / weight);
+                let change = parameters.drag.change((grid.middle(axis, face), velocity), step);
+                *impulse += parameters.particle_mass * weight * change[axis];
+            }
+        });
     }
 }
 
@@ -116,10 +142,10 @@ impl Task for ApplyForces<'_> {
             }
             let [weight, moved] = forces.transferred.sixteen(axis, first);
             let (own, lower) = (sixteen(&forces.cell[first..]), sixteen(&forces.cell[first - stride..]));
-            let viscous = forces.viscous.map(|impulse| sixteen(&impulse[axis][first..]));
+            let outside = forces.outside.map(|impulse| sixteen(&impulse[axis][first..]));
             for l in 0..LANES {
-                let viscous = viscous.map(|impulse| impulse[l]);
-                let sums = ([weight[l], moved[l]], viscous);
+                let outside = outside.map(|impulse| impulse[l]);
+                let sums = ([weight[l], moved[l]], outside);
                 (velocity[l], old[l], known[l], conductance[l]) =
                     forces.face(axis, sums, None, Sides::new([own[l], lower[l]]));
             }

@@ -108,6 +108,16 @@ impl Grid {
         i < self.cells[0] && j < self.cells[1] && k < self.cells[2]
     }
 
+    /// The middle of a face [m].
+    pub(super) fn middle(&self, axis: usize, face: usize) -> DVec3 {
+        let n = face.saturating_sub(MARGIN);
+        let [i, j, k] = [n % self.layer % self.row, n % self.layer / self.row, n / self.layer];
+        // The first row, column and layer are of walls; a face is half a cell below the middle of its cell.
+        let mut at = DVec3::new(i as f64, j as f64, k as f64) - 0.5;
+        at[axis] -= 0.5;
+        self.origin + self.cell_size * at
+    }
+
     /// Offsets of the eight faces around a place from the lowest one.
     #[inline(always)]
     pub(super) fn corners(&self) -> [usize; 8] {

@@ -2,7 +2,7 @@
 
 use amalgam_particles::shapes::{Body, Shape};
 use amalgam_particles::{DVec3, ParticleId, Particles};
-use amalgam_solver_kit::{SectionError, World, parse_section, renamed_keys};
+use amalgam_solver_kit::{Drag, DragSettings, SectionError, World, parse_section, renamed_keys};
 use serde::Deserialize;
 
 use super::Parameters;
@@ -68,6 +68,9 @@ struct Section {
     /// Boxes that swallow particles, a list.
     #[serde(default)]
     sinks: Vec<SinkSection>,
+    /// `[[participants.settings.drag]]`: winds, and layers in which waves die.
+    #[serde(default)]
+    drag: Vec<DragSettings>,
 }
 
 fn default_jitter() -> f64 {
@@ -110,6 +113,10 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
+    let drag = Drag::new(std::mem::take(&mut section.drag)).unwrap_or_else(|errors| {
+        faults.extend(errors);
+        Drag::default()
+    });
     let bodies = fill(&mut section.shapes, section.spacing, Some(world.domain), &mut faults);
     let mass = section.rest_density * section.spacing.powi(3);
     let parameters = Parameters {
@@ -124,6 +131,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
             bodies.iter().map(Vec::len).sum::<usize>() as u64,
             world.gravity,
         ),
+        drag,
         jitter: section.jitter,
         seed: world.seed,
         flip_ratio: section.flip_ratio,

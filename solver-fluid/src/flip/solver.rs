@@ -2,14 +2,14 @@
 
 use amalgam_particles::lanes::{LANES, Width};
 use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles};
-use amalgam_solver_kit::{Answer, Field, FieldValues, Integration, SolverError, Stage};
+use amalgam_solver_kit::{Answer, Drag, Field, FieldValues, Integration, SolverError, Stage};
 use rayon::prelude::*;
 
 use super::Parameters;
 use super::cell::Cell;
 use super::density_correction::{DensityCorrection, around, measure_and_mark_spray};
-use super::face_velocity::FaceVelocities;
-use super::forces::FaceForces;
+use super::face_velocity::{FaceVelocities, Faces};
+use super::forces::{FaceForces, add_drag};
 use super::grid::Grid;
 use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
 use super::group_members::{GroupMotion, MEMBERS, MemberContributions, SampleMembers, inertias, masses};
@@ -59,6 +59,11 @@ pub struct FlipMethod {
     flow: FaceVelocities,
     /// None without viscosity.
     viscosity: Option<Viscosity>,
+    /// Impulses by viscosity and drag at each face in the sub-step [kg m/s]; none without both.
+    outside: Option<Faces<f64>>,
+    /// At the start of the step, and of the sub-step [s].
+    time: f64,
+    begin: f64,
     /// Length of the sub-step [s] for which forces were applied to `start` in `flow`; none if they were not.
     forced_dt: Option<f64>,
     /// The velocities that free particles take: see [`FaceVelocities::set_face_pairs`].
@@ -131,22 +136,25 @@ impl FlipMethod {
         let new_cells = self.classify_cells(first, stage.occupied);
         let before = std::mem::replace(&mut self.forced_dt, first.then_some(dt));
         let new = new_cells || before != Some(dt) || !first;
-        let Self { grid, width, parameters, contributions, cell, flow, viscosity, .. } = self;
+        let Self { grid, width, parameters, contributions, cell, flow, viscosity, outside, begin, .. } = self;
         let transferred = if first { &self.start } else { &self.later };
-        if let Some(viscosity) = viscosity.as_mut().filter(|_| before != Some(dt) || !first) {
-            let found = viscosity.find((grid, parameters), transferred, dt);
-            found.map_err(|residual| {
-                SolverError(format!(
-                    "viscosity reached a residual of {residual:.1e} in {} iterations, not the tolerance {:.1e}: write a \
-                     larger iterations_max or tolerance, or take shorter steps",
-                    parameters.iterations_max, parameters.tolerance
-                ))
-            })?;
+        if let Some(outside) = outside.as_mut().filter(|_| before != Some(dt) || !first) {
+            outside.iter_mut().for_each(|column| column.fill(0.0));
+            if let Some(viscosity) = viscosity {
+                let found = viscosity.find((grid, parameters), transferred, dt, outside);
+                found.map_err(|residual| {
+                    SolverError(format!(
+                        "viscosity reached a residual of {residual:.1e} in {} iterations, not the tolerance {:.1e}: write \
+                         a larger iterations_max or tolerance, or take shorter steps",
+                        parameters.iterations_max, parameters.tolerance
+                    ))
+                })?;
+            }
+            add_drag((grid, parameters), transferred, (*begin, dt), outside);
         }
         let (position, _) = tentative.before(particles);
         contributions.add_up((grid, *width), (position, particles), motion, parameters.gravity * dt);
-        let viscous = viscosity.as_ref().map(Viscosity::impulse);
-        let forces = FaceForces { grid, parameters, transferred, cell, viscous, dt };
+        let forces = FaceForces { grid, parameters, transferred, cell, outside: outside.as_ref(), dt };
         flow.apply_forces(&forces, contributions, new);
         if flow.coefficients_changed() {
             self.solver.set_coefficients(flow.changed(), |system| flow.set_coefficients(&forces, system));
@@ -343,6 +351,10 @@ impl Method for FlipMethod {
             cell_before: Vec::new(),
             flow: FaceVelocities::new(&grid, width),
             viscosity: (parameters.viscosity > 0.0).then(Viscosity::default),
+            outside: (parameters.viscosity > 0.0 || !parameters.drag.is_empty())
+                .then(|| [0, 1, 2].map(|_| vec![0.0; grid.len()])),
+            time: 0.0,
+            begin: 0.0,
             forced_dt: None,
             pairs: FacePairs::default(),
             right_hand_side: split_zeros(&grid),
@@ -365,6 +377,14 @@ impl Method for FlipMethod {
 
     fn sources(&self) -> &Sources {
         &self.parameters.sources
+    }
+
+    fn drag(&self) -> &Drag {
+        &self.parameters.drag
+    }
+
+    fn set_time(&mut self, time: f64) {
+        self.time = time;
     }
 
     fn integration(&self) -> Option<Integration> {
@@ -414,6 +434,7 @@ impl Method for FlipMethod {
         let mut velocity = stage.velocity.to_vec();
         for k in 0..substeps {
             let first = k == 0;
+            self.begin = self.time + f64::from(k) * cut.dt;
             if !first {
                 let Self { later, grid, width, parameters, .. } = self;
                 later.transfer(grid, *width, &particles.id, tentative.before(particles));

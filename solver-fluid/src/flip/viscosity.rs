@@ -30,8 +30,6 @@ const CHUNK: usize = 4096;
 /// The viscous impulses of a sub-step, and what is needed to find them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Viscosity {
-    /// Impulse at each face [kg m/s].
-    impulse: Faces<f64>,
     /// mu V / h^2 of each edge, by the axis along it, an edge having the number of the cell above it [kg/s]; 0 where no
     /// stress acts.
     shear: Faces<f64>,
@@ -88,12 +86,7 @@ impl Stress<'_> {
 }
 
 impl Viscosity {
-    /// Impulse of each face in the sub-step [kg m/s].
-    pub(super) fn impulse(&self) -> &Faces<f64> {
-        &self.impulse
-    }
-
-    /// Finds the impulses of a sub-step of `dt` [s].
+    /// Finds the impulses of a sub-step of `dt` [s], and puts them where the faces are in `impulse` [kg m/s].
     ///
     /// # Errors
     /// The relative residual, if the iteration does not converge.
@@ -102,13 +95,14 @@ impl Viscosity {
         (grid, parameters): (&Grid, &Parameters),
         transferred: &ParticleToGrid,
         dt: f64,
+        impulse: &mut Faces<f64>,
     ) -> Result<(), f64> {
         self.set_unknowns((grid, parameters), transferred);
         self.set_shear((grid, parameters), &transferred.cell);
         let normal = 2.0 * parameters.viscosity * grid.cell_size;
         let (strides, cell) = (grid.strides(), &transferred.cell[..]);
         self.set_diagonal((strides, cell, normal), dt);
-        let Self { impulse, shear, operand, faces, mass, diagonal } = self;
+        let Self { shear, operand, faces, mass, diagonal } = self;
         let mut velocity =
             each(|axis| faces[axis].iter().map(|&face| operand[axis][face as usize]).collect());
         let stress = |velocity: &Faces<f64>| -> Faces<f64> {
@@ -143,17 +137,15 @@ impl Viscosity {
         put(faces, &velocity, operand);
         let mut forces = stress(operand);
         update(&mut forces, |_, _, force| *force *= -dt);
-        impulse.iter_mut().for_each(|column| column.fill(0.0));
         put(faces, &forces, impulse);
         Ok(())
     }
 
     /// The faces that particles reach and that are in no wall, with their masses and velocities.
     fn set_unknowns(&mut self, (grid, parameters): (&Grid, &Parameters), transferred: &ParticleToGrid) {
-        let Self { operand, faces, mass, impulse, .. } = self;
+        let Self { operand, faces, mass, .. } = self;
         for axis in 0..3 {
             let stride = grid.strides()[axis];
-            impulse[axis].resize(grid.len(), 0.0);
             operand[axis].clear();
             operand[axis].resize(grid.len(), 0.0);
             let inside = grid.index([0; 3])..grid.index(grid.cells);
@@ -287,6 +279,7 @@ mod tests {
             particle_mass: 0.125,
             radius: 0.025,
             sources: Sources::default(),
+            drag: Default::default(),
             jitter: 0.0,
             seed: 1,
             flip_ratio: 1.0,
@@ -321,13 +314,8 @@ mod tests {
         (grid, transferred)
     }
 
-    /// Position of a face [m].
-    fn middle(grid: &Grid, axis: usize, face: usize) -> DVec3 {
-        let [_, row, layer] = grid.strides();
-        let n = face - grid.first();
-        let mut at = DVec3::new((n % layer % row) as f64, (n % layer / row) as f64, (n / layer) as f64) - 0.5;
-        at[axis] -= 0.5;
-        grid.cell_size * at
+    fn none(grid: &Grid) -> Faces<f64> {
+        each(|_| vec![0.0; grid.len()])
     }
 
     /// A uniform pull for a time much longer than momentum takes to the walls leaves the velocity of Poiseuille between
@@ -340,7 +328,7 @@ mod tests {
         for (depth, is_film) in [(1.6, false), (0.8, true)] {
             let (grid, transferred) = transfer(&parameters, |x| x.z < depth, |_| DVec3::X * pull * dt);
             let mut viscosity = Viscosity::default();
-            viscosity.find((&grid, &parameters), &transferred, dt).expect("it converges");
+            viscosity.find((&grid, &parameters), &transferred, dt, &mut none(&grid)).expect("it converges");
             let across = if is_film { 2.0 * depth } else { depth };
             let top = pull * across * across / (8.0 * nu);
             for k in 0..(depth / 0.1).round() as usize {
@@ -362,15 +350,16 @@ mod tests {
         };
         let (grid, transferred) = transfer(&parameters, is_there, noise);
         let mut viscosity = Viscosity::default();
-        viscosity.find((&grid, &parameters), &transferred, 0.01).expect("it converges");
+        let mut impulses = none(&grid);
+        viscosity.find((&grid, &parameters), &transferred, 0.01, &mut impulses).expect("it converges");
         // Impulses of the noise, and forces of a motion that is rigid at all faces.
         let (mut momentum, mut spin, mut largest) = (DVec3::ZERO, DVec3::ZERO, 0.0f64);
         let turning = DVec3::new(1.0, -2.0, 0.5);
         let mut rigid = each(|_| vec![0.0; grid.len()]);
         for axis in 0..3 {
             for &face in &viscosity.faces[axis] {
-                let (face, x) = (face as usize, middle(&grid, axis, face as usize));
-                let impulse = viscosity.impulse[axis][face] * DVec3::AXES[axis];
+                let (face, x) = (face as usize, grid.middle(axis, face as usize));
+                let impulse = impulses[axis][face] * DVec3::AXES[axis];
                 momentum += impulse;
                 spin += x.cross(impulse);
                 largest = largest.max(impulse.length());

@@ -2,7 +2,7 @@
 
 use amalgam_particles::lanes::Width;
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
-use amalgam_solver_kit::{Answer, Field, FieldValues, SolverError, Stage};
+use amalgam_solver_kit::{Answer, Drag, Field, FieldValues, SolverError, Stage};
 use rayon::prelude::*;
 
 use super::{Parameters, evaluation::Evaluation, guard::Guard, sources::Sources, walls::Walls};
@@ -27,6 +27,8 @@ pub struct SphMethod {
     compression_energy: f64,
     /// The last sub-step.
     substep: Substep,
+    /// At the start of the step [s].
+    time: f64,
     guard: Guard,
 }
 
@@ -41,12 +43,18 @@ impl Fluid<SphMethod> {
 impl SphMethod {
     /// The accelerations of the last sub-step.
     fn evaluation(&self) -> &Evaluation {
-        if self.substep.first { &self.start } else { &self.later }
+        if self.substep.number == 0 { &self.start } else { &self.later }
     }
 
     fn kick(&self) -> Kick<'_> {
-        let Parameters { gravity, walls, .. } = self.parameters;
-        Kick { evaluation: self.evaluation(), gravity, walls, dt: self.substep.dt }
+        let Parameters { gravity, walls, ref drag, .. } = self.parameters;
+        Kick { evaluation: self.evaluation(), gravity, walls, drag, step: self.step() }
+    }
+
+    /// When the last sub-step begins, and its length [s].
+    fn step(&self) -> (f64, f64) {
+        let Substep { dt, number, .. } = self.substep;
+        (self.time + f64::from(number) * dt, dt)
     }
 
     /// Ends the last sub-step for all free particles: the new velocity carries them.
@@ -58,7 +66,7 @@ impl SphMethod {
             for (k, (position, velocity)) in positions.iter_mut().zip(velocities).enumerate() {
                 if group_of[k] == NO_GROUP {
                     let free = kick.velocity(c * CHUNK + k, *position, *velocity);
-                    let end = *position + kick.dt * free;
+                    let end = *position + kick.step.1 * free;
                     extremes.include(end, free);
                     (*position, *velocity) = (end, free);
                 }
@@ -85,12 +93,23 @@ impl SphMethod {
     }
 
     /// Adds the momentum that a sub-step gives to groups.
-    fn add_momentum(&self, groups: &GroupMap, momentum: &mut [DVec3]) {
+    fn add_momentum(
+        &self,
+        groups: &GroupMap,
+        (position, velocity): (&[DVec3], &[DVec3]),
+        momentum: &mut [DVec3],
+    ) {
+        let drag = Some(&self.parameters.drag).filter(|drag| !drag.is_empty());
         let scale = self.substep.dt * self.parameters.mass;
         let evaluation = self.evaluation();
         for (group, momentum) in momentum.iter_mut().enumerate() {
             for &member in groups.members(group) {
-                *momentum += scale * (evaluation.acceleration(member as usize) + self.parameters.gravity);
+                let member = member as usize;
+                *momentum += scale * (evaluation.acceleration(member) + self.parameters.gravity);
+                if let Some(drag) = drag {
+                    let change = drag.change((position[member], velocity[member]), self.step());
+                    *momentum += self.parameters.mass * change;
+                }
             }
         }
     }
@@ -120,16 +139,22 @@ struct Kick<'a> {
     evaluation: &'a Evaluation,
     gravity: DVec3,
     walls: Option<Walls>,
-    dt: f64,
+    drag: &'a Drag,
+    /// When it begins, and its length [s].
+    step: (f64, f64),
 }
 
 impl Kick<'_> {
     /// The velocity after it, from index, position and velocity before it.
     #[inline(always)]
     fn velocity(&self, particle: usize, position: DVec3, velocity: DVec3) -> DVec3 {
-        let free = velocity + self.dt * (self.evaluation.acceleration(particle) + self.gravity);
+        let (_, dt) = self.step;
+        let mut free = velocity + dt * (self.evaluation.acceleration(particle) + self.gravity);
+        if !self.drag.is_empty() {
+            free += self.drag.change((position, velocity), self.step);
+        }
         match &self.walls {
-            Some(walls) => walls.hold(position, free, self.dt),
+            Some(walls) => walls.hold(position, free, dt),
             None => free,
         }
     }
@@ -138,8 +163,8 @@ impl Kick<'_> {
 /// Part of a step that is integrated.
 #[derive(Clone, Copy)]
 struct Substep {
-    /// True if the sub-step starts from the state at the start of the step.
-    first: bool,
+    /// Number of sub-steps of the step before it.
+    number: u32,
     /// Length [s].
     dt: f64,
     /// The part of the step that has passed at its end.
@@ -169,7 +194,8 @@ impl Method for SphMethod {
             start,
             later: Evaluation::with_width(width),
             compression_energy: 0.0,
-            substep: Substep { first: true, dt: 0.0, passed: 0.0 },
+            substep: Substep { number: 0, dt: 0.0, passed: 0.0 },
+            time: 0.0,
             guard: Guard::default(),
         }
     }
@@ -181,6 +207,14 @@ impl Method for SphMethod {
 
     fn sources(&self) -> &Sources {
         &self.parameters.sources
+    }
+
+    fn drag(&self) -> &Drag {
+        &self.parameters.drag
+    }
+
+    fn set_time(&mut self, time: f64) {
+        self.time = time;
     }
 
     /// Stable sub-step at the densities found last.
@@ -221,12 +255,15 @@ impl Method for SphMethod {
                 self.later.find_densities(&self.parameters, &particles.id, tentative.before(particles));
                 self.later.find_accelerations(&self.parameters);
             }
-            self.substep = Substep { first: k == 0, dt, passed: f64::from(k + 1) / f64::from(substeps) };
-            self.add_momentum(stage.groups, &mut answer.momentum);
+            self.substep = Substep { number: k, dt, passed: f64::from(k + 1) / f64::from(substeps) };
+            self.add_momentum(stage.groups, tentative.before(particles), &mut answer.momentum);
         }
         // Walls only slow down.
         let acceleration = self.evaluation().largest_acceleration() + self.parameters.gravity.length();
         tentative.speed_bound += dt * acceleration;
+        if !self.parameters.drag.is_empty() {
+            tentative.speed_bound += self.parameters.drag.change_max(tentative.speed_bound, dt);
+        }
         self.hold_groups(particles, stage, &mut answer.momentum);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Faults of a section, collected with their keys.
 
 use amalgam_particles::{DVec3, shapes::Shape};
-use amalgam_solver_kit::SectionError;
+use amalgam_solver_kit::{Drag, DragSettings, SectionError};
 
 /// Particles that one participant may have.
 pub(crate) const PARTICLES_MAX: usize = 1 << 24;
@@ -51,6 +51,14 @@ impl Checks {
             format!("makes more than {PARTICLES_MAX} {points}: write a larger spacing")
         });
         !exceeds
+    }
+
+    /// The drags of the section.
+    pub(crate) fn drag(&mut self, entries: Vec<DragSettings>) -> Drag {
+        Drag::new(entries).unwrap_or_else(|faults| {
+            self.faults.extend(faults);
+            Drag::default()
+        })
     }
 
     /// A number above 0 and finite.

@@ -2,7 +2,7 @@
 
 use amalgam_particles::{Body, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Field as FrameField, FieldValues, Integration, Report, SectionError, SnapshotReader,
+    Answer, Drag, Field as FrameField, FieldValues, Integration, Report, SectionError, SnapshotReader,
     SnapshotWriter, Solver, SolverError, Stage, World,
 };
 
@@ -22,6 +22,7 @@ pub struct GrainSolver {
     triangles: Vec<[ParticleId; 3]>,
     world_gravity: DVec3,
     gravity: Gravity,
+    drag: Drag,
     self_collision: bool,
     /// The z that grains keep [m], if they move in a plane.
     plane: Option<f64>,
@@ -37,7 +38,7 @@ impl GrainSolver {
     /// # Errors
     /// Every fault of the section, each with the path of its key.
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
-        let section::Grains { mut layout, self_collision, gravity, plane, spin } =
+        let section::Grains { mut layout, drag, self_collision, gravity, plane, spin } =
             section::read_grains(section, world.seed)?;
         let flat = DVec3::new(1.0, 1.0, if plane.is_some() { 0.0 } else { 1.0 });
         let motion =
@@ -48,6 +49,7 @@ impl GrainSolver {
             triangles: layout.triangles,
             world_gravity: world.gravity * flat,
             gravity,
+            drag,
             self_collision,
             plane,
             spin: if spin { layout.spin } else { Vec::new() },
@@ -79,6 +81,25 @@ impl GrainSolver {
 
     fn acceleration(&self, i: usize) -> DVec3 {
         self.field.acceleration[i] + self.world_gravity
+    }
+
+    /// Impulse of a grain in a step of `dt` [kg m/s], no drag on what is held.
+    fn impulse(&self, i: usize, dt: f64) -> DVec3 {
+        let mass = self.particles.mass[i];
+        match self.drag.is_empty() || self.particles.immovable[i] {
+            true => self.acceleration(i) * (mass * dt),
+            false => self.change(i, dt) * mass,
+        }
+    }
+
+    /// Change of a grain's velocity in a step of `dt` [m/s].
+    fn change(&self, i: usize, dt: f64) -> DVec3 {
+        let change = self.acceleration(i) * dt;
+        if self.drag.is_empty() {
+            return change;
+        }
+        let grain = (self.particles.position[i], self.particles.velocity[i]);
+        change + self.drag.change(grain, (self.motion.clock()[0], dt))
     }
 
     fn check_acceleration(&self) -> Result<(), SolverError> {
@@ -131,19 +152,18 @@ impl Solver for GrainSolver {
 
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         for (i, velocity) in answer.velocity.iter_mut().enumerate() {
-            let change =
-                if self.particles.immovable[i] { DVec3::ZERO } else { self.acceleration(i) * stage.dt };
+            let change = if self.particles.immovable[i] { DVec3::ZERO } else { self.change(i, stage.dt) };
             *velocity = self.particles.velocity[i] + change;
         }
         for (group, momentum) in answer.momentum.iter_mut().enumerate() {
             let members = stage.groups.members(group).iter().map(|&i| i as usize);
-            *momentum = members.map(|i| self.acceleration(i) * (self.particles.mass[i] * stage.dt)).sum();
+            *momentum = members.map(|i| self.impulse(i, stage.dt)).sum();
         }
         if !self.spin.is_empty() {
             for group in 0..stage.groups.len() {
                 let i = stage.groups.members(group)[0] as usize;
                 let (mass, centre) = (self.particles.mass[i], self.particles.position[i]);
-                let velocity = self.particles.velocity[i] + self.acceleration(i) * stage.dt;
+                let velocity = self.particles.velocity[i] + self.change(i, stage.dt);
                 answer.bodies.push(Body::round(mass, self.inertia(i), centre, velocity, self.spin[i]));
             }
         }
@@ -151,13 +171,17 @@ impl Solver for GrainSolver {
     }
 
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
+        let step = (self.motion.clock()[0], end.dt);
+        let before = (!self.drag.is_empty())
+            .then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         end.advance(&mut self.particles, integrated);
+        let dragged = before.map_or(0.0, |(x, v)| self.drag.work((&x, &v), &self.particles, step));
         for (group, spin) in end.group_spin.iter().enumerate() {
             self.spin[end.groups.members(group)[0] as usize] = *spin;
         }
         let pull = |i: usize| self.field.acceleration[i] * (self.particles.mass[i] * end.dt);
         let against = self.motion.work_against(&self.particles, pull);
-        let given = against + self.motion.advance(end.dt, self.world_gravity, &mut self.particles);
+        let given = against + dragged + self.motion.advance(end.dt, self.world_gravity, &mut self.particles);
         let released = self.motion.release(&mut self.particles);
         if let Some(z) = self.plane {
             self.particles.position.iter_mut().for_each(|x| x.z = z);

@@ -37,6 +37,19 @@ pub(crate) struct Reduced {
     load: Vec<DVec3>,
 }
 
+/// Change of velocity [m/s] that gravity gives all particles in a step, and what drag gives each; nothing at all if empty.
+#[derive(Clone, Copy)]
+pub(crate) struct Outside<'a> {
+    pub(crate) fall: DVec3,
+    pub(crate) drag: &'a [DVec3],
+}
+
+impl Outside<'_> {
+    fn of(&self, i: usize) -> DVec3 {
+        self.drag.get(i).map_or(self.fall, |drag| self.fall + *drag)
+    }
+}
+
 impl Reduced {
     /// Forgets all data that depend on the operator, which was linearised anew.
     pub(crate) fn reset(&mut self) {
@@ -143,15 +156,15 @@ impl Reduced {
         &mut self,
         particles: &Particles,
         operator: &mut dyn Operator,
-        gravity: DVec3,
+        outside: Outside<'_>,
         stage: &Stage<'_>,
         sum: &mut [DVec3],
     ) {
         let product = self.start.of(operator, &self.velocity);
-        let (dt, fall) = (stage.dt, gravity * stage.dt);
+        let dt = stage.dt;
         let rows = sum.par_iter_mut().zip(product).enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
         rows.for_each(|(i, (sum, product))| {
-            *sum = free_impulse(particles, operator, fall, dt, i) - *product;
+            *sum = free_impulse(particles, operator, outside, dt, i) - *product;
         });
         self.sum_load(stage, sum);
     }
@@ -161,7 +174,7 @@ impl Reduced {
     /// before and after.
     pub(crate) fn find_hht_load(
         &mut self,
-        (particles, operator, gravity): (&Particles, &mut dyn Operator, DVec3),
+        (particles, operator, outside): (&Particles, &mut dyn Operator, Outside<'_>),
         stage: &Stage<'_>,
         (travel, (kick, square)): (&[DVec3], (f64, f64)),
         sum: &mut [DVec3],
@@ -175,10 +188,9 @@ impl Reduced {
         let damped = damped.of(operator, travel);
         operator.prepare(kick, square);
         let product = start.of(operator, imposed);
-        let fall = gravity * kick;
         let rows = sum.par_iter_mut().zip(product.par_iter().zip(damped)).enumerate();
         rows.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, (sum, (product, damped)))| {
-            *sum = free_impulse(particles, operator, fall, kick, i) - *product - *damped;
+            *sum = free_impulse(particles, operator, outside, kick, i) - *product - *damped;
         });
         self.sum_load(stage, sum);
     }
@@ -223,12 +235,12 @@ impl Reduced {
     /// and prepared without their stiffness.
     pub(crate) fn remainder(
         &self,
-        (particles, operator, gravity): (&Particles, &mut dyn Operator, DVec3),
+        (particles, operator, outside): (&Particles, &mut dyn Operator, Outside<'_>),
         stage: &Stage<'_>,
         (change, velocity): (&[DVec3], &[DVec3]),
         sum: &mut [DVec3],
     ) {
-        impulses(particles, operator, gravity * stage.dt, (stage.dt, velocity), sum);
+        impulses(particles, operator, outside, (stage.dt, velocity), sum);
         sum_to_leaders(stage.groups, sum);
         for (group, &impulse) in stage.impulse.iter().enumerate() {
             if let Some(&leader) = stage.groups.members(group).first() {
@@ -289,12 +301,12 @@ fn free_factor(particles: &Particles, operator: &dyn Operator, i: usize) -> Fact
     Factor::new(particles.mass[i], &block)
 }
 
-/// Impulse [kg m/s] that forces and gravity give each particle in a step of length h, linearised, if all particles
-/// move at v: `h (f + m g) - (h C + h^2 K) v`. `motion` is (h, v), `fall` is h g.
+/// Impulse [kg m/s] that forces, gravity and drag give each particle in a step of length h, linearised, if all particles
+/// move at v: `h (f + m g) - (h C + h^2 K) v`. `motion` is (h, v).
 pub(crate) fn impulses(
     particles: &Particles,
     operator: &mut dyn Operator,
-    fall: DVec3,
+    outside: Outside<'_>,
     (dt, velocity): (f64, &[DVec3]),
     sum: &mut [DVec3],
 ) {
@@ -304,7 +316,7 @@ pub(crate) fn impulses(
         sum.fill(DVec3::ZERO);
         operator.add_rows(first, velocity, sum);
         for (i, sum) in (first..).zip(sum) {
-            *sum = free_impulse(particles, operator, fall, dt, i) - *sum;
+            *sum = free_impulse(particles, operator, outside, dt, i) - *sum;
         }
     });
 }
@@ -321,6 +333,12 @@ pub(crate) fn subtract_product(operator: &mut dyn Operator, change: &[DVec3], su
 }
 
 /// Impulse of forces as they are at the start [kg m/s], `h (f + m g)`.
-fn free_impulse(particles: &Particles, operator: &dyn Operator, fall: DVec3, dt: f64, i: usize) -> DVec3 {
-    operator.force(i) * dt + fall * particles.mass[i]
+fn free_impulse(
+    particles: &Particles,
+    operator: &dyn Operator,
+    outside: Outside<'_>,
+    dt: f64,
+    i: usize,
+) -> DVec3 {
+    operator.force(i) * dt + outside.of(i) * particles.mass[i]
 }
