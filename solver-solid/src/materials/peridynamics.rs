@@ -24,7 +24,7 @@ use rayon::prelude::*;
 
 pub(crate) use cubic::Lattice;
 pub(crate) use law::{Calibration, Law, Model};
-use plates::Plate;
+use plates::{Plate, Strain};
 
 use crate::linear::block::Block;
 use crate::linear::multilevel::Region;
@@ -320,7 +320,14 @@ fn box_gains(lattice: &Lattice, law: &Law, moment: f64) -> Vec<f32> {
     let plate = Plate::new(law);
     // The axis along which a layer or a row is one particle thick is the last.
     let axes = 0..law.model.dimensions();
-    let layers: Vec<Vec<f64>> = axes.clone().map(|axis| plate.gains(lattice.extent[axis] as usize)).collect();
+    // What is thin along two axes bends across the thinner one, the last, and is stretched evenly along the other.
+    let layers: Vec<Vec<f64>> = axes
+        .clone()
+        .map(|axis| {
+            let preferred = if axis + 1 == axes.end { Strain::Bending } else { Strain::Tension };
+            plate.gains(lattice.extent[axis] as usize, preferred)
+        })
+        .collect();
     let inside = moment / law.lattice_moment();
     let gain = |cell: &[i32; 3]| {
         let of_layers: f64 = axes.clone().map(|axis| layers[axis][cell[axis] as usize]).product();

@@ -28,7 +28,7 @@ const UNTIL: f64 = 0.06;
 
 /// Kernels of SPH: name, smoothing length in spacings, and acceleration today.
 const KERNELS: [(&str, f64, [f64; 2]); 2] =
-    [("SPH", 1.0, [0.372, 0.225]), ("SPH, longer kernel", 1.3, [0.5, 0.25])];
+    [("SPH", 1.0, [0.372, 0.225]), ("SPH, longer kernel", 1.3, [0.294, 0.175])];
 
 fn compute() -> Result<Outcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
