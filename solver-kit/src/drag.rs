@@ -18,7 +18,7 @@ pub struct DragSettings {
     /// Velocity toward which particles are drawn, that of a wind [m/s].
     #[serde(default)]
     pub velocity: DVec3,
-    /// Where it acts: any shape but a mesh. Default: everywhere.
+    /// Shape in which it acts, any but a mesh. Default: everywhere.
     pub shape: Option<Shape>,
     /// Time at which it begins [s].
     #[serde(default)]
@@ -67,7 +67,7 @@ impl Drag {
         if faults.is_empty() { Ok(Self(entries)) } else { Err(faults) }
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
