@@ -470,7 +470,7 @@ impl OnCoordinator {
             }
             Self::FetchOut => {
                 let path = "../../../../../etc/passwd".into();
-                let request = orders::FetchRequest { id: FIRST_RUN.into(), path };
+                let request = orders::FetchRequest { id: FIRST_RUN.into(), path, from: 0 };
                 match coordinator.fetch(request).await {
                     Ok(answer) => {
                         answer.into_inner().message().await.is_err_and(|status| is_refusal(&status))
