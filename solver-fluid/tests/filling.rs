@@ -110,3 +110,17 @@ fn a_start_too_dense_is_an_error_at_its_shape() {
         assert!(faults[0].message.contains("above the rest density"), "{method}: {faults:?}");
     }
 }
+
+/// Layers are spread between walls as if nothing were cut out, and what is in the cut is left out.
+#[test]
+fn water_with_a_hole_starts_as_the_whole_does() {
+    let domain = DVec3::new(0.085, 0.1, 0.25);
+    let whole = create(&(water("sph", "") + &cuboid([0.0; 3], [0.085, 0.1, 0.125])), &world(domain, 9.81));
+    let cut = "\n[[shapes]]\ntype = \"difference\"\nfrom = { type = \"box\", min = [0, 0, 0], max = [0.085, 0.1, 0.125] }\n\
+               subtract = [{ type = \"sphere\", center = [0.04, 0.05, 0.06], radius = 0.03 }]\n";
+    let cut = create(&(water("sph", "") + cut), &world(domain, 9.81));
+    let is_left = |x: &&DVec3| x.distance(DVec3::new(0.04, 0.05, 0.06)) > 0.03;
+    let left: Vec<DVec3> = whole.particles().position.iter().filter(is_left).copied().collect();
+    assert!(left.len() < whole.particles().len() - 50);
+    assert_eq!(cut.particles().position, left);
+}

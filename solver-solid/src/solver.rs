@@ -113,7 +113,7 @@ impl SolidSolver {
             materials.visit_neighbours(i, &mut |_| joined = true);
             joined
         };
-        let spin_guard = SpinGuard::new(bodies, &particles, is_joined);
+        let spin_guard = SpinGuard::new(bodies, &held_until, is_joined);
         let travel = vec![DVec3::ZERO; if solid.integrator == Integrator::HhtAlpha { count } else { 0 }];
         let coarse = Multilevel::new(&particles.position, &materials.regions());
         let mut this = Self {

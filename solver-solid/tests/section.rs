@@ -252,3 +252,38 @@ fn faults_of_volumes_name_their_keys() {
     assert_eq!(keys(&skewed), ["bodies[0].edge_v"]);
     assert_eq!(keys(&SHEET.replace("area_density = 2.0\n", "")), ["bodies[0]"]);
 }
+
+/// A plate of 4 x 4 x 1 cells without the 2 x 2 in its middle, where it has an inner wall.
+#[test]
+fn a_volume_with_a_hole_has_an_inner_wall() {
+    let hole = "{ type = 'box', min = [0.1, 0.1, -1], max = [0.3, 0.3, 1] }";
+    let section = format!(
+        "method = 'mass-spring'\n[[bodies]]\ntype = 'volume'\nshape = {{ type = 'difference', from = {{ type = 'box', \
+         min = [0, 0, 0], max = [0.4, 0.4, 0.1] }}, subtract = [{hole}] }}\nspacing = 0.1\ndensity = 1000\nstiffness = 10\n\
+         pinned = {hole}"
+    );
+    let plate = solid(&section, DVec3::ZERO);
+    let particles = plate.particles();
+    assert_eq!(particles.len(), 2 * (25 - 1));
+    assert!((particles.mass.iter().sum::<f64>() - 12.0).abs() < 1e-12);
+    // Two faces of 12 squares, and walls of 16 and 8.
+    assert_eq!(plate.triangles().len(), 2 * (2 * 12 + 16 + 8));
+    let at = |id: ParticleId| particles.position[id.0 as usize];
+    // The surface is closed: each edge belongs to two triangles that run through it in opposite directions.
+    let mut edges: Vec<[u64; 2]> = Vec::new();
+    for [a, b, c] in plate.triangles() {
+        edges.extend([[a.0, b.0], [b.0, c.0], [c.0, a.0]]);
+    }
+    edges.sort_unstable();
+    assert!(edges.iter().all(|&[a, b]| edges.binary_search(&[b, a]).is_ok()));
+    // Its volume by Gauss is that of the cells: outwards, at the hole too.
+    let volume: f64 = plate.triangles().iter().map(|&[a, b, c]| at(a).dot(at(b).cross(at(c))) / 6.0).sum();
+    assert!((volume - 0.012).abs() < 1e-12, "{volume}");
+    // No spring crosses the hole.
+    let middle = DVec3::new(0.2, 0.2, 0.05);
+    for (a, b) in plate.joined_pairs() {
+        assert!((0.5 * (at(a) + at(b)) - middle).truncate().abs().max_element() > 0.099);
+    }
+    // What lies on the hole's wall is in the part of that shape.
+    assert_eq!(particles.immovable.iter().filter(|&&held| held).count(), 16);
+}
