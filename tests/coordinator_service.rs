@@ -362,7 +362,7 @@ fn hostile_input_is_refused_with_the_reason() {
     service.wait_for(&id, State::Finished);
     let fetch = |path: &str| {
         block_on(async {
-            let request = v1::FetchRequest { id: id.clone(), path: path.into() };
+            let request = v1::FetchRequest { id: id.clone(), path: path.into(), from: 0 };
             let mut pieces = client(&service.address).await.fetch(request).await?.into_inner();
             while pieces.message().await?.is_some() {}
             Ok::<(), Status>(())
