@@ -182,7 +182,7 @@ fn balls_that_are_let_go_land_on_what_is_held() {
             Scene::new(0.6, 1e-3).with("floor", SolidProgram, floor).with("balls", SolidProgram, balls);
         let scene = scene.coupling(|coupling| {
             coupling.method = method;
-            coupling.alpha = 0.0;
+            coupling.alpha = Some(0.0);
         });
         let mut simulation = scene.run();
         let heights: Vec<f64> = positions(&mut simulation, "balls").iter().map(|x| x.z).collect();
