@@ -51,7 +51,7 @@ impl SphMethod {
         Kick { evaluation: self.evaluation(), gravity, walls, drag, step: self.step() }
     }
 
-    /// When the last sub-step begins, and its length [s].
+    /// Start of the last sub-step and its length [s].
     fn step(&self) -> (f64, f64) {
         let Substep { dt, number, .. } = self.substep;
         (self.time + f64::from(number) * dt, dt)
@@ -140,7 +140,7 @@ struct Kick<'a> {
     gravity: DVec3,
     walls: Option<Walls>,
     drag: &'a Drag,
-    /// When it begins, and its length [s].
+    /// Its start and its length [s].
     step: (f64, f64),
 }
 

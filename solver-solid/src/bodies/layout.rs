@@ -233,7 +233,7 @@ pub(crate) struct Scripted {
     from: f64,
     /// End [s]; never if not given.
     until: Option<f64>,
-    /// When the particles are let go [s]; never if not given.
+    /// Time at which the particles are let go [s]; never if not given.
     pub(crate) release: Option<f64>,
 }
 
@@ -264,7 +264,7 @@ pub(crate) struct AttachedMass {
 pub(crate) struct Held<'a> {
     pub(crate) pinned: &'a [Part],
     pub(crate) pinned_velocity: DVec3,
-    /// When pinned parts are let go [s], if ever.
+    /// Time at which pinned parts are let go [s], if ever.
     pub(crate) release: Option<f64>,
     pub(crate) scripted: &'a [Scripted],
     pub(crate) attached_mass: &'a [AttachedMass],

@@ -19,7 +19,7 @@ pub(crate) struct Script {
     pub(crate) from: f64,
     /// End [s].
     pub(crate) until: f64,
-    /// When it lets its particles go [s].
+    /// Time at which it lets its particles go [s].
     pub(crate) release: f64,
 }
 
@@ -132,7 +132,7 @@ impl Motion {
         released
     }
 
-    /// Whose time has come, now or earlier.
+    /// Releases whose time has come, now or earlier.
     fn due(&self) -> &[(f64, u32)] {
         &self.releases[..self.releases.partition_point(|&(time, _)| self.has_come(time))]
     }

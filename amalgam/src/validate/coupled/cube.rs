@@ -23,7 +23,7 @@ const SPACING: f64 = 0.02;
 const DENSITIES: [f64; 2] = [0.3, 0.6];
 /// Added mass of a cube that moves along an edge, over the mass of the water it displaces [DNV2011].
 const ADDED: f64 = 0.68;
-/// When the cube's speed is taken [s]: it has risen by a sixth of its edge at most.
+/// Time at which the cube's speed is taken [s]: it has risen by a sixth of its edge at most.
 const UNTIL: f64 = 0.06;
 
 /// Kernels of SPH: name, smoothing length in spacings, and acceleration today.

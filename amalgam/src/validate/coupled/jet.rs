@@ -20,7 +20,7 @@ pub(in crate::validate) const CASE: Case = Case {
 const SPEED: f64 = 2.0;
 const SPACING: f64 = 0.01;
 const STIFFNESS: f64 = 100.0;
-/// When means begin [s]: the water has reached the plate's rim.
+/// Start of the means [s]: the water has reached the plate's rim.
 const SETTLED: f64 = 0.3;
 
 /// Forces today [N]: SPH, FLIP.

@@ -20,7 +20,7 @@ pub(in crate::validate) const CASE: Case = Case {
 const LENGTH: f64 = 0.06;
 const MIDDLE: f64 = 0.24;
 const SPACING: f64 = 0.015;
-/// When means begin [s].
+/// Start of the means [s].
 const SETTLED: f64 = 3.0;
 
 fn compute() -> Result<Outcome, CaseError> {

@@ -26,7 +26,7 @@ const YOUNG_MODULUS: f64 = 2.4e7;
 const DENSITY: f64 = 500.0;
 /// Poisson's ratio of a volume of springs.
 const POISSON: f64 = 0.25;
-/// When means begin [s].
+/// Start of the means [s].
 const SETTLED: f64 = 0.8;
 
 /// Deflection of a clamped beam of unit width under an even load at the part s of its length, by bending and by shear with the
