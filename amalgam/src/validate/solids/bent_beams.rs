@@ -46,22 +46,24 @@ fn compute() -> Result<Outcome, CaseError> {
     for (k, (name, keys, square, modulus)) in KINDS.into_iter().enumerate() {
         for cells in [2, 3, 4, 6, 8] {
             let beam = Beam { keys, square, cells };
-            let (bending, tension) = (beam.bend()?, beam.stretch()?);
+            let bending = beam.bend()?;
             let name = |what: &str| format!("{name}, {cells} cells: {what} / theory");
             // The product of the gains of two axes is not exact where both are thin.
             let tolerance = if square && cells == 2 { 0.1 } else { 0.05 };
             checks.push(Check::relative(name("stiffness in bending"), 1.0, bending / modulus, tolerance));
+            let chart = |y: f64, z: f64| DVec3::new(0.2 * f64::from(cells) + 2.0 * k as f64, 0.0, y + z);
+            sketch = sketch.measured([chart(0.0, bending / modulus)]).reference([chart(0.0, 1.0)]);
+            if cells > 4 {
+                continue;
+            }
             let quantity = name("stiffness in tension");
+            let tension = beam.stretch()? / modulus;
             let known = GAPS.iter().find(|(kind, thin, _)| (*kind, *thin) == (k, cells));
             checks.push(match known {
-                Some((.., today)) => {
-                    Check::known_gap(quantity, (1.0, *today), tension / modulus, 0.1 * today)
-                }
-                None => Check::relative(quantity, 1.0, tension / modulus, 0.05),
+                Some((.., today)) => Check::known_gap(quantity, (1.0, *today), tension, 0.1 * today),
+                None => Check::relative(quantity, 1.0, tension, 0.05),
             });
-            let chart = |y: f64, z: f64| DVec3::new(0.2 * f64::from(cells) + 2.0 * k as f64, 0.0, y + z);
-            sketch = sketch.measured([chart(0.0, bending), chart(-1.5, tension)]);
-            sketch = sketch.reference([chart(0.0, modulus), chart(-1.5, modulus)]);
+            sketch = sketch.measured([chart(-2.5, tension)]).reference([chart(-2.5, 1.0)]);
         }
     }
     Ok(Outcome { checks, picture: sketch })
