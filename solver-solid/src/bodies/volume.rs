@@ -243,7 +243,7 @@ impl Volume {
 /// along the layer: across, the pull of edges, diagonals within the layer and diagonals to other layers is as -1 : 3 : -2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sides {
-    /// What is moved to the upper face, or from it if negative.
+    /// Part that is moved to the upper face, or from it if negative.
     moved: f64,
 }
 
