@@ -31,9 +31,9 @@ fn velocities_go_to_the_wind_and_its_work_is_theirs() {
             time += dt;
         }
         let wind = 2.0 * DVec3::X;
-        for i in 0..2 {
-            let expected = wind + (start[i] - wind) * (-3.0 * time).exp();
-            assert!(solid.particles().velocity[i].distance(expected) < 1e-12, "{method}");
+        for (velocity, start) in solid.particles().velocity.iter().zip(&start).take(2) {
+            let expected = wind + (*start - wind) * (-3.0 * time).exp();
+            assert!(velocity.distance(expected) < 1e-12, "{method}");
         }
         assert_eq!(solid.particles().velocity[2], DVec3::ZERO);
         assert!((kinetic(&solid) - before - given).abs() < 1e-12, "{method}: {given}");
