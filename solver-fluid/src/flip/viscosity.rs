@@ -325,7 +325,9 @@ mod tests {
         let cells = DVec3::new(80.0, 2.0, 16.0);
         let parameters = parameters(cells);
         let (nu, pull, dt) = (0.01, 1.0, 1e5);
-        for (depth, is_film) in [(1.6, false), (0.8, true)] {
+        // Faces in the air above a film bear an eighth of a cell's mass, whose weight no stress carries: a part of 1/64 of 8
+        // cells, and of the velocity at the surface twice that.
+        for (depth, is_film, part) in [(1.6, false, 0.01), (0.8, true, 0.032)] {
             let (grid, transferred) = transfer(&parameters, |x| x.z < depth, |_| DVec3::X * pull * dt);
             let mut viscosity = Viscosity::default();
             viscosity.find((&grid, &parameters), &transferred, dt, &mut none(&grid)).expect("it converges");
@@ -335,7 +337,7 @@ mod tests {
                 let face = grid.index([40, 1, k]);
                 let z = 0.1 * (k as f64 + 0.5);
                 let (u, expected) = (viscosity.operand[0][face], 0.5 * pull / nu * z * (across - z));
-                assert!((u - expected).abs() < 0.02 * top, "z = {z}: {u}, not {expected} m/s");
+                assert!((u - expected).abs() < part * top, "z = {z}: {u}, not {expected} m/s");
             }
         }
     }
@@ -366,7 +368,7 @@ mod tests {
                 rigid[axis][face] = (DVec3::ONE + turning.cross(x))[axis];
             }
         }
-        assert!(largest > 0.05, "{largest}");
+        assert!(largest > 1e-3, "{largest}");
         assert!(momentum.length() < 1e-13 * largest * 1e3 && spin.length() < 1e-13 * largest * 1e3);
         let normal = 2.0 * parameters.viscosity * grid.cell_size;
         let stress = Stress {
