@@ -22,7 +22,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use amalgam_coordinator::{Address, dial};
-use amalgam_network::{Access, Calls, EVENT_INTERVAL};
+use amalgam_network::{Access, Calls};
 use amalgam_particles::{DVec3, Horizon, ParticleId, Particles, StepEnd};
 use amalgam_proto::codec::Codec;
 use amalgam_proto::contract::{
@@ -156,11 +156,8 @@ fn peer(kind: &str, address: &str) {
     let at: Listen = address.parse().expect("an address");
     match (kind, &at) {
         ("exchange", _) => {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .event_interval(EVENT_INTERVAL)
-                .enable_all()
-                .build()
-                .expect("a runtime");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(mirror(at)).expect("serves");
         }
         ("step", _) => {
@@ -238,11 +235,7 @@ async fn read<P: Packet>(
 }
 
 fn connect(address: &str) -> (tokio::runtime::Runtime, SolverClient<Calls>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .event_interval(EVENT_INTERVAL)
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let channel = runtime.block_on(async {
         loop {
             let address = Address::parse(address).expect("an address");

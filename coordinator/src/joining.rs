@@ -64,7 +64,6 @@ impl Simulation {
         }
         // I/O is done where its end is waited for: a hand-over between threads costs more than the message.
         let io = tokio::runtime::Builder::new_current_thread()
-            .event_interval(amalgam_network::EVENT_INTERVAL)
             .enable_all()
             .build()
             .map_err(CoordinatorError::Runtime)?;

@@ -17,7 +17,6 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 
-use crate::attentive::Attentive;
 use crate::explain::explained;
 use crate::token::Token;
 
@@ -83,7 +82,7 @@ pub async fn dial(
     let access = access.clone();
     let connect = move |_: Uri| {
         let (found, access) = (whereabouts(), access.clone());
-        async move { connect(&found?, &access).await.map(|wire| TokioIo::new(Attentive::new(wire))) }
+        async move { connect(&found?, &access).await.map(TokioIo::new) }
     };
     endpoint.connect_with_connector(tower::service_fn(connect)).await
 }

@@ -3,7 +3,6 @@
 //! Beyond the loopback interface both ends show certificates of one authority ([`certificates`]) with a role ([`Role`]),
 //! and everything is encrypted. On a host that others use too, a caller shows a word out of a file ([`Token`]).
 
-mod attentive;
 pub mod certificates;
 mod client;
 mod credentials;
@@ -18,7 +17,6 @@ mod stream;
 mod tls;
 mod token;
 
-pub use attentive::{Attentive, EVENT_INTERVAL};
 pub use client::{Access, Calls, dial, is_refusal, speaks_tls};
 pub use credentials::{Credentials, CredentialsError};
 pub use explain::innermost;

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
-use crate::attentive::Attentive;
 use crate::lines::{Caller, Place};
 
 /// Anything that bytes come from and go to.
@@ -17,13 +16,13 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// A connection that gives its place back when it is dropped, and that the server can end.
 pub struct Line {
-    wire: Attentive<Box<dyn Wire>>,
+    wire: Box<dyn Wire>,
     place: Place,
 }
 
 impl Line {
     pub(crate) fn new(wire: Box<dyn Wire>, place: Place) -> Self {
-        Self { wire: Attentive::new(wire), place }
+        Self { wire, place }
     }
 }
 

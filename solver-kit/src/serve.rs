@@ -3,9 +3,7 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use amalgam_network::{
-    EVENT_INTERVAL, Gate, Line, Lines, Listen, Listening, Role, SecurityOptions, listen, through,
-};
+use amalgam_network::{Gate, Line, Lines, Listen, Listening, Role, SecurityOptions, listen, through};
 use amalgam_particles::text::wall_time;
 use amalgam_proto::v1::solver_server::SolverServer;
 use amalgam_proto::{DESCRIPTORS, TransportLimits, message_limit};
@@ -83,8 +81,7 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
     let threads = options.threads.map_or_else(all, |threads| threads as usize);
     let description = program.describe();
     let service = Service::start(program, threads).context("the solver's threads could not be started")?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().event_interval(EVENT_INTERVAL).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let end = end_of_service(options.exit_with_stdin)?;
         let listening = listen(&options.listen, &gate).await?;
@@ -166,8 +163,7 @@ pub fn serve_in_process(
 ) -> std::io::Result<mpsc::Sender<DuplexStream>> {
     let (connections, inbox) = mpsc::channel(4);
     let service = Service::start(program, threads)?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().event_interval(EVENT_INTERVAL).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("solver-io".into()).spawn(move || {
         let served = runtime.block_on(async {
             let (incoming, _) = through(ReceiverStream::new(inbox).map(Ok::<_, std::io::Error>), None);

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use amalgam_network::{Access, Attentive, Calls, innermost};
+use amalgam_network::{Access, Calls, innermost};
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{PROTOCOL_VERSION, TransportLimits, v1};
 use hyper_util::rt::TokioIo;
@@ -109,9 +109,7 @@ async fn connect(address: &Address, access: &Access) -> Result<Channel, tonic::t
         Address::Unix(path) => {
             let dial = move |_: Uri| {
                 let path = path.clone();
-                async move {
-                    tokio::net::UnixStream::connect(path).await.map(|wire| TokioIo::new(Attentive::new(wire)))
-                }
+                async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
             };
             endpoint.connect_with_connector(tower::service_fn(dial)).await
         }
@@ -122,7 +120,7 @@ async fn connect(address: &Address, access: &Access) -> Result<Channel, tonic::t
                     let (ours, theirs) = tokio::io::duplex(1 << 20);
                     let sent = queue.send(theirs).await;
                     sent.map_err(|_| std::io::Error::other("the service in this process has ended"))?;
-                    Ok::<_, std::io::Error>(TokioIo::new(Attentive::new(ours)))
+                    Ok::<_, std::io::Error>(TokioIo::new(ours))
                 }
             };
             endpoint.connect_with_connector(tower::service_fn(dial)).await
