@@ -68,7 +68,7 @@ impl Interceptor for Access {
 /// settings of `endpoint` hold for HTTP/2; its host is not read.
 ///
 /// # Errors
-/// What the network says; and certificates, hosts or roles that are wrong, as [`is_refusal`] tells.
+/// A failure of the network; and certificates, hosts or roles that are wrong, as [`is_refusal`] tells.
 pub async fn dial(
     whereabouts: impl Fn() -> io::Result<String> + Clone + Send + 'static,
     access: &Access,

@@ -80,7 +80,7 @@ impl ObstacleShape {
     /// The surface of a shape from a file, scaled and translated.
     ///
     /// # Errors
-    /// What is wrong with the file, or that there is none.
+    /// The fault of the file, or its absence.
     pub(crate) fn surface(&self) -> Result<Surface, String> {
         let Self::Mesh { file, scale, translation } = self else { return Err("is not named".into()) };
         let mut shape =

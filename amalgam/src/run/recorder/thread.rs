@@ -55,7 +55,7 @@ impl FrameThread {
     /// Hands a frame over; waits only while another one waits already.
     ///
     /// # Errors
-    /// That of a frame before.
+    /// The failure of an earlier frame.
     pub(super) fn write(&mut self, frame: Frame) -> Result<(), OutputError> {
         self.send(Work::Frame(frame))
     }
@@ -63,7 +63,7 @@ impl FrameThread {
     /// Extent of the lists of frames. All earlier frames are written when this returns.
     ///
     /// # Errors
-    /// That of a frame before.
+    /// The failure of an earlier frame.
     pub(super) fn state(&mut self) -> Result<RecorderState, OutputError> {
         let (sender, receiver) = sync_channel(1);
         self.send(Work::State(sender))?;
@@ -76,7 +76,7 @@ impl FrameThread {
     /// Waits until all is written.
     ///
     /// # Errors
-    /// That of a frame before.
+    /// The failure of an earlier frame.
     pub(super) fn finish(&mut self) -> Result<(), OutputError> {
         self.work = None;
         match self.thread.take().map(JoinHandle::join) {
