@@ -349,9 +349,14 @@ fn put(item: &mut Item, path: &[Segment], value: Value) -> Result<(), String> {
         Segment::Key(key) => {
             let inline = item.is_inline_table();
             let found = item.type_name();
-            let table = item
-                .as_table_like_mut()
-                .ok_or_else(|| format!("`{key}` would stand in a {found}, not a table"))?;
+            let table = item.as_table_like_mut().ok_or_else(|| match found {
+                "array" | "array of tables" => {
+                    format!(
+                        "`{key}` names no element of an array: write [0], [1], ... behind the array's name"
+                    )
+                }
+                _ => format!("`{key}` would stand in {found}, not in a table"),
+            })?;
             if table.get(key).is_none() {
                 let new = match rest.first() {
                     None => Item::Value(value.clone()),
