@@ -1,5 +1,6 @@
 //! A message with any columns and counts is read as the contract says or refused, within little memory.
 
+use amalgam_particles::MovingSurface;
 use amalgam_proto::contract::{
     Batch, Begin, Call, Commit, Committed, Frame, Integrate, Integrated, Restore, Snapshot, Survey, Surveyed,
     Table, Wanted,
@@ -9,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{HEAP, HEAP_MAX};
 
-const COLUMNS: [&str; 31] = [
+const COLUMNS: [&str; 32] = [
     "id",
     "position",
     "velocity",
@@ -40,6 +41,7 @@ const COLUMNS: [&str; 31] = [
     "snapshot",
     "field_0",
     "surface_vertices",
+    "surface_velocity",
     "surface_triangles",
 ];
 
@@ -126,13 +128,14 @@ proptest! {
         let columns = read(Committed::room(&answer, &known, grids, a % 4));
         let _ = Committed::decode(answer, columns, grids, a);
         let fields = vec![v1::FieldInfo { name: "density".into(), components: 1 + (b % 3) as u32 }];
-        let surface = (e % 2 == 0).then_some(v1::SurfaceInfo { vertices: c, triangles: d });
+        let surface = (e % 2 == 0).then_some(v1::SurfaceInfo { vertices: c, triangles: d, velocities: c % 2 == 0 });
         let frame = v1::FrameAnswer { particles: a, fields, surface };
         let columns = read(Frame::room(&frame, &known));
         if let Ok(frame) = Frame::decode(frame, columns) {
             prop_assert!(frame.id.is_sorted());
             prop_assert!(frame.fields.iter().all(|field| field.2.iter().all(|value| value.is_finite())));
-            let (vertices, triangles) = frame.surface.unwrap_or_default();
+            let MovingSurface { vertices, velocities, triangles } = frame.surface.unwrap_or_default();
+            prop_assert!(velocities.is_empty() || velocities.len() == vertices.len());
             prop_assert!(triangles.as_flattened().iter().all(|&corner| (corner as usize) < vertices.len()));
         }
         let _ = Snapshot::decode(v1::SaveAnswer::default(), read(Snapshot::room(&v1::SaveAnswer::default(), &known)));

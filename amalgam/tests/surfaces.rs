@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fs::File, path::Path};
 
-use glam::DVec2;
+use glam::{DVec2, Vec3};
 
 use assert_cmd::Command;
 use ply_rs_bw::{
@@ -10,8 +10,9 @@ use ply_rs_bw::{
     ply::{DefaultElement, Property},
 };
 
-/// Heights [m] of the vertices of a participant's surface in frame 1, which is closed, of one piece and without handles.
-fn heights(scene: &str, participant: &str, settings: &[&str]) -> Vec<f32> {
+/// Height [m] and velocity [m/s] of each vertex of a participant's surface in frame 1, which is closed, of one piece and
+/// without handles.
+fn vertices(scene: &str, participant: &str, settings: &[&str]) -> Vec<(f32, Vec3)> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let out = folder.path().join("out");
     let scene = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenes").join(scene);
@@ -39,26 +40,35 @@ fn heights(scene: &str, participant: &str, settings: &[&str]) -> Vec<f32> {
         vertices.iter().map(|vertex| vector(vertex, ["x", "y", "z"]).map(f32::to_bits)).collect();
     assert_eq!(places.len() + faces.len() - faces.len() * 3 / 2, 2);
     for vertex in vertices {
-        let length = glam::Vec3::from(vector(vertex, ["nx", "ny", "nz"])).length();
+        let length = Vec3::from(vector(vertex, ["nx", "ny", "nz"])).length();
         assert!((length - 1.0).abs() < 1e-5, "a normal of length {length}");
     }
-    vertices.iter().map(|vertex| float(vertex, "z")).collect()
+    let moving = |vertex| (float(vertex, "z"), Vec3::from(vector(vertex, ["vx", "vy", "vz"])));
+    vertices.iter().map(moving).collect()
 }
 
 #[test]
 fn a_run_writes_the_surface_of_a_fluid() {
     // The drop is a ball of radius 0.04 m about 0.16 m, a little lower in frame 1.
-    let heights = heights("small/drop.toml", "water", &["output.surfaces.water.cell=0.8"]);
-    assert!(heights.iter().all(|z| (0.08..0.21).contains(z)), "{heights:?}");
+    let vertices = vertices("small/drop.toml", "water", &["output.surfaces.water.cell=0.8"]);
+    for (height, velocity) in vertices {
+        assert!((0.08..0.21).contains(&height), "{height}");
+        // It started with 1 m/s, and has fallen for 0.02 s.
+        assert!((velocity - Vec3::NEG_Z * 1.196).length() < 0.15, "{velocity}");
+    }
 }
 
 #[test]
 fn a_run_writes_the_surface_of_a_solid_as_its_solver_knows_it() {
     // The wall is a metre high and stands on z = 0, to half a spacing that the cubes leave over.
     let settings = ["output.surfaces.wall.every=1", "time.frame_interval=0.0005"];
-    let heights = heights("paper/fig5.toml", "wall", &settings);
-    let [low, high] = [f32::min, f32::max].map(|end| heights.iter().copied().reduce(end).expect("vertices"));
+    let wall = vertices("paper/fig5.toml", "wall", &settings);
+    let heights = || wall.iter().map(|&(height, _)| height);
+    let [low, high] = [f32::min, f32::max].map(|end| heights().reduce(end).expect("vertices"));
     assert!(low.abs() < 0.002 && (high - 1.0).abs() < 0.002, "from {low} to {high} m");
+    // The ball is on its way.
+    let ball = vertices("paper/fig5.toml", "ball", &["output.surfaces.ball.every=1", settings[1]]);
+    assert!(ball.iter().all(|(_, velocity)| (*velocity - 10.0 * Vec3::Y).length() < 0.01), "{ball:?}");
 }
 
 /// Vertices [m] and triangles of a file.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, Lattice, PairFinder, ParticleId, Spheres, random};
+use amalgam_particles::{DVec3, Lattice, MovingSurface, PairFinder, ParticleId, Spheres, random};
 use amalgam_proto::contract::{GRIDS_MAX, Integration, Table};
 use futures_util::future::join_all;
 
@@ -106,9 +106,8 @@ pub struct ParticipantFrame {
     pub fields: Vec<(String, FrameField)>,
     /// Triangles between particles, as indices into the columns.
     pub triangles: Vec<[u32; 3]>,
-    /// The surface that the solver knows, if it was wanted: vertices [m], and triangles of them, anticlockwise seen from
-    /// outside.
-    pub surface: Option<(Vec<DVec3>, Vec<[u32; 3]>)>,
+    /// The surface that the solver knows, if it was wanted.
+    pub surface: Option<MovingSurface>,
 }
 
 /// Values of a field in a frame.

@@ -3,6 +3,7 @@
 # usage: deploy/release/try.sh FOLDER
 set -eu
 folder=$(realpath "$1")
+cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -29,4 +30,17 @@ for package in "$folder"/amalgam_*.deb; do
     echo "== $(basename "$package")"
     dpkg-deb -x "$package" "$work/package"
     within "$work/package" /usr/bin/amalgam /usr/share/amalgam/scenes/small/drop.toml
+done
+
+# Layers of an image are its only blobs that are archives; the image has no scenes.
+for image in "$folder"/amalgam-*.oci.tar; do
+    [ -e "$image" ] || continue
+    echo "== $(basename "$image")"
+    mkdir "$work/blobs" "$work/image"
+    tar -C "$work/blobs" -xf "$image"
+    for blob in "$work"/blobs/blobs/sha256/*; do
+        if tar -tf "$blob" >/dev/null 2>&1; then tar -C "$work/image" -xf "$blob"; fi
+    done
+    cp scenes/small/drop.toml "$work/image/drop.toml"
+    within "$work/image" /bin/amalgam /drop.toml
 done

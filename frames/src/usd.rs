@@ -10,7 +10,7 @@ use std::path::Path;
 
 use glam::{DVec3, Vec3};
 
-use crate::picture::creased;
+use crate::picture::{Creased, creased};
 use crate::{FramesError, atomic};
 
 /// Content of a USD file.
@@ -336,7 +336,7 @@ const MESH: [Attribute<UsdMesh>; 7] = [
 /// Normals of the corners of triangles, with edges where triangles meet at an angle.
 fn sharp_normals(state: &UsdMesh) -> Vec<[f32; 3]> {
     let positions: Vec<DVec3> = state.positions.iter().map(|&x| Vec3::from(x).as_dvec3()).collect();
-    let (_, normals, triangles) = creased(&positions, &state.triangles);
+    let Creased { normals, triangles, .. } = creased(&positions, &state.triangles);
     triangles.as_flattened().iter().map(|&corner| normals[corner as usize]).collect()
 }
 

@@ -9,6 +9,7 @@ mod grid;
 mod groups;
 mod horizon;
 pub mod lanes;
+mod moving_surface;
 mod pairs;
 pub mod polygon;
 pub mod random;
@@ -27,6 +28,7 @@ pub use glam::{DMat3, DVec3};
 pub use grid::{CellGrid, POSITION_LIMIT, counting_sort};
 pub use groups::{GroupMap, NO_GROUP, StepEnd};
 pub use horizon::Horizon;
+pub use moving_surface::MovingSurface;
 pub use pairs::{PairFinder, Spheres};
 
 /// A stable name of a particle inside its participant. It never changes and is never reused, wherever the particle

@@ -1,6 +1,8 @@
 //! The calls of the contract as plain values.
 
-use amalgam_particles::{Body, CellSet, DMat3, DVec3, Horizon, Lattice, ParticleId, Particles};
+use amalgam_particles::{
+    Body, CellSet, DMat3, DVec3, Horizon, Lattice, MovingSurface, ParticleId, Particles,
+};
 
 use crate::columns::{Columns, Packet, WireError};
 use crate::room::{Known, Room};
@@ -320,8 +322,8 @@ pub struct Frame {
     pub group: Vec<u32>,
     /// The solver's own fields: name, components (1 or 3), values.
     pub fields: Vec<(String, u32, Vec<f32>)>,
-    /// Vertices [m] and triangles of them, if wanted and known.
-    pub surface: Option<(Vec<DVec3>, Vec<[u32; 3]>)>,
+    /// The surface, if wanted and known.
+    pub surface: Option<MovingSurface>,
 }
 
 /// A solver's whole state.

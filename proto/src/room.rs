@@ -197,6 +197,9 @@ impl Room {
             let vertices = known.count("vertices", surface.vertices, SURFACE_PER_PARTICLE_MAX)?;
             let triangles = known.count("triangles", surface.triangles, SURFACE_PER_PARTICLE_MAX)?;
             room = room.with("surface_vertices", vertices * VEC3).with("surface_triangles", triangles * 12);
+            if surface.velocities {
+                room = room.with("surface_velocity", vertices * VEC3);
+            }
         }
         room.check()
     }

@@ -1,6 +1,8 @@
 //! The one trait a solver implements.
 
-use amalgam_particles::{Body, CellSet, DMat3, DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
+use amalgam_particles::{
+    Body, CellSet, DMat3, DVec3, GroupMap, Lattice, MovingSurface, ParticleId, Particles, StepEnd,
+};
 
 pub use amalgam_proto::contract::Integration;
 
@@ -159,9 +161,9 @@ pub trait Solver: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The surface of the own particles now, if the solver knows one better than positions tell: vertices [m], and triangles
-    /// of them, anticlockwise seen from outside. Asked for frames, where a scene wants it.
-    fn surface(&self) -> Option<(Vec<DVec3>, Vec<[u32; 3]>)> {
+    /// The surface of the own particles now, if the solver knows one better than positions tell. Asked for frames, where a
+    /// scene wants it.
+    fn surface(&self) -> Option<MovingSurface> {
         None
     }
 

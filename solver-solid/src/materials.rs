@@ -3,7 +3,7 @@
 pub(crate) mod peridynamics;
 pub(crate) mod springs;
 
-use amalgam_particles::{DVec3, Particles};
+use amalgam_particles::{DVec3, MovingSurface, Particles};
 use amalgam_solver_kit::{Field, SolverError};
 
 use crate::linear::block::Block;
@@ -88,8 +88,8 @@ pub(crate) trait Material: Operator {
     /// Fields for frames.
     fn fields(&self, position: &[DVec3]) -> Vec<Field>;
 
-    /// Adds the surface of bodies that tear: vertices [m], and triangles of them.
-    fn add_surface(&self, _position: &[DVec3], _vertices: &mut Vec<DVec3>, _triangles: &mut Vec<[u32; 3]>) {}
+    /// Adds the surface of bodies that tear.
+    fn add_surface(&self, _particles: &Particles, _surface: &mut MovingSurface) {}
 
     /// Longest step of an explicit integrator [s].
     fn stable_dt(&self, particles: &Particles) -> f64;

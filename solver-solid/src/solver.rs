@@ -1,6 +1,6 @@
 //! The solver: particles, the materials that join them, and the integrators.
 
-use amalgam_particles::{DVec3, NO_GROUP, ParticleId, Particles, StepEnd};
+use amalgam_particles::{DVec3, MovingSurface, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
     Answer, Drag, Field, FieldValues, Integration, Report, SectionError, SnapshotReader, SnapshotWriter,
     Solver, SolverError, Stage, World,
@@ -502,18 +502,16 @@ impl Solver for SolidSolver {
     }
 
     /// Sheets and volumes as they are, and the surfaces of bodies that tear.
-    fn surface(&self) -> Option<(Vec<DVec3>, Vec<[u32; 3]>)> {
-        let position = &self.particles.position;
-        let (mut vertices, mut triangles) = (Vec::new(), Vec::new());
+    fn surface(&self) -> Option<MovingSurface> {
+        let mut surface = MovingSurface::default();
         if !self.triangles.is_empty() {
-            vertices.extend_from_slice(position);
+            surface.vertices.extend_from_slice(&self.particles.position);
+            surface.velocities.extend_from_slice(&self.particles.velocity);
             // Ids of solids are indices.
-            triangles.extend(self.triangles.iter().map(|corners| corners.map(|id| id.0 as u32)));
+            surface.triangles.extend(self.triangles.iter().map(|corners| corners.map(|id| id.0 as u32)));
         }
-        self.materials
-            .iter()
-            .for_each(|material| material.add_surface(position, &mut vertices, &mut triangles));
-        Some((vertices, triangles))
+        self.materials.iter().for_each(|material| material.add_surface(&self.particles, &mut surface));
+        Some(surface)
     }
 
     /// The fields of the materials; where two know the same field, a particle has the larger value.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DVec3, MovingSurface};
 use amalgam_solver_kit::Solver;
 use amalgam_solver_solid::SolidSolver;
 use glam::DQuat;
@@ -23,7 +23,7 @@ fn body(settings: &str) -> SolidSolver {
 
 /// Area and volume of each part that triangles with a common vertex make, the largest first.
 fn parts(solver: &SolidSolver) -> Vec<[f64; 2]> {
-    let (vertices, triangles) = solver.surface().expect("solids know their surface");
+    let MovingSurface { vertices, triangles, .. } = solver.surface().expect("solids know their surface");
     let mut edges: HashMap<(u32, u32), i32> = HashMap::new();
     for &[a, b, c] in &triangles {
         for (a, b) in [(a, b), (b, c), (c, a)] {
@@ -103,6 +103,25 @@ fn a_body_that_turns_keeps_its_area_and_volume_on_either_side_of_a_cut() {
     let velocity = solver.particles().velocity.clone();
     set_state(&mut solver, turned, velocity);
     assert_parts(&solver, &[cuboid([4.0, 4.0, 3.0]), cuboid([2.0, 4.0, 3.0])]);
+}
+
+#[test]
+fn either_side_of_a_cut_moves_with_its_own_part() {
+    let mut solver = body(&format!(
+        "{BLOCK}\nnotches = [{{ corner = [0.2, -1, -1], edge_u = [0, 0, 3], edge_v = [0, 3, 0] }}]"
+    ));
+    let position = solver.particles().position.clone();
+    let side = |x: &DVec3| if x.x < 0.2 { DVec3::NEG_X } else { DVec3::Y };
+    let velocity: Vec<DVec3> = position.iter().map(side).collect();
+    set_state(&mut solver, position, velocity);
+    let MovingSurface { vertices, velocities, .. } = solver.surface().expect("solids know their surface");
+    assert_eq!(velocities.len(), vertices.len());
+    let of = |velocity: DVec3| velocities.iter().filter(|v| **v == velocity).count();
+    let cut =
+        vertices.iter().zip(&velocities).filter(|(x, v)| (x.x - 0.2).abs() < 1e-9 && **v == DVec3::Y).count();
+    // Corners of a box of a x b x c cubes: all of (a + 1) (b + 1) (c + 1) but those inside.
+    assert_eq!([of(DVec3::NEG_X), of(DVec3::Y)], [3 * 5 * 4 - 3 * 2, 5 * 5 * 4 - 3 * 3 * 2]);
+    assert_eq!(cut, 5 * 4);
 }
 
 #[test]

@@ -271,8 +271,8 @@ fn shown((corners, triangles): &Faces, camera: &Camera, cut: Option<Cut>) -> Fac
         faces.extend((2..rest.len() as u32).map(|i| [first, first + i - 1, first + i]));
         kept.extend(rest);
     }
-    let (corners, _, triangles) = creased(&kept, &faces);
-    (corners, triangles)
+    let creased = creased(&kept, &faces);
+    (creased.each(&kept), creased.triangles)
 }
 
 /// Least and greatest value, a little apart if all are equal.

@@ -5,8 +5,23 @@ use glam::DVec3;
 /// Triangles that meet at a smaller angle are parts of one round face.
 const ANGLE_DEGREES: f64 = 35.0;
 
-/// Vertices, the normal of each, and triangles.
-pub type Creased = (Vec<DVec3>, Vec<[f32; 3]>, Vec<[u32; 3]>);
+/// A surface whose vertices have one normal each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Creased {
+    /// For each vertex, which one of the surface it is a copy of.
+    pub vertex: Vec<u32>,
+    /// Normal of each vertex, of length 1.
+    pub normals: Vec<[f32; 3]>,
+    /// Indices of vertices.
+    pub triangles: Vec<[u32; 3]>,
+}
+
+impl Creased {
+    /// Values of the vertices, of which `of` are those of the surface's.
+    pub fn each<T: Copy>(&self, of: &[T]) -> Vec<T> {
+        self.vertex.iter().map(|&i| of[i as usize]).collect()
+    }
+}
 
 /// The same surface with a vertex for each round face around it, so that edges between faces stay sharp where it is drawn smooth.
 /// Triangles keep their order and the order of their corners.
@@ -17,7 +32,7 @@ pub fn creased(positions: &[DVec3], triangles: &[[u32; 3]]) -> Creased {
     let least = ANGLE_DEGREES.to_radians().cos();
     // For each vertex its copies: the normal of the first triangle of each, and its number.
     let mut copies: Vec<Vec<(DVec3, u32)>> = vec![Vec::new(); positions.len()];
-    let (mut split, mut normals) = (Vec::new(), Vec::new());
+    let (mut vertex, mut normals): (Vec<u32>, Vec<DVec3>) = (Vec::new(), Vec::new());
     let copied = |t: &[u32; 3]| {
         let [a, b, c] = t.map(|i| positions[i as usize]);
         // As long as the triangle is large: small ones count less.
@@ -27,10 +42,10 @@ pub fn creased(positions: &[DVec3], triangles: &[[u32; 3]]) -> Creased {
             let copies = &mut copies[i as usize];
             let known = copies.iter().find(|(other, _)| normal.dot(*other) >= least);
             let number = known.map(|&(_, number)| number).unwrap_or_else(|| {
-                split.push(positions[i as usize]);
+                vertex.push(i);
                 normals.push(DVec3::ZERO);
-                copies.push((normal, split.len() as u32 - 1));
-                split.len() as u32 - 1
+                copies.push((normal, vertex.len() as u32 - 1));
+                vertex.len() as u32 - 1
             });
             normals[number as usize] += area;
             number
@@ -38,7 +53,7 @@ pub fn creased(positions: &[DVec3], triangles: &[[u32; 3]]) -> Creased {
     };
     let triangles = triangles.iter().map(copied).collect();
     let unit = |normal: &DVec3| normal.normalize_or(DVec3::Z).as_vec3().to_array();
-    (split, normals.iter().map(unit).collect(), triangles)
+    Creased { normals: normals.iter().map(unit).collect(), vertex, triangles }
 }
 
 #[cfg(test)]
@@ -49,10 +64,11 @@ mod tests {
     fn only_sharp_edges_are_split() {
         let positions = [DVec3::ZERO, DVec3::X, DVec3::Y, DVec3::new(1.0, 1.0, 0.2), DVec3::Z];
         // Two triangles that are almost flat, and one that stands upright on an edge of the first.
-        let (split, normals, triangles) = creased(&positions, &[[0, 1, 2], [1, 3, 2], [1, 0, 4]]);
-        assert_eq!(triangles, [[0, 1, 2], [1, 3, 2], [4, 5, 6]]);
-        assert_eq!(split[..4], positions[..4]);
-        assert_eq!(split[4..], [DVec3::X, DVec3::ZERO, DVec3::Z]);
+        let found = creased(&positions, &[[0, 1, 2], [1, 3, 2], [1, 0, 4]]);
+        assert_eq!(found.triangles, [[0, 1, 2], [1, 3, 2], [4, 5, 6]]);
+        assert_eq!(found.vertex, [0, 1, 2, 3, 1, 0, 4]);
+        assert_eq!(found.each(&positions)[4..], [DVec3::X, DVec3::ZERO, DVec3::Z]);
+        let normals = &found.normals;
         assert_eq!((normals.len(), normals[0], normals[4]), (7, [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]));
     }
 }

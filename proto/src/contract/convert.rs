@@ -1,7 +1,7 @@
 //! The checked conversion of each call to and from headers and columns: the only place where wire types become ours.
 
 use amalgam_particles::text::shorten;
-use amalgam_particles::{Horizon, ParticleId, Particles, RADIUS_RULE, is_radius};
+use amalgam_particles::{Horizon, MovingSurface, ParticleId, Particles, RADIUS_RULE, is_radius};
 
 use super::values::{
     check_name, flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, take_surface,
@@ -324,9 +324,10 @@ impl Call for Frame {
             .fields
             .iter()
             .map(|(name, components, _)| v1::FieldInfo { name: name.clone(), components: *components });
-        let surface = self.surface.as_ref().map(|(vertices, triangles)| v1::SurfaceInfo {
-            vertices: vertices.len() as u64,
-            triangles: triangles.len() as u64,
+        let surface = self.surface.as_ref().map(|surface| v1::SurfaceInfo {
+            vertices: surface.vertices.len() as u64,
+            triangles: surface.triangles.len() as u64,
+            velocities: !surface.velocities.is_empty(),
         });
         let header = v1::FrameAnswer { particles: self.id.len() as u64, fields: fields.collect(), surface };
         let mut columns = Columns::default();
@@ -338,8 +339,11 @@ impl Call for Frame {
         for (at, (_, _, values)) in self.fields.into_iter().enumerate() {
             columns.put(format!("field_{at}"), values);
         }
-        if let Some((vertices, triangles)) = self.surface {
+        if let Some(MovingSurface { vertices, velocities, triangles }) = self.surface {
             columns.put("surface_vertices", vertices);
+            if !velocities.is_empty() {
+                columns.put("surface_velocity", velocities);
+            }
             columns.put("surface_triangles", triangles);
         }
         (header, columns)

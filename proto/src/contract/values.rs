@@ -1,9 +1,9 @@
 //! The checked conversion of single values: what headers hold, and columns of flags and tuples.
 
 use amalgam_particles::text::{number, vector};
-use amalgam_particles::{DMat3, DVec3, Lattice, ParticleId};
+use amalgam_particles::{DMat3, DVec3, Lattice, MovingSurface, ParticleId};
 
-use crate::columns::{Columns, POSITIONS, WireError, check, check_count};
+use crate::columns::{Columns, POSITIONS, VELOCITIES, WireError, check, check_count};
 use crate::v1;
 
 /// A vector for a header.
@@ -104,17 +104,21 @@ pub(super) fn tuples<const N: usize>(
     Ok(ids.chunks_exact(N).map(|chunk| std::array::from_fn(|k| chunk[k])).collect())
 }
 
-/// The vertices [m] and triangles of a frame's surface.
+/// The surface of a frame.
 pub(super) fn take_surface(
     surface: &v1::SurfaceInfo,
     columns: &mut Columns,
-) -> Result<(Vec<DVec3>, Vec<[u32; 3]>), WireError> {
-    let vertices =
-        columns.take_vec3("surface_vertices", check_count("vertices", surface.vertices)?, POSITIONS)?;
+) -> Result<MovingSurface, WireError> {
+    let count = check_count("vertices", surface.vertices)?;
+    let vertices = columns.take_vec3("surface_vertices", count, POSITIONS)?;
+    let velocities = match surface.velocities {
+        true => columns.take_vec3("surface_velocity", count, VELOCITIES)?,
+        false => Vec::new(),
+    };
     let triangles: Vec<[u32; 3]> =
         columns.take("surface_triangles", check_count("triangles", surface.triangles)?)?;
     match triangles.as_flattened().iter().find(|&&corner| corner as usize >= vertices.len()) {
-        None => Ok((vertices, triangles)),
+        None => Ok(MovingSurface { vertices, velocities, triangles }),
         Some(corner) => Err(WireError::Rule(format!(
             "a triangle names vertex {corner} of a surface of {} vertices",
             vertices.len()

@@ -53,8 +53,8 @@ impl Guard {
 
 /// A speed [m/s] that is more than a tenth of the speed of sound.
 pub(crate) fn speed_warning(sound_speed: f64, speed: f64) -> Option<String> {
-    // Rounding is no reason.
-    (SOUND_SPEED_RATIO * speed > sound_speed * (1.0 + 1e-9)).then(|| {
+    // A speed that was right when it was written stays so for a percent.
+    (SOUND_SPEED_RATIO * speed > 1.01 * sound_speed).then(|| {
         format!(
             "sound_speed is {sound_speed:.3} m/s, less than ten times the fluid's largest speed of {speed:.3} m/s, so that \
              its density varies by more than a percent: write sound_speed = {:.1}",

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use amalgam_particles::lanes::LANES;
 use amalgam_particles::random::uniform_f64;
-use amalgam_particles::{DVec3, ParticleId, Particles};
+use amalgam_particles::{DVec3, MovingSurface, ParticleId, Particles};
 use amalgam_solver_kit::{Field, FieldValues, SectionError, SolverError};
 use rayon::prelude::*;
 
@@ -497,11 +497,12 @@ impl Material for Bonds {
         columns.map(|(name, values)| Field { name, values: FieldValues::Scalar(values) }).into()
     }
 
-    fn add_surface(&self, position: &[DVec3], vertices: &mut Vec<DVec3>, triangles: &mut Vec<[u32; 3]>) {
+    fn add_surface(&self, particles: &Particles, surface: &mut MovingSurface) {
         for body in &self.bodies {
             let Some(lattice) = &body.lattice else { continue };
-            let position = &position[body.first..body.first + body.count];
-            surface::Cubes { lattice, table: body.table.as_ref(), position }.add_surface(vertices, triangles);
+            let own = body.first..body.first + body.count;
+            let (position, velocity) = (&particles.position[own.clone()], &particles.velocity[own]);
+            surface::Cubes { lattice, table: body.table.as_ref(), position, velocity }.add_surface(surface);
         }
     }
 

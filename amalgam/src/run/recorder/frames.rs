@@ -10,6 +10,7 @@ use amalgam_frames::{
     FrameData, FrameField as VtkField, FrameValues, FramesError, PlyMesh, PvdCollection, creased, write_ply,
     write_vtu,
 };
+use amalgam_particles::MovingSurface;
 use amalgam_surfaces::{Surface, SurfaceError, SurfaceSettings, reconstruct};
 
 use super::{Plan, name, thread::Frame};
@@ -157,9 +158,15 @@ impl FrameWriter {
 
 /// The surface of a participant: its solver's own, whose edges and cracks stay sharp, or one around its particles.
 fn surface_of(frame: &ParticipantFrame, output: SurfaceOutput) -> Result<Surface, SurfaceError> {
-    if let Some((vertices, triangles)) = &frame.surface {
-        let (vertices, normals, triangles) = creased(vertices, triangles);
-        return Ok(Surface { vertices, normals, triangles, ..Surface::default() });
+    if let Some(MovingSurface { vertices, velocities, triangles }) = &frame.surface {
+        let sharp = creased(vertices, triangles);
+        let velocities: Vec<[f32; 3]> = velocities.iter().map(|v| v.as_vec3().to_array()).collect();
+        return Ok(Surface {
+            vertices: sharp.each(vertices),
+            velocities: if velocities.is_empty() { velocities } else { sharp.each(&velocities) },
+            normals: sharp.normals,
+            triangles: sharp.triangles,
+        });
     }
     // Particles of one fluid have one radius.
     let radius = frame.radius.first().copied().unwrap_or(1.0);

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DVec3, MovingSurface};
 use rayon::prelude::*;
 
 use super::cubic::Lattice;
@@ -22,14 +22,17 @@ pub(super) struct Cubes<'a> {
     pub(super) table: &'a dyn BondTable,
     /// Positions of its particles [m].
     pub(super) position: &'a [DVec3],
+    /// Velocities of its particles [m/s].
+    pub(super) velocity: &'a [DVec3],
 }
 
 /// A vertex before it has a number: a corner of the lattice and the lowest particle that has it.
 type Corner = ([i32; 3], u32);
 
 impl Cubes<'_> {
-    /// Adds vertices [m], and triangles of them that are anticlockwise seen from outside.
-    pub(super) fn add_surface(&self, vertices: &mut Vec<DVec3>, triangles: &mut Vec<[u32; 3]>) {
+    /// Adds the surface of the body.
+    pub(super) fn add_surface(&self, surface: &mut MovingSurface) {
+        let MovingSurface { vertices, velocities, triangles } = surface;
         let keys: Vec<u64> = (0..self.position.len()).map(|i| self.lattice.key(i)).collect();
         let faces = |i: usize| self.faces(&keys, i);
         let faces: Vec<Vec<[Corner; 4]>> =
@@ -38,7 +41,9 @@ impl Cubes<'_> {
         for face in faces.iter().flatten() {
             let [a, b, c, d] = face.map(|corner| {
                 *numbers.entry(corner).or_insert_with(|| {
-                    vertices.push(self.place(&keys, corner));
+                    let (place, velocity) = self.place(&keys, corner);
+                    vertices.push(place);
+                    velocities.push(velocity);
                     vertices.len() as u32 - 1
                 })
             });
@@ -116,15 +121,17 @@ impl Cubes<'_> {
         sharers
     }
 
-    /// Position of a vertex [m]: the mean over the particles that share it.
-    fn place(&self, keys: &[u64], (corner, lowest): Corner) -> DVec3 {
+    /// Position of a vertex [m], and its velocity [m/s]: means over the particles that share it.
+    fn place(&self, keys: &[u64], (corner, lowest): Corner) -> (DVec3, DVec3) {
         let sharers = self.sharers(keys, corner, lowest as usize);
         let of = |&j: &u32| {
             let (cell, steps) = (self.lattice.cells[j as usize], self.steps(keys, j as usize));
             let offset = |axis: usize| steps[axis] * (f64::from(corner[axis] - cell[axis]) - 0.5);
             self.position[j as usize] + offset(0) + offset(1) + offset(2)
         };
-        sharers.iter().map(of).sum::<DVec3>() / sharers.len() as f64
+        let velocity = sharers.iter().map(|&j| self.velocity[j as usize]).sum::<DVec3>();
+        let count = sharers.len() as f64;
+        (sharers.iter().map(of).sum::<DVec3>() / count, velocity / count)
     }
 
     /// The edges of a particle's cube [m], as its neighbours along the axes have turned and stretched it. Edges without a
