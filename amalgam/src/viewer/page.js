@@ -148,15 +148,15 @@ const asked = new URLSearchParams(location.hash.slice(1));
 const camera = { turn: -0.42, tilt: 0.36, distance: 1, target: [0, 0, 0] };
 
 const get = async (page) => {
-  const answer = await fetch(page);
+  const answer = await fetch(page).catch(() => { throw new Error("the program that shows this page has ended"); });
   if (answer.status === 204) return null;
-  if (!answer.ok) throw new Error(await answer.text());
+  if (!answer.ok) throw Object.assign(new Error(await answer.text()), { status: answer.status });
   return answer.arrayBuffer();
 };
 
 function number(value) {
   if (!Number.isFinite(value)) return "no number";
-  return value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6) ? value.toExponential(3) : String(Number(value.toPrecision(5)));
+  return value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6) ? value.toExponential(3).replace(/\.?0+e/, "e") : String(Number(value.toPrecision(5)));
 }
 
 // --- The camera --------------------------------------------------------------------------------------------------------------
@@ -310,7 +310,12 @@ async function show(entry) {
       free(old.surface);
       old.surface = null;
       if (every) {
-        try { old.surface = unpack(await get(`surface/${encodeURIComponent(name)}/${entry}`)); } catch { /* none for this frame */ }
+        try {
+          old.surface = unpack(await get(`surface/${encodeURIComponent(name)}/${entry}`));
+        } catch (error) {
+          // There is none of this frame.
+          if (error.status !== 404) throw error;
+        }
       }
       shapes.set(name, old);
       const [low, high] = old.points.head.range ?? [Infinity, -Infinity];
@@ -345,7 +350,7 @@ function tell() {
   banner.className = end?.error ? "failed" : "";
   banner.textContent = lines.join("\n");
   const how = !end ? "going on" : end.error ? "failed" : end.interrupted ? "interrupted" : "finished";
-  find("state").textContent = `${how}, ${run.frames} frames of ${number(run.duration)} s`;
+  find("state").textContent = `${how}, ${run.frames} frames; the scene lasts ${number(run.duration)} s`;
 }
 
 async function poll() {
@@ -364,35 +369,38 @@ async function poll() {
     if (run.obstacles && !obstacles) obstacles = unpack(await get("obstacles"));
     if (asked.has("probe")) {
       const [name, column] = asked.get("probe").split(".");
-      find("probe").value = JSON.stringify([name, Number(column)]);
+      find("probe").value = JSON.stringify([name, Number(column ?? 1)]);
       asked.delete("probe");
+    }
+    if (asked.has("field")) {
+      const field = asked.get("field");
+      find("field").append(new Option(field, field));
+      find("field").value = field;
+      asked.delete("field");
     }
     if (asked.has("frame") && Number(asked.get("frame")) < run.frames) {
       follows = false;
-      const field = asked.get("field");
-      if (field) { find("field").append(new Option(field, field)); find("field").value = field; }
       await show(Number(asked.get("frame")));
       asked.delete("frame");
-      if (asked.has("measure")) return measure(Number(asked.get("measure")));
+      if (asked.has("draw")) return drawAround(Number(asked.get("draw")));
     }
     if (follows && run.frames > 0 && shown !== run.frames - 1) await show(run.frames - 1);
     await showCurves();
   } catch (error) {
-    find("state").textContent = run ? "the program that shows this page has ended" : error.message;
+    find("state").textContent = error.message;
   }
   setTimeout(poll, run?.end ? 5000 : 1000);
 }
 
-// How fast this browser draws, for #frame=12&measure=20: so many pictures from all sides, each waited for.
-function measure(count) {
+// For #frame=12&draw=20: so many pictures from all sides, each waited for, to find out how fast a browser draws.
+function drawAround(count) {
   const pixel = new Uint8Array(4);
-  const start = performance.now();
   for (let k = 0; k < count; k++) {
     camera.turn += (2 * Math.PI) / count;
     paint();
     gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixel);
   }
-  find("value").textContent = `${number((1000 * count) / (performance.now() - start))} pictures per second`;
+  find("value").textContent = `${count} drawn`;
 }
 
 // --- Hands -------------------------------------------------------------------------------------------------------------------
