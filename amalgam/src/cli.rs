@@ -158,7 +158,7 @@ const VALIDATE_EXIT_CODES: &str = "Exit codes:
   2    the command line is wrong; nothing was computed";
 
 const REPRODUCE_EXAMPLES: &str = "Examples:
-  amalgam reproduce                                 every figure, some seconds a run
+  amalgam reproduce                                 every figure, some seconds per run
   amalgam reproduce --list                          which figures there are, and how many runs each takes
   amalgam reproduce fig3 fig11 --out /tmp/figures   two of them
 
@@ -479,11 +479,11 @@ pub struct ReproduceArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// Seconds a run.
+    /// Seconds per run.
     Quick,
-    /// Minutes a run.
+    /// Minutes per run.
     Half,
-    /// Hours a run.
+    /// Hours per run.
     Paper,
 }
 
