@@ -1,3 +1,5 @@
+//! Surfaces that frames show.
+
 use glam::DVec3;
 
 /// The surface of particles at a time, for people to look at. Vertices are no particles: where a body tears, there are
