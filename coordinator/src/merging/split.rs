@@ -13,8 +13,8 @@ pub struct SplitSettings<'a> {
     pub rule: SplitRule,
     /// Share of a bond's energy that is given back, 0 to 1 (Eq. 9 [Truong2021]); `symmetric`: of its normal part.
     pub alpha: f64,
-    /// Participants that bounce off nothing. Their contacts are split by the symmetric rule with `alpha` 0: what approaches stops
-    /// to, and what slides along slides on. Empty: none.
+    /// Participants that bounce off nothing. Their contacts are split by the symmetric rule with `alpha` 0: the approach ends,
+    /// and the sliding goes on. Empty: none.
     pub inelastic: &'a [bool],
     /// Share of the energy lost in synchronising that is given back, 0 to 1 (Eq. 20 [Truong2021]).
     pub beta: f64,
