@@ -73,8 +73,8 @@ pub struct Simulation {
     pub(crate) lattice: Lattice,
     pub(crate) surfaces: Surfaces,
     pub(crate) obstacles: Obstacles,
-    /// Participants that bounce off nothing where `coupling.alpha` does not say otherwise.
-    pub(crate) inelastic: Vec<bool>,
+    /// Factor of alpha for the contacts of each participant.
+    pub(crate) elasticity: Vec<f64>,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) steps: u64,
@@ -179,7 +179,8 @@ impl Simulation {
         tables: Vec<Table>,
     ) -> Result<Self, CoordinatorError> {
         let names: Vec<String> = connections.iter().map(|connection| connection.name.clone()).collect();
-        let inelastic = connections.iter().map(|connection| !connection.elastic).collect();
+        let elasticity =
+            connections.iter().map(|connection| f64::from(u8::from(connection.elastic))).collect();
         check_immovable(&names, &tables)?;
         for sieve in sieves(&names, &tables) {
             tracing::warn!("{sieve}");
@@ -220,7 +221,7 @@ impl Simulation {
             lattice,
             surfaces,
             obstacles,
-            inelastic,
+            elasticity,
             limits: Limits { stable_dt: f64::INFINITY, radius_rate: 0.0 },
             steps: 0,
             state_hash: 0,

@@ -13,9 +13,8 @@ pub struct SplitSettings<'a> {
     pub rule: SplitRule,
     /// Share of a bond's energy that is given back, 0 to 1 (Eq. 9 [Truong2021]); `symmetric`: of its normal part.
     pub alpha: f64,
-    /// Participants that bounce off nothing. Their contacts are split by the symmetric rule with `alpha` 0: the approach ends,
-    /// and the sliding goes on. Empty: none.
-    pub inelastic: &'a [bool],
+    /// Factor of `alpha` for the contacts of each participant, 0 to 1; of two participants the smaller one counts. Empty: 1 for all.
+    pub elasticity: &'a [f64],
     /// Share of the energy lost in synchronising that is given back, 0 to 1 (Eq. 20 [Truong2021]).
     pub beta: f64,
     /// `symmetric` only: factor of the tangential relative velocity, from 1 (frictionless) to 0 (no slip).
@@ -25,7 +24,7 @@ pub struct SplitSettings<'a> {
 impl Default for SplitSettings<'_> {
     /// The paper's parameters: all energy lost in merging is given back, and none lost in synchronising.
     fn default() -> Self {
-        Self { rule: SplitRule::Paper, alpha: 1.0, inelastic: &[], beta: 0.0, slip: 1.0 }
+        Self { rule: SplitRule::Paper, alpha: 1.0, elasticity: &[], beta: 0.0, slip: 1.0 }
     }
 }
 
@@ -43,14 +42,13 @@ impl SplitSettings<'_> {
         Ok(())
     }
 
-    /// The rule by which this bond is split, and its `alpha`.
+    /// Share of this bond's energy that is given back.
     #[inline]
-    fn rule(&self, bond: &Bond) -> (SplitRule, f64) {
-        let is_inelastic = |participant: u16| self.inelastic.get(usize::from(participant)) == Some(&true);
-        if bond.participants.into_iter().any(is_inelastic) {
-            return (SplitRule::Symmetric, 0.0);
-        }
-        (self.rule, self.alpha)
+    fn alpha(&self, bond: &Bond) -> f64 {
+        let elasticity =
+            |participant: u16| self.elasticity.get(usize::from(participant)).copied().unwrap_or(1.0);
+        let [first, second] = bond.participants.map(elasticity);
+        self.alpha * first.min(second)
     }
 }
 
@@ -133,16 +131,15 @@ impl Bond {
     fn relative_velocity_after(&self, together: DVec3, extra: f64, settings: &SplitSettings<'_>) -> DVec3 {
         let (n, u) = (self.normal, self.relative_velocity);
         let extra_square = 2.0 * extra / self.reduced_mass;
-        let (rule, alpha) = settings.rule(self);
-        match rule {
+        match settings.rule {
             SplitRule::Paper => {
-                let speed = (alpha * u.length_squared() + extra_square).sqrt();
+                let speed = (settings.alpha(self) * u.length_squared() + extra_square).sqrt();
                 self.paper(together - self.velocity, speed)
             }
             SplitRule::Symmetric => {
                 // u' = tau u_t + k n. n x u' = n x u for tau = 1: the spin of the pair is kept.
                 let normal_part = u.dot(n);
-                let k = (alpha * normal_part * normal_part + extra_square).sqrt();
+                let k = (settings.alpha(self) * normal_part * normal_part + extra_square).sqrt();
                 (u - n * normal_part) * settings.slip + n * k
             }
         }
@@ -175,12 +172,11 @@ impl Bond {
             return 0.0;
         }
         let square = self.relative_velocity.length_squared();
-        let (rule, alpha) = settings.rule(self);
-        let kept = match rule {
-            SplitRule::Paper => alpha * square,
+        let kept = match settings.rule {
+            SplitRule::Paper => settings.alpha(self) * square,
             SplitRule::Symmetric => {
                 let normal_part = self.relative_velocity.dot(self.normal).powi(2);
-                settings.slip * settings.slip * (square - normal_part) + alpha * normal_part
+                settings.slip * settings.slip * (square - normal_part) + settings.alpha(self) * normal_part
             }
         };
         self.energy(kept) + extra

@@ -46,8 +46,8 @@ pub struct CouplingSettings {
     pub inertia: Inertia,
     /// Rule by which meta-particles split: `"paper"` or `"symmetric"`.
     pub split: SplitRule,
-    /// Part of the energy lost in merging that splitting gives back, 0 (no bounce, no sliding) to 1. Default:
-    /// contacts of a fluid slide without bounce, and 1 for all others.
+    /// Part of the energy lost in merging that splitting gives back, 0 (no bounce) to 1. Default: 0 for
+    /// contacts of a fluid, 1 for all others.
     pub alpha: Option<f64>,
     /// Part of the energy lost in synchronising that splitting gives back, 0 to 1. With `"impulse"` none
     /// is lost.

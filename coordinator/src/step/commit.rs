@@ -23,7 +23,7 @@ impl Simulation {
         let settings = SplitSettings {
             rule: coupling.split,
             alpha: coupling.alpha.unwrap_or(1.0),
-            inelastic: if coupling.alpha.is_some() { &[] } else { &self.inelastic },
+            elasticity: if coupling.alpha.is_some() { &[] } else { &self.elasticity },
             beta: coupling.beta,
             slip: coupling.slip,
         };
