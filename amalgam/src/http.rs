@@ -105,7 +105,18 @@ pub fn serve(
             }
         });
     })?;
-    Ok(address)
+    Ok(address_to_open(&address))
+}
+
+/// The address that a browser opens: no browser reaches "everywhere".
+fn address_to_open(address: &str) -> String {
+    let Some((scheme, socket)) = address.split_once("//") else { return address.into() };
+    match socket.parse::<std::net::SocketAddr>() {
+        Ok(at) if at.ip().is_unspecified() => {
+            format!("{scheme}//{}:{}", amalgam_network::host_name(), at.port())
+        }
+        _ => address.into(),
+    }
 }
 
 /// Answers the requests of a connection.
@@ -135,7 +146,16 @@ fn respond<B>(request: &Request<B>, answer: &impl Fn(&str, &str) -> Answer) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::At;
+    use super::{At, address_to_open};
+
+    #[test]
+    fn everywhere_is_no_address_to_open() {
+        let here = amalgam_network::host_name();
+        assert_eq!(address_to_open("https://0.0.0.0:8443"), format!("https://{here}:8443"));
+        assert_eq!(address_to_open("http://[::]:80"), format!("http://{here}:80"));
+        assert_eq!(address_to_open("http://127.0.0.1:80"), "http://127.0.0.1:80");
+        assert_eq!(address_to_open("http://node7:80"), "http://node7:80");
+    }
 
     #[test]
     fn a_port_alone_is_one_of_the_loopback_interface() {

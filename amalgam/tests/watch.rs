@@ -264,7 +264,7 @@ fn a_browser_draws_the_frame_and_the_curve() {
             let value: f64 = output("value").parse().expect("a number");
             assert!((value / last - 1.0).abs() < 1e-4, "{value} is not {last}");
         }
-        // It draws: the cloth is coloured by its speed, violet where it rests.
+        // It draws: the cloth is coloured by its speed, violet where it rests, and the drop in place of its surface, yellow.
         chromium(0, "--screenshot=page.png");
         let file =
             std::io::BufReader::new(std::fs::File::open(folder.path().join("page.png")).expect("a picture"));
@@ -273,8 +273,12 @@ fn a_browser_draws_the_frame_and_the_curve() {
         let info = reader.next_frame(&mut pixels).expect("a picture");
         let stride = info.color_type.samples();
         let is_violet = |p: &[u8]| p[2] > 50 && p[1] < 40 && p[0] > 30 && p[0] < 160;
-        let violet = pixels.chunks_exact(stride).filter(|pixel| is_violet(pixel)).count();
+        let is_yellow = |p: &[u8]| p[0] > 120 && p[1] > 110 && p[2] < 70;
+        let count =
+            |is: &dyn Fn(&[u8]) -> bool| pixels.chunks_exact(stride).filter(|pixel| is(pixel)).count();
+        let [violet, yellow] = [count(&is_violet), count(&is_yellow)];
         assert!(violet > 2000, "only {violet} pixels of cloth at a width of {width}");
+        assert!(yellow > 200, "only {yellow} pixels of the drop at a width of {width}");
     }
 }
 

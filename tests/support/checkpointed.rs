@@ -252,6 +252,7 @@ pub(crate) const CASES: &[Case] = &[
         source: File("scenes/small/soft-bodies.toml"),
         set: &[
             "time.duration=0.24",
+            "coupling.method=\"merge-split\"",
             "participants.cloth.settings.bodies[0].spacing=0.03",
             PICTURES[0],
             PICTURES[1],
