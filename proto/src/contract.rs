@@ -206,7 +206,7 @@ pub struct Integrated {
     pub momentum: Vec<DVec3>,
     /// Slope of each group [kg]: symmetric, positive semidefinite. Empty if all are zero ([`Self::slope_of`]).
     pub slope: Vec<DMat3>,
-    /// Velocities of the watched particles [m/s].
+    /// Velocities with which the watched particles move [m/s].
     pub watch_velocity: Vec<DVec3>,
     /// Largest |v| dt / radius over free particles, or a bound of that which is below 1.
     pub travel_max: f64,

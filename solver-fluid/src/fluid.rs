@@ -100,7 +100,7 @@ pub trait Method: Send + Sync + Sized + 'static {
         answer: &mut Answer,
     ) -> Result<(), SolverError>;
 
-    /// Velocities of `wanted` free particles [m/s] at the end of the last sub-step, from positions [m] and velocities
+    /// Velocities with which `wanted` free particles move in the last sub-step [m/s], from positions [m] and velocities
     /// [m/s] before it.
     fn velocities(&self, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3>;
 

@@ -106,9 +106,10 @@ fn groups_fall_freely_through_all_substeps() {
     }
 }
 
-/// Velocities asked for before the commit are those that it gives, and no particle travels farther than the bound says.
+/// Velocities asked for before the commit are those with which it moves particles, and no particle travels farther than the
+/// bound says.
 #[test]
-fn deferred_velocities_are_those_of_the_commit() {
+fn deferred_velocities_are_those_of_the_motion() {
     for keys in ["", "cfl = 0.05\nsubsteps_max = 20"] {
         let mut solver = create(&column(keys), &world(DVec3::new(0.8, 0.4, 1.0), GRAVITY));
         let groups = Groups::none(solver.particles().len());
@@ -118,6 +119,7 @@ fn deferred_velocities_are_those_of_the_commit() {
         }
         let particles = solver.particles();
         let (ids, radius) = (particles.id.clone(), particles.radius[0]);
+        let places = particles.position.clone();
         solver.begin().expect("a good state");
         let asked = integrate(solver.as_mut(), &groups, 0.01).velocity;
         let deferred = solver.deferred().expect("FLIP defers velocities");
@@ -134,7 +136,22 @@ fn deferred_velocities_are_those_of_the_commit() {
         };
         solver.commit(&end, &[]).expect("a good state");
         assert_eq!(solver.particles().id, ids, "stored anew only every 16 steps");
-        assert!(asked == solver.particles().velocity, "{keys}");
+        // The grid's velocity changes on the way by a little; the density projection moves a few particles besides.
+        let speed = asked.iter().map(|v| v.length()).fold(0.0, f64::max);
+        let error = |velocities: &[DVec3]| {
+            let ways = places.iter().zip(&solver.particles().position).map(|(a, b)| (*b - *a) / 0.01);
+            let mut errors: Vec<f64> =
+                ways.zip(velocities).map(|(way, v)| way.distance(*v) / speed).collect();
+            errors.sort_by(f64::total_cmp);
+            [errors[errors.len() / 2], errors[errors.len() * 9 / 10]]
+        };
+        let (of_motion, of_particles) = (error(&asked), error(&solver.particles().velocity));
+        println!("{keys}: {of_motion:?}, {of_particles:?}");
+        assert!(of_motion[0] < 0.01 && of_motion[1] < 0.03, "{keys}: {of_motion:?}");
+        assert!(
+            of_motion[1] < 0.8 * of_particles[1],
+            "{keys}: {of_motion:?}, velocities of particles: {of_particles:?}"
+        );
         let travel = asked.iter().map(|v| v.length() * 0.01 / radius).fold(0.0, f64::max);
         assert!((travel..3.0 * travel).contains(&bound), "{keys}: {travel} radii, at most {bound}");
     }

@@ -76,14 +76,15 @@ pub struct Answer {
 }
 
 /// Interface of solvers that compute the velocities of free particles only in `commit`. Stages and
-/// repetitions then need only a bound on the distance travelled, and the velocities of a few watched
-/// particles.
+/// repetitions then need only a bound on the distance travelled, and the velocities with which a few watched
+/// particles move.
 pub trait Deferred {
     /// Cheap upper bound of the distance that a free particle travels in the step of `dt` [s], relative to
     /// its radius.
     fn travel_bound(&self, dt: f64) -> f64;
 
-    /// Velocities of these free particles [m/s], to the bit those that a commit would give them.
+    /// Velocities with which these free particles would move in a commit [m/s]: for a solver that moves them by their new
+    /// velocities those, for a grid that carries them its own at their places.
     fn velocity(&self, wanted: &[u32]) -> Vec<DVec3>;
 }
 

@@ -244,26 +244,17 @@ impl FlipMethod {
         self.parameters.flip_ratio * before + DVec3::from_array(interpolated.map(|pair| f64::from(pair[1])))
     }
 
-    /// The velocities that these free particles take, from where they find pairs and from positions and velocities before.
-    fn interpolated(
-        &self,
-        pairs: impl FaceSource + Sync,
-        before: (&[DVec3], &[DVec3]),
-        wanted: &[u32],
-    ) -> Vec<DVec3> {
+    /// The grid's velocities at the positions of these particles, from where they find pairs.
+    fn interpolated(&self, pairs: impl FaceSource + Sync, all: &[DVec3], wanted: &[u32]) -> Vec<DVec3> {
         let Self { grid, width, .. } = self;
         let of_block = |wanted: &[u32]| {
             let (mut position, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
             for (position, &i) in position.iter_mut().zip(wanted) {
-                *position = before.0[i as usize];
+                *position = all[i as usize];
             }
             let (position, interpolated) = (&position[..wanted.len()], &mut interpolated[..wanted.len()]);
             width.run(GridToParticle { grid, pairs, position, interpolated: &mut *interpolated });
-            let velocity = interpolated
-                .iter()
-                .zip(wanted)
-                .map(|(interpolated, &i)| self.updated_velocity(before.1[i as usize], interpolated));
-            velocity.collect::<Vec<_>>()
+            interpolated.iter().map(grid_velocity).collect::<Vec<_>>()
         };
         wanted.par_chunks(BLOCK).flat_map_iter(of_block).collect()
     }
@@ -463,14 +454,15 @@ impl Method for FlipMethod {
         Ok(())
     }
 
-    fn velocities(&self, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
+    /// Those of the grid, to first order in the sub-step and without the density projection.
+    fn velocities(&self, (position, _): (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
         let flip_ratio = self.parameters.flip_ratio;
-        if wanted.len() < before.0.len() / MANY {
-            return self.interpolated(self.flow.projected(&self.grid, flip_ratio), before, wanted);
+        if wanted.len() < position.len() / MANY {
+            return self.interpolated(self.flow.projected(&self.grid, flip_ratio), position, wanted);
         }
         let mut pairs = FacePairs::default();
         self.flow.set_face_pairs(&self.grid, flip_ratio, &mut pairs);
-        self.interpolated(&pairs, before, wanted)
+        self.interpolated(&pairs, position, wanted)
     }
 
     fn prepare_advance(&mut self, is_first: bool) -> Result<(), SolverError> {
