@@ -454,7 +454,7 @@ impl Method for FlipMethod {
         Ok(())
     }
 
-    /// Those of the grid, to first order in the sub-step and without the density projection.
+    /// The grid's velocities, to first order in the sub-step and without the density projection.
     fn velocities(&self, (position, _): (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
         let flip_ratio = self.parameters.flip_ratio;
         if wanted.len() < position.len() / MANY {
