@@ -61,6 +61,9 @@
 //! energy never rises, but for what immovable bodies that move put in and for the tolerance. Momentum is kept since p and -p
 //! are added; angular momentum since arms end in one point, if both bodies can take a torque.
 //!
+//! A solve that reaches its limit of iterations has no such sum. If its impulses would give energy, all of them are scaled by one
+//! factor, at which they give none. The scaled impulses are still in their cones, and momenta are still kept.
+//!
 //! # When to stop
 //!
 //! Two errors are measured. D times the step of the fixed point's map is a velocity: its largest part is to be below a

@@ -102,6 +102,8 @@ struct Sums {
     scale: f64,
     /// p . (u + u_free) / 2: the change of kinetic energy.
     energy: f64,
+    /// p . u_free.
+    taken: f64,
     /// p . b n.
     bias: f64,
     /// sum |p|.
@@ -120,6 +122,7 @@ impl Sums {
             gap: self.gap + other.gap,
             scale: self.scale + other.scale,
             energy: self.energy + other.energy,
+            taken: self.taken + other.taken,
             bias: self.bias + other.bias,
             amount: self.amount + other.amount,
             overlap_rate: self.overlap_rate.max(other.overlap_rate),
@@ -202,6 +205,9 @@ impl<U: Unknown> Descent<U> {
             if iterations < JUDGED || iterations % JUDGED == 0 || is_last {
                 let sums = self.judge(problem);
                 let outcome = sums.outcome(iterations, tolerance);
+                if is_last && !outcome.converged && sums.energy > 0.0 {
+                    return self.give_no_energy(problem, bodies, sums, iterations, tolerance);
+                }
                 if outcome.converged || is_last {
                     return outcome;
                 }
@@ -210,6 +216,24 @@ impl<U: Unknown> Descent<U> {
                 }
             }
         }
+    }
+
+    /// Scales impulses that do not solve the problem so far down that they give no energy. Cones are closed under scaling, and
+    /// momenta are kept.
+    fn give_no_energy(
+        &mut self,
+        problem: &mut Problem,
+        bodies: &Bodies,
+        sums: Sums,
+        iterations: u32,
+        tolerance: &Tolerance,
+    ) -> Outcome {
+        // With t of the impulses the energy is t p . u_free + t^2 p . W p / 2.
+        let part = (-sums.taken / (sums.energy - sums.taken)).clamp(0.0, 1.0);
+        let part = if part.is_nan() { 0.0 } else { part };
+        self.impulses.iter_mut().for_each(|impulse| *impulse = *impulse * part);
+        problem.answer(bodies, &self.impulses, &mut self.now);
+        self.judge(problem).outcome(iterations, tolerance)
     }
 
     /// Finds x_new and the sums that measure its quality.
@@ -365,7 +389,7 @@ impl<U: Unknown> Task for Judgement<'_, U> {
     fn run<L: Lanes>(self) -> Sums {
         let Self { problem, motion, first, allowed, impulses } = self;
         let (mut gap, mut scale, mut energy) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
-        let (mut bias, mut amount) = ([0.0; LANES], [0.0; LANES]);
+        let (mut bias, mut amount, mut all_taken) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let (mut error, mut convex, mut rate) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut side = Side::<U>::default();
         for (block, impulses) in impulses.chunks(LANES).enumerate() {
@@ -390,6 +414,7 @@ impl<U: Unknown> Task for Judgement<'_, U> {
                 let taken = work(p, free);
                 scale[l] += taken.abs();
                 amount[l] += p.linear().length();
+                all_taken[l] += taken;
                 energy[l] += 0.5 * (work(p, u) + taken);
                 bias[l] += p.linear().dot(cone.normal) * cones.bias[l];
                 let closes = -u.linear().dot(cone.normal) - cones.bias[l];
@@ -402,6 +427,7 @@ impl<U: Unknown> Task for Judgement<'_, U> {
             gap: sum(&gap),
             scale: sum(&scale),
             energy: sum(&energy),
+            taken: sum(&all_taken),
             bias: sum(&bias),
             amount: sum(&amount),
             overlap_rate: largest(&rate),

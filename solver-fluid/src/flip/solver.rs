@@ -212,6 +212,7 @@ impl FlipMethod {
     ) -> Extremes {
         let Self { grid, pairs, substep, width, .. } = self;
         let (low, high) = self.parameters.inner_domain();
+        let flip_ratio = self.parameters.flip_ratio;
         let group_of = &groups.group_of()[begin..];
         let (mut middle, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
         let mut extremes = Extremes::default();
@@ -224,7 +225,8 @@ impl FlipMethod {
             for (l, interpolated) in interpolated.iter().enumerate() {
                 middle[l] = position[l] + 0.5 * substep * grid_velocity(interpolated);
                 if group_of[l] == NO_GROUP {
-                    velocity[l] = self.updated_velocity(velocity[l], interpolated);
+                    let gained = DVec3::from_array(interpolated.map(|pair| f64::from(pair[1])));
+                    velocity[l] = flip_ratio * velocity[l] + gained;
                 }
             }
             width.run(GridToParticle { grid, pairs, position: middle, interpolated: &mut *interpolated });
@@ -236,12 +238,6 @@ impl FlipMethod {
             }
         }
         extremes
-    }
-
-    /// The velocity of a particle after a sub-step, from that before and what it found.
-    #[inline(always)]
-    fn updated_velocity(&self, before: DVec3, interpolated: &Interpolated) -> DVec3 {
-        self.parameters.flip_ratio * before + DVec3::from_array(interpolated.map(|pair| f64::from(pair[1])))
     }
 
     /// The grid's velocities at the positions of these particles, from where they find pairs.
