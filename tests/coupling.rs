@@ -166,7 +166,7 @@ fn one_explicit_system_gives_the_same_answer_split_over_one_two_and_three_partic
                     coupling.synchronise = rule;
                     coupling.split = SplitRule::Symmetric;
                     // Limits are drawn by participant and id, which the cuts change.
-                    coupling.group_limit = [64, 64];
+                    coupling.group_limit = Some([64, 64]);
                 });
                 for (k, range) in cuts.windows(2).enumerate() {
                     let section = balls(&x[range[0]..range[1]], &v[range[0]..range[1]]);
@@ -302,7 +302,7 @@ fn a_group_limit_leaves_no_pressed_particle_without_its_contact() {
         .with("masses", SolidProgram, masses)
         .with("ball", SolidProgram, ball)
         .probe("speed", Quantity::Speed { participant: Some("masses".into()) })
-        .coupling(|coupling| coupling.group_limit = [2, 2]);
+        .coupling(|coupling| coupling.group_limit = Some([2, 2]));
     scene.plan.domain.gravity = DVec3::ZERO;
     let free = DT * stiffness * pressed / (mass + DT * DT * stiffness);
     let mut fastest = 0.0f64;

@@ -60,8 +60,9 @@ pub struct CouplingSettings {
     /// Most stages with `"converged"`.
     pub stage_cap: u32,
     /// Smallest and largest limit of particles in a meta-particle, at least 2. The limit is drawn for
-    /// each in every step.
-    pub group_limit: [u32; 2],
+    /// each in every step. Default: 4 to 8 beside FLIP, 8 to
+    /// 64 elsewhere.
+    pub group_limit: Option<[u32; 2]>,
     /// `true` merges a particle beyond the limit if the limit would leave it in no group. `false`, as in the
     /// paper, leaves it without contact for a step.
     pub keep_lone_contacts: bool,
@@ -91,7 +92,7 @@ impl Default for CouplingSettings {
             slip: 1.0,
             max_stages: MaxStages::Count(2),
             stage_cap: 16,
-            group_limit: [8, 64],
+            group_limit: None,
             keep_lone_contacts: true,
             coupling_iterations: 40,
             coupling_tolerance: 1e-3,
@@ -183,8 +184,9 @@ impl CouplingSettings {
                  in [[coupling.contact]]",
             ));
         }
-        let [low, high] = self.group_limit;
-        if low < 2 || high < low {
+        if let Some([low, high]) = self.group_limit
+            && (low < 2 || high < low)
+        {
             faults.push(Fault::new(
                 "group_limit",
                 format!("group_limit is [{low}, {high}], but must be [smallest, largest] with 2 <= smallest <= largest"),

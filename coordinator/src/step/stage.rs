@@ -16,6 +16,13 @@ use crate::settings::{ContactMethod, CouplingSettings, MaxStages};
 use crate::simulation::Simulation;
 use crate::synchronise::Stage;
 
+/// Smallest and largest limit of particles in a group.
+const LIMIT: [u32; 2] = [8, 64];
+
+/// The same beside a projection. A solid's neighbouring particles that are in one group move as one in a step, so that it bends
+/// only from step to step. Projections take long steps, and with larger groups a plate under water takes a second to sag.
+const LIMIT_BESIDE_PROJECTIONS: [u32; 2] = [4, 8];
+
 impl Simulation {
     pub(super) fn detect(&mut self) {
         let start = Instant::now();
@@ -36,7 +43,9 @@ impl Simulation {
     /// Merges the active pairs and distributes the groups to the participants that have particles in them.
     pub(super) fn merge(&mut self) {
         let start = Instant::now();
-        let CouplingSettings { group_limit: [min, max], keep_lone_contacts, method, .. } = self.plan.coupling;
+        let CouplingSettings { group_limit, keep_lone_contacts, method, .. } = self.plan.coupling;
+        let has_projection = self.members.iter().any(|member| member.kind == Integration::Projection);
+        let [min, max] = group_limit.unwrap_or(if has_projection { LIMIT_BESIDE_PROJECTIONS } else { LIMIT });
         let limit = GroupLimit { min, max, keep_lone_contacts, seed: self.plan.seed, step: self.steps };
         let (scratch, candidates) = (&mut self.scratch, &self.memory.candidates);
         if method == ContactMethod::MergeSplit {
