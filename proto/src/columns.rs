@@ -16,11 +16,8 @@ use arriving::Arriving;
 #[cfg(target_endian = "big")]
 compile_error!("columns are little-endian; this machine is not");
 
-/// Bytes of column data in a message, at most. Larger columns are cut.
+/// Bytes of column data in a message. Larger columns are cut.
 pub const CHUNK_BYTES: usize = 256 << 10;
-
-/// The same of a small call, at least.
-const CHUNK_BYTES_MIN: usize = 32 << 10;
 
 /// Bytes of column data that one call may hold, in either direction.
 pub const CALL_BYTES_MAX: u64 = 16 << 30;
@@ -180,9 +177,7 @@ impl Columns {
     /// Cuts the columns into messages, the first with the header.
     pub fn into_packets<P: Packet>(self, header: P::Header) -> Vec<P> {
         let mut packets = Vec::new();
-        // Several pieces for a small call too: the other side reads one while the next is on its way.
-        let chunk = (self.bytes() as usize / 8).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES);
-        let (mut header, mut columns, mut room) = (Some(header), Vec::new(), chunk);
+        let (mut header, mut columns, mut room) = (Some(header), Vec::new(), CHUNK_BYTES);
         for (name, content) in self.columns {
             let mut rest = match content {
                 Content::Whole(bytes) => bytes,
@@ -194,7 +189,7 @@ impl Columns {
                 columns.push(v1::Column { name: name.clone(), data });
                 if room == 0 {
                     packets.push(P::join(header.take(), std::mem::take(&mut columns)));
-                    room = chunk;
+                    room = CHUNK_BYTES;
                 }
             }
         }

@@ -60,8 +60,7 @@ pub struct CouplingSettings {
     /// Most stages with `"converged"`.
     pub stage_cap: u32,
     /// Smallest and largest limit of particles in a meta-particle, at least 2. The limit is drawn for
-    /// each in every step. Default: 4 to 8 beside FLIP, 8 to
-    /// 64 elsewhere.
+    /// each in every step. Default: 4 to 8 beside FLIP, 8 to 64 elsewhere.
     pub group_limit: Option<[u32; 2]>,
     /// `true` merges a particle beyond the limit if the limit would leave it in no group. `false`, as in the
     /// paper, leaves it without contact for a step.
