@@ -26,8 +26,8 @@ fn section(text: &str) -> Section {
     }
 }
 
-fn tried(program: impl SolverProgram, text: &str) -> Vec<Finding> {
-    let address = Address::InProcess(serve_in_process(Arc::new(program), 2).expect("threads"));
+fn tried(program: impl SolverProgram, text: &str, ranks: usize) -> Vec<Finding> {
+    let address = Address::InProcess(serve_in_process(Arc::new(program), 2, ranks).expect("threads"));
     let access = Default::default();
     examine(address.connect(&access), &section(text), |_| true, |_| ()).expect("the service is there")
 }
@@ -39,7 +39,13 @@ fn of<T>(findings: &[Finding], pick: impl Fn(&Finding) -> Option<T>) -> Vec<T> {
 /// Tries all rules on a program; none may be broken, and these skipped, no others.
 #[track_caller]
 fn keeps(program: impl SolverProgram, text: &str, skipped: &[&str]) {
-    let findings = tried(program, text);
+    keeps_on(1, program, text, skipped);
+}
+
+/// The same of a program that is cut among ranks.
+#[track_caller]
+fn keeps_on(ranks: usize, program: impl SolverProgram, text: &str, skipped: &[&str]) {
+    let findings = tried(program, text, ranks);
     let failed = of(&findings, |finding| match &finding.verdict {
         Verdict::Failed(reason) => Some(format!("{}: {reason}\n{:#?}", finding.rule, finding.calls.last())),
         _ => None,
@@ -128,6 +134,7 @@ fn sph_keeps_every_rule() {
     let text = "method = 'sph'\nspacing = 0.02\n[[shapes]]\ntype = 'sphere'\ncenter = [0.2, 0.1, 0.4]\nradius = 0.06\n\
                 velocity = [0.0, 0.0, -1.0]\n";
     keeps(FluidProgram, text, &without_bodies(&["slopes"], &["occupancy"]));
+    keeps_on(3, FluidProgram, text, &without_bodies(&["slopes"], &["occupancy"]));
 }
 
 #[test]

@@ -344,6 +344,7 @@ fn a_participant_that_hangs_at_the_end_spoils_no_results() {
     let options = ServeOptions {
         listen,
         threads: Some(1),
+        ranks: None,
         security: Default::default(),
         registration: Default::default(),
         log_format: Default::default(),

@@ -165,6 +165,7 @@ fn peer(kind: &str, address: &str) {
             let options = ServeOptions {
                 listen: at,
                 threads: Some(1),
+                ranks: None,
                 exit_with_stdin: false,
                 orphan_timeout,
                 log_format: Default::default(),

@@ -80,7 +80,7 @@ impl Transport {
     fn serve(self, folder: &Path, index: usize) -> Address {
         let (listen, address) = match self {
             Self::InProcess => {
-                return Address::InProcess(serve_in_process(Arc::new(RestProgram), 1).expect("threads"));
+                return Address::InProcess(serve_in_process(Arc::new(RestProgram), 1, 1).expect("threads"));
             }
             Self::Unix => {
                 let path: PathBuf = folder.join(format!("{index}.sock"));
@@ -95,6 +95,7 @@ impl Transport {
         let options = ServeOptions {
             listen,
             threads: Some(1),
+            ranks: None,
             exit_with_stdin: false,
             orphan_timeout: Duration::from_secs(3600),
             security: Default::default(),

@@ -4,6 +4,7 @@
 pub mod flip;
 pub mod fluids;
 pub mod machine;
+pub mod ranks;
 pub mod solids;
 
 use std::{path::Path, process::Command, time::Instant};
@@ -129,6 +130,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
         Benchmark::Flip => flip::measure(if args.quick { 32 } else { 64 }, idle),
         Benchmark::Fluids | Benchmark::Sph => fluids::measure(args.quick, idle),
         Benchmark::Solids => Ok(solids::measure(args.quick, idle)),
+        Benchmark::Ranks => ranks::measure(args.quick, rayon::current_num_threads()),
     })?;
     // Only now: the allocator keeps what this frees for a while, and what a solver needs would seem less.
     let machine = Machine::measure();

@@ -250,6 +250,8 @@ pub enum Benchmark {
     Flip,
     /// Bonds of peridynamics.
     Solids,
+    /// SPH on one rank with several threads, and on as many ranks with a thread each.
+    Ranks,
 }
 
 /// Arguments of `run`.
@@ -572,9 +574,13 @@ pub(crate) struct Patience {
     pub(crate) reconnect: Option<Duration>,
 }
 
-/// Options for solvers that the run does not start, or that are not on this machine.
+/// Options for where and how solvers run.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Reach {
+    /// Cut the particles of a participant among N ranks of its solver, each with its own threads and memory; results do not
+    /// depend on it. May stand several times.
+    #[arg(long, value_name = "PARTICIPANT=N")]
+    pub(crate) ranks: Vec<RanksOf>,
     #[command(flatten)]
     pub(crate) security: SecurityOptions,
     /// Listen there for solvers that register (serve --register); those of participants without an address must do so.
@@ -583,6 +589,26 @@ pub struct Reach {
     /// Start solvers where this file says: here, by ssh, by Slurm.
     #[arg(long, value_name = "FILE")]
     pub(crate) deployment: Option<PathBuf>,
+}
+
+/// Number of ranks of a participant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RanksOf {
+    /// The participant's name.
+    pub participant: String,
+    /// Its ranks.
+    pub ranks: usize,
+}
+
+impl std::str::FromStr for RanksOf {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "expected the name of a participant and 1 to 1024 ranks, such as water=4".to_string();
+        let (participant, ranks) = text.split_once('=').ok_or_else(wrong)?;
+        let ranks = ranks.parse().ok().filter(|ranks| (1..=1024).contains(ranks)).ok_or_else(wrong)?;
+        Ok(Self { participant: participant.into(), ranks })
+    }
 }
 
 /// `--threads`.

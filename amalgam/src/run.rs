@@ -69,7 +69,7 @@ pub struct Options {
     pub wait: Option<Duration>,
     /// Longest time to wait for a solver that was lost; without it a loss ends the run.
     pub reconnect: Option<Duration>,
-    /// Options for solvers that the run does not start, or that are not on this machine.
+    /// Options for where and how solvers run.
     pub reach: Reach,
 }
 

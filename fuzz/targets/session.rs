@@ -144,7 +144,7 @@ struct Peer {
 
 impl Peer {
     fn new() -> Self {
-        let queue = serve_in_process(Arc::new(balls::BallsProgram), 1).expect("threads");
+        let queue = serve_in_process(Arc::new(balls::BallsProgram), 1, 1).expect("threads");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let connect = move |_: Uri| {
             let queue = queue.clone();

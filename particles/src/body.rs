@@ -3,7 +3,8 @@
 use crate::{DMat3, DVec3};
 
 /// A rigid body at the start of a step, with the motion that it will have at the end of the step without others.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 pub struct Body {
     /// Mass [kg].
     pub mass: f64,

@@ -34,6 +34,18 @@ impl Horizon {
     /// Raises `speed` [m/s] where a faster particle may hit a slower one, which may then hit a third. Pairs that are too far
     /// apart change nothing: a longer list of `pairs` gives the same speeds.
     pub fn foresee(&self, pairs: &[(u32, u32)], gap: impl Fn(u32, u32) -> f64, speed: &mut Vec<f64>) {
+        self.foresee_with(pairs, gap, speed, |_, raised| raised);
+    }
+
+    /// As [`Self::foresee`] where others raise speeds, too: after each hit, `follow` is given the speeds and whether one of
+    /// them was raised. It takes over what others raised, and says whether anyone has raised any.
+    pub fn foresee_with(
+        &self,
+        pairs: &[(u32, u32)],
+        gap: impl Fn(u32, u32) -> f64,
+        speed: &mut Vec<f64>,
+        mut follow: impl FnMut(&mut [f64], bool) -> bool,
+    ) {
         for _ in 0..HITS {
             let before = speed.clone();
             for &(i, j) in pairs {
@@ -43,7 +55,8 @@ impl Horizon {
                     speed[b] = speed[b].max(before[a]);
                 }
             }
-            if *speed == before {
+            let raised = *speed != before;
+            if !follow(speed, raised) {
                 break;
             }
         }

@@ -33,7 +33,20 @@ pub use pairs::{PairFinder, Spheres};
 
 /// A stable name of a particle inside its participant. It never changes and is never reused, wherever the particle
 /// is stored; the coordinator orders particles by (participant, id).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize, serde::Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    bytemuck::Pod,
+    bytemuck::Zeroable,
+    serde::Deserialize,
+    serde::Serialize,
+)]
 #[repr(transparent)]
 pub struct ParticleId(pub u64);
 

@@ -11,7 +11,7 @@ const CELLS: usize = 4096;
 
 /// Sorts the particles of every cell by id. `order` holds indices of particles, cell after cell; those of cell c begin at
 /// `start[c]`, and there is one more start than cells. Cells hold a few particles each.
-pub(crate) fn sort_cells_by_id(start: &[u32], ids: &[ParticleId], order: &mut [u32]) {
+pub(crate) fn sort_cells_by_id(start: &[u32], id: impl Fn(u32) -> ParticleId + Sync, order: &mut [u32]) {
     let cells = start.len() - 1;
     let mut rest = order;
     let mut tasks: Vec<(Range<usize>, &mut [u32])> = Vec::with_capacity(cells.div_ceil(CELLS));
@@ -24,8 +24,8 @@ pub(crate) fn sort_cells_by_id(start: &[u32], ids: &[ParticleId], order: &mut [u
         let begin = start[range.start];
         for cell in range {
             let own = &mut order[(start[cell] - begin) as usize..(start[cell + 1] - begin) as usize];
-            if !own.is_sorted_by_key(|&i| ids[i as usize]) {
-                own.sort_unstable_by_key(|&i| ids[i as usize]);
+            if !own.is_sorted_by_key(|&i| id(i)) {
+                own.sort_unstable_by_key(|&i| id(i));
             }
         }
     });
@@ -39,7 +39,7 @@ mod tests {
     fn each_cell_is_sorted_and_stays_apart() {
         let ids = [5, 3, 9, 1, 7].map(ParticleId);
         let mut order = [0, 2, 1, 4, 3];
-        sort_cells_by_id(&[0, 2, 2, 5], &ids, &mut order);
+        sort_cells_by_id(&[0, 2, 2, 5], |i| ids[i as usize], &mut order);
         assert_eq!(order, [0, 2, 3, 1, 4]);
     }
 }

@@ -10,7 +10,7 @@ use amalgam_particles::shapes::{Body, POINTS_MAX, Shape, ShapeError};
 use amalgam_solver_kit::{Drag, SectionError};
 
 use crate::sph::{
-    Formulation, Parameters,
+    Formulation, Parameters, Points,
     evaluation::Evaluation,
     pressure::equation_of_state::{EquationOfState, Law},
     sources::Sources,
@@ -301,7 +301,9 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
 /// Densities over rest density of particles at `points` [m].
 pub(crate) fn compressions(parameters: &Parameters, points: &[DVec3]) -> Vec<f64> {
     let mut evaluation = Evaluation::default();
-    evaluation.find_densities(parameters, &[], (points, &vec![DVec3::ZERO; points.len()]));
+    let velocities = vec![DVec3::ZERO; points.len()];
+    let points = Points { ids: &[], positions: points, velocities: &velocities };
+    evaluation.find_densities(parameters, points, Points::default());
     evaluation.compressions().collect()
 }
 

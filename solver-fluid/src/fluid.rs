@@ -5,7 +5,9 @@
 
 use amalgam_particles::lanes::Width;
 use amalgam_particles::{DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
-use amalgam_solver_kit::{Answer, Deferred, Drag, Field, Integration, Report, Solver, SolverError, Stage};
+use amalgam_solver_kit::{
+    Answer, Deferred, Drag, Field, Integration, Moves, Ranks, Report, Solver, SolverError, Stage, agreed,
+};
 use rayon::prelude::*;
 
 use crate::section::SUBSTEPS_MAX;
@@ -136,6 +138,20 @@ pub trait Method: Send + Sync + Sized + 'static {
         Vec::new()
     }
 
+    /// Takes the part of this rank among particles that every rank has, and says which these are. Collective.
+    ///
+    /// # Errors
+    /// A method that cannot be cut among ranks.
+    fn share(&mut self, _ranks: &Ranks, _particles: &Particles) -> Result<Vec<u32>, SolverError> {
+        Err(SolverError("this method cannot be cut among ranks yet: run it as one, with more threads".into()))
+    }
+
+    /// The rank to which each particle belongs after a step, on ranks that share the fluid; `step` steps were committed.
+    /// Collective.
+    fn owners(&mut self, _particles: &Particles, _step: u64) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Takes restored particles, and as many numbers as [`Self::memory`] gives.
     fn restore(&mut self, particles: &Particles, memory: &[f64]);
 }
@@ -152,6 +168,8 @@ pub struct Fluid<M> {
     /// Steps committed.
     steps: u64,
     sources: Sources,
+    /// The ranks that share the particles.
+    ranks: Ranks,
 }
 
 impl<M: Method> Fluid<M> {
@@ -172,14 +190,18 @@ impl<M: Method> Fluid<M> {
             stable_substep: 0.0,
             steps: 0,
             sources,
+            ranks: Ranks::alone(),
         };
         fluid.set_speed(speed_max(&fluid.particles.velocity));
         fluid
     }
 
+    /// Takes the largest speed of own particles [m/s]. Collective.
     fn set_speed(&mut self, speed: f64) {
-        self.speed_max = speed;
-        self.stable_substep = self.method.stable_substep(speed);
+        let mut largest = [speed];
+        self.ranks.max(&mut largest);
+        self.speed_max = largest[0];
+        self.stable_substep = self.method.stable_substep(self.speed_max);
     }
 
     /// The cut of a step of `dt` [s].
@@ -199,13 +221,19 @@ impl<M: Method> Fluid<M> {
     /// and those that died.
     fn pass_sources(&mut self, dt: f64) -> (Vec<ParticleId>, Vec<ParticleId>) {
         let Basics { spacing, particle_mass, radius, .. } = self.method.basics();
-        let (born, dead) = self.sources.pass(dt, spacing, (particle_mass, radius), &mut self.particles);
+        let (born, dead) =
+            self.sources.pass(dt, spacing, (particle_mass, radius), &self.ranks, &mut self.particles);
         let Particles { id, position, .. } = &mut self.particles;
         let first_born = id.len() - born.len();
         for (&id, position) in id[first_born..].iter().zip(&mut position[first_born..]) {
             *position = self.method.emitted(id, *position);
         }
         (born, dead)
+    }
+
+    /// A column of all ranks, at the first one. Collective.
+    fn all<T: bytemuck::Pod>(&self, own: &[T]) -> Option<Vec<T>> {
+        self.ranks.gather(own.to_vec()).map(|columns| columns.concat())
     }
 
     /// The first position or velocity that is not finite, as an error that names its particle.
@@ -271,19 +299,19 @@ impl<M: Method> Solver for Fluid<M> {
             let member = member as usize;
             extremes.include(self.particles.position[member], self.particles.velocity[member]);
         }
-        if extremes.not_finite {
-            self.check_finite()?;
+        if self.ranks.any(extremes.not_finite) {
+            agreed(&self.ranks, self.check_finite())?;
         }
         let dragged = before.map_or(0.0, |(position, velocity)| {
             let step = (self.sources.time, end.dt);
-            self.method.drag().work((&position, &velocity), &self.particles, step)
+            self.method.drag().work(&self.ranks, (&position, &velocity), &self.particles, step)
         });
         if self.steps.is_multiple_of(M::STORAGE_PERIOD) {
             self.method.sort_storage(&mut self.particles);
         }
         self.steps += 1;
         let (born, dead) = self.pass_sources(end.dt);
-        let is_changed = !(born.is_empty() && dead.is_empty());
+        let is_changed = !self.sources.is_empty() && self.ranks.any(!(born.is_empty() && dead.is_empty()));
         self.set_speed(if is_changed { speed_max(&self.particles.velocity) } else { extremes.speed() });
         let (energies, given) = (self.method.energies(), self.sources.given + dragged);
         Ok(Report { stable_dt: self.stable_dt(), energies, given, born, dead, ..Report::default() })
@@ -293,24 +321,70 @@ impl<M: Method> Solver for Fluid<M> {
         self.method.fields(&self.particles)
     }
 
+    fn share(&mut self, ranks: &Ranks) -> Result<(), SolverError> {
+        let own = self.method.share(ranks, &self.particles)?;
+        self.ranks = ranks.clone();
+        self.particles.reorder(&own);
+        self.method.restore(&self.particles, &self.method.memory());
+        self.set_speed(speed_max(&self.particles.velocity));
+        Ok(())
+    }
+
+    fn migrate(&mut self) -> Option<Moves> {
+        if self.ranks.is_alone() {
+            return None;
+        }
+        let moves = Moves::new(&self.ranks, &self.method.owners(&self.particles, self.steps));
+        if moves.is_empty() {
+            return None;
+        }
+        let Particles { id, position, velocity, mass, radius, immovable } = &mut self.particles;
+        moves.apply(&self.ranks, id);
+        moves.apply(&self.ranks, position);
+        moves.apply(&self.ranks, velocity);
+        // Those of a fluid are all alike.
+        let Basics { particle_mass, radius: all, .. } = self.method.basics();
+        mass.resize(id.len(), particle_mass);
+        radius.resize(id.len(), all);
+        immovable.resize(id.len(), false);
+        Some(moves)
+    }
+
     fn save(&self) -> Result<Vec<u8>, SolverError> {
         let Sources { time, next_id, .. } = self.sources;
         let progress = Progress { steps: self.steps, time, next_id };
-        Ok(snapshot::save(M::MAGIC, &self.particles, progress, &self.method.memory()))
+        let memory = self.method.memory();
+        if self.ranks.is_alone() {
+            return Ok(snapshot::save(M::MAGIC, &self.particles, progress, &memory));
+        }
+        let Particles { id, position, velocity, .. } = &self.particles;
+        let all = Particles {
+            id: self.all(id).unwrap_or_default(),
+            position: self.all(position).unwrap_or_default(),
+            velocity: self.all(velocity).unwrap_or_default(),
+            ..Particles::default()
+        };
+        Ok(snapshot::save(M::MAGIC, &all, progress, &memory))
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), SolverError> {
+        let ids = self.all(&self.particles.id);
         let kept = snapshot::Kept {
-            particles: &self.particles,
+            ids: ids.as_deref(),
             may_change: !self.sources.is_empty(),
             basics: self.method.basics(),
             memory: self.method.memory().len(),
         };
-        let (particles, progress, memory) = snapshot::restore(M::MAGIC, &kept, bytes)?;
+        let restored = agreed(&self.ranks, snapshot::restore(M::MAGIC, &kept, bytes));
+        let (particles, progress, memory) = restored?;
         let Progress { steps, time, next_id } = progress;
         self.particles = particles;
         self.steps = steps;
         self.sources = Sources { time, next_id, ..self.method.sources().clone() };
+        if !self.ranks.is_alone() {
+            let own = self.method.share(&self.ranks, &self.particles)?;
+            self.particles.reorder(&own);
+        }
         self.method.restore(&self.particles, &memory);
         self.set_speed(speed_max(&self.particles.velocity));
         Ok(())

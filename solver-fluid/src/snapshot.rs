@@ -22,8 +22,8 @@ pub(crate) struct Progress {
 /// The fluid that a snapshot must fit.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept<'a> {
-    /// The particles that there are.
-    pub(crate) particles: &'a Particles,
+    /// Ids of the particles that there are; none on ranks other than the first, where a snapshot is not compared with them.
+    pub(crate) ids: Option<&'a [ParticleId]>,
     /// True if particles appear and disappear.
     pub(crate) may_change: bool,
     pub(crate) basics: Basics,
@@ -64,10 +64,11 @@ pub(crate) fn restore(
     }
     let (position, velocity) = (reader.vectors(count)?, reader.vectors(count)?);
     let memory = reader.numbers(kept.memory as u64)?;
-    let (restored, made) = (sorted(&id), sorted(&kept.particles.id));
+    let restored = sorted(&id);
     let is_unique =
         restored.is_sorted_by(|a, b| a < b) && restored.last().is_none_or(|last| last.0 < next_id);
-    if !is_unique || !kept.may_change && restored != made {
+    let is_other = |made: &[ParticleId]| !kept.may_change && restored != sorted(made);
+    if !is_unique || kept.ids.is_some_and(is_other) {
         return Err(reader.refuse("its particles are not those of the scene"));
     }
     reader.finish()?;

@@ -5,6 +5,7 @@
 //! are never used again.
 
 use amalgam_particles::{DVec3, ParticleId, Particles};
+use amalgam_solver_kit::{ExactSum, Ranks};
 
 /// A disc that emits.
 #[derive(Clone, Copy, Debug)]
@@ -96,12 +97,13 @@ impl Sources {
     }
 
     /// Passes `dt` [s]: removes the particles in sinks, then appends the emitted ones, each of `mass` [kg]
-    /// and `radius` [m].
+    /// and `radius` [m]. The first rank gets all that are emitted. Collective.
     pub(super) fn pass(
         &mut self,
         dt: f64,
         spacing: f64,
         (mass, radius): (f64, f64),
+        ranks: &Ranks,
         to: &mut Particles,
     ) -> Changes {
         let time = (self.time, self.time + dt);
@@ -112,19 +114,23 @@ impl Sources {
         };
         let is_swallowed = |&i: &usize| self.sinks.iter().any(|sink| sink.holds(to.position[i]));
         let swallowed = (0..to.len()).filter(is_swallowed).map(|i| owned(to.velocity[i], to.position[i]));
-        let mut given = -swallowed.sum::<f64>();
+        let mut given = ExactSum::default();
+        swallowed.for_each(|energy| given.add(-energy));
         let dead = self.swallow(to);
         let mut born = Vec::new();
         for emitter in &self.emitters {
             for position in emitter.emit(time, spacing) {
                 let id = ParticleId(self.next_id);
                 self.next_id += 1;
+                if !ranks.is_first() {
+                    continue;
+                }
                 to.push(id, position, emitter.speed * emitter.axis, mass, radius, false);
                 born.push(id);
-                given += owned(emitter.speed * emitter.axis, position);
+                given.add(owned(emitter.speed * emitter.axis, position));
             }
         }
-        self.given = given;
+        self.given = if self.is_empty() { 0.0 } else { ranks.exact_sum(&given) };
         (born, dead)
     }
 

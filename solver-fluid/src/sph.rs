@@ -23,6 +23,7 @@
 mod acceleration;
 mod density;
 pub mod evaluation;
+mod ghosts;
 pub(crate) mod guard;
 pub mod kernel;
 mod neighbours;
@@ -35,6 +36,7 @@ mod viscosity;
 pub mod walls;
 
 pub use crate::sources;
+pub use ghosts::{Points, Spent};
 pub use solver::SphMethod;
 
 /// An SPH fluid as a participant.

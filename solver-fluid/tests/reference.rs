@@ -3,7 +3,9 @@
 mod common;
 
 use amalgam_particles::{DVec3, random};
-use amalgam_solver_fluid::sph::{Formulation, Parameters, evaluation::Evaluation, kernel::Kernel, section};
+use amalgam_solver_fluid::sph::{
+    Formulation, Parameters, Points, evaluation::Evaluation, kernel::Kernel, section,
+};
 use common::world;
 
 /// A disordered fluid in a box: a lattice whose points are moved by up to 0.2 spacings, with random velocities.
@@ -42,7 +44,8 @@ fn images(parameters: &Parameters, position: DVec3, velocity: DVec3) -> Vec<(DVe
 fn check(section: &str, domain: DVec3) {
     let (parameters, positions, velocities) = fluid(section, domain);
     let mut evaluation = Evaluation::default();
-    evaluation.find_densities(&parameters, &[], (&positions, &velocities));
+    let points = Points { ids: &[], positions: &positions, velocities: &velocities };
+    evaluation.find_densities(&parameters, points, Points::default());
     evaluation.find_accelerations(&parameters);
 
     let kernels = parameters.formulation.kernels(parameters.support_radius);

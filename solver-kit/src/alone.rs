@@ -2,7 +2,7 @@
 
 use amalgam_particles::{DVec3, GroupMap, Particles, StepEnd};
 
-use crate::{Answer, Report, Solver, SolverError, Stage};
+use crate::{Answer, Members, Ranks, Report, Solver, SolverError, Stage};
 
 /// Groups of a solver's particles, with the numbers that a coordinator would send with them.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +87,7 @@ impl Alone {
             dt,
             forcing,
             groups: &groups.map,
+            members: Members { ranks: &Ranks::alone(), number: &[], offsets: groups.map.offsets() },
             inertia: &groups.inertia,
             velocity: &groups.velocity,
             impulse: &groups.impulse,

@@ -7,7 +7,7 @@ use amalgam_particles::shapes::Shape;
 use amalgam_particles::{DVec3, Particles};
 use serde::Deserialize;
 
-use crate::{SectionError, exact};
+use crate::{Ranks, SectionError, exact};
 
 /// A drag as a scene writes it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -95,8 +95,15 @@ impl Drag {
     }
 
     /// Work [J] on movable particles in a step of length `dt` from `time` on [s], at the mean of the velocities before and after
-    /// it. `before` are positions [m] and velocities [m/s] at its start; no bit depends on the order of the particles.
-    pub fn work(&self, before: (&[DVec3], &[DVec3]), after: &Particles, step: (f64, f64)) -> f64 {
+    /// it. `before` are positions [m] and velocities [m/s] at its start; no bit depends on the order of the particles, nor on the
+    /// ranks that have them. Collective.
+    pub fn work(
+        &self,
+        ranks: &Ranks,
+        before: (&[DVec3], &[DVec3]),
+        after: &Particles,
+        step: (f64, f64),
+    ) -> f64 {
         if self.is_empty() {
             return 0.0;
         }
@@ -107,7 +114,7 @@ impl Drag {
             let change = self.change((before.0[i], before.1[i]), step);
             [0.5 * after.mass[i] * change.dot(before.1[i] + after.velocity[i])]
         };
-        exact::sums(after.len(), &exact::magnitudes(after.len(), of), of)[0]
+        exact::sums(ranks, after.len(), &exact::magnitudes(ranks, after.len(), of), of)[0]
     }
 }
 

@@ -3,9 +3,11 @@
 //! Plain sums round differently in another order. Here every term is cut into two pieces that are multiples of powers of
 //! two [DemmelNguyen2013]. The powers follow from the largest term and the number of terms alone. They are so large that
 //! sums of pieces are exact, in any order. The parts of terms below the second piece are dropped: of a million terms,
-//! each loses at most 2^-59 of the largest one, less than a plain sum loses.
+//! each loses at most 2^-59 of the largest one, less than a plain sum loses. Ranks that share the terms get the same bits as
+//! one that has them all.
 
 use amalgam_particles::reduce;
+use amalgam_ranks::Ranks;
 use rayon::prelude::*;
 
 /// Bits of the mantissa of an f64.
@@ -28,14 +30,17 @@ fn anchors(count: usize, largest: f64) -> [f64; 2] {
     [anchor(first), anchor(second)]
 }
 
-/// The sums over `i` in `0..count` of the columns of `term(i)`, of which `largest` are the largest magnitudes. Not a
-/// number where a magnitude is not finite.
+/// The sums over ranks and over `i` in `0..count` of the columns of `term(i)`, of which `largest` are the largest magnitudes. Not
+/// a number where a magnitude is not finite. Collective.
 pub(crate) fn sums<const N: usize>(
+    ranks: &Ranks,
     count: usize,
     largest: &[f64; N],
     term: impl Fn(usize) -> [f64; N] + Sync + Send,
 ) -> [f64; N] {
-    let anchors = largest.map(|largest| anchors(count, largest));
+    let mut all = [count as i64];
+    ranks.sum(&mut all);
+    let anchors = largest.map(|largest| anchors(all[0] as usize, largest));
     let zero = [[0.0; N]; 2];
     let chunk = |chunk: usize| {
         let mut sums = zero;
@@ -57,12 +62,16 @@ pub(crate) fn sums<const N: usize>(
         a
     };
     let chunks = (0..count.div_ceil(reduce::CHUNK)).into_par_iter();
-    let [high, low] = chunks.with_min_len(4).map(chunk).reduce(|| zero, add);
+    let mut pieces = chunks.with_min_len(4).map(chunk).reduce(|| zero, add);
+    ranks.sum_exact(pieces.as_flattened_mut());
+    let [high, low] = pieces;
     std::array::from_fn(|n| if largest[n].is_finite() { high[n] + low[n] } else { f64::NAN })
 }
 
-/// The largest magnitudes of the columns of `term(i)` for `i` in `0..count`; infinite where a term is not finite.
+/// The largest magnitudes over ranks of the columns of `term(i)` for `i` in `0..count`; infinite where a term is not finite.
+/// Collective.
 pub(crate) fn magnitudes<const N: usize>(
+    ranks: &Ranks,
     count: usize,
     term: impl Fn(usize) -> [f64; N] + Sync + Send,
 ) -> [f64; N] {
@@ -74,7 +83,25 @@ pub(crate) fn magnitudes<const N: usize>(
         a
     };
     let terms = (0..count).into_par_iter().with_min_len(reduce::CHUNK);
-    terms.fold(|| [0.0; N], |largest, i| larger(largest, term(i))).reduce(|| [0.0; N], larger)
+    let mut largest =
+        terms.fold(|| [0.0; N], |largest, i| larger(largest, term(i))).reduce(|| [0.0; N], larger);
+    ranks.max(&mut largest);
+    largest
+}
+
+/// Bits of a piece of a wide integer: sums of pieces over all ranks that there can be fit into 64 bits.
+const PIECE: u32 = 40;
+
+/// The sums over ranks of wide integers below 2^118. Collective.
+pub fn sum_integers<const N: usize>(ranks: &Ranks, own: [i128; N]) -> [i128; N] {
+    if ranks.is_alone() {
+        return own;
+    }
+    let mask = (1i128 << PIECE) - 1;
+    let split = |x: i128| [x & mask, x >> PIECE & mask, x >> (2 * PIECE)].map(|piece| piece as i64);
+    let mut pieces = own.map(split);
+    ranks.sum(pieces.as_flattened_mut());
+    pieces.map(|pieces| (0..3).map(|n| i128::from(pieces[n as usize]) << (n * PIECE)).sum())
 }
 
 #[cfg(test)]
@@ -84,8 +111,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn sum(terms: &[f64]) -> f64 {
+        shared_sum(&Ranks::alone(), terms)
+    }
+
+    fn shared_sum(ranks: &Ranks, terms: &[f64]) -> f64 {
         let term = |i: usize| [terms[i]];
-        sums(terms.len(), &magnitudes(terms.len(), term), term)[0]
+        sums(ranks, terms.len(), &magnitudes(ranks, terms.len(), term), term)[0]
     }
 
     proptest! {
@@ -127,6 +158,26 @@ mod tests {
         }
         assert!((sums[0] - (total + lost)).abs() < 1e-12, "{} {}", sums[0], total + lost);
         assert!(sums.iter().all(|sum| sum.to_bits() == sums[0].to_bits()));
+    }
+
+    #[test]
+    fn ranks_find_the_sum_of_one_that_has_all_terms() {
+        let terms: Vec<f64> = (0..10_000).map(|i| (f64::from(i) * 0.37).sin() * 1e3f64.powi(i % 5)).collect();
+        for size in [2, 3, 7] {
+            let part = |ranks: Ranks| {
+                let mine = terms.iter().skip(ranks.rank()).step_by(size).copied();
+                let mine: Vec<f64> = mine.filter(|x| ranks.rank() > 0 || x.abs() < 1e9).collect();
+                shared_sum(&ranks, &mine)
+            };
+            let all: Vec<f64> =
+                (0..10_000).filter(|i| i % size > 0 || terms[*i].abs() < 1e9).map(|i| terms[i]).collect();
+            std::thread::scope(|scope| {
+                let sums = Ranks::threads(size).into_iter().map(|ranks| scope.spawn(|| part(ranks)));
+                for rank in sums.collect::<Vec<_>>() {
+                    assert_eq!(rank.join().expect("a sum").to_bits(), sum(&all).to_bits());
+                }
+            });
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use amalgam_particles::ParticleId;
 use amalgam_proto::columns::{WireError, check_unique};
+use amalgam_ranks::Ranks;
 use rayon::prelude::*;
 
 /// Index from ids to places in storage.
@@ -12,6 +13,15 @@ pub(crate) struct IdIndex {
     dense: Vec<u32>,
     /// (id, index) ascending, if ids are not dense.
     sorted: Vec<(ParticleId, u32)>,
+}
+
+/// Particles of a list that a rank has.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Their places in storage.
+    pub(crate) index: Vec<u32>,
+    /// Their numbers in the list, ascending.
+    pub(crate) number: Vec<u32>,
 }
 
 impl IdIndex {
@@ -35,18 +45,34 @@ impl IdIndex {
         }
     }
 
+    /// The particles of a list that this rank has. Collective.
+    ///
+    /// # Errors
+    /// An id that stands twice, or that no rank has.
     pub(crate) fn resolve(
         &self,
+        ranks: &Ranks,
         column: &'static str,
         ids: &[ParticleId],
-        indices: &mut Vec<u32>,
-    ) -> Result<(), WireError> {
+    ) -> Result<Found, WireError> {
         check_unique(column, ids)?;
-        indices.clear();
-        for &id in ids {
-            indices.push(self.find(id).ok_or(WireError::UnknownId { column, id, who: "this solver" })?);
+        let mut found = Found::default();
+        for (number, &id) in ids.iter().enumerate() {
+            if let Some(index) = self.find(id) {
+                found.index.push(index);
+                found.number.push(number as u32);
+            }
         }
-        Ok(())
+        let mut count = [found.index.len() as i64];
+        ranks.sum(&mut count);
+        if count == [ids.len() as i64] {
+            return Ok(found);
+        }
+        let mut is_found = vec![0; ids.len()];
+        found.number.iter().for_each(|&number| is_found[number as usize] = 1);
+        ranks.sum(&mut is_found);
+        let unknown = is_found.iter().position(|&ranks| ranks == 0).expect("fewer were found than named");
+        Err(WireError::UnknownId { column, id: ids[unknown], who: "this solver" })
     }
 
     pub(crate) fn find(&self, id: ParticleId) -> Option<u32> {

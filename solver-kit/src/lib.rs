@@ -5,10 +5,14 @@
 mod alone;
 mod drag;
 mod exact;
+mod ghosts;
 mod ids;
+mod joined;
 pub mod log;
 mod near;
+mod order;
 mod own_contacts;
+mod parts;
 mod register;
 mod section;
 mod serve;
@@ -20,7 +24,11 @@ mod sums;
 
 pub use alone::{Alone, AloneGroups};
 pub use amalgam_network::{Gate, Listen, Listening, Role, SecurityOptions, listen};
+pub use amalgam_ranks::{Cut, ExactSum, Moves, Ranks};
 pub use drag::{Drag, DragSettings};
+pub use exact::sum_integers;
+pub use joined::{Members, agreed};
+pub use parts::RankChoice;
 pub use register::Registration;
 pub use section::{SectionError, parse as parse_section, renamed_keys};
 pub use serve::{

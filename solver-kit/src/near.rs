@@ -5,21 +5,24 @@ use amalgam_particles::text::number;
 use amalgam_particles::{CellMask, DVec3, Lattice, ParticleId, Particles, Reach, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{Batch, Interest, Survey, Surveyed, Wanted};
+use amalgam_ranks::{Moves, Ranks};
 use rayon::prelude::*;
 
 use crate::SolverError;
 use crate::ids::IdIndex;
+use crate::joined::{concatenated, united};
 use crate::own_contacts::OwnContacts;
 use crate::solver::Solver;
 
-/// The particles that a coordinator hears of, and those it has heard of.
+/// The particles that a coordinator hears of, and those it has heard of. Ranks call all but [`Self::allow`] and
+/// [`Self::reorder`] together.
 pub(crate) struct NearParticles {
+    ranks: Ranks,
     /// Absent if own particles do not collide with each other.
     own_contacts: Option<OwnContacts>,
     triangles: Vec<[ParticleId; 3]>,
-    /// Positions of the particles at the last survey [m]; NaN for particles born since. Empty if there was
-    /// none.
-    surveyed: Vec<DVec3>,
+    /// Positions of the particles at the last survey [m], if there was one; NaN for particles born since.
+    surveyed: Option<Vec<DVec3>>,
     /// The last list of wanted particles.
     listed: Option<Vec<ParticleId>>,
     /// The particles of the last batch, if the coordinator is sure to know them.
@@ -32,11 +35,17 @@ const CELLS_PER_RADIUS_MAX: f64 = 16.0;
 impl NearParticles {
     /// # Errors
     /// Contacts among the solver's own particles that could never be resolved.
-    pub(crate) fn new(solver: &dyn Solver) -> Result<Self, SolverError> {
+    pub(crate) fn new(ranks: &Ranks, solver: &dyn Solver) -> Result<Self, SolverError> {
+        if !(ranks.is_alone() || solver.triangles().is_empty()) {
+            return Err(SolverError(
+                "a participant with triangles cannot be cut among ranks: run it as one".into(),
+            ));
+        }
         Ok(Self {
-            own_contacts: solver.self_colliding().then(|| OwnContacts::new(solver)).transpose()?,
+            ranks: ranks.clone(),
+            own_contacts: solver.self_colliding().then(|| OwnContacts::new(ranks, solver)).transpose()?,
             triangles: solver.triangles(),
-            surveyed: Vec::new(),
+            surveyed: None,
             listed: None,
             told: None,
         })
@@ -47,22 +56,23 @@ impl NearParticles {
     /// # Errors
     /// Cells that are too small.
     pub(crate) fn survey(&mut self, particles: &Particles, call: &Survey) -> Result<Surveyed, WireError> {
-        check_cells(particles, &call.lattice, call.margin)?;
-        self.surveyed.clone_from(&particles.position);
+        check_cells(&self.ranks, particles, &call.lattice, call.margin)?;
+        self.surveyed.get_or_insert_default().clone_from(&particles.position);
         let reach = Reach::Sphere(call.margin);
-        Ok(Surveyed(call.lattice.occupied(&particles.position, &particles.radius, reach)))
+        let own = call.lattice.occupied(&particles.position, &particles.radius, reach);
+        Ok(Surveyed(united(&self.ranks, own)))
     }
 
     /// The largest displacement since the last survey, relative to the particle's radius; infinite without one.
     pub(crate) fn drift(&self, particles: &Particles) -> f64 {
-        let (Particles { position, radius, .. }, surveyed) = (particles, &self.surveyed);
-        if surveyed.len() != position.len() {
-            return f64::INFINITY;
-        }
-        reduce::max(position.len(), 0.0, |i| {
+        let Particles { position, radius, .. } = particles;
+        let Some(surveyed) = &self.surveyed else { return f64::INFINITY };
+        let mut drift = [reduce::max(position.len(), 0.0, |i| {
             let drift = (position[i] - surveyed[i]).length() / radius[i];
             if drift.is_nan() { f64::INFINITY } else { drift }
-        })
+        })];
+        self.ranks.max(&mut drift);
+        drift[0]
     }
 
     /// # Errors
@@ -75,8 +85,8 @@ impl NearParticles {
     ) -> Result<(), WireError> {
         match &interest.wanted {
             Wanted::All => Ok(()),
-            Wanted::Near { lattice, margin, .. } => check_cells(particles, lattice, *margin),
-            Wanted::Listed(listed) => ids.resolve("listed", listed, &mut Vec::new()),
+            Wanted::Near { lattice, margin, .. } => check_cells(&self.ranks, particles, lattice, *margin),
+            Wanted::Listed(listed) => ids.resolve(&self.ranks, "listed", listed).map(drop),
             Wanted::Again if self.listed.is_some() => Ok(()),
             Wanted::Again => {
                 Err(WireError::Rule("no particles were listed yet that could be wanted again".into()))
@@ -88,7 +98,7 @@ impl NearParticles {
     /// interest was checked.
     pub(crate) fn begin(&mut self, solver: &dyn Solver, ids: &IdIndex, interest: Interest) -> Batch {
         let particles = solver.particles();
-        let (count, mut corners, mut is_list) = (particles.len() as u32, interest.triangles, false);
+        let (count, mut corners) = (particles.len() as u32, interest.triangles);
         let places =
             |listed: &[ParticleId]| -> Vec<u32> { listed.iter().filter_map(|&id| ids.find(id)).collect() };
         let mut wanted: Vec<u32> = match interest.wanted {
@@ -104,8 +114,13 @@ impl NearParticles {
                 (0..count).into_par_iter().with_min_len(4096).filter(near).collect()
             }
             Wanted::Listed(listed) => {
-                is_list = true;
-                places(&listed)
+                let mut wanted = places(&listed);
+                self.listed = Some(listed);
+                if std::mem::take(&mut corners) {
+                    self.add_corners(particles.len(), ids, &mut wanted);
+                    self.listed = Some(wanted.iter().map(|&i| particles.id[i as usize]).collect());
+                }
+                wanted
             }
             Wanted::Again => {
                 // The list holds them already.
@@ -116,25 +131,42 @@ impl NearParticles {
         if corners {
             self.add_corners(particles.len(), ids, &mut wanted);
         }
-        if is_list {
-            self.listed = Some(wanted.iter().map(|&i| particles.id[i as usize]).collect());
-        }
         let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(solver, interest.horizon));
         if !own.is_empty() {
-            wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]));
+            // Ghosts are behind own particles; their ranks name them.
+            wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]).filter(|&i| i < count));
             wanted.par_sort_unstable();
             wanted.dedup();
         }
-        let place = |i: u32| wanted.partition_point(|&other| other < i) as u32;
+        let of = |column: &[DVec3]| {
+            let own: Vec<DVec3> = wanted.iter().map(|&i| column[i as usize]).collect();
+            concatenated(&self.ranks, own).into_owned()
+        };
+        let (position, velocity) = (of(&particles.position), of(&particles.velocity));
         let ids: Vec<ParticleId> = wanted.iter().map(|&i| particles.id[i as usize]).collect();
+        let ids = concatenated(&self.ranks, ids).into_owned();
+        let contacts = if self.ranks.is_alone() {
+            let place = |i: u32| wanted.partition_point(|&other| other < i) as u32;
+            own.par_iter().with_min_len(1024).map(|&(i, j)| [place(i), place(j)]).collect()
+        } else {
+            self.joined_contacts(particles, &ids)
+        };
         let new = (self.told.as_ref() != Some(&ids)).then(|| ids.clone());
         self.told = Some(ids);
-        Batch {
-            contacts: own.par_iter().with_min_len(1024).map(|&(i, j)| [place(i), place(j)]).collect(),
-            id: new,
-            position: wanted.iter().map(|&i| particles.position[i as usize]).collect(),
-            velocity: wanted.iter().map(|&i| particles.velocity[i as usize]).collect(),
-        }
+        Batch { contacts, id: new, position, velocity }
+    }
+
+    /// The contacts that ranks found among own particles, as places in the batch of these ids; at the first rank.
+    fn joined_contacts(&self, particles: &Particles, batch: &[ParticleId]) -> Vec<[u32; 2]> {
+        let Some(own) = &self.own_contacts else { return Vec::new() };
+        let pairs = concatenated(&self.ranks, own.reported(particles));
+        let mut places = IdIndex::default();
+        places.update(batch);
+        let place = |id: ParticleId| places.find(id).expect("particles of contacts are in the batch");
+        let sorted = |[i, j]: [u32; 2]| [i.min(j), i.max(j)];
+        let mut contacts: Vec<[u32; 2]> = pairs.iter().map(|pair| sorted(pair.map(place))).collect();
+        contacts.par_sort_unstable();
+        contacts
     }
 
     /// Adds all corners of triangles with a wanted corner.
@@ -159,10 +191,16 @@ impl NearParticles {
 
     /// Follows the solver, which stores its particles in another order than `before`, or others.
     pub(crate) fn reorder(&mut self, before: &IdIndex, particles: &Particles) {
-        if !self.surveyed.is_empty() {
-            let surveyed = &self.surveyed;
-            let surveyed = |&id| before.find(id).map_or(DVec3::NAN, |i| surveyed[i as usize]);
-            self.surveyed = particles.id.par_iter().with_min_len(4096).map(surveyed).collect();
+        if let Some(surveyed) = &mut self.surveyed {
+            let position = |&id| before.find(id).map_or(DVec3::NAN, |i| surveyed[i as usize]);
+            *surveyed = particles.id.par_iter().with_min_len(4096).map(position).collect();
+        }
+    }
+
+    /// Follows particles that have moved between ranks.
+    pub(crate) fn follow(&mut self, moves: &Moves) {
+        if let Some(surveyed) = &mut self.surveyed {
+            moves.apply(&self.ranks, surveyed);
         }
     }
 
@@ -173,7 +211,7 @@ impl NearParticles {
 
     /// Forgets all, for particles that are somewhere else.
     pub(crate) fn forget(&mut self) {
-        self.surveyed.clear();
+        self.surveyed = None;
         self.listed = None;
         self.told = None;
         if let Some(own) = &mut self.own_contacts {
@@ -183,9 +221,16 @@ impl NearParticles {
 }
 
 /// Refuses cells so small that a particle would fill millions of them.
-fn check_cells(particles: &Particles, lattice: &Lattice, margin: f64) -> Result<(), WireError> {
+fn check_cells(
+    ranks: &Ranks,
+    particles: &Particles,
+    lattice: &Lattice,
+    margin: f64,
+) -> Result<(), WireError> {
     let radius = &particles.radius;
-    let smallest = reduce::max(radius.len(), 0.0, |i| radius[i]) * (1.0 + margin) / CELLS_PER_RADIUS_MAX;
+    let mut largest = [reduce::max(radius.len(), 0.0, |i| radius[i])];
+    ranks.max(&mut largest);
+    let smallest = largest[0] * (1.0 + margin) / CELLS_PER_RADIUS_MAX;
     if lattice.cell_size >= smallest {
         return Ok(());
     }

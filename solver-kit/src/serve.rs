@@ -7,7 +7,8 @@ use amalgam_network::{Gate, Line, Lines, Listen, Listening, Role, SecurityOption
 use amalgam_particles::text::wall_time;
 use amalgam_proto::v1::solver_server::SolverServer;
 use amalgam_proto::{DESCRIPTORS, TransportLimits, message_limit};
-use anyhow::{Context as _, bail};
+use amalgam_ranks::Ranks;
+use anyhow::{Context as _, anyhow, bail};
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, DuplexStream};
 use tokio::sync::mpsc;
@@ -16,8 +17,9 @@ use tonic::server::NamedService as _;
 use tonic::service::{InterceptorLayer, Routes};
 
 use crate::log::{LogFormat, log_to_standard_error};
+use crate::parts::RankChoice;
 use crate::register::{Registration, register};
-use crate::service::{Service, Serving};
+use crate::service::{Service, Serving, follow};
 use crate::solver::SolverProgram;
 
 /// Roles that may call a solver.
@@ -29,9 +31,13 @@ pub struct ServeOptions {
     /// Address to listen at: unix:PATH or HOST:PORT, port 0 for any free one.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Listen,
-    /// Threads for physics; results do not depend on it [default: one per core].
+    /// Threads for physics of all ranks of this process; results do not depend on it [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
+    /// Cut the particles among N ranks, each with its own threads and memory, or among the processes that mpirun started;
+    /// results do not depend on it [default: 1].
+    #[arg(long, value_name = "N|mpi")]
+    pub ranks: Option<RankChoice>,
     /// End when standard input does, so that the service does not outlive who started it.
     #[arg(long)]
     pub exit_with_stdin: bool,
@@ -80,8 +86,19 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or_else(all, |threads| threads as usize);
     let description = program.describe();
-    let service = Service::start(program, threads).context("the solver's threads could not be started")?;
+    let ranks = options.ranks.unwrap_or_default().ranks()?;
+    let threads = (threads / ranks.len()).max(1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // MPI ends with the thread that began it: this one.
+    let first = ranks[0].clone();
+    if !first.is_first() {
+        // The first rank says when it is over; a signal to all processes is for that rank.
+        let _deaf = runtime.block_on(async { end_of_service(false) })?;
+        follow(&program, threads, &first);
+        return Ok(());
+    }
+    let (service, solver) =
+        Service::start(program, threads, ranks).context("the solver's threads could not be started")?;
     let served = runtime.block_on(async {
         let end = end_of_service(options.exit_with_stdin)?;
         let listening = listen(&options.listen, &gate).await?;
@@ -107,6 +124,10 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
     });
     // Standard input may still be read by a blocking thread that nothing can wake.
     runtime.shutdown_background();
+    if !first.is_alone() {
+        // The other ranks are told that it is over.
+        solver.join().map_err(|_| anyhow!("the solver panicked"))?;
+    }
     served
 }
 
@@ -152,17 +173,18 @@ async fn solver_routes(service: Service) -> anyhow::Result<Routes> {
     with_health_and_reflection(Routes::new(solver), SolverServer::<Service>::NAME, DESCRIPTORS).await
 }
 
-/// Serves a solver inside this process, on threads of its own: a connection is a pipe sent into the returned queue.
-/// The service ends when the queue's senders and its connections are gone.
+/// Serves a solver inside this process, cut among `ranks` of `threads` threads each: a connection is a pipe sent into the
+/// returned queue. The service ends when the queue's senders and its connections are gone.
 ///
 /// # Errors
 /// If threads cannot be started.
 pub fn serve_in_process(
     program: Arc<dyn SolverProgram>,
     threads: usize,
+    ranks: usize,
 ) -> std::io::Result<mpsc::Sender<DuplexStream>> {
     let (connections, inbox) = mpsc::channel(4);
-    let service = Service::start(program, threads)?;
+    let (service, _) = Service::start(program, threads, Ranks::threads(ranks))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("solver-io".into()).spawn(move || {
         let served = runtime.block_on(async {

@@ -3,54 +3,25 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use amalgam_network::{Caller, OpenCall, paced};
 use amalgam_particles::text::shorten;
-use amalgam_proto::contract::{Begin, Commit, Context, Description, Integrate, Restore, Survey};
+use amalgam_proto::contract::{Context, Description, Survey};
 use amalgam_proto::{Call, Known, PROTOCOL_VERSION, Packet, WireError, gather, v1};
+use amalgam_ranks::Ranks;
 use futures_util::{Stream, stream};
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::log::about_call;
+use crate::order::{Order, Reply};
 use crate::session::{Refusal, Session, check_run};
 use crate::solver::SolverProgram;
 
-type Reply<P> = oneshot::Sender<Result<Vec<P>, Status>>;
 type Answers<P> = Pin<Box<dyn Stream<Item = Result<P, Status>> + Send>>;
-
-/// A request of the I/O side to the solver's thread.
-enum Order {
-    Initialize(Box<v1::InitializeRequest>, Reply<v1::InitializeResponse>),
-    Survey(Survey, Reply<v1::SurveyResponse>),
-    Begin(Begin, Reply<v1::BeginResponse>),
-    Integrate(Box<Integrate>, Reply<v1::IntegrateResponse>),
-    Commit(Box<Commit>, Reply<v1::CommitResponse>),
-    Frame(Context, bool, Reply<v1::FrameResponse>),
-    Save(Context, Reply<v1::SaveResponse>),
-    Restore(Restore, Reply<v1::RestoreResponse>),
-    Shutdown(Context, Reply<v1::ShutdownResponse>),
-}
-
-impl Order {
-    /// The call, and the run, step and stage that it is for.
-    fn about(&self) -> (&'static str, &str, u64, u32) {
-        let (call, context, stage) = match self {
-            Self::Initialize(request, _) => return ("Initialize", &request.run_id, 0, 0),
-            Self::Survey(call, _) => ("Survey", &call.context, 0),
-            Self::Begin(call, _) => ("Begin", &call.context, 0),
-            Self::Integrate(call, _) => ("Integrate", &call.context, call.stage),
-            Self::Commit(call, _) => ("Commit", &call.context, call.stage),
-            Self::Frame(context, ..) => ("Frame", context, 0),
-            Self::Save(context, _) => ("Save", context, 0),
-            Self::Restore(call, _) => ("Restore", &call.context, 0),
-            Self::Shutdown(context, _) => ("Shutdown", context, 0),
-        };
-        (call, &context.run_id, context.step, stage)
-    }
-}
 
 /// Calls waiting for the solver's thread. The coordinator has one at a time; more is a second coordinator.
 const QUEUE: usize = 4;
@@ -66,21 +37,27 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts the solver's thread with `threads` workers.
-    pub(crate) fn start(program: Arc<dyn SolverProgram>, threads: usize) -> std::io::Result<Self> {
+    /// Starts the solver's thread with `threads` workers, as the first of `ranks`. The others of `ranks` are threads with as
+    /// many workers each. A handle of the solver's thread comes back, which ends when the service is gone.
+    pub(crate) fn start(
+        program: Arc<dyn SolverProgram>,
+        threads: usize,
+        ranks: Vec<Ranks>,
+    ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (orders, mut inbox) = mpsc::channel(QUEUE);
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|i| format!("physics-{i}"))
-            .build()
-            .map_err(std::io::Error::other)?;
-        let own = Arc::clone(&program);
         let serving = Serving::default();
-        let served = Arc::clone(&serving);
-        std::thread::Builder::new().name("solver".into()).spawn(move || {
+        let mut ranks = ranks.into_iter();
+        let first = ranks.next().unwrap_or_default();
+        for rank in ranks {
+            let program = Arc::clone(&program);
+            let name = format!("solver-{}", rank.rank());
+            std::thread::Builder::new().name(name).spawn(move || follow(&program, threads, &rank))?;
+        }
+        let (own, served, pool) = (Arc::clone(&program), Arc::clone(&serving), workers(threads)?);
+        let solver = std::thread::Builder::new().name("solver".into()).spawn(move || {
             // Inside the pool of workers: each parallel loop then starts where it is, not with a hand-over.
             pool.install(|| {
-                let (mut session, mut participant) = (Session::default(), String::new());
+                let (mut session, mut participant) = (Session::new(first.clone()), String::new());
                 while let Some(order) = inbox.blocking_recv() {
                     if let Order::Initialize(request, _) = &order {
                         participant = shorten(&request.participant);
@@ -88,13 +65,17 @@ impl Service {
                     let (call, run, step, stage) = order.about();
                     let (run, start) = (shorten(run), Instant::now());
                     let _about = about_call(call, &participant, &run, step, stage);
+                    if !first.is_alone() {
+                        first.broadcast(order.to_bytes());
+                    }
                     carry_out(&mut session, &own, &served, order);
                     let seconds = start.elapsed().as_secs_f64();
                     tracing::debug!(run, participant, step, stage, call, seconds, "computed");
                 }
+                first.broadcast(END.to_vec());
             });
         })?;
-        Ok(Self { program, serving, orders })
+        Ok((Self { program, serving, orders }, solver))
     }
 
     /// The service, now and later.
@@ -169,6 +150,30 @@ type Begun = Option<OpenCall>;
 
 fn begun<T>(request: &Request<T>) -> Begun {
     request.extensions().get::<Caller>().map(Caller::call)
+}
+
+/// Sent to the other ranks when the service ends, in place of a call.
+const END: &[u8] = &[];
+
+fn workers(threads: usize) -> std::io::Result<rayon::ThreadPool> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("physics-{i}"));
+    pool.build().map_err(std::io::Error::other)
+}
+
+/// Carries out the calls of a participant on a rank other than the first, until the service ends.
+pub(crate) fn follow(program: &Arc<dyn SolverProgram>, threads: usize, rank: &Ranks) {
+    let pool = workers(threads).expect("threads for physics");
+    pool.install(|| {
+        let (mut session, serving) = (Session::new(rank.clone()), Serving::default());
+        loop {
+            let call = rank.await_broadcast::<u8>();
+            if call == END {
+                return;
+            }
+            let order = Order::from_bytes(&call).unwrap_or_else(|error| panic!("{}", error.message()));
+            carry_out(&mut session, program, &serving, order);
+        }
+    });
 }
 
 fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, serving: &Serving, order: Order) {

@@ -1,25 +1,28 @@
 //! The state machine of a served solver: the order of calls, and the effect of each. No IO and no async.
 
+mod answers;
+
 use std::sync::Arc;
 use std::time::Instant;
 
-use amalgam_particles::text::{shorten, vector};
-use amalgam_particles::{
-    DMat3, DVec3, GroupMap, MOMENTUM_LIMIT, NO_GROUP, ParticleId, Reach, SPEED_LIMIT, StepEnd, reduce,
-};
+use amalgam_particles::text::shorten;
+use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
     Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next, Restore,
-    SLOPE_LIMIT, Snapshot, Survey, Surveyed, Table,
+    Snapshot, Survey, Surveyed, Table,
 };
 use amalgam_proto::{Columns, v1};
+use amalgam_ranks::Ranks;
 use rayon::prelude::*;
 
-use crate::ids::IdIndex;
+use crate::ids::{Found, IdIndex};
+use crate::joined::{Members, by_number, united};
 use crate::near::NearParticles;
-use crate::solver::{Answer, FieldValues, Report, Solver, SolverProgram, Stage, World};
+use crate::solver::{Answer, Solver, SolverProgram, Stage, World};
 use crate::sums::{check_finite, missing_energy, state_hash, totals};
 use crate::{SectionError, SolverError};
+use answers::agreed;
 
 /// Reasons for which a call was refused.
 #[derive(Debug, thiserror::Error)]
@@ -38,9 +41,11 @@ pub(crate) enum Refusal {
     Solver(#[from] SolverError),
 }
 
-/// A served solver between Initialize and Shutdown.
+/// A served solver between Initialize and Shutdown. If it is cut among ranks, each has a session that carries out the same
+/// calls, and the first one's answers are the participant's.
 #[derive(Default)]
 pub(crate) struct Session {
+    ranks: Ranks,
     run: Option<Run>,
     /// A fault of work done in advance; the next call of the run gets it.
     fault: Option<Refusal>,
@@ -48,7 +53,10 @@ pub(crate) struct Session {
 
 struct Run {
     context: Context,
+    ranks: Ranks,
     solver: Box<dyn Solver>,
+    /// Particles of all ranks.
+    count: u64,
     phase: Phase,
     ids: IdIndex,
     near: NearParticles,
@@ -56,12 +64,14 @@ struct Run {
     has_bodies: bool,
     /// True if the solver has begun the step.
     prepared: bool,
+    /// The groups' members on this rank.
     groups: GroupMap,
+    members: Found,
+    /// Number of each group's first member among those of all ranks, and the number of these.
     offsets: Vec<u32>,
-    members: Vec<u32>,
     member_ids: Vec<ParticleId>,
     velocity: Vec<DVec3>,
-    watch: Vec<u32>,
+    watch: Found,
     occupied: Option<amalgam_particles::CellSet>,
     answer: Answer,
     dt: f64,
@@ -90,6 +100,11 @@ enum Phase {
 }
 
 impl Session {
+    /// The session of one of the ranks that a participant is cut among.
+    pub(crate) fn new(ranks: Ranks) -> Self {
+        Self { ranks, ..Self::default() }
+    }
+
     pub(crate) fn initialize(
         &mut self,
         program: &Arc<dyn SolverProgram>,
@@ -109,7 +124,7 @@ impl Session {
             gravity: vec3_from_wire("gravity", request.gravity)?,
             seed: request.seed,
         };
-        let solver = program.create(&request.section, &world).map_err(Refusal::Section)?;
+        let mut solver = program.create(&request.section, &world).map_err(Refusal::Section)?;
         let table = Table {
             particles: solver.particles().clone(),
             stable_dt: solver.stable_dt(),
@@ -123,8 +138,12 @@ impl Session {
         }
         let has_bodies = table.bodies.is_some();
         table.particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())))?;
-        let near = NearParticles::new(&*solver)?;
-        self.run = Some(Run { has_bodies, ..Run::new(context, solver, near) });
+        let near = NearParticles::new(&self.ranks, &*solver)?;
+        if !self.ranks.is_alone() {
+            solver.share(&self.ranks)?;
+        }
+        let count = table.particles.len() as u64;
+        self.run = Some(Run { has_bodies, ..Run::new((context, self.ranks.clone()), (solver, count), near) });
         self.fault = None;
         Ok(table)
     }
@@ -140,7 +159,7 @@ impl Session {
 
     /// The run that is served, and the number of its particles.
     pub(crate) fn serving(&self) -> Option<(Context, u64)> {
-        self.run.as_ref().map(|run| (run.context.clone(), run.solver.particles().len() as u64))
+        self.run.as_ref().map(|run| (run.context.clone(), run.count))
     }
 
     /// The run a call is for, if run and epoch are right.
@@ -182,7 +201,8 @@ impl Session {
             && !run.prepared
         {
             let start = Instant::now();
-            run.solver.begin()?;
+            let begun = run.solver.begin().map_err(Refusal::from);
+            agreed(&run.ranks, begun)?;
             run.solver_seconds += start.elapsed().as_secs_f64();
             run.prepared = true;
         }
@@ -208,7 +228,7 @@ impl Session {
         let expected = run.phase == Phase::Integrated { stage, repetition };
         run.expect(expected, &format!("Commit of stage {stage}, repetition {repetition},"), step)?;
         let told = (call.group_velocity.len(), call.member_velocity.len());
-        let known = (run.groups.len(), run.groups.all_members().len());
+        let known = (run.groups.len(), run.member_ids.len());
         if call.group_spin.is_some() != run.has_bodies {
             return Err(WireError::Rule(match run.has_bodies {
                 true => "the groups are bodies, but their spins are missing".into(),
@@ -254,7 +274,9 @@ impl Session {
         run.expect(run.is_between_steps(), "Save", context.step)?;
         // A run that is restored from here hears all ids; this one, too, so that both see the same bytes.
         run.near.say_all();
-        Ok(Snapshot { state_hash: state_hash(run.solver.particles()), bytes: run.solver.save()? })
+        let state_hash = state_hash(&run.ranks, run.solver.particles());
+        let bytes = run.solver.save().map_err(Refusal::from);
+        Ok(Snapshot { state_hash, bytes: agreed(&run.ranks, bytes)? })
     }
 
     pub(crate) fn restore(&mut self, call: Restore) -> Result<u64, Refusal> {
@@ -262,13 +284,15 @@ impl Session {
         if !run.is_between_steps() {
             return run.expect(false, "Restore", call.context.step).map(|()| 0);
         }
-        run.solver.restore(&call.bytes)?;
+        let restored = run.solver.restore(&call.bytes).map_err(Refusal::from);
+        agreed(&run.ranks, restored)?;
+        run.count_particles();
         run.context.step = call.context.step;
         (run.phase, run.prepared) = (Phase::Ready, false);
         (run.last_integrate, run.last_commit) = (None, None);
         run.near.forget();
         run.group_number = vec![u32::MAX; run.solver.particles().len()];
-        Ok(state_hash(run.solver.particles()))
+        Ok(state_hash(&run.ranks, run.solver.particles()))
     }
 }
 
@@ -303,31 +327,43 @@ fn check_beginning(beginning: &Context, serving: &Context) -> Result<(), Refusal
 }
 
 impl Run {
-    fn new(context: Context, solver: Box<dyn Solver>, near: NearParticles) -> Self {
-        let count = solver.particles().len();
+    fn new(
+        (context, ranks): (Context, Ranks),
+        (solver, count): (Box<dyn Solver>, u64),
+        near: NearParticles,
+    ) -> Self {
+        let own = solver.particles().len();
         Self {
             context,
+            ranks,
             solver,
+            count,
             phase: Phase::Ready,
             ids: IdIndex::default(),
             near,
             has_bodies: false,
             prepared: false,
-            groups: GroupMap::none(count),
-            offsets: Vec::new(),
-            members: Vec::new(),
+            groups: GroupMap::none(own),
+            members: Found::default(),
+            offsets: vec![0],
             member_ids: Vec::new(),
             velocity: Vec::new(),
-            watch: Vec::new(),
+            watch: Found::default(),
             occupied: None,
             answer: Answer::default(),
             dt: 0.0,
-            group_number: vec![u32::MAX; count],
+            group_number: vec![u32::MAX; own],
             velocity_before: Vec::new(),
             solver_seconds: 0.0,
             last_integrate: None,
             last_commit: None,
         }
+    }
+
+    fn count_particles(&mut self) {
+        let mut count = [self.solver.particles().len() as i64];
+        self.ranks.sum(&mut count);
+        self.count = count[0] as u64;
     }
 
     /// True if the particles are as they were committed, even if the next step has begun.
@@ -407,20 +443,23 @@ impl Run {
             dt: call.dt,
             forcing: call.forcing,
             groups: &self.groups,
+            members: Members { ranks: &self.ranks, number: &self.members.number, offsets: &self.offsets },
             inertia: &call.inertia,
             velocity: &self.velocity,
             impulse: &call.impulse,
             occupied: self.occupied.as_ref(),
         };
         let start = Instant::now();
-        self.solver.integrate(&request, &mut self.answer)?;
+        let integrated = self.solver.integrate(&request, &mut self.answer).map_err(Refusal::from);
         self.solver_seconds += start.elapsed().as_secs_f64();
+        agreed(&self.ranks, integrated)?;
         let travel_max = self.check_answer()?;
         self.phase = Phase::Integrated { stage, repetition };
         let watch_velocity = match self.solver.deferred() {
-            Some(deferred) => deferred.velocity(&self.watch),
-            None => self.watch.iter().map(|&i| self.answer.velocity[i as usize]).collect(),
+            Some(deferred) => deferred.velocity(&self.watch.index),
+            None => self.watch.index.iter().map(|&i| self.answer.velocity[i as usize]).collect(),
         };
+        let watch_velocity = by_number(&self.ranks, &self.watch.number, watch_velocity).unwrap_or_default();
         let answer = Integrated {
             momentum: std::mem::take(&mut self.answer.momentum),
             slope: std::mem::take(&mut self.answer.slope),
@@ -434,8 +473,8 @@ impl Run {
     }
 
     fn set_groups(&mut self, groups: &Groups) -> Result<(), Refusal> {
-        self.ids.resolve("member", &groups.member, &mut self.members)?;
-        self.ids.resolve("watch", &groups.watch, &mut self.watch)?;
+        self.members = self.ids.resolve(&self.ranks, "member", &groups.member)?;
+        self.watch = self.ids.resolve(&self.ranks, "watch", &groups.watch)?;
         self.offsets.clear();
         self.offsets.push(0);
         let mut end = 0;
@@ -443,102 +482,46 @@ impl Run {
             end += size;
             end
         }));
-        self.groups.set(self.solver.particles().len(), &self.offsets, &self.members);
+        // Members are found in ascending order, so those of a group are between those of the groups around it.
+        let number = &self.members.number;
+        let own = |&offset: &u32| number.partition_point(|&number| number < offset) as u32;
+        let offsets: Vec<u32> = self.offsets.iter().map(own).collect();
+        self.groups.set(self.solver.particles().len(), &offsets, &self.members.index);
         let group_of = self.groups.group_of();
-        if let Some(at) = self.watch.iter().position(|&i| group_of[i as usize] != NO_GROUP) {
-            let id = groups.watch[at];
-            return Err(
-                WireError::Rule(format!("watch: particle {id} is a member of a group, not free")).into()
-            );
-        }
+        let watched = self.watch.index.iter().position(|&i| group_of[i as usize] != NO_GROUP);
+        let wrong = watched.map(|at| {
+            let id = groups.watch[self.watch.number[at] as usize];
+            Refusal::Wire(WireError::Rule(format!("watch: particle {id} is a member of a group, not free")))
+        });
+        agreed(&self.ranks, wrong.map_or(Ok(()), Err))?;
         self.velocity.clone_from(&groups.velocity);
         self.member_ids.clone_from(&groups.member);
         self.occupied.clone_from(&groups.occupied);
         Ok(())
     }
 
-    /// The farthest that a free particle travels, relative to its radius, or a bound of that which is below 1. A solver
-    /// that answers nonsense is stopped here, before it spoils others.
-    fn check_answer(&self) -> Result<f64, Refusal> {
-        let (answer, particles, groups) = (&self.answer, self.solver.particles(), self.groups.len());
-        assert_eq!(answer.momentum.len(), groups, "lengths of the solver's answer");
-        assert!(answer.slope.is_empty() || answer.slope.len() == groups, "slopes of the solver's answer");
-        assert_eq!(
-            answer.bodies.len(),
-            if self.has_bodies { groups } else { 0 },
-            "bodies of the solver's answer"
-        );
-        let travel_max = match self.solver.deferred() {
-            None => self.check_velocities(&answer.velocity)?,
-            Some(deferred) => match deferred.travel_bound(self.dt) {
-                bound if bound < 1.0 => bound,
-                _ => self.check_velocities(&deferred.velocity(&Vec::from_iter(0..particles.len() as u32)))?,
-            },
-        };
-        for group in 0..groups {
-            let momentum = answer.momentum[group];
-            let is_slope = answer.slope.get(group).is_none_or(|z| z.abs_diff_eq(DMat3::ZERO, SLOPE_LIMIT));
-            if !(momentum.abs().cmplt(DVec3::splat(MOMENTUM_LIMIT)).all() && is_slope) {
-                let id = particles.id[self.groups.members(group)[0] as usize];
-                let momentum = vector(momentum);
-                return Err(SolverError(format!(
-                    "the group of particle {id} got momentum {momentum}: the solver is unstable"
-                ))
-                .into());
-            }
-        }
-        Ok(travel_max)
-    }
-
-    /// The farthest that a free particle travels with these velocities [m/s], relative to its radius.
-    fn check_velocities(&self, velocity: &[DVec3]) -> Result<f64, Refusal> {
-        let (particles, group_of, dt) = (self.solver.particles(), self.groups.group_of(), self.dt);
-        let is_travel =
-            |v: DVec3, travel: f64| travel.is_finite() && v.abs().cmplt(DVec3::splat(SPEED_LIMIT)).all();
-        assert_eq!(velocity.len(), particles.len(), "lengths of the solver's answer");
-        let travel_max = reduce::max(particles.len(), 0.0, |i| {
-            if group_of[i] != NO_GROUP {
-                return 0.0;
-            }
-            let travel = velocity[i].length() * dt / particles.radius[i];
-            match (is_travel(velocity[i], travel), particles.immovable[i]) {
-                (false, _) => f64::INFINITY,
-                (true, true) => 0.0,
-                (true, false) => travel,
-            }
-        });
-        if travel_max == f64::INFINITY {
-            let wrong = |i: usize| group_of[i] == NO_GROUP && !is_travel(velocity[i], 0.0);
-            let wrong = (0..particles.len()).find(|&i| wrong(i)).map(|i| (particles.id[i], velocity[i]));
-            return Err(SolverError(match wrong {
-                Some((id, v)) => format!("particle {id} got velocity {}: the solver is unstable", vector(v)),
-                None => "a particle travels beyond all numbers in a step: the solver is unstable".into(),
-            })
-            .into());
-        }
-        Ok(travel_max)
-    }
-
     fn commit(&mut self, call: Commit) -> Result<Committed, Refusal> {
-        let mut track = Vec::new();
-        self.ids.resolve("track", &call.track, &mut track)?;
+        let track = self.ids.resolve(&self.ranks, "track", &call.track)?;
         let particles = self.solver.particles();
-        let tracked = |&i: &u32| (particles.position[i as usize], particles.velocity[i as usize]);
-        let before: Vec<(DVec3, DVec3)> = track.iter().map(tracked).collect();
+        let tracked = |&i: &u32| [particles.position[i as usize], particles.velocity[i as usize]];
+        let before: Vec<[DVec3; 2]> = track.index.iter().map(tracked).collect();
+        let of_member = |&number: &u32| call.member_velocity[number as usize];
+        let member_velocity: Vec<DVec3> = self.members.number.iter().map(of_member).collect();
         let velocity = self.solver.particles().velocity.par_iter().with_min_len(4096);
         velocity.copied().collect_into_vec(&mut self.velocity_before);
         let end = StepEnd {
             dt: self.dt,
             groups: &self.groups,
             group_velocity: &call.group_velocity,
-            member_velocity: &call.member_velocity,
+            member_velocity: &member_velocity,
             group_spin: call.group_spin.as_deref().unwrap_or_default(),
         };
         let start = Instant::now();
-        let report = self.solver.commit(&end, &self.answer.velocity)?;
+        let report = self.solver.commit(&end, &self.answer.velocity).map_err(Refusal::from);
         self.solver_seconds += start.elapsed().as_secs_f64();
+        let report = agreed(&self.ranks, report)?;
         self.near.allow(&report.broken, &self.ids);
-        let mut told = if report.adjusted { self.told_velocities(&call.member_velocity) } else { Vec::new() };
+        let mut told = if report.adjusted { self.told_velocities(&member_velocity) } else { Vec::new() };
         let particles = self.solver.particles();
         // A solver may store its particles in another order after a step, or others: all are known by id.
         if self.ids.ids != particles.id {
@@ -552,11 +535,11 @@ impl Run {
             self.near.reorder(ids, particles);
             self.ids.update(&particles.id);
         }
-        let mut totals = totals(particles, &self.velocity_before, self.dt);
+        let mut totals = totals(&self.ranks, particles, &self.velocity_before, self.dt);
         totals.angular_momentum += report.spin.0;
         totals.kinetic_energy += report.spin.1;
-        check_finite(particles, &totals)?;
-        let not_taken = if report.adjusted { missing_energy(particles, &told) } else { 0.0 };
+        check_finite(&self.ranks, particles, &totals)?;
+        let not_taken = if report.adjusted { missing_energy(&self.ranks, particles, &told) } else { 0.0 };
         self.group_number.clear();
         self.group_number.resize(particles.len(), u32::MAX);
         for (group, &number) in call.group_number.iter().enumerate() {
@@ -570,14 +553,21 @@ impl Run {
             totals,
             not_taken,
             solver_seconds: std::mem::take(&mut self.solver_seconds),
-            state_hash: if call.want_state_hash { state_hash(particles) } else { 0 },
+            state_hash: if call.want_state_hash { state_hash(&self.ranks, particles) } else { 0 },
             cells: call
                 .grids
                 .iter()
                 .map(|grid| grid.occupied(&particles.position, &particles.radius, Reach::Centre))
+                .map(|cells| united(&self.ranks, cells))
                 .collect(),
-            ..self.report(&report, &call.track, before)?
+            ..self.report(&report, (&call.track, &track.number), before)?
         };
+        self.count = done.particles;
+        if let Some(moves) = self.solver.migrate() {
+            moves.apply(&self.ranks, &mut self.group_number);
+            self.near.follow(&moves);
+            self.ids.update(&self.solver.particles().id);
+        }
         self.context.step += 1;
         (self.phase, self.prepared, self.last_integrate) = (Phase::Ready, false, None);
         Ok(done)
@@ -591,77 +581,5 @@ impl Run {
             told[member as usize] = velocity;
         }
         told
-    }
-
-    /// The end of a step, with the tracked particles where they are; one that died, where it was `before`.
-    fn report(
-        &self,
-        report: &Report,
-        track: &[ParticleId],
-        before: Vec<(DVec3, DVec3)>,
-    ) -> Result<Committed, Refusal> {
-        let particles = self.solver.particles();
-        let now = |i: u32| (particles.position[i as usize], particles.velocity[i as usize]);
-        let tracked = track.iter().zip(before).map(|(&id, before)| self.ids.find(id).map_or(before, now));
-        let (track_position, track_velocity) = tracked.unzip();
-        let mut born = Vec::new();
-        self.ids.resolve("born", &report.born, &mut born)?;
-        let born = born.iter().map(|&i| {
-            let i = i as usize;
-            (particles.id[i], particles.mass[i], particles.radius[i], particles.immovable[i])
-        });
-        let mut released = Vec::new();
-        self.ids.resolve("released", &report.released, &mut released)?;
-        let released = released.iter().map(|&i| (particles.id[i as usize], particles.mass[i as usize]));
-        Ok(Committed {
-            particles: particles.len() as u64,
-            stable_dt: report.stable_dt,
-            potential_energies: report
-                .energies
-                .iter()
-                .map(|&(name, joule)| (name.to_string(), joule))
-                .collect(),
-            given: report.given,
-            broken: report.broken.len() as u64,
-            born: born.collect(),
-            dead: report.dead.clone(),
-            released: released.collect(),
-            track_position,
-            track_velocity,
-            ..Committed::default()
-        })
-    }
-
-    fn frame(&self) -> Result<Frame, SolverError> {
-        let particles = self.solver.particles();
-        let mut order: Vec<u32> = (0..particles.len() as u32).collect();
-        order.sort_unstable_by_key(|&i| particles.id[i as usize]);
-        fn gather<T: Copy>(order: &[u32], column: &[T]) -> Vec<T> {
-            order.iter().map(|&i| column[i as usize]).collect()
-        }
-        let fields = self.solver.fields().into_iter().map(|field| match field.values {
-            FieldValues::Scalar(values) => (field.name.to_string(), 1, gather(&order, &values)),
-            FieldValues::Vector(values) => {
-                (field.name.to_string(), 3, gather(&order, &values).into_flattened())
-            }
-        });
-        let frame = Frame {
-            id: gather(&order, &particles.id),
-            position: gather(&order, &particles.position),
-            velocity: gather(&order, &particles.velocity),
-            radius: gather(&order, &particles.radius),
-            group: gather(&order, &self.group_number),
-            fields: fields.collect(),
-            surface: None,
-        };
-        for (name, components, values) in &frame.fields {
-            if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-                let (id, value) = (frame.id[at / *components as usize], values[at]);
-                return Err(SolverError(format!(
-                    "field {name} of particle {id} is {value}: the solver is unstable"
-                )));
-            }
-        }
-        Ok(frame)
     }
 }

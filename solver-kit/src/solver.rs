@@ -6,6 +6,9 @@ use amalgam_particles::{
 
 pub use amalgam_proto::contract::Integration;
 
+use amalgam_ranks::{Moves, Ranks};
+
+use crate::joined::Members;
 use crate::section::SectionError;
 
 /// A description of a solver, before it is given anything to do.
@@ -48,6 +51,8 @@ pub struct Stage<'a> {
     pub forcing: f64,
     /// Own particles that must move as one.
     pub groups: &'a GroupMap,
+    /// The members of all ranks, for a solver that is cut among several.
+    pub members: Members<'a>,
     /// Inertia of each group [kg]; infinite for a group that holds an immovable particle.
     pub inertia: &'a [f64],
     /// Velocity of each group at the start of the step [m/s].
@@ -71,7 +76,7 @@ pub struct Answer {
     /// defers them ([`Solver::deferred`]).
     pub velocity: Vec<DVec3>,
     /// Each group as a body, from a solver whose particles belong to bodies ([`Solver::bodies`]); else empty. Momentum
-    /// is then that of the whole body.
+    /// is then that of the whole body. On ranks they are answered as momenta are: all at the first rank, none at others.
     pub bodies: Vec<Body>,
 }
 
@@ -147,7 +152,7 @@ pub trait Solver: Send + Sync + 'static {
 
     /// True if the particles at these places of [`Self::particles`] never count as a contact, for example two
     /// joined by a spring or an unbroken bond. Bonds that break are reported by [`Self::commit`]; no others
-    /// may form.
+    /// may form. Asked of own particles of a rank only: a solver that is cut among ranks has to keep joined particles together.
     fn joined(&self, _a: u32, _b: u32) -> bool {
         false
     }
@@ -223,7 +228,32 @@ pub trait Solver: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The whole state, exact: restored, it continues to the same bits.
+    /// Keeps only the particles of this rank, of those that every rank has after its initialisation. From here on the solvers
+    /// of all ranks together are the participant: each has a part of the particles and is called for all of them, in the
+    /// same order. Answers are those of its part, but
+    /// - momenta of groups, which are the whole ones at the first rank and are not read at others
+    ///   ([`Members::for_each`] brings members' values there), and groups as bodies, which others have none of;
+    /// - [`Report::stable_dt`], energies, spin and [`Report::given`], [`Self::stable_dt`] and [`Deferred::travel_bound`],
+    ///   which are those of the participant, on all ranks.
+    ///
+    /// No result may depend on the ranks by a bit.
+    ///
+    /// # Errors
+    /// A solver that cannot be cut.
+    fn share(&mut self, _ranks: &Ranks) -> Result<(), SolverError> {
+        Err(SolverError(
+            "this solver cannot be cut among ranks: run it as one, with as many threads as there are cores"
+                .into(),
+        ))
+    }
+
+    /// Gives particles that have left this rank's part to others, after a commit, and says which. Collective.
+    fn migrate(&mut self) -> Option<Moves> {
+        None
+    }
+
+    /// The whole state, exact: restored, it continues to the same bits. A solver that is shared saves all ranks' particles at
+    /// the first rank, in a form that any number of ranks restores.
     ///
     /// # Errors
     /// If the solver does not keep checkpoints.

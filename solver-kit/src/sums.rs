@@ -2,14 +2,15 @@
 
 use amalgam_particles::{DVec3, Particles, SPEED_LIMIT, random};
 use amalgam_proto::contract::Totals;
+use amalgam_ranks::Ranks;
 use rayon::prelude::*;
 
-use crate::{SolverError, exact};
+use crate::{SolverError, agreed, exact};
 
 /// A hash of ids, positions and velocities that does not depend on the order of storage: the wrapping sum of a hash
-/// of each particle.
-pub(crate) fn state_hash(particles: &Particles) -> u64 {
-    (0..particles.len())
+/// of each particle. Collective.
+pub(crate) fn state_hash(ranks: &Ranks, particles: &Particles) -> u64 {
+    let own = (0..particles.len())
         .into_par_iter()
         .with_min_len(4096)
         .map(|i| {
@@ -17,7 +18,10 @@ pub(crate) fn state_hash(particles: &Particles) -> u64 {
             let words = [x.x, x.y, x.z, v.x, v.y, v.z].map(f64::to_bits);
             words.iter().fold(random::mix(particles.id[i].0), |hash, &word| random::mix(hash ^ word))
         })
-        .reduce(|| 0, u64::wrapping_add)
+        .reduce(|| 0, u64::wrapping_add);
+    let mut sum = [own as i64];
+    ranks.sum(&mut sum);
+    sum[0] as u64
 }
 
 /// A particle's momentum, angular momentum, mass moment and kinetic energy, in columns.
@@ -28,14 +32,14 @@ fn moments(particles: &Particles, i: usize) -> [f64; 10] {
     [p[0], p[1], p[2], l[0], l[1], l[2], c[0], c[1], c[2], 0.5 * momentum.dot(v[i])]
 }
 
-/// Sums over a step's end; the velocity before is not a number for a particle that was not there.
+/// Sums over a step's end; the velocity before is not a number for a particle that was not there. Collective.
 ///
-/// No bit depends on the order in which particles are stored.
-pub(crate) fn totals(particles: &Particles, velocity_before: &[DVec3], dt: f64) -> Totals {
+/// No bit depends on the order in which particles are stored, nor on the ranks that have them.
+pub(crate) fn totals(ranks: &Ranks, particles: &Particles, velocity_before: &[DVec3], dt: f64) -> Totals {
     let Particles { velocity: v, radius, .. } = particles;
     let count = particles.len();
     // The largest moments; behind them those of squares of speed, speed over radius, and change of velocity.
-    let largest: [f64; 13] = exact::magnitudes(count, |i| {
+    let largest: [f64; 13] = exact::magnitudes(ranks, count, |i| {
         let speed = v[i].length_squared();
         let change = (v[i] - velocity_before[i]).length_squared().max(0.0);
         let [p0, p1, p2, l0, l1, l2, c0, c1, c2, energy] = moments(particles, i);
@@ -43,7 +47,7 @@ pub(crate) fn totals(particles: &Particles, velocity_before: &[DVec3], dt: f64) 
         [p0, p1, p2, l0, l1, l2, c0, c1, c2, energy, speed, rate, change]
     });
     let [moments_max @ .., speed, rate, change] = largest;
-    let sums = exact::sums(count, &moments_max, |i| moments(particles, i));
+    let sums = exact::sums(ranks, count, &moments_max, |i| moments(particles, i));
     let vector = |first: usize| DVec3::new(sums[first], sums[first + 1], sums[first + 2]);
     Totals {
         momentum: vector(0),
@@ -57,20 +61,21 @@ pub(crate) fn totals(particles: &Particles, velocity_before: &[DVec3], dt: f64) 
 }
 
 /// Kinetic energy [J] that movable particles would have at the velocities that they were `told` [m/s], less their own
-/// kinetic energy. A particle that nobody told, since it was born in the step, counts for nothing.
-pub(crate) fn missing_energy(particles: &Particles, told: &[DVec3]) -> f64 {
+/// kinetic energy. A particle that nobody told, since it was born in the step, counts for nothing. Collective.
+pub(crate) fn missing_energy(ranks: &Ranks, particles: &Particles, told: &[DVec3]) -> f64 {
     let missing = |i: usize| {
         if particles.immovable[i] || told[i].is_nan() {
             return [0.0];
         }
         [0.5 * particles.mass[i] * (told[i].length_squared() - particles.velocity[i].length_squared())]
     };
-    exact::sums(particles.len(), &exact::magnitudes(particles.len(), missing), missing)[0]
+    let count = particles.len();
+    exact::sums(ranks, count, &exact::magnitudes(ranks, count, missing), missing)[0]
 }
 
 /// Checks that the sums are finite; all positions and velocities are then finite. Otherwise the error names
-/// the first particle at fault.
-pub(crate) fn check_finite(particles: &Particles, totals: &Totals) -> Result<(), SolverError> {
+/// the first particle at fault. Collective.
+pub(crate) fn check_finite(ranks: &Ranks, particles: &Particles, totals: &Totals) -> Result<(), SolverError> {
     let Totals { momentum, angular_momentum, mass_moment, kinetic_energy, .. } = totals;
     let finite = [momentum, angular_momentum, mass_moment].iter().all(|sum| sum.is_finite());
     let slow = totals.speed_max < SPEED_LIMIT && totals.radius_rate_max.is_finite();
@@ -79,13 +84,14 @@ pub(crate) fn check_finite(particles: &Particles, totals: &Totals) -> Result<(),
     }
     let wrong =
         |&i: &usize| !(particles.position[i].is_finite() && particles.velocity[i].length() < SPEED_LIMIT);
-    Err(SolverError(match (0..particles.len()).find(wrong) {
-        Some(i) => format!(
+    let named = (0..particles.len()).find(wrong).map(|i| {
+        SolverError(format!(
             "particle {} has no finite position any more, or no speed below {SPEED_LIMIT:e} m/s",
             particles.id[i]
-        ),
-        None => "momentum or energy is beyond all numbers: the solver is unstable".into(),
-    }))
+        ))
+    });
+    agreed(ranks, named.map_or(Ok(()), Err))?;
+    Err(SolverError("momentum or energy is beyond all numbers: the solver is unstable".into()))
 }
 
 #[cfg(test)]
@@ -102,12 +108,13 @@ mod tests {
             particles.push(ParticleId(i), x, v, 0.1 + number(6).abs(), 0.01, false);
         }
         let before: Vec<DVec3> = particles.velocity.iter().map(|v| 0.9 * v).collect();
-        let as_made = totals(&particles, &before, 0.1);
+        let alone = Ranks::alone();
+        let as_made = totals(&alone, &particles, &before, 0.1);
         let mut order: Vec<u32> = (0..10_000).collect();
         order.sort_by_key(|&i| random::mix(u64::from(i)));
         particles.reorder(&order);
         let before: Vec<DVec3> = order.iter().map(|&i| before[i as usize]).collect();
-        let shuffled = totals(&particles, &before, 0.1);
+        let shuffled = totals(&alone, &particles, &before, 0.1);
         assert_eq!(format!("{as_made:?}"), format!("{shuffled:?}"));
         let momentum: DVec3 = particles.velocity.iter().zip(&particles.mass).map(|(&v, &m)| v * m).sum();
         assert!((momentum - as_made.momentum).length() < 1e-8, "{momentum} {as_made:?}");

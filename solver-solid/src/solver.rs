@@ -2,8 +2,8 @@
 
 use amalgam_particles::{DVec3, MovingSurface, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Drag, Field, FieldValues, Integration, Report, SectionError, SnapshotReader, SnapshotWriter,
-    Solver, SolverError, Stage, World,
+    Answer, Drag, Field, FieldValues, Integration, Ranks, Report, SectionError, SnapshotReader,
+    SnapshotWriter, Solver, SolverError, Stage, World,
 };
 use rayon::prelude::*;
 
@@ -479,7 +479,7 @@ impl Solver for SolidSolver {
             .then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         end.advance(&mut self.particles, integrated);
         if let Some((position, velocity)) = before {
-            given += self.drag.work((&position, &velocity), &self.particles, step);
+            given += self.drag.work(&Ranks::alone(), (&position, &velocity), &self.particles, step);
         }
         given += self.motion.advance(end.dt, self.gravity, &mut self.particles);
         let released = self.motion.release(&mut self.particles);

@@ -1,7 +1,7 @@
 //! Scenes whose checkpoints are tested: each has a state of its own kind that a checkpoint must hold.
 
 /// A fluid that is poured onto a sheet from nothing, while a drop falls into a sink; probes look at particles that die.
-const JET: &str = "
+pub(crate) const JET: &str = "
 [scene]
 name = 'jet'
 [domain]

@@ -27,6 +27,8 @@ pub(crate) struct Scene {
     pub(crate) plan: Plan,
     pub(crate) participants: Vec<(String, Arc<dyn SolverProgram>, String)>,
     pub(crate) threads: usize,
+    /// Ranks of each participant; 1 where nothing is said.
+    pub(crate) ranks: Vec<usize>,
 }
 
 impl Scene {
@@ -45,7 +47,7 @@ impl Scene {
             coupling: CouplingSettings::default(),
             probes: Vec::new(),
         };
-        Self { plan, participants: Vec::new(), threads: 1 }
+        Self { plan, participants: Vec::new(), threads: 1, ranks: Vec::new() }
     }
 
     pub(crate) fn with(
@@ -69,15 +71,21 @@ impl Scene {
     }
 
     pub(crate) fn connect(self) -> Result<Simulation, CoordinatorError> {
-        let participants = self.participants.into_iter().map(|(name, program, section)| ParticipantPlan {
-            name,
-            solver: String::new(),
-            section,
-            address: Address::InProcess(serve_in_process(program, self.threads).expect("threads")),
-            access: Default::default(),
-            elastic: true,
-            wait: std::time::Duration::ZERO,
-        });
+        let ranks = self.ranks.iter().copied().chain(std::iter::repeat(1));
+        let participants =
+            self.participants.into_iter().zip(ranks).map(|((name, program, section), ranks)| {
+                ParticipantPlan {
+                    name,
+                    solver: String::new(),
+                    section,
+                    address: Address::InProcess(
+                        serve_in_process(program, self.threads, ranks).expect("threads"),
+                    ),
+                    access: Default::default(),
+                    elastic: true,
+                    wait: std::time::Duration::ZERO,
+                }
+            });
         Simulation::connect(self.plan, participants.collect(), &Cancel::new())
     }
 

@@ -57,7 +57,8 @@ pub(super) struct Times {
     pub(super) commit: Vec<f64>,
 }
 
-fn dam_break(case: &Case, idle: Idle) -> Result<Vec<Figure>, String> {
+/// A cube of water that is about to fall apart, with `edge` particles along an edge.
+pub(super) fn cube(edge: u32) -> Result<Sph, String> {
     let world = World {
         participant: "water".into(),
         domain: (DVec3::ZERO, DVec3::new(2.0 * EDGE, EDGE, 2.0 * EDGE)),
@@ -66,10 +67,14 @@ fn dam_break(case: &Case, idle: Idle) -> Result<Vec<Figure>, String> {
     };
     let section = format!(
         "spacing = {}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [{EDGE}, {EDGE}, {EDGE}]",
-        EDGE / f64::from(case.edge)
+        EDGE / f64::from(edge)
     );
     let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
-    let mut solver = Sph::new(parameters, particles);
+    Ok(Sph::new(parameters, particles))
+}
+
+fn dam_break(case: &Case, idle: Idle) -> Result<Vec<Figure>, String> {
+    let mut solver = cube(case.edge)?;
     let n = solver.particles().len();
     // Every hundredth particle is in a group of ten that moves with its fluid.
     let members: Vec<u32> = (0..n as u32).step_by(100).collect();

@@ -35,6 +35,13 @@ pub(super) struct Placement {
     /// For an address: `HOST:PORT` or `unix:PATH`.
     pub(super) address: Option<String>,
     pub(super) threads: Option<u32>,
+    /// Ranks among which its particles are cut, as threads of one process.
+    pub(super) ranks: Option<u32>,
+    /// The same as processes of an MPI job, which mpirun or srun starts.
+    pub(super) mpi_ranks: Option<u32>,
+    /// More options of mpirun.
+    #[serde(default)]
+    mpi_options: Vec<String>,
     /// Address at which the solver listens there.
     listen: Option<String>,
     /// The program there.
@@ -166,6 +173,16 @@ fn check(reader: &mut Reader<'_>, raw: &Raw, scene: &Scene) {
         if placement.threads.is_some_and(|threads| !(1..=1024).contains(&threads)) {
             reader.fault(&base.key("threads"), "threads must be 1 to 1024", None);
         }
+        if placement.ranks.is_some_and(|ranks| !(1..=1024).contains(&ranks)) {
+            reader.fault(&base.key("ranks"), "ranks must be 1 to 1024", None);
+        }
+        if placement.mpi_ranks == Some(0) {
+            reader.fault(&base.key("mpi_ranks"), "mpi_ranks must be at least 1", None);
+        }
+        if placement.mpi_ranks.is_some() && placement.ranks.is_some() {
+            let message = "ranks are threads, mpi_ranks are processes: write one of them";
+            reader.fault(&base.key("mpi_ranks"), message, None);
+        }
         if let Some(Err(error)) = placement.listen.as_ref().map(|listen| listen.parse::<Listen>()) {
             reader.fault(&base.key("listen"), &error, None);
         }
@@ -184,7 +201,7 @@ impl Placement {
     pub(super) fn command(
         &self,
         solver: &str,
-        threads: Option<usize>,
+        (threads, ranks): (Option<usize>, Option<usize>),
         security: &SecurityOptions,
     ) -> Vec<String> {
         let mut serve = vec![self.program.clone().unwrap_or(PROGRAM.into()), "serve".into(), solver.into()];
@@ -192,6 +209,11 @@ impl Placement {
         option("--listen", self.listen.clone().unwrap_or(EVERYWHERE.into()));
         if let Some(threads) = self.threads.map(|threads| threads as usize).or(threads) {
             option("--threads", threads.to_string());
+        }
+        match (self.mpi_ranks, ranks) {
+            (Some(_), _) => option("--ranks", "mpi".into()),
+            (None, Some(ranks)) => option("--ranks", ranks.to_string()),
+            (None, None) => {}
         }
         if let Some(folder) = self.tls.as_ref().or(security.tls.as_ref()) {
             option("--tls", folder.display().to_string());
@@ -206,15 +228,29 @@ impl Placement {
         serve.extend_from_slice(&self.options);
         let mut command: Vec<String> = match (self.run, &self.host) {
             (StartedBy::Ssh, Some(host)) => {
+                serve.splice(0..0, self.mpirun());
                 let quoted = serve.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
                 serve = vec!["--".into(), host.clone(), format!("exec {quoted}")];
                 ["ssh", "-T", "-o", "BatchMode=yes"].map(String::from).into()
             }
-            _ => ["srun", "--nodes=1", "--ntasks=1", "--overlap", "--unbuffered"].map(String::from).into(),
+            _ => {
+                let tasks = self.mpi_ranks.unwrap_or(1);
+                let mut srun = vec!["srun".to_string()];
+                srun.extend(self.mpi_ranks.is_none().then(|| "--nodes=1".into()));
+                srun.extend([format!("--ntasks={tasks}"), "--overlap".into(), "--unbuffered".into()]);
+                srun
+            }
         };
         command.extend_from_slice(&self.launcher_options);
         command.extend(serve);
         command
+    }
+
+    /// The words before the program that start it as an MPI job, if it is one.
+    pub(super) fn mpirun(&self) -> Vec<String> {
+        let start = |ranks: u32| ["mpirun".to_string(), "-np".into(), ranks.to_string()];
+        let words = self.mpi_ranks.map(start);
+        words.into_iter().flatten().chain(self.mpi_options.iter().cloned()).collect()
     }
 
     /// Address at which the run reaches a solver that announces `announced`: by ssh, at the host that the
@@ -261,7 +297,11 @@ mod tests {
         )
         .expect("is right");
         let command = |name, kind| {
-            deployment.of(name).expect("is there").command(kind, Some(2), &deployment.security).join(" ")
+            deployment
+                .of(name)
+                .expect("is there")
+                .command(kind, (Some(2), None), &deployment.security)
+                .join(" ")
         };
         let certificates = std::path::absolute("there/certs").expect("a path");
         assert_eq!(

@@ -19,9 +19,10 @@ use super::{
     deployment::{Deployment, Placement, StartedBy},
 };
 use crate::{
+    cli::RanksOf,
     console::Console,
     error::CommandError,
-    scene::{Participant, Scene, Served, SolverKind},
+    scene::{Participant, Scene, Served, SolverKind, suggest},
 };
 use amalgam_coordinator::{Address, ParticipantPlan, Registry};
 
@@ -97,6 +98,8 @@ pub struct Means {
     pub transport: Transport,
     /// Threads of each solver that the run starts; one per core by default.
     pub threads: Option<usize>,
+    /// Ranks of the solvers that are cut among several.
+    pub ranks: Vec<RanksOf>,
     /// Credentials for calls of services that others started.
     pub access: Access,
     /// Registry at which solvers register, if there is one.
@@ -131,7 +134,24 @@ impl Means {
             }
             None => None,
         };
-        Ok(Self { transport: *transport, threads: *threads, access, registry, deployment })
+        let ranks = reach.ranks.clone();
+        for RanksOf { participant, .. } in &ranks {
+            let names: Vec<String> = scene.participants.iter().map(|p| p.name.clone()).collect();
+            if !names.contains(participant) {
+                let help = suggest(participant, &names, "participants of the scene");
+                return Err(CommandError::Usage(format!(
+                    "--ranks: the scene has no participant `{participant}`; {help}"
+                )));
+            }
+        }
+        Ok(Self { transport: *transport, threads: *threads, ranks, access, registry, deployment })
+    }
+
+    /// Ranks of a participant's solver, if it is cut among several.
+    fn ranks_of(&self, participant: &Participant) -> Option<usize> {
+        let asked = self.ranks.iter().rfind(|ranks| ranks.participant == participant.name);
+        let placed = || self.deployment.of(&participant.name).and_then(|placement| placement.ranks);
+        asked.map(|ranks| ranks.ranks).or_else(|| placed().map(|ranks| ranks as usize))
     }
 
     /// Starter of a participant's solver, and its entry in the deployment file.
@@ -218,7 +238,8 @@ impl Locals {
             }
             (StartedBy::Local, Served::Locally(kind)) if self.means.transport == Transport::InProcess => {
                 let threads = self.means.threads.unwrap_or_else(rayon::current_num_threads);
-                let service = serve_in_process(kind.program(), threads);
+                let ranks = self.means.ranks_of(participant).unwrap_or(1);
+                let service = serve_in_process(kind.program(), (threads / ranks).max(1), ranks);
                 let system = |error| StartError::System { participant: participant.name.clone(), error };
                 Started::Ready(Address::InProcess(service.map_err(system)?))
             }
@@ -324,20 +345,40 @@ impl Locals {
         if by != StartedBy::Local
             && let Some(placement) = placement
         {
-            let words = placement.command(&participant.solver, threads, &self.means.deployment.security);
+            let workers = (threads, self.means.ranks_of(participant));
+            let words = placement.command(&participant.solver, workers, &self.means.deployment.security);
             let mut command = Command::new(&words[0]);
             command.args(&words[1..]);
             return Ok(command);
         }
         let listen = self.listen(index, participant)?;
         let system = |error| StartError::System { participant: participant.name.clone(), error };
-        let mut command = Command::new(std::env::current_exe().map_err(system)?);
+        let program = std::env::current_exe().map_err(system)?;
+        let placement = self.means.placement(participant).1;
+        let mpirun = placement.map(Placement::mpirun).unwrap_or_default();
+        let mut command = match mpirun.split_first() {
+            Some((mpirun, options)) => {
+                let mut command = Command::new(mpirun);
+                command.args(options).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
         command.args(["serve", &participant.solver]).args(listen).arg("--exit-with-stdin");
         if log::is_json() {
             command.args(["--log-format", "json"]);
         }
         if let Some(threads) = threads {
             command.args(["--threads", &threads.to_string()]);
+        }
+        match self.means.ranks_of(participant) {
+            _ if !mpirun.is_empty() => {
+                command.args(["--ranks", "mpi"]);
+            }
+            Some(ranks) => {
+                command.args(["--ranks", &ranks.to_string()]);
+            }
+            None => {}
         }
         Ok(command)
     }

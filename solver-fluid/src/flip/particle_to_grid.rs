@@ -102,7 +102,7 @@ impl ParticleToGrid {
         let cell_of = position.par_iter().with_min_len(CHUNK).map(|&x| grid.index(grid.cell(x)) as u32);
         cell_of.collect_into_vec(&mut self.cell_of);
         counting_sort(&self.cell_of, grid.len(), &mut self.start, &mut self.order);
-        sort_cells_by_id(&self.start, ids, &mut self.order);
+        sort_cells_by_id(&self.start, |i| ids[i as usize], &mut self.order);
     }
 
     /// Indices of the particles by cell and id.

@@ -16,19 +16,22 @@
 )]
 
 use std::{
+    borrow::Cow,
     marker::PhantomData,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use amalgam_particles::{
-    DVec3, ParticleId,
+    DVec3,
     lanes::{LANES, Lanes, Task, Width},
 };
+use amalgam_solver_kit::{Ranks, sum_integers};
 use glam::Vec3;
 use rayon::prelude::*;
 
 use super::acceleration::Accelerations;
 use super::density::Densities;
+use super::ghosts::{Ghosts, Points};
 use super::kernel::Kernel;
 use super::neighbours::{
     Candidates, CellOrder, Chunk, Columns, Found, PRESSURE, Places, Raster, Stored, VOLUME,
@@ -58,19 +61,40 @@ pub struct Evaluation {
     found: Vec<Found>,
     /// Place of each particle in the sorted order.
     rank: Vec<AtomicU32>,
+    /// Number of own particles, behind which ghosts are numbered.
+    own: usize,
+    /// Sums and maxima over all ranks.
+    joined: Joined,
 }
 
-/// Sums and maxima over the particles of a chunk, or over all.
+/// Sums and maxima over the particles of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     /// The largest density over rest density, at least 1.
     compression_max: f64,
-    /// Energy of compression [J/kg], summed over particles.
-    energy: f64,
-    /// Density over rest density, less 1, where it is positive; summed over particles.
-    excess: f64,
+    /// Energy of compression over the square of the speed of sound, summed over particles [[`UNIT`]].
+    energy: i128,
+    /// Density over rest density, less 1, where it is positive; summed over particles [[`UNIT`]].
+    excess: i128,
     /// Pairs of particle and candidate that the loops over pairs go through, of densities and of forces.
     pairs: [u64; 2],
+}
+
+/// Sums and maxima over the particles of all ranks.
+#[derive(Clone, Copy, Debug)]
+struct Joined {
+    compression_max: f64,
+    /// Energy of compression over the square of the speed of sound, and excess of density, summed over particles.
+    energy: f64,
+    excess: f64,
+    particles: f64,
+    acceleration_max: f64,
+}
+
+impl Default for Joined {
+    fn default() -> Self {
+        Self { compression_max: 1.0, energy: 0.0, excess: 0.0, particles: 0.0, acceleration_max: 0.0 }
+    }
 }
 
 impl Default for Evaluation {
@@ -93,24 +117,24 @@ impl Evaluation {
             accelerations_max: Vec::new(),
             found: Vec::new(),
             rank: Vec::new(),
+            own: 0,
+            joined: Joined::default(),
         }
     }
 
-    /// Finds neighbours and densities of particles at positions [m] with velocities [m/s]. With `ids`, results do not
-    /// depend on the order in which particles are stored; without, the order of storage stands for that of ids.
-    pub fn find_densities(
-        &mut self,
-        parameters: &Parameters,
-        ids: &[ParticleId],
-        (positions, velocities): (&[DVec3], &[DVec3]),
-    ) {
+    /// Finds neighbours and densities of own particles among these and `ghosts`. With ids, results do not depend on the
+    /// order in which particles are stored.
+    pub fn find_densities(&mut self, parameters: &Parameters, own: Points<'_>, ghosts: Points<'_>) {
         let raster = Raster::new(parameters.support_radius, parameters.walls);
-        self.cells.rebuild(&raster, ids, positions);
-        let Self { width, cells, chunks, columns, compression, totals, found, rank, .. } = self;
+        self.cells.rebuild(&raster, own, ghosts);
+        self.own = own.positions.len();
+        let Self { width, cells, chunks, columns, compression, totals, found, rank, own: own_count, .. } =
+            self;
+        let own_count = *own_count;
         let count = cells.order().len();
         cells.chunks(CHUNK, chunks);
         rank.resize_with(count, AtomicU32::default);
-        columns.set(&raster, cells, positions, velocities, rank);
+        columns.set(&raster, cells, (own, ghosts), rank);
         compression.resize(count, 0.0);
         let coefficients = Coefficients::new(parameters);
         let (around, stored) = columns.parts(cells, &raster);
@@ -121,7 +145,7 @@ impl Evaluation {
             .into_par_iter()
             .map_init(Places::default, |places, (chunk, found, compression, stored)| {
                 found.clear();
-                let sums = Sums { around, chunk, found, values: &mut *compression };
+                let sums = Sums { around, chunk, found, values: &mut *compression, own: own_count };
                 let pairs = match parameters.formulation {
                     Formulation::Mueller { .. } => {
                         width.run(Densities { sums, places, scheme: PhantomData::<Mueller> })
@@ -129,6 +153,8 @@ impl Evaluation {
                     _ => width.run(Densities { sums, places, scheme: PhantomData::<Laminar> }),
                 };
                 let state = parameters.state;
+                // A ghost without pressure counts for nothing; its owner knows its pressure.
+                clear_ghosts(&cells.order()[chunk.particles.clone()], own_count, compression, 0.0);
                 Totals { pairs, ..width.run(Apply { coefficients, state, compression, stored }) }
             })
             .collect_into_vec(totals);
@@ -148,7 +174,8 @@ impl Evaluation {
     }
 
     fn sum_accelerations<S: PairTerms>(&mut self, parameters: &Parameters, scheme: S) {
-        let Self { width, cells, chunks, columns, acceleration, accelerations_max, found, .. } = self;
+        let Self { width, cells, chunks, columns, acceleration, accelerations_max, found, own, .. } = self;
+        let own = *own;
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         acceleration.resize(cells.order().len(), Vec3::ZERO);
         let (around, stored) = columns.parts(cells, &raster);
@@ -158,16 +185,62 @@ impl Evaluation {
             .into_par_iter()
             .map_init(Candidates::default, |candidates, (chunk, found, acceleration)| {
                 found.rewind();
-                let sums = Sums { around, chunk, found, values: &mut *acceleration };
+                let sums = Sums { around, chunk, found, values: &mut *acceleration, own };
                 width.run(Accelerations { sums, stored, candidates, scheme });
+                clear_ghosts(&cells.order()[chunk.particles.clone()], own, acceleration, Vec3::ZERO);
                 acceleration.iter().map(|a| a.length_squared()).fold(0.0, larger)
             })
             .collect_into_vec(accelerations_max);
     }
 
-    /// The largest acceleration found last [m/s^2]; NaN if one is.
+    /// Exchanges pressures and volumes with other ranks, and finds what [`Self::largest_compression`] and its like tell.
+    /// Collective.
+    pub(super) fn join_densities(&mut self, ranks: &Ranks, ghosts: &Ghosts) {
+        let own = self.own;
+        if !ranks.is_alone() {
+            let place = |i: usize| self.rank[i].load(Relaxed) as usize;
+            let stored = self.columns.stored();
+            let of_own = |i: u32| {
+                let stored = stored[place(i as usize)];
+                [stored[PRESSURE], stored[VOLUME]]
+            };
+            for (g, [pressure, volume]) in ghosts.ask(ranks, of_own).into_iter().enumerate() {
+                let at = self.rank[own + g].load(Relaxed) as usize;
+                let stored = &mut self.columns.stored_mut()[at];
+                (stored[PRESSURE], stored[VOLUME]) = (pressure, volume);
+            }
+        }
+        let totals = || self.totals.iter();
+        let mut largest = [totals().map(|totals| totals.compression_max).fold(1.0, f64::max)];
+        ranks.max(&mut largest);
+        let [energy, excess, particles] = sum_integers(
+            ranks,
+            [
+                totals().map(|totals| totals.energy).sum(),
+                totals().map(|totals| totals.excess).sum(),
+                own as i128,
+            ],
+        );
+        self.joined = Joined {
+            compression_max: largest[0],
+            energy: energy as f64 * UNIT,
+            excess: excess as f64 * UNIT,
+            particles: particles as f64,
+            ..self.joined
+        };
+    }
+
+    /// Finds what [`Self::largest_acceleration`] tells. Collective.
+    pub(super) fn join_accelerations(&mut self, ranks: &Ranks) {
+        let largest = self.accelerations_max.iter().copied().fold(0.0, larger);
+        let mut largest = [f64::from(largest)];
+        ranks.max(&mut largest);
+        self.joined.acceleration_max = largest[0].sqrt();
+    }
+
+    /// The largest acceleration of all ranks found last [m/s^2]; NaN if one is.
     pub fn largest_acceleration(&self) -> f64 {
-        f64::from(self.accelerations_max.iter().copied().fold(0.0, larger)).sqrt()
+        self.joined.acceleration_max
     }
 
     /// Acceleration found last [m/s^2] of a particle.
@@ -176,24 +249,29 @@ impl Evaluation {
         self.acceleration[self.rank[particle].load(Relaxed) as usize].as_dvec3()
     }
 
-    /// Density over rest density, one per particle.
+    /// Density over rest density, one per own particle.
     pub fn compressions(&self) -> impl Iterator<Item = f64> + '_ {
-        self.rank.iter().map(|r| f64::from(self.compression[r.load(Relaxed) as usize]))
+        self.rank[..self.own].iter().map(|r| f64::from(self.compression[r.load(Relaxed) as usize]))
     }
 
-    /// The particles' indices, sorted by cell.
-    pub fn order(&self) -> &[u32] {
-        self.cells.order()
+    /// The own particles' indices, sorted by cell.
+    pub fn order(&self) -> Cow<'_, [u32]> {
+        let all = self.cells.order();
+        if all.len() == self.own {
+            return Cow::Borrowed(all);
+        }
+        Cow::Owned(all.iter().copied().filter(|&i| (i as usize) < self.own).collect())
     }
 
-    /// The largest density over rest density, at least 1.
+    /// The largest density of all ranks over rest density, at least 1.
     pub fn largest_compression(&self) -> f64 {
-        self.totals.iter().map(|totals| totals.compression_max).fold(1.0, f64::max)
+        self.joined.compression_max
     }
 
-    /// The mean of densities over rest density, each at least 1: a surface, which lacks neighbours, counts as at rest.
+    /// The mean of densities over rest density, each at least 1: a surface, which lacks neighbours, counts as at rest. Over
+    /// all ranks.
     pub fn mean_compression(&self) -> f64 {
-        1.0 + self.totals.iter().map(|totals| totals.excess).sum::<f64>() / self.rank.len().max(1) as f64
+        1.0 + self.joined.excess / self.joined.particles.max(1.0)
     }
 
     /// Pairs that the loops over pairs went through, of densities and of forces, candidates out of reach and unused lanes
@@ -202,10 +280,42 @@ impl Evaluation {
         [0, 1].map(|of| self.totals.iter().map(|totals| totals.pairs[of]).sum())
     }
 
-    /// Energy of compression [J].
+    /// Energy of compression of all ranks [J].
     pub fn compression_energy(&self, parameters: &Parameters) -> f64 {
-        parameters.mass * self.totals.iter().map(|totals| totals.energy).sum::<f64>()
+        let sound_speed = parameters.state.sound_speed;
+        parameters.mass * sound_speed * sound_speed * self.joined.energy
     }
+}
+
+/// Gives the ghosts of a chunk, whose values nobody needs, a value that counts for nothing.
+fn clear_ghosts<T: Copy>(order: &[u32], own: usize, values: &mut [T], nothing: T) {
+    for (value, &particle) in values.iter_mut().zip(order) {
+        if particle as usize >= own {
+            *value = nothing;
+        }
+    }
+}
+
+/// Sums over particles are taken of multiples of this, so that they are exact and do not depend on how ranks share the particles.
+const UNIT: f64 = 1.0 / (1u64 << 42) as f64;
+/// A number whose last bit stands for [`UNIT`]: what is added to it is rounded.
+const ROUNDING: f64 = 1.5 * (1u64 << 10) as f64;
+/// Compression up to which terms are below 2, so that sums of them over a block are exact.
+const COMPRESSION_ROUNDED_MAX: f64 = 2.0;
+/// Terms up to which [`rounded`] rounds; what is larger has no bits below [`UNIT`] that matter.
+const TERM_ROUNDED_MAX: f64 = 256.0;
+/// Particles whose terms are summed before the sum becomes an integer.
+const BLOCK: usize = 64 * LANES;
+
+/// The multiple of [`UNIT`] next to a number of at most [`TERM_ROUNDED_MAX`].
+#[inline(always)]
+fn rounded(number: f64) -> f64 {
+    (number + ROUNDING) - ROUNDING
+}
+
+/// A multiple of [`UNIT`] as an integer.
+fn integer(multiple: f64) -> i128 {
+    (multiple * (1.0 / UNIT)) as i128
 }
 
 /// Coefficients that turn sums over kernels into densities, and densities into the quantities of pairs.
@@ -291,9 +401,31 @@ impl Coefficients {
     /// Sixteen at a time; what is missing in the last sixteen counts as zero.
     #[inline(always)]
     fn apply(&self, state: &EquationOfState, compression: &mut [f32], stored: &mut [Stored]) -> Totals {
+        let mut totals = Totals { compression_max: 1.0, ..Totals::default() };
+        for (values, stored) in compression.chunks_mut(BLOCK).zip(stored.chunks_mut(BLOCK)) {
+            let block = self.apply_to_block(state, values, stored);
+            totals.compression_max = totals.compression_max.max(block.compression_max);
+            totals.energy = totals.energy.saturating_add(block.energy);
+            totals.excess = totals.excess.saturating_add(block.excess);
+        }
+        totals
+    }
+
+    #[inline(always)]
+    fn apply_to_block(
+        &self,
+        state: &EquationOfState,
+        compression: &mut [f32],
+        all_stored: &mut [Stored],
+    ) -> Totals {
         let (mut largest, mut energies) = ([1.0; LANES], [0.0; LANES]);
         let mut excesses = [0.0; LANES];
-        for (values, stored) in compression.chunks_mut(LANES).zip(stored.chunks_mut(LANES)) {
+        let scale = 1.0 / (state.sound_speed * state.sound_speed);
+        let mut all = [1.0; BLOCK];
+        let places = all.chunks_exact_mut(LANES);
+        for ((values, stored), all) in
+            compression.chunks_mut(LANES).zip(all_stored.chunks_mut(LANES)).zip(places)
+        {
             let mut sums = [0.0; LANES];
             sums[..values.len()].copy_from_slice(values);
             let (mut pressure, mut volume) = ([0.0; LANES], [0.0; LANES]);
@@ -305,8 +437,9 @@ impl Coefficients {
                 volume[l] = (self.volume * specific_volume) as f32;
                 sums[l] = x as f32;
                 largest[l] = if x > largest[l] { x } else { largest[l] };
-                energies[l] += state.energy(x);
-                excesses[l] += x.max(1.0) - 1.0;
+                energies[l] += rounded(state.energy(x) * scale);
+                excesses[l] += rounded(x.max(1.0) - 1.0);
+                all[l] = x;
             }
             values.copy_from_slice(&sums[..values.len()]);
             for (l, stored) in stored.iter_mut().enumerate() {
@@ -314,12 +447,20 @@ impl Coefficients {
                 stored[VOLUME] = volume[l].to_bits() as i32;
             }
         }
-        Totals {
-            compression_max: largest.into_iter().fold(1.0, f64::max),
-            energy: energies.iter().sum(),
-            excess: excesses.iter().sum(),
-            pairs: [0; 2],
+        let compression_max = largest.into_iter().fold(1.0, f64::max);
+        if compression_max <= COMPRESSION_ROUNDED_MAX {
+            let [energy, excess] = [energies, excesses].map(|sums| integer(sums.into_iter().sum()));
+            return Totals { compression_max, energy, excess, pairs: [0; 2] };
         }
+        // Some terms may be so large that their sum would be rounded. Each is the same as above.
+        let mut totals = Totals { compression_max, ..Totals::default() };
+        for &x in &all[..compression.len()] {
+            let terms = [state.energy(x) * scale, x.max(1.0) - 1.0];
+            let [energy, excess] = terms.map(|x| integer(if x <= TERM_ROUNDED_MAX { rounded(x) } else { x }));
+            totals.energy = totals.energy.saturating_add(energy);
+            totals.excess = totals.excess.saturating_add(excess);
+        }
+        totals
     }
 }
 

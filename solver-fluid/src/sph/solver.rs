@@ -2,9 +2,11 @@
 
 use amalgam_particles::lanes::Width;
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
-use amalgam_solver_kit::{Answer, Drag, Field, FieldValues, SolverError, Stage};
+use amalgam_solver_kit::{Answer, Drag, Field, FieldValues, Members, Ranks, SolverError, Stage};
 use rayon::prelude::*;
 
+use super::ghosts::{Ghosts, Points, Share, Spent};
+use super::neighbours::Raster;
 use super::{Parameters, evaluation::Evaluation, guard::Guard, sources::Sources, walls::Walls};
 use crate::fluid::{Basics, Cut, Fluid, Method};
 use crate::substeps::{Extremes, Tentative};
@@ -30,9 +32,24 @@ pub struct SphMethod {
     /// At the start of the step [s].
     time: f64,
     guard: Guard,
+    /// The part of this rank, and what it sees of others'.
+    share: Share,
+    ghosts: Ghosts,
 }
 
 impl Fluid<SphMethod> {
+    /// Cuts space among ranks anew, where an own particle costs `weight` [ns], so that particles move between ranks at the end
+    /// of the next step. Collective.
+    pub fn recut(&mut self, weight: u64) {
+        let raster = self.method.raster();
+        self.method.share.recut(&raster, &self.particles.position, weight);
+    }
+
+    /// The number of particles of other ranks that this one sees, and the time that it has spent so far.
+    pub fn shared(&self) -> (usize, Spent) {
+        (self.method.ghosts.points().ids.len(), self.method.share.spent)
+    }
+
     /// Pairs of particle and candidate that the loops over pairs of the last step went through, for densities and for
     /// forces, per particle.
     pub fn pairs_per_particle(&self) -> [f64; 2] {
@@ -41,6 +58,34 @@ impl Fluid<SphMethod> {
 }
 
 impl SphMethod {
+    fn raster(&self) -> Raster {
+        Raster::new(self.parameters.support_radius, self.parameters.walls)
+    }
+
+    /// Finds the densities of own particles. Collective.
+    fn find_densities(&mut self, when: When, own: Points<'_>) {
+        let raster = self.raster();
+        let Self { parameters, start, later, share, ghosts, .. } = self;
+        let evaluation = match when {
+            When::Start => start,
+            When::Later => later,
+        };
+        ghosts.exchange(share, &raster, own, when == When::Later);
+        share.timed(|| evaluation.find_densities(parameters, own, ghosts.points()));
+        evaluation.join_densities(&share.ranks, ghosts);
+    }
+
+    /// Finds accelerations at the densities found last. Collective.
+    fn find_accelerations(&mut self, when: When) {
+        let Self { parameters, start, later, share, .. } = self;
+        let evaluation = match when {
+            When::Start => start,
+            When::Later => later,
+        };
+        share.timed(|| evaluation.find_accelerations(parameters));
+        evaluation.join_accelerations(&share.ranks);
+    }
+
     /// The accelerations of the last sub-step.
     fn evaluation(&self) -> &Evaluation {
         if self.substep.number == 0 { &self.start } else { &self.later }
@@ -89,49 +134,75 @@ impl SphMethod {
                 extremes.include(position[member as usize], with_group);
             }
         }
-        tentative.put((position, velocity), extremes.speed());
+        let mut speed = [extremes.speed()];
+        self.share.ranks.max(&mut speed);
+        tentative.put((position, velocity), speed[0]);
     }
 
     /// Adds the momentum that a sub-step gives to groups.
     fn add_momentum(
         &self,
-        groups: &GroupMap,
+        (groups, members): (&GroupMap, Members<'_>),
         (position, velocity): (&[DVec3], &[DVec3]),
         momentum: &mut [DVec3],
     ) {
         let drag = Some(&self.parameters.drag).filter(|drag| !drag.is_empty());
         let scale = self.substep.dt * self.parameters.mass;
         let evaluation = self.evaluation();
-        for (group, momentum) in momentum.iter_mut().enumerate() {
-            for &member in groups.members(group) {
-                let member = member as usize;
-                *momentum += scale * (evaluation.acceleration(member) + self.parameters.gravity);
-                if let Some(drag) = drag {
-                    let change = drag.change((position[member], velocity[member]), self.step());
-                    *momentum += self.parameters.mass * change;
-                }
+        let of_member = |member: u32| {
+            let member = member as usize;
+            let forces = scale * (evaluation.acceleration(member) + self.parameters.gravity);
+            let change = |drag: &Drag| drag.change((position[member], velocity[member]), self.step());
+            [forces, drag.map_or(DVec3::ZERO, |drag| self.parameters.mass * change(drag))]
+        };
+        members.for_each(groups, of_member, |group, [forces, dragged]| {
+            momentum[group] += forces;
+            if drag.is_some() {
+                momentum[group] += dragged;
             }
-        }
+        });
     }
 
     /// Adds the impulse by which walls keep members in the domain: the least that stops the group, whole, from
     /// carrying one of them nearer than the clearance. A group of infinite inertia is not stopped.
     fn hold_groups(&self, particles: &Particles, stage: &Stage<'_>, momentum: &mut [DVec3]) {
         let Some(walls) = self.parameters.walls else { return };
-        for (group, momentum) in momentum.iter_mut().enumerate() {
+        let mut ranges = vec![[DVec3::NEG_INFINITY, DVec3::INFINITY]; momentum.len()];
+        let of_member = |member: u32| {
+            let (low, high) = walls.bounds(particles.position[member as usize], stage.dt);
+            [low, high]
+        };
+        stage.members.for_each(stage.groups, of_member, |group, [low, high]| {
+            ranges[group] = [ranges[group][0].max(low), ranges[group][1].min(high)];
+        });
+        for (group, (momentum, [lowest, highest])) in momentum.iter_mut().zip(ranges).enumerate() {
             let inertia = stage.inertia[group];
             if !inertia.is_finite() {
                 continue;
-            }
-            let (mut lowest, mut highest) = (DVec3::NEG_INFINITY, DVec3::INFINITY);
-            for &member in stage.groups.members(group) {
-                let (low, high) = walls.bounds(particles.position[member as usize], stage.dt);
-                (lowest, highest) = (lowest.max(low), highest.min(high));
             }
             let velocity = stage.velocity[group] + (*momentum + stage.impulse[group]) / inertia;
             *momentum += inertia * (velocity.clamp(lowest, highest) - velocity);
         }
     }
+}
+
+/// A sub-step whose forces are found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// The first one of a step.
+    Start,
+    /// One behind it.
+    Later,
+}
+
+/// Own particles as loops over pairs read them.
+fn points<'a>(particles: &'a Particles, (positions, velocities): (&'a [DVec3], &'a [DVec3])) -> Points<'a> {
+    Points { ids: &particles.id, positions, velocities }
+}
+
+/// Committed particles as loops over pairs read them.
+fn committed(particles: &Particles) -> Points<'_> {
+    points(particles, (&particles.position, &particles.velocity))
 }
 
 /// Advance of free particles in a sub-step.
@@ -187,17 +258,19 @@ impl Method for SphMethod {
     const UNSTABLE: &'static str = "write a smaller cfl or a larger viscosity";
 
     fn new(parameters: Parameters, particles: &Particles, width: Width) -> Self {
-        let mut start = Evaluation::with_width(width);
-        start.find_densities(&parameters, &particles.id, (&particles.position, &particles.velocity));
-        Self {
+        let mut method = Self {
             parameters,
-            start,
+            start: Evaluation::with_width(width),
             later: Evaluation::with_width(width),
             compression_energy: 0.0,
             substep: Substep { number: 0, dt: 0.0, passed: 0.0 },
             time: 0.0,
             guard: Guard::default(),
-        }
+            share: Share::default(),
+            ghosts: Ghosts::default(),
+        };
+        method.find_densities(When::Start, committed(particles));
+        method
     }
 
     fn basics(&self) -> Basics {
@@ -230,12 +303,8 @@ impl Method for SphMethod {
     /// Densities, pressures and all forces of the first sub-step. Viscosity uses the particles' own velocities, so
     /// that these forces do not depend on groups.
     fn begin(&mut self, particles: &Particles, speed_max: f64) -> Result<(), SolverError> {
-        self.start.find_densities(
-            &self.parameters,
-            &particles.id,
-            (&particles.position, &particles.velocity),
-        );
-        self.start.find_accelerations(&self.parameters);
+        self.find_densities(When::Start, committed(particles));
+        self.find_accelerations(When::Start);
         self.guard.look(&self.parameters.state, speed_max, self.start.mean_compression())?;
         self.compression_energy = self.start.compression_energy(&self.parameters);
         Ok(())
@@ -252,11 +321,12 @@ impl Method for SphMethod {
         for k in 0..substeps {
             if k > 0 {
                 self.end_substep(particles, tentative, stage);
-                self.later.find_densities(&self.parameters, &particles.id, tentative.before(particles));
-                self.later.find_accelerations(&self.parameters);
+                self.find_densities(When::Later, points(particles, tentative.before(particles)));
+                self.find_accelerations(When::Later);
             }
             self.substep = Substep { number: k, dt, passed: f64::from(k + 1) / f64::from(substeps) };
-            self.add_momentum(stage.groups, tentative.before(particles), &mut answer.momentum);
+            let momentum = &mut answer.momentum;
+            self.add_momentum((stage.groups, stage.members), tentative.before(particles), momentum);
         }
         // Walls only slow down.
         let acceleration = self.evaluation().largest_acceleration() + self.parameters.gravity.length();
@@ -280,7 +350,7 @@ impl Method for SphMethod {
 
     /// By the cells in which the particles were at the start of the step.
     fn sort_storage(&self, particles: &mut Particles) {
-        particles.reorder(self.start.order());
+        particles.reorder(&self.start.order());
     }
 
     /// The energy of compression at the start of the step, where densities are known.
@@ -290,8 +360,10 @@ impl Method for SphMethod {
 
     /// `density` [kg/m^3] and `pressure` [Pa] at the committed positions.
     fn fields(&self, particles: &Particles) -> Vec<Field> {
-        let mut now = Evaluation::default();
-        now.find_densities(&self.parameters, &particles.id, (&particles.position, &particles.velocity));
+        let (mut now, mut ghosts) = (Evaluation::default(), Ghosts::default());
+        let mut share = self.share.clone();
+        ghosts.exchange(&mut share, &self.raster(), committed(particles), false);
+        now.find_densities(&self.parameters, committed(particles), ghosts.points());
         let state = self.parameters.state;
         let density = now.compressions().map(|x| (x * state.rest_density) as f32).collect();
         let pressure = now.compressions().map(|x| state.pressure(x) as f32).collect();
@@ -302,10 +374,23 @@ impl Method for SphMethod {
     }
 
     fn restore(&mut self, particles: &Particles, _: &[f64]) {
-        self.start.find_densities(
-            &self.parameters,
-            &particles.id,
-            (&particles.position, &particles.velocity),
-        );
+        self.find_densities(When::Start, committed(particles));
+    }
+
+    fn share(&mut self, ranks: &Ranks, particles: &Particles) -> Result<Vec<u32>, SolverError> {
+        let (share, own) = Share::new(ranks, &self.raster(), &particles.position);
+        self.share = share;
+        if !ranks.is_first() {
+            self.guard = Guard::silent();
+        }
+        Ok(own)
+    }
+
+    fn owners(&mut self, particles: &Particles, step: u64) -> Vec<u32> {
+        let raster = self.raster();
+        if step.is_multiple_of(Self::STORAGE_PERIOD) {
+            self.share.balance(&raster, &particles.position);
+        }
+        self.share.owners(&raster, &particles.position)
     }
 }

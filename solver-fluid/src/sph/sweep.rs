@@ -18,6 +18,8 @@ pub(super) struct Sums<'a, T> {
     pub(super) chunk: &'a Chunk,
     pub(super) found: &'a mut Found,
     pub(super) values: &'a mut [T],
+    /// Number of own particles; those with higher indices are ghosts, for which nothing is summed where no own one is near.
+    pub(super) own: usize,
 }
 
 impl<T> Sums<'_, T> {
@@ -28,9 +30,13 @@ impl<T> Sums<'_, T> {
         lanes: usize,
         mut sum: impl FnMut(&Group<'_>, &Surroundings<'_>, &mut Found, &mut [T]),
     ) {
-        let Self { around, chunk, found, values } = self;
+        let Self { around, chunk, found, values, own } = self;
+        let (order, has_ghosts) = (around.order.order(), around.order.order().len() > own);
         let begin = chunk.particles.start;
         for row in around.order.rows(chunk) {
+            if has_ghosts && order[row.particles.clone()].iter().all(|&i| i as usize >= own) {
+                continue;
+            }
             let mut first = row.particles.start;
             while first < row.particles.end {
                 let group = around.group(&row, first, lanes);

@@ -1,8 +1,9 @@
 //! Particles that move by a script, independent of forces.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use amalgam_particles::{DVec3, ParticleId, Particles};
+use amalgam_solver_kit::{ExactSum, Ranks};
 use glam::DQuat;
 
 /// Prescribed motion of particles from one time to another: a velocity, and a rotation about a centre that
@@ -67,15 +68,28 @@ impl Script {
 ///
 /// A particle is let go at the end of the first step that reaches its time, with the velocity that its scripts have at that
 /// moment.
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// On ranks that share a solver's particles, each knows all scripts and whom they move, and moves those that it has.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Motion {
     scripts: Vec<(Script, Vec<u32>)>,
-    /// The particles of all scripts and those that are held at a velocity, each once, ascending.
+    /// The particles of all scripts and those that are held at a velocity, each once.
     all: Vec<u32>,
-    /// Particles that are let go, and when [s], ascending.
+    /// Particles that are let go, and when [s], ascending by time.
     releases: Vec<(f64, u32)>,
     time: f64,
     dt: f64,
+    ranks: Ranks,
+    /// The particles of all ranks that are named above, if there are several ranks.
+    named: Named,
+}
+
+/// Particles by id, in the order of the places that stand in [`Motion`].
+#[derive(Clone, Debug, Default)]
+struct Named {
+    scripts: Vec<Vec<ParticleId>>,
+    all: Vec<ParticleId>,
+    releases: Vec<(f64, ParticleId)>,
 }
 
 impl Motion {
@@ -97,28 +111,58 @@ impl Motion {
         let held = (0..particles.len()).filter(|&i| particles.immovable[i] && held_until[i].is_finite());
         let mut releases: Vec<(f64, u32)> = held.map(|i| (held_until[i], i as u32)).collect();
         releases.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let motion = Self { scripts, all, releases, time: 0.0, dt: 0.0 };
+        let motion = Self { scripts, all, releases, ..Self::default() };
         motion.set_velocities(particles);
         motion
     }
 
+    /// The ranks share the solver's particles from here on; `ids` are those of all particles, which every rank has until now.
+    /// [`Self::follow`] then says whom this rank has.
+    pub(crate) fn share(&mut self, ranks: &Ranks, ids: &[ParticleId]) {
+        let id = |&i: &u32| ids[i as usize];
+        self.ranks = ranks.clone();
+        self.named = Named {
+            scripts: self.scripts.iter().map(|(_, scripted)| scripted.iter().map(id).collect()).collect(),
+            all: self.all.iter().map(id).collect(),
+            releases: self.releases.iter().map(|(time, i)| (*time, id(i))).collect(),
+        };
+    }
+
+    /// Takes over that this rank, one of several, has the particles of these `ids` now.
+    pub(crate) fn follow(&mut self, ids: &[ParticleId]) {
+        let Named { scripts, all, releases } = &self.named;
+        if all.is_empty() && releases.is_empty() {
+            return;
+        }
+        let places: HashMap<ParticleId, u32> = ids.iter().copied().zip(0..).collect();
+        let here = |ids: &[ParticleId]| -> Vec<u32> {
+            ids.iter().filter_map(|id| places.get(id)).copied().collect()
+        };
+        for ((_, scripted), ids) in self.scripts.iter_mut().zip(scripts) {
+            *scripted = here(ids);
+        }
+        self.all = here(all);
+        let release = |&(time, id): &(f64, ParticleId)| Some((time, *places.get(&id)?));
+        self.releases = releases.iter().filter_map(release).collect();
+    }
+
     /// A step of length `dt` is over: gives scripted particles their velocities for the next one. Returns the
-    /// work of the scripts on their particles [J], against inertia and against `gravity` [m/s^2].
+    /// work of the scripts on their particles [J], against inertia and against `gravity` [m/s^2]; of all ranks. Collective.
     pub(crate) fn advance(&mut self, dt: f64, gravity: DVec3, particles: &mut Particles) -> f64 {
         self.time += dt;
         self.dt = dt;
-        let lifted: f64 = self
-            .scripted(particles)
-            .map(|i| particles.mass[i] * gravity.dot(particles.velocity[i]) * dt)
-            .sum();
-        let kinetic = |particles: &Particles| -> f64 {
-            self.scripted(particles)
-                .map(|i| 0.5 * particles.mass[i] * particles.velocity[i].length_squared())
-                .sum()
+        let lifted =
+            |particles: &Particles, i: usize| particles.mass[i] * gravity.dot(particles.velocity[i]) * dt;
+        let kinetic = |particles: &Particles, i: usize| {
+            0.5 * particles.mass[i] * particles.velocity[i].length_squared()
         };
-        let before = kinetic(particles);
+        let mut sums = [ExactSum::new(), ExactSum::new(), ExactSum::new()];
+        sums[0].extend(self.scripted(particles).map(|i| lifted(particles, i)));
+        sums[1].extend(self.scripted(particles).map(|i| kinetic(particles, i)));
         self.set_velocities(particles);
-        kinetic(particles) - before - lifted
+        sums[2].extend(self.scripted(particles).map(|i| kinetic(particles, i)));
+        let sums = self.ranks.exact_sums(&sums);
+        sums[2] - sums[1] - sums[0]
     }
 
     /// Lets particles go whose time has come. Returns who they are.
@@ -141,15 +185,16 @@ impl Motion {
         time <= self.time + ROUNDING * self.dt
     }
 
-    /// The particles that scripts move or that are held at a velocity, each once, ascending.
+    /// The particles that scripts move or that are held at a velocity, each once.
     fn scripted<'a>(&'a self, particles: &'a Particles) -> impl Iterator<Item = usize> + 'a {
         self.all.iter().map(|&i| i as usize).filter(|&i| particles.immovable[i])
     }
 
     /// Work [J] of the scripts against what else pulls at their particles: `impulse` is what that gave one of them in the
-    /// step [kg m/s].
+    /// step [kg m/s]; of all ranks. Collective.
     pub(crate) fn work_against(&self, particles: &Particles, impulse: impl Fn(usize) -> DVec3) -> f64 {
-        -self.scripted(particles).map(|i| impulse(i).dot(particles.velocity[i])).sum::<f64>()
+        let works = self.scripted(particles).map(|i| impulse(i).dot(particles.velocity[i]));
+        -self.ranks.exact_sum(&works.collect())
     }
 
     /// True if a scripted particle moves now.
@@ -245,5 +290,80 @@ mod tests {
         let moving = Script { velocity: 2.0 * DVec3::Z, center: DVec3::ZERO, ..script };
         let end = go(moving, 0.01, 1000);
         assert!((end.truncate().length() - 1.0).abs() < 1e-3 && (end.z - 20.0).abs() < 1e-12, "{end}");
+    }
+
+    /// The work of a step, and of each particle its id, its position and velocity, and whether it is held.
+    type Told = (f64, Vec<(u64, [f64; 6], bool)>);
+
+    /// Twelve particles under two scripts, one of which lets go, with one that is held at a velocity: as they are after each of
+    /// some steps, by id, and the work of each step. After every step, particles change ranks.
+    fn shared(ranks: &Ranks) -> Vec<Told> {
+        let mut all = Particles::default();
+        for i in 0..12u64 {
+            let x = DVec3::new(0.1 * i as f64, 0.3, 0.07 * i as f64);
+            let velocity = if i == 7 { DVec3::Z } else { DVec3::ZERO };
+            all.push(ParticleId(i), x, velocity, 0.3 + i as f64, 0.1, i < 10);
+        }
+        let turning = Script { angular_velocity: 3.0 * DVec3::Z, release: 0.55, ..STILL };
+        let moving = Script { velocity: DVec3::new(0.1, 0.2, 0.3), from: 0.3, ..STILL };
+        let scripts = vec![(turning, vec![0, 2, 4]), (moving, vec![1, 2, 3, 4, 5])];
+        let held: Vec<f64> =
+            (0..12).map(|i| if [0, 2, 4].contains(&i) { 0.55 } else { f64::INFINITY }).collect();
+        let mut motion = Motion::new(scripts, &held, &mut all);
+        motion.share(ranks, &all.id);
+        let mut particles = all.clone();
+        let owner = |id: u64, step: u64| ((id + step) % ranks.size() as u64) as usize;
+        let mut told = Vec::new();
+        for step in 0..10u64 {
+            // All ranks' particles by id, of which this rank takes its part.
+            let states = |particles: &Particles| -> Vec<[f64; 8]> {
+                let of = |i: usize| {
+                    let ([x, y, z], [u, v, w]) =
+                        (particles.position[i].to_array(), particles.velocity[i].to_array());
+                    [particles.id[i].0 as f64, x, y, z, u, v, w, f64::from(u8::from(particles.immovable[i]))]
+                };
+                (0..particles.len()).map(of).collect()
+            };
+            let mut now: Vec<[f64; 8]> = if step == 0 {
+                states(&particles)
+            } else {
+                ranks.broadcast(ranks.gather(states(&particles)).unwrap_or_default().concat())
+            };
+            now.sort_by(|a, b| a[0].total_cmp(&b[0]));
+            for (i, &[_, x, y, z, u, v, w, held]) in now.iter().enumerate() {
+                (all.position[i], all.velocity[i]) = (DVec3::new(x, y, z), DVec3::new(u, v, w));
+                all.immovable[i] = held != 0.0;
+            }
+            particles = all.clone();
+            let own: Vec<u32> = (0..12).filter(|&i| owner(u64::from(i), step) == ranks.rank()).collect();
+            particles.reorder(&own);
+            motion.follow(&particles.id);
+            let Particles { position, velocity, .. } = &mut particles;
+            position.iter_mut().zip(velocity).for_each(|(x, v)| *x += *v * 0.1);
+            let work = motion.advance(0.1, DVec3::NEG_Z, &mut particles);
+            motion.release(&mut particles);
+            let bits =
+                now.iter().map(|&[id, x, y, z, u, v, w, held]| (id as u64, [x, y, z, u, v, w], held != 0.0));
+            told.push((work, bits.collect()));
+        }
+        told
+    }
+
+    #[test]
+    fn scripts_follow_particles_from_rank_to_rank() {
+        let alone = shared(&Ranks::alone());
+        let (_, last) = alone.last().expect("ten steps");
+        assert!(!last[0].2 && last[1].2 && last[4].1[3] != 0.0 && last[7].1[5] == 1.0, "{last:?}");
+        for size in [2, 3, 5] {
+            std::thread::scope(|scope| {
+                let ranks: Vec<_> = Ranks::threads(size)
+                    .into_iter()
+                    .map(|ranks| scope.spawn(move || shared(&ranks)))
+                    .collect();
+                for rank in ranks {
+                    assert_eq!(rank.join().expect("a rank"), alone, "{size} ranks");
+                }
+            });
+        }
     }
 }

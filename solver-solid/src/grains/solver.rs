@@ -2,14 +2,16 @@
 
 use amalgam_particles::{Body, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Drag, Field as FrameField, FieldValues, Integration, Report, SectionError, SnapshotReader,
-    SnapshotWriter, Solver, SolverError, Stage, World,
+    Answer, Drag, ExactSum, Field as FrameField, FieldValues, Integration, Moves, Ranks, Report,
+    SectionError, SnapshotReader, SnapshotWriter, Solver, SolverError, Stage, World, agreed,
 };
+use rayon::prelude::*;
 
 use crate::bodies::motion::Motion;
 use crate::finite::check_finite;
 use crate::grains::gravity::{Field, Gravity};
-use crate::section;
+use crate::grains::share::Share;
+use crate::{CHUNK, section};
 
 /// Part of its radius that a grain may fall in a step from rest.
 const FALL: f64 = 0.25;
@@ -26,10 +28,14 @@ pub struct GrainSolver {
     self_collision: bool,
     /// The z that grains keep [m], if they move in a plane.
     plane: Option<f64>,
+    /// True if grains turn.
+    turns: bool,
     /// Angular velocity of each grain [rad/s]; empty if grains do not turn.
     spin: Vec<DVec3>,
     /// Field at the committed positions.
     field: Field,
+    /// The grains are those of this rank.
+    share: Share,
 }
 
 impl GrainSolver {
@@ -43,7 +49,9 @@ impl GrainSolver {
         let flat = DVec3::new(1.0, 1.0, if plane.is_some() { 0.0 } else { 1.0 });
         let motion =
             Motion::new(std::mem::take(&mut layout.scripts), &layout.held_until, &mut layout.particles);
+        let spin = if spin { layout.spin } else { Vec::new() };
         let mut solver = Self {
+            share: Share::whole(&layout.particles),
             particles: layout.particles,
             motion,
             triangles: layout.triangles,
@@ -52,7 +60,8 @@ impl GrainSolver {
             drag,
             self_collision,
             plane,
-            spin: if spin { layout.spin } else { Vec::new() },
+            turns: !spin.is_empty(),
+            spin,
             field: Field::default(),
         };
         solver.feel();
@@ -70,13 +79,41 @@ impl GrainSolver {
         part * self.particles.mass[i] * self.particles.radius[i] * self.particles.radius[i]
     }
 
-    /// Angular momentum [kg m^2/s] and kinetic energy [J] of the grains' spin.
+    /// Angular momentum [kg m^2/s] and kinetic energy [J] of the grains' spin, on all ranks. Collective.
     fn spin_totals(&self) -> (DVec3, f64) {
-        let turning = self.spin.iter().enumerate().filter(|&(i, _)| !self.particles.immovable[i]);
-        turning.fold((DVec3::ZERO, 0.0), |(momentum, energy), (i, spin)| {
-            let inertia = self.inertia(i);
-            (momentum + *spin * inertia, energy + 0.5 * inertia * spin.length_squared())
-        })
+        if !self.turns {
+            return (DVec3::ZERO, 0.0);
+        }
+        let zero = || std::array::from_fn(|_| ExactSum::new());
+        let add = |mut sums: [ExactSum; 4], i: usize| {
+            if !self.particles.immovable[i] {
+                let (spin, inertia) = (self.spin[i], self.inertia(i));
+                let [x, y, z] = (spin * inertia).to_array();
+                let terms = [x, y, z, 0.5 * inertia * spin.length_squared()];
+                sums.iter_mut().zip(terms).for_each(|(sum, term)| sum.add(term));
+            }
+            sums
+        };
+        let merge = |mut sums: [ExactSum; 4], others: [ExactSum; 4]| {
+            sums.iter_mut().zip(&others).for_each(|(sum, other)| sum.merge(other));
+            sums
+        };
+        let grains = (0..self.spin.len()).into_par_iter().with_min_len(CHUNK);
+        let sums = grains.fold(zero, add).reduce(zero, merge);
+        let sums = self.share.ranks.exact_sums(&sums);
+        (DVec3::from_slice(&sums[..3]), sums[3])
+    }
+
+    /// Gives grains to other ranks by a new cut of space. Collective.
+    fn deal(&mut self) -> Option<Moves> {
+        let moves = self.share.moves(&self.particles);
+        if moves.is_empty() {
+            return None;
+        }
+        self.share.apply(&moves, &mut self.particles, self.turns.then_some(&mut self.spin));
+        self.motion.follow(&self.particles.id);
+        self.feel();
+        Some(moves)
     }
 
     fn acceleration(&self, i: usize) -> DVec3 {
@@ -123,13 +160,13 @@ impl Solver for GrainSolver {
     }
 
     fn bodies(&self) -> Option<Vec<ParticleId>> {
-        (!self.spin.is_empty()).then(|| self.particles.id.clone())
+        self.turns.then(|| self.particles.id.clone())
     }
 
     fn fields(&self) -> Vec<FrameField> {
         let components = |spin: &DVec3| spin.as_vec3().to_array();
         let values = || FieldValues::Vector(self.spin.iter().map(components).collect());
-        (!self.spin.is_empty()).then(|| FrameField { name: "spin", values: values() }).into_iter().collect()
+        self.turns.then(|| FrameField { name: "spin", values: values() }).into_iter().collect()
     }
 
     fn self_colliding(&self) -> bool {
@@ -142,8 +179,9 @@ impl Solver for GrainSolver {
 
     fn stable_dt(&self) -> f64 {
         let rate = |i: usize| self.field.acceleration[i].length() / (FALL * self.particles.radius[i]);
-        let fastest = (0..self.particles.len()).map(rate).fold(0.0, f64::max);
-        if fastest > 0.0 { 1.0 / fastest.sqrt() } else { f64::INFINITY }
+        let mut fastest = [(0..self.particles.len()).map(rate).fold(0.0, f64::max)];
+        self.share.ranks.max(&mut fastest);
+        if fastest[0] > 0.0 { 1.0 / fastest[0].sqrt() } else { f64::INFINITY }
     }
 
     fn begin(&mut self) -> Result<(), SolverError> {
@@ -155,17 +193,18 @@ impl Solver for GrainSolver {
             let change = if self.particles.immovable[i] { DVec3::ZERO } else { self.change(i, stage.dt) };
             *velocity = self.particles.velocity[i] + change;
         }
-        for (group, momentum) in answer.momentum.iter_mut().enumerate() {
-            let members = stage.groups.members(group).iter().map(|&i| i as usize);
-            *momentum = members.map(|i| self.impulse(i, stage.dt)).sum();
-        }
-        if !self.spin.is_empty() {
-            for group in 0..stage.groups.len() {
-                let i = stage.groups.members(group)[0] as usize;
+        let Answer { momentum, bodies, .. } = answer;
+        let impulse = |i: u32| self.impulse(i as usize, stage.dt);
+        stage.members.for_each(stage.groups, impulse, |group, impulse| momentum[group] += impulse);
+        if self.turns {
+            let body = |i: u32| {
+                let i = i as usize;
                 let (mass, centre) = (self.particles.mass[i], self.particles.position[i]);
                 let velocity = self.particles.velocity[i] + self.change(i, stage.dt);
-                answer.bodies.push(Body::round(mass, self.inertia(i), centre, velocity, self.spin[i]));
-            }
+                Body::round(mass, self.inertia(i), centre, velocity, self.spin[i])
+            };
+            // A group is one grain.
+            stage.members.for_each(stage.groups, body, |_, body| bodies.push(body));
         }
         check_finite(&self.particles, &answer.velocity, "velocity")
     }
@@ -175,9 +214,12 @@ impl Solver for GrainSolver {
         let before = (!self.drag.is_empty())
             .then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         end.advance(&mut self.particles, integrated);
-        let dragged = before.map_or(0.0, |(x, v)| self.drag.work((&x, &v), &self.particles, step));
+        let dragged =
+            before.map_or(0.0, |(x, v)| self.drag.work(&self.share.ranks, (&x, &v), &self.particles, step));
         for (group, spin) in end.group_spin.iter().enumerate() {
-            self.spin[end.groups.members(group)[0] as usize] = *spin;
+            if let Some(&grain) = end.groups.members(group).first() {
+                self.spin[grain as usize] = *spin;
+            }
         }
         let pull = |i: usize| self.field.acceleration[i] * (self.particles.mass[i] * end.dt);
         let against = self.motion.work_against(&self.particles, pull);
@@ -187,8 +229,10 @@ impl Solver for GrainSolver {
             self.particles.position.iter_mut().for_each(|x| x.z = z);
             self.particles.velocity.iter_mut().for_each(|v| v.z = 0.0);
         }
-        check_finite(&self.particles, &self.particles.position, "position")?;
-        check_finite(&self.particles, &self.particles.velocity, "velocity")?;
+        let Particles { position, velocity, .. } = &self.particles;
+        let checked = check_finite(&self.particles, position, "position")
+            .and_then(|()| check_finite(&self.particles, velocity, "velocity"));
+        agreed(&self.share.ranks, checked)?;
         self.feel();
         let stored =
             if self.gravity.constant != 0.0 { ("gravitational", self.field.energy) } else { ("stored", 0.0) };
@@ -202,28 +246,59 @@ impl Solver for GrainSolver {
         })
     }
 
+    fn share(&mut self, ranks: &Ranks) -> Result<(), SolverError> {
+        if self.gravity.constant != 0.0 {
+            return Err(SolverError(
+                "grains that attract each other cannot be cut among ranks yet: run them as one, with more threads"
+                    .into(),
+            ));
+        }
+        self.motion.share(ranks, &self.particles.id);
+        let own = self.share.begin(ranks);
+        self.particles.reorder(&own);
+        if self.turns {
+            self.spin = own.iter().map(|&i| self.spin[i as usize]).collect();
+        }
+        self.motion.follow(&self.particles.id);
+        self.feel();
+        self.deal();
+        Ok(())
+    }
+
+    fn migrate(&mut self) -> Option<Moves> {
+        if self.share.is_due() { self.deal() } else { None }
+    }
+
     fn save(&self) -> Result<Vec<u8>, SolverError> {
         let mut writer = SnapshotWriter::new(SNAPSHOT_HEADER);
-        writer.integer(self.particles.len() as u64);
-        let columns = [&self.particles.position, &self.particles.velocity, &self.spin];
-        columns.into_iter().for_each(|column| writer.vectors(column));
+        writer.integer(self.share.count() as u64);
+        let Particles { id, position, velocity, .. } = &self.particles;
+        for column in [position, velocity].into_iter().chain(self.turns.then_some(&self.spin)) {
+            writer.vectors(&self.share.whole_column(id, column));
+        }
         writer.numbers(self.motion.clock());
         Ok(writer.finish())
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
         let mut reader = SnapshotReader::new(SNAPSHOT_HEADER, "the grain solver", snapshot)?;
-        reader.expect(self.particles.len(), "grains")?;
-        for column in [&mut self.particles.position, &mut self.particles.velocity, &mut self.spin] {
-            *column = reader.vectors(column.len() as u64)?;
+        reader.expect(self.share.count(), "grains")?;
+        let Particles { id, position, velocity, .. } = &mut self.particles;
+        for column in [position, velocity].into_iter().chain(self.turns.then_some(&mut self.spin)) {
+            let whole = reader.vectors(self.share.count() as u64)?;
+            *column = id.iter().map(|id| whole[id.0 as usize]).collect();
         }
-        self.motion.set_clock(reader.array()?, &mut self.particles);
+        let clock = reader.array()?;
         reader.finish()?;
+        self.motion.set_clock(clock, &mut self.particles);
         self.feel();
+        if !self.share.ranks.is_alone() {
+            self.deal();
+        }
         Ok(())
     }
 }
 
-/// The beginning of a snapshot. Then follow the number of particles (u64), positions, velocities, spins if grains turn, the time and the
-/// length of the last step (f64; all little-endian).
+/// The beginning of a snapshot. Then follow the number of particles (u64), positions, velocities, spins if grains turn, each in the
+/// order of ids, the time and the length of the last step (f64; all little-endian).
 const SNAPSHOT_HEADER: &[u8] = b"amalgam grains 1\n";

@@ -18,6 +18,8 @@ use amalgam_particles::{
 use glam::IVec3;
 use rayon::prelude::*;
 
+use crate::sph::ghosts::Points;
+
 use super::cells::{BINS, CellOrder, FRACTION, Place, Raster, Row};
 
 /// Squared distance from a group's bounding box within which particles are candidates, a little more than 1 for
@@ -162,11 +164,14 @@ impl Columns {
         &mut self,
         raster: &Raster,
         order: &CellOrder,
-        positions: &[DVec3],
-        velocities: &[DVec3],
+        (own, ghosts): (Points<'_>, Points<'_>),
         rank: &[AtomicU32],
     ) {
         let (particles, places) = (order.order(), order.places());
+        let velocity = |i: usize| match own.velocities.get(i) {
+            Some(velocity) => *velocity,
+            None => ghosts.velocities[i - own.velocities.len()],
+        };
         let count = particles.len();
         self.places.iter_mut().for_each(|column| column.resize(count + LANES, 0));
         self.stored.resize(count, [0; 8]);
@@ -175,7 +180,7 @@ impl Columns {
         tasks.into_par_iter().enumerate().for_each(|(c, (particles, stored, x, y, z))| {
             for (k, &i) in particles.iter().enumerate() {
                 let [px, py, pz] = places[i as usize];
-                let [vx, vy, vz] = velocities[i as usize].to_array().map(|v| (v as f32).to_bits() as i32);
+                let [vx, vy, vz] = velocity(i as usize).to_array().map(|v| (v as f32).to_bits() as i32);
                 [x[k], y[k], z[k]] = [px, py, pz];
                 stored[k] = [px, py, pz, 0, 0, vx, vy, vz];
                 rank[i as usize].store((c * COPY_CHUNK + k) as u32, Relaxed);
@@ -183,9 +188,22 @@ impl Columns {
         });
         self.cells.clear();
         if order.wraps() {
-            let cell = |&i: &u32| raster.locate(positions[i as usize]).cell();
+            let cell = |&i: &u32| {
+                let (i, count) = (i as usize, own.positions.len());
+                raster.locate(if i < count { own.positions[i] } else { ghosts.positions[i - count] }).cell()
+            };
             self.cells.par_extend(particles.par_iter().map(cell));
         }
+    }
+
+    /// The particles as stored.
+    pub(in crate::sph) fn stored(&self) -> &[Stored] {
+        &self.stored
+    }
+
+    /// The same, to be changed.
+    pub(in crate::sph) fn stored_mut(&mut self) -> &mut [Stored] {
+        &mut self.stored
     }
 
     /// Surroundings in which candidates are sought, and the particles as stored.

@@ -10,11 +10,12 @@
 
 use std::ops::Range;
 
-use amalgam_particles::{DVec3, ParticleId, counting_sort};
+use amalgam_particles::{DVec3, counting_sort};
 use glam::{I64Vec3, IVec3};
 use rayon::prelude::*;
 
 use crate::cell_order::sort_cells_by_id;
+use crate::sph::ghosts::Points;
 use crate::sph::walls::Walls;
 
 /// Particles of one task.
@@ -57,6 +58,23 @@ impl Raster {
     #[inline(always)]
     fn round(&self, position: DVec3) -> Place {
         Place(position.to_array().map(|x| self.fixed_point(x)))
+    }
+
+    /// Lowest and highest corner [m] of a box whose points are all in the cells from `low` to `high`, and at least `depth` cells
+    /// away from others. Empty if there is none.
+    pub(in crate::sph) fn box_within(&self, (low, high): ([i32; 3], [i32; 3]), depth: i32) -> [DVec3; 2] {
+        // Space ends at the outermost cells, and rounding moves a point by less than a thousandth of a cell.
+        let face = |cell: i32, is_end: bool, inwards: f64| match is_end {
+            true => -inwards * f64::INFINITY,
+            false => (f64::from(cell) + inwards * (f64::from(depth) + 1e-3)) / self.inverse_cell_size,
+        };
+        let low = DVec3::from_array(low.map(|cell| face(cell, cell == i32::MIN, 1.0)));
+        let high = DVec3::from_array(high.map(|cell| face(cell.saturating_add(1), cell == i32::MAX, -1.0)));
+        match &self.walls {
+            // What is beyond a wall counts as somewhere else.
+            Some(walls) => [low.max(walls.min), high.min(walls.max)],
+            None => [low, high],
+        }
     }
 
     /// At which walls the fluid sticks, by axis, the lower one first.
@@ -174,12 +192,16 @@ pub(in crate::sph) struct Chunk {
 }
 
 impl CellOrder {
-    /// Sorts particles by row, bin and id. Without `ids`, particles of a bin stay in the order they came in.
-    pub(in crate::sph) fn rebuild(&mut self, raster: &Raster, ids: &[ParticleId], positions: &[DVec3]) {
+    /// Sorts own particles, and ghosts numbered behind them, by row, bin and id. Without ids, particles of a bin stay in the
+    /// order they came in.
+    pub(in crate::sph) fn rebuild(&mut self, raster: &Raster, own: Points<'_>, ghosts: Points<'_>) {
         let mut places = std::mem::take(&mut self.places);
-        places.resize(positions.len(), [0; 3]);
+        let own_count = own.positions.len();
+        places.resize(own_count + ghosts.positions.len(), [0; 3]);
         let nothing = (DVec3::INFINITY, DVec3::NEG_INFINITY);
-        let chunks = positions.par_chunks(CHUNK).zip(places.par_chunks_mut(CHUNK));
+        let (own_places, ghost_places) = places.split_at_mut(own_count);
+        let chunks = own.positions.par_chunks(CHUNK).zip(own_places.par_chunks_mut(CHUNK));
+        let chunks = chunks.chain(ghosts.positions.par_chunks(CHUNK).zip(ghost_places.par_chunks_mut(CHUNK)));
         let locate = |(positions, places): (&[DVec3], &mut [[i32; 3]])| {
             let (mut low, mut high) = nothing;
             for (place, &position) in places.iter_mut().zip(positions) {
@@ -190,21 +212,23 @@ impl CellOrder {
             (low, high)
         };
         let range = chunks.map(locate).reduce(|| nothing, |a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let (low, high) = if positions.is_empty() { (DVec3::ZERO, DVec3::ZERO) } else { range };
+        let (low, high) = if places.is_empty() { (DVec3::ZERO, DVec3::ZERO) } else { range };
         let (low, high) = (raster.round(low), raster.round(high));
-        self.fit((low.cell(), high.cell()), positions.len());
+        self.fit((low.cell(), high.cell()), places.len());
         let unique = (0..3).all(|axis| high.0[axis] - low.0[axis] < 1 << 32);
         let mut slot_of = std::mem::take(&mut self.slot_of);
-        let slot = |(place, &position): (&[i32; 3], &DVec3)| {
-            let place = if unique { Place::from_wrapped(*place, low) } else { raster.locate(position) };
+        let position = |i: usize| *own.positions.get(i).unwrap_or_else(|| &ghosts.positions[i - own_count]);
+        let slot = |(i, place): (usize, &[i32; 3])| {
+            let place = if unique { Place::from_wrapped(*place, low) } else { raster.locate(position(i)) };
             self.slot(place) as u32
         };
-        places.par_iter().zip(positions).with_min_len(CHUNK).map(slot).collect_into_vec(&mut slot_of);
+        places.par_iter().enumerate().with_min_len(CHUNK).map(slot).collect_into_vec(&mut slot_of);
         (self.places, self.slot_of) = (places, slot_of);
         let slots = self.size.as_i64vec3().element_product() as usize;
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
-        if !ids.is_empty() {
-            sort_cells_by_id(&self.start, ids, &mut self.order);
+        if !own.ids.is_empty() || !ghosts.ids.is_empty() {
+            let id = |i: u32| *own.ids.get(i as usize).unwrap_or_else(|| &ghosts.ids[i as usize - own_count]);
+            sort_cells_by_id(&self.start, id, &mut self.order);
         }
     }
 
@@ -365,7 +389,8 @@ mod tests {
                 .collect();
             let raster = Raster::new(0.1, None);
             let mut cells = CellOrder::default();
-            cells.rebuild(&raster, &[], &positions);
+            let points = Points { positions: &positions, ..Points::default() };
+            cells.rebuild(&raster, points, Points::default());
             assert_eq!(cells.wraps(), wraps);
             for &x in positions.iter().step_by(7) {
                 let place = raster.locate(x);

@@ -1,0 +1,226 @@
+//! A fluid cut among ranks: which particles each rank has, and what it sees of others'.
+//!
+//! Space is cut into boxes of whole cells, one per rank ([`Cut`]). A rank has the particles in its box. Particles of others within
+//! a support radius of it are its **ghosts**: it meets them in sums, but their owners find their densities and forces. A particle
+//! meets its neighbours in the order of rows, bins and ids, on whichever rank, so that no sum depends on the cut by a bit.
+
+use std::time::{Duration, Instant};
+
+use amalgam_particles::{DVec3, ParticleId};
+use amalgam_solver_kit::{Cut, Ranks};
+use bytemuck::{Pod, Zeroable};
+use glam::{IVec3, Vec3};
+use rayon::prelude::*;
+
+use super::neighbours::Raster;
+
+/// Particles of one task in loops over particles.
+const CHUNK: usize = 4096;
+/// Work of the busiest rank over that of the mean one from which on space is cut anew.
+const UNBALANCED: f64 = 1.1;
+
+/// Particles as loops over pairs read them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Points<'a> {
+    /// Their ids. Without, the order of storage stands for that of ids.
+    pub ids: &'a [ParticleId],
+    /// Positions [m].
+    pub positions: &'a [DVec3],
+    /// Velocities [m/s].
+    pub velocities: &'a [DVec3],
+}
+
+/// The part of a fluid that this rank has.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    pub(super) ranks: Ranks,
+    cut: Cut,
+    /// Time spent on own particles since balance was last looked at.
+    busy: Duration,
+    pub(super) spent: Spent,
+}
+
+/// Time that a rank has spent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// On own particles.
+    pub busy: Duration,
+    /// On finding and copying what others see, and taking over what they sent.
+    pub packing: Duration,
+}
+
+impl Default for Share {
+    /// All of it.
+    fn default() -> Self {
+        Self { ranks: Ranks::alone(), cut: Cut::whole(), busy: Duration::ZERO, spent: Spent::default() }
+    }
+}
+
+impl Share {
+    /// The part of this rank, if every rank has all particles now, and the indices of its particles. Collective.
+    pub(super) fn new(ranks: &Ranks, raster: &Raster, positions: &[DVec3]) -> (Self, Vec<u32>) {
+        // Each rank counts every so manieth particle.
+        let of = |k: usize| ranks.rank() + k * ranks.size();
+        let count = positions.len().saturating_sub(ranks.rank()).div_ceil(ranks.size());
+        let cut = Cut::balanced(ranks, |k| cell(raster, positions[of(k)]), count, 1);
+        let own = |&i: &u32| cut.owner(cell(raster, positions[i as usize])) == ranks.rank();
+        let own = (0..positions.len() as u32).into_par_iter().with_min_len(CHUNK).filter(own).collect();
+        (Self { ranks: ranks.clone(), cut, ..Self::default() }, own)
+    }
+
+    /// Counts the time that work on own particles takes.
+    pub(super) fn timed<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let done = work();
+        self.busy += start.elapsed();
+        self.spent.busy += start.elapsed();
+        done
+    }
+
+    /// Cuts space anew if some rank has more to do than others. Collective.
+    pub(super) fn balance(&mut self, raster: &Raster, positions: &[DVec3]) {
+        let nanoseconds = std::mem::take(&mut self.busy).as_nanos() as i64;
+        let (mut sum, mut most) = ([nanoseconds, positions.len() as i64], [nanoseconds as f64]);
+        self.ranks.sum(&mut sum);
+        self.ranks.max(&mut most);
+        let mean = sum[0] as f64 / self.ranks.size() as f64;
+        if most[0] > UNBALANCED * mean {
+            let weight = |time: i64, particles: i64| (time / particles.max(1)).max(1) as u64;
+            let weight = match positions.is_empty() {
+                true => weight(sum[0], sum[1]),
+                false => weight(nanoseconds, positions.len() as i64),
+            };
+            self.recut(raster, positions, weight);
+        }
+    }
+
+    /// Cuts space anew, where an own particle costs `weight` [ns]. Collective.
+    pub(super) fn recut(&mut self, raster: &Raster, positions: &[DVec3], weight: u64) {
+        self.cut = Cut::balanced(&self.ranks, |i| cell(raster, positions[i]), positions.len(), weight);
+    }
+
+    /// The rank that each own particle belongs to now.
+    pub(super) fn owners(&self, raster: &Raster, positions: &[DVec3]) -> Vec<u32> {
+        let own = self.ranks.rank();
+        let [low, high] = raster.box_within(self.cut.region(own), 0);
+        let owner = |&x: &DVec3| match is_between(x, low, high) {
+            true => own as u32,
+            false => self.cut.owner(cell(raster, x)) as u32,
+        };
+        positions.par_iter().with_min_len(CHUNK).map(owner).collect()
+    }
+
+    /// Cells by which the farthest particle of any rank has left the box of its rank. Collective.
+    fn strayed(&self, raster: &Raster, positions: &[DVec3]) -> i32 {
+        let (low, high) = self.cut.region(self.ranks.rank());
+        let (low, high) = (IVec3::from_array(low), IVec3::from_array(high));
+        let strayed = |&x: &DVec3| {
+            let cell = IVec3::from_array(cell(raster, x));
+            // Differences are taken only where they are small numbers.
+            let below = IVec3::select(cell.cmplt(low), low.saturating_sub(cell), IVec3::ZERO);
+            let above = IVec3::select(cell.cmpgt(high), cell.saturating_sub(high), IVec3::ZERO);
+            below.max(above).max_element()
+        };
+        let farthest = positions.par_iter().with_min_len(CHUNK).map(strayed).max().unwrap_or(0);
+        let mut most = [f64::from(farthest)];
+        self.ranks.max(&mut most);
+        most[0] as i32
+    }
+}
+
+/// True if a position is in a box [m].
+#[inline(always)]
+fn is_between(position: DVec3, low: DVec3, high: DVec3) -> bool {
+    (position.cmpge(low) & position.cmple(high)).all()
+}
+
+/// The cell of a position [m].
+fn cell(raster: &Raster, position: DVec3) -> [i32; 3] {
+    raster.locate(position).cell().to_array()
+}
+
+/// A particle on its way to a rank that sees it.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Seen {
+    id: u64,
+    position: DVec3,
+    /// As loops over pairs read it.
+    velocity: Vec3,
+    unused: u32,
+}
+
+/// Pressure and volume of a particle, as loops over pairs read them.
+pub(super) type Found = [i32; 2];
+
+/// Particles of other ranks that own ones may see.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ghosts {
+    ids: Vec<ParticleId>,
+    positions: Vec<DVec3>,
+    velocities: Vec<DVec3>,
+    /// Ranks that see own particles and whose particles are seen.
+    with: Vec<usize>,
+    /// The own particles that each of them sees.
+    seen: Vec<Vec<u32>>,
+    /// The number of ghosts from each of them.
+    from: Vec<usize>,
+}
+
+impl Ghosts {
+    /// Takes over what others have within a support radius of own particles. If particles may have left their rank's box,
+    /// `may_stray`. Collective.
+    pub(super) fn exchange(&mut self, share: &mut Share, raster: &Raster, own: Points<'_>, may_stray: bool) {
+        if share.ranks.is_alone() {
+            return;
+        }
+        // A particle sees no farther than the next cell; those that strayed see from where they are.
+        let depth = 1 + if may_stray { 2 * share.strayed(raster, own.positions) } else { 0 };
+        let start = Instant::now();
+        let Share { ranks, cut, spent, .. } = share;
+        let (ranks, cut) = (&*ranks, &*cut);
+        self.with = cut.neighbours(ranks.rank(), depth);
+        let with = &self.with;
+        // Index and neighbour, for particles near a border.
+        let [low, high] = raster.box_within(cut.region(ranks.rank()), depth);
+        let border = (0..own.positions.len()).into_par_iter().with_min_len(CHUNK);
+        let border = border.filter(|&i| !is_between(own.positions[i], low, high));
+        let near = |i: usize| {
+            let cell = cell(raster, own.positions[i]);
+            let seers = (0..with.len()).filter(move |&k| cut.is_near(with[k], cell, depth));
+            seers.map(move |k| (k, i as u32))
+        };
+        let near: Vec<(usize, u32)> = border.flat_map_iter(near).collect();
+        self.seen.clear();
+        self.seen.resize(with.len(), Vec::new());
+        near.into_iter().for_each(|(k, i)| self.seen[k].push(i));
+        let see = |&i: &u32| {
+            let i = i as usize;
+            let (position, velocity) = (own.positions[i], own.velocities[i].as_vec3());
+            Seen { id: own.ids[i].0, position, velocity, unused: 0 }
+        };
+        let sent = self.seen.iter().map(|seen| seen.iter().map(see).collect()).collect();
+        spent.packing += start.elapsed();
+        let arrived: Vec<Vec<Seen>> = ranks.exchange(&self.with, sent);
+        let start = Instant::now();
+        self.from = arrived.iter().map(Vec::len).collect();
+        let arrived = || arrived.iter().flatten();
+        self.ids = arrived().map(|ghost| ParticleId(ghost.id)).collect();
+        self.positions = arrived().map(|ghost| ghost.position).collect();
+        self.velocities = arrived().map(|ghost| ghost.velocity.as_dvec3()).collect();
+        spent.packing += start.elapsed();
+    }
+
+    /// The ghosts.
+    pub(super) fn points(&self) -> Points<'_> {
+        Points { ids: &self.ids, positions: &self.positions, velocities: &self.velocities }
+    }
+
+    /// The ghosts' values from their owners, in the order of the ghosts. Collective.
+    pub(super) fn ask(&self, ranks: &Ranks, own: impl Fn(u32) -> Found) -> Vec<Found> {
+        let of = |seen: &Vec<u32>| seen.iter().map(|&i| own(i)).collect();
+        let arrived = ranks.exchange(&self.with, self.seen.iter().map(of).collect());
+        debug_assert!(arrived.iter().map(Vec::len).eq(self.from.iter().copied()));
+        arrived.concat()
+    }
+}

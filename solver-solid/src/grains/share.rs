@@ -1,0 +1,82 @@
+//! Grains cut among ranks: which grains each rank has, and columns of all of them.
+//!
+//! Space is cut into boxes of whole cells, one per rank, so that each has about as many grains. Nothing is computed across
+//! borders, but contacts between grains, and the kit finds those wherever grains are: so grains need not change ranks as soon
+//! as they leave their box.
+
+use amalgam_particles::{DVec3, ParticleId, Particles};
+use amalgam_solver_kit::{Cut, Moves, Ranks};
+
+/// Edge of a cell, in largest diameters of grains.
+const DIAMETERS: f64 = 4.0;
+/// Steps after which space is cut anew. In between, a grain moves by a few diameters.
+const PERIOD: u64 = 16;
+
+/// The part of the grains that this rank has.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Share {
+    pub(super) ranks: Ranks,
+    /// Edge of a cell [m].
+    cell: f64,
+    /// Grains of all ranks. Their ids are the numbers below.
+    count: usize,
+    /// Steps committed since space was first cut.
+    steps: u64,
+}
+
+impl Share {
+    /// All of these grains, on the only rank.
+    pub(super) fn whole(particles: &Particles) -> Self {
+        let radius = particles.radius.iter().copied().fold(0.0, f64::max);
+        Self { cell: DIAMETERS * 2.0 * radius, count: particles.len(), ..Self::default() }
+    }
+
+    /// Shares the grains among ranks, and says which of them this rank has at first. They are then wherever
+    /// [`Self::moves`] puts them.
+    pub(super) fn begin(&mut self, ranks: &Ranks) -> Vec<u32> {
+        self.ranks = ranks.clone();
+        (ranks.rank() as u32..self.count as u32).step_by(ranks.size()).collect()
+    }
+
+    /// Counts a step. True if grains may change ranks after it.
+    pub(super) fn is_due(&mut self) -> bool {
+        self.steps += 1;
+        !self.ranks.is_alone() && self.steps.is_multiple_of(PERIOD)
+    }
+
+    /// Cuts space anew, and says which grains thus change ranks. Collective.
+    pub(super) fn moves(&self, particles: &Particles) -> Moves {
+        let position = &particles.position;
+        let cell = |i: usize| (position[i] / self.cell).floor().to_array().map(|place| place as i32);
+        let cut = Cut::balanced(&self.ranks, cell, position.len(), 1);
+        let owners: Vec<u32> = (0..position.len()).map(|i| cut.owner(cell(i)) as u32).collect();
+        Moves::new(&self.ranks, &owners)
+    }
+
+    /// Moves grains to their new ranks; `spin` is a column, if they turn. Collective.
+    pub(super) fn apply(&self, moves: &Moves, particles: &mut Particles, spin: Option<&mut Vec<DVec3>>) {
+        let Particles { id, position, velocity, mass, radius, immovable } = particles;
+        moves.apply(&self.ranks, id);
+        [position, velocity].into_iter().chain(spin).for_each(|column| moves.apply(&self.ranks, column));
+        [mass, radius].into_iter().for_each(|column| moves.apply(&self.ranks, column));
+        let mut held: Vec<u8> = immovable.iter().map(|&held| u8::from(held)).collect();
+        moves.apply(&self.ranks, &mut held);
+        *immovable = held.into_iter().map(|held| held != 0).collect();
+    }
+
+    /// The number of grains of all ranks.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A column of all ranks in the order of ids, at the first rank; nothing at others. Collective.
+    pub(super) fn whole_column(&self, id: &[ParticleId], own: &[DVec3]) -> Vec<DVec3> {
+        let gathered = self.ranks.gather(id.to_vec()).zip(self.ranks.gather(own.to_vec()));
+        let Some((ids, values)) = gathered else { return Vec::new() };
+        let mut whole = vec![DVec3::ZERO; self.count];
+        for (id, value) in ids.iter().flatten().zip(values.into_iter().flatten()) {
+            whole[id.0 as usize] = value;
+        }
+        whole
+    }
+}
