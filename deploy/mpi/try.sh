@@ -2,7 +2,7 @@
 # Runs a scene whose water is a service on one to four ranks, with OpenMPI and with MPICH; then kills one of three ranks in the middle
 # of a run that goes on from its checkpoint. Compares all hashes with that of one process without MPI. Needs both MPIs with their
 # headers, and libclang; builds into target/mpi.
-# usage: try.sh [SCENE]
+# usage: [MPIS="openmpi mpich"] try.sh [SCENE]
 set -eu
 cd "$(dirname "$0")/../.."
 scene=${1:-scenes/small/drop.toml}
@@ -20,7 +20,7 @@ hash() { # OPTION...
     sed -n 's/.*"state_hash": "\([0-9a-f]*\)".*/\1/p' "$work/out/summary.json"
 }
 expected=
-for mpi in openmpi mpich; do
+for mpi in ${MPIS:-openmpi mpich}; do
     MPICC=mpicc.$mpi cargo build --quiet --release -p amalgam --features mpi --target-dir target/mpi/$mpi
     amalgam=target/mpi/$mpi/release/amalgam
     expected=${expected:-$(hash)}
@@ -40,7 +40,8 @@ for mpi in openmpi mpich; do
         pid=
     done
     # The service ends with the rank; the run starts it again and goes back to its checkpoint.
-    rm -rf "$work/bin" "$work/out"; mkdir "$work/bin"; ln -s "$(command -v mpirun.$mpi)" "$work/bin/mpirun"
+    rm -rf "$work/bin" "$work/out"; mkdir "$work/bin"
+    printf '#!/bin/sh\nexec mpirun.%s "$@"\n' $mpi > "$work/bin/mpirun"; chmod +x "$work/bin/mpirun"
     quoted=$(for word in $options; do printf '"%s", ' "$word"; done)
     printf '[participants.water]\nrun = "local"\nmpi_ranks = 3\nthreads = 1\nmpi_options = [%s]\n' "$quoted" > "$work/where.toml"
     PATH="$work/bin:$PATH" "$amalgam" run "$scene" --quiet --out "$work/out" --deployment "$work/where.toml" --reconnect 1m \

@@ -74,8 +74,8 @@ impl Moves {
         self.from.iter().sum()
     }
 
-    /// Replaces a column by the particles that stay, in their order, then those that arrived, by rank, in the order they
-    /// had there. Collective.
+    /// Replaces the values of particles that leave by those that arrived, by rank; the rest of them come behind the others, and
+    /// places that are left over take the last values. So the time follows the particles that move, not all. Collective.
     ///
     /// # Panics
     /// If the column has not one entry for each particle that the plan was made for.
@@ -87,22 +87,27 @@ impl Moves {
         let take = |indices: &Vec<u32>| indices.iter().map(|&i| column[i as usize]).collect();
         let send: Vec<Vec<T>> = self.to.iter().map(take).collect();
         let arrived = ranks.exchange(&self.with, send);
-        self.close_gaps(column);
-        column.reserve(self.arriving());
-        for (values, &count) in arrived.iter().zip(&self.from) {
+        let (arrived, counts) = (arrived.iter(), self.from.iter());
+        let mut arrived = arrived.zip(counts).flat_map(|(values, &count)| {
             assert_eq!(values.len(), count, "ranks do not agree on a column");
-            column.extend_from_slice(values);
+            values.iter().copied()
+        });
+        let mut gaps = self.leaving.iter().map(|&gap| gap as usize);
+        let mut left_over = Vec::new();
+        for gap in gaps.by_ref() {
+            match arrived.next() {
+                Some(value) => column[gap] = value,
+                None => {
+                    left_over.push(gap);
+                    break;
+                }
+            }
         }
-    }
-
-    /// Moves those that stay to the front, run by run, and drops the rest.
-    fn close_gaps<T: Copy>(&self, column: &mut Vec<T>) {
-        let mut filled = self.leaving.first().map_or(column.len(), |&first| first as usize);
-        for (k, &gap) in self.leaving.iter().enumerate() {
-            let end = self.leaving.get(k + 1).map_or(column.len(), |&next| next as usize);
-            column.copy_within(gap as usize + 1..end, filled);
-            filled += end - gap as usize - 1;
+        left_over.extend(gaps);
+        column.extend(arrived);
+        // From the end: what comes last then is never a gap.
+        for gap in left_over.into_iter().rev() {
+            column.swap_remove(gap);
         }
-        column.truncate(filled);
     }
 }

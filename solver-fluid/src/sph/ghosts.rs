@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use amalgam_particles::{DVec3, ParticleId};
-use amalgam_solver_kit::{Cut, Ranks};
+use amalgam_solver_kit::{Cell, Cut, Ranks};
 use bytemuck::{Pod, Zeroable};
 use glam::{IVec3, Vec3};
 use rayon::prelude::*;
@@ -135,7 +135,7 @@ fn is_between(position: DVec3, low: DVec3, high: DVec3) -> bool {
 }
 
 /// The cell of a position [m].
-fn cell(raster: &Raster, position: DVec3) -> [i32; 3] {
+fn cell(raster: &Raster, position: DVec3) -> Cell {
     raster.locate(position).cell().to_array()
 }
 
@@ -181,33 +181,42 @@ impl Ghosts {
         let (ranks, cut) = (&*ranks, &*cut);
         self.with = cut.neighbours(ranks.rank(), depth);
         let with = &self.with;
-        // Index and neighbour, for particles near a border.
+        self.seen.resize_with(with.len(), Vec::new);
+        self.seen.iter_mut().for_each(Vec::clear);
         let [low, high] = raster.box_within(cut.region(ranks.rank()), depth);
         let border = (0..own.positions.len()).into_par_iter().with_min_len(CHUNK);
-        let border = border.filter(|&i| !is_between(own.positions[i], low, high));
-        let near = |i: usize| {
-            let cell = cell(raster, own.positions[i]);
-            let seers = (0..with.len()).filter(move |&k| cut.is_near(with[k], cell, depth));
-            seers.map(move |k| (k, i as u32))
-        };
-        let near: Vec<(usize, u32)> = border.flat_map_iter(near).collect();
-        self.seen.clear();
-        self.seen.resize(with.len(), Vec::new());
-        near.into_iter().for_each(|(k, i)| self.seen[k].push(i));
+        let border: Vec<(u32, Cell)> = border
+            .filter(|&i| !is_between(own.positions[i], low, high))
+            .map(|i| (i as u32, cell(raster, own.positions[i])))
+            .collect();
+        // Particles that stand next to each other are mostly of one cell.
+        let (mut last, mut seers) = (None, Vec::new());
+        for (i, cell) in border {
+            if last != Some(cell) {
+                last = Some(cell);
+                seers.clear();
+                seers.extend((0..with.len()).filter(|&k| cut.is_near(with[k], cell, depth)));
+            }
+            seers.iter().for_each(|&k| self.seen[k].push(i));
+        }
         let see = |&i: &u32| {
             let i = i as usize;
             let (position, velocity) = (own.positions[i], own.velocities[i].as_vec3());
             Seen { id: own.ids[i].0, position, velocity, unused: 0 }
         };
-        let sent = self.seen.iter().map(|seen| seen.iter().map(see).collect()).collect();
+        let sent = self.seen.par_iter().map(|seen| seen.iter().map(see).collect()).collect();
         spent.packing += start.elapsed();
         let arrived: Vec<Vec<Seen>> = ranks.exchange(&self.with, sent);
         let start = Instant::now();
         self.from = arrived.iter().map(Vec::len).collect();
-        let arrived = || arrived.iter().flatten();
-        self.ids = arrived().map(|ghost| ParticleId(ghost.id)).collect();
-        self.positions = arrived().map(|ghost| ghost.position).collect();
-        self.velocities = arrived().map(|ghost| ghost.velocity.as_dvec3()).collect();
+        self.ids.clear();
+        self.positions.clear();
+        self.velocities.clear();
+        for ghosts in &arrived {
+            self.ids.extend(ghosts.iter().map(|ghost| ParticleId(ghost.id)));
+            self.positions.extend(ghosts.iter().map(|ghost| ghost.position));
+            self.velocities.extend(ghosts.iter().map(|ghost| ghost.velocity.as_dvec3()));
+        }
         spent.packing += start.elapsed();
     }
 

@@ -388,7 +388,8 @@ impl Method for SphMethod {
 
     fn owners(&mut self, particles: &Particles, step: u64) -> Vec<u32> {
         let raster = self.raster();
-        if step.is_multiple_of(Self::STORAGE_PERIOD) {
+        // Soon at first, when nothing is known of what particles cost.
+        if step.is_power_of_two() || step.is_multiple_of(Self::STORAGE_PERIOD) {
             self.share.balance(&raster, &particles.position);
         }
         self.share.owners(&raster, &particles.position)
