@@ -68,7 +68,7 @@ impl Order {
     /// Reads what [`Self::to_bytes`] of the same program wrote. Nobody waits for the answer.
     ///
     /// # Errors
-    /// What is not readable. The first rank has checked the call.
+    /// A message that cannot be read. The first rank has checked the call.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Status> {
         let (letter, mut rest) = bytes.split_first().ok_or_else(|| unreadable("nothing"))?;
         let rest = &mut rest;

@@ -116,7 +116,7 @@ impl Motion {
         motion
     }
 
-    /// The ranks share the solver's particles from here on; `ids` are those of all particles, which every rank has until now.
+    /// The ranks share the solver's particles from here on; `ids` are those of all particles, which every rank still has.
     /// [`Self::follow`] then says whom this rank has.
     pub(crate) fn share(&mut self, ranks: &Ranks, ids: &[ParticleId]) {
         let id = |&i: &u32| ids[i as usize];
