@@ -44,14 +44,14 @@ for mpi in ${MPIS:-openmpi mpich}; do
     printf '#!/bin/sh\nexec mpirun.%s "$@"\n' $mpi > "$work/bin/mpirun"; chmod +x "$work/bin/mpirun"
     quoted=$(for word in $options; do printf '"%s", ' "$word"; done)
     printf '[participants.water]\nrun = "local"\nmpi_ranks = 3\nthreads = 1\nmpi_options = [%s]\n' "$quoted" > "$work/where.toml"
-    PATH="$work/bin:$PATH" "$amalgam" run "$scene" --quiet --out "$work/out" --deployment "$work/where.toml" --reconnect 1m \
+    TMPDIR="$work" PATH="$work/bin:$PATH" "$amalgam" run "$scene" --quiet --out "$work/out" --deployment "$work/where.toml" --reconnect 1m \
         --checkpoint-every 50steps > "$work/log" 2>&1 &
     pid=$!
     until ls -d "$work"/out/checkpoints/step-0001* > /dev/null 2>&1; do
         kill -0 $pid || { cat "$work/log"; exit 1; }
         sleep 0.05
     done
-    kill -9 "$(pgrep -f -- 'serve fluid .*--ranks mpi' | tail -1)"
+    kill -9 "$(pgrep -f -- "serve fluid .*$work/.*--ranks mpi" | tail -1)"
     wait $pid || { cat "$work/log"; exit 1; }
     pid=
     got=$(sed -n 's/.*"state_hash": "\([0-9a-f]*\)".*/\1/p' "$work/out/summary.json")
