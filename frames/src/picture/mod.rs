@@ -88,8 +88,7 @@ pub enum Layer<'a> {
         positions: &'a [DVec3],
         /// Indices of vertices.
         triangles: &'a [[u32; 3]],
-        /// A closed surface of water. It mirrors the surroundings, and objects behind it show through; deeper
-        /// water hides more.
+        /// Colours, one per vertex.
         colour: Colour<'a>,
     },
     /// A closed surface of water. It mirrors the surroundings, and objects behind it show through; deeper
@@ -279,6 +278,8 @@ impl Picture {
         atomic::write(path.as_ref(), |out| {
             let mut encoder = png::Encoder::new(out, self.width, self.height);
             encoder.set_color(png::ColorType::Rgb);
+            // A tenth of the time for a fifth to a half more bytes.
+            encoder.set_compression(png::Compression::Fast);
             encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
             let as_io = |error| match error {
                 png::EncodingError::IoError(error) => error,

@@ -42,7 +42,7 @@ impl FrameThread {
     pub(super) fn start(mut writer: FrameWriter) -> Result<Self, OutputError> {
         // A pool of its own: a step must not wait for a part of a picture that its thread has taken up.
         let name = |k| format!("pictures-{k}");
-        let pool = rayon::ThreadPoolBuilder::new().thread_name(name).build();
+        let pool = rayon::ThreadPoolBuilder::new().thread_name(name).start_handler(|_| stand_back()).build();
         let pool = pool.map_err(|error| OutputError::Thread(error.to_string()))?;
         let (sender, receiver) = sync_channel(WAITING);
         let thread = thread::Builder::new()
@@ -107,6 +107,17 @@ impl Drop for FrameThread {
             // Who drops a run without finishing it has an error already.
             let _ = thread.join();
         }
+    }
+}
+
+/// Gives other threads the processors first, if the system can do so for a thread: the run goes on while a frame is
+/// written.
+fn stand_back() {
+    #[cfg(target_os = "linux")]
+    {
+        const NICE: i32 = 10;
+        // Without it the frame is as right.
+        let _ = rustix::process::setpriority_process(None, NICE);
     }
 }
 
