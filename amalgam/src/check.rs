@@ -116,7 +116,7 @@ fn frame_bytes(frame: &ParticipantFrame) -> u64 {
 }
 
 /// A number of bytes for the eye.
-fn size(bytes: f64) -> String {
+pub(crate) fn size(bytes: f64) -> String {
     match bytes {
         0.0..1e6 => format!("{:.0} kB", bytes / 1e3),
         1e6..1e9 => format!("{:.0} MB", bytes / 1e6),

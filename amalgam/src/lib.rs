@@ -3,6 +3,7 @@
 //! - [`scene`]: scene files and their faults;
 //! - [`run`]: one local process per participant, progress, output;
 //! - [`service`]: the coordinator for clients that come and go, and [`at`], a client;
+//! - [`plan`]: what a scene would take on a cluster;
 //! - [`checkpoint`]: the states from which a run goes on;
 //! - [`viewer`]: a page that shows a run while it goes on, [`report`]: one about a run that is over, and [`export`] for renderers;
 //! - [`command`]: from the command line to an exit code.
@@ -24,6 +25,7 @@ pub mod interrupt;
 pub mod manual;
 pub mod metrics;
 pub mod page;
+pub mod plan;
 pub mod report;
 pub mod reproduce;
 pub mod resume;

@@ -40,6 +40,7 @@ shows! {
     help_of_all: ["--help"];
     help_of_run: ["run", "--help"];
     help_of_check: ["check", "--help"];
+    help_of_plan: ["plan", "--help"];
     help_of_serve: ["serve", "--help"];
     help_of_validate: ["validate", "--help"];
     help_of_conform: ["conform", "--help"];
@@ -49,6 +50,8 @@ shows! {
     unknown_command: ["rnu", "scene.toml"];
     missing_scene: ["run", "no-such-scene.toml"];
     missing_scene_to_check: ["check", "no-such-scene.toml"];
+    plan_of_an_empty_folder: ["plan", "."];
+    plan_of_no_particles: ["plan", "scene.toml", "--particles", "0"];
     no_frames: ["run", "scene.toml", "--frames", "0"];
     unknown_transport: ["run", "scene.toml", "--transport", "udp"];
     unknown_solver_to_serve: ["serve", "gas", "--listen", "127.0.0.1:0"];
@@ -126,4 +129,33 @@ fn a_colour_by_a_field_that_is_not_there_is_an_error_and_check_says_how_long_a_r
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stdout.contains("; 6 frames of "), "{stdout}");
     assert!(stdout.contains(" of them to the end"), "{stdout}");
+}
+
+#[test]
+fn a_plan_comes_from_a_scene_and_from_the_results_of_a_run() {
+    let folder = empty_folder();
+    let plan = |of: &str, more: &[&str]| {
+        let output =
+            amalgam(&[&["plan", of, "--nodes", "4", "--json", "plan.json"], more].concat(), folder.path());
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        let json = std::fs::read_to_string(folder.path().join("plan.json")).expect("a file");
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(rows.iter().map(|row| &row["nodes"]).collect::<Vec<_>>(), [1, 2, 4]);
+        // A row is printed per estimate, and times are sums of their parts.
+        for row in &rows {
+            let waits = row["waits"].as_array().expect("waits").iter();
+            let sum: f64 = waits.map(|wait| wait[1].as_f64().expect("a time")).sum();
+            let [ideal, step] = ["ideal", "step"].map(|key| row[key].as_f64().expect("a time"));
+            assert!(ideal > 0.0 && (ideal + sum - step).abs() < 1e-9 * step, "{row}");
+        }
+        text
+    };
+    fs::write(folder.path().join("drop.toml"), scene()).expect("a file");
+    let first = plan("drop.toml", &[]);
+    assert!(first.contains("cut among ranks") && first.contains("longest wait"), "{first}");
+    let run = amalgam(&["run", "drop.toml", "--transport", "in-process", "--out", "out"], folder.path());
+    assert!(run.status.success());
+    let second = plan("out", &["--particles", "1e8", "--network", "ethernet"]);
+    assert!(second.contains("times as many particles") && second.contains("is lost from"), "{second}");
 }

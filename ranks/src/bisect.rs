@@ -13,6 +13,9 @@ const BINS_MAX: i64 = 4096;
 /// The largest cost of a particle [ns]: 2^38 of them sum up below 2^62.
 const WEIGHT_MAX: u64 = 1 << 24;
 
+/// Rows along x are cut where they are longer than this many times the longer side across them.
+const ROW: i64 = 4;
+
 /// Particles that one task counts, at least.
 const TASK: usize = 1 << 15;
 
@@ -47,8 +50,8 @@ impl Cut {
     /// `cells` is the cell of each of `count` particles of this rank. `weight` is the cost of one on this rank in whole
     /// nanoseconds; it counts as at least 1 and at most 2^24.
     ///
-    /// Planes cut y and z while both sides can be 2 cells thick, the longer axis first, so that rows along x stay whole;
-    /// only then x. Each side keeps at least as many planes of cells as ranks: every rank owns cells, though maybe no
+    /// Planes cut y and z while both sides can be 2 cells thick, the longer axis first, so that rows along x stay whole; x is
+    /// cut where rows are more than 4 times as long as that, or only x is left. Each side keeps at least as many planes of cells as ranks: every rank owns cells, though maybe no
     /// particles.
     pub fn balanced(ranks: &Ranks, cells: impl Fn(usize) -> Cell + Sync, count: usize, weight: u64) -> Self {
         let size = ranks.size();
@@ -125,12 +128,12 @@ impl Node {
             axes.reduce(|best, axis| if thick(axis) > thick(best) { axis } else { best })
         };
         // Four cells are two on either side.
-        longest([1, 2, 2], 4)
-            .or_else(|| longest([0, 0, 0], 2))
-            .or_else(|| longest([1, 2, 0], i64::MIN))
-            .expect(
-                "a side keeps as many planes of cells as ranks, so one axis at least can always be cut again",
-            )
+        match (longest([1, 2, 2], 4), longest([0, 0, 0], 2)) {
+            (Some(across), Some(x)) if thick(x) <= ROW * thick(across) => Some(across),
+            (across, x) => x.or(across),
+        }
+        .or_else(|| longest([1, 2, 0], i64::MIN))
+        .expect("a side keeps as many planes of cells as ranks, so one axis at least can always be cut again")
     }
 }
 

@@ -15,7 +15,13 @@ mod moves;
 mod mpi;
 mod threads;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use bytemuck::Pod;
 
@@ -34,7 +40,39 @@ pub use crate::mpi::MpiError;
 ///
 /// Unless said otherwise, calls are collective: every rank makes them in the same order, one thread at a time.
 #[derive(Clone)]
-pub struct Ranks(Arc<dyn Backend>);
+pub struct Ranks {
+    backend: Arc<dyn Backend>,
+    counters: Arc<Counters>,
+}
+
+/// Messages and calls of a rank so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Messages to single ranks.
+    pub messages: u64,
+    /// Bytes of these messages.
+    pub bytes: u64,
+    /// Calls in which all ranks take part: sums, maxima, broadcasts.
+    pub collectives: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    messages: AtomicU64,
+    bytes: AtomicU64,
+    collectives: AtomicU64,
+}
+
+impl Counters {
+    fn message(&self, bytes: usize) {
+        self.messages.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn collective(&self) {
+        self.collectives.fetch_add(1, Relaxed);
+    }
+}
 
 impl Default for Ranks {
     fn default() -> Self {
@@ -52,7 +90,7 @@ impl Drop for Ranks {
     fn drop(&mut self) {
         // The other ranks would wait for this one forever.
         if std::thread::panicking() {
-            self.0.abandon();
+            self.backend.abandon();
         }
     }
 }
@@ -60,7 +98,11 @@ impl Drop for Ranks {
 impl Ranks {
     /// The only rank: no call waits for anything or copies a message.
     pub fn alone() -> Self {
-        Self(Arc::new(alone::Alone))
+        Self::new(alone::Alone)
+    }
+
+    fn new(backend: impl Backend + 'static) -> Self {
+        Self { backend: Arc::new(backend), counters: Arc::default() }
     }
 
     /// One handle for each of `size` threads that act as ranks, the first rank's first.
@@ -75,7 +117,7 @@ impl Ranks {
         if size == 1 {
             return vec![Self::alone()];
         }
-        threads::ranks(size).map(|thread| Self(Arc::new(thread))).collect()
+        threads::ranks(size).map(Self::new).collect()
     }
 
     /// This process among those that `mpirun` started.
@@ -88,17 +130,17 @@ impl Ranks {
     /// If MPI was initialised before, or does not let threads take turns in calling it.
     #[cfg(feature = "mpi")]
     pub fn mpi() -> Result<Self, MpiError> {
-        Ok(Self(Arc::new(mpi::Mpi::new()?)))
+        Ok(Self::new(mpi::Mpi::new()?))
     }
 
     /// This rank's number, from 0. Not collective.
     pub fn rank(&self) -> usize {
-        self.0.rank()
+        self.backend.rank()
     }
 
     /// The number of ranks. Not collective.
     pub fn size(&self) -> usize {
-        self.0.size()
+        self.backend.size()
     }
 
     /// True on rank 0. Not collective.
@@ -111,10 +153,20 @@ impl Ranks {
         self.size() == 1
     }
 
+    /// Messages and calls of this rank so far. Not collective.
+    pub fn sent(&self) -> Sent {
+        let Counters { messages, bytes, collectives } = &*self.counters;
+        Sent {
+            messages: messages.load(Relaxed),
+            bytes: bytes.load(Relaxed),
+            collectives: collectives.load(Relaxed),
+        }
+    }
+
     /// Tells the others that this rank will make no further call: threads panic once they need it, MPI ends all
     /// processes. Does nothing where the rank is alone. Not collective.
     pub fn abandon(&self) {
-        self.0.abandon();
+        self.backend.abandon();
     }
 
     /// `send[to]` goes to rank `to`; entry `from` of the answer came from rank `from`. Empty messages cost little.
@@ -126,7 +178,12 @@ impl Ranks {
         if self.is_alone() {
             return send;
         }
-        unpack(self.0.all_to_all(pack(send)))
+        for (to, message) in send.iter().enumerate() {
+            if to != self.rank() && !message.is_empty() {
+                self.counters.message(size_of_val(&message[..]));
+            }
+        }
+        unpack(self.backend.all_to_all(pack(send)))
     }
 
     /// As [`Self::all_to_all`] between neighbours: `send[k]` goes to rank `with[k]`, and entry `k` of the answer came from
@@ -142,7 +199,8 @@ impl Ranks {
         if with.is_empty() {
             return send;
         }
-        unpack(self.0.exchange(with, pack(send)))
+        send.iter().for_each(|message| self.counters.message(size_of_val(&message[..])));
+        unpack(self.backend.exchange(with, pack(send)))
     }
 
     /// All ranks' values at the first rank, by rank; none at the others.
@@ -150,7 +208,10 @@ impl Ranks {
         if self.is_alone() {
             return Some(vec![values]);
         }
-        self.0.gather(Message::pack(values)).map(unpack)
+        if !self.is_first() {
+            self.counters.message(size_of_val(&values[..]));
+        }
+        self.backend.gather(Message::pack(values)).map(unpack)
     }
 
     /// The first rank's values at all ranks. Values of the others are ignored.
@@ -158,7 +219,8 @@ impl Ranks {
         if self.is_alone() {
             return values;
         }
-        self.0.broadcast(Message::pack(values)).unpack()
+        self.counters.collective();
+        self.backend.broadcast(Message::pack(values)).unpack()
     }
 
     /// The first rank's next broadcast, on any other rank, in place of [`Self::broadcast`]. The wait may be long, and it
@@ -168,14 +230,16 @@ impl Ranks {
     /// On the first rank.
     pub fn await_broadcast<T: Pod>(&self) -> Vec<T> {
         assert!(!self.is_first(), "the first rank cannot wait for itself");
-        self.0.await_broadcast(Message::pack(Vec::<T>::new())).unpack()
+        self.counters.collective();
+        self.backend.await_broadcast(Message::pack(Vec::<T>::new())).unpack()
     }
 
     /// Element by element the largest over ranks; NaN where one is NaN. Zero is larger than minus zero.
     pub fn max(&self, values: &mut [f64]) {
         let mut keys: Vec<i64> = values.iter().map(|&value| key(value)).collect();
         if !self.is_alone() {
-            self.0.max(&mut keys);
+            self.counters.collective();
+            self.backend.max(&mut keys);
         }
         for (value, key) in values.iter_mut().zip(keys) {
             *value = from_key(key);
@@ -186,7 +250,8 @@ impl Ranks {
     /// of which the sum is far below 2^53 times as large. A sum of zeros is plus zero.
     pub fn sum_exact(&self, values: &mut [f64]) {
         if !self.is_alone() {
-            self.0.sum_exact(values);
+            self.counters.collective();
+            self.backend.sum_exact(values);
         }
         for value in values {
             *value += 0.0;
@@ -196,14 +261,16 @@ impl Ranks {
     /// Element by element the sum over ranks; it wraps.
     pub fn sum(&self, values: &mut [i64]) {
         if !self.is_alone() {
-            self.0.sum(bytemuck::cast_slice_mut(values));
+            self.counters.collective();
+            self.backend.sum(bytemuck::cast_slice_mut(values));
         }
     }
 
     /// As [`Self::sum`], for words without a sign, such as hashes.
     pub fn wrapping_sum(&self, values: &mut [u64]) {
         if !self.is_alone() {
-            self.0.sum(values);
+            self.counters.collective();
+            self.backend.sum(values);
         }
     }
 
@@ -211,7 +278,8 @@ impl Ranks {
     pub fn any(&self, flag: bool) -> bool {
         let mut flags = [i64::from(flag)];
         if !self.is_alone() {
-            self.0.max(&mut flags);
+            self.counters.collective();
+            self.backend.max(&mut flags);
         }
         flags[0] != 0
     }

@@ -24,7 +24,7 @@ mod sums;
 
 pub use alone::{Alone, AloneGroups};
 pub use amalgam_network::{Gate, Listen, Listening, Role, SecurityOptions, listen};
-pub use amalgam_ranks::{Cell, Cut, ExactSum, Moves, Ranks};
+pub use amalgam_ranks::{Cell, Cut, ExactSum, Moves, Ranks, Sent};
 pub use drag::{Drag, DragSettings};
 pub use exact::sum_integers;
 pub use joined::{Members, agreed};

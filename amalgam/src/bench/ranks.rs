@@ -7,11 +7,15 @@ use std::{
 };
 
 use amalgam_solver_fluid::sph::Spent;
-use amalgam_solver_kit::{Alone, Ranks, Solver};
+use amalgam_solver_kit::{Alone, Ranks, Sent, Solver};
 use rayon::ThreadPoolBuilder;
 
 use super::{Figure, fluids};
-use crate::{console::say, error::CommandError};
+use crate::{
+    console::say,
+    error::CommandError,
+    plan::{basis::SPH, model::boundary},
+};
 
 /// Steps of each, in turns, before those that are measured: space is cut anew behind the first, the second and the fourth.
 const WARM_UP: usize = 5;
@@ -22,6 +26,7 @@ struct Done {
     particles: usize,
     ghosts: usize,
     spent: Spent,
+    sent: Sent,
 }
 
 /// A fluid on a thread of its own, which steps when it is told to.
@@ -48,7 +53,7 @@ impl Stepper {
                     fluid.migrate();
                     let (ghosts, spent) = fluid.shared();
                     let particles = fluid.particles().len();
-                    if tell.send(Done { particles, ghosts, spent }).is_err() {
+                    if tell.send(Done { particles, ghosts, spent, sent: ranks.sent() }).is_err() {
                         return;
                     }
                 }
@@ -118,6 +123,57 @@ pub fn measure(quick: bool, threads: usize) -> Result<Vec<Figure>, CommandError>
             packing.iter().sum::<f64>() * 1e9 / (all * steps) as f64,
             largest / mean
         ))?;
+        let each = (threads * steps) as f64;
+        let sent = |of: fn(&Sent) -> u64| {
+            let sent = after.iter().zip(&before).map(|(now, then)| of(&now.sent) - of(&then.sent));
+            sent.sum::<u64>() as f64 / each
+        };
+        let model = boundary(count as f64, threads, SPH.depth);
+        say(format_args!(
+            "  per rank and step: {:.0} ghosts, {:.1} messages of {:.0} kB in all, {:.1} sums and maxima; by the model of `amalgam \
+             plan`: {:.0} ghosts, {:.1} messages of {:.0} kB, {:.1} sums and maxima",
+            ghosts as f64 / threads as f64,
+            sent(|sent| sent.messages),
+            1e-3 * sent(|sent| sent.bytes),
+            sent(|sent| sent.collectives),
+            model.ghosts,
+            model.neighbours * SPH.bytes.len() as f64,
+            1e-3 * model.ghosts * SPH.bytes.iter().sum::<f64>(),
+            SPH.collectives
+        ))?;
     }
     Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ghosts and messages of real ranks, oversubscribed if need be, against the model of `amalgam plan`.
+    #[test]
+    fn ranks_see_and_send_what_the_model_says() {
+        const EDGE: u32 = 36;
+        for size in [1, 2, 4, 8] {
+            let cut: Vec<Stepper> =
+                Ranks::threads(size).into_iter().map(|ranks| Stepper::start(EDGE, ranks, 1)).collect();
+            (1..WARM_UP).for_each(|_| drop(step(&cut)));
+            let (_, before) = step(&cut);
+            let (_, after) = step(&cut);
+            for stepper in cut {
+                drop(stepper.go);
+                stepper.thread.join().expect("a rank");
+            }
+            let mean = |of: &dyn Fn(usize) -> u64| (0..size).map(of).sum::<u64>() as f64 / size as f64;
+            let ghosts = mean(&|rank| after[rank].ghosts as u64);
+            let messages = mean(&|rank| after[rank].sent.messages - before[rank].sent.messages);
+            let model = boundary(f64::from(EDGE).powi(3), size, SPH.depth);
+            assert!((ghosts - model.ghosts).abs() <= 0.2 * model.ghosts, "{size} ranks: {ghosts} {model:?}");
+            // Particles may change ranks in the step.
+            let expected = model.neighbours * SPH.bytes.len() as f64;
+            assert!(
+                (0.8 * expected..=1.5 * expected).contains(&messages),
+                "{size} ranks: {messages} {model:?}"
+            );
+        }
+    }
 }

@@ -50,11 +50,14 @@ fn a_slow_rank_gets_less() {
 }
 
 #[test]
-fn rows_stay_whole_while_y_and_z_are_thick() {
+fn rows_stay_whole_while_they_are_short_and_y_and_z_are_thick() {
     let whole_rows = |cut: &Cut| {
         (0..cut.size()).all(|rank| cut.region(rank).0[0] == i32::MIN && cut.region(rank).1[0] == i32::MAX)
     };
-    assert!(whole_rows(&cut(8, &block(10_000, [1000, 16, 16]), |_| 1)));
+    assert!(whole_rows(&cut(8, &block(10_000, [32, 16, 16]), |_| 1)));
+    // Thin columns would see as many particles of others as they have.
+    let long = cut(8, &block(10_000, [1000, 16, 16]), |_| 1);
+    assert!((0..8).all(|rank| long.region(rank).0[1..] == [i32::MIN; 2]));
     let flat = cut(8, &block(10_000, [1000, 3, 3]), |_| 1);
     assert!((0..8).all(|rank| flat.region(rank).0[1..] == [i32::MIN; 2]));
 }

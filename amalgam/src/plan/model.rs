@@ -1,0 +1,335 @@
+//! Model of a step on many ranks: work, memory, messages and time.
+//!
+//! Particles of a participant that is cut fill a cube, which bisections divide among ranks into boxes, as ranks do. A rank computes its own
+//! particles and receives those of others within reach of its box, its ghosts. Participants that are not cut have a node for
+//! themselves. The coordinator is one thread. Constants are those that `amalgam bench ranks` prints.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// Time of a rank per own particle [s], to find those that others see.
+const SEARCH: f64 = 4.5e-9;
+/// Time of a rank per ghost [s], to copy, send, receive and sort it.
+const GHOST: f64 = 72e-9;
+/// Work of the busiest rank over that of the mean one.
+const IMBALANCE: f64 = 1.05;
+/// Time of a call to a participant [s] beside the network's.
+const CALL: f64 = 1e-4;
+/// Bytes per second that one connection carries.
+const CONNECTION: f64 = 2e9;
+/// Bytes that the coordinator keeps of each particle.
+const TABLE: f64 = 56.0;
+
+/// Network between nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Network {
+    /// 2 microseconds and 25 GB/s per node.
+    Infiniband,
+    /// 30 microseconds and 10 Gbit/s per node.
+    Ethernet,
+}
+
+impl Network {
+    /// Time until a message arrives [s].
+    fn latency(self) -> f64 {
+        match self {
+            Self::Infiniband => 2e-6,
+            Self::Ethernet => 30e-6,
+        }
+    }
+
+    /// Bytes per second that leave a node.
+    fn bandwidth(self) -> f64 {
+        match self {
+            Self::Infiniband => 25e9,
+            Self::Ethernet => 1.25e9,
+        }
+    }
+}
+
+/// Machines that are alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster {
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Cores of each.
+    pub cores: usize,
+    /// Ranks of each.
+    pub ranks: usize,
+    /// Network between them.
+    pub network: Network,
+}
+
+/// Exchanges between the ranks of a participant that is cut.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Halo {
+    /// Distance from its box from which on a rank does not see particles, over the spacing of particles.
+    pub depth: f64,
+    /// Bytes of a ghost in each exchange of a step.
+    pub bytes: &'static [f64],
+    /// Sums and maxima over all ranks in a step.
+    pub collectives: f64,
+}
+
+/// A participant, and what its step takes.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Name of the participant.
+    pub name: String,
+    /// Number of its particles.
+    pub particles: f64,
+    /// Processor time of a step [s].
+    pub work: f64,
+    /// Memory per particle [bytes].
+    pub memory: f64,
+    /// Exchanges, if it can be cut among ranks.
+    pub halo: Option<Halo>,
+}
+
+/// The coordinator's part of a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Coordinator {
+    /// Time for its own computing [s].
+    pub work: f64,
+    /// Bytes to and from all participants.
+    pub bytes: f64,
+    /// Times that it waits for participants.
+    pub round_trips: f64,
+}
+
+/// A cut of one participant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Boundary {
+    /// Particles of others that a rank sees, in the mean.
+    pub ghosts: f64,
+    /// Ranks whose particles a rank sees, in the mean.
+    pub neighbours: f64,
+}
+
+/// Time of a step by what takes it [s], and its needs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Estimate {
+    /// Nodes.
+    pub nodes: usize,
+    /// Ranks of a participant that is cut.
+    pub ranks: usize,
+    /// Time if all cores computed all the time [s].
+    pub ideal: f64,
+    /// Waits, which take the rest: a name and a time [s].
+    pub waits: Vec<(String, f64)>,
+    /// Time of a step [s].
+    pub step: f64,
+    /// Memory of the fullest node [bytes].
+    pub memory: f64,
+    /// Memory of that node at the start, when every rank lays out all particles [bytes].
+    pub memory_at_start: f64,
+    /// Messages of a rank in a step.
+    pub messages: f64,
+    /// Bytes that a rank sends in a step.
+    pub bytes: f64,
+    /// Particles of the participant with most of them on a rank.
+    pub particles: f64,
+}
+
+impl Estimate {
+    /// Part of the cores that computes, on average.
+    pub fn efficiency(&self) -> f64 {
+        self.ideal / self.step
+    }
+
+    /// The longest wait: its name, and the time [s].
+    pub fn longest_wait(&self) -> (&str, f64) {
+        let most = self.waits.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        most.map_or(("", 0.0), |(name, time)| (name, *time))
+    }
+}
+
+/// A box of a cut cube: lowest and highest corner [spacings].
+type Bounds = [[f64; 3]; 2];
+
+/// Rows along x are whole up to this many times the longer side across them, as in [`amalgam_solver_kit::Cut::balanced`].
+const ROW: f64 = 4.0;
+
+/// The axis across which [`amalgam_solver_kit::Cut::balanced`] would cut a box with these edges, of cells with this one.
+fn axis(edges: [f64; 3], cell: f64) -> usize {
+    let [x, y, z] = edges;
+    let across = if z > y { 2 } else { 1 };
+    let is_thick = edges[across] >= 4.0 * cell;
+    if x >= 2.0 * cell && (x > ROW * edges[across] || !is_thick) || (!is_thick && x > y.max(z)) {
+        0
+    } else {
+        across
+    }
+}
+
+/// The boxes of a cut among ranks.
+fn boxes(bounds: Bounds, ranks: usize, cell: f64, all: &mut Vec<Bounds>) {
+    if ranks == 1 {
+        all.push(bounds);
+        return;
+    }
+    let below = ranks / 2;
+    let [low, high] = bounds;
+    let edges = [0, 1, 2].map(|axis| high[axis] - low[axis]);
+    let axis = axis(edges, cell);
+    let plane = low[axis] + edges[axis] * below as f64 / ranks as f64;
+    let (mut under, mut over) = (bounds, bounds);
+    under[1][axis] = plane;
+    over[0][axis] = plane;
+    boxes(under, below, cell, all);
+    boxes(over, ranks - below, cell, all);
+}
+
+/// Boxes whose neighbours are counted, of large cuts.
+const SAMPLES: usize = 256;
+
+/// The boundaries of a cube of particles among ranks.
+pub fn boundary(particles: f64, ranks: usize, depth: f64) -> Boundary {
+    let edge = particles.cbrt();
+    let mut all = Vec::with_capacity(ranks);
+    boxes([[0.0; 3], [edge; 3]], ranks, depth, &mut all);
+    let volume = |[low, high]: Bounds| (0..3).map(|axis| high[axis] - low[axis]).product::<f64>();
+    let grown =
+        |[low, high]: Bounds| [low.map(|x| (x - depth).max(0.0)), high.map(|x| (x + depth).min(edge))];
+    let ghosts: f64 = all.iter().map(|&own| volume(grown(own)) - volume(own)).sum();
+    let stride = ranks.div_ceil(SAMPLES);
+    let meet = |a: Bounds, b: Bounds| (0..3).all(|axis| a[0][axis] < b[1][axis] && b[0][axis] < a[1][axis]);
+    let sampled: Vec<Bounds> = all.iter().step_by(stride).map(|&own| grown(own)).collect();
+    // Each meets itself.
+    let met: usize =
+        sampled.iter().map(|&own| all.iter().filter(|&&other| meet(own, other)).count() - 1).sum();
+    Boundary { ghosts: ghosts / ranks as f64, neighbours: met as f64 / sampled.len() as f64 }
+}
+
+/// The time of a step on a cluster.
+pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> Estimate {
+    let Cluster { nodes, cores, network, .. } = cluster;
+    let ranks = nodes * cluster.ranks;
+    let all = (nodes * cores) as f64;
+    let ideal = loads.iter().map(|load| load.work).sum::<f64>() / all;
+    let (mut waits, mut shared) = (Vec::new(), 0.0);
+    let (mut messages, mut bytes, mut memory, mut memory_at_start) = (0.0, 0.0, 0.0, 0.0);
+    let (mut imbalance, mut packing, mut sending, mut own_most) = (0.0, 0.0, 0.0, 0.0f64);
+    let mut whole: Option<(&Load, f64)> = None;
+    let mut whole_memory = 0.0f64;
+    for load in loads {
+        let Some(halo) = load.halo else {
+            let time = load.work / cores as f64;
+            if whole.is_none_or(|(_, most)| time > most) {
+                whole = Some((load, time));
+            }
+            whole_memory = whole_memory.max(load.particles * load.memory);
+            own_most = own_most.max(load.particles);
+            continue;
+        };
+        let time = load.work / all;
+        shared += time;
+        let own = load.particles / ranks as f64;
+        own_most = own_most.max(own);
+        let cut = boundary(load.particles, ranks, halo.depth);
+        memory += (own + cut.ghosts) * load.memory * cluster.ranks as f64;
+        memory_at_start += load.particles * load.memory * cluster.ranks as f64;
+        if ranks == 1 {
+            continue;
+        }
+        imbalance += (IMBALANCE - 1.0) * time;
+        packing += (SEARCH * own + GHOST * cut.ghosts) * cluster.ranks as f64 / cores as f64;
+        messages += cut.neighbours * halo.bytes.len() as f64;
+        bytes += cut.ghosts * halo.bytes.iter().sum::<f64>();
+        // Only what leaves a node takes the network.
+        if nodes > 1 {
+            let out = boundary(load.particles, nodes, halo.depth).ghosts;
+            sending += halo.bytes.len() as f64 * network.latency()
+                + out * halo.bytes.iter().sum::<f64>() / network.bandwidth();
+            sending += halo.collectives * network.latency() * (nodes as f64).log2().ceil();
+        }
+    }
+    // Participants compute at the same time: a whole one on its node, the cut ones on all.
+    if let Some((load, time)) = whole {
+        let excess = (time.max(ideal) - ideal).max(0.0);
+        waits.push((format!("{} on one node", load.name), excess));
+    }
+    let far = if nodes > 1 { 2.0 * network.latency() } else { 0.0 };
+    let carried = if nodes > 1 { CONNECTION.min(network.bandwidth()) } else { CONNECTION };
+    waits.push(("balance".into(), imbalance));
+    waits.push(("ghosts".into(), packing));
+    waits.push(("network".into(), sending));
+    waits.push(("coordinator".into(), coordinator.work));
+    waits.push(("calls".into(), coordinator.round_trips * (CALL + far) + coordinator.bytes / carried));
+    debug_assert!(shared <= ideal * (1.0 + 1e-9));
+    let step = ideal + waits.iter().map(|(_, time)| time).sum::<f64>();
+    let table = loads.iter().map(|load| TABLE * load.particles).sum::<f64>();
+    Estimate {
+        nodes,
+        ranks,
+        ideal,
+        waits,
+        step,
+        memory: memory.max(whole_memory) + table,
+        memory_at_start: memory_at_start.max(whole_memory) + table,
+        messages,
+        bytes,
+        particles: own_most,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HALO: Halo = Halo { depth: 2.0, bytes: &[48.0, 8.0], collectives: 4.0 };
+
+    fn fluid(particles: f64) -> Load {
+        Load { name: "water".into(), particles, work: 90e-9 * particles, memory: 300.0, halo: Some(HALO) }
+    }
+
+    const SILENT: Coordinator = Coordinator { work: 0.0, bytes: 0.0, round_trips: 0.0 };
+
+    fn on(nodes: usize) -> Cluster {
+        Cluster { nodes, cores: 64, ranks: 4, network: Network::Infiniband }
+    }
+
+    #[test]
+    fn two_boxes_see_a_layer_of_each_other() {
+        assert_eq!(boundary(1e6, 1, 2.0), Boundary::default());
+        let two = boundary(1e6, 2, 2.0);
+        assert!((two.ghosts - 2e4).abs() < 1e-6 && two.neighbours == 1.0, "{two:?}");
+        // Two by four columns along x: a face across y, one or two across z.
+        let eight = boundary(1e6, 8, 2.0);
+        assert!((eight.ghosts - 100.0 * (52.0 * (25.0 + 3.0) - 50.0 * 25.0)).abs() < 1e-6, "{eight:?}");
+        assert_eq!(eight.neighbours, 4.0);
+    }
+
+    #[test]
+    fn boxes_of_any_number_of_ranks_hold_the_cube() {
+        for ranks in [1, 3, 5, 7, 64, 100] {
+            let mut all = Vec::new();
+            boxes([[0.0; 3], [10.0; 3]], ranks, 0.5, &mut all);
+            let volumes = all.iter().map(|[low, high]| (0..3).map(|k| high[k] - low[k]).product::<f64>());
+            let volumes: Vec<f64> = volumes.collect();
+            assert!(
+                volumes.iter().all(|v| (v * ranks as f64 / 1e3 - 1.0).abs() < 1e-9),
+                "{ranks} {volumes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn more_nodes_are_faster_and_less_efficient() {
+        let estimates = [1, 2, 8, 64].map(|nodes| estimate(&[fluid(1e8)], SILENT, on(nodes)));
+        for pair in estimates.windows(2) {
+            assert!(pair[1].step < pair[0].step && pair[1].efficiency() < pair[0].efficiency());
+            assert!(pair[1].memory < pair[0].memory);
+        }
+    }
+
+    #[test]
+    fn what_is_not_cut_and_the_coordinator_become_the_wall() {
+        let cloth = Load { name: "cloth".into(), halo: None, ..fluid(1e7) };
+        let slow = estimate(&[fluid(1e8), cloth.clone()], SILENT, on(64));
+        assert_eq!(slow.longest_wait().0, "cloth on one node");
+        assert!((slow.step - cloth.work / 64.0) < 0.1 * slow.step);
+        let coordinator = Coordinator { work: 0.2, ..SILENT };
+        assert_eq!(estimate(&[fluid(1e8)], coordinator, on(64)).longest_wait().0, "coordinator");
+    }
+}
