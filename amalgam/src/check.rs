@@ -5,7 +5,7 @@ mod warnings;
 use std::time::{Duration, Instant};
 
 use crate::{
-    cli::CheckArgs,
+    cli::{CheckArgs, Reach},
     console::{Console, say},
     error::CommandError,
     run::{
@@ -29,11 +29,7 @@ const TRY_SECONDS: u64 = 5;
 pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     let scene = Scene::read(&args.scene, &args.set)?;
     let console = Console::new(true);
-    let reach = args.reach.clone();
-    let options = Options { transport: Transport::InProcess, reach, ..Options::default() };
-    let (_locals, participants) = Locals::start(&scene, Means::new(&scene, &options)?, &console)?;
-    let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
-    let mut simulation = simulation.map_err(|error| CommandError::at_start(&scene, error))?;
+    let (_locals, mut simulation) = start(&scene, &args.reach, &console)?;
     check_colours(&scene, &mut simulation)?;
     say(format_args!("{} is right", scene.file()))?;
     say(format_args!(
@@ -55,6 +51,21 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     }
     say(format_args!("  {}", try_steps(&scene, &mut simulation)?))?;
     simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))
+}
+
+/// Starts a scene in this process, with its solvers at addresses as they are.
+///
+/// # Errors
+/// A wrong section, or a solver that cannot be reached.
+pub(crate) fn start(
+    scene: &Scene,
+    reach: &Reach,
+    console: &Console,
+) -> Result<(Locals, Simulation), CommandError> {
+    let options = Options { transport: Transport::InProcess, reach: reach.clone(), ..Options::default() };
+    let (locals, participants) = Locals::start(scene, Means::new(scene, &options)?, console)?;
+    let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
+    Ok((locals, simulation.map_err(|error| CommandError::at_start(scene, error))?))
 }
 
 /// Takes some steps, so that a scene that cannot begin is told here, and says how long the run will take.

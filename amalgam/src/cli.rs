@@ -270,6 +270,8 @@ pub struct PlanArgs {
     pub json: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) threads: Threads,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 /// A number of particles, as 1e8 or 100000000.

@@ -23,8 +23,13 @@ const NODES_MAX: usize = 4096;
 /// # Errors
 /// A wrong scene, a folder without results, or a solver that cannot be reached.
 pub fn plan(args: &PlanArgs) -> Result<(), CommandError> {
+    let ranks = args.ranks_per_node.map_or((args.cores as usize / CORES_PER_RANK).max(1), |n| n as usize);
+    if ranks > args.cores as usize {
+        let message = format!("a node of {} cores has no room for {ranks} ranks: write at most", args.cores);
+        return Err(CommandError::Usage(format!("{message} --ranks-per-node {}", args.cores)));
+    }
     args.threads.apply()?;
-    let basis = Basis::of(&args.scene, &args.set, &Console::new(true))?;
+    let basis = Basis::of(&args.scene, &args.set, &args.reach, &Console::new(true))?;
     let factor = match args.particles {
         Some(particles) => particles / basis.particles(),
         None => 1.0,
@@ -46,7 +51,6 @@ pub fn plan(args: &PlanArgs) -> Result<(), CommandError> {
             1e9 * load.work / load.particles
         ))?;
     }
-    let ranks = args.ranks_per_node.map_or((args.cores as usize / CORES_PER_RANK).max(1), |n| n as usize);
     let on = |nodes: usize| {
         let cluster = Cluster { nodes, cores: args.cores as usize, ranks, network: args.network };
         estimate(&loads, coordinator, cluster)

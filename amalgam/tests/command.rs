@@ -51,6 +51,7 @@ shows! {
     missing_scene: ["run", "no-such-scene.toml"];
     missing_scene_to_check: ["check", "no-such-scene.toml"];
     plan_of_an_empty_folder: ["plan", "."];
+    plan_of_too_many_ranks: ["plan", "scene.toml", "--cores", "8", "--ranks-per-node", "9"];
     plan_of_no_particles: ["plan", "scene.toml", "--particles", "0"];
     no_frames: ["run", "scene.toml", "--frames", "0"];
     unknown_transport: ["run", "scene.toml", "--transport", "udp"];

@@ -2,18 +2,15 @@
 
 use std::{fmt, path::Path, time::Duration};
 
-use amalgam_coordinator::{Cancel, Simulation};
 use serde::Deserialize;
 
 use super::model::{Coordinator, Halo, Load};
 use crate::{
+    check::start,
+    cli::Reach,
     console::Console,
     error::CommandError,
-    run::{
-        Options,
-        local::{Locals, Means, Transport},
-        output::{SCENE, SUMMARY},
-    },
+    run::output::{SCENE, SUMMARY},
     scene::Scene,
 };
 
@@ -28,10 +25,12 @@ const FLUID: f64 = 430.0;
 /// keep a row of bonds per particle it is twice as much.
 const SOLID: f64 = 610.0;
 
-/// Exchanges of SPH in a step: who is seen with place and velocity, then pressure and volume.
+/// Exchanges of SPH in a step: ghosts with place and velocity, then their pressure and volume. Ghosts are seen as far as a cell,
+/// two spacings by default.
 pub(crate) const SPH: Halo = Halo { depth: 2.0, bytes: &[48.0, 8.0], collectives: 7.0 };
-/// Exchanges of grains: contacts among own particles.
-const GRAINS: Halo = Halo { depth: 1.5, bytes: &[64.0], collectives: 4.0 };
+/// Exchanges of grains in a step, for contacts among them: ghosts with place and radius, then their speeds. They are seen as far
+/// as a list of contacts reaches, a radius beyond touching.
+const GRAINS: Halo = Halo { depth: 1.5, bytes: &[48.0, 8.0], collectives: 6.0 };
 
 /// The entries of `summary.json` that the model starts from.
 #[derive(Debug, Deserialize)]
@@ -106,8 +105,13 @@ impl Basis {
     ///
     /// # Errors
     /// A wrong scene, or a folder without results.
-    pub(super) fn of(path: &Path, set: &[String], console: &Console) -> Result<Self, CommandError> {
-        if path.is_dir() { Self::of_results(path, set) } else { Self::of_scene(path, set, console) }
+    pub(super) fn of(
+        path: &Path,
+        set: &[String],
+        reach: &Reach,
+        console: &Console,
+    ) -> Result<Self, CommandError> {
+        if path.is_dir() { Self::of_results(path, set) } else { Self::of_scene(path, set, reach, console) }
     }
 
     fn of_results(folder: &Path, set: &[String]) -> Result<Self, CommandError> {
@@ -126,12 +130,9 @@ impl Basis {
         Ok(Self::new(folder.display().to_string(), &scene, measured))
     }
 
-    fn of_scene(path: &Path, set: &[String], console: &Console) -> Result<Self, CommandError> {
+    fn of_scene(path: &Path, set: &[String], reach: &Reach, console: &Console) -> Result<Self, CommandError> {
         let scene = Scene::read(path, set)?;
-        let options = Options { transport: Transport::InProcess, ..Options::default() };
-        let (_locals, participants) = Locals::start(&scene, Means::new(&scene, &options)?, console)?;
-        let simulation = Simulation::connect(scene.plan(), participants, &Cancel::new());
-        let mut simulation = simulation.map_err(|error| CommandError::at_start(&scene, error))?;
+        let (_locals, mut simulation) = start(&scene, reach, console)?;
         let start = std::time::Instant::now();
         while simulation.steps() < STEPS && !simulation.is_finished() && start.elapsed() < TRY {
             simulation.step().map_err(|error| CommandError::Failed(error.to_string()))?;

@@ -207,23 +207,24 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
     let ranks = nodes * cluster.ranks;
     let all = (nodes * cores) as f64;
     let ideal = loads.iter().map(|load| load.work).sum::<f64>() / all;
-    let (mut waits, mut shared) = (Vec::new(), 0.0);
+    let mut waits = Vec::new();
     let (mut messages, mut bytes, mut memory, mut memory_at_start) = (0.0, 0.0, 0.0, 0.0);
     let (mut imbalance, mut packing, mut sending, mut own_most) = (0.0, 0.0, 0.0, 0.0f64);
     let mut whole: Option<(&Load, f64)> = None;
-    let mut whole_memory = 0.0f64;
+    let mut whole_memory = 0.0;
     for load in loads {
         let Some(halo) = load.halo else {
             let time = load.work / cores as f64;
             if whole.is_none_or(|(_, most)| time > most) {
                 whole = Some((load, time));
             }
-            whole_memory = whole_memory.max(load.particles * load.memory);
+            // A single node has all of them, else each has another node.
+            let own = load.particles * load.memory;
+            whole_memory = if nodes == 1 { whole_memory + own } else { own.max(whole_memory) };
             own_most = own_most.max(load.particles);
             continue;
         };
         let time = load.work / all;
-        shared += time;
         let own = load.particles / ranks as f64;
         own_most = own_most.max(own);
         let cut = boundary(load.particles, ranks, halo.depth);
@@ -256,7 +257,6 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
     waits.push(("network".into(), sending));
     waits.push(("coordinator".into(), coordinator.work));
     waits.push(("calls".into(), coordinator.round_trips * (CALL + far) + coordinator.bytes / carried));
-    debug_assert!(shared <= ideal * (1.0 + 1e-9));
     let step = ideal + waits.iter().map(|(_, time)| time).sum::<f64>();
     let table = loads.iter().map(|load| TABLE * load.particles).sum::<f64>();
     Estimate {
@@ -265,8 +265,8 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
         ideal,
         waits,
         step,
-        memory: memory.max(whole_memory) + table,
-        memory_at_start: memory_at_start.max(whole_memory) + table,
+        memory: memory + whole_memory + table,
+        memory_at_start: memory_at_start + whole_memory + table,
         messages,
         bytes,
         particles: own_most,
@@ -321,6 +321,17 @@ mod tests {
             assert!(pair[1].step < pair[0].step && pair[1].efficiency() < pair[0].efficiency());
             assert!(pair[1].memory < pair[0].memory);
         }
+    }
+
+    #[test]
+    fn a_node_holds_its_ranks_and_what_is_not_cut() {
+        let cloth = Load { name: "cloth".into(), halo: None, ..fluid(1e6) };
+        let one = Cluster { ranks: 1, ..on(1) };
+        let memory = |nodes: usize, loads: &[Load]| estimate(loads, SILENT, Cluster { nodes, ..one }).memory;
+        let table = |particles: f64| TABLE * particles;
+        assert_eq!(memory(1, &[fluid(1e6), cloth.clone(), cloth.clone()]), 9e8 + table(3e6));
+        // Each on a node of its own.
+        assert_eq!(memory(2, &[cloth.clone(), cloth]), 3e8 + table(2e6));
     }
 
     #[test]
