@@ -79,7 +79,8 @@ fn run(scene: &Path, duration: &str, said: &[&str], to: &Path) -> [f64; 2] {
     let (start, before) = (Instant::now(), processor());
     let mut command = Command::new(PROGRAM);
     command.arg("run").arg(scene).args(["--set", &format!("time.duration={duration}")]).args(said);
-    command.arg("--out").arg(to).stdout(Stdio::null()).stderr(Stdio::piped());
+    // At a terminal the page would stay after the run.
+    command.arg("--out").arg(to).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("starts");
     let (ended, over) = mpsc::channel();
     let lines = BufReader::new(child.stderr.take().expect("its errors")).lines();

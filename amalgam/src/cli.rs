@@ -402,7 +402,8 @@ pub(crate) struct Seeing {
     /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface.
     #[arg(long, value_name = "[HOST:]PORT")]
     pub(crate) metrics: Option<At>,
-    /// Show the run in the browser while it goes on: prints the page's address; a port alone is one of the loopback interface.
+    /// Show the run in the browser while it goes on, and at a terminal afterwards until Ctrl-C: prints the page's address; a
+    /// port alone is one of the loopback interface.
     #[arg(long, value_name = "[HOST:]PORT", num_args = 0..=1, default_missing_value = "0")]
     pub(crate) watch: Option<At>,
     #[command(flatten)]

@@ -83,6 +83,11 @@ impl Interrupt {
         self.0.requested.get().is_some()
     }
 
+    /// Waits for the first signal.
+    pub fn wait(&self) {
+        self.0.requested.wait();
+    }
+
     /// True if the terminal was closed: nobody reads what is printed.
     pub fn is_hung_up(&self) -> bool {
         self.0.hung_up.load(Ordering::Relaxed)

@@ -16,6 +16,7 @@ mod trust;
 pub mod watch;
 
 use std::{
+    io::{self, IsTerminal},
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -184,6 +185,11 @@ pub(crate) fn show(
         say(&outcome.json)?;
     } else if !seeing.quiet && !interrupt.is_hung_up() {
         outcome.lines.iter().try_for_each(say)?;
+    }
+    // Whoever looks at the page looks on; a script does not wait.
+    if seeing.watch.is_some() && matches!(outcome.ending, Ending::Finished) && io::stdin().is_terminal() {
+        note("the page stays until Ctrl-C");
+        interrupt.wait();
     }
     Ok(outcome.ending)
 }

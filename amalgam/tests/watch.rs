@@ -219,6 +219,27 @@ fn a_run_that_goes_on_is_shown() {
     assert!(seen.is_sorted(), "{seen:?}");
 }
 
+#[test]
+fn at_a_terminal_the_page_stays_after_the_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(PROGRAM);
+    command.arg("run").arg(scene()).args(["--frames", "2", "--watch", "--transport", "in-process", "--out"]);
+    let terminal = nix::pty::openpty(None, None).expect("a terminal");
+    command.arg(folder.path().join("out")).stdin(terminal.slave).stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut running = Running(command.spawn().expect("starts"));
+    let mut lines =
+        BufReader::new(running.0.stderr.take().expect("a pipe")).lines().map(|line| line.expect("text"));
+    let mut until =
+        |what: &str| lines.find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what}"));
+    let address = until("watch at ");
+    let (host, path) = parts(address.trim_start_matches("watch at "));
+    until("the page stays until Ctrl-C");
+    assert_eq!(json(&host, &format!("{path}run.json"))["end"]["error"], Value::Null);
+    let id = nix::unistd::Pid::from_raw(running.0.id() as i32);
+    nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGINT).expect("it runs");
+    assert!(running.0.wait().expect("ends").success());
+}
+
 /// Headless Chromium that draws in software.
 fn chromium(width: u32, height: u32) -> Command {
     let mut command = Command::new("chromium");
