@@ -71,7 +71,7 @@ fn a_piston_rests_where_newton_says_with_impulse() {
         for stages in [MaxStages::Count(2), MaxStages::Converged] {
             for alpha in [0.0, 1.0] {
                 let scene = piston.scene(3.0 * piston.settling_time()).coupling(|coupling| {
-                    coupling.max_stages = stages;
+                    coupling.max_stages = Some(stages);
                     coupling.alpha = Some(alpha);
                 });
                 let simulation = scene.run();
@@ -103,7 +103,7 @@ fn a_piston_sags_as_the_formula_says_with_average() {
                 coupling.synchronise = Synchronise::Average;
                 coupling.inertia = inertia;
                 coupling.alpha = Some(0.0);
-                coupling.max_stages = MaxStages::Converged;
+                coupling.max_stages = Some(MaxStages::Converged);
             });
             let simulation = scene.run();
             let ratio = -last(&simulation, "piston", 2) / expected;

@@ -7,7 +7,8 @@
 //!
 //! With plastic impulses p, W p = -u where p > 0, a round changes the energy by 1/2 (E p) . W (E p) - 1/2 p . W p, E the diagonal
 //! of coefficients. For one coefficient of at most 1 it falls. For several it may rise; the part E p is then made
-//! shorter until it does not.
+//! shorter until it does not. A round that reaches its limit of iterations has other sums: with s of E p the energy changes by
+//! p . u + 1/2 p . W p + s E p . (u + W p) + s^2 1/2 (E p) . W (E p), and s is the largest up to 1 for which it does not rise.
 
 use amalgam_particles::DVec3;
 
@@ -18,6 +19,9 @@ use super::problem::{Answers, Problem};
 
 /// Rounds at most. What is left then is treated as plastic.
 const ROUNDS_MAX: u32 = 1000;
+
+/// Iterations of a round at most.
+const ITERATIONS_MAX: u32 = 10_000;
 
 /// Error of a round's velocities, as a part of the fastest approach.
 const PRECISION: f64 = 1e-12;
@@ -79,18 +83,17 @@ impl Reflections {
                 threshold = threshold.max(SLOW * fastest);
             }
             rounds += 1;
-            energy += self.round(bodies, contacts, dt, fastest, given);
+            energy += self.round(bodies, contacts, (dt, fastest, ITERATIONS_MAX), given);
         }
         (rounds, energy)
     }
 
-    /// Reflects `approaching`; returns the change of energy [J].
+    /// Reflects `approaching`, of which the fastest approaches at `fastest` [m/s]; returns the change of energy [J].
     fn round(
         &mut self,
         bodies: &mut Bodies,
         contacts: &[Contact],
-        dt: f64,
-        fastest: f64,
+        (dt, fastest, iterations_max): (f64, f64, u32),
         given: &mut [DVec3],
     ) -> f64 {
         let Self { problem, descent, answers, approaching, .. } = self;
@@ -103,10 +106,10 @@ impl Reflections {
             velocity: PRECISION * fastest,
             duality_gap: PRECISION,
             rounding: problem.rounding(),
-            iterations_max: 10_000,
+            iterations_max,
         };
         // From 1, a step solves contacts exactly that share no body.
-        descent.run(problem, bodies, &mut 1.0, &tolerance);
+        let solve = descent.run(problem, bodies, &mut 1.0, &tolerance);
 
         let restitution = |k: usize| contacts[approaching[k] as usize].material.restitution;
         let plastic = descent.impulses.clone();
@@ -116,9 +119,15 @@ impl Reflections {
             let work = |body: usize| answers.given[body].dot(answers.motion[body] - problem.free[body]);
             0.5 * (0..bodies.len()).map(work).sum::<f64>()
         };
-        let lost = half_square(&plastic);
-        let returned = half_square(&elastic);
-        let share = if returned > lost { (lost / returned).sqrt() } else { 1.0 };
+        let (lost, returned) = (half_square(&plastic), half_square(&elastic));
+        let (change, slope) = match solve.converged {
+            true => (-lost, 0.0),
+            false => {
+                let after = |k: usize| problem.relative::<DVec3>(k, descent.motion());
+                (solve.energy, elastic.iter().enumerate().map(|(k, p)| p.dot(after(k))).sum())
+            }
+        };
+        let share = share(change, slope, returned);
         for (k, impulse) in descent.impulses.iter_mut().enumerate() {
             *impulse += elastic[k] * share;
             given[approaching[k] as usize] += *impulse;
@@ -127,6 +136,73 @@ impl Reflections {
         for (body, motion) in answers.motion.iter().enumerate() {
             (bodies.velocity[body], bodies.spin[body]) = (motion.linear, motion.angular);
         }
-        share * share * returned - lost
+        change + share * (slope + share * returned)
+    }
+}
+
+/// The largest s up to 1 with change + s slope + s^2 returned <= 0, for a change <= 0.
+fn share(change: f64, slope: f64, returned: f64) -> f64 {
+    if change + slope + returned <= 0.0 {
+        return 1.0;
+    }
+    // The form that does not cancel.
+    let root = (slope * slope - 4.0 * returned * change).max(0.0).sqrt();
+    let share = if slope > 0.0 { -2.0 * change / (slope + root) } else { (root - slope) / (2.0 * returned) };
+    share.clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::random;
+
+    use super::*;
+    use crate::law::bodies::InverseInertia;
+    use crate::law::contact::{ContactMaterial, Sphere};
+
+    /// A cube of balls at random masses and speeds, each contact with a restitution of its own.
+    fn cube(seed: u64) -> (Bodies, Vec<Contact>) {
+        let chance = |draw: u64| random::uniform_f64(&[seed, draw]);
+        let mut bodies = Bodies::default();
+        let mut spheres = Vec::new();
+        for name in 0..27u64 {
+            let [x, y, z] = [name % 3, name / 3 % 3, name / 9].map(|k| k as f64);
+            let mass = 1e3f64.powf(chance(4 * name));
+            let velocity = DVec3::from_array([1, 2, 3].map(|k| chance(4 * name + k) - 0.5));
+            bodies.push(1.0 / mass, InverseInertia::None, velocity, DVec3::ZERO);
+            let centre = DVec3::new(x, y, z);
+            spheres.push(Sphere { name, body: name as u32, centre, offset: DVec3::ZERO, radius: 0.5 });
+        }
+        let mut contacts = Vec::new();
+        for (at, i) in spheres.iter().enumerate() {
+            for j in spheres[at + 1..].iter().filter(|j| j.centre.distance(i.centre) < 1.1) {
+                let restitution = chance(1000 + contacts.len() as u64);
+                let material = ContactMaterial { friction: 0.0, rolling: 0.0, restitution, glued: false };
+                contacts.push(Contact::between_spheres(i, j, &bodies, material));
+            }
+        }
+        (bodies, contacts)
+    }
+
+    fn kinetic_energy(bodies: &Bodies) -> f64 {
+        let of = |(v, w): (&DVec3, &f64)| 0.5 * v.length_squared() / w;
+        bodies.velocity.iter().zip(&bodies.inverse_mass).map(of).sum()
+    }
+
+    #[test]
+    fn a_round_that_does_not_converge_gives_no_energy() {
+        for seed in 0..40 {
+            for iterations_max in [1, 2, 3, 5, 8, 10_000] {
+                let (mut bodies, contacts) = cube(seed);
+                let approaching = (0..contacts.len() as u32).collect();
+                let mut reflections = Reflections { approaching, ..Reflections::default() };
+                let before = kinetic_energy(&bodies);
+                let mut given = vec![DVec3::ZERO; contacts.len()];
+                let change =
+                    reflections.round(&mut bodies, &contacts, (1e-3, 1.0, iterations_max), &mut given);
+                let after = kinetic_energy(&bodies);
+                assert!((after - before - change).abs() < 1e-10 * before, "{} {change}", after - before);
+                assert!(after <= before * (1.0 + 1e-12), "{seed}, {iterations_max}: {before} {after}");
+            }
+        }
     }
 }

@@ -173,6 +173,11 @@ impl Roster {
         movable.map(|(mass, radius)| of(mass, radius)).sum()
     }
 
+    /// The smallest and the largest radius [m]; infinite and 0 without particles.
+    pub(crate) fn radius_range(&self) -> (f64, f64) {
+        self.radius_range
+    }
+
     /// True if a particle is known.
     pub(crate) fn contains(&self, id: ParticleId) -> bool {
         self.place(id).is_some()

@@ -55,12 +55,13 @@ pub struct CouplingSettings {
     /// Part of the tangential velocity that the symmetric split keeps: 1 frictionless, 0 no slip. An error
     /// under the contact law, which has friction.
     pub slip: f64,
-    /// Stages of a step: a number from 1, or `"converged"`, until no marked pair approaches.
-    pub max_stages: MaxStages,
+    /// Stages of a step: a number from 1, or `"converged"`, until no marked pair approaches. Default: 2, and `"converged"`
+    /// where radii differ by a factor above 3.2 and there is no FLIP.
+    pub max_stages: Option<MaxStages>,
     /// Most stages with `"converged"`.
     pub stage_cap: u32,
     /// Smallest and largest limit of particles in a meta-particle, at least 2. The limit is drawn for
-    /// each in every step. Default: 4 to 8 beside FLIP, 8 to 64 elsewhere.
+    /// each in every step. Default: 4 to 8 beside FLIP, 8 to 64 elsewhere, more where radii differ by a factor above 3.2.
     pub group_limit: Option<[u32; 2]>,
     /// `true` merges a particle beyond the limit if the limit would leave it in no group. `false`, as in the
     /// paper, leaves it without contact for a step.
@@ -89,7 +90,7 @@ impl Default for CouplingSettings {
             alpha: None,
             beta: 0.0,
             slip: 1.0,
-            max_stages: MaxStages::Count(2),
+            max_stages: None,
             stage_cap: 16,
             group_limit: None,
             keep_lone_contacts: true,

@@ -16,12 +16,49 @@ use crate::settings::{ContactMethod, CouplingSettings, MaxStages};
 use crate::simulation::Simulation;
 use crate::synchronise::Stage;
 
-/// Smallest and largest limit of particles in a group.
+/// Smallest and largest limit of particles in a group, where sizes are alike.
 const LIMIT: [u32; 2] = [8, 64];
 
 /// The same beside a projection. A solid's neighbouring particles that are in one group move as one in a step, so that it bends
 /// only from step to step. Projections take long steps, and with larger groups a plate under water takes a second to sag.
 const LIMIT_BESIDE_PROJECTIONS: [u32; 2] = [4, 8];
+
+/// Smallest and largest limit of particles in a group that a scene does not set.
+fn default_limit(members: &[Member]) -> [u32; 2] {
+    let [min, max] = LIMIT;
+    match has_projection(members) {
+        true => LIMIT_BESIDE_PROJECTIONS,
+        false => many_on_one(members).map_or(LIMIT, |many| [many, many.saturating_mul(max / min)]),
+    }
+}
+
+/// Stages of a step that a scene does not set: 2 as in the paper. Where a group holds many fine particles on one coarse particle,
+/// they press each other in the second stage, and more stages are needed.
+fn default_stages(members: &[Member]) -> MaxStages {
+    match !has_projection(members) && many_on_one(members).is_some() {
+        true => MaxStages::Converged,
+        false => MaxStages::Count(2),
+    }
+}
+
+fn has_projection(members: &[Member]) -> bool {
+    members.iter().any(|member| member.kind == Integration::Projection)
+}
+
+/// The number of the finest particles that find room on half of a coarsest one, if it is more than the mean of [`LIMIT`]. Those that
+/// a group has no room for would sink in.
+fn many_on_one(members: &[Member]) -> Option<u32> {
+    let ranges = members.iter().map(|member| member.part.roster.radius_range());
+    let wider = |(low, high): (f64, f64), range: (f64, f64)| (low.min(range.0), high.max(range.1));
+    let (finest, coarsest) = ranges.fold((f64::INFINITY, 0.0), wider);
+    let many = room_on_half(coarsest / finest);
+    (many > LIMIT[0].midpoint(LIMIT[1])).then_some(many)
+}
+
+/// The number of spheres that find room on half of a sphere whose radius is `ratio` times theirs: 8 of equal size.
+fn room_on_half(ratio: f64) -> u32 {
+    (2.0 * (1.0 + ratio).powi(2)) as u32
+}
 
 impl Simulation {
     pub(super) fn detect(&mut self) {
@@ -44,8 +81,7 @@ impl Simulation {
     pub(super) fn merge(&mut self) {
         let start = Instant::now();
         let CouplingSettings { group_limit, keep_lone_contacts, method, .. } = self.plan.coupling;
-        let has_projection = self.members.iter().any(|member| member.kind == Integration::Projection);
-        let [min, max] = group_limit.unwrap_or(if has_projection { LIMIT_BESIDE_PROJECTIONS } else { LIMIT });
+        let [min, max] = group_limit.unwrap_or_else(|| default_limit(&self.members));
         let limit = GroupLimit { min, max, keep_lone_contacts, seed: self.plan.seed, step: self.steps };
         let (scratch, candidates) = (&mut self.scratch, &self.memory.candidates);
         if method == ContactMethod::MergeSplit {
@@ -104,10 +140,11 @@ impl Simulation {
     /// stage is needed and allowed.
     pub(super) fn activate_marked(&mut self) -> bool {
         let start = Instant::now();
-        let stages_max = match self.plan.coupling.max_stages {
-            _ if self.plan.coupling.method != ContactMethod::MergeSplit => 1,
+        let coupling = &self.plan.coupling;
+        let stages_max = match coupling.max_stages.unwrap_or_else(|| default_stages(&self.members)) {
+            _ if coupling.method != ContactMethod::MergeSplit => 1,
             MaxStages::Count(count) => count,
-            MaxStages::Converged => self.plan.coupling.stage_cap,
+            MaxStages::Converged => coupling.stage_cap,
         };
         let another = self.scratch.activate_marked(&self.memory.candidates, stages_max);
         self.instruments.count(Phase::Synchronise, start, 0.0);
@@ -184,5 +221,18 @@ impl Scratch {
             self.record.unresolved += self.approaching.len() as u64;
         }
         another
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_has_room_for_what_lies_on_one_particle() {
+        assert_eq!([1.0, 3.0, 4.0, 8.0].map(room_on_half), [8, 32, 50, 162]);
+        assert_eq!(room_on_half(1e12), u32::MAX);
+        // No particles yet.
+        assert_eq!(room_on_half(0.0 / f64::INFINITY), 2);
     }
 }
