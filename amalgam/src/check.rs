@@ -1,5 +1,6 @@
 //! `amalgam check`: says whether a scene can run, without running it.
 
+mod loads;
 mod warnings;
 
 use std::time::{Duration, Instant};
@@ -46,7 +47,13 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     say(format_args!("  {}", extent(&scene, simulation.next_dt(), &frames)))?;
     let sections: Vec<(&str, &str)> =
         scene.participants.iter().map(|part| (part.name.as_str(), part.section.as_str())).collect();
-    for warning in warnings::warnings(&scene.plan(), &sections, &frames) {
+    let plan = scene.plan();
+    let participants: Vec<(&str, &str)> =
+        scene.participants.iter().map(|part| (part.solver.as_str(), part.section.as_str())).collect();
+    let masses: Vec<Vec<f64>> =
+        frames.iter().enumerate().map(|(k, frame)| simulation.masses(k, &frame.id)).collect();
+    let loads = loads::loads(&plan, &loads::fluids(&plan, &participants), &frames, &masses);
+    for warning in warnings::warnings(&plan, &sections, &frames).iter().chain(&loads) {
         console.line(&format!("warning: {warning}"));
     }
     say(format_args!("  {}", try_steps(&scene, &mut simulation)?))?;

@@ -133,6 +133,31 @@ fn a_colour_by_a_field_that_is_not_there_is_an_error_and_check_says_how_long_a_r
 }
 
 #[test]
+fn check_says_that_a_gas_is_too_soft_for_water_on_it() {
+    let folder = empty_folder();
+    let fluid = |name: &str, density: f64, (low, high): (f64, f64)| {
+        format!(
+            "[[participants]]\nname = \"{name}\"\nsolver = \"fluid\"\n[participants.settings]\nspacing = 0.05\n\
+             rest_density = {density:?}\n[[participants.settings.shapes]]\ntype = \"box\"\nmin = [0, 0, {low}]\n\
+             max = [0.4, 0.4, {high}]\n"
+        )
+    };
+    let head = "[scene]\nname = \"gas\"\n[domain]\nmin = [0, 0, 0]\nmax = [0.4, 0.4, 0.6]\n[time]\nduration = 0.1\n\
+                frame_interval = 0.1\n";
+    let warnings = |lower: f64| {
+        let text = [head, &fluid("gas", lower, (0.0, 0.2)), &fluid("water", 1000.0, (0.2, 0.4))].concat();
+        fs::write(folder.path().join("gas.toml"), text).expect("writes");
+        let output = amalgam(&["check", "gas.toml"], folder.path());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    // 0.2 m of water are 1962 Pa, a hundredth of 1 kg/m^3 at 443 m/s squared.
+    let gas = warnings(1.0);
+    assert!(gas.contains("1.96e3 Pa on the mean") && gas.contains("write sound_speed = 442.9 for gas"), "{gas}");
+    assert_eq!(warnings(1000.0), "");
+}
+
+#[test]
 fn a_plan_comes_from_a_scene_and_from_the_results_of_a_run() {
     let folder = empty_folder();
     let plan = |of: &str, more: &[&str]| {

@@ -245,6 +245,17 @@ impl Simulation {
         };
     }
 
+    /// Masses [kg] of particles of a participant, by its place in the scene; infinite for those that nothing moves.
+    ///
+    /// # Panics
+    /// If there is no such participant, or an id is unknown.
+    pub fn masses(&self, participant: usize, ids: &[u64]) -> Vec<f64> {
+        let ids: Vec<ParticleId> = ids.iter().copied().map(ParticleId).collect();
+        let mut masses = Vec::new();
+        self.members[participant].part.roster.masses(&ids, &mut masses);
+        masses
+    }
+
     /// Wall time of the run [s].
     pub(crate) fn wall_s(&self) -> f64 {
         self.wall_before + self.started.elapsed().as_secs_f64()
