@@ -7,7 +7,7 @@
 
 use amalgam_particles::DVec3;
 use amalgam_particles::shapes::{Body, POINTS_MAX, Shape, ShapeError};
-use amalgam_solver_kit::{Drag, SectionError};
+use amalgam_solver_kit::{Fields, SectionError};
 
 use crate::sph::{
     Formulation, Parameters, Points,
@@ -293,7 +293,7 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
         gravity: DVec3::ZERO,
         walls: Some(Walls::new((low, high), support_radius)),
         sources: Sources::default(),
-        drag: Drag::default(),
+        fields: Fields::default(),
     };
     compressions(&parameters, &points).into_iter().take(count).collect()
 }

@@ -37,7 +37,7 @@ mod solver;
 mod viscosity;
 
 use amalgam_particles::{DVec3, ParticleId, random};
-use amalgam_solver_kit::Drag;
+use amalgam_solver_kit::Fields;
 
 use crate::sources::Sources;
 
@@ -61,8 +61,8 @@ pub struct Parameters {
     pub radius: f64,
     /// Emitters and sinks, as they are at the start.
     pub sources: Sources,
-    /// Winds and layers that damp.
-    pub drag: Drag,
+    /// Winds, layers that damp, and fields of force.
+    pub fields: Fields,
     /// Largest initial displacement of a particle from its place in the lattice along each axis, in spacings.
     /// In a stretched lattice, particles stay in its sheets.
     pub jitter: f64,

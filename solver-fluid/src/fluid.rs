@@ -6,7 +6,7 @@
 use amalgam_particles::lanes::Width;
 use amalgam_particles::{DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Deferred, Drag, Field, Integration, Moves, Ranks, Report, Solver, SolverError, Stage, agreed,
+    Answer, Deferred, Field, Fields, Integration, Moves, Ranks, Report, Solver, SolverError, Stage, agreed,
 };
 use rayon::prelude::*;
 
@@ -62,10 +62,10 @@ pub trait Method: Send + Sync + Sized + 'static {
     /// Emitters and sinks, as they are at the start.
     fn sources(&self) -> &Sources;
 
-    /// Winds and layers that damp.
-    fn drag(&self) -> &Drag;
+    /// Winds, layers that damp, and fields of force.
+    fn fields_of_force(&self) -> &Fields;
 
-    /// Takes the time at the start of a step [s], on which drag depends.
+    /// Takes the time at the start of a step [s], on which drags and fields of force depend.
     fn set_time(&mut self, time: f64);
 
     /// Integration of the method, if it is not explicit.
@@ -267,7 +267,8 @@ impl<M: Method> Solver for Fluid<M> {
     }
 
     fn stable_dt(&self) -> f64 {
-        f64::from(self.method.basics().substeps_max) * self.stable_substep
+        let substeps = f64::from(self.method.basics().substeps_max) * self.stable_substep;
+        substeps.min(self.method.fields_of_force().stable_dt())
     }
 
     fn begin(&mut self) -> Result<(), SolverError> {
@@ -289,8 +290,8 @@ impl<M: Method> Solver for Fluid<M> {
 
     fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
         self.method.prepare_advance(self.tentative.is_committed())?;
-        let is_dragged = !self.method.drag().is_empty();
-        let before = is_dragged.then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
+        let is_pushed = !self.method.fields_of_force().is_empty();
+        let before = is_pushed.then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         let (mut position, mut velocity) = self.tentative.take_committed(end.groups, &mut self.particles);
         let mut extremes = self.method.advance(end.groups, &mut position, &mut velocity);
         (self.particles.position, self.particles.velocity) = (position, velocity);
@@ -302,9 +303,9 @@ impl<M: Method> Solver for Fluid<M> {
         if self.ranks.any(extremes.not_finite) {
             agreed(&self.ranks, self.check_finite())?;
         }
-        let dragged = before.map_or(0.0, |(position, velocity)| {
+        let pushed = before.map_or(0.0, |(position, velocity)| {
             let step = (self.sources.time, end.dt);
-            self.method.drag().work(&self.ranks, (&position, &velocity), &self.particles, step)
+            self.method.fields_of_force().work(&self.ranks, (&position, &velocity), &self.particles, step)
         });
         if self.steps.is_multiple_of(M::STORAGE_PERIOD) {
             self.method.sort_storage(&mut self.particles);
@@ -313,7 +314,7 @@ impl<M: Method> Solver for Fluid<M> {
         let (born, dead) = self.pass_sources(end.dt);
         let is_changed = !self.sources.is_empty() && self.ranks.any(!(born.is_empty() && dead.is_empty()));
         self.set_speed(if is_changed { speed_max(&self.particles.velocity) } else { extremes.speed() });
-        let (energies, given) = (self.method.energies(), self.sources.given + dragged);
+        let (energies, given) = (self.method.energies(), self.sources.given + pushed);
         Ok(Report { stable_dt: self.stable_dt(), energies, given, born, dead, ..Report::default() })
     }
 

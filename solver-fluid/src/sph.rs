@@ -43,7 +43,7 @@ pub use solver::SphMethod;
 pub type Sph = crate::fluid::Fluid<SphMethod>;
 
 use amalgam_particles::DVec3;
-use amalgam_solver_kit::Drag;
+use amalgam_solver_kit::Fields;
 
 use self::{
     kernel::{Kernel, Shape},
@@ -120,8 +120,8 @@ pub struct Parameters {
     pub walls: Option<Walls>,
     /// Emitters and sinks, as they are at the start.
     pub sources: Sources,
-    /// Winds and layers that damp.
-    pub drag: Drag,
+    /// Winds, layers that damp, and fields of force.
+    pub fields: Fields,
 }
 
 impl Parameters {

@@ -1,6 +1,6 @@
 //! The participant's section of the scene: reading and checking it.
 
-use amalgam_solver_kit::{Drag, DragSettings, SectionError, parse_section, renamed_keys};
+use amalgam_solver_kit::{DragSettings, Fields, ForceSettings, SectionError, parse_section, renamed_keys};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -43,6 +43,9 @@ struct Section {
     /// `[[participants.settings.drag]]`: winds, and layers in which waves die.
     #[serde(default)]
     drag: Vec<DragSettings>,
+    /// `[[participants.settings.force]]`: fields of force, and soft indenters.
+    #[serde(default)]
+    force: Vec<ForceSettings>,
     /// `[[participants.settings.bodies]]`, one or more, each with a `type`. Default: none, which is an
     /// error.
     #[serde(default)]
@@ -122,6 +125,9 @@ struct GrainSection {
     /// `[[participants.settings.drag]]`: winds, and layers in which waves die.
     #[serde(default)]
     drag: Vec<DragSettings>,
+    /// `[[participants.settings.force]]`: fields of force, and soft indenters.
+    #[serde(default)]
+    force: Vec<ForceSettings>,
     /// `[[participants.settings.bodies]]` of `type = "grains"`, `"scatter"` or `"points"`. Default:
     /// none, which is an error.
     #[serde(default)]
@@ -184,7 +190,7 @@ fn default_newton_iterations() -> u32 {
 /// A checked section, laid out.
 pub(crate) struct Solid {
     pub(crate) layout: Layout,
-    pub(crate) drag: Drag,
+    pub(crate) fields: Fields,
     pub(crate) self_collision: bool,
     pub(crate) limits: Limits,
     pub(crate) newton_iterations: u32,
@@ -194,7 +200,7 @@ pub(crate) struct Solid {
 /// A checked section of the grain solver, laid out.
 pub(crate) struct Grains {
     pub(crate) layout: Layout,
-    pub(crate) drag: Drag,
+    pub(crate) fields: Fields,
     pub(crate) self_collision: bool,
     pub(crate) gravity: Gravity,
     /// The z of all grains [m], if they keep it.
@@ -247,7 +253,7 @@ pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>>
                 .into()
         },
     );
-    let drag = checks.drag(section.drag);
+    let fields = checks.fields(section.drag, section.force);
     let layout = lay_out(section.bodies, section.method, section.self_collision, &mut checks);
     checks.result()?;
     let limits = Limits {
@@ -258,7 +264,7 @@ pub(crate) fn read(section: &str, seed: u64) -> Result<Solid, Vec<SectionError>>
     };
     Ok(Solid {
         layout,
-        drag,
+        fields,
         self_collision: section.self_collision,
         limits,
         newton_iterations: section.newton_iterations,
@@ -278,7 +284,7 @@ pub(crate) fn read_grains(section: &str, seed: u64) -> Result<Grains, Vec<Sectio
     checks.that((0.0..=1.0).contains(&section.opening_angle), "opening_angle", || {
         "must be from 0 (exact) to 1: write e.g. opening_angle = 0.5".into()
     });
-    let drag = checks.drag(section.drag);
+    let fields = checks.fields(section.drag, section.force);
     let layout = lay_out(section.bodies, Method::Grains, section.self_collision, &mut checks);
     let implicit = !layout.springs.is_empty()
         || layout.foundations.iter().any(|one| one.stiffness > 0.0 || one.damping > 0.0);
@@ -300,7 +306,7 @@ pub(crate) fn read_grains(section: &str, seed: u64) -> Result<Grains, Vec<Sectio
         direct_max: section.direct_max,
         opening_angle: section.opening_angle,
     };
-    Ok(Grains { layout, drag, self_collision: section.self_collision, gravity, plane, spin: section.spin })
+    Ok(Grains { layout, fields, self_collision: section.self_collision, gravity, plane, spin: section.spin })
 }
 
 /// Reads a section of rigid bodies. `seed` is the scene's.

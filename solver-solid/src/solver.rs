@@ -2,7 +2,7 @@
 
 use amalgam_particles::{DVec3, MovingSurface, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Drag, Field, FieldValues, Integration, Ranks, Report, SectionError, SnapshotReader,
+    Answer, Field, FieldValues, Fields, Integration, Ranks, Report, SectionError, SnapshotReader,
     SnapshotWriter, Solver, SolverError, Stage, World,
 };
 use rayon::prelude::*;
@@ -68,9 +68,9 @@ pub struct SolidSolver {
     mean_travel: Vec<DVec3>,
     triangles: Vec<[ParticleId; 3]>,
     gravity: DVec3,
-    drag: Drag,
-    /// Change of each particle's velocity by drag in the step [m/s]; empty without drag.
-    dragged: Vec<DVec3>,
+    fields: Fields,
+    /// Change of each particle's velocity by drags and fields of force in the step [m/s]; empty without them.
+    pushed: Vec<DVec3>,
     self_collision: bool,
     limits: Limits,
     reduced: Reduced,
@@ -128,8 +128,8 @@ impl SolidSolver {
             travel,
             triangles,
             gravity: world.gravity,
-            drag: solid.drag,
-            dragged: Vec::new(),
+            fields: solid.fields,
+            pushed: Vec::new(),
             self_collision: solid.self_collision,
             limits: solid.limits,
             reduced: Reduced::default(),
@@ -195,18 +195,18 @@ impl SolidSolver {
         self.reduced.reset();
     }
 
-    /// Finds what drag gives each particle in a step of `dt` [s].
-    fn find_drag(&mut self, dt: f64) {
-        if self.drag.is_empty() {
+    /// Finds what drags and fields of force give each particle in a step of `dt` [s].
+    fn find_pushes(&mut self, dt: f64) {
+        if self.fields.is_empty() {
             return;
         }
-        let Self { particles, drag, dragged, motion, .. } = self;
+        let Self { particles, fields, pushed, motion, .. } = self;
         let [time, _] = motion.clock();
         let of = |i: usize| match particles.immovable[i] {
             true => DVec3::ZERO,
-            false => drag.change((particles.position[i], particles.velocity[i]), (time, dt)),
+            false => fields.change((particles.position[i], particles.velocity[i]), (time, dt)),
         };
-        (0..particles.len()).into_par_iter().with_min_len(CHUNK).map(of).collect_into_vec(dragged);
+        (0..particles.len()).into_par_iter().with_min_len(CHUNK).map(of).collect_into_vec(pushed);
     }
 
     fn integrate_implicit(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
@@ -224,7 +224,7 @@ impl SolidSolver {
             iteration.forget_system();
             reduced.set(particles, materials, stage)?;
             let load = &mut iteration.right_hand_side;
-            let outside = Outside { fall: self.gravity * factors.0, drag: &self.dragged };
+            let outside = Outside { fall: self.gravity * factors.0, pushed: &self.pushed };
             if self.integrator == Integrator::HhtAlpha {
                 let of = (&*particles, &mut *materials as &mut dyn Operator, outside);
                 reduced.find_hht_load(of, stage, (&self.mean_travel, factors), load);
@@ -277,7 +277,7 @@ impl SolidSolver {
         self.change.clone_from(&iteration.solution);
         materials.prepare(stage.dt, 0.0);
         let remainder = &mut iteration.right_hand_side;
-        let outside = Outside { fall: self.gravity * stage.dt, drag: &self.dragged };
+        let outside = Outside { fall: self.gravity * stage.dt, pushed: &self.pushed };
         reduced.remainder((particles, materials, outside), stage, (&self.change, expected), remainder);
         materials.prepare(stage.dt, stage.dt * stage.dt);
         reduced.set(particles, materials, stage)?;
@@ -332,7 +332,7 @@ impl SolidSolver {
         let (kick, square) = self.factors(dt);
         let Self { particles, materials, change: reaction, .. } = self;
         reaction.resize(particles.len(), DVec3::ZERO);
-        let outside = Outside { fall: self.gravity * kick, drag: &self.dragged };
+        let outside = Outside { fall: self.gravity * kick, pushed: &self.pushed };
         if self.integrator == Integrator::ImplicitEuler {
             impulses(particles, materials, outside, (kick, &self.expected), reaction);
             return;
@@ -387,7 +387,7 @@ impl SolidSolver {
         let Self { particles, materials, iteration, .. } = self;
         materials.prepare(kick, square);
         let impulse = &mut iteration.right_hand_side;
-        let outside = Outside { fall: self.gravity * kick, drag: &self.dragged };
+        let outside = Outside { fall: self.gravity * kick, pushed: &self.pushed };
         impulses(particles, materials, outside, (kick, &particles.velocity), impulse);
         let group_of = stage.groups.group_of();
         for (i, velocity) in answer.velocity.iter_mut().enumerate() {
@@ -443,12 +443,12 @@ impl Solver for SolidSolver {
 
     fn stable_dt(&self) -> f64 {
         let share = match self.integrator {
-            Integrator::ImplicitEuler => return f64::INFINITY,
+            Integrator::ImplicitEuler => return self.fields.stable_dt(),
             Integrator::HhtAlpha => HHT_STABLE_SHARE,
             Integrator::VelocityVerlet => STABLE_SHARE,
         };
         let limits = self.materials.iter().map(|material| material.stable_dt(&self.particles));
-        share * limits.fold(f64::INFINITY, f64::min)
+        (share * limits.fold(f64::INFINITY, f64::min)).min(self.fields.stable_dt())
     }
 
     fn begin(&mut self) -> Result<(), SolverError> {
@@ -461,7 +461,7 @@ impl Solver for SolidSolver {
     }
 
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        self.find_drag(stage.dt);
+        self.find_pushes(stage.dt);
         // Inside a worker of the pool, the many short parallel loops start without a hand-over between threads.
         rayon::scope(|_| match self.integrator {
             Integrator::ImplicitEuler | Integrator::HhtAlpha => self.integrate_implicit(stage, answer),
@@ -475,11 +475,11 @@ impl Solver for SolidSolver {
             self.follow_travel(end, integrated);
         }
         let step = (self.motion.clock()[0], end.dt);
-        let before = (!self.drag.is_empty())
+        let before = (!self.fields.is_empty())
             .then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         end.advance(&mut self.particles, integrated);
         if let Some((position, velocity)) = before {
-            given += self.drag.work(&Ranks::alone(), (&position, &velocity), &self.particles, step);
+            given += self.fields.work(&Ranks::alone(), (&position, &velocity), &self.particles, step);
         }
         given += self.motion.advance(end.dt, self.gravity, &mut self.particles);
         let released = self.motion.release(&mut self.particles);

@@ -9,6 +9,9 @@ const OVERLAP_MAX: f64 = 0.5;
 /// Relative errors of momentum and energy in merging and splitting that are more than rounding [1].
 const ROUNDING_MAX: f64 = 1e-6;
 
+/// Part of the steps in which a pressure projection may touch a solid that bends without a word [1].
+const PROJECTED_MAX: f64 = 0.1;
+
 /// Lines about a run that began with the participants `at_start`: first the findings, then the cautions.
 pub(super) fn lines(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<String> {
     let mut lines = vec![found(summary), balance(summary)];
@@ -18,7 +21,7 @@ pub(super) fn lines(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<S
 
 /// Cautions about a run that began with the participants `at_start`.
 pub(super) fn cautions(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<String> {
-    let rules = [overlap, unconverged, rounding];
+    let rules = [overlap, unconverged, rounding, projected];
     rules.iter().filter_map(|rule| rule(summary)).chain(lost(summary, at_start)).collect()
 }
 
@@ -76,6 +79,19 @@ fn overlap(summary: &Summary) -> Option<String> {
 fn unconverged(summary: &Summary) -> Option<String> {
     let (steps, of) = (summary.coupling.law_unconverged_steps, summary.steps);
     (steps > 0).then(|| format!("the contact law stopped before its tolerance in {steps} of {of} steps"))
+}
+
+/// Under a pressure projection solids bend too little in long steps, and no run can see by itself what is long.
+fn projected(summary: &Summary) -> Option<String> {
+    let (steps, of) = (summary.coupling.projected_steps, summary.steps);
+    let step = summary.simulated_s / of.max(1) as f64;
+    (steps as f64 > PROJECTED_MAX * of as f64).then(|| {
+        format!(
+            "FLIP and a solid that bends touched in {steps} of {of} steps, of {step:.1e} s on the mean: in long steps the solid bends too \
+             little. Write time.dt_max = {:.1e}, and see whether the result stays",
+            0.5 * step
+        )
+    })
 }
 
 fn rounding(summary: &Summary) -> Option<String> {
@@ -176,6 +192,16 @@ pub(super) mod tests {
     fn steps_of_the_contact_law_that_stopped_early_are_told() {
         let told = said(|s| s.coupling.law_unconverged_steps = 3);
         assert_eq!(told, ["caution: the contact law stopped before its tolerance in 3 of 4 steps"]);
+    }
+
+    #[test]
+    fn flip_that_moves_solids_is_told_with_a_shorter_step() {
+        let run = |steps: u64| {
+            said(|s| (s.steps, s.simulated_s, s.coupling.projected_steps) = (400, 0.4, steps))
+        };
+        assert_eq!(run(40), Vec::<String>::new());
+        let told = run(41);
+        assert!(told[0].contains("in 41 of 400 steps, of 1.0e-3 s") && told[0].contains("dt_max = 5.0e-4"), "{told:?}");
     }
 
     #[test]

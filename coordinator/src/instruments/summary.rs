@@ -151,6 +151,7 @@ pub struct CouplingSummary {
     pub phantom_energy_max: f64,
     pub law_iterations_mean: f64,
     pub law_unconverged_steps: u64,
+    pub projected_steps: u64,
     pub retried_steps: u64,
 }
 
@@ -191,6 +192,9 @@ pub(crate) struct Statistics {
     phantom: f64,
     iterations: u64,
     unconverged: u64,
+    /// Absent from older checkpoints.
+    #[serde(default)]
+    projected: u64,
     retried: u64,
     speed_max: f64,
     pub(crate) dissipated: f64,
@@ -222,6 +226,7 @@ impl Statistics {
         self.phantom = self.phantom.max(record.phantom);
         self.iterations += record.iterations;
         self.unconverged += u64::from(record.unconverged);
+        self.projected += u64::from(record.projected);
         self.retried += u64::from(record.retries > 0);
         self.dissipated += record.dissipated;
         self.speed_max = members
@@ -261,6 +266,7 @@ impl Statistics {
             phantom_energy_max: self.phantom,
             law_iterations_mean: self.mean(self.iterations),
             law_unconverged_steps: self.unconverged,
+            projected_steps: self.projected,
             retried_steps: self.retried,
         }
     }

@@ -23,17 +23,20 @@ impl Simulation {
         let count = self.members.len();
         self.memory.last_impulse.resize_with(count, Vec::new);
         self.scratch.clear_shares(count);
-        let Scratch { forest, shares, assignments, marked, watched, .. } = &mut self.scratch;
+        let Scratch { forest, shares, assignments, marked, watched, record, .. } = &mut self.scratch;
         let (candidates, last_impulse) = (&self.memory.candidates, &self.memory.last_impulse);
         // Members ascend, and so do the candidates' participants.
         let ends: Vec<u32> = (1..=count).map(|k| candidates.first(k as u16) as u32).collect();
         let mut place = 0;
         for group in 0..forest.len() {
             let mut rest = forest.members(group);
+            let (mut projection, mut implicit) = (false, false);
             while let Some(&first) = rest.first() {
                 let k = usize::from(candidates.participant[first as usize]);
                 let (own, others) = rest.split_at(rest.iter().take_while(|&&i| i < ends[k]).count());
                 rest = others;
+                projection |= self.members[k].kind == Integration::Projection;
+                implicit |= self.members[k].kind == Integration::Implicit;
                 let (share, assignment) = (&mut shares[k], &mut assignments[k]);
                 let ids = own.iter().map(|&i| candidates.id[i as usize]);
                 let last = |id| match self.members[k].kind {
@@ -49,6 +52,7 @@ impl Simulation {
                 assignment.place.extend(place..place + own.len() as u32);
                 place += own.len() as u32;
             }
+            record.projected |= projection && implicit && forest.mass()[group].is_finite();
         }
         watched.clear(candidates.len());
         marked.iter().flat_map(|&(i, j)| [i, j]).for_each(|candidate| watched.insert(candidate));

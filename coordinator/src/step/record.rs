@@ -42,6 +42,8 @@ pub struct StepRecord {
     pub iterations: u64,
     /// True if the contact law stopped before its tolerance.
     pub unconverged: bool,
+    /// True if a pressure projection and an implicit participant shared a meta-particle that moves freely.
+    pub projected: bool,
     /// Bonds that broke at its end.
     pub broken: u64,
     /// Times that the step was started again with a shorter dt.

@@ -23,7 +23,7 @@ pub(super) struct FaceForces<'a> {
     pub(super) parameters: &'a Parameters,
     pub(super) transferred: &'a ParticleToGrid,
     pub(super) cell: &'a [Cell],
-    /// Impulses by viscosity and drag at each face [kg m/s], if there are any.
+    /// Impulses by viscosity, drags and fields of force at each face [kg m/s], if there are any.
     pub(super) outside: Option<&'a Faces<f64>>,
     /// Length of the sub-step [s].
     pub(super) dt: f64,
@@ -53,7 +53,7 @@ impl FaceForces<'_> {
         (self.dt / (h * h * self.parameters.rest_density)) as f32
     }
 
-    /// The state of a face, from its sums, the impulses by viscosity and drag and the cells beside it.
+    /// The state of a face, from its sums, the impulses by viscosity, drags and fields of force and the cells beside it.
     #[inline(always)]
     fn face(
         &self,
@@ -88,14 +88,14 @@ impl FaceForces<'_> {
     }
 }
 
-/// Adds the impulses by drag at faces [kg m/s] in a sub-step that begins at a time and has a length [s].
-pub(super) fn add_drag(
+/// Adds the impulses by drags and fields of force at faces [kg m/s] in a sub-step that begins at a time and has a length [s].
+pub(super) fn add_fields(
     (grid, parameters): (&Grid, &Parameters),
     transferred: &ParticleToGrid,
     step: (f64, f64),
     impulse: &mut Faces<f64>,
 ) {
-    if parameters.drag.is_empty() {
+    if parameters.fields.is_empty() {
         return;
     }
     for (axis, impulse) in impulse.iter_mut().enumerate() {
@@ -103,9 +103,9 @@ pub(super) fn add_drag(
         faces.for_each(|(face, impulse)| {
             let [weight, moved] = transferred.at(axis, face).map(f64::from);
             if weight > 0.0 {
-                // Drag treats all directions alike, and each alone.
+                // A drag treats all directions alike, and each alone.
                 let velocity = DVec3::splat(moved / weight);
-                let change = parameters.drag.change((grid.middle(axis, face), velocity), step);
+                let change = parameters.fields.change((grid.middle(axis, face), velocity), step);
                 *impulse += parameters.particle_mass * weight * change[axis];
             }
         });

@@ -2,7 +2,7 @@
 
 use amalgam_particles::shapes::{Body, Shape};
 use amalgam_particles::{DVec3, ParticleId, Particles};
-use amalgam_solver_kit::{Drag, DragSettings, SectionError, World, parse_section, renamed_keys};
+use amalgam_solver_kit::{DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys};
 use serde::Deserialize;
 
 use super::Parameters;
@@ -71,6 +71,9 @@ struct Section {
     /// `[[participants.settings.drag]]`: winds, and layers in which waves die.
     #[serde(default)]
     drag: Vec<DragSettings>,
+    /// `[[participants.settings.force]]`: fields of force, and soft indenters.
+    #[serde(default)]
+    force: Vec<ForceSettings>,
 }
 
 fn default_jitter() -> f64 {
@@ -113,9 +116,10 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
-    let drag = Drag::new(std::mem::take(&mut section.drag)).unwrap_or_else(|errors| {
+    let (drags, forces) = (std::mem::take(&mut section.drag), std::mem::take(&mut section.force));
+    let fields = Fields::new(drags, forces).unwrap_or_else(|errors| {
         faults.extend(errors);
-        Drag::default()
+        Fields::default()
     });
     let bodies = fill(&mut section.shapes, section.spacing, Some(world.domain), &mut faults);
     let mass = section.rest_density * section.spacing.powi(3);
@@ -131,7 +135,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
             bodies.iter().map(Vec::len).sum::<usize>() as u64,
             world.gravity,
         ),
-        drag,
+        fields,
         jitter: section.jitter,
         seed: world.seed,
         flip_ratio: section.flip_ratio,

@@ -2,14 +2,14 @@
 
 use amalgam_particles::lanes::{LANES, Width};
 use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles};
-use amalgam_solver_kit::{Answer, Drag, Field, FieldValues, Integration, SolverError, Stage};
+use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Integration, SolverError, Stage};
 use rayon::prelude::*;
 
 use super::Parameters;
 use super::cell::Cell;
 use super::density_correction::{DensityCorrection, around, measure_and_mark_spray};
 use super::face_velocity::{FaceVelocities, Faces};
-use super::forces::{FaceForces, add_drag};
+use super::forces::{FaceForces, add_fields};
 use super::grid::Grid;
 use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
 use super::group_members::{GroupMotion, MEMBERS, MemberContributions, SampleMembers, inertias, masses};
@@ -59,7 +59,7 @@ pub struct FlipMethod {
     flow: FaceVelocities,
     /// None without viscosity.
     viscosity: Option<Viscosity>,
-    /// Impulses by viscosity and drag at each face in the sub-step [kg m/s]; none without both.
+    /// Impulses by viscosity, drags and fields of force at each face in the sub-step [kg m/s]; none without them.
     outside: Option<Faces<f64>>,
     /// At the start of the step, and of the sub-step [s].
     time: f64,
@@ -150,7 +150,7 @@ impl FlipMethod {
                     ))
                 })?;
             }
-            add_drag((grid, parameters), transferred, (*begin, dt), outside);
+            add_fields((grid, parameters), transferred, (*begin, dt), outside);
         }
         let (position, _) = tentative.before(particles);
         contributions.add_up((grid, *width), (position, particles), motion, parameters.gravity * dt);
@@ -338,7 +338,7 @@ impl Method for FlipMethod {
             cell_before: Vec::new(),
             flow: FaceVelocities::new(&grid, width),
             viscosity: (parameters.viscosity > 0.0).then(Viscosity::default),
-            outside: (parameters.viscosity > 0.0 || !parameters.drag.is_empty())
+            outside: (parameters.viscosity > 0.0 || !parameters.fields.is_empty())
                 .then(|| [0, 1, 2].map(|_| vec![0.0; grid.len()])),
             time: 0.0,
             begin: 0.0,
@@ -366,8 +366,8 @@ impl Method for FlipMethod {
         &self.parameters.sources
     }
 
-    fn drag(&self) -> &Drag {
-        &self.parameters.drag
+    fn fields_of_force(&self) -> &Fields {
+        &self.parameters.fields
     }
 
     fn set_time(&mut self, time: f64) {

@@ -279,7 +279,7 @@ mod tests {
             particle_mass: 0.125,
             radius: 0.025,
             sources: Sources::default(),
-            drag: Default::default(),
+            fields: Default::default(),
             jitter: 0.0,
             seed: 1,
             flip_ratio: 1.0,

@@ -18,7 +18,7 @@
 //! The same dam break gained no energy at any `cfl` up to 1.
 
 use amalgam_particles::{CellGrid, DVec3, ParticleId, Particles, shapes::Body};
-use amalgam_solver_kit::{Drag, DragSettings, SectionError, World, parse_section, renamed_keys};
+use amalgam_solver_kit::{DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys};
 use serde::Deserialize;
 
 use super::{
@@ -98,6 +98,9 @@ struct Section {
     /// `[[participants.settings.drag]]`: winds, and layers in which waves die.
     #[serde(default)]
     drag: Vec<DragSettings>,
+    /// `[[participants.settings.force]]`: fields of force, and soft indenters.
+    #[serde(default)]
+    force: Vec<ForceSettings>,
 }
 
 fn default_kernels() -> Kernels {
@@ -131,9 +134,10 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let mut section: Section = parse_section(section)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
-    let drag = Drag::new(std::mem::take(&mut section.drag)).unwrap_or_else(|errors| {
+    let (drags, forces) = (std::mem::take(&mut section.drag), std::mem::take(&mut section.force));
+    let fields = Fields::new(drags, forces).unwrap_or_else(|errors| {
         faults.extend(errors);
-        Drag::default()
+        Fields::default()
     });
     let support_radius = 2.0 * section.smoothing_ratio * section.spacing;
     let walls = section.walls(world, support_radius);
@@ -162,7 +166,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     let parameters = Parameters {
         radius,
         sources: sources(&section.emitters, &section.sinks, next_id, world.gravity),
-        drag,
+        fields,
         spacing: section.spacing,
         support_radius,
         mass: section.rest_density * section.spacing.powi(3),

@@ -2,7 +2,7 @@
 
 use amalgam_particles::lanes::Width;
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
-use amalgam_solver_kit::{Answer, Drag, Field, FieldValues, Members, Ranks, SolverError, Stage};
+use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Members, Ranks, SolverError, Stage};
 use rayon::prelude::*;
 
 use super::ghosts::{Ghosts, Points, Share, Spent};
@@ -92,8 +92,8 @@ impl SphMethod {
     }
 
     fn kick(&self) -> Kick<'_> {
-        let Parameters { gravity, walls, ref drag, .. } = self.parameters;
-        Kick { evaluation: self.evaluation(), gravity, walls, drag, step: self.step() }
+        let Parameters { gravity, walls, ref fields, .. } = self.parameters;
+        Kick { evaluation: self.evaluation(), gravity, walls, fields, step: self.step() }
     }
 
     /// Start of the last sub-step and its length [s].
@@ -146,19 +146,19 @@ impl SphMethod {
         (position, velocity): (&[DVec3], &[DVec3]),
         momentum: &mut [DVec3],
     ) {
-        let drag = Some(&self.parameters.drag).filter(|drag| !drag.is_empty());
+        let fields = Some(&self.parameters.fields).filter(|fields| !fields.is_empty());
         let scale = self.substep.dt * self.parameters.mass;
         let evaluation = self.evaluation();
         let of_member = |member: u32| {
             let member = member as usize;
             let forces = scale * (evaluation.acceleration(member) + self.parameters.gravity);
-            let change = |drag: &Drag| drag.change((position[member], velocity[member]), self.step());
-            [forces, drag.map_or(DVec3::ZERO, |drag| self.parameters.mass * change(drag))]
+            let change = |fields: &Fields| fields.change((position[member], velocity[member]), self.step());
+            [forces, fields.map_or(DVec3::ZERO, |fields| self.parameters.mass * change(fields))]
         };
-        members.for_each(groups, of_member, |group, [forces, dragged]| {
+        members.for_each(groups, of_member, |group, [forces, pushed]| {
             momentum[group] += forces;
-            if drag.is_some() {
-                momentum[group] += dragged;
+            if fields.is_some() {
+                momentum[group] += pushed;
             }
         });
     }
@@ -210,7 +210,7 @@ struct Kick<'a> {
     evaluation: &'a Evaluation,
     gravity: DVec3,
     walls: Option<Walls>,
-    drag: &'a Drag,
+    fields: &'a Fields,
     /// Its start and its length [s].
     step: (f64, f64),
 }
@@ -221,8 +221,8 @@ impl Kick<'_> {
     fn velocity(&self, particle: usize, position: DVec3, velocity: DVec3) -> DVec3 {
         let (_, dt) = self.step;
         let mut free = velocity + dt * (self.evaluation.acceleration(particle) + self.gravity);
-        if !self.drag.is_empty() {
-            free += self.drag.change((position, velocity), self.step);
+        if !self.fields.is_empty() {
+            free += self.fields.change((position, velocity), self.step);
         }
         match &self.walls {
             Some(walls) => walls.hold(position, free, dt),
@@ -282,8 +282,8 @@ impl Method for SphMethod {
         &self.parameters.sources
     }
 
-    fn drag(&self) -> &Drag {
-        &self.parameters.drag
+    fn fields_of_force(&self) -> &Fields {
+        &self.parameters.fields
     }
 
     fn set_time(&mut self, time: f64) {
@@ -331,8 +331,8 @@ impl Method for SphMethod {
         // Walls only slow down.
         let acceleration = self.evaluation().largest_acceleration() + self.parameters.gravity.length();
         tentative.speed_bound += dt * acceleration;
-        if !self.parameters.drag.is_empty() {
-            tentative.speed_bound += self.parameters.drag.change_max(tentative.speed_bound, dt);
+        if !self.parameters.fields.is_empty() {
+            tentative.speed_bound += self.parameters.fields.change_max(tentative.speed_bound, dt);
         }
         self.hold_groups(particles, stage, &mut answer.momentum);
         Ok(())

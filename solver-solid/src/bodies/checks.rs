@@ -1,7 +1,7 @@
 //! Faults of a section, collected with their keys.
 
 use amalgam_particles::{DVec3, shapes::Shape};
-use amalgam_solver_kit::{Drag, DragSettings, SectionError};
+use amalgam_solver_kit::{DragSettings, Fields, ForceSettings, SectionError};
 
 /// Particles that one participant may have.
 pub(crate) const PARTICLES_MAX: usize = 1 << 24;
@@ -53,11 +53,11 @@ impl Checks {
         !exceeds
     }
 
-    /// The drags of the section.
-    pub(crate) fn drag(&mut self, entries: Vec<DragSettings>) -> Drag {
-        Drag::new(entries).unwrap_or_else(|faults| {
+    /// The drags and fields of force of the section.
+    pub(crate) fn fields(&mut self, drags: Vec<DragSettings>, forces: Vec<ForceSettings>) -> Fields {
+        Fields::new(drags, forces).unwrap_or_else(|faults| {
             self.faults.extend(faults);
-            Drag::default()
+            Fields::default()
         })
     }
 

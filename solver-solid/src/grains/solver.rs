@@ -2,7 +2,7 @@
 
 use amalgam_particles::{Body, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Drag, ExactSum, Field as FrameField, FieldValues, Integration, Moves, Ranks, Report,
+    Answer, ExactSum, Field as FrameField, FieldValues, Fields, Integration, Moves, Ranks, Report,
     SectionError, SnapshotReader, SnapshotWriter, Solver, SolverError, Stage, World, agreed,
 };
 use rayon::prelude::*;
@@ -24,7 +24,7 @@ pub struct GrainSolver {
     triangles: Vec<[ParticleId; 3]>,
     world_gravity: DVec3,
     gravity: Gravity,
-    drag: Drag,
+    fields: Fields,
     self_collision: bool,
     /// The z that grains keep [m], if they move in a plane.
     plane: Option<f64>,
@@ -44,7 +44,7 @@ impl GrainSolver {
     /// # Errors
     /// Every fault of the section, each with the path of its key.
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
-        let section::Grains { mut layout, drag, self_collision, gravity, plane, spin } =
+        let section::Grains { mut layout, fields, self_collision, gravity, plane, spin } =
             section::read_grains(section, world.seed)?;
         let flat = DVec3::new(1.0, 1.0, if plane.is_some() { 0.0 } else { 1.0 });
         let motion =
@@ -57,7 +57,7 @@ impl GrainSolver {
             triangles: layout.triangles,
             world_gravity: world.gravity * flat,
             gravity,
-            drag,
+            fields,
             self_collision,
             plane,
             turns: !spin.is_empty(),
@@ -120,10 +120,10 @@ impl GrainSolver {
         self.field.acceleration[i] + self.world_gravity
     }
 
-    /// Impulse of a grain in a step of `dt` [kg m/s], no drag on what is held.
+    /// Impulse of a grain in a step of `dt` [kg m/s], no drag or field on what is held.
     fn impulse(&self, i: usize, dt: f64) -> DVec3 {
         let mass = self.particles.mass[i];
-        match self.drag.is_empty() || self.particles.immovable[i] {
+        match self.fields.is_empty() || self.particles.immovable[i] {
             true => self.acceleration(i) * (mass * dt),
             false => self.change(i, dt) * mass,
         }
@@ -132,11 +132,11 @@ impl GrainSolver {
     /// Change of a grain's velocity in a step of `dt` [m/s].
     fn change(&self, i: usize, dt: f64) -> DVec3 {
         let change = self.acceleration(i) * dt;
-        if self.drag.is_empty() {
+        if self.fields.is_empty() {
             return change;
         }
         let grain = (self.particles.position[i], self.particles.velocity[i]);
-        change + self.drag.change(grain, (self.motion.clock()[0], dt))
+        change + self.fields.change(grain, (self.motion.clock()[0], dt))
     }
 
     fn check_acceleration(&self) -> Result<(), SolverError> {
@@ -181,7 +181,8 @@ impl Solver for GrainSolver {
         let rate = |i: usize| self.field.acceleration[i].length() / (FALL * self.particles.radius[i]);
         let mut fastest = [(0..self.particles.len()).map(rate).fold(0.0, f64::max)];
         self.share.ranks.max(&mut fastest);
-        if fastest[0] > 0.0 { 1.0 / fastest[0].sqrt() } else { f64::INFINITY }
+        let falling = if fastest[0] > 0.0 { 1.0 / fastest[0].sqrt() } else { f64::INFINITY };
+        falling.min(self.fields.stable_dt())
     }
 
     fn begin(&mut self) -> Result<(), SolverError> {
@@ -211,11 +212,11 @@ impl Solver for GrainSolver {
 
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError> {
         let step = (self.motion.clock()[0], end.dt);
-        let before = (!self.drag.is_empty())
+        let before = (!self.fields.is_empty())
             .then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         end.advance(&mut self.particles, integrated);
-        let dragged =
-            before.map_or(0.0, |(x, v)| self.drag.work(&self.share.ranks, (&x, &v), &self.particles, step));
+        let pushed =
+            before.map_or(0.0, |(x, v)| self.fields.work(&self.share.ranks, (&x, &v), &self.particles, step));
         for (group, spin) in end.group_spin.iter().enumerate() {
             if let Some(&grain) = end.groups.members(group).first() {
                 self.spin[grain as usize] = *spin;
@@ -223,7 +224,7 @@ impl Solver for GrainSolver {
         }
         let pull = |i: usize| self.field.acceleration[i] * (self.particles.mass[i] * end.dt);
         let against = self.motion.work_against(&self.particles, pull);
-        let given = against + dragged + self.motion.advance(end.dt, self.world_gravity, &mut self.particles);
+        let given = against + pushed + self.motion.advance(end.dt, self.world_gravity, &mut self.particles);
         let released = self.motion.release(&mut self.particles);
         if let Some(z) = self.plane {
             self.particles.position.iter_mut().for_each(|x| x.z = z);

@@ -37,16 +37,16 @@ pub(crate) struct Reduced {
     load: Vec<DVec3>,
 }
 
-/// Change of velocity [m/s] that gravity gives all particles in a step, and what drag gives each; nothing at all if empty.
+/// Change of velocity [m/s] that gravity gives all particles in a step, and what drags and fields of force give each; nothing at all if empty.
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'a> {
     pub(crate) fall: DVec3,
-    pub(crate) drag: &'a [DVec3],
+    pub(crate) pushed: &'a [DVec3],
 }
 
 impl Outside<'_> {
     fn of(&self, i: usize) -> DVec3 {
-        self.drag.get(i).map_or(self.fall, |drag| self.fall + *drag)
+        self.pushed.get(i).map_or(self.fall, |pushed| self.fall + *pushed)
     }
 }
 
@@ -301,7 +301,7 @@ fn free_factor(particles: &Particles, operator: &dyn Operator, i: usize) -> Fact
     Factor::new(particles.mass[i], &block)
 }
 
-/// Impulse [kg m/s] that forces, gravity and drag give each particle in a step of length h, linearised, if all particles
+/// Impulse [kg m/s] that forces, gravity, drags and fields of force give each particle in a step of length h, linearised, if all particles
 /// move at v: `h (f + m g) - (h C + h^2 K) v`. `motion` is (h, v).
 pub(crate) fn impulses(
     particles: &Particles,
