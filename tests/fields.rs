@@ -9,9 +9,18 @@ use support::{GRAVITY, Scene, positions};
 
 /// Bodies that fall freely, by solver.
 const FALLING: [(&str, &str); 6] = [
-    ("fluid", "spacing = 0.1\nsound_speed = 20.0\n[[shapes]]\ntype = 'box'\nmin = [-0.2, -0.2, 1.0]\nmax = [0.2, 0.2, 1.4]\n"),
-    ("fluid", "method = 'flip'\nspacing = 0.1\n[[shapes]]\ntype = 'box'\nmin = [-0.2, -0.2, 1.0]\nmax = [0.2, 0.2, 1.4]\n"),
-    ("solid", "method = 'mass-spring'\n[[bodies]]\ntype = 'points'\npositions = [[0, 0, 1], [1, 0, 1]]\nmass = 2.0\nradius = 0.1\n"),
+    (
+        "fluid",
+        "spacing = 0.1\nsound_speed = 20.0\n[[shapes]]\ntype = 'box'\nmin = [-0.2, -0.2, 1.0]\nmax = [0.2, 0.2, 1.4]\n",
+    ),
+    (
+        "fluid",
+        "method = 'flip'\nspacing = 0.1\n[[shapes]]\ntype = 'box'\nmin = [-0.2, -0.2, 1.0]\nmax = [0.2, 0.2, 1.4]\n",
+    ),
+    (
+        "solid",
+        "method = 'mass-spring'\n[[bodies]]\ntype = 'points'\npositions = [[0, 0, 1], [1, 0, 1]]\nmass = 2.0\nradius = 0.1\n",
+    ),
     (
         "solid",
         "method = 'mass-spring'\nintegrator = 'hht-alpha'\n[[bodies]]\ntype = 'volume'\n\

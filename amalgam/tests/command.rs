@@ -153,7 +153,10 @@ fn check_says_that_a_gas_is_too_soft_for_water_on_it() {
     };
     // 0.2 m of water are 1962 Pa, a hundredth of 1 kg/m^3 at 443 m/s squared.
     let gas = warnings(1.0);
-    assert!(gas.contains("1.96e3 Pa on the mean") && gas.contains("write sound_speed = 442.9 for gas"), "{gas}");
+    assert!(
+        gas.contains("1.96e3 Pa on the mean") && gas.contains("write sound_speed = 442.9 for gas"),
+        "{gas}"
+    );
     assert_eq!(warnings(1000.0), "");
 }
 

@@ -1,4 +1,4 @@
-//! What acts on particles from outside of all participants, besides gravity: drags and fields of force.
+//! Drags and fields of force: all that acts on particles from outside of participants, besides gravity.
 //!
 //! The equation is `dv/dt = rate (u - v) + a`, summed over drags with their u and fields of force with their a. A solver takes it as
 //! a force of the positions and velocities at the start of a step, whose exact solution over the step it adds: any rate and any step
@@ -144,8 +144,7 @@ mod tests {
     #[test]
     fn drag_acts_where_and_when_it_should() {
         let shape = Some(Shape::Sphere { center: DVec3::ZERO, radius: 1.0 });
-        let drag =
-            drags(vec![DragSettings { shape, from: 1.0, until: Some(2.0), ..wind(1.0, DVec3::ZERO) }]);
+        let drag = drags(vec![DragSettings { shape, from: 1.0, until: Some(2.0), ..wind(1.0, DVec3::ZERO) }]);
         let left = |x: f64, step| 1.0 + drag.change((DVec3::X * x, DVec3::X), step).x;
         assert_eq!(left(1.5, (1.0, 0.5)), 1.0);
         assert_eq!(left(0.5, (0.0, 1.0)), 1.0);
@@ -180,7 +179,13 @@ mod tests {
     #[test]
     fn faults_name_their_keys() {
         let shape = Some(Shape::Sphere { center: DVec3::ZERO, radius: -1.0 });
-        let entry = DragSettings { rate: 0.0, velocity: DVec3::NAN, shape: shape.clone(), from: -1.0, until: Some(-2.0) };
+        let entry = DragSettings {
+            rate: 0.0,
+            velocity: DVec3::NAN,
+            shape: shape.clone(),
+            from: -1.0,
+            until: Some(-2.0),
+        };
         let uniform = UniformForce { acceleration: DVec3::INFINITY, shape, from: 1.0, until: Some(0.5) };
         let indenter = IndenterForce {
             center: DVec3::NAN,

@@ -141,7 +141,11 @@ impl ForceSettings {
             Self::Center(field) => {
                 check(field.center.is_finite(), "center", three);
                 check(field.velocity.is_finite(), "velocity", three);
-                check(field.strength.is_finite(), "strength", "must be a finite number: write e.g. strength = 2.0");
+                check(
+                    field.strength.is_finite(),
+                    "strength",
+                    "must be a finite number: write e.g. strength = 2.0",
+                );
                 check(positive(field.softening), "softening", "must be positive: write e.g. softening = 0.1");
             }
             Self::Indenter(field) => {
@@ -169,7 +173,14 @@ mod tests {
 
     fn center(strength: f64) -> ForceSettings {
         let (center, velocity) = (DVec3::X, DVec3::Y);
-        ForceSettings::Center(CenterForce { center, velocity, strength, softening: 0.3, from: 0.0, until: None })
+        ForceSettings::Center(CenterForce {
+            center,
+            velocity,
+            strength,
+            softening: 0.3,
+            from: 0.0,
+            until: None,
+        })
     }
 
     fn indenter() -> ForceSettings {

@@ -61,7 +61,8 @@ pub(super) fn loads(
             if other == fluid.place {
                 continue;
             }
-            let above = frame.positions.iter().zip(masses).filter(|(x, m)| m.is_finite() && columns.lie_under(**x));
+            let above =
+                frame.positions.iter().zip(masses).filter(|(x, m)| m.is_finite() && columns.lie_under(**x));
             let pressure = above.map(|(_, m)| m).sum::<f64>() * gravity / columns.area();
             if pressure > fluid.state.pressure(TOLD) {
                 let name = &frames[fluid.place].name;

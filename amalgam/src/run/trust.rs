@@ -196,12 +196,14 @@ pub(super) mod tests {
 
     #[test]
     fn flip_that_moves_solids_is_told_with_a_shorter_step() {
-        let run = |steps: u64| {
-            said(|s| (s.steps, s.simulated_s, s.coupling.projected_steps) = (400, 0.4, steps))
-        };
+        let run =
+            |steps: u64| said(|s| (s.steps, s.simulated_s, s.coupling.projected_steps) = (400, 0.4, steps));
         assert_eq!(run(40), Vec::<String>::new());
         let told = run(41);
-        assert!(told[0].contains("in 41 of 400 steps, of 1.0e-3 s") && told[0].contains("dt_max = 5.0e-4"), "{told:?}");
+        assert!(
+            told[0].contains("in 41 of 400 steps, of 1.0e-3 s") && told[0].contains("dt_max = 5.0e-4"),
+            "{told:?}"
+        );
     }
 
     #[test]

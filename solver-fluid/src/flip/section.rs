@@ -2,7 +2,9 @@
 
 use amalgam_particles::shapes::{Body, Shape};
 use amalgam_particles::{DVec3, ParticleId, Particles};
-use amalgam_solver_kit::{DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys};
+use amalgam_solver_kit::{
+    DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys,
+};
 use serde::Deserialize;
 
 use super::Parameters;

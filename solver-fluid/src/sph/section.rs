@@ -18,7 +18,9 @@
 //! The same dam break gained no energy at any `cfl` up to 1.
 
 use amalgam_particles::{CellGrid, DVec3, ParticleId, Particles, shapes::Body};
-use amalgam_solver_kit::{DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys};
+use amalgam_solver_kit::{
+    DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys,
+};
 use serde::Deserialize;
 
 use super::{
