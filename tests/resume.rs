@@ -4,8 +4,9 @@ mod support;
 
 use std::collections::BTreeMap;
 
+use amalgam::cli::Transport;
 use amalgam::console::Console;
-use amalgam::run::local::{Locals, Means, Transport};
+use amalgam::run::local::{Locals, Means};
 use amalgam::scene::Scene;
 use amalgam_coordinator::{Cancel, Checkpoint, CoordinatorError, Simulation};
 use ciborium::Value;

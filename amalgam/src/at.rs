@@ -17,8 +17,8 @@ use tonic::{Code, Status};
 use crate::{
     checkpoint::every::Every,
     console::{self, say},
+    ending::Ending,
     error::CommandError,
-    run::Ending,
     scene::Scene,
 };
 

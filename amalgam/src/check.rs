@@ -6,12 +6,12 @@ mod warnings;
 use std::time::{Duration, Instant};
 
 use crate::{
-    cli::{CheckArgs, Reach},
+    cli::{CheckArgs, Reach, Transport},
     console::{Console, say},
     error::CommandError,
     run::{
         Options, check_colours,
-        local::{Locals, Means, Transport},
+        local::{Locals, Means},
     },
     scene::Scene,
 };

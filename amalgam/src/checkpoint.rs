@@ -16,16 +16,13 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    run::output::{OutputError, SCENE_HEADER, failed, sync},
+    folder::{CHECKPOINTS, OutputError, SCENE_HEADER, failed, sync},
     scene::Scene,
 };
 use amalgam_coordinator::{Checkpoint, ParticipantCheckpoint};
 use envelope::{Label, Unsound};
 use every::Every;
 use results::RecorderState;
-
-/// The folder of checkpoints among the results.
-pub const CHECKPOINTS: &str = "checkpoints";
 
 /// Checkpoints that are kept unless the command line says otherwise.
 pub const KEPT: u32 = 2;

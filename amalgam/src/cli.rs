@@ -1,6 +1,8 @@
 //! The command line.
 
 mod help;
+mod services;
+mod values;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,16 +11,11 @@ use amalgam_particles::text::wall_time;
 use amalgam_solver_kit::{ServeOptions, log::LogFormat};
 use clap::{Args, Parser, Subcommand};
 
-use crate::export::Frames;
 use crate::http::At;
 use crate::{
     at::AtArgs,
     checkpoint::{KEPT, every::Every},
-    conform::ConformArgs,
     error::CommandError,
-    plan::model::Network,
-    run::{Options, local::Transport},
-    service::CoordinatorArgs,
 };
 use help::{
     AT_EXAMPLES, CERTS_EXAMPLES, EVERY_HELP, EVERY_LONG_HELP, EXIT_CODES, EXPORT_EXAMPLES, LAUNCH_EXAMPLES,
@@ -26,6 +23,8 @@ use help::{
     REPRODUCE_EXAMPLES, RESUME_EXAMPLES, RUN_EXAMPLES, SERVE_EXAMPLES, SET_HELP, SET_LONG_HELP,
     VALIDATE_EXAMPLES, VALIDATE_EXIT_CODES, WATCH_EXAMPLES,
 };
+pub use services::{ConformArgs, CoordinatorArgs};
+pub use values::{Frames, Network, Transport};
 
 /// Couples particle solvers that were never made for each other, by merging and splitting.
 #[derive(Debug, Parser)]
@@ -416,36 +415,6 @@ pub(crate) struct Log {
     /// Format of the log on standard error; AMALGAM_LOG or RUST_LOG says what is logged.
     #[arg(long = "log-format", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub(crate) format: LogFormat,
-}
-
-impl RunArgs {
-    /// Options of the run.
-    pub(crate) fn options(&self) -> Options {
-        Options {
-            transport: self.transport,
-            threads: self.threads.count(),
-            every: self.checkpoint_every.clone(),
-            keep: self.keep_checkpoints,
-            wait: self.patience.wait,
-            reconnect: self.patience.reconnect,
-            reach: self.reach.clone(),
-        }
-    }
-}
-
-impl ResumeArgs {
-    /// Options of the resumed run, as far as the command line gives them.
-    pub(crate) fn options(&self) -> Options {
-        Options {
-            transport: self.transport,
-            threads: self.threads.count(),
-            every: self.checkpoint_every.clone(),
-            keep: self.keep_checkpoints.unwrap_or(KEPT),
-            wait: self.patience.wait,
-            reconnect: self.patience.reconnect,
-            reach: self.reach.clone(),
-        }
-    }
 }
 
 impl Cli {

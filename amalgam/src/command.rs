@@ -10,26 +10,20 @@ use crate::{
     cli::{Cli, Command},
     conform::conform,
     console,
+    ending::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, Ending},
     error::CommandError,
     export::export,
-    interrupt::EXIT_INTERRUPTED,
     manual::manual,
     plan::plan,
     report::report,
     reproduce::reproduce,
     resume::resume,
-    run::{Ending, launch, run},
+    run::{launch, run},
     serve::serve,
     validate::validate,
     viewer::watch,
 };
 use amalgam_solver_kit::log::log_to_standard_error;
-
-/// Exit code when a run failed.
-pub const EXIT_FAILED: u8 = 1;
-
-/// Exit code when the scene or the command line is wrong.
-pub const EXIT_WRONG: u8 = 2;
 
 /// Executes the command line, and reports errors on standard error.
 pub fn execute(cli: &Cli) -> ExitCode {

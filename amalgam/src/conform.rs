@@ -1,21 +1,21 @@
 //! `amalgam conform`: does a service keep the contract between coordinator and solver?
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use amalgam_conform::{Finding, RULES, Rule, Section, Verdict, examine};
 use amalgam_coordinator::Address;
-use amalgam_network::{Role, SecurityOptions, speaks_tls};
+use amalgam_network::{Role, speaks_tls};
 use amalgam_particles::DVec3;
 use amalgam_solver_kit::serve_in_process;
-use clap::Args;
 
 use crate::{
-    command::EXIT_FAILED,
+    cli::ConformArgs,
     console::say,
+    ending::EXIT_FAILED,
     error::CommandError,
     run::local::START_DEADLINE,
     scene::{Scene, Served},
@@ -23,50 +23,6 @@ use crate::{
 
 /// Longest time to find out whether a service speaks TLS.
 const LOOK_DEADLINE: Duration = Duration::from_secs(2);
-
-const EXAMPLES: &str = "Examples:
-  amalgam conform --list                                             the rules
-  amalgam conform 127.0.0.1:7401 --settings balls.toml               a service that listens
-  amalgam conform --settings balls.toml -- python3 balls.py          a service that is started for it, with --listen
-  amalgam conform --scene scenes/small/drop.toml --participant water this program's own solver, or the scene's address
-  amalgam conform 127.0.0.1:7401 --settings balls.toml --only slopes one rule
-
-Exit codes:
-  0    no rule is broken
-  1    a rule is broken, or the service cannot be reached
-  2    the command line or the scene is wrong";
-
-/// Arguments of `conform`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct ConformArgs {
-    /// Address of the service: unix:PATH or HOST:PORT.
-    pub address: Option<String>,
-    /// The section to initialise the service with, a TOML file: the keys of [participants.settings].
-    #[arg(long, value_name = "FILE", conflicts_with = "scene")]
-    pub settings: Option<PathBuf>,
-    /// A scene, for the section, domain, gravity and seed of one of its participants.
-    #[arg(long, value_name = "SCENE", requires = "participant")]
-    pub scene: Option<PathBuf>,
-    /// Participant of the scene.
-    #[arg(long, value_name = "NAME", requires = "scene")]
-    pub participant: Option<String>,
-    /// Try this rule alone; may be given several times.
-    #[arg(long, value_name = "RULE")]
-    pub only: Vec<String>,
-    /// Write all findings to a file, an array of objects.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Name the rules instead of trying them.
-    #[arg(long)]
-    pub list: bool,
-    #[command(flatten)]
-    #[allow(missing_docs, reason = "the help says it")]
-    pub security: SecurityOptions,
-    /// A program that serves: started with --listen 127.0.0.1:0, it must print `listening ADDRESS`.
-    #[arg(last = true, value_name = "COMMAND", conflicts_with = "address")]
-    pub command: Vec<String>,
-}
 
 /// Tries the rules on a service and prints the findings.
 ///

@@ -12,7 +12,7 @@ use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
 use crate::{
     error::CommandError,
-    run::watch::{Seen, Watch},
+    observers::{Seen, Watch},
     scene::SceneError,
 };
 use amalgam_coordinator::StepRecord;

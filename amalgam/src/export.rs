@@ -1,10 +1,8 @@
 //! `amalgam export`: the frames of a run as one animated scene for other programs.
 
 use std::{
-    fmt,
     io::ErrorKind,
     path::{Path, PathBuf},
-    str::FromStr,
 };
 
 use amalgam_frames::{
@@ -13,11 +11,11 @@ use amalgam_frames::{
 };
 
 use crate::{
-    cli::ExportArgs,
+    cli::{ExportArgs, Frames},
     console::say,
     error::CommandError,
-    run::output::{OBSTACLES, RADIUS, SCENE},
-    run::picture::{STONE, WATER, colours},
+    folder::{OBSTACLES, RADIUS, SCENE},
+    picture::{STONE, WATER, colours},
     scene::{Colour, PictureSettings, Scene, SolverKind, UsdOutput},
 };
 
@@ -53,45 +51,6 @@ pub fn export(args: &ExportArgs) -> Result<(), CommandError> {
     let lines = write(&scene, &args.folder, path, settings, args.frames)?;
     lines.iter().try_for_each(say)?;
     say(format_args!("{}: in Blender, File, Import, Universal Scene Description", path.display()))
-}
-
-/// The first and the last frame that are exported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frames {
-    first: u32,
-    last: u32,
-}
-
-impl Frames {
-    /// All frames, from the first to the last.
-    pub(crate) const ALL: Self = Self { first: 0, last: u32::MAX };
-
-    fn has(self, frame: f64) -> bool {
-        frame >= f64::from(self.first) && frame <= f64::from(self.last)
-    }
-}
-
-impl fmt::Display for Frames {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { first, last } = self;
-        if first == last { write!(f, "{first}") } else { write!(f, "{first}..{last}") }
-    }
-}
-
-impl FromStr for Frames {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.parse::<u32>().ok();
-        let ends = match text.split_once("..") {
-            Some((first, last)) => number(first).zip(number(last)),
-            None => number(text).map(|frame| (frame, frame)),
-        };
-        match ends {
-            Some((first, last)) if first <= last => Ok(Self { first, last }),
-            _ => Err("write a frame as 20, or the first and the last as 10..20".to_string()),
-        }
-    }
 }
 
 /// Writes the frames in the folder of a run as one file; a line on each object comes back.
@@ -143,7 +102,7 @@ pub(crate) fn write(
     let obstacles = folder.join(OBSTACLES);
     if obstacles.exists() {
         let load = Box::new(move |_| Ok(mesh_of(read_ply(&obstacles)?)));
-        let shape = UsdShape::Mesh(UsdStates { frames: vec![f64::from(frames.first)], load });
+        let shape = UsdShape::Mesh(UsdStates { frames: vec![f64::from(frames.first())], load });
         let (name, colour) = ("obstacles".to_string(), STONE.map(linear));
         objects.push(UsdObject { name, colour, roughness: 0.8, is_guide: false, shape });
     }

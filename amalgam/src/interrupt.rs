@@ -11,10 +11,7 @@ use std::{
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{error::CommandError, run::control::Control};
-
-/// Exit code of an interrupted run: 128 + SIGINT.
-pub const EXIT_INTERRUPTED: u8 = 130;
+use crate::{control::Control, ending::EXIT_INTERRUPTED, error::CommandError};
 
 /// Signals closer together than this are one: `timeout` signals a process and then its whole group.
 const SAME_SIGNAL: Duration = Duration::from_millis(300);

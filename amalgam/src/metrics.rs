@@ -19,7 +19,7 @@ use prometheus_client::{
 };
 
 use crate::http::{self, Answer, At};
-use crate::run::watch::{Seen, Watch};
+use crate::observers::{Seen, Watch};
 use amalgam_coordinator::{Phase, Simulation};
 
 /// Serves the metrics for Prometheus, as long as the process lives. Returns `http://HOST:PORT`.

@@ -12,16 +12,10 @@ use crate::{
     cli::ReportArgs,
     console::say,
     error::CommandError,
+    folder::{REPORT, SCENE, SUMMARY, WORK},
     html::{self as page, Curve, curves, document, picture, table, without_trailing_zeros},
-    run::{
-        output::{SCENE, SUMMARY},
-        recorder::WORK,
-    },
     scene::Scene,
 };
-
-/// Name of the page in the folder of a run.
-pub(crate) const FILE: &str = "report.html";
 
 /// Pictures on the page, evenly over the run.
 const PICTURES: usize = 12;
@@ -49,7 +43,7 @@ pub fn report(args: &ReportArgs) -> Result<(), CommandError> {
     };
     let summary: Value = serde_json::from_str(&text)
         .map_err(|error| CommandError::Failed(format!("{shown}/{SUMMARY} is not one of ours: {error}")))?;
-    let path = args.to.clone().unwrap_or_else(|| folder.join(FILE));
+    let path = args.to.clone().unwrap_or_else(|| folder.join(REPORT));
     page::write(&path, &document(&scene.header.name, &body(&scene, &summary, folder)))?;
     say(format_args!("{}", path.display()))
 }

@@ -24,9 +24,11 @@ use serde_json::Value;
 use crate::{
     cli::{ReproduceArgs, Scale},
     console::{self, Console, note, say},
+    ending::Ending,
     error::CommandError,
+    folder::Folder,
     interrupt::Interrupt,
-    run::{Ending, Options, Run, output::Folder},
+    run::{Options, Run},
     scene::{Scene, suggest},
 };
 use figures::{Figure, Variant};

@@ -6,13 +6,11 @@ use crate::{
     checkpoint::{CheckpointError, Store},
     cli::ResumeArgs,
     console::note,
+    ending::Ending,
     error::CommandError,
+    folder::{Folder, SCENE},
     interrupt::Interrupt,
-    run::{
-        Ending,
-        output::{Folder, SCENE},
-        show,
-    },
+    run::{Options, show},
     scene::Scene,
 };
 
@@ -50,7 +48,7 @@ pub fn resume(args: &ResumeArgs) -> Result<Ending, CommandError> {
         note(format_args!("warning: a checkpoint is left out: {reason}"));
     }
     args.threads.apply()?;
-    let mut options = args.options();
+    let mut options = Options::from(args);
     options.every = options.every.or_else(|| saved.every.clone());
     options.keep = args.keep_checkpoints.unwrap_or(saved.keep);
     show(&scene, &options, &args.seeing, &Interrupt::listen()?, held, |run, folder| run.go_on(folder, &saved))

@@ -1,19 +1,14 @@
 //! `amalgam run`: computes a scene. [`Run`] is the common part of the command, `amalgam resume` and the
 //! service.
 
-pub mod control;
 mod deployment;
 mod keeper;
 pub mod local;
-pub(crate) mod lock;
-pub mod output;
-pub(crate) mod picture;
 pub mod recorder;
 mod recovery;
 mod report;
 mod trace;
 mod trust;
-pub mod watch;
 
 use std::{
     io::{self, IsTerminal},
@@ -23,37 +18,29 @@ use std::{
 
 use crate::{
     checkpoint::{KEPT, Saved, every::Every},
-    cli::{LaunchArgs, Reach, RunArgs, Seeing},
+    cli::{LaunchArgs, Reach, ResumeArgs, RunArgs, Seeing, Transport},
     console::{Console, Progress, note, say},
+    control::{Control, Next},
+    ending::Ending,
     error::CommandError,
+    folder::{Folder, OutputError},
     interrupt::Interrupt,
     metrics::{self, Metrics},
+    observers::{Watch, Watchers},
+    picture::Painter,
     scene::Scene,
     viewer::{self, Source},
 };
 use amalgam_coordinator::{CoordinatorError, Faces, ParticipantSummary, Phase, Simulation};
 use amalgam_solver_kit::log;
-use control::{Control, Next};
 use keeper::Keeper;
-use local::{Locals, Means, Transport};
-use output::{Folder, OutputError};
-use picture::Painter;
+use local::{Locals, Means};
 use recorder::Recorder;
 use recovery::Recovery;
 use report::not_started;
 use trace::Trace;
-use watch::{Watch, Watchers};
 
 pub use report::Outcome;
-
-/// End of a run that did not fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The run reached the end of the scene.
-    Finished,
-    /// Somebody asked the run to end.
-    Interrupted,
-}
 
 /// Options of a run. None of them changes a result.
 #[derive(Clone, Debug)]
@@ -72,6 +59,35 @@ pub struct Options {
     pub reconnect: Option<Duration>,
     /// Options for where and how solvers run.
     pub reach: Reach,
+}
+
+impl From<&RunArgs> for Options {
+    fn from(args: &RunArgs) -> Self {
+        Self {
+            transport: args.transport,
+            threads: args.threads.count(),
+            every: args.checkpoint_every.clone(),
+            keep: args.keep_checkpoints,
+            wait: args.patience.wait,
+            reconnect: args.patience.reconnect,
+            reach: args.reach.clone(),
+        }
+    }
+}
+
+/// Options of a resumed run, as far as the command line gives them.
+impl From<&ResumeArgs> for Options {
+    fn from(args: &ResumeArgs) -> Self {
+        Self {
+            transport: args.transport,
+            threads: args.threads.count(),
+            every: args.checkpoint_every.clone(),
+            keep: args.keep_checkpoints.unwrap_or(KEPT),
+            wait: args.patience.wait,
+            reconnect: args.patience.reconnect,
+            reach: args.reach.clone(),
+        }
+    }
 }
 
 impl Default for Options {
@@ -125,7 +141,7 @@ pub fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     let interrupt = Interrupt::listen()?;
     let folder = Folder::look_at(out)?;
     let seeing = &args.seeing;
-    show(&scene, &args.options(), seeing, &interrupt, folder, |run, folder| run.compute(folder))
+    show(&scene, &Options::from(args), seeing, &interrupt, folder, |run, folder| run.compute(folder))
 }
 
 /// Runs a scene on the machines that a deployment file names.

@@ -9,26 +9,20 @@ mod results;
 mod rpc;
 pub mod runs;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use amalgam_proto::{
     COORDINATOR_DESCRIPTORS, coordinator::coordinator_server::CoordinatorServer, message_limit,
 };
-use amalgam_solver_kit::{
-    Listen, Role, SecurityOptions, end_of_service, listen, log::LogFormat, serve_routes,
-    with_health_and_reflection,
-};
-use clap::Args;
+use amalgam_solver_kit::{Role, end_of_service, listen, serve_routes, with_health_and_reflection};
 use tonic::{server::NamedService as _, service::Routes};
 
 use crate::{
-    cli::Reach,
+    cli::{CoordinatorArgs, Reach},
+    ending::EXIT_INTERRUPTED,
     error::CommandError,
-    http::At,
-    interrupt::EXIT_INTERRUPTED,
     metrics::{self, Metrics},
 };
-pub(crate) use results::plain as plain_path;
 use rpc::Service;
 use runs::{Limits, Runs};
 
@@ -37,41 +31,6 @@ const CALLERS: &[Role] = &[Role::Operator];
 
 /// Time for clients to take what they were sent, after all runs have ended.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Arguments of `serve coordinator`.
-#[derive(Clone, Debug, Args)]
-#[allow(missing_docs, reason = "the help says it")]
-pub struct CoordinatorArgs {
-    /// Address to listen at: unix:PATH or HOST:PORT, port 0 for any free one.
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Listen,
-    /// Folder of the runs, with a folder for each.
-    #[arg(long, value_name = "DIR", default_value = "runs")]
-    pub dir: PathBuf,
-    /// Runs at once; each takes the threads that --threads says.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub running: u32,
-    /// Runs that may wait for others to end.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    pub queued: u32,
-    /// Runs that are kept, in whatever state.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub stored: u32,
-    /// Threads of each solver and of the coordinator, in each run [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub threads: Option<u32>,
-    #[command(flatten)]
-    pub security: SecurityOptions,
-    /// End when standard input does, so that the service does not outlive who started it.
-    #[arg(long)]
-    pub exit_with_stdin: bool,
-    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface.
-    #[arg(long, value_name = "[HOST:]PORT")]
-    pub metrics: Option<At>,
-    /// Format of the log on standard error; AMALGAM_LOG or RUST_LOG says what is logged.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-}
 
 /// Serves until SIGTERM, SIGINT or, if asked for, the end of standard input; runs are then stopped, with checkpoints. A second
 /// signal ends the process at once.

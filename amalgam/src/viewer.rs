@@ -12,8 +12,8 @@ use crate::{
     cli::WatchArgs,
     console::say,
     error::CommandError,
+    folder::SCENE,
     http::{self, Answer, At},
-    run::output::SCENE,
 };
 use results::{Results, Shown};
 pub use source::Source;

@@ -55,7 +55,9 @@ pub fn examine(
     for rule in RULES.iter().flat_map(|rules| rules.iter()).filter(|rule| wanted(rule)) {
         let mut bench = Bench::new(&mut wire, section);
         let checked = (rule.check)(&mut bench);
-        let finding = Finding::new(rule, checked, wire.take());
+        let (verdict, calls) = (Verdict::from(checked), wire.take());
+        let calls = if matches!(verdict, Verdict::Failed(_)) { calls } else { Vec::new() };
+        let finding = Finding { rule: rule.name, says: rule.says, see: rule.see, verdict, calls };
         tell(&finding);
         findings.push(finding);
     }

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::rules::Rule;
 use crate::wire::{Exchange, No};
 
 /// Verdict on a service under a rule.
@@ -32,15 +31,13 @@ pub struct Finding {
     pub calls: Vec<Exchange>,
 }
 
-impl Finding {
-    pub(crate) fn new(rule: &Rule, checked: Check, calls: Vec<Exchange>) -> Self {
-        let verdict = match checked {
-            Ok(()) => Verdict::Passed,
-            Err(Stop::Skip(reason)) => Verdict::Skipped(reason),
-            Err(Stop::Broken(reason)) => Verdict::Failed(reason),
-        };
-        let calls = if matches!(verdict, Verdict::Failed(_)) { calls } else { Vec::new() };
-        Self { rule: rule.name, says: rule.says, see: rule.see, verdict, calls }
+impl From<Check> for Verdict {
+    fn from(checked: Check) -> Self {
+        match checked {
+            Ok(()) => Self::Passed,
+            Err(Stop::Skip(reason)) => Self::Skipped(reason),
+            Err(Stop::Broken(reason)) => Self::Failed(reason),
+        }
     }
 }
 

@@ -92,11 +92,17 @@ use bodies::Bodies;
 use contact::Contact;
 use gradient::{Descent, Outcome, Tolerance};
 use impact::Reflections;
-use problem::{CHUNK, Problem, SERIAL};
+use problem::Problem;
 use serde::{Deserialize, Serialize};
 use tree::Tree;
 use unknown::{Rolling, Unknown};
 use warm_start::Memory;
+
+/// Bodies or contacts that one task works through.
+const CHUNK: usize = 1024;
+
+/// Fewer contacts or bodies are not worth a second thread: their cost is less than that of waking it.
+const SERIAL: usize = 8 * CHUNK;
 
 /// The step that contacts are solved for.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -14,10 +14,10 @@ mod member;
 pub mod merging;
 mod obstacles;
 pub mod pairwise;
-mod registry;
 pub mod settings;
 mod sieve;
 mod simulation;
+mod state;
 mod step;
 pub mod synchronise;
 
@@ -27,10 +27,10 @@ pub use instruments::clocks::{CallSpan, Phase, PhaseSpan, Spans, Traffic};
 pub use instruments::probes::ProbeSample;
 pub use instruments::summary::{self, ParticipantSummary, Summary};
 pub use joining::{Joining, new_run_id};
+pub use member::address::registry::{Registry, RegistryError};
 pub use member::address::{Address, dial};
 pub use member::connection::ParticipantPlan;
 pub use obstacles::faces::Faces;
-pub use registry::{Registry, RegistryError};
 pub use settings::{
     CouplingSettings, DomainSettings, Fault, Inertia, MaxStages, ProbeSettings, Quantity, Synchronise,
     TimeSettings,

@@ -20,8 +20,8 @@ use crate::member::{Member, Part};
 use crate::obstacles::Obstacles;
 use crate::settings::{ContactMethod, CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
 use crate::sieve::sieves;
-use crate::step::contact::Surfaces;
-use crate::step::scratch::{Memory, Scratch};
+use crate::state::scratch::{Memory, Scratch};
+use crate::state::surfaces::Surfaces;
 
 /// The part of a scene that the coordinator reads.
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@ mod commit;
 pub(crate) mod contact;
 mod exchange;
 pub(crate) mod record;
-pub(crate) mod scratch;
 mod stage;
 mod work;
 

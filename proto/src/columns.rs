@@ -6,12 +6,13 @@ use amalgam_particles::{
 use bytemuck::Pod;
 use bytes::Bytes;
 
-use crate::room::Room;
 use crate::v1;
 
 mod arriving;
+pub mod room;
 
 use arriving::Arriving;
+use room::Room;
 
 #[cfg(target_endian = "big")]
 compile_error!("columns are little-endian; this machine is not");

@@ -4,14 +4,14 @@ use amalgam_particles::{
     Body, CellSet, DMat3, DVec3, Horizon, Lattice, MovingSurface, ParticleId, Particles,
 };
 
+use crate::columns::room::{Known, Room};
 use crate::columns::{Columns, Packet, WireError};
-use crate::room::{Known, Room};
 
 mod convert;
 mod convert_step;
 mod values;
 
-pub use convert_step::{CELL_COLUMNS, GRIDS_MAX};
+pub use crate::columns::room::{CELL_COLUMNS, GRIDS_MAX};
 pub use values::{
     DT_RANGE, NAME_BYTES_MAX, SLOPE_LIMIT, SUM_LIMIT, check_name, vec3_from_wire, vec3_to_wire,
 };

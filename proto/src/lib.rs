@@ -7,12 +7,12 @@
 pub mod codec;
 pub mod columns;
 pub mod contract;
-pub mod room;
 mod transport;
 
+pub use columns::room;
+pub use columns::room::{Known, Room};
 pub use columns::{Columns, Packet, WireError};
 pub use contract::Call;
-pub use room::{Known, Room};
 pub use transport::{CHUNK_BYTES, TransportLimits, gather, message_limit};
 
 /// Version of the contract.

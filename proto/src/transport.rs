@@ -3,8 +3,8 @@
 use tonic::Status;
 
 pub use crate::columns::CHUNK_BYTES;
+use crate::columns::room::Room;
 use crate::columns::{Columns, Packet, WireError};
-use crate::room::Room;
 
 /// Limits and windows of a connection.
 #[derive(Clone, Copy, Debug)]

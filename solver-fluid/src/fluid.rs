@@ -3,6 +3,8 @@
 //! A [`Method`] computes forces and advances particles; [`Fluid`] is the [`Solver`] around it. It counts sub-steps,
 //! keeps the state between them, commits, lets particles appear and disappear, and saves.
 
+mod snapshot;
+
 use amalgam_particles::lanes::Width;
 use amalgam_particles::{DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
@@ -11,9 +13,9 @@ use amalgam_solver_kit::{
 use rayon::prelude::*;
 
 use crate::section::SUBSTEPS_MAX;
-use crate::snapshot::{self, Progress};
 use crate::sources::Sources;
 use crate::substeps::{Extremes, Tentative, speed_max};
+use snapshot::Progress;
 
 /// Settings that every method has.
 #[derive(Clone, Copy, Debug)]

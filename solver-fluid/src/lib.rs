@@ -8,7 +8,6 @@ mod filling;
 pub mod flip;
 pub mod fluid;
 pub mod section;
-mod snapshot;
 pub mod sources;
 pub mod sph;
 mod substeps;

@@ -13,10 +13,10 @@ pub const SUBSTEPS_MAX: u32 = 100;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Smoothed particle hydrodynamics ([`crate::sph`]).
+    /// Smoothed particle hydrodynamics.
     #[default]
     Sph,
-    /// FLIP ([`crate::flip`]).
+    /// FLIP.
     Flip,
 }
 

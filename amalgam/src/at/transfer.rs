@@ -11,7 +11,12 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Client, refused};
-use crate::{checkpoint::CHECKPOINTS, console::note, error::CommandError, scene::Scene, service::plain_path};
+use crate::{
+    console::note,
+    error::CommandError,
+    folder::{CHECKPOINTS, plain_path},
+    scene::Scene,
+};
 
 /// Bytes in a message.
 const PIECE_BYTES: usize = 512 << 10;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use amalgam_frames::PvdCollection;
 
-use crate::run::recorder::WORK;
+use crate::folder::WORK;
 
 /// Extent of the results of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -19,8 +19,7 @@ pub struct RecorderState {
     pub frame: u64,
     /// Lists of frames, and how many each of them has.
     pub lists: Vec<(String, usize)>,
-    /// Content of the last frame of each list, if nothing in it moves: as [`crate::run::recorder::Recorder`]
-    /// compares it.
+    /// Content of the last frame of each list, if nothing in it moves: as the recorder compares it.
     #[serde(default)]
     pub at_rest: Vec<Option<String>>,
     /// Corners of a box around the places where particles have been in pictures [m].

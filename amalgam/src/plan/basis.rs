@@ -10,7 +10,7 @@ use crate::{
     cli::Reach,
     console::Console,
     error::CommandError,
-    run::output::{SCENE, SUMMARY},
+    folder::{SCENE, SUMMARY},
     scene::Scene,
 };
 

@@ -4,8 +4,9 @@
 //! particles and receives those of others within reach of its box, its ghosts. Participants that are not cut have a node for
 //! themselves. The coordinator is one thread. Constants are those that `amalgam bench ranks` prints.
 
-use clap::ValueEnum;
 use serde::Serialize;
+
+use crate::cli::Network;
 
 /// Time of a rank per own particle [s], to find those that others see.
 const SEARCH: f64 = 4.5e-9;
@@ -19,15 +20,6 @@ const CALL: f64 = 1e-4;
 const CONNECTION: f64 = 2e9;
 /// Bytes that the coordinator keeps of each particle.
 const TABLE: f64 = 56.0;
-
-/// Network between nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Network {
-    /// 2 microseconds and 25 GB/s per node.
-    Infiniband,
-    /// 30 microseconds and 10 Gbit/s per node.
-    Ethernet,
-}
 
 impl Network {
     /// Time until a message arrives [s].

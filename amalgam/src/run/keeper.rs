@@ -2,9 +2,10 @@
 
 use std::{path::Path, time::Instant};
 
-use super::{RunError, output::Folder, recorder::Recorder};
+use super::{RunError, recorder::Recorder};
 use crate::{
     checkpoint::{CheckpointError, Saved, Store, every::Every},
+    folder::Folder,
     scene::Scene,
 };
 use amalgam_coordinator::{Phase, Simulation};

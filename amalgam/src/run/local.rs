@@ -19,7 +19,7 @@ use super::{
     deployment::{Deployment, Placement, StartedBy},
 };
 use crate::{
-    cli::RanksOf,
+    cli::{RanksOf, Transport},
     console::Console,
     error::CommandError,
     scene::{Participant, Scene, Served, SolverKind, suggest},
@@ -34,18 +34,6 @@ pub const END_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Longest path of a Unix socket [bytes]: `sun_path` less its zero.
 const SOCKET_PATH_MAX: usize = 107;
-
-/// Transport of messages between coordinator and solvers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Transport {
-    /// A process per solver, Unix sockets.
-    #[default]
-    Unix,
-    /// A process per solver, TCP on the loopback interface.
-    Tcp,
-    /// Threads of one process, no sockets.
-    InProcess,
-}
 
 /// Reasons for which a solver could not be started.
 #[derive(Debug, thiserror::Error)]

@@ -12,15 +12,22 @@ use std::{
 use amalgam_coordinator::{ParticipantFrame, ProbeSample, Simulation, StepRecord};
 use amalgam_frames::{CsvTable, FramesError};
 
-use super::output::{FOLDERS, Folder, OutputError, make, sync};
+use crate::folder::{FOLDERS, Folder, OutputError, make, sync};
 use crate::{
     checkpoint::results::RecorderState,
     scene::{Scene, SurfaceOutput},
 };
 use frames::FrameWriter;
-use thread::{Frame, FrameThread};
-pub(crate) use work::WORK;
+use thread::FrameThread;
 use work::WorkTable;
+
+/// A frame of all participants.
+struct Frame {
+    number: u64,
+    /// Time of the frame [s].
+    time: f64,
+    participants: Vec<ParticipantFrame>,
+}
 
 /// Files to write for each frame.
 #[derive(Clone)]

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{
-    Course, Ending, RunError, control::Control, local::Locals, output::Folder, trust, with_four_decimals,
+use super::{Course, RunError, local::Locals, trust, with_four_decimals};
+use crate::{
+    cli::Frames, console, control::Control, ending::Ending, error::CommandError, export, folder::Folder,
+    scene::Scene,
 };
-use crate::{console, error::CommandError, export, scene::Scene};
 use amalgam_coordinator::{CoordinatorError, Summary};
 
 /// Participants that the line about waiting names; the participant waited for longest comes first.
@@ -134,7 +135,7 @@ impl Course<'_> {
         }
         let exported = self.scene.output.usd.map_or(Ok(Vec::new()), |settings| {
             let file = export::file_of(self.scene, folder.path());
-            export::write(self.scene, folder.path(), &file, settings, export::Frames::ALL)
+            export::write(self.scene, folder.path(), &file, settings, Frames::ALL)
         });
         let mut lines = self.lines(&summary, interrupted, started);
         // Participants that were left in the middle of a step may not answer any more.

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::watch::{Seen, Watch};
+use crate::observers::{Seen, Watch};
 use amalgam_coordinator::{Phase, Simulation, Spans};
 
 /// Events are written in pieces of about this size [bytes].

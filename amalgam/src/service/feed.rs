@@ -1,12 +1,9 @@
 //! Events for the followers of a run.
 
-use std::sync::Weak;
-
 use amalgam_proto::coordinator::{FollowResponse, ProbeValue, Step, follow_response::Event};
 use tokio::sync::broadcast;
 
-use super::runs::Runs;
-use crate::run::watch::{Seen, Watch};
+use crate::observers::{Seen, Watch};
 
 /// Events that wait for a follower. A slower follower loses the oldest events, and is told their number.
 pub(super) const EVENTS_MAX: usize = 256;
@@ -20,17 +17,15 @@ pub(super) fn event(event: Event) -> FollowResponse {
 
 /// Watches a run for its followers, and for the list of runs.
 pub(super) struct Feed {
-    pub(super) runs: Weak<Runs>,
-    pub(super) id: String,
+    /// Takes note of steps and time [s]. A time that is not a number leaves the last one.
+    pub(super) note: Box<dyn Fn(u64, f64) + Send>,
     pub(super) sender: Sender,
 }
 
 impl Watch for Feed {
     fn step(&mut self, seen: &Seen<'_>) -> Result<(), String> {
         let record = seen.record;
-        if let Some(runs) = self.runs.upgrade() {
-            runs.note_progress(&self.id, record.step + 1, record.time);
-        }
+        (self.note)(record.step + 1, record.time);
         if self.sender.receiver_count() == 0 {
             return Ok(());
         }
@@ -61,8 +56,6 @@ impl Watch for Feed {
     }
 
     fn recovered(&mut self, steps: u64) {
-        if let Some(runs) = self.runs.upgrade() {
-            runs.note_progress(&self.id, steps, f64::NAN);
-        }
+        (self.note)(steps, f64::NAN);
     }
 }

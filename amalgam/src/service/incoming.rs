@@ -11,13 +11,10 @@ use amalgam_proto::coordinator::{Options, SubmitRequest, submit_request::Part};
 use tempfile::TempDir;
 use tonic::Status;
 
-use super::{
-    record::{SUBMITTED, Wanted},
-    results::plain,
-};
+use super::record::{SUBMITTED, Wanted};
 use crate::{
     console,
-    run::output::SCENE,
+    folder::{SCENE, plain_path},
     scene::{Scene, SceneError},
 };
 
@@ -128,7 +125,7 @@ impl Incoming {
 
     fn create(&mut self, path: &str) -> Result<File, Status> {
         let shown = amalgam_particles::text::shorten(path);
-        let below = plain(path).filter(|path| path != Path::new(SCENE));
+        let below = plain_path(path).filter(|path| path != Path::new(SCENE));
         let Some(below) = below else {
             return Err(invalid(format!(
                 "{shown:?} is no path of a file: write a relative one without .., and not {SCENE}"

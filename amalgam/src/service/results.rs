@@ -3,30 +3,18 @@
 use std::{
     fs::{self, File},
     io::{self, Read},
-    path::{Component, Path, PathBuf},
+    path::Path,
 };
 
-/// Longest path that a client may name [bytes].
-pub(crate) const PATH_BYTES_MAX: usize = 255;
+use crate::folder::plain_path;
 
 /// Bytes of a file in a message.
 const PIECE_BYTES: usize = 512 << 10;
 
-/// A relative path below a folder that a client names: plain names between slashes.
-pub(crate) fn plain(path: &str) -> Option<PathBuf> {
-    let harmless = |c: char| !c.is_control() && c != '\\';
-    let short = !path.is_empty() && path.len() <= PATH_BYTES_MAX;
-    let plain =
-        short && path.chars().all(harmless) && path.split('/').all(|part| !part.is_empty() && part != ".");
-    let path = Path::new(path);
-    let normal = path.components().all(|part| matches!(part, Component::Normal(_)));
-    (plain && normal).then(|| path.to_path_buf())
-}
-
 /// The file of the folder with this path, opened for reading. A link out of the folder is none of its files.
 pub(super) fn open(folder: &Path, path: &str) -> io::Result<File> {
     let missing = || io::Error::from(io::ErrorKind::NotFound);
-    let path = plain(path).ok_or_else(missing)?;
+    let path = plain_path(path).ok_or_else(missing)?;
     let (folder, path) = (folder.canonicalize()?, folder.join(path).canonicalize()?);
     if !path.starts_with(&folder) || !path.is_file() {
         return Err(missing());
@@ -76,11 +64,12 @@ fn walk(folder: &Path, above: &str, each: &mut dyn FnMut(String, u64) -> bool) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::PATH_BYTES_MAX;
 
     #[test]
     fn paths_stay_in_their_folder() {
         for path in ["summary.json", "frames/a_000001.vtu", "a b/c", "ü.csv", "..a"] {
-            assert!(plain(path).is_some(), "{path}");
+            assert!(plain_path(path).is_some(), "{path}");
         }
         let long = "a".repeat(PATH_BYTES_MAX + 1);
         for path in [
@@ -97,7 +86,7 @@ mod tests {
             "a\0b",
             &long,
         ] {
-            assert!(plain(path).is_none(), "{path}");
+            assert!(plain_path(path).is_none(), "{path}");
         }
     }
 

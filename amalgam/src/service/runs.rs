@@ -20,15 +20,13 @@ use crate::{
     checkpoint::Store,
     cli::Reach,
     console::{self, Console},
+    control::Control,
+    ending::Ending,
     error::CommandError,
+    folder::{Folder, OutputError, SCENE, lock::Lock},
     metrics::{Metrics, RunMetrics},
-    run::{
-        Ending, Outcome, Run,
-        control::Control,
-        lock::Lock,
-        output::{Folder, OutputError, SCENE},
-        watch::Watch,
-    },
+    observers::Watch,
+    run::{Outcome, Run},
     scene::Scene,
 };
 
@@ -359,7 +357,7 @@ impl Runs {
     }
 
     /// Notes the progress of a run. A time that is not a number leaves the last one.
-    pub(super) fn note_progress(&self, id: &str, steps: u64, time: f64) {
+    fn note_progress(&self, id: &str, steps: u64, time: f64) {
         if let Ok(entry) = self.lock().entry(id) {
             entry.record.steps = steps;
             if time.is_finite() {
@@ -447,7 +445,13 @@ impl Job {
 
     fn run<'a>(&'a self, scene: &'a Scene) -> Run<'a> {
         let (id, sender) = (self.id.clone(), self.feed.clone());
-        let feed = Feed { runs: Arc::downgrade(&self.runs), id: id.clone(), sender: sender.clone() };
+        let (runs, named) = (Arc::downgrade(&self.runs), id.clone());
+        let note = move |steps: u64, time: f64| {
+            if let Some(runs) = runs.upgrade() {
+                runs.note_progress(&named, steps, time);
+            }
+        };
+        let feed = Feed { note: Box::new(note), sender: sender.clone() };
         let watchers: Vec<Box<dyn Watch>> = vec![Box::new(feed), Box::new(self.metrics.clone())];
         let console = Console::to(move |text| tell(&id, &sender, text));
         Run { scene, options: &self.options, control: self.control.clone(), console, watchers }

@@ -2,9 +2,10 @@
 
 use super::case::CaseError;
 use crate::{
+    cli::Transport,
     console::Console,
     error::CommandError,
-    run::local::{Locals, Means, Transport},
+    run::local::{Locals, Means},
     scene::Scene,
 };
 use amalgam_coordinator::{Cancel, ParticipantFrame, Simulation, StepRecord};

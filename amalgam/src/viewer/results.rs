@@ -11,11 +11,8 @@ use serde_json::{Value, json};
 
 use super::source::Source;
 use crate::{
-    run::{
-        output::{OBSTACLES, RADIUS, SCENE, SUMMARY},
-        picture::{WATER, colours},
-        recorder::WORK,
-    },
+    folder::{OBSTACLES, RADIUS, SCENE, SUMMARY, WORK},
+    picture::{WATER, colours},
     scene::{Colour, PictureSettings, Scene, SolverKind},
 };
 

@@ -17,8 +17,7 @@ use tokio::runtime::Runtime;
 use crate::{
     at::{self, Client, transfer},
     error::CommandError,
-    run::recorder::WORK,
-    service::plain_path,
+    folder::{WORK, plain_path},
 };
 
 /// Age of a list of files until it is asked for again.

@@ -27,9 +27,10 @@ use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motion};
 use super::cone::larger;
-use super::problem::{Answers, CHUNK, Problem, SERIAL};
+use super::problem::{Answers, Problem};
 use super::response::Response;
 use super::unknown::{Unknown, Unknowns, work};
+use super::{CHUNK, SERIAL};
 
 /// Tolerances at which the iteration ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -460,7 +461,10 @@ fn largest(lanes: &[f64; LANES]) -> f64 {
 fn most_curved(problem: &Problem, bodies: &Bodies) -> f64 {
     let growth = match &bodies.response {
         Response::Diagonal => 1.0,
-        Response::LowRank(models) => models.iter().map(|model| model.growth(bodies)).fold(1.0, f64::max),
+        Response::LowRank(models) => models
+            .iter()
+            .map(|model| model.growth(|body, change| bodies.needed(body, change)))
+            .fold(1.0, f64::max),
     };
     6.0 * problem.most_contacts(bodies).max(1) as f64 * growth
 }

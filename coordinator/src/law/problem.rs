@@ -8,17 +8,12 @@
 use amalgam_particles::{DVec3, lanes::LANES, reduce};
 use rayon::prelude::*;
 
+use super::SERIAL;
 use super::bodies::{Bodies, InverseInertia, Motion};
 use super::cone::{Cone, Cones, Kind, Metric};
 use super::contact::Contact;
 use super::response::Response;
 use super::unknown::Unknown;
-
-/// Bodies or contacts that one task works through.
-pub(crate) const CHUNK: usize = 1024;
-
-/// Fewer contacts or bodies are not worth a second thread: their cost is less than that of waking it.
-pub(crate) const SERIAL: usize = 8 * CHUNK;
 
 /// Bodies that a contact joins, and its kind.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,7 @@
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
-use super::bodies::Bodies;
-use super::problem::{CHUNK, SERIAL};
+use super::{CHUNK, SERIAL};
 
 /// The part of B that is not diagonal.
 #[derive(Clone, Debug, Default)]
@@ -68,12 +67,13 @@ impl LowRank {
         });
     }
 
-    /// A bound on what the terms that add to an answer make of it, relative to what the bodies answer without them.
-    pub fn growth(&self, bodies: &Bodies) -> f64 {
+    /// A bound on what the terms that add to an answer make of it, relative to what the bodies answer without them. `needed` says
+    /// the impulse [kg m/s] that changes a body's velocity by so much [m/s] then.
+    pub fn growth(&self, needed: impl Fn(u32, DVec3) -> DVec3) -> f64 {
         let grows = |term: &&Term| term.weight > 0.0;
         let size = |term: &Term| {
             let parts = self.bodies.iter().zip(&term.direction);
-            term.weight * parts.map(|(&body, e)| bodies.needed(body, *e).dot(*e)).sum::<f64>()
+            term.weight * parts.map(|(&body, e)| needed(body, *e).dot(*e)).sum::<f64>()
         };
         1.0 + self.terms.iter().filter(grows).map(size).sum::<f64>()
     }

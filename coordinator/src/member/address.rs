@@ -1,5 +1,7 @@
 //! Address of a participant's service, and connections to it.
 
+pub(crate) mod registry;
+
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint, Uri};
 
-use crate::registry::Registry;
+use registry::Registry;
 
 /// Address of a participant's service.
 #[derive(Clone, Debug)]

@@ -8,7 +8,6 @@ use amalgam_proto::contract::{Batch, Begin, Interest, Next, Survey, Wanted};
 use futures_util::future::join_all;
 
 use super::exchange::first_error;
-use super::scratch::Memory;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::law::contact::reach;
@@ -16,6 +15,7 @@ use crate::member::Part;
 use crate::member::roster::Roster;
 use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
+use crate::state::scratch::Memory;
 
 /// Near pairs are found with spheres larger by this part of their radius, on average over the two that move fastest: the
 /// list then serves until they have moved as far. A longer list costs more in each step, a shorter one serves for fewer.

@@ -7,13 +7,13 @@ use amalgam_proto::contract::{Commit, Committed, Integration, Next};
 use futures_util::future::join_all;
 
 use super::exchange::first_error;
-use super::scratch::{Assignment, Scratch};
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::member::Member;
 use crate::merging::split::SplitSettings;
 use crate::settings::ContactMethod;
 use crate::simulation::{Simulation, joint_hash};
+use crate::state::scratch::{Assignment, Scratch};
 use crate::synchronise::{Share, Synchronised};
 
 impl Simulation {

@@ -2,8 +2,6 @@
 //! is a group of its own, or the part of a body's group that is near others.
 
 mod exchange;
-mod problem;
-mod surfaces;
 
 use std::time::Instant;
 
@@ -11,17 +9,15 @@ use amalgam_particles::{DVec3, Horizon, ParticleId};
 use amalgam_proto::contract::Integration;
 
 use super::exchange::Connections;
-use super::scratch::{Memory, Scratch};
 use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::law::Step;
 use crate::law::contact::reach;
 use crate::simulation::Simulation;
+use crate::state::scratch::{Memory, Scratch};
 use crate::synchronise::Synchronised;
 use exchange::Exchange;
-pub(super) use problem::ContactProblem;
-pub(crate) use surfaces::Surfaces;
 
 /// Contacts are looked for again at most this often for particles that contacts made faster.
 const SEARCHES_MAX: u32 = 4;

@@ -7,13 +7,13 @@ use amalgam_particles::{CellSet, DVec3, SPEED_LIMIT};
 use amalgam_proto::contract::{Context, Groups, Integrate, Integrated, Integration};
 use futures_util::future::join_all;
 
-use super::scratch::{Assignment, Scratch};
 use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
 use crate::instruments::Instruments;
 use crate::member::Member;
 use crate::merging::merge::Forest;
 use crate::simulation::Simulation;
+use crate::state::scratch::{Assignment, Scratch};
 use crate::synchronise::{Ask, Share, Turn};
 
 impl Simulation {

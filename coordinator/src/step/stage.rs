@@ -6,7 +6,6 @@ use amalgam_particles::CellSet;
 use amalgam_proto::contract::Integration;
 
 use super::exchange::Connections;
-use super::scratch::Scratch;
 use crate::contacts::{Candidates, approaching};
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
@@ -14,6 +13,7 @@ use crate::member::Member;
 use crate::merging::merge::GroupLimit;
 use crate::settings::{ContactMethod, CouplingSettings, MaxStages};
 use crate::simulation::Simulation;
+use crate::state::scratch::Scratch;
 use crate::synchronise::Stage;
 
 /// Smallest and largest limit of particles in a group, where sizes are alike.

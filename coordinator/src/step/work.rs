@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use amalgam_particles::DVec3;
 
-use super::scratch::{Assignment, Scratch};
 use crate::contacts::Candidates;
 use crate::instruments::energy::Works;
+use crate::state::scratch::{Assignment, Scratch};
 
 /// A participant's movable members of a group, before and after the step.
 #[derive(Default)]

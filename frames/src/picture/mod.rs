@@ -5,14 +5,13 @@
 //! 1. depth and primitive of each sample as the camera sees it (`raster.rs`), four samples per pixel;
 //! 2. the same from the lamp, for shadows;
 //! 3. light on each sample (`shade.rs`), averaged into pixels;
-//! 4. before them water (`water.rs`), if there is any.
+//! 4. before them water (`shade/water.rs`), if there is any.
 
 mod camera;
 mod colour;
 mod crease;
 mod raster;
 mod shade;
-mod water;
 
 use std::io;
 use std::path::Path;

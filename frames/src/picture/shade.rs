@@ -1,5 +1,7 @@
 //! Light on what the samples see: a lamp with shadows, light from the sky and the floor, and less of it in corners.
 
+mod water;
+
 use std::f32::consts::{PI, TAU};
 
 use glam::{DVec3, Vec3};
@@ -8,7 +10,6 @@ use rayon::prelude::*;
 use super::camera::{Camera, View};
 use super::colour::ToSrgb;
 use super::raster::{BallHit, Drawn, Facet, FacetHit, GROUND, Geometry, LINE, NOTHING, Samples};
-use super::water;
 
 /// Light of the lamp and, from above and from below, of the surroundings.
 pub(super) const LAMP: Vec3 = Vec3::new(0.86, 0.82, 0.75);

@@ -11,8 +11,8 @@ use super::{
     Batch, Begin, Call, Context, Description, Frame, Integration, Interest, Restore, Snapshot, Survey,
     Surveyed, Table, Wanted,
 };
+use crate::columns::room::{Known, Room};
 use crate::columns::{Columns, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
-use crate::room::{Known, Room};
 use crate::{PROTOCOL_VERSION, v1};
 
 impl Context {

@@ -9,8 +9,8 @@ use super::{Batch, Call, Commit, Committed, Context, Groups, Integrate, Integrat
 use amalgam_particles::text::number;
 use amalgam_particles::{Body, DMat3, MASS_RANGE, MASS_RULE, RADIUS_RULE, SPEED_LIMIT, is_mass, is_radius};
 
+use crate::columns::room::{CELL_COLUMNS, GRIDS_MAX, Known, Room};
 use crate::columns::{Columns, MOMENTA, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
-use crate::room::{Known, Room};
 use crate::v1;
 
 impl Call for Integrate {
@@ -258,13 +258,6 @@ impl Call for Commit {
         Ok(commit)
     }
 }
-
-/// Grids on which one commit can ask for occupied cells.
-pub const GRIDS_MAX: usize = 8;
-
-/// Names of their columns in the answer.
-pub const CELL_COLUMNS: [&str; GRIDS_MAX] =
-    ["cells_0", "cells_1", "cells_2", "cells_3", "cells_4", "cells_5", "cells_6", "cells_7"];
 
 impl Committed {
     /// Header and columns to send.

@@ -13,7 +13,7 @@ use super::extrapolation::{
     ExtrapolatedFace, MarkKnown, MarkMissing, faces_to_extrapolate, marked, means, neighbours,
 };
 use super::forces::{ApplyForces, FaceForces};
-use super::grid::Grid;
+use super::grid::{Faces, Grid};
 use super::grid_to_particle::{FacePairs, FaceSource, SetFacePairs, pair};
 use super::group_members::{MEMBERS, MemberContributions};
 use super::pressure::{BLOCK, RUN, Split, System};
@@ -22,9 +22,6 @@ use super::separating_walls::WallFace;
 
 /// Layers of faces in the air to which velocities are extrapolated.
 const EXTRAPOLATIONS: usize = 2;
-
-/// Columns of faces, one for each axis.
-pub(super) type Faces<T> = [Vec<T>; 3];
 
 /// A field of velocities.
 #[derive(Clone, Debug)]

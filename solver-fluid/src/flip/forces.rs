@@ -7,8 +7,7 @@ use rayon::prelude::*;
 use super::Parameters;
 use super::arithmetic::{larger, sixteen, sixteen_mut};
 use super::cell::{Cell, Sides, WALL};
-use super::face_velocity::Faces;
-use super::grid::Grid;
+use super::grid::{Faces, Grid};
 use super::group_members::FaceContribution;
 use super::particle_to_grid::{CHUNK, ParticleToGrid};
 

@@ -11,6 +11,9 @@ const MARGIN: usize = 32;
 /// The last bit of a sum with this number stands for 1, and the sum's lowest 32 count up from 0.
 const UNIT: f64 = 1.5 * (1u64 << 52) as f64;
 
+/// Columns of faces, one for each axis.
+pub(super) type Faces<T> = [Vec<T>; 3];
+
 /// Cubic cells over a box, with one layer of walls around them.
 ///
 /// Columns of cells and of faces share one numbering. The face of axis d with the number of a cell is the cell's lower

@@ -20,8 +20,7 @@ use rayon::prelude::*;
 
 use super::Parameters;
 use super::cell::Cell;
-use super::face_velocity::Faces;
-use super::grid::Grid;
+use super::grid::{Faces, Grid};
 use super::particle_to_grid::ParticleToGrid;
 
 /// Faces of one task.

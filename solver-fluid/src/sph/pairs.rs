@@ -11,7 +11,7 @@
 
 use amalgam_particles::lanes::Register;
 
-/// The quantities of a particle in a pair's force beside its position; constants are folded in by [`super::evaluation`].
+/// The quantities of a particle in a pair's force beside its position; constants are folded in by the evaluation.
 #[derive(Clone, Copy)]
 pub(super) struct Carried<R> {
     /// Its pressure, scaled.

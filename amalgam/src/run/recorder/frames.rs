@@ -13,13 +13,11 @@ use amalgam_frames::{
 use amalgam_particles::MovingSurface;
 use amalgam_surfaces::{Surface, SurfaceError, SurfaceSettings, reconstruct};
 
-use super::{Plan, name, thread::Frame};
+use super::{Frame, Plan, name};
 use crate::{
     checkpoint::results::RecorderState,
-    run::{
-        output::{Folder, OutputError, RADIUS, make, obstacles},
-        picture::Painter,
-    },
+    folder::{Folder, OutputError, RADIUS, make, obstacles},
+    picture::Painter,
     scene::{Compression, Scene, SurfaceOutput},
 };
 

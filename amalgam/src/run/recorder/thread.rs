@@ -6,21 +6,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use amalgam_coordinator::ParticipantFrame;
-
-use super::frames::FrameWriter;
-use crate::{checkpoint::results::RecorderState, run::output::OutputError};
+use super::{Frame, frames::FrameWriter};
+use crate::{checkpoint::results::RecorderState, folder::OutputError};
 
 /// Frames that wait while another is written: memory is bounded, and a run that is faster than its pictures waits for them.
 const WAITING: usize = 1;
-
-/// A frame of all participants.
-pub(super) struct Frame {
-    pub(super) number: u64,
-    /// Time of the frame [s].
-    pub(super) time: f64,
-    pub(super) participants: Vec<ParticipantFrame>,
-}
 
 enum Work {
     Frame(Frame),

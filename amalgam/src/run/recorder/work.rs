@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use amalgam_coordinator::{Phase, Simulation, StepRecord};
 use amalgam_frames::{CsvTable, FramesError};
 
-/// Name of the table in the folder of a run.
-pub(crate) const WORK: &str = "work.csv";
+use crate::folder::WORK;
 
 /// Columns before those of wall time.
 const COUNTS: [&str; 7] = ["time [s]", "steps", "dt [s]", "stages", "contacts", "groups", "unresolved"];

@@ -4,10 +4,10 @@
 use amalgam_particles::{DMat3, DVec3};
 use amalgam_proto::contract::Integration;
 
-use super::problem::ContactProblem;
 use crate::error::CoordinatorError;
 use crate::law::response::Response;
 use crate::law::secant::Secant;
+use crate::state::problem::ContactProblem;
 use crate::step::exchange::Connections;
 use crate::synchronise::{ADDED_MASS, Ask, Share, Turn};
 

@@ -6,7 +6,7 @@
 use amalgam_particles::{ParticleId, Particles};
 use amalgam_solver_kit::{SnapshotReader, SnapshotWriter, SolverError};
 
-use crate::fluid::Basics;
+use super::Basics;
 
 /// Progress of a fluid.
 #[derive(Clone, Copy, Debug)]

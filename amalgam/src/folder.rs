@@ -1,26 +1,20 @@
 //! Results of a run: a folder with frames, pictures, tables and `summary.json`.
 
+pub(crate) mod lock;
+
 use std::{
     fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use amalgam_frames::{FramesError, PlyMesh, write_ply};
 use serde::Serialize;
 
-use crate::checkpoint::CHECKPOINTS;
-use crate::error::CommandError;
-use crate::{
-    report,
-    run::{
-        lock::{LOCK, Lock},
-        recorder::WORK,
-    },
-    scene::Scene,
-};
+use crate::{error::CommandError, scene::Scene};
 use amalgam_coordinator::Faces;
 use amalgam_surfaces::SurfaceError;
+use lock::{LOCK, Lock};
 
 /// First line of the scene that is written beside the results; by it a folder is known to hold results of ours.
 pub(crate) const SCENE_HEADER: &str =
@@ -30,12 +24,21 @@ pub(crate) const SCENE_HEADER: &str =
 const SUMMARY_RESERVE: usize = 64 << 10;
 
 pub(crate) const SUMMARY: &str = "summary.json";
+/// The page about a run.
+pub(crate) const REPORT: &str = "report.html";
+/// The table of the work in a run.
+pub(crate) const WORK: &str = "work.csv";
+/// The folder of checkpoints.
+pub(crate) const CHECKPOINTS: &str = "checkpoints";
 /// Faces of all obstacles.
 pub(crate) const OBSTACLES: &str = "obstacles.ply";
 /// The field of radii [m] in frames.
 pub(crate) const RADIUS: &str = "radius";
 pub(crate) const SCENE: &str = "scene.toml";
-pub(super) const FOLDERS: [&str; 5] = ["frames", "pictures", "probes", "surfaces", CHECKPOINTS];
+pub(crate) const FOLDERS: [&str; 5] = ["frames", "pictures", "probes", "surfaces", CHECKPOINTS];
+
+/// Longest path that a client may name [bytes].
+pub(crate) const PATH_BYTES_MAX: usize = 255;
 
 /// Reasons for which results could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -155,8 +158,7 @@ impl Folder {
         for entry in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             let is_ours =
                 entry.extension().is_some_and(|extension| extension == "pvd" || extension == "usda");
-            let is_named =
-                [SUMMARY, OBSTACLES, WORK, report::FILE].into_iter().any(|name| entry.ends_with(name));
+            let is_named = [SUMMARY, OBSTACLES, WORK, REPORT].into_iter().any(|name| entry.ends_with(name));
             if is_ours || is_named {
                 fs::remove_file(&entry).map_err(failed("remove the old", &entry))?;
             }
@@ -237,8 +239,19 @@ impl Folder {
     }
 }
 
+/// A relative path below a folder that a client names: plain names between slashes.
+pub(crate) fn plain_path(path: &str) -> Option<PathBuf> {
+    let harmless = |c: char| !c.is_control() && c != '\\';
+    let short = !path.is_empty() && path.len() <= PATH_BYTES_MAX;
+    let plain =
+        short && path.chars().all(harmless) && path.split('/').all(|part| !part.is_empty() && part != ".");
+    let path = Path::new(path);
+    let normal = path.components().all(|part| matches!(part, Component::Normal(_)));
+    (plain && normal).then(|| path.to_path_buf())
+}
+
 /// Faces of all obstacles of a scene.
-pub(super) fn obstacles(scene: &Scene) -> Result<Faces, OutputError> {
+pub(crate) fn obstacles(scene: &Scene) -> Result<Faces, OutputError> {
     let (mut corners, mut triangles) = Faces::default();
     for obstacle in &scene.domain.obstacles {
         let (more, faces) =
@@ -251,7 +264,7 @@ pub(super) fn obstacles(scene: &Scene) -> Result<Faces, OutputError> {
 }
 
 /// Creates a folder of the results unless it is there.
-pub(super) fn make(results: &Path, name: &str) -> Result<(), OutputError> {
+pub(crate) fn make(results: &Path, name: &str) -> Result<(), OutputError> {
     let folder = results.join(name);
     fs::create_dir_all(&folder).map_err(failed("create the folder", &folder))
 }

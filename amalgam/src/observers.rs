@@ -50,35 +50,35 @@ pub trait Watch: Send {
 
 /// All observers of a run.
 #[derive(Default)]
-pub(super) struct Watchers(Vec<Box<dyn Watch>>);
+pub(crate) struct Watchers(Vec<Box<dyn Watch>>);
 
 impl Watchers {
-    pub(super) fn new(watchers: Vec<Box<dyn Watch>>) -> Self {
+    pub(crate) fn new(watchers: Vec<Box<dyn Watch>>) -> Self {
         Self(watchers)
     }
 
-    pub(super) fn begin(&mut self, simulation: &mut Simulation, tell: &dyn Fn(&str)) {
+    pub(crate) fn begin(&mut self, simulation: &mut Simulation, tell: &dyn Fn(&str)) {
         if self.0.iter().any(|watcher| watcher.wants_spans()) {
             simulation.observe();
         }
         self.each(tell, |watcher| watcher.begin(simulation));
     }
 
-    pub(super) fn step(&mut self, record: &StepRecord, simulation: &mut Simulation, tell: &dyn Fn(&str)) {
+    pub(crate) fn step(&mut self, record: &StepRecord, simulation: &mut Simulation, tell: &dyn Fn(&str)) {
         let spans = simulation.take_spans();
         let seen = Seen { record, simulation, spans: &spans };
         self.each(tell, |watcher| watcher.step(&seen));
     }
 
-    pub(super) fn checkpoint(&mut self, steps: u64) {
+    pub(crate) fn checkpoint(&mut self, steps: u64) {
         self.0.iter_mut().for_each(|watcher| watcher.checkpoint(steps));
     }
 
-    pub(super) fn recovered(&mut self, steps: u64) {
+    pub(crate) fn recovered(&mut self, steps: u64) {
         self.0.iter_mut().for_each(|watcher| watcher.recovered(steps));
     }
 
-    pub(super) fn end(&mut self, simulation: &mut Simulation, tell: &dyn Fn(&str)) {
+    pub(crate) fn end(&mut self, simulation: &mut Simulation, tell: &dyn Fn(&str)) {
         let spans = simulation.take_spans();
         self.each(tell, |watcher| watcher.end(&spans));
     }

@@ -48,7 +48,7 @@ impl Surfaces {
         Ok(Self { count, materials })
     }
 
-    pub(super) fn between(&self, a: usize, b: usize) -> ContactMaterial {
+    pub(crate) fn between(&self, a: usize, b: usize) -> ContactMaterial {
         self.materials[a * self.count + b]
     }
 }

@@ -15,17 +15,17 @@ use crate::obstacles::{Beside, Obstacles};
 
 /// The contacts of a step and the bodies that have them.
 #[derive(Debug, Default)]
-pub(in crate::step) struct ContactProblem {
-    pub(super) contacts: Vec<Contact>,
+pub(crate) struct ContactProblem {
+    pub(crate) contacts: Vec<Contact>,
     /// First those that can be moved, ordered by their smallest candidate, each a group of the same number. Then each
     /// immovable candidate.
-    pub(super) bodies: Bodies,
+    pub(crate) bodies: Bodies,
     /// Number of bodies that can be moved.
-    pub(super) movable: usize,
+    pub(crate) movable: usize,
     /// Candidates of movable bodies, body after body, ascending in each.
-    pub(super) members: Vec<u32>,
+    pub(crate) members: Vec<u32>,
     /// Start of each movable body in `members`, and the end of the last body.
-    pub(super) offsets: Vec<u32>,
+    pub(crate) offsets: Vec<u32>,
     /// Centre of mass of each body [m].
     centre: Vec<DVec3>,
     /// Motion of each body at the start of the step.
@@ -37,7 +37,7 @@ pub(in crate::step) struct ContactProblem {
     /// The candidates of these and their gaps [m].
     beside: Vec<(u32, f64)>,
     /// Speed with which each candidate's contacts are looked for [m/s].
-    pub(super) speed: Vec<f64>,
+    pub(crate) speed: Vec<f64>,
 }
 
 const NO_BODY: u32 = u32::MAX;
@@ -66,7 +66,7 @@ const FIRST_OBSTACLE: u64 = 0xffff << 48;
 
 impl ContactProblem {
     /// Lists the movable candidates whose surface is nearer to an obstacle's than `reach` says [m].
-    pub(super) fn list_beside(
+    pub(crate) fn list_beside(
         &mut self,
         candidates: &Candidates,
         obstacles: &Obstacles,
@@ -105,13 +105,13 @@ impl ContactProblem {
     }
 
     /// Particles beside obstacles and their gaps [m].
-    pub(in crate::step) fn beside(&self) -> &[(u32, f64)] {
+    pub(crate) fn beside(&self) -> &[(u32, f64)] {
         &self.beside
     }
 
     /// Lists the bodies of the candidates in `pairs` and beside obstacles, each candidate a body without spin
     /// unless its participant says otherwise.
-    pub(super) fn list_bodies(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], parts: &[Member]) {
+    pub(crate) fn list_bodies(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], parts: &[Member]) {
         self.body_of.clear();
         self.body_of.resize(candidates.len(), NO_BODY);
         let touching = self.touching.iter().map(|touching| touching.candidate);
@@ -170,7 +170,7 @@ impl ContactProblem {
     }
 
     /// Lists the contacts of these pairs of candidates.
-    pub(super) fn list_contacts(
+    pub(crate) fn list_contacts(
         &mut self,
         candidates: &Candidates,
         pairs: &[(u32, u32)],
@@ -192,7 +192,7 @@ impl ContactProblem {
     }
 
     /// Adds the contacts with obstacles, whose names come after those of `participants`.
-    pub(super) fn list_obstacles(
+    pub(crate) fn list_obstacles(
         &mut self,
         candidates: &Candidates,
         obstacles: &Obstacles,
@@ -226,7 +226,7 @@ impl ContactProblem {
     }
 
     /// Takes a group as a body that turns, to which its participant gives `momentum` [kg m/s] in the step.
-    pub(super) fn take_body(&mut self, group: usize, body: &Body, momentum: DVec3) {
+    pub(crate) fn take_body(&mut self, group: usize, body: &Body, momentum: DVec3) {
         let Body { mass, inertia, centre, velocity, spin } = *body;
         self.bodies.inverse_mass[group] = 1.0 / mass;
         let size = inertia.x_axis.x;
@@ -241,7 +241,7 @@ impl ContactProblem {
     }
 
     /// Gives contacts their places on bodies, once the bodies are known. Nothing rolls where no body turns.
-    pub(super) fn place_contacts(&mut self, candidates: &Candidates, pairs: &[(u32, u32)]) {
+    pub(crate) fn place_contacts(&mut self, candidates: &Candidates, pairs: &[(u32, u32)]) {
         let Self { contacts, bodies, centre, touching, .. } = self;
         let place = |i: u32, body: u32| candidates.position[i as usize] - centre[body as usize];
         for (contact, &(i, j)) in contacts.iter_mut().zip(pairs) {
@@ -259,7 +259,7 @@ impl ContactProblem {
     }
 
     /// The velocity of each of [`Self::members`] [m/s].
-    pub(super) fn member_velocities(&self, candidates: &Candidates) -> Vec<DVec3> {
+    pub(crate) fn member_velocities(&self, candidates: &Candidates) -> Vec<DVec3> {
         let velocity = |(body, &i): (u32, &u32)| {
             let arm = candidates.position[i as usize] - self.centre[body as usize];
             self.bodies.motion(body).at(arm)
@@ -270,12 +270,12 @@ impl ContactProblem {
     }
 
     /// The candidates' velocity of a body of one particle, at the start of the step [m/s].
-    pub(super) fn start(&self, group: u32) -> DVec3 {
+    pub(crate) fn start(&self, group: u32) -> DVec3 {
         self.before[group as usize].linear
     }
 
     /// Takes the speeds that came out where they are beyond what was expected; says whether any is.
-    pub(super) fn expect_more(&mut self, velocity: &[DVec3]) -> bool {
+    pub(crate) fn expect_more(&mut self, velocity: &[DVec3]) -> bool {
         let mut more = false;
         for &i in &self.members {
             let speed = velocity[i as usize].length();
@@ -288,7 +288,7 @@ impl ContactProblem {
     }
 
     /// Acceleration of the bodies without contacts [m/s^2], as the root of the mean of squares.
-    pub(super) fn acceleration(&self, dt: f64) -> f64 {
+    pub(crate) fn acceleration(&self, dt: f64) -> f64 {
         let change = |body: usize| (self.bodies.velocity[body] - self.before[body].linear).length_squared();
         let mean = reduce::sum(self.movable, 0.0, change) / self.movable.max(1) as f64;
         mean.sqrt() / dt
@@ -296,7 +296,7 @@ impl ContactProblem {
 
     /// Energy that the contacts took [J]: minus the work of their impulses and couples, each over the mean of the relative
     /// velocities before and after the step.
-    pub(super) fn dissipated(&self, law: &ContactLaw) -> f64 {
+    pub(crate) fn dissipated(&self, law: &ContactLaw) -> f64 {
         let impulses = law.impulses().iter().zip(law.couples());
         let works = self.contacts.iter().zip(impulses).map(|(contact, (impulse, couple))| {
             let [i, j] = contact.bodies;
@@ -312,7 +312,7 @@ impl ContactProblem {
     }
 
     /// Work of immovable bodies on those that they touch [J]: of the impulses over the way of the immovable side.
-    pub(super) fn by_immovable(&self, law: &ContactLaw) -> f64 {
+    pub(crate) fn by_immovable(&self, law: &ContactLaw) -> f64 {
         let works = self.contacts.iter().zip(law.impulses()).map(|(contact, impulse)| {
             let [i, j] = contact.bodies;
             let is_immovable = |body: u32| body as usize >= self.movable;

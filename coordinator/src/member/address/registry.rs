@@ -12,7 +12,7 @@ use amalgam_proto::registry::{RegisterRequest, RegisterResponse, registry_server
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 
-use crate::member::address::Address;
+use super::Address;
 
 /// Time after which a service registers again.
 const AGAIN: Duration = Duration::from_secs(2);

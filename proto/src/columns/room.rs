@@ -2,9 +2,15 @@
 
 use std::borrow::Cow;
 
-use crate::columns::{CALL_BYTES_MAX, WireError, check_count};
-use crate::contract::{CELL_COLUMNS, GRIDS_MAX};
+use super::{CALL_BYTES_MAX, WireError, check_count};
 use crate::v1;
+
+/// Grids on which one commit can ask for occupied cells.
+pub const GRIDS_MAX: usize = 8;
+
+/// Names of their columns in the answer.
+pub const CELL_COLUMNS: [&str; GRIDS_MAX] =
+    ["cells_0", "cells_1", "cells_2", "cells_3", "cells_4", "cells_5", "cells_6", "cells_7"];
 
 /// Bytes of a cell set, where the receiver knows no smaller bound.
 pub const CELL_SET_BYTES_MAX: u64 = 64 << 20;
@@ -41,7 +47,7 @@ pub struct Known {
 impl Default for Known {
     /// No particular bounds: the largest that the contract allows.
     fn default() -> Self {
-        Self { particles: crate::columns::COUNT_MAX, cell_bytes: CELL_SET_BYTES_MAX }
+        Self { particles: super::COUNT_MAX, cell_bytes: CELL_SET_BYTES_MAX }
     }
 }
 

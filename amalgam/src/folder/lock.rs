@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::output::{OutputError, failed};
+use super::{OutputError, failed};
 
 /// Name of the lock's file. The file stays when the run is over: removing it while others wait would let two runs hold
 /// locks on two files of that name.

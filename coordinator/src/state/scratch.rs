@@ -2,13 +2,13 @@
 
 use amalgam_particles::{DVec3, ParticleId};
 
-use super::contact::ContactProblem;
-use super::record::StepRecord;
+use super::problem::ContactProblem;
 use crate::contacts::{Candidates, ContactFinder, Contacts, Ranked};
 use crate::instruments::energy::Works;
 use crate::law::ContactLaw;
 use crate::merging::merge::Forest;
 use crate::pairwise::Response;
+use crate::step::record::StepRecord;
 use crate::synchronise::{Share, Synchronised};
 
 /// Memory that outlives a step. Checkpoints hold the impulses, or bits would change; the rest is found again.
@@ -16,21 +16,21 @@ use crate::synchronise::{Share, Synchronised};
 pub(crate) struct Memory {
     /// Part of their radius by which each participant's spheres counted as larger when near pairs were last
     /// listed.
-    pub(super) margin: Vec<f64>,
+    pub(crate) margin: Vec<f64>,
     /// The list of near pairs.
-    pub(super) finder: ContactFinder,
+    pub(crate) finder: ContactFinder,
     /// Particles that may touch others'. A participant need not repeat their ids.
     pub(crate) candidates: Candidates,
     /// For each participant, the order by id of the particles that it sends.
-    pub(super) order: Vec<Vec<u32>>,
+    pub(crate) order: Vec<Vec<u32>>,
     /// Particles that were near obstacles when near pairs were last listed, ascending.
-    pub(super) near_obstacles: Vec<(u16, ParticleId)>,
+    pub(crate) near_obstacles: Vec<(u16, ParticleId)>,
     /// The impulses of contacts.
     pub(crate) law: ContactLaw,
     /// Least distance within which contacts of each participant's particles are sought [radii].
-    pub(super) reach: Vec<f64>,
+    pub(crate) reach: Vec<f64>,
     /// Time ahead for which participants sought contacts of their own [s].
-    pub(super) horizon: f64,
+    pub(crate) horizon: f64,
     /// For each implicit participant, the impulse of each of its particles in the last step, ascending by id: the
     /// impulse that a projection gave, or that contacts gave under the contact law.
     pub(crate) last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
@@ -40,53 +40,53 @@ pub(crate) struct Memory {
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// True if near pairs were listed in this step.
-    pub(super) listed: bool,
+    pub(crate) listed: bool,
     /// Contacts of participants with themselves.
-    pub(super) own: Vec<(u32, u32)>,
+    pub(crate) own: Vec<(u32, u32)>,
     /// Contacts at the start of the step.
     pub(crate) contacts: Contacts,
     /// Pairs that are merged in this stage, ascending.
-    pub(super) pairs: Vec<(u32, u32)>,
+    pub(crate) pairs: Vec<(u32, u32)>,
     /// Pairs in contact that are not merged in this stage.
-    pub(super) marked: Vec<(u32, u32)>,
-    pub(super) approaching: Vec<(u32, u32)>,
-    pub(super) receding: Vec<(u32, u32)>,
-    pub(super) forest: Forest,
-    pub(super) response: Response,
-    pub(super) problem: ContactProblem,
+    pub(crate) marked: Vec<(u32, u32)>,
+    pub(crate) approaching: Vec<(u32, u32)>,
+    pub(crate) receding: Vec<(u32, u32)>,
+    pub(crate) forest: Forest,
+    pub(crate) response: Response,
+    pub(crate) problem: ContactProblem,
     /// Each participant's part of the groups.
-    pub(super) shares: Vec<Share>,
-    pub(super) assignments: Vec<Assignment>,
-    pub(super) watched: Ranked,
-    pub(super) synchronised: Synchronised,
+    pub(crate) shares: Vec<Share>,
+    pub(crate) assignments: Vec<Assignment>,
+    pub(crate) watched: Ranked,
+    pub(crate) synchronised: Synchronised,
     /// Velocity that moves each candidate [m/s].
-    pub(super) velocity: Vec<DVec3>,
+    pub(crate) velocity: Vec<DVec3>,
     /// Largest distance that a particle travels, relative to its radius.
-    pub(super) travel: f64,
+    pub(crate) travel: f64,
     /// Velocity of each member after the split [m/s].
-    pub(super) member_velocity: Vec<DVec3>,
+    pub(crate) member_velocity: Vec<DVec3>,
     /// Stage, from 1.
-    pub(super) stage: u32,
+    pub(crate) stage: u32,
     /// Length of the step [s].
-    pub(super) dt: f64,
-    pub(super) record: StepRecord,
+    pub(crate) dt: f64,
+    pub(crate) record: StepRecord,
     /// Work that participants do on each other.
-    pub(super) works: Works,
+    pub(crate) works: Works,
 }
 
 /// The groups of a stage as one participant is told them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Assignment {
+pub(crate) struct Assignment {
     /// Number of own members of each group.
-    pub(super) size: Vec<u32>,
+    pub(crate) size: Vec<u32>,
     /// Members, group after group.
-    pub(super) member: Vec<ParticleId>,
+    pub(crate) member: Vec<ParticleId>,
     /// Place of each member in the forest's list.
-    pub(super) place: Vec<u32>,
+    pub(crate) place: Vec<u32>,
     /// Free candidates in marked pairs.
-    pub(super) watch: Vec<u32>,
+    pub(crate) watch: Vec<u32>,
     /// Times that the participant was asked in this stage.
-    pub(super) asked: u32,
+    pub(crate) asked: u32,
     /// Largest distance that a free particle travels, relative to its radius.
-    pub(super) travel: f64,
+    pub(crate) travel: f64,
 }

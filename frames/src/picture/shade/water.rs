@@ -3,8 +3,8 @@
 use glam::Vec3;
 use rayon::prelude::*;
 
-use super::raster::{Drawn, Samples};
-use super::shade::{LAMP, SHADOW_SOFTNESS, SKY, Shader, Surface, places, turn_of};
+use super::{LAMP, SHADOW_SOFTNESS, SKY, Shader, Surface, places, turn_of};
+use crate::picture::raster::{Drawn, Samples};
 
 /// Refractive index.
 const INDEX: f32 = 1.33;

@@ -30,7 +30,7 @@ struct Wishes {
 
 /// Next action of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// The next step, after it was held for this time.
     Step(Duration),
     /// A checkpoint.
@@ -83,12 +83,12 @@ impl Control {
     }
 
     /// Handle that makes the coordinator stop waiting for connections.
-    pub(super) fn cancel(&self) -> &Cancel {
+    pub(crate) fn cancel(&self) -> &Cancel {
         &self.0.cancel
     }
 
     /// Next action of the run. Waits while the run is held.
-    pub(super) fn next(&self) -> Next {
+    pub(crate) fn next(&self) -> Next {
         let mut wishes = self.lock();
         let since = Instant::now();
         let next = loop {
