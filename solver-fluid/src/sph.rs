@@ -24,7 +24,7 @@ mod acceleration;
 mod density;
 pub mod evaluation;
 mod ghosts;
-pub(crate) mod guard;
+pub mod guard;
 pub mod kernel;
 mod neighbours;
 mod pairs;

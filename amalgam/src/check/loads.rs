@@ -6,12 +6,9 @@ use amalgam_coordinator::{ParticipantFrame, Plan};
 use amalgam_particles::DVec3;
 use amalgam_solver_fluid::section::{Method, method};
 use amalgam_solver_fluid::sph;
+use amalgam_solver_fluid::sph::guard::{TOLD, sound_speed_under};
 use amalgam_solver_fluid::sph::pressure::equation_of_state::EquationOfState;
 use amalgam_solver_kit::World;
-
-/// Density over rest density from which on a load is told, and the variation of density meant.
-const TOLD: f64 = 1.02;
-const MEANT: f64 = 0.01;
 
 /// Width of the columns [spacings of the fluid] in which others are looked for above it.
 const COLUMN: f64 = 2.0;
@@ -73,7 +70,7 @@ pub(super) fn loads(
                     frame.name,
                     100.0 * (TOLD - 1.0),
                     fluid.state.pressure(TOLD),
-                    (pressure / (MEANT * fluid.state.rest_density)).sqrt(),
+                    sound_speed_under(pressure, fluid.state.rest_density),
                     frame.name,
                 ));
             }

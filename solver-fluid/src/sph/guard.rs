@@ -12,7 +12,7 @@ use super::pressure::equation_of_state::EquationOfState;
 /// Sound speed over largest speed, at least.
 pub(crate) const SOUND_SPEED_RATIO: f64 = 10.0;
 /// Mean density over rest density that is told: twice the variation meant.
-const TOLD: f64 = 1.02;
+pub const TOLD: f64 = 1.02;
 /// Mean density over rest density at which a run ends.
 const REFUSED: f64 = 1.1;
 /// The variation of density meant.
@@ -75,8 +75,13 @@ fn density_message(state: &EquationOfState, compression: f64) -> String {
          a sound speed of {:.3} m/s it is too soft for what rests on it or hits it; write sound_speed = {:.1}",
         state.rest_density,
         state.sound_speed,
-        (pressure / (MEANT * state.rest_density)).sqrt()
+        sound_speed_under(pressure, state.rest_density)
     )
+}
+
+/// The speed of sound [m/s] at which a pressure [Pa] changes the density of a fluid [kg/m^3] by as little as is meant.
+pub fn sound_speed_under(pressure: f64, rest_density: f64) -> f64 {
+    (pressure / (MEANT * rest_density)).sqrt()
 }
 
 #[cfg(test)]
