@@ -17,8 +17,7 @@ use tonic::{Code, Status};
 use crate::{
     checkpoint::every::Every,
     console::{self, say},
-    ending::Ending,
-    error::CommandError,
+    error::{CommandError, ending::Ending},
     scene::Scene,
 };
 

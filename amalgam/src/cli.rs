@@ -11,7 +11,7 @@ use amalgam_particles::text::wall_time;
 use amalgam_solver_kit::{ServeOptions, log::LogFormat};
 use clap::{Args, Parser, Subcommand};
 
-use crate::http::At;
+use crate::pages::http::At;
 use crate::{
     at::AtArgs,
     checkpoint::{KEPT, every::Every},

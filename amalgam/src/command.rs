@@ -1,29 +1,42 @@
 //! Execution of a command, from the command line to an exit code.
 
+pub mod bench;
+pub mod certs;
+pub mod check;
+pub mod conform;
+pub mod manual;
+pub mod plan;
+pub mod report;
+pub mod reproduce;
+pub mod resume;
+pub mod serve;
+pub mod validate;
+
 use std::{io::IsTerminal, process::ExitCode};
 
 use crate::{
     at::at,
-    bench::bench,
-    certs::certs,
-    check::check,
     cli::{Cli, Command},
-    conform::conform,
     console,
-    ending::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, Ending},
-    error::CommandError,
-    export::export,
-    manual::manual,
-    plan::plan,
-    report::report,
-    reproduce::reproduce,
-    resume::resume,
-    run::{launch, run},
-    serve::serve,
-    validate::validate,
+    error::{
+        CommandError,
+        ending::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, Ending},
+    },
+    run::{export::export, launch, run},
     viewer::watch,
 };
 use amalgam_solver_kit::log::log_to_standard_error;
+use bench::bench;
+use certs::certs;
+use check::check;
+use conform::conform;
+use manual::manual;
+use plan::plan;
+use report::report;
+use reproduce::reproduce;
+use resume::resume;
+use serve::serve;
+use validate::validate;
 
 /// Executes the command line, and reports errors on standard error.
 pub fn execute(cli: &Cli) -> ExitCode {

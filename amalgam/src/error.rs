@@ -1,5 +1,7 @@
 //! Errors of commands.
 
+pub mod ending;
+
 use crate::scene::{Scene, SceneError};
 use amalgam_coordinator::CoordinatorError;
 

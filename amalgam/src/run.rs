@@ -1,9 +1,13 @@
 //! `amalgam run`: computes a scene. [`Run`] is the common part of the command, `amalgam resume` and the
 //! service.
 
+pub mod control;
 mod deployment;
+pub mod export;
+pub mod interrupt;
 mod keeper;
 pub mod local;
+pub mod metrics;
 pub mod recorder;
 mod recovery;
 mod report;
@@ -20,12 +24,8 @@ use crate::{
     checkpoint::{KEPT, Saved, every::Every},
     cli::{LaunchArgs, Reach, ResumeArgs, RunArgs, Seeing, Transport},
     console::{Console, Progress, note, say},
-    control::{Control, Next},
-    ending::Ending,
-    error::CommandError,
+    error::{CommandError, ending::Ending},
     folder::{Folder, OutputError},
-    interrupt::Interrupt,
-    metrics::{self, Metrics},
     observers::{Watch, Watchers},
     picture::Painter,
     scene::Scene,
@@ -33,8 +33,11 @@ use crate::{
 };
 use amalgam_coordinator::{CoordinatorError, Faces, ParticipantSummary, Phase, Simulation};
 use amalgam_solver_kit::log;
+use control::{Control, Next};
+use interrupt::Interrupt;
 use keeper::Keeper;
 use local::{Locals, Means};
+use metrics::Metrics;
 use recorder::Recorder;
 use recovery::Recovery;
 use report::not_started;

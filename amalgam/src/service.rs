@@ -19,9 +19,8 @@ use tonic::{server::NamedService as _, service::Routes};
 
 use crate::{
     cli::{CoordinatorArgs, Reach},
-    ending::EXIT_INTERRUPTED,
-    error::CommandError,
-    metrics::{self, Metrics},
+    error::{CommandError, ending::EXIT_INTERRUPTED},
+    run::metrics::{self, Metrics},
 };
 use rpc::Service;
 use runs::{Limits, Runs};

@@ -13,7 +13,7 @@ use crate::{
     console::say,
     error::CommandError,
     folder::SCENE,
-    http::{self, Answer, At},
+    pages::http::{self, Answer, At},
 };
 use results::{Results, Shown};
 pub use source::Source;

@@ -11,7 +11,7 @@ fn amalgam(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn quick_cases_are_within_their_tolerance() {
-    let checks = amalgam::validate::quick().expect("every case can be computed");
+    let checks = amalgam::command::validate::quick().expect("every case can be computed");
     assert!(checks.len() >= 6, "only {} comparisons", checks.len());
     let failed: Vec<_> = checks.iter().filter(|check| !check.pass).collect();
     assert!(failed.is_empty(), "{failed:#?}");

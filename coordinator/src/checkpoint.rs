@@ -10,13 +10,13 @@ use amalgam_particles::{DVec3, ParticleId};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Progress;
 use crate::error::CoordinatorError;
 use crate::instruments::InstrumentsState;
 use crate::instruments::clocks::Phase;
 use crate::law::LawState;
 use crate::member::PartState;
 use crate::simulation::Simulation;
+use crate::state::clock::Progress;
 
 /// The state of a run between two steps.
 #[derive(Clone, Debug, PartialEq)]

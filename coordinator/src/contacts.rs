@@ -1,6 +1,8 @@
 //! Pairs of particles in contact, and those of them that approach each other (`docs/theory/coupling.md`,
 //! "Contacts").
 
+pub(crate) mod sieve;
+
 use amalgam_particles::{DVec3, PairFinder, ParticleId, Spheres};
 use amalgam_proto::contract::Batch;
 use rayon::prelude::*;

@@ -4,6 +4,7 @@ pub(crate) mod clocks;
 mod crossings;
 pub(crate) mod energy;
 pub(crate) mod probes;
+pub(crate) mod record;
 pub mod summary;
 
 use std::collections::BTreeMap;
@@ -13,10 +14,10 @@ use amalgam_particles::DVec3;
 
 use crate::contacts::{Candidates, Contacts};
 use crate::member::Member;
-use crate::step::record::StepRecord;
 use clocks::{Phase, PhaseSpan, Spans};
 use energy::{EnergyAccount, Gain, Works};
 use probes::{Probe, ProbeSample, ProbeState};
+use record::StepRecord;
 use serde::{Deserialize, Serialize};
 use summary::{Extremes, Profile, Statistics};
 

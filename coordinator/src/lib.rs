@@ -4,18 +4,15 @@
 //! [`synchronise`] and [`pairwise`] are its mathematics and know of no network.
 
 mod checkpoint;
-mod clock;
 pub mod contacts;
 mod error;
 mod instruments;
-mod joining;
 pub mod law;
 mod member;
 pub mod merging;
 mod obstacles;
 pub mod pairwise;
 pub mod settings;
-mod sieve;
 mod simulation;
 mod state;
 mod step;
@@ -25,8 +22,8 @@ pub use checkpoint::{Checkpoint, ParticipantCheckpoint};
 pub use error::{CoordinatorError, Loss};
 pub use instruments::clocks::{CallSpan, Phase, PhaseSpan, Spans, Traffic};
 pub use instruments::probes::ProbeSample;
+pub use instruments::record::StepRecord;
 pub use instruments::summary::{self, ParticipantSummary, Summary};
-pub use joining::{Joining, new_run_id};
 pub use member::address::registry::{Registry, RegistryError};
 pub use member::address::{Address, dial};
 pub use member::connection::ParticipantPlan;
@@ -35,5 +32,5 @@ pub use settings::{
     CouplingSettings, DomainSettings, Fault, Inertia, MaxStages, ProbeSettings, Quantity, Synchronise,
     TimeSettings,
 };
+pub use simulation::joining::{Joining, new_run_id};
 pub use simulation::{Cancel, FrameField, PARTICIPANTS_MAX, ParticipantFrame, Plan, Simulation};
-pub use step::record::StepRecord;

@@ -1,5 +1,7 @@
 //! A run: participants connected, time, and what people look at.
 
+pub(crate) mod joining;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -8,7 +10,7 @@ use amalgam_particles::{DVec3, Lattice, MovingSurface, PairFinder, ParticleId, S
 use amalgam_proto::contract::{GRIDS_MAX, Integration, Table};
 use futures_util::future::join_all;
 
-use crate::clock::{Clock, Limits};
+use crate::contacts::sieve::sieves;
 use crate::error::CoordinatorError;
 use crate::instruments::Instruments;
 use crate::instruments::clocks::{Phase, Spans, Traffic};
@@ -19,7 +21,7 @@ use crate::member::connection::Connection;
 use crate::member::{Member, Part};
 use crate::obstacles::Obstacles;
 use crate::settings::{ContactMethod, CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
-use crate::sieve::sieves;
+use crate::state::clock::{Clock, Limits};
 use crate::state::scratch::{Memory, Scratch};
 use crate::state::surfaces::Surfaces;
 

@@ -4,7 +4,6 @@ mod begin;
 mod commit;
 pub(crate) mod contact;
 mod exchange;
-pub(crate) mod record;
 mod stage;
 mod work;
 
@@ -16,9 +15,9 @@ use amalgam_proto::contract::Totals;
 use crate::error::CoordinatorError;
 use crate::instruments::View;
 use crate::instruments::energy::{Gain, is_guarded};
+use crate::instruments::record::StepRecord;
 use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
-use record::StepRecord;
 
 /// A step is not started again more often than this for particles that would travel too far.
 const RETRIES_MAX: u32 = 8;

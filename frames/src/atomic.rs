@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::FramesError;
+use crate::error::FramesError;
 
 /// Writes `path` through a temporary file beside it, `.NAME.part`, which is renamed at the end and removed on error.
 /// The name is fixed, so that what a killed run left behind is overwritten by the next; two processes must not write

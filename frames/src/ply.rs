@@ -5,7 +5,8 @@ use std::path::Path;
 
 use glam::DVec3;
 
-use crate::{FramesError, atomic};
+use crate::atomic;
+use crate::error::FramesError;
 
 /// A mesh of triangles.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,7 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::{FramesError, atomic};
+use crate::atomic;
+use crate::error::FramesError;
 
 /// A `.pvd` file that is rewritten whole after each frame, so that an interrupted run can be opened.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use flate2::read::ZlibDecoder;
 use glam::DVec3;
 
-use crate::FramesError;
+use crate::error::FramesError;
 use crate::ply::COLUMNS;
 
 /// A frame of one participant, as it stands in a `.vtu` file.
@@ -197,7 +197,8 @@ fn read_mesh(bytes: &[u8]) -> Result<Mesh, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Compression, FrameData, FrameField, FrameValues, PlyMesh, write_ply, write_vtu};
+    use crate::ply::{PlyMesh, write_ply};
+    use crate::vtu::{Compression, FrameData, FrameField, FrameValues, write_vtu};
 
     #[test]
     fn a_frame_is_read_as_it_was_written() {

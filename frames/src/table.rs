@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::FramesError;
+use crate::error::FramesError;
 
 /// A comma-separated table of numbers. Each value is written with the fewest digits that read back to the same bits,
 /// each row with one call to the system, so that what has been appended can be read after an interruption.

@@ -10,8 +10,9 @@ use std::path::Path;
 
 use glam::{DVec3, Vec3};
 
+use crate::atomic;
+use crate::error::FramesError;
 use crate::picture::{Creased, creased};
-use crate::{FramesError, atomic};
 
 /// Content of a USD file.
 pub struct UsdScene {

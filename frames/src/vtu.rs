@@ -10,7 +10,8 @@ use flate2::write::ZlibEncoder;
 use glam::DVec3;
 use rayon::prelude::*;
 
-use crate::{FramesError, atomic};
+use crate::atomic;
+use crate::error::FramesError;
 
 /// Content of a frame. Each column has one value per particle.
 #[derive(Clone, Copy, Debug, Default)]

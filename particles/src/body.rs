@@ -1,6 +1,6 @@
 //! Bodies that turn: what contacts need to know of them.
 
-use crate::{DMat3, DVec3};
+use glam::{DMat3, DVec3};
 
 /// A rigid body at the start of a step, with the motion that it will have at the end of the step without others.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]

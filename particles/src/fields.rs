@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use glam::DVec3;
 use rayon::prelude::*;
 
+use crate::grid::POSITION_LIMIT;
+use crate::id::ParticleId;
 use crate::text::{number, vector};
-use crate::{POSITION_LIMIT, ParticleId};
 
 /// No velocity has a component of this size [m/s]: it would cross in a second whatever positions can be.
 pub const SPEED_LIMIT: f64 = 1e12;

@@ -3,7 +3,7 @@
 use glam::DVec3;
 use rayon::prelude::*;
 
-use crate::Particles;
+use crate::fields::Particles;
 
 /// The entry of [`GroupMap::group_of`] for a particle that moves on its own.
 pub const NO_GROUP: u32 = u32::MAX;
@@ -151,7 +151,7 @@ impl StepEnd<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ParticleId;
+    use crate::id::ParticleId;
 
     #[test]
     fn members_move_with_their_group_and_leave_with_their_own_velocity() {

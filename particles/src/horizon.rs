@@ -1,6 +1,6 @@
 //! Prediction of pairs of particles that may touch before a step ends.
 
-use crate::DVec3;
+use glam::DVec3;
 
 /// Time ahead for which contacts are predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,5 +1,7 @@
 //! Closed surfaces of triangles: what is wrong with them, and what they enclose.
 
+pub(crate) mod moving;
+
 use glam::DVec3;
 
 /// Bands across z in which triangles are looked up.

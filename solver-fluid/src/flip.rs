@@ -7,7 +7,7 @@
 //! | particle to grid | `flip/particle_to_grid.rs`, what groups add in `flip/group_members.rs` |
 //! | viscosity | `flip/viscosity.rs` |
 //! | body forces | `flip/forces.rs` |
-//! | walls that let go | `flip/separating_walls.rs` |
+//! | walls that let go | `flip/pressure/separating_walls.rs` |
 //! | pressure projection | `flip/pressure.rs` and below |
 //! | extrapolation into the air | `flip/extrapolation.rs` |
 //! | grid to particle, advection | `flip/grid_to_particle.rs`, `flip/solver.rs` |
@@ -30,9 +30,7 @@ mod grid_to_particle;
 mod group_members;
 mod particle_to_grid;
 mod pressure;
-mod pressure_gradient;
 pub mod section;
-mod separating_walls;
 mod solver;
 mod viscosity;
 

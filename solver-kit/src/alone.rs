@@ -2,7 +2,10 @@
 
 use amalgam_particles::{DVec3, GroupMap, Particles, StepEnd};
 
-use crate::{Answer, Members, Ranks, Report, Solver, SolverError, Stage};
+use crate::error::SolverError;
+use crate::joined::Members;
+use crate::solver::{Answer, Report, Solver, Stage};
+use amalgam_ranks::Ranks;
 
 /// Groups of a solver's particles, with the numbers that a coordinator would send with them.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,13 @@
 //! Fields of force: an acceleration in a shape, a centre that attracts, a soft indenter.
 
+pub(crate) mod drag;
+pub(crate) mod fields;
+
 use amalgam_particles::DVec3;
 use amalgam_particles::shapes::Shape;
 use serde::Deserialize;
 
-use crate::SectionError;
+use crate::section::SectionError;
 
 /// A field of force as a scene writes it: an acceleration of what is in it, so that it does not depend on the size of particles.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -9,7 +9,7 @@ use amalgam_particles::{CellSet, GroupMap};
 use amalgam_ranks::Ranks;
 use bytemuck::Pod;
 
-use crate::SolverError;
+use crate::error::SolverError;
 
 /// The result on this rank if no rank has a fault; else, on all ranks, the fault of the lowest rank that has one. Collective.
 ///

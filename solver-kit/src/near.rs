@@ -1,6 +1,9 @@
 //! The particles of a solver that a coordinator is told of before a step: those of them that may touch others' (`docs/reference/protocol.md`,
 //! "Before a step").
 
+pub(crate) mod ghosts;
+pub(crate) mod own_contacts;
+
 use amalgam_particles::text::number;
 use amalgam_particles::{CellMask, DVec3, Lattice, ParticleId, Particles, Reach, reduce};
 use amalgam_proto::columns::WireError;
@@ -8,11 +11,11 @@ use amalgam_proto::contract::{Batch, Interest, Survey, Surveyed, Wanted};
 use amalgam_ranks::{Moves, Ranks};
 use rayon::prelude::*;
 
-use crate::SolverError;
+use crate::error::SolverError;
 use crate::ids::IdIndex;
 use crate::joined::{concatenated, united};
-use crate::own_contacts::OwnContacts;
 use crate::solver::Solver;
+use own_contacts::OwnContacts;
 
 /// The particles that a coordinator hears of, and those it has heard of. Ranks call all but [`Self::allow`] and
 /// [`Self::reorder`] together.

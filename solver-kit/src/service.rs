@@ -1,6 +1,12 @@
 //! The gRPC face of a [`Session`]: messages in, messages out. Physics runs on one thread of its own with a pool of
 //! workers; the I/O runtime never computes.
 
+pub(crate) mod order;
+pub(crate) mod rank_choice;
+pub(crate) mod register;
+pub(crate) mod serve;
+pub(crate) mod session;
+
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -17,9 +23,9 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::log::about_call;
-use crate::order::{Order, Reply};
-use crate::session::{Refusal, Session, check_run};
 use crate::solver::SolverProgram;
+use order::{Order, Reply};
+use session::{Refusal, Session, check_run};
 
 type Answers<P> = Pin<Box<dyn Stream<Item = Result<P, Status>> + Send>>;
 

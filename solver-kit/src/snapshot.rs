@@ -2,7 +2,7 @@
 
 use amalgam_particles::DVec3;
 
-use crate::SolverError;
+use crate::error::SolverError;
 
 /// Writes a snapshot, number after number.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ pub use amalgam_proto::contract::Integration;
 
 use amalgam_ranks::{Moves, Ranks};
 
+use crate::error::SolverError;
 use crate::joined::Members;
 use crate::section::SectionError;
 
@@ -281,9 +282,3 @@ pub trait SolverProgram: Send + Sync + 'static {
     /// Every fault of the section, each with the path of its key.
     fn create(&self, section: &str, world: &World) -> Result<Box<dyn Solver>, Vec<SectionError>>;
 }
-
-/// Reason for which a solver cannot go on: a sentence for the user, with the particle's id where there is
-/// one.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{0}")]
-pub struct SolverError(pub String);

@@ -1,11 +1,14 @@
 //! Sums over a solver's particles after each step.
 
+pub(crate) mod exact;
+
 use amalgam_particles::{DVec3, Particles, SPEED_LIMIT, random};
 use amalgam_proto::contract::Totals;
 use amalgam_ranks::Ranks;
 use rayon::prelude::*;
 
-use crate::{SolverError, agreed, exact};
+use crate::error::SolverError;
+use crate::joined::agreed;
 
 /// A hash of ids, positions and velocities that does not depend on the order of storage: the wrapping sum of a hash
 /// of each particle. Collective.

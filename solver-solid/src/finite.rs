@@ -4,7 +4,7 @@ use amalgam_particles::{DVec3, Particles};
 use amalgam_solver_kit::SolverError;
 use rayon::prelude::*;
 
-use crate::{CHUNK, CHUNKS_PER_TASK};
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
 pub(crate) fn check_finite(particles: &Particles, column: &[DVec3], what: &str) -> Result<(), SolverError> {
     let columns = column.par_iter().with_min_len(CHUNK * CHUNKS_PER_TASK);

@@ -8,6 +8,7 @@
 //! (`linear/`). The [`GrainSolver`] sums the grains' attraction (`grains/gravity.rs`), explicitly.
 
 mod bodies;
+mod chunks;
 mod finite;
 mod grains;
 mod linear;
@@ -25,13 +26,6 @@ use section::Method;
 pub use grains::solver::GrainSolver;
 pub use rigid::solver::RigidSolver;
 pub use solver::SolidSolver;
-
-/// Particles whose rows one task works on, one after the other. Sums over particles are formed per chunk and the
-/// chunks added in order, so that no result depends on the number of threads.
-const CHUNK: usize = 512;
-
-/// Chunks below which a loop is not split between threads: waking a thread costs more than they take.
-const CHUNKS_PER_TASK: usize = 2;
 
 /// Solids as a program: the participant's key `method` chooses among the solvers of this crate.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,11 +7,13 @@ use amalgam_particles::{DVec3, GroupMap};
 use amalgam_solver_kit::{Alone, AloneGroups, Solver, World};
 use rayon::prelude::*;
 
+use crate::chunks::CHUNK;
 use crate::linear::operator::Operator as _;
 use crate::linear::vectors::{Columns, Slice, Vector};
 use crate::materials::Material as _;
 use crate::materials::peridynamics::Bonds;
-use crate::{CHUNK, SolidSolver, section};
+use crate::section;
+use crate::solver::SolidSolver;
 
 /// Storage of bonds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

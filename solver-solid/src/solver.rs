@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use crate::bodies::layout::Layout;
 use crate::bodies::motion::Motion;
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::finite::check_finite;
 use crate::linear::conjugate_gradients::{ConjugateGradients, Failure, Solved};
 use crate::linear::multilevel::Multilevel;
@@ -21,7 +22,6 @@ use crate::materials::peridynamics::Bonds;
 use crate::materials::springs::Springs;
 use crate::section::{self, Integrator};
 use crate::spin::SpinGuard;
-use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// Particles joined by springs and by bonds that break.
 ///

@@ -6,7 +6,7 @@ use amalgam_network::{Listen, SecurityOptions};
 use amalgam_solver_kit::log::LogFormat;
 use clap::Args;
 
-use crate::http::At;
+use crate::pages::http::At;
 
 const CONFORM_EXAMPLES: &str = "Examples:
   amalgam conform --list                                             the rules

@@ -6,7 +6,11 @@ use serde::Serialize;
 
 use super::{Course, RunError, local::Locals, trust, with_four_decimals};
 use crate::{
-    cli::Frames, console, control::Control, ending::Ending, error::CommandError, export, folder::Folder,
+    cli::Frames,
+    console,
+    error::{CommandError, ending::Ending},
+    folder::Folder,
+    run::{control::Control, export},
     scene::Scene,
 };
 use amalgam_coordinator::{CoordinatorError, Summary};

@@ -20,13 +20,14 @@ use crate::{
     checkpoint::Store,
     cli::Reach,
     console::{self, Console},
-    control::Control,
-    ending::Ending,
-    error::CommandError,
+    error::{CommandError, ending::Ending},
     folder::{Folder, OutputError, SCENE, lock::Lock},
-    metrics::{Metrics, RunMetrics},
     observers::Watch,
-    run::{Outcome, Run},
+    run::{
+        Outcome, Run,
+        control::Control,
+        metrics::{Metrics, RunMetrics},
+    },
     scene::Scene,
 };
 

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::clocks::Phase;
 pub use super::energy::{EnergySummary, ParticipantEnergy};
+use crate::instruments::record::StepRecord;
 use crate::member::Member;
-use crate::step::record::StepRecord;
 
 /// A run so far.
 #[derive(Clone, Debug, Serialize)]

@@ -5,10 +5,10 @@ use amalgam_particles::{DVec3, ParticleId};
 use super::problem::ContactProblem;
 use crate::contacts::{Candidates, ContactFinder, Contacts, Ranked};
 use crate::instruments::energy::Works;
+use crate::instruments::record::StepRecord;
 use crate::law::ContactLaw;
 use crate::merging::merge::Forest;
 use crate::pairwise::Response;
-use crate::step::record::StepRecord;
 use crate::synchronise::{Share, Synchronised};
 
 /// Memory that outlives a step. Checkpoints hold the impulses, or bits would change; the rest is found again.

@@ -23,7 +23,8 @@ pub use camera::Camera;
 pub use colour::{Colour, ColourMap, Rgb};
 pub use crease::{Creased, creased};
 
-use crate::{FramesError, atomic};
+use crate::atomic;
+use crate::error::FramesError;
 use camera::View;
 use raster::{Ball, Facet, Geometry, Ground, Vertex};
 

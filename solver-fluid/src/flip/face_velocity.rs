@@ -16,9 +16,9 @@ use super::forces::{ApplyForces, FaceForces};
 use super::grid::{Faces, Grid};
 use super::grid_to_particle::{FacePairs, FaceSource, SetFacePairs, pair};
 use super::group_members::{MEMBERS, MemberContributions};
+use super::pressure::gradient::{LargestPressureChange, SetCoefficients, pressure_change};
+use super::pressure::separating_walls::WallFace;
 use super::pressure::{BLOCK, RUN, Split, System};
-use super::pressure_gradient::{LargestPressureChange, SetCoefficients, pressure_change};
-use super::separating_walls::WallFace;
 
 /// Layers of faces in the air to which velocities are extrapolated.
 const EXTRAPOLATIONS: usize = 2;

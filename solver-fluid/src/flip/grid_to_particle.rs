@@ -8,7 +8,7 @@ use glam::Vec4;
 
 use super::arithmetic::sixteen;
 use super::grid::{Grid, Places, Weights};
-use super::pressure_gradient::pressure_change;
+use super::pressure::gradient::pressure_change;
 
 /// For each axis, two numbers at each face.
 pub(super) type FacePairs = [Vec<[f32; 2]>; 3];

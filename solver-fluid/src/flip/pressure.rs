@@ -1,7 +1,9 @@
 //! The pressure: its system, the projection that solves it, and the preconditioner of that.
 
+pub(super) mod gradient;
 mod multigrid;
 mod projection;
+pub(super) mod separating_walls;
 mod system;
 
 pub(super) use projection::{Limits, PressureSolver};

@@ -5,7 +5,7 @@ mod tree;
 use amalgam_particles::{DVec3, Particles, reduce};
 use rayon::prelude::*;
 
-use crate::CHUNK;
+use crate::chunks::CHUNK;
 use tree::Tree;
 
 /// Attraction of particles.

@@ -8,10 +8,11 @@ use amalgam_solver_kit::{
 use rayon::prelude::*;
 
 use crate::bodies::motion::Motion;
+use crate::chunks::CHUNK;
 use crate::finite::check_finite;
 use crate::grains::gravity::{Field, Gravity};
 use crate::grains::share::Share;
-use crate::{CHUNK, section};
+use crate::section;
 
 /// Part of its radius that a grain may fall in a step from rest.
 const FALL: f64 = 0.25;

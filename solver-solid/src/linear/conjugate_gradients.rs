@@ -14,7 +14,7 @@ use super::product::ResidualBound;
 use super::rounded::RoundedIteration;
 use super::system::{Limits, System, sum_to_leaders};
 use super::vectors::Vector;
-use crate::{CHUNK, CHUNKS_PER_TASK};
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
 /// Reasons for which a solve failed.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::operator::Operator;
 use super::vectors::{Vector, copy};
-use crate::{CHUNK, CHUNKS_PER_TASK};
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
 /// The product of `h C + h^2 K` with a vector, before any sum over groups. From stage to stage of a step only the members of
 /// groups have other velocities, so that only rows near them change.

@@ -10,7 +10,7 @@ use super::operator::Operator;
 use super::product::Product;
 use super::system::{System, sum_to_leaders};
 use super::vectors::Vector;
-use crate::{CHUNK, CHUNKS_PER_TASK};
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
 /// The system S^T (M + h C + h^2 K) S of a stage, apart from h C + h^2 K, which all stages share.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,7 @@ use super::fixed::operand_scale;
 use super::multilevel::{Level, Multilevel};
 use super::system::System;
 use super::vectors::{Columns, Slice, Vector, sixteen, window_mut};
-use crate::CHUNK;
+use crate::chunks::CHUNK;
 
 /// Slices of a chunk, whose sum is formed in order.
 const SLICES: usize = CHUNK / LANES;

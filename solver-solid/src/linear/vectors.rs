@@ -5,7 +5,7 @@ use amalgam_particles::DVec3;
 use amalgam_particles::lanes::LANES;
 use rayon::prelude::*;
 
-use crate::{CHUNK, CHUNKS_PER_TASK};
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
 /// Three components of sixteen consecutive particles.
 pub(crate) type Slice<T = f32> = [[T; LANES]; 3];

@@ -26,12 +26,12 @@ pub(crate) use cubic::Lattice;
 pub(crate) use law::{Calibration, Law, Model};
 use plates::{Plate, Strain};
 
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::block::Block;
 use crate::linear::multilevel::Region;
 use crate::linear::operator::Operator;
 use crate::linear::vectors::{Columns, Slice, Vector, copy, least};
 use crate::materials::Material;
-use crate::{CHUNK, CHUNKS_PER_TASK};
 use stretch::{excess_of, stretch_of};
 use table::{BondTable, Broken, QUANTA, vector};
 

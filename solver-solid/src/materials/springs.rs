@@ -22,11 +22,11 @@ use amalgam_particles::{DVec3, Particles, reduce};
 use amalgam_solver_kit::{Field, FieldValues};
 use rayon::prelude::*;
 
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::block::Block;
 use crate::linear::operator::Operator;
 use crate::linear::vectors::{Columns, Slice, Vector};
 use crate::materials::Material;
-use crate::{CHUNK, CHUNKS_PER_TASK};
 use couplings::Slices;
 
 /// A spring between two particles.

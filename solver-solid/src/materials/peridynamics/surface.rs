@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::cubic::Lattice;
 use super::table::BondTable;
-use crate::CHUNK;
+use crate::chunks::CHUNK;
 
 /// A body as its surface needs it.
 pub(super) struct Cubes<'a> {

@@ -6,9 +6,9 @@ use std::ops::Range;
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::fixed::operand_scale;
 use crate::linear::vectors::{Slice, Vector};
-use crate::{CHUNK, CHUNKS_PER_TASK};
 
 /// Lengths are whole numbers of quanta in the hot loops: this many a spacing. The difference of two positions is exact
 /// then, wherever the body is, up to 128 spacings; and forces are the same to the bit if a body moves by whole quanta.

@@ -1,0 +1,250 @@
+//! Columns of grains that collapse: how far they run.
+
+use amalgam_coordinator::ParticipantFrame;
+use glam::DVec3;
+
+use super::{set, vectors};
+use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::experiment::Experiment;
+use crate::command::validate::sketch::Sketch;
+
+const DISCS_SCENE: &str = include_str!("../../../../../validation/column-discs/scene.toml");
+const SPHERES_SCENE: &str = include_str!("../../../../../validation/column-spheres/scene.toml");
+
+pub(in crate::command::validate) const DISCS: Case = Case {
+    name: "column-discs",
+    about: "run-out of columns of discs, a = 0.5 to 4: contact dynamics of Staron and Hinch, experiments in a channel",
+    quick: false,
+    compute: discs,
+};
+
+pub(in crate::command::validate) const SPHERES: Case = Case {
+    name: "column-spheres",
+    about: "run-out of round columns of spheres, a = 0.5 to 4: experiments of Lube and others",
+    quick: false,
+    compute: spheres,
+};
+
+/// The coefficient of rolling resistance for all columns that stand for experiments.
+const ROLLING: f64 = 0.1;
+/// Part of the room that scattered grains and grains at rest fill.
+const SCATTERED: [f64; 2] = [0.35, 0.2];
+const AT_REST: [f64; 2] = [0.82, 0.58];
+/// Mean of r^2 and r^3 for radii of 0.4 to 0.6.
+const MEAN_SQUARE: f64 = 0.253_333_333;
+const MEAN_CUBE: f64 = 0.13;
+
+/// A column of grains: half of a plane one against a wall, or a quarter of a round one.
+struct Column {
+    case: &'static Case,
+    scene: &'static str,
+    round: bool,
+    /// Half of the width, or the radius, in diameters.
+    width: f64,
+    aspect: f64,
+    rolling: f64,
+}
+
+/// The deposit of a collapsed column.
+struct Deposit {
+    /// Height over width at the start.
+    aspect: f64,
+    /// (L - L0)/L0.
+    run_out: f64,
+    /// Height of the highest grain over the width.
+    height: f64,
+    /// Largest speed in the end, in roots of gravity times diameter.
+    speed: f64,
+    grains: usize,
+    unconverged: u32,
+    iterations: f64,
+    frame: ParticipantFrame,
+}
+
+impl Column {
+    fn settings(&self) -> Vec<String> {
+        (0..2)
+            .map(|k| set(&format!("coupling.contact[{k}].rolling"), format!("{:?}", self.rolling)))
+            .collect()
+    }
+
+    /// Grains at rest between the walls.
+    fn fill(&self) -> Result<ParticipantFrame, CaseError> {
+        let (d, wide, tall) = (usize::from(self.round), self.width, self.width * self.aspect);
+        let volume = if self.round { wide * wide * tall } else { wide * tall };
+        let grain = [MEAN_SQUARE, MEAN_CUBE * 4.0 / 3.0][d] * std::f64::consts::PI;
+        let count = (volume * AT_REST[d] / grain) as usize;
+        let top = tall * AT_REST[d] / SCATTERED[d] + 2.0;
+        let far = wide - 0.6;
+        let corner = if self.round {
+            format!("[{far:?}, {far:?}, {top:?}]")
+        } else {
+            format!("[{far:?}, {top:?}, 0.5]")
+        };
+        let low = if self.round { "[0.6, 0.6, 0.6]" } else { "[0.6, 0.6, -0.5]" };
+        let body = "participants[0].settings.bodies[0]";
+        let mut settings = self.settings();
+        settings.push(set("domain.obstacles[2].shape.point", format!("[{wide:?}, 0.0, 0.0]")));
+        if self.round {
+            settings.push(set("domain.obstacles[4].shape.point", format!("[0.0, {wide:?}, 0.0]")));
+        }
+        settings.push(set(
+            &format!("{body}.shape"),
+            format!("{{ type = \"box\", min = {low}, max = {corner} }}"),
+        ));
+        settings.push(set(&format!("{body}.count"), count));
+        settings.push(set("time.duration", format!("{:?}", 3.0 * (2.0 * top).sqrt() + 10.0)));
+        Ok(Experiment::start(self.case.name, self.scene, &settings)?.end()?.swap_remove(0))
+    }
+
+    fn up(&self, x: DVec3) -> f64 {
+        if self.round { x.z } else { x.y }
+    }
+
+    fn along(&self, x: DVec3) -> f64 {
+        if self.round { x.x.hypot(x.y) } else { x.x }
+    }
+
+    fn collapse(&self) -> Result<Deposit, CaseError> {
+        let full = self.fill()?;
+        let kept = |(x, r): &(&DVec3, &f64)| !self.round || self.along(**x) + **r <= self.width;
+        let (position, radius): (Vec<DVec3>, Vec<f64>) =
+            full.positions.iter().zip(&full.radius).filter(kept).map(|(x, r)| (*x, *r)).unzip();
+        let mass = |r: &f64| if self.round { r * r * r } else { r * r };
+        let mass: Vec<f64> = radius.iter().map(mass).collect();
+        // Grains fill the column evenly: their middle is at half of its height.
+        let weighed = position.iter().zip(&mass).map(|(x, m)| self.up(*x) * m).sum::<f64>();
+        let tall = 2.0 * weighed / mass.iter().sum::<f64>();
+        let mut settings = self.settings();
+        for gate in if self.round { &[2, 4][..] } else { &[2] } {
+            settings.push(set(&format!("domain.obstacles[{gate}].shape.point"), "[900.0, 900.0, 0.0]"));
+        }
+        let points = format!(
+            "[{{ type = \"points\", positions = {}, mass = {mass:?}, radius = {radius:?} }}]",
+            vectors(&position)
+        );
+        settings.push(set("participants[0].settings.bodies", points));
+        settings.push(set("time.duration", format!("{:?}", 8.0 * tall.sqrt() + 10.0)));
+        let (mut unconverged, mut iterations, mut steps) = (0, 0, 0);
+        let experiment = Experiment::start(self.case.name, self.scene, &settings)?;
+        let frame = experiment
+            .run(|record, _| {
+                unconverged += u32::from(record.unconverged);
+                iterations += record.iterations;
+                steps += 1;
+                Ok(())
+            })?
+            .swap_remove(0);
+        let (front, height) = self.extent(&frame);
+        Ok(Deposit {
+            aspect: tall / self.width,
+            run_out: front / self.width - 1.0,
+            height: height / self.width,
+            speed: frame.velocities.iter().map(|v| v.length()).fold(0.0, f64::max),
+            grains: frame.positions.len(),
+            unconverged,
+            iterations: iterations as f64 / f64::from(steps),
+            frame,
+        })
+    }
+
+    /// Front and height of the grains that hang together with the one nearest to the middle: what rolled away alone is not part of
+    /// the deposit, as in [StaronHinch2005]. The front of a round column is the mean over sectors of 15 degrees.
+    fn extent(&self, frame: &ParticipantFrame) -> (f64, f64) {
+        let (position, radius) = (&frame.positions, &frame.radius);
+        let mut order: Vec<usize> = (0..position.len()).collect();
+        order.sort_by(|&i, &j| position[i].x.total_cmp(&position[j].x));
+        let start =
+            (0..position.len()).min_by(|&i, &j| position[i].length().total_cmp(&position[j].length()));
+        let (mut part, mut open) = (vec![false; position.len()], Vec::from_iter(start));
+        let place: Vec<f64> = order.iter().map(|&i| position[i].x).collect();
+        while let Some(i) = open.pop() {
+            if std::mem::replace(&mut part[i], true) {
+                continue;
+            }
+            let near = place.partition_point(|x| *x < position[i].x - 1.3)
+                ..place.partition_point(|x| *x <= position[i].x + 1.3);
+            let touches =
+                |j: &usize| !part[*j] && position[i].distance(position[*j]) - radius[i] - radius[*j] < 0.05;
+            open.extend(order[near].iter().copied().filter(touches));
+        }
+        let parts = (0..position.len()).filter(|&i| part[i]);
+        let (mut fronts, mut height) = (vec![0.0f64; if self.round { 6 } else { 1 }], 0.0f64);
+        for i in parts {
+            let sector = if self.round {
+                (position[i].y.atan2(position[i].x).to_degrees() / 15.0) as usize
+            } else {
+                0
+            };
+            let sector = sector.min(fronts.len() - 1);
+            fronts[sector] = fronts[sector].max(self.along(position[i]) + radius[i]);
+            height = height.max(self.up(position[i]) + radius[i]);
+        }
+        (fronts.iter().sum::<f64>() / fronts.len() as f64, height)
+    }
+}
+
+/// (L - L0)/L0 of discs without resistance to rolling [StaronHinch2005], of grains in a channel [Lube2005] and of round columns
+/// [Lube2004].
+fn staron(a: f64) -> f64 {
+    if a < 2.0 { 2.5 * a } else { 3.25 * a.powf(0.7) }
+}
+
+fn channel(a: f64) -> f64 {
+    if a < 2.3 { 1.2 * a } else { 1.9 * a.powf(2.0 / 3.0) }
+}
+
+fn round(a: f64) -> f64 {
+    if a < 1.7 { 1.24 * a } else { 1.6 * a.sqrt() }
+}
+
+type Published = fn(f64) -> f64;
+
+fn compare(
+    columns: impl IntoIterator<Item = (Column, &'static str, Published)>,
+) -> Result<Outcome, CaseError> {
+    let (mut checks, mut picture) = (Vec::new(), Sketch::default());
+    for (number, (column, whose, published)) in columns.into_iter().enumerate() {
+        let deposit = column.collapse()?;
+        let Deposit { aspect, run_out, height, speed, grains, unconverged, iterations, .. } = &deposit;
+        let name = format!("{whose}, a = {aspect:.2}, {grains} grains");
+        checks.push(Check::relative(format!("{name}: (L - L0)/L0"), published(*aspect), *run_out, 0.2));
+        tracing::debug!(
+            "{name}: height {height:.3}, speed {speed:.1e}, unconverged {unconverged}, iterations {iterations:.1}"
+        );
+        let shift = DVec3::Z * -1.5 * column.width * number as f64;
+        let front = column.width * (1.0 + published(*aspect));
+        let upright = |x: &DVec3| DVec3::new(column.along(*x), 0.0, column.up(*x)) + shift;
+        let mark = (0..10).map(|k| DVec3::new(front, 0.0, 0.5 * f64::from(k)) + shift);
+        picture = picture.measured(deposit.frame.positions.iter().map(upright)).reference(mark);
+    }
+    Ok(Outcome { checks, picture })
+}
+
+fn discs() -> Result<Outcome, CaseError> {
+    let column = |aspect: f64, rolling: f64| {
+        let width = 15.0;
+        Column { case: &DISCS, scene: DISCS_SCENE, round: false, width, aspect, rolling }
+    };
+    let published = |rolling: f64| {
+        if rolling == 0.0 { ("Staron", staron as Published) } else { ("channel", channel as Published) }
+    };
+    compare([0.0, ROLLING].into_iter().flat_map(|rolling| {
+        let (whose, published) = published(rolling);
+        [0.5, 1.0, 2.0, 4.0].map(|aspect| (column(aspect, rolling), whose, published))
+    }))
+}
+
+fn spheres() -> Result<Outcome, CaseError> {
+    compare([0.5, 1.0, 2.0, 4.0].map(|aspect| {
+        let column = Column {
+            case: &SPHERES,
+            scene: SPHERES_SCENE,
+            round: true,
+            width: 8.0,
+            aspect,
+            rolling: ROLLING,
+        };
+        (column, "Lube", round as Published)
+    }))
+}

@@ -1,0 +1,96 @@
+//! The pressure at faces: the coefficients of its system, and the velocity that its gradient takes from a face.
+
+use amalgam_particles::lanes::{LANES, Lanes, Task};
+
+use crate::flip::arithmetic::{kept, larger, sixteen, sixteen_mut};
+use crate::flip::cell::{Cell, is_open};
+use crate::flip::pressure::RUN;
+
+/// The coefficients of the pressure's system for a block of cells: of their lower faces, and to air.
+pub(crate) struct SetCoefficients<'a> {
+    /// The first cell.
+    pub(crate) begin: usize,
+    /// Strides from a cell to the next one along each axis.
+    pub(crate) strides: [usize; 3],
+    /// Kinds of all cells, and conductances of all faces of each axis.
+    pub(crate) cell: &'a [Cell],
+    pub(crate) conductance: [&'a [f32]; 3],
+    /// For each run of the block's cells, true if it has changed.
+    pub(crate) changed: &'a [bool],
+    pub(crate) face: [&'a mut [f32]; 3],
+    pub(crate) ground: &'a mut [f32],
+}
+
+impl Task for SetCoefficients<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { begin, strides, cell, conductance, changed, face, ground } = self;
+        for n in (0..ground.len()).step_by(LANES).filter(|n| changed[n / RUN]) {
+            let first = begin + n;
+            let mut to_air = [0.0; LANES];
+            // Before and behind that there are walls only.
+            let inside = first >= strides[2] && first + strides[2] + LANES <= cell.len();
+            for axis in 0..3 {
+                let face: &mut [f32; LANES] = sixteen_mut(&mut face[axis][n..]);
+                if !inside {
+                    *face = [0.0; LANES];
+                    continue;
+                }
+                let (below, beyond) = (first - strides[axis], first + strides[axis]);
+                let (own, lower, upper) =
+                    (sixteen(&cell[first..]), sixteen(&cell[below..]), sixteen(&cell[beyond..]));
+                let (to_lower, to_upper) =
+                    (sixteen(&conductance[axis][first..]), sixteen(&conductance[axis][beyond..]));
+                for l in 0..LANES {
+                    let [own, lower, upper] = [own[l], lower[l], upper[l]].map(is_open);
+                    face[l] = kept(to_lower[l], own & lower);
+                    // A face to a cell that is not open leads into air.
+                    to_air[l] += kept(to_lower[l], own & !lower);
+                    to_air[l] += kept(to_upper[l], own & !upper);
+                }
+            }
+            *sixteen_mut(&mut ground[n..]) = to_air;
+        }
+    }
+}
+
+/// The velocity that the pressure gradient takes from a face, from the pressures above and below it [m/s].
+#[inline(always)]
+pub(crate) fn pressure_change(conductance: f64, cell_size: f64, [upper, lower]: [f64; 2]) -> f64 {
+    conductance * cell_size * (upper - lower)
+}
+
+/// The largest change of velocity by the pressure on a block of faces [m/s].
+pub(crate) struct LargestPressureChange<'a> {
+    /// The first face.
+    pub(crate) begin: usize,
+    /// Stride from a cell to the one on the other side.
+    pub(crate) stride: usize,
+    pub(crate) cell_size: f64,
+    /// Conductances of the block.
+    pub(crate) conductance: &'a [f32],
+    /// Pressure in all cells [Pa].
+    pub(crate) pressure: &'a [f64],
+}
+
+impl Task for LargestPressureChange<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { begin, stride, cell_size, conductance, pressure } = self;
+        let mut largest = [0.0; LANES];
+        for n in (0..conductance.len()).step_by(LANES).filter(|n| begin + n >= stride) {
+            let first = begin + n;
+            let conductance = sixteen(&conductance[n..]);
+            let (upper, lower) = (sixteen(&pressure[first..]), sixteen(&pressure[first - stride..]));
+            for l in 0..LANES {
+                let push = pressure_change(f64::from(conductance[l]), cell_size, [upper[l], lower[l]]);
+                largest[l] = larger(largest[l], push.abs());
+            }
+        }
+        largest.into_iter().fold(0.0, larger)
+    }
+}

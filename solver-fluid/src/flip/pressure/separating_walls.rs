@@ -1,0 +1,59 @@
+//! Walls that let go: where the fluid does not press against the domain's wall and moves away from it, the wall does not
+//! hold it back.
+//!
+//! A wall can only push: pressure p >= 0 and the velocity away from it u >= 0, and one of them is zero [Batty2007]. Which
+//! one is taken from the last pressure and the velocities before the projection, as in [Chentanez2012], not iterated.
+
+use crate::flip::cell::Cell;
+use crate::flip::grid::Grid;
+use crate::flip::particle_to_grid::ParticleToGrid;
+use crate::flip::pressure::Split;
+
+/// A face of the domain's walls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WallFace {
+    pub(crate) axis: usize,
+    pub(crate) face: usize,
+    /// The cell of walls behind it.
+    wall: usize,
+    /// 1 if away from the wall is upwards along the axis, else -1.
+    away: f64,
+}
+
+/// The wall's faces against which the fluid's cells did not press in the last sub-step.
+pub(crate) fn unpressed(grid: &Grid, cell: &[Cell], pressure: &Split<f64>) -> Vec<WallFace> {
+    let mut faces = Vec::new();
+    for axis in 0..3 {
+        let [one, other] = [(axis + 1) % 3, (axis + 2) % 3];
+        let stride = grid.strides()[axis];
+        for (last, away) in [(0, 1.0), (grid.cells[axis] - 1, -1.0)] {
+            for n in 0..grid.cells[one] * grid.cells[other] {
+                let mut at = [last; 3];
+                (at[one], at[other]) = (n % grid.cells[one], n / grid.cells[one]);
+                let own = grid.index(at);
+                if matches!(cell[own], Cell::Fluid | Cell::Spray) && pressure[own % 2][own / 2] <= 0.0 {
+                    let (face, wall) =
+                        if away > 0.0 { (own, own - stride) } else { (own + stride, own + stride) };
+                    faces.push(WallFace { axis, face, wall, away });
+                }
+            }
+        }
+    }
+    faces
+}
+
+impl WallFace {
+    /// Lets go, as if there were air behind the face, if the fluid moves away under a `fall` [m/s], the velocity that
+    /// gravity gives in the sub-step.
+    pub(crate) fn release(&self, transferred: &ParticleToGrid, fall: [f64; 3], cell: &mut [Cell]) {
+        let [weight, moved] = transferred.at(self.axis, self.face).map(f64::from);
+        if weight > 0.0 && self.away * (moved / weight + fall[self.axis]) > 0.0 {
+            cell[self.wall] = Cell::Air;
+        }
+    }
+
+    /// True if a velocity leads into the wall, so that the wall stops the fluid.
+    pub(crate) fn holds(&self, velocity: f64) -> bool {
+        self.away * velocity < 0.0
+    }
+}

@@ -1,0 +1,211 @@
+//! The answers of a session: what a solver said is checked, and joined over ranks.
+
+use amalgam_particles::text::vector;
+use amalgam_particles::{DMat3, DVec3, MOMENTUM_LIMIT, NO_GROUP, ParticleId, SPEED_LIMIT, reduce};
+use amalgam_proto::columns::WireError;
+use amalgam_proto::contract::{Committed, Frame, SLOPE_LIMIT};
+use amalgam_ranks::Ranks;
+use bytemuck::Pod;
+
+use super::{Refusal, Run};
+use crate::error::SolverError;
+use crate::joined::{by_number, concatenated, first_fault};
+use crate::solver::{FieldValues, Report};
+
+/// The result on this rank if no rank has a fault; else, on all ranks, the fault of the lowest rank that has one.
+pub(super) fn agreed<T>(ranks: &Ranks, result: Result<T, Refusal>) -> Result<T, Refusal> {
+    if ranks.is_alone() {
+        return result;
+    }
+    // Faults of the caller and of the solver differ by their first letter on the way.
+    let own = result.as_ref().err().map(|fault| match fault {
+        Refusal::Solver(_) => format!("S{fault}"),
+        _ => format!("W{fault}"),
+    });
+    match first_fault(ranks, own.as_deref()) {
+        None => result,
+        Some(fault) => Err(match fault.strip_prefix('S') {
+            Some(message) => Refusal::Solver(SolverError(message.to_string())),
+            None => Refusal::Wire(WireError::Rule(fault[1..].to_string())),
+        }),
+    }
+}
+
+impl Run {
+    /// The farthest that a free particle travels, relative to its radius, or a bound of that which is below 1. A solver
+    /// that answers nonsense is stopped here, before it spoils others.
+    pub(super) fn check_answer(&self) -> Result<f64, Refusal> {
+        let (answer, particles, groups) = (&self.answer, self.solver.particles(), self.groups.len());
+        assert_eq!(answer.momentum.len(), groups, "lengths of the solver's answer");
+        assert!(answer.slope.is_empty() || answer.slope.len() == groups, "slopes of the solver's answer");
+        let bodies = if self.has_bodies && self.ranks.is_first() { groups } else { 0 };
+        assert_eq!(answer.bodies.len(), bodies, "bodies of the solver's answer");
+        let travel = match self.solver.deferred() {
+            None => self.check_velocities(&answer.velocity),
+            Some(deferred) => match deferred.travel_bound(self.dt) {
+                bound if bound < 1.0 => Ok(bound),
+                _ => self.check_velocities(&deferred.velocity(&Vec::from_iter(0..particles.len() as u32))),
+            },
+        };
+        let mut travel_max = [agreed(&self.ranks, travel)?];
+        self.ranks.max(&mut travel_max);
+        agreed(&self.ranks, self.check_momenta())?;
+        Ok(travel_max[0])
+    }
+
+    /// Refuses momenta of groups that are beyond all numbers.
+    fn check_momenta(&self) -> Result<(), Refusal> {
+        if !self.ranks.is_first() {
+            return Ok(());
+        }
+        let answer = &self.answer;
+        for group in 0..self.groups.len() {
+            let momentum = answer.momentum[group];
+            let is_slope = answer.slope.get(group).is_none_or(|z| z.abs_diff_eq(DMat3::ZERO, SLOPE_LIMIT));
+            if !(momentum.abs().cmplt(DVec3::splat(MOMENTUM_LIMIT)).all() && is_slope) {
+                let id = self.member_ids[self.offsets[group] as usize];
+                let momentum = vector(momentum);
+                return Err(SolverError(format!(
+                    "the group of particle {id} got momentum {momentum}: the solver is unstable"
+                ))
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The farthest that a free particle travels with these velocities [m/s], relative to its radius.
+    fn check_velocities(&self, velocity: &[DVec3]) -> Result<f64, Refusal> {
+        let (particles, group_of, dt) = (self.solver.particles(), self.groups.group_of(), self.dt);
+        let is_travel =
+            |v: DVec3, travel: f64| travel.is_finite() && v.abs().cmplt(DVec3::splat(SPEED_LIMIT)).all();
+        assert_eq!(velocity.len(), particles.len(), "lengths of the solver's answer");
+        let travel_max = reduce::max(particles.len(), 0.0, |i| {
+            if group_of[i] != NO_GROUP {
+                return 0.0;
+            }
+            let travel = velocity[i].length() * dt / particles.radius[i];
+            match (is_travel(velocity[i], travel), particles.immovable[i]) {
+                (false, _) => f64::INFINITY,
+                (true, true) => 0.0,
+                (true, false) => travel,
+            }
+        });
+        if travel_max == f64::INFINITY {
+            let wrong = |i: usize| group_of[i] == NO_GROUP && !is_travel(velocity[i], 0.0);
+            let wrong = (0..particles.len()).find(|&i| wrong(i)).map(|i| (particles.id[i], velocity[i]));
+            return Err(SolverError(match wrong {
+                Some((id, v)) => format!("particle {id} got velocity {}: the solver is unstable", vector(v)),
+                None => "a particle travels beyond all numbers in a step: the solver is unstable".into(),
+            })
+            .into());
+        }
+        Ok(travel_max)
+    }
+
+    /// The end of a step, with the tracked particles where they are; one that died, where it was `before`. Of the tracked ones
+    /// this rank has those of these numbers.
+    pub(super) fn report(
+        &self,
+        report: &Report,
+        (track, number): (&[ParticleId], &[u32]),
+        before: Vec<[DVec3; 2]>,
+    ) -> Result<Committed, Refusal> {
+        let particles = self.solver.particles();
+        let now = |i: u32| [particles.position[i as usize], particles.velocity[i as usize]];
+        let tracked = number.iter().zip(before).map(|(&number, before)| {
+            let id = track[number as usize];
+            self.ids.find(id).map_or(before, now)
+        });
+        let tracked = by_number(&self.ranks, number, tracked.collect()).unwrap_or_default();
+        let (track_position, track_velocity) = tracked.into_iter().map(|[x, v]| (x, v)).unzip();
+        let place = |id: &ParticleId| {
+            let named = self.ids.find(*id).map(|i| i as usize);
+            named.ok_or(WireError::UnknownId { column: "born or released", id: *id, who: "this solver" })
+        };
+        let own = |ids: &[ParticleId]| ids.iter().map(place).collect::<Result<Vec<usize>, WireError>>();
+        let (born, released) = agreed(
+            &self.ranks,
+            own(&report.born).and_then(|born| Ok((born, own(&report.released)?))).map_err(Refusal::from),
+        )?;
+        let is_immovable = |&i: &usize| f64::from(u8::from(particles.immovable[i]));
+        let born = born
+            .iter()
+            .map(|i| (particles.id[*i], [particles.mass[*i], particles.radius[*i], is_immovable(i)]));
+        let (ids, values): (Vec<ParticleId>, Vec<[f64; 3]>) = born.unzip();
+        let (ids, values) = (concatenated(&self.ranks, ids), concatenated(&self.ranks, values));
+        let born = ids.iter().zip(values.iter());
+        let born = born.map(|(&id, &[mass, radius, immovable])| (id, mass, radius, immovable != 0.0));
+        let (ids, masses): (Vec<ParticleId>, Vec<f64>) =
+            released.iter().map(|&i| (particles.id[i], particles.mass[i])).unzip();
+        let (ids, masses) = (concatenated(&self.ranks, ids), concatenated(&self.ranks, masses));
+        let mut released: Vec<(ParticleId, f64)> = ids.iter().copied().zip(masses.iter().copied()).collect();
+        released.sort_unstable_by_key(|&(id, _)| id);
+        let mut dead = concatenated(&self.ranks, &report.dead).into_owned();
+        dead.sort_unstable();
+        let mut counts = [particles.len() as i64, report.broken.len() as i64];
+        self.ranks.sum(&mut counts);
+        Ok(Committed {
+            particles: counts[0] as u64,
+            stable_dt: report.stable_dt,
+            potential_energies: report
+                .energies
+                .iter()
+                .map(|&(name, joule)| (name.to_string(), joule))
+                .collect(),
+            given: report.given,
+            broken: counts[1] as u64,
+            born: born.collect(),
+            dead,
+            released,
+            track_position,
+            track_velocity,
+            ..Committed::default()
+        })
+    }
+
+    pub(super) fn frame(&self) -> Result<Frame, SolverError> {
+        let particles = self.solver.particles();
+        let ids = concatenated(&self.ranks, &particles.id);
+        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+        order.sort_unstable_by_key(|&i| ids[i as usize]);
+        let by_id = InOrder { ranks: &self.ranks, order: &order };
+        let fields = self.solver.fields().into_iter().map(|field| match field.values {
+            FieldValues::Scalar(values) => (field.name.to_string(), 1, by_id.column(&values)),
+            FieldValues::Vector(values) => {
+                (field.name.to_string(), 3, by_id.column(&values).into_flattened())
+            }
+        });
+        let frame = Frame {
+            id: by_id.column(&particles.id),
+            position: by_id.column(&particles.position),
+            velocity: by_id.column(&particles.velocity),
+            radius: by_id.column(&particles.radius),
+            group: by_id.column(&self.group_number),
+            fields: fields.collect(),
+            surface: None,
+        };
+        for (name, components, values) in &frame.fields {
+            if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+                let (id, value) = (frame.id[at / *components as usize], values[at]);
+                return Err(SolverError(format!(
+                    "field {name} of particle {id} is {value}: the solver is unstable"
+                )));
+            }
+        }
+        Ok(frame)
+    }
+}
+
+/// Columns of all ranks in the order of a frame.
+struct InOrder<'a> {
+    ranks: &'a Ranks,
+    order: &'a [u32],
+}
+
+impl InOrder<'_> {
+    fn column<T: Pod>(&self, own: &[T]) -> Vec<T> {
+        let all = concatenated(self.ranks, own);
+        self.order.iter().map(|&i| all[i as usize]).collect()
+    }
+}
