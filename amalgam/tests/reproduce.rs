@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use amalgam::{
     cli::Scale,
-    reproduce::{figures, read},
+    command::reproduce::{figures, read},
 };
 
 #[test]

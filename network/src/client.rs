@@ -1,6 +1,7 @@
 //! Connecting to a service.
 
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use amalgam_proto::TransportLimits;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -18,6 +19,7 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
 
 use crate::explain::explained;
+use crate::stream::widen;
 use crate::token::Token;
 
 /// First byte of a TLS record that holds an alert, and of one that holds a handshake.
@@ -85,6 +87,16 @@ pub async fn dial(
         async move { connect(&found?, &access).await.map(TokioIo::new) }
     };
     endpoint.connect_with_connector(tower::service_fn(connect)).await
+}
+
+/// A connection to the service at a Unix socket.
+///
+/// # Errors
+/// A socket at which nothing listens.
+pub async fn dial_unix(path: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(path).await?;
+    widen(&stream)?;
+    Ok(stream)
 }
 
 /// True if a connection failed because one end does not trust the other. Waiting does not change this.

@@ -17,7 +17,7 @@ mod stream;
 mod tls;
 mod token;
 
-pub use client::{Access, Calls, dial, is_refusal, speaks_tls};
+pub use client::{Access, Calls, dial, dial_unix, is_refusal, speaks_tls};
 pub use credentials::{Credentials, CredentialsError};
 pub use explain::innermost;
 pub use lines::{Caller, Lines, OpenCall};

@@ -15,7 +15,7 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::explain::explained;
 use crate::lines::{LOOK_INTERVAL, Lines, Place, SILENCE_MAX};
-use crate::stream::{Line, Wire};
+use crate::stream::{Line, Wire, widen};
 use crate::token::Token;
 
 /// Time between two lines of the log about refused connections.
@@ -122,7 +122,12 @@ pub async fn listen(at: &Listen, gate: &Gate) -> anyhow::Result<Listening> {
             remove_stale(path).await?;
             let listener = tokio::net::UnixListener::bind(path)
                 .with_context(|| format!("cannot listen on unix:{}", path.display()))?;
-            let (incoming, lines) = through(UnixListenerStream::new(listener), None);
+            let incoming = UnixListenerStream::new(listener).map(|stream| {
+                let stream = stream?;
+                widen(&stream)?;
+                Ok(stream)
+            });
+            let (incoming, lines) = through(incoming, None);
             let socket = Some(Socket(path.clone()));
             Ok(Listening { address: format!("unix:{}", path.display()), incoming, lines, socket })
         }

@@ -5,9 +5,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
 use tonic::transport::server::Connected;
 
 use crate::lines::{Caller, Place};
+
+/// Bytes that a Unix socket holds on their way. The system's own measure is smaller than a frame, so that sender and receiver
+/// would wait for each other in each frame.
+const SOCKET_BYTES: usize = 2 << 20;
+
+/// Makes room in a Unix socket, as far as the system allows.
+pub(crate) fn widen(stream: &UnixStream) -> io::Result<()> {
+    socket2::SockRef::from(stream).set_send_buffer_size(SOCKET_BYTES)
+}
 
 /// Anything that bytes come from and go to.
 pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}

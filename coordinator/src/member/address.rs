@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use amalgam_network::{Access, Calls, innermost};
+use amalgam_network::{Access, Calls, dial_unix, innermost};
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::{PROTOCOL_VERSION, TransportLimits, v1};
 use hyper_util::rt::TokioIo;
@@ -111,7 +111,7 @@ async fn connect(address: &Address, access: &Access) -> Result<Channel, tonic::t
         Address::Unix(path) => {
             let dial = move |_: Uri| {
                 let path = path.clone();
-                async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
+                async move { dial_unix(&path).await.map(TokioIo::new) }
             };
             endpoint.connect_with_connector(tower::service_fn(dial)).await
         }
