@@ -24,21 +24,18 @@ use std::time::{Duration, Instant};
 use amalgam_coordinator::{Address, dial};
 use amalgam_network::{Access, Calls};
 use amalgam_particles::{DVec3, Horizon, ParticleId, Particles, StepEnd};
-use amalgam_proto::codec::Codec;
 use amalgam_proto::contract::{
     Batch, Begin, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Table,
     Wanted,
 };
-use amalgam_proto::v1::solver_client::SolverClient;
-use amalgam_proto::{Columns, Known, Packet, Room, gather, message_limit, v1};
+use amalgam_proto::{Columns, Incoming, Known, Outgoing, Packet, Room, call, gather, v1};
 use amalgam_solver_kit::{
     Answer, Description, Gate, Integration, Listen, Report, SectionError, ServeOptions, Solver, SolverError,
     SolverProgram, Stage, World, listen, serve, serve_routes,
 };
 use futures_util::future::BoxFuture;
-use futures_util::stream;
+use tonic::Status;
 use tonic::service::Routes;
-use tonic::{Status, Streaming};
 
 /// The allocator of the program.
 #[global_allocator]
@@ -105,9 +102,10 @@ impl tower::Service<http::Request<tonic::body::Body>> for Mirror {
     }
 
     fn call(&mut self, request: http::Request<tonic::body::Body>) -> Self::Future {
-        let answer = |request: tonic::Request<Streaming<v1::CommitRequest>>| async move {
+        Box::pin(async move {
             let room = |header: &v1::CommitHeader| Ok(Commit::room(header, &Known::default()).expect("room"));
-            let (header, columns) = gather(request.into_inner(), room).await?;
+            let request = Incoming::<v1::CommitRequest>::of_request(request.into_body());
+            let (header, columns) = gather(request, room).await.expect("a call");
             let commit = Commit::decode(header, columns).expect("a call");
             let answer = Committed {
                 stable_dt: 1.0,
@@ -117,13 +115,7 @@ impl tower::Service<http::Request<tonic::body::Body>> for Mirror {
             };
             let (header, columns) = answer.encode();
             let packets: Vec<v1::CommitResponse> = columns.into_packets(header);
-            Ok(tonic::Response::new(stream::iter(packets.into_iter().map(Ok::<_, Status>))))
-        };
-        Box::pin(async move {
-            let codec = Codec::<v1::CommitResponse, v1::CommitRequest>::default();
-            let mut grpc = tonic::server::Grpc::new(codec)
-                .apply_max_message_size_config(Some(message_limit()), Some(message_limit()));
-            Ok(grpc.streaming(tower::service_fn(answer), request).await)
+            Ok(Outgoing::packets(packets).into_answer(()))
         })
     }
 }
@@ -228,38 +220,34 @@ fn call_raw(stream: &mut dyn Raw, sent: &[u8], wanted: &mut [u8]) {
 }
 
 async fn read<P: Packet>(
-    answer: Streaming<P>,
+    answer: Incoming<P>,
     room: impl FnOnce(&P::Header) -> Result<Room, amalgam_proto::WireError>,
 ) -> (P::Header, Columns) {
     let room = |header: &P::Header| room(header).map_err(|error| Status::internal(error.to_string()));
     gather(answer, room).await.expect("an answer")
 }
 
-fn connect(address: &str) -> (tokio::runtime::Runtime, SolverClient<Calls>) {
+fn connect(address: &str) -> (tokio::runtime::Runtime, Calls) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let channel = runtime.block_on(async {
+    let calls = runtime.block_on(async {
         loop {
             let address = Address::parse(address).expect("an address");
             match dial(&address, &Access::default()).await {
-                Ok(channel) => break channel,
+                Ok(calls) => break calls,
                 Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
     });
-    let solver = SolverClient::new(channel);
-    (runtime, solver.max_decoding_message_size(message_limit()).max_encoding_message_size(message_limit()))
+    (runtime, calls)
 }
 
 /// Sends a Commit and reads its answer for `tracked` particles, with the bytes of columns that went and came.
-async fn send_commit(
-    solver: &mut SolverClient<Calls>,
-    commit: Commit,
-    tracked: u64,
-) -> (Committed, [u64; 2]) {
+async fn send_commit(solver: &mut Calls, commit: Commit, tracked: u64) -> (Committed, [u64; 2]) {
     let (header, columns) = commit.encode();
     let sent = columns.bytes();
     let packets: Vec<v1::CommitRequest> = columns.into_packets(header);
-    let answer = solver.commit(stream::iter(packets)).await.expect("commits").into_inner();
+    let answer: Incoming<v1::CommitResponse> =
+        call(solver, "Commit", Outgoing::packets(packets)).await.expect("commits");
     let room = |header: &_| Committed::room(header, &Known::default(), 0, tracked);
     let (header, columns) = read(answer, room).await;
     let bytes = [sent, columns.bytes()];
@@ -309,7 +297,7 @@ fn step(address: &str, count: usize) -> ([f64; 2], Vec<[u64; 2]>) {
 /// The coordinator's side of one service.
 struct Caller {
     runtime: tokio::runtime::Runtime,
-    solver: SolverClient<Calls>,
+    solver: Calls,
     groups: Groups,
     step: u64,
     /// Bytes of columns that a step sends and receives, in Integrate and in Commit.
@@ -354,9 +342,12 @@ impl Caller {
         let begin = Begin { context: self.context(), interest: EVERYONE }.into_packets();
         let solver = &mut self.solver;
         self.runtime.block_on(async {
-            let answer = solver.initialize(request).await.expect("initialises").into_inner();
+            let request = Outgoing::message(&request);
+            let answer: Incoming<v1::InitializeResponse> =
+                call(solver, "Initialize", request).await.expect("initialises");
             read(answer, |header| Table::room(header, &Known::default())).await;
-            let answer = solver.begin(stream::iter(begin)).await.expect("begins").into_inner();
+            let answer: Incoming<v1::BeginResponse> =
+                call(solver, "Begin", Outgoing::packets(begin)).await.expect("begins");
             read(answer, |header| Batch::room(header, &Known::default())).await;
         });
     }
@@ -383,7 +374,8 @@ impl Caller {
             let (header, columns) = integrate.encode();
             let sent = columns.bytes();
             let packets: Vec<v1::IntegrateRequest> = columns.into_packets(header);
-            let answer = solver.integrate(stream::iter(packets)).await.expect("integrates").into_inner();
+            let answer: Incoming<v1::IntegrateResponse> =
+                call(solver, "Integrate", Outgoing::packets(packets)).await.expect("integrates");
             let room = |header: &_| Ok(Integrated::room(header, count as u64, 0));
             let (header, columns) = read(answer, room).await;
             let first = [sent, columns.bytes()];

@@ -11,7 +11,8 @@ use crate::columns::CHUNK_BYTES;
 /// Room for the header and the names of columns in a message.
 const HEADER_BYTES: usize = 64 << 10;
 
-/// The codec of all calls. tonic's own lets its buffers grow from a few kilobytes and copies a large message each time.
+/// The codec of generated clients and servers. Its buffers have room at once; those of tonic grow from a few
+/// kilobytes and copy a large message each time.
 #[derive(Clone, Debug)]
 pub struct Codec<T, U>(PhantomData<(T, U)>);
 

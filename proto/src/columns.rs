@@ -61,7 +61,7 @@ pub enum WireError {
 }
 
 /// A message that carries an optional header and pieces of columns.
-pub trait Packet: Sized + Send + 'static {
+pub trait Packet: prost::Message + Default + Sized + Send + 'static {
     /// The header, in the first message of a stream.
     type Header: Default + Send + 'static;
     /// Puts a message together.

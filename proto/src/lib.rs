@@ -7,12 +7,14 @@
 pub mod codec;
 pub mod columns;
 pub mod contract;
+mod messages;
 mod transport;
 
 pub use columns::room;
 pub use columns::room::{Known, Room};
 pub use columns::{Columns, Packet, WireError};
 pub use contract::Call;
+pub use messages::{Incoming, Outgoing, call};
 pub use transport::{CHUNK_BYTES, TransportLimits, gather, message_limit};
 
 /// Version of the contract.

@@ -7,27 +7,29 @@ pub(crate) mod register;
 pub(crate) mod serve;
 pub(crate) mod session;
 
-use std::pin::Pin;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as TaskContext, Poll};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use amalgam_network::{Caller, OpenCall, paced};
 use amalgam_particles::text::shorten;
 use amalgam_proto::contract::{Context, Description, Survey};
-use amalgam_proto::{Call, Known, PROTOCOL_VERSION, Packet, WireError, gather, v1};
+use amalgam_proto::{Call, Incoming, Known, Outgoing, PROTOCOL_VERSION, Packet, WireError, gather, v1};
 use amalgam_ranks::Ranks;
-use futures_util::{Stream, stream};
+use futures_util::future::BoxFuture;
+use prost::Message;
 use tokio::sync::{mpsc, oneshot};
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::log::about_call;
 use crate::solver::SolverProgram;
 use order::{Order, Reply};
 use session::{Refusal, Session, check_run};
-
-type Answers<P> = Pin<Box<dyn Stream<Item = Result<P, Status>> + Send>>;
 
 /// Calls waiting for the solver's thread. The coordinator has one at a time; more is a second coordinator.
 const QUEUE: usize = 4;
@@ -36,6 +38,7 @@ const QUEUE: usize = 4;
 pub(crate) type Serving = Arc<Mutex<Option<(Context, u64)>>>;
 
 /// A solver behind gRPC.
+#[derive(Clone)]
 pub(crate) struct Service {
     program: Arc<dyn SolverProgram>,
     serving: Serving,
@@ -93,10 +96,10 @@ impl Service {
     async fn read<C: Call>(
         &self,
         name: &str,
-        request: Request<Streaming<C::Packet>>,
+        (caller, body): Asked,
         context: fn(&<C::Packet as Packet>::Header) -> &Option<v1::RunContext>,
     ) -> Result<(C, Begun), Status> {
-        let (caller, mut open) = (request.extensions().get::<Caller>().cloned(), None);
+        let mut open = None;
         let room = |header: &<C::Packet as Packet>::Header| {
             let context = Context::from_wire(context(header).clone()).map_err(invalid)?;
             let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +110,7 @@ impl Service {
             C::room(header, &Known { particles, ..Known::default() }).map_err(invalid)
         };
         let bytes = |packet: &C::Packet| packet.columns().iter().map(|column| column.data.len() as u64).sum();
-        let (header, columns) = gather(paced(request.into_inner(), bytes), room).await?;
+        let (header, columns) = gather(paced(Incoming::of_request(body), bytes), room).await?;
         Ok((C::decode(header, columns).map_err(invalid)?, open))
     }
 
@@ -126,36 +129,41 @@ impl Service {
         &self,
         call: Begun,
         order: impl FnOnce(Reply<P>) -> Order,
-    ) -> Result<Response<Answers<P>>, Status> {
+    ) -> Result<Answer, Status> {
         let packets = self.order(order).await?;
         if let Some(call) = &call {
             call.caller().is_of_run();
             call.answers(packets.iter().flat_map(P::columns).map(|column| column.data.len() as u64).sum());
         }
-        let answers = packets.into_iter().map(move |packet| {
-            // The call lasts as long as its answer.
-            let _lasts = &call;
-            Ok(packet)
-        });
-        Ok(Response::new(Box::pin(stream::iter(answers))))
+        // The call lasts as long as its answer.
+        Ok((Outgoing::packets(packets), call))
     }
 
-    async fn single<P: Send + 'static>(
+    async fn single<P: Message + Send + 'static>(
         &self,
         call: Begun,
         order: impl FnOnce(Reply<P>) -> Order,
-    ) -> Result<Response<P>, Status> {
-        let mut packets = self.order(order).await?;
+    ) -> Result<Answer, Status> {
+        let packets = self.order(order).await?;
         call.iter().for_each(|call| call.caller().is_of_run());
-        packets.pop().map(Response::new).ok_or_else(|| Status::internal("no answer"))
+        let answer = packets.first().ok_or_else(|| Status::internal("no answer"))?;
+        Ok((Outgoing::message(answer), call))
     }
 }
 
 /// A call in progress, known to its connection.
 type Begun = Option<OpenCall>;
 
-fn begun<T>(request: &Request<T>) -> Begun {
-    request.extensions().get::<Caller>().map(Caller::call)
+/// Messages of an answer, and the call that they answer.
+type Answer = (Outgoing, Begun);
+
+/// Who calls, and the messages of the call.
+type Asked = (Option<Caller>, Body);
+
+/// The only message of a call, which begins when the message is there.
+async fn single<M: Message + Default>((caller, body): Asked) -> Result<(M, Begun), Status> {
+    let message = Incoming::of_request(body).single().await?;
+    Ok((message, caller.as_ref().map(Caller::call)))
 }
 
 /// Sent to the other ranks when the service ends, in place of a call.
@@ -266,22 +274,25 @@ fn invalid(error: WireError) -> Status {
     Status::invalid_argument(error.to_string())
 }
 
-#[tonic::async_trait]
-impl v1::solver_server::Solver for Service {
-    type InitializeStream = Answers<v1::InitializeResponse>;
-    type SurveyStream = Answers<v1::SurveyResponse>;
-    type BeginStream = Answers<v1::BeginResponse>;
-    type IntegrateStream = Answers<v1::IntegrateResponse>;
-    type CommitStream = Answers<v1::CommitResponse>;
-    type FrameStream = Answers<v1::FrameResponse>;
-    type SaveStream = Answers<v1::SaveResponse>;
+impl Service {
+    async fn answer(&self, method: &str, asked: Asked) -> Result<Answer, Status> {
+        match method {
+            "Describe" => self.describe(asked).await,
+            "Initialize" => self.initialize(asked).await,
+            "Survey" => self.survey(asked).await,
+            "Begin" => self.begin(asked).await,
+            "Integrate" => self.integrate(asked).await,
+            "Commit" => self.commit(asked).await,
+            "Frame" => self.frame(asked).await,
+            "Save" => self.save(asked).await,
+            "Restore" => self.restore(asked).await,
+            "Shutdown" => self.shutdown(asked).await,
+            _ => Err(Status::unimplemented(format!("no call is named {:?}", shorten(method)))),
+        }
+    }
 
-    async fn describe(
-        &self,
-        request: Request<v1::DescribeRequest>,
-    ) -> Result<Response<v1::DescribeResponse>, Status> {
-        let _open = begun(&request);
-        let asked = request.into_inner().protocol_version;
+    async fn describe(&self, asked: Asked) -> Result<Answer, Status> {
+        let (v1::DescribeRequest { protocol_version: asked }, open) = single(asked).await?;
         let program = self.program.describe();
         let description = Description {
             name: program.name.into(),
@@ -295,82 +306,86 @@ impl v1::solver_server::Solver for Service {
                 program.name, program.version
             )));
         }
-        Ok(Response::new(description.to_wire()))
+        Ok((Outgoing::message(&description.to_wire()), open))
     }
 
-    async fn initialize(
-        &self,
-        request: Request<v1::InitializeRequest>,
-    ) -> Result<Response<Self::InitializeStream>, Status> {
-        let (caller, call) = (request.extensions().get::<Caller>().cloned(), begun(&request));
-        let request = Box::new(request.into_inner());
-        let answer = self.stream(call, |reply| Order::Initialize(request, reply)).await?;
+    async fn initialize(&self, asked: Asked) -> Result<Answer, Status> {
+        let caller = asked.0.clone();
+        let (request, open) = single(asked).await?;
+        let answer = self.stream(open, |reply| Order::Initialize(Box::new(request), reply)).await?;
         caller.iter().for_each(Caller::begins_run);
         Ok(answer)
     }
 
-    async fn survey(
-        &self,
-        request: Request<v1::SurveyRequest>,
-    ) -> Result<Response<Self::SurveyStream>, Status> {
-        let open = begun(&request);
-        let call = Survey::from_wire(request.into_inner()).map_err(invalid)?;
+    async fn survey(&self, asked: Asked) -> Result<Answer, Status> {
+        let (request, open) = single(asked).await?;
+        let call = Survey::from_wire(request).map_err(invalid)?;
         self.stream(open, |reply| Order::Survey(call, reply)).await
     }
 
-    async fn begin(
-        &self,
-        request: Request<Streaming<v1::BeginRequest>>,
-    ) -> Result<Response<Self::BeginStream>, Status> {
-        let (call, open) = self.read("Begin", request, |header: &v1::BeginHeader| &header.context).await?;
+    async fn begin(&self, asked: Asked) -> Result<Answer, Status> {
+        let (call, open) = self.read("Begin", asked, |header: &v1::BeginHeader| &header.context).await?;
         self.stream(open, |reply| Order::Begin(call, reply)).await
     }
 
-    async fn integrate(
-        &self,
-        request: Request<Streaming<v1::IntegrateRequest>>,
-    ) -> Result<Response<Self::IntegrateStream>, Status> {
+    async fn integrate(&self, asked: Asked) -> Result<Answer, Status> {
         let (call, open) =
-            self.read("Integrate", request, |header: &v1::IntegrateHeader| &header.context).await?;
+            self.read("Integrate", asked, |header: &v1::IntegrateHeader| &header.context).await?;
         self.stream(open, |reply| Order::Integrate(Box::new(call), reply)).await
     }
 
-    async fn commit(
-        &self,
-        request: Request<Streaming<v1::CommitRequest>>,
-    ) -> Result<Response<Self::CommitStream>, Status> {
-        let (call, open) = self.read("Commit", request, |header: &v1::CommitHeader| &header.context).await?;
+    async fn commit(&self, asked: Asked) -> Result<Answer, Status> {
+        let (call, open) = self.read("Commit", asked, |header: &v1::CommitHeader| &header.context).await?;
         self.stream(open, |reply| Order::Commit(Box::new(call), reply)).await
     }
 
-    async fn frame(&self, request: Request<v1::FrameRequest>) -> Result<Response<Self::FrameStream>, Status> {
-        let open = begun(&request);
-        let v1::FrameRequest { context, surface } = request.into_inner();
+    async fn frame(&self, asked: Asked) -> Result<Answer, Status> {
+        let (v1::FrameRequest { context, surface }, open) = single(asked).await?;
         let context = Context::from_wire(context).map_err(invalid)?;
         self.stream(open, |reply| Order::Frame(context, surface, reply)).await
     }
 
-    async fn save(&self, request: Request<v1::SaveRequest>) -> Result<Response<Self::SaveStream>, Status> {
-        let open = begun(&request);
-        let context = Context::from_wire(request.into_inner().context).map_err(invalid)?;
+    async fn save(&self, asked: Asked) -> Result<Answer, Status> {
+        let (v1::SaveRequest { context }, open) = single(asked).await?;
+        let context = Context::from_wire(context).map_err(invalid)?;
         self.stream(open, |reply| Order::Save(context, reply)).await
     }
 
-    async fn restore(
-        &self,
-        request: Request<Streaming<v1::RestoreRequest>>,
-    ) -> Result<Response<v1::RestoreResponse>, Status> {
-        let (call, open) =
-            self.read("Restore", request, |header: &v1::RestoreHeader| &header.context).await?;
+    async fn restore(&self, asked: Asked) -> Result<Answer, Status> {
+        let (call, open) = self.read("Restore", asked, |header: &v1::RestoreHeader| &header.context).await?;
         self.single(open, |reply| Order::Restore(call, reply)).await
     }
 
-    async fn shutdown(
-        &self,
-        request: Request<v1::ShutdownRequest>,
-    ) -> Result<Response<v1::ShutdownResponse>, Status> {
-        let open = begun(&request);
-        let context = Context::from_wire(request.into_inner().context).map_err(invalid)?;
+    async fn shutdown(&self, asked: Asked) -> Result<Answer, Status> {
+        let (v1::ShutdownRequest { context }, open) = single(asked).await?;
+        let context = Context::from_wire(context).map_err(invalid)?;
         self.single(open, |reply| Order::Shutdown(context, reply)).await
+    }
+}
+
+impl NamedService for Service {
+    const NAME: &'static str = v1::solver_server::SERVICE_NAME;
+}
+
+impl tower::Service<http::Request<Body>> for Service {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let method = head.uri.path().rsplit('/').next().unwrap_or_default();
+            let caller = head.extensions.get::<Caller>().cloned();
+            Ok(match service.answer(method, (caller, body)).await {
+                Ok((answer, call)) => answer.into_answer(call),
+                Err(status) => status.into_http(),
+            })
+        })
     }
 }

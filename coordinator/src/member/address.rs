@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use amalgam_network::{Access, Calls, dial_unix, innermost};
-use amalgam_proto::v1::solver_client::SolverClient;
-use amalgam_proto::{PROTOCOL_VERSION, TransportLimits, v1};
+use amalgam_proto::{Incoming, Outgoing, PROTOCOL_VERSION, TransportLimits, call, v1};
 use hyper_util::rt::TokioIo;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -144,15 +143,18 @@ pub(crate) enum Sight {
 
 /// Looks for a service with a connection of its own; a solver that computes does not keep its service from answering.
 pub(crate) async fn look(address: &Address, access: &Access, patience: Duration) -> Sight {
-    let channel = match tokio::time::timeout(patience, dial(address, access)).await {
-        Ok(Ok(channel)) => channel,
+    let mut calls = match tokio::time::timeout(patience, dial(address, access)).await {
+        Ok(Ok(calls)) => calls,
         Ok(Err(error)) if nobody_listens(address, &error) => return Sight::NobodyListens(innermost(&error)),
         Ok(Err(error)) => return Sight::NoWay(innermost(&error)),
         Err(_) => return Sight::NoWay(format!("no connection within {} s", patience.as_secs_f64())),
     };
-    let request = v1::DescribeRequest { protocol_version: PROTOCOL_VERSION };
-    let mut client = SolverClient::new(channel);
-    match tokio::time::timeout(patience, client.describe(request)).await {
+    let request = Outgoing::message(&v1::DescribeRequest { protocol_version: PROTOCOL_VERSION });
+    let described = async {
+        let answer: Incoming<v1::DescribeResponse> = call(&mut calls, "Describe", request).await?;
+        answer.single().await
+    };
+    match tokio::time::timeout(patience, described).await {
         Ok(Ok(_)) => Sight::Answers,
         _ => Sight::Silent,
     }

@@ -10,11 +10,10 @@ use amalgam_proto::contract::{
     Restore, Snapshot, Survey, Surveyed, Table, vec3_to_wire,
 };
 use amalgam_proto::room::{CELL_BYTES_MAX, CELL_SET_BYTES_MAX};
-use amalgam_proto::v1::solver_client::SolverClient;
-use amalgam_proto::{Columns, Known, PROTOCOL_VERSION, Room, gather, message_limit, v1};
+use amalgam_proto::{Columns, Incoming, Known, Outgoing, PROTOCOL_VERSION, Room, call, gather, v1};
+use prost::Message;
 use serde::{Deserialize, Serialize};
-use tokio_stream::iter;
-use tonic::{Code, Response, Status, Streaming};
+use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use amalgam_particles::text::shorten;
@@ -65,8 +64,6 @@ pub(crate) struct Answer {
     pub(crate) bytes_in: u64,
 }
 
-type Client = SolverClient<Calls>;
-
 /// A connected participant.
 pub(crate) struct Connection {
     pub(crate) name: String,
@@ -75,7 +72,7 @@ pub(crate) struct Connection {
     pub(crate) wire: WireBytes,
     address: Address,
     access: Access,
-    client: Client,
+    calls: Calls,
     context: Context,
     deadline: Duration,
     /// Number of its particles.
@@ -114,18 +111,14 @@ impl Connection {
         let patience = CONNECT_DEADLINE.min(deadline);
         let late = |what: &str| unreachable(format!("no {what} within {} s", patience.as_secs_f64()));
         let dialled = tokio::time::timeout(patience, dial(&plan.address, &plan.access)).await;
-        let channel = dialled.map_err(|_| late("connection"))?.map_err(|error| match is_refusal(&error) {
+        let calls = dialled.map_err(|_| late("connection"))?.map_err(|error| match is_refusal(&error) {
             true => refused(innermost(&error)),
             false => unreachable(format!("no connection: {}", innermost(&error))),
         })?;
-        let mut client = SolverClient::new(channel)
-            .max_decoding_message_size(message_limit())
-            .max_encoding_message_size(message_limit());
         let handshake =
             |reason: String| CoordinatorError::Handshake { participant: plan.name.clone(), reason };
-        let answer = tokio::time::timeout(patience, describe(&mut client))
-            .await
-            .map_err(|_| late("answer to Describe"))?;
+        let answer =
+            tokio::time::timeout(patience, describe(&calls)).await.map_err(|_| late("answer to Describe"))?;
         if let (Err(status), Address::Tcp(address)) = (&answer, &plan.address)
             && is_lost(status)
             && !plan.access.has_tls()
@@ -163,7 +156,7 @@ impl Connection {
             wire: WireBytes::default(),
             address: plan.address.clone(),
             access: plan.access.clone(),
-            client,
+            calls,
             context,
             deadline,
             particles: 0,
@@ -190,11 +183,12 @@ impl Connection {
             gravity: Some(vec3_to_wire(domain.gravity)),
             seed,
         };
-        let mut client = self.client.clone();
-        let call = async move {
-            collect(client.initialize(request).await?, |header| Table::room(header, &Known::default())).await
+        let mut calls = self.calls.clone();
+        let answer = async move {
+            let answer = call(&mut calls, "Initialize", Outgoing::message(&request)).await?;
+            collect::<v1::InitializeResponse>(answer, |header| Table::room(header, &Known::default())).await
         };
-        let answer = self.in_time("Initialize", call).await;
+        let answer = self.in_time("Initialize", answer).await;
         let table = self.read("Initialize", answer, Table::decode)?;
         self.particles = table.particles.len() as u64;
         Ok(table)
@@ -226,11 +220,9 @@ impl Connection {
     pub(crate) async fn survey(&mut self, call: &Survey, cells: u64) -> Result<CellSet, CoordinatorError> {
         let cell_bytes = cells.saturating_mul(CELL_BYTES_MAX).min(CELL_SET_BYTES_MAX);
         let known = Known { cell_bytes, ..self.known() };
-        let request = call.to_wire();
-        let call = async |mut client: Client| {
-            collect(client.survey(request.clone()).await?, |header| Surveyed::room(header, &known)).await
-        };
-        let answer = self.call("Survey", call).await;
+        let request = Outgoing::message(&call.to_wire());
+        let answer =
+            self.call::<v1::SurveyResponse>("Survey", request, |header| Surveyed::room(header, &known)).await;
         self.read("Survey", answer, Surveyed::decode).map(|Surveyed(cells)| cells)
     }
 
@@ -238,10 +230,8 @@ impl Connection {
     pub(crate) async fn begin(&mut self, call: Begin) -> Result<Batch, CoordinatorError> {
         let packets = self.packets(call.into_packets());
         let known = self.known();
-        let call = async |mut client: Client| {
-            collect(client.begin(iter(packets.clone())).await?, |header| Batch::room(header, &known)).await
-        };
-        let answer = self.call("Begin", call).await;
+        let answer =
+            self.call::<v1::BeginResponse>("Begin", packets, |header| Batch::room(header, &known)).await;
         let batch = self.read("Begin", answer, Batch::decode)?;
         self.note_told("Begin", &batch)?;
         Ok(batch)
@@ -265,11 +255,8 @@ impl Connection {
         let groups = call.inertia.len() as u64;
         self.stage = call.stage;
         let packets = self.packets(call.into_packets());
-        let call = async |mut client: Client| {
-            let room = |header: &_| Ok(Integrated::room(header, groups, watched));
-            collect(client.integrate(iter(packets.clone())).await?, room).await
-        };
-        let answer = self.call("Integrate", call).await;
+        let room = |header: &_| Ok(Integrated::room(header, groups, watched));
+        let answer = self.call::<v1::IntegrateResponse>("Integrate", packets, room).await;
         self.read("Integrate", answer, |header, columns| Integrated::decode(header, columns, groups, watched))
     }
 
@@ -277,11 +264,8 @@ impl Connection {
         let (grids, tracked) = (call.grids.len(), call.track.len() as u64);
         let packets = self.packets(call.into_packets());
         let known = self.known();
-        let call = async |mut client: Client| {
-            let room = |header: &_| Committed::room(header, &known, grids, tracked);
-            collect(client.commit(iter(packets.clone())).await?, room).await
-        };
-        let answer = self.call("Commit", call).await;
+        let room = |header: &_| Committed::room(header, &known, grids, tracked);
+        let answer = self.call::<v1::CommitResponse>("Commit", packets, room).await;
         let committed = self
             .read("Commit", answer, |header, columns| Committed::decode(header, columns, grids, tracked))?;
         if let Some(batch) = &committed.next {
@@ -296,10 +280,9 @@ impl Connection {
     pub(crate) async fn frame(&mut self, surface: bool) -> Result<Frame, CoordinatorError> {
         let request = v1::FrameRequest { context: Some(self.context.to_wire()), surface };
         let known = self.known();
-        let call = async |mut client: Client| {
-            collect(client.frame(request.clone()).await?, |header| Frame::room(header, &known)).await
-        };
-        let answer = self.call("Frame", call).await;
+        let request = Outgoing::message(&request);
+        let answer =
+            self.call::<v1::FrameResponse>("Frame", request, |header| Frame::room(header, &known)).await;
         self.read("Frame", answer, Frame::decode)
     }
 
@@ -307,10 +290,9 @@ impl Connection {
     pub(crate) async fn save(&mut self) -> Result<Snapshot, CoordinatorError> {
         let request = v1::SaveRequest { context: Some(self.context.to_wire()) };
         let known = self.known();
-        let call = async |mut client: Client| {
-            collect(client.save(request.clone()).await?, |header| Snapshot::room(header, &known)).await
-        };
-        let answer = self.call("Save", call).await;
+        let request = Outgoing::message(&request);
+        let answer =
+            self.call::<v1::SaveResponse>("Save", request, |header| Snapshot::room(header, &known)).await;
         self.read("Save", answer, Snapshot::decode)
     }
 
@@ -324,8 +306,8 @@ impl Connection {
     ) -> Result<(), CoordinatorError> {
         self.context.step = step;
         let packets = self.packets(Restore { context: self.context(), particles, bytes }.into_packets());
-        let call = async |mut client: Client| client.restore(iter(packets.clone())).await;
-        let restored = self.call("Restore", call).await?.into_inner().state_hash;
+        let restored: v1::RestoreResponse = self.call_single("Restore", packets).await?;
+        let restored = restored.state_hash;
         if restored != state_hash {
             let reason = format!("its state has hash {restored:016x}, but {state_hash:016x} was saved");
             return Err(self.broken("Restore", reason));
@@ -336,8 +318,9 @@ impl Connection {
 
     pub(crate) async fn shutdown(&mut self) -> Result<(), CoordinatorError> {
         let request = v1::ShutdownRequest { context: Some(self.context.to_wire()) };
-        let call = async |mut client: Client| client.shutdown(request.clone()).await;
-        self.call("Shutdown", call).await.map(|_| ())
+        let ended: Result<v1::ShutdownResponse, _> =
+            self.call_single("Shutdown", Outgoing::message(&request)).await;
+        ended.map(|_| ())
     }
 
     /// Error for an answer that breaks the contract.
@@ -350,26 +333,51 @@ impl Connection {
         }
     }
 
-    fn packets<P: Packet>(&mut self, packets: Vec<P>) -> Vec<P> {
+    fn packets<P: Packet>(&mut self, packets: Vec<P>) -> Outgoing {
         for column in packets.iter().flat_map(P::columns) {
             let bytes = column.data.len() as u64;
             self.wire.out += bytes;
             self.wire.occupancy += if column.name == "occupied" { bytes } else { 0 };
         }
-        packets
+        Outgoing::packets(packets)
+    }
+
+    /// A call whose answer holds columns, as far as there is room for them after its header.
+    async fn call<P: Packet>(
+        &mut self,
+        phase: &'static str,
+        sent: Outgoing,
+        room: impl Fn(&P::Header) -> Result<Room, WireError>,
+    ) -> Result<(P::Header, Columns), CoordinatorError> {
+        self.call_twice(phase, async |mut calls: Calls| {
+            collect::<P>(call(&mut calls, phase, sent.clone()).await?, &room).await
+        })
+        .await
+    }
+
+    /// A call with a single message as its answer.
+    async fn call_single<M: Message + Default>(
+        &mut self,
+        phase: &'static str,
+        sent: Outgoing,
+    ) -> Result<M, CoordinatorError> {
+        self.call_twice(phase, async |mut calls: Calls| {
+            call(&mut calls, phase, sent.clone()).await?.single().await
+        })
+        .await
     }
 
     /// A call that may come again: once more, if its answer is lost with the connection. A service that has done what it
     /// asks for answers it and does nothing.
-    async fn call<T>(
+    async fn call_twice<T>(
         &mut self,
         phase: &'static str,
-        call: impl AsyncFn(Client) -> Result<T, Status>,
+        call: impl AsyncFn(Calls) -> Result<T, Status>,
     ) -> Result<T, CoordinatorError> {
         let asked = Instant::now();
         let attempts = async {
-            match call(self.client.clone()).await {
-                Err(status) if is_lost(&status) => call(self.client.clone()).await,
+            match call(self.calls.clone()).await {
+                Err(status) if is_lost(&status) => call(self.calls.clone()).await,
                 answer => answer,
             }
         };
@@ -471,9 +479,11 @@ impl Connection {
 }
 
 /// The description of a service, in whatever version it speaks: one that refuses this coordinator's is asked in older ones.
-async fn describe(client: &mut Client) -> Result<v1::DescribeResponse, Status> {
+async fn describe(calls: &Calls) -> Result<v1::DescribeResponse, Status> {
+    let mut calls = calls.clone();
     let mut ask = async |protocol_version| {
-        client.describe(v1::DescribeRequest { protocol_version }).await.map(Response::into_inner)
+        let request = Outgoing::message(&v1::DescribeRequest { protocol_version });
+        call(&mut calls, "Describe", request).await?.single().await
     };
     let refusal = match ask(PROTOCOL_VERSION).await {
         Err(status) if status.code() == Code::FailedPrecondition => status,
@@ -494,9 +504,9 @@ fn is_lost(status: &Status) -> bool {
 
 /// An answer, as far as there is room for it after its header.
 async fn collect<P: Packet>(
-    response: Response<Streaming<P>>,
+    answer: Incoming<P>,
     room: impl FnOnce(&P::Header) -> Result<Room, WireError>,
 ) -> Result<(P::Header, Columns), Status> {
     let room = |header: &P::Header| room(header).map_err(|error| Status::invalid_argument(error.to_string()));
-    gather(response.into_inner(), room).await
+    gather(answer, room).await
 }

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use amalgam_network::{Gate, Line, Lines, Listen, Listening, Role, SecurityOptions, listen, through};
 use amalgam_particles::text::wall_time;
-use amalgam_proto::v1::solver_server::SolverServer;
-use amalgam_proto::{DESCRIPTORS, TransportLimits, message_limit};
+use amalgam_proto::{DESCRIPTORS, TransportLimits};
 use amalgam_ranks::Ranks;
 use anyhow::{Context as _, anyhow, bail};
 use futures_util::StreamExt as _;
@@ -167,10 +166,7 @@ pub async fn with_health_and_reflection(
 }
 
 async fn solver_routes(service: Service) -> anyhow::Result<Routes> {
-    let solver = SolverServer::new(service)
-        .max_decoding_message_size(message_limit())
-        .max_encoding_message_size(message_limit());
-    with_health_and_reflection(Routes::new(solver), SolverServer::<Service>::NAME, DESCRIPTORS).await
+    with_health_and_reflection(Routes::new(service), Service::NAME, DESCRIPTORS).await
 }
 
 /// Serves a solver inside this process, cut among `ranks` of `threads` threads each: a connection is a pipe sent into the
