@@ -28,7 +28,7 @@ const PREFIX_BYTES: usize = 5;
 /// Shorter pieces are copied beside what surrounds them. A frame of HTTP/2 for each would cost more.
 const PIECE_BYTES: usize = 4 << 10;
 
-/// What stands before `columns` of a packet and `data` of a column on the wire: field 2, with a length.
+/// The byte before `columns` of a packet and `data` of a column on the wire: field 2, with a length.
 const FIELD_2: u8 = 2 << 3 | 2;
 
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");

@@ -157,7 +157,7 @@ type Begun = Option<OpenCall>;
 /// Messages of an answer, and the call that they answer.
 type Answer = (Outgoing, Begun);
 
-/// Who calls, and the messages of the call.
+/// The caller, and the messages of the call.
 type Asked = (Option<Caller>, Body);
 
 /// The only message of a call, which begins when the message is there.

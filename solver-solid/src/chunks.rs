@@ -1,4 +1,4 @@
-//! How loops over particles are cut into tasks.
+//! Sizes of the pieces into which loops over particles are cut.
 
 /// Particles whose rows one task works on, one after the other. Sums over particles are formed per chunk and the
 /// chunks added in order, so that no result depends on the number of threads.
