@@ -344,7 +344,7 @@ fn bad_messages_are_refused_and_change_nothing() {
     endless impulse: InvalidArgument: impulse[0] is (0, 0, -inf), but must be finite and below 1e62 kg m/s
     unknown column: InvalidArgument: column mass is none that the header of this call calls for
     watched twice: InvalidArgument: watch: id 2 stands twice
-    a message of 5 MiB: OutOfRange: Error, decoded message length too large: found 5243053 bytes, the limit is: 4194304 bytes
+    a message of 5 MiB: OutOfRange: a message of 5243053 bytes, but at most 4194304 bytes are read
     ");
     client.integrate(FIRST, &groups(), |_| ()).expect("integrates");
     insta::assert_snapshot!(bad_commits(&mut client), @r"
