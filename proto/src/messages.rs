@@ -419,6 +419,23 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_ends_with_its_status() {
+        let last = |response: http::Response<Body>| {
+            let answer =
+                Incoming::<v1::CommitResponse>::of_answer(response).map_err(|status| status.code())?;
+            answer.single().now_or_never().expect("all is there").map_err(|status| status.code())
+        };
+        let sent = packets(&[3]);
+        let whole = Outgoing::packets(sent.clone());
+        assert_eq!(last(whole.clone().into_answer(())), Ok(sent[0].clone()));
+        assert_eq!(last(http::Response::new(whole.into_body(None, ()))), Err(Code::Unknown));
+        assert_eq!(last(Status::aborted("no").into_http()), Err(Code::Aborted));
+        let mut other = http::Response::new(Body::empty());
+        *other.status_mut() = StatusCode::NOT_FOUND;
+        assert_eq!(last(other), Err(Code::Unimplemented));
+    }
+
+    #[test]
     fn messages_that_break_the_framing_are_refused() {
         let code =
             |bytes: Vec<u8>| received(vec![bytes.into()]).pop().map(|last| last.expect_err("wrong").code());
