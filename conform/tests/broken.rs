@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use amalgam_conform::{Finding, RULES, Section, Verdict, examine};
-use amalgam_network::Calls;
+use amalgam_network::{Access, dial_in_process};
 use amalgam_particles::{DMat3, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_proto::v1;
 use amalgam_solver_kit::{
@@ -20,7 +20,8 @@ use amalgam_solver_kit::{
     serve_in_process,
 };
 use balls::BallsProgram;
-use client::{Lie, Queue, dial, put, serve_liar};
+use client::{Lie, Queue, put, serve_liar};
+use futures_util::TryFutureExt as _;
 
 const BALLS: &str = "positions = [[0, 0, 1], [0, 0, 1.15], [0.4, 0.1, 1], [-1, 0.5, 2]]\n\
                      velocities = [[0, 0, 0], [0, 0, -1], [1, 0.5, 0.25], [0.1, 0, 0]]\n\
@@ -35,7 +36,8 @@ fn tried(queue: Queue, text: &str, wanted: impl Fn(&str) -> bool) -> Vec<Finding
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
     };
-    let connect = async { Ok(Calls::new(dial(queue).await, Default::default())) };
+    let access = Access::default();
+    let connect = dial_in_process(queue, &access).map_err(|error| error.to_string());
     examine(connect, &section, |rule| wanted(rule.name), |_| ()).expect("the service is there")
 }
 

@@ -7,20 +7,21 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use amalgam_proto::TransportLimits;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use futures_util::FutureExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tonic::service::Interceptor;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint, Uri};
-use tonic::{Request, Status};
 
+use crate::calls::Calls;
 use crate::explain::explained;
-use crate::stream::widen;
+use crate::stream::{Wire, widen};
 use crate::token::Token;
+
+/// Bytes on their way in a pipe within a process.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// First byte of a TLS record that holds an alert, and of one that holds a handshake.
 const TLS_RECORDS: [u8; 2] = [21, 22];
@@ -53,50 +54,60 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// Channel of calls; each call shows the token, if there is one.
-pub type Calls = InterceptedService<Channel, Access>;
-
-/// Shows the token with each call.
-impl Interceptor for Access {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(token) = &self.token {
-            token.show(&mut request);
-        }
-        Ok(request)
-    }
-}
-
-/// A connection to the service that `whereabouts` finds, as `HOST:PORT`, now and each time that it is connected anew. The
-/// settings of `endpoint` hold for HTTP/2; its host is not read.
+/// Calls of the service that `whereabouts` finds, as `HOST:PORT`, now and each time that it is connected anew.
 ///
 /// # Errors
 /// A failure of the network; and certificates, hosts or roles that are wrong, as [`is_refusal`] tells.
 pub async fn dial(
-    whereabouts: impl Fn() -> io::Result<String> + Clone + Send + 'static,
+    whereabouts: impl Fn() -> io::Result<String> + Send + Sync + 'static,
     access: &Access,
-    endpoint: Endpoint,
-) -> Result<Channel, tonic::transport::Error> {
+) -> io::Result<Calls> {
     // Calls name the host that is known now; a service of this kind is the only one at its address and does not look.
     let host = whereabouts().unwrap_or_else(|_| "localhost".into());
     let scheme = if access.has_tls() { "https" } else { "http" };
-    let origin = format!("{scheme}://{host}").parse::<Uri>();
-    let endpoint = origin.map_or(endpoint.clone(), |origin| endpoint.origin(origin));
+    let token = access.token.clone();
     let access = access.clone();
-    let connect = move |_: Uri| {
+    let way = move || {
         let (found, access) = (whereabouts(), access.clone());
-        async move { connect(&found?, &access).await.map(TokioIo::new) }
+        async move { connect(&found?, &access).await }.boxed()
     };
-    endpoint.connect_with_connector(tower::service_fn(connect)).await
+    Calls::through(way, &format!("{scheme}://{host}"), token).await
 }
 
-/// A connection to the service at a Unix socket.
+/// Calls of the service at a Unix socket.
 ///
 /// # Errors
 /// A socket at which nothing listens.
-pub async fn dial_unix(path: &Path) -> io::Result<UnixStream> {
-    let stream = UnixStream::connect(path).await?;
-    widen(&stream)?;
-    Ok(stream)
+pub async fn dial_unix(path: &Path, access: &Access) -> io::Result<Calls> {
+    let path = path.to_path_buf();
+    let way = move || {
+        let path = path.clone();
+        let connected = async move {
+            let stream = UnixStream::connect(path).await?;
+            widen(&stream)?;
+            Ok(Box::new(stream) as Box<dyn Wire>)
+        };
+        connected.boxed()
+    };
+    Calls::through(way, "http://localhost", access.token.clone()).await
+}
+
+/// Calls of a service of this process. Each connection is one end of a pipe, whose other end `sent` takes.
+///
+/// # Errors
+/// A service that has ended.
+pub async fn dial_in_process(pipes: mpsc::Sender<DuplexStream>, access: &Access) -> io::Result<Calls> {
+    let way = move || {
+        let pipes = pipes.clone();
+        let connected = async move {
+            let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+            let sent = pipes.send(theirs).await;
+            sent.map_err(|_| io::Error::other("the service in this process has ended"))?;
+            Ok(Box::new(ours) as Box<dyn Wire>)
+        };
+        connected.boxed()
+    };
+    Calls::through(way, "http://localhost", access.token.clone()).await
 }
 
 /// True if a connection failed because one end does not trust the other. Waiting does not change this.
@@ -120,12 +131,7 @@ pub async fn speaks_tls(host_port: &str, patience: Duration) -> bool {
     matches!(tokio::time::timeout(patience, ask).await, Ok(Ok(first)) if TLS_RECORDS.contains(&first))
 }
 
-enum Connected {
-    Plain(TcpStream),
-    Secure(Box<Begun>),
-}
-
-async fn connect(host_port: &str, access: &Access) -> io::Result<Connected> {
+async fn connect(host_port: &str, access: &Access) -> io::Result<Box<dyn Wire>> {
     let found: Vec<_> = tokio::net::lookup_host(host_port).await?.collect();
     if access.tls.is_none() && !access.insecure && found.iter().any(|address| !address.ip().is_loopback()) {
         return Err(io::Error::new(
@@ -142,7 +148,7 @@ async fn connect(host_port: &str, access: &Access) -> io::Result<Connected> {
         .with_interval(TransportLimits::KEEPALIVE_INTERVAL)
         .with_retries(TransportLimits::KEEPALIVE_TRIES);
     socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-    let Some(tls) = &access.tls else { return Ok(Connected::Plain(stream)) };
+    let Some(tls) = &access.tls else { return Ok(Box::new(stream)) };
     let host = host_port.rsplit_once(':').map_or(host_port, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let name = ServerName::try_from(host.to_string()).map_err(|_| {
@@ -150,7 +156,7 @@ async fn connect(host_port: &str, access: &Access) -> io::Result<Connected> {
         io::Error::new(io::ErrorKind::PermissionDenied, reason)
     })?;
     let stream = tls.connect(name, stream).await.map_err(explained)?;
-    Ok(Connected::Secure(Box::new(Begun::wait_for(stream).await?)))
+    Ok(Box::new(Begun::wait_for(stream).await?))
 }
 
 /// A connection whose service has sent its first bytes: only then has it accepted our certificate.
@@ -166,60 +172,44 @@ impl Begun {
     }
 }
 
-impl AsyncRead for Connected {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Secure(begun) => {
-                if buf.remaining() > 0
-                    && let Some(first) = begun.first.take()
-                {
-                    buf.put_slice(&[first]);
-                    return Poll::Ready(Ok(()));
-                }
-                Pin::new(&mut begun.stream).poll_read(cx, buf)
-            }
+impl AsyncRead for Begun {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if buf.remaining() > 0
+            && let Some(first) = self.first.take()
+        {
+            buf.put_slice(&[first]);
+            return Poll::Ready(Ok(()));
         }
+        Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Connected {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Secure(begun) => Pin::new(&mut begun.stream).poll_write(cx, buf),
-        }
+impl AsyncWrite for Begun {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Secure(begun) => Pin::new(&mut begun.stream).poll_flush(cx),
-        }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Secure(begun) => Pin::new(&mut begun.stream).poll_shutdown(cx),
-        }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Self::Secure(begun) => Pin::new(&mut begun.stream).poll_write_vectored(cx, bufs),
-        }
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Secure(begun) => begun.stream.is_write_vectored(),
-        }
+        self.stream.is_write_vectored()
     }
 }

@@ -3,6 +3,7 @@
 //! Beyond the loopback interface both ends show certificates of one authority ([`certificates`]) with a role ([`Role`]),
 //! and everything is encrypted. On a host that others use too, a caller shows a word out of a file ([`Token`]).
 
+mod calls;
 pub mod certificates;
 mod client;
 mod credentials;
@@ -17,7 +18,8 @@ mod stream;
 mod tls;
 mod token;
 
-pub use client::{Access, Calls, dial, dial_unix, is_refusal, speaks_tls};
+pub use calls::Calls;
+pub use client::{Access, dial, dial_in_process, dial_unix, is_refusal, speaks_tls};
 pub use credentials::{Credentials, CredentialsError};
 pub use explain::innermost;
 pub use lines::{Caller, Lines, OpenCall};

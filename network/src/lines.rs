@@ -70,10 +70,10 @@ struct State {
     of_run: AtomicBool,
     ended: AtomicBool,
     waker: AtomicWaker,
-    calls: Mutex<Calls>,
+    calls: Mutex<InProgress>,
 }
 
-struct Calls {
+struct InProgress {
     next: u64,
     /// Calls in progress, each with the time at which its answer must have been taken, if it is there.
     open: BTreeMap<u64, Option<Instant>>,
@@ -83,7 +83,7 @@ struct Calls {
 
 impl Default for State {
     fn default() -> Self {
-        let calls = Calls { next: 0, open: BTreeMap::new(), last: Instant::now() };
+        let calls = InProgress { next: 0, open: BTreeMap::new(), last: Instant::now() };
         Self {
             of_run: AtomicBool::default(),
             ended: AtomicBool::default(),
@@ -94,7 +94,7 @@ impl Default for State {
 }
 
 impl State {
-    fn calls(&self) -> MutexGuard<'_, Calls> {
+    fn calls(&self) -> MutexGuard<'_, InProgress> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

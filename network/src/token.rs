@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tonic::metadata::{Ascii, MetadataValue};
+use tonic::metadata::MetadataValue;
 use tonic::{Request, Status};
 
 use crate::credentials::is_open;
@@ -14,14 +16,12 @@ const LENGTH_MIN: usize = 16;
 /// Most characters of a token.
 const LENGTH_MAX: usize = 1024;
 
-/// The metadata that holds a token in each call: `authorization: Bearer TOKEN`.
-const KEY: &str = "authorization";
-
 /// A word that callers must know.
 #[derive(Clone)]
 pub struct Token {
     word: String,
-    header: MetadataValue<Ascii>,
+    /// The value of the header that holds it: `authorization: Bearer TOKEN`.
+    header: HeaderValue,
 }
 
 /// Reasons for which a file holds no token.
@@ -85,13 +85,13 @@ impl Token {
     }
 
     /// Adds the token to a call.
-    pub(crate) fn show<T>(&self, request: &mut Request<T>) {
-        request.metadata_mut().insert(KEY, self.header.clone());
+    pub(crate) fn show(&self, call: &mut HeaderMap) {
+        call.insert(AUTHORIZATION, self.header.clone());
     }
 
     /// Refuses a call without the token. The comparison takes the same time whatever was shown.
     pub(crate) fn check(&self, request: &Request<()>) -> Result<(), Status> {
-        let shown = request.metadata().get(KEY).map(MetadataValue::as_bytes);
+        let shown = request.metadata().get(AUTHORIZATION.as_str()).map(MetadataValue::as_bytes);
         match shown {
             None => Err(Status::unauthenticated("this service asks for a token: give --token-file FILE")),
             Some(shown) if blake3::hash(shown) == blake3::hash(self.header.as_bytes()) => Ok(()),

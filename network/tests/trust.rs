@@ -9,7 +9,6 @@ use amalgam_network::certificates::{Made, make};
 use amalgam_network::{Credentials, Listen, Role, SecurityOptions, Token, dial, listen, speaks_tls};
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tonic::transport::Endpoint;
 
 fn options(folder: Option<&Path>) -> SecurityOptions {
     SecurityOptions { tls: folder.map(Path::to_path_buf), ..SecurityOptions::default() }
@@ -38,7 +37,7 @@ async fn meet(
     let port = listening.address.rsplit_once(':').expect("a port").1;
     let address = format!("{host}:{port}");
     let access = options(folder).access(caller, wanted).expect("an access");
-    let dialled = dial(move || Ok(address.clone()), &access, Endpoint::from_static("http://localhost"));
+    let dialled = dial(move || Ok(address.clone()), &access);
     let dialled = tokio::time::timeout(Duration::from_secs(5), dialled).await.expect("in time");
     serves.abort();
     let error = dialled.err()?;
@@ -112,7 +111,7 @@ async fn a_certificate_is_for_its_hosts() {
     let listening = listen(&Listen::Tcp("127.0.0.2:0".into()), &gate).await.expect("listens");
     let (address, access) =
         (listening.address.clone(), options(caller.0).access(caller.1, caller.2).expect("an access"));
-    let error = dial(move || Ok(address.clone()), &access, Endpoint::from_static("http://localhost")).await;
+    let error = dial(move || Ok(address.clone()), &access).await;
     let error = format!("{:?}", error.expect_err("another host"));
     assert!(error.contains("is not for host 127.0.0.2, but for") && error.contains("node7"), "{error}");
 }
@@ -143,11 +142,7 @@ async fn silent_callers_lock_nobody_out() {
         tokio::time::sleep(Duration::from_millis(1500)).await;
         let address = listening.address.clone();
         let access = options(tls).access(Role::Coordinator, Role::Solver).expect("an access");
-        let newcomer = tokio::spawn(async move {
-            dial(move || Ok(address.clone()), &access, Endpoint::from_static("http://localhost"))
-                .await
-                .is_ok()
-        });
+        let newcomer = tokio::spawn(async move { dial(move || Ok(address.clone()), &access).await.is_ok() });
         let mut lines = Vec::new();
         let greet = async {
             while let Some(Ok(mut line)) = listening.incoming.next().await {
@@ -211,8 +206,7 @@ async fn beyond_the_host_nobody_speaks_without_certificates_by_mistake() {
     assert!(error.contains("--tls DIR"), "{error}");
     let access = options(None).access(Role::Coordinator, Role::Solver).expect("an access");
     let since = Instant::now();
-    let dialled =
-        dial(|| Ok("192.0.2.1:7401".into()), &access, Endpoint::from_static("http://localhost")).await;
+    let dialled = dial(|| Ok("192.0.2.1:7401".into()), &access).await;
     let error = format!("{:?}", dialled.expect_err("another machine"));
     assert!(
         error.contains("192.0.2.1:7401 is another machine") && since.elapsed() < Duration::from_secs(5),

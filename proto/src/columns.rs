@@ -1,7 +1,7 @@
 //! Columns: packed arrays in pieces over a stream of messages.
 
 use amalgam_particles::{
-    CellSet, DMat3, DVec3, MOMENTUM_LIMIT, POSITION_LIMIT, ParticleId, SPEED_LIMIT, text,
+    CellSet, DMat3, DVec3, MOMENTUM_LIMIT, POSITION_LIMIT, ParticleId, SPEED_LIMIT, lanes, text,
 };
 use bytemuck::Pod;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use room::Room;
 compile_error!("columns are little-endian; this machine is not");
 
 /// Bytes of column data in a message. Larger columns are cut.
-pub const CHUNK_BYTES: usize = 256 << 10;
+pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// Bytes of column data that one call may hold, in either direction.
 pub const CALL_BYTES_MAX: u64 = 16 << 30;
@@ -387,12 +387,37 @@ pub const MOMENTA: Limit = Limit { below: MOMENTUM_LIMIT, rule: "finite and belo
 
 impl Limit {
     fn check(self, column: &'static str, values: Vec<DVec3>) -> Result<Vec<DVec3>, WireError> {
-        // Without a branch for each value: many fit into one instruction.
-        let numbers: &[f64] = bytemuck::cast_slice(&values);
-        if !numbers.iter().fold(true, |all, number| all & (number.abs() < self.below)) {
+        let numbers = bytemuck::cast_slice(&values);
+        if !lanes::run(AllBelow { numbers, limit: self.below }) {
             check(column, &values, None, self.rule, |v| v.abs().cmplt(DVec3::splat(self.below)).all())?;
         }
         Ok(values)
+    }
+}
+
+/// True if all numbers have a magnitude below the limit, which none has that is NaN.
+struct AllBelow<'a> {
+    numbers: &'a [f64],
+    limit: f64,
+}
+
+impl lanes::Task for AllBelow<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<L: lanes::Lanes>(self) -> bool {
+        // Without a branch for each number: many fit into one instruction.
+        let (blocks, rest) = self.numbers.as_chunks::<{ 4 * lanes::LANES }>();
+        let mut is_below = true;
+        for block in blocks {
+            for number in block {
+                is_below &= number.abs() < self.limit;
+            }
+        }
+        for number in rest {
+            is_below &= number.abs() < self.limit;
+        }
+        is_below
     }
 }
 

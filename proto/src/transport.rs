@@ -12,7 +12,7 @@ pub struct TransportLimits;
 
 impl TransportLimits {
     /// HTTP/2 frame [bytes].
-    pub const FRAME_BYTES: u32 = 256 << 10;
+    pub const FRAME_BYTES: u32 = 1 << 20;
     /// HTTP/2 window of a stream [bytes]; the receiver's governs the sender, so both ends set it.
     pub const STREAM_WINDOW_BYTES: u32 = 4 << 20;
     /// HTTP/2 window of a connection [bytes].

@@ -6,11 +6,9 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use amalgam_network::{Access, Calls, dial_unix, innermost};
-use amalgam_proto::{Incoming, Outgoing, PROTOCOL_VERSION, TransportLimits, call, v1};
-use hyper_util::rt::TokioIo;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint, Uri};
+use amalgam_network::{Access, Calls, dial_in_process, dial_unix, innermost};
+use amalgam_proto::{Incoming, Outgoing, PROTOCOL_VERSION, call, v1};
+use http::Uri;
 
 use registry::Registry;
 
@@ -87,45 +85,18 @@ impl std::fmt::Display for Address {
 ///
 /// # Errors
 /// If nothing listens there, or nothing answers, or one end does not trust the other.
-pub async fn dial(address: &Address, access: &Access) -> Result<Calls, tonic::transport::Error> {
-    let channel = connect(address, access).await?;
-    Ok(InterceptedService::new(channel, access.clone()))
-}
-
-async fn connect(address: &Address, access: &Access) -> Result<Channel, tonic::transport::Error> {
-    // The authority is only read by servers that host several names; a socket or pipe has none.
-    let endpoint = Endpoint::from_static("http://localhost")
-        .initial_stream_window_size(TransportLimits::STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(TransportLimits::CONNECTION_WINDOW_BYTES)
-        .max_frame_size(TransportLimits::FRAME_BYTES);
+pub async fn dial(address: &Address, access: &Access) -> std::io::Result<Calls> {
     match address.clone() {
-        Address::Tcp(address) => amalgam_network::dial(move || Ok(address.clone()), access, endpoint).await,
+        Address::Tcp(address) => amalgam_network::dial(move || Ok(address.clone()), access).await,
         Address::Registered(registry, participant) => {
             let whereabouts = move || {
                 let address = registry.address_of(&participant);
                 address.ok_or_else(|| std::io::Error::new(ErrorKind::NotFound, "it has not registered yet"))
             };
-            amalgam_network::dial(whereabouts, access, endpoint).await
+            amalgam_network::dial(whereabouts, access).await
         }
-        Address::Unix(path) => {
-            let dial = move |_: Uri| {
-                let path = path.clone();
-                async move { dial_unix(&path).await.map(TokioIo::new) }
-            };
-            endpoint.connect_with_connector(tower::service_fn(dial)).await
-        }
-        Address::InProcess(queue) => {
-            let dial = move |_: Uri| {
-                let queue = queue.clone();
-                async move {
-                    let (ours, theirs) = tokio::io::duplex(1 << 20);
-                    let sent = queue.send(theirs).await;
-                    sent.map_err(|_| std::io::Error::other("the service in this process has ended"))?;
-                    Ok::<_, std::io::Error>(TokioIo::new(ours))
-                }
-            };
-            endpoint.connect_with_connector(tower::service_fn(dial)).await
-        }
+        Address::Unix(path) => dial_unix(&path, access).await,
+        Address::InProcess(pipes) => dial_in_process(pipes, access).await,
     }
 }
 

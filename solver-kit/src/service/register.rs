@@ -8,8 +8,6 @@ use amalgam_proto::registry::RegisterRequest;
 use amalgam_proto::registry::registry_client::RegistryClient;
 use anyhow::bail;
 use tonic::Status;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Endpoint;
 
 use crate::solver::Description;
 
@@ -102,16 +100,15 @@ async fn register_as_long_as_it_goes(
     told: &mut Option<String>,
 ) -> Problem {
     let registry = plan.registry.clone();
-    let endpoint = Endpoint::from_static("http://localhost");
-    let dialled = amalgam_network::dial(move || Ok(registry.clone()), &plan.access, endpoint);
-    let channel = match tokio::time::timeout(PATIENCE, dialled).await {
-        Ok(Ok(channel)) => channel,
+    let dialled = amalgam_network::dial(move || Ok(registry.clone()), &plan.access);
+    let calls = match tokio::time::timeout(PATIENCE, dialled).await {
+        Ok(Ok(calls)) => calls,
         Ok(Err(error)) if amalgam_network::is_refusal(&error) => {
             return Problem::Refused(amalgam_network::innermost(&error));
         }
         Ok(Err(_)) | Err(_) => return Problem::NotThere,
     };
-    let mut client = RegistryClient::new(InterceptedService::new(channel, plan.access.clone()));
+    let mut client = RegistryClient::new(calls);
     loop {
         request.address = match &plan.announce {
             Some(announced) => announced.clone(),
