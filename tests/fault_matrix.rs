@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use support::process::{Folder, repository, signal, stderr};
-use support::relay::{Harm, Planned, relay};
+use support::relay::{Harm, Planned, link, relay};
 use support::service::{Service, elsewhere};
+use tokio::sync::watch;
 
 /// The step from which on harm is done; two checkpoints are then on the disk.
 const STEP: u64 = 60;
@@ -33,6 +34,10 @@ enum Fault {
     Killed,
     /// The solver is stopped, and goes on after the deadline.
     Stopped,
+    /// Nothing comes over the link for 5 s.
+    LinkDown,
+    /// Nothing comes over the link until the run has ended.
+    LinkGone,
     /// The solver has carried the call out, and its answer never comes.
     HalfOpen,
     AnswerLost,
@@ -51,9 +56,11 @@ enum Fault {
 }
 
 /// Faults, and how the issue of each is known.
-const FAULTS: [(Fault, &str); 11] = [
+const FAULTS: [(Fault, &str); 13] = [
     (Fault::Killed, "SIGKILL"),
     (Fault::Stopped, "SIGSTOP"),
+    (Fault::LinkDown, "link down for 5 s"),
+    (Fault::LinkGone, "link down for ever"),
     (Fault::HalfOpen, "half-open"),
     (Fault::AnswerLost, "lost reply"),
     (Fault::CallRepeated, "duplicated call"),
@@ -105,8 +112,14 @@ fn spoil(results: &std::path::Path, fault: Fault) {
 }
 
 /// Effect of a fault on a call.
-fn harm(fault: Fault, process: &Process, run: &Arc<AtomicU32>, results: PathBuf) -> Harm {
-    let (process, run) = (Arc::clone(process), Arc::clone(run));
+fn harm(
+    fault: Fault,
+    process: &Process,
+    run: &Arc<AtomicU32>,
+    link: &watch::Sender<bool>,
+    results: PathBuf,
+) -> Harm {
+    let (process, run, link) = (Arc::clone(process), Arc::clone(run), link.clone());
     let kill = move |process: Process| {
         let address = end(&process);
         later(Duration::from_millis(300), move || start(&process, &address));
@@ -116,6 +129,14 @@ fn harm(fault: Fault, process: &Process, run: &Arc<AtomicU32>, results: PathBuf)
         Fault::CallRepeated => Harm::Repeats,
         Fault::Killed => Harm::First(Box::new(move || kill(process))),
         Fault::HalfOpen => Harm::HoldsAnswer,
+        Fault::LinkDown | Fault::LinkGone => Harm::First(Box::new(move || {
+            link.send_replace(false);
+            if fault == Fault::LinkDown {
+                later(Duration::from_secs(5), move || {
+                    link.send_replace(true);
+                });
+            }
+        })),
         Fault::Slow => Harm::Delays(Duration::from_millis(400)),
         Fault::CheckpointTorn | Fault::CheckpointFlipped => Harm::First(Box::new(move || {
             spoil(&results, fault);
@@ -152,22 +173,30 @@ fn meet(fault: Fault, call: &'static str) -> (serde_json::Value, String) {
     start(&process, "127.0.0.1:0");
     let address = process.lock().expect("whole").as_ref().expect("it runs").address.clone();
     let planned = Planned::default();
-    let scene = elsewhere(&folder, &[("fluid", &relay(&address, Arc::clone(&planned)))]);
+    let (up, is_up) = watch::channel(true);
+    let there = link(&relay(&address, Arc::clone(&planned)), is_up);
+    let scene = elsewhere(&folder, &[("fluid", &there)]);
     let id = Arc::new(AtomicU32::new(0));
-    *planned.lock().expect("whole") = Some((call, STEP, harm(fault, &process, &id, folder.out())));
+    *planned.lock().expect("whole") = Some((call, STEP, harm(fault, &process, &id, &up, folder.out())));
+    let patience = if fault == Fault::LinkGone { "--reconnect=2s" } else { "--reconnect=20s" };
     // A file that grows too large is an error, as on a full disk, and no signal.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_amalgam"), "run"]);
-    command.arg(&scene).arg("--out").arg(folder.out()).args(RUN).arg("--reconnect=20s");
+    command.arg(&scene).arg("--out").arg(folder.out()).args(RUN).arg(patience);
     command.current_dir(folder.path()).env("TMPDIR", folder.path().join("tmp"));
     let run = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
     id.store(run.id(), Ordering::Relaxed);
     let mut output = run.wait_with_output().expect("ends");
-    let is_resumed = matches!(fault, Fault::CoordinatorKilled | Fault::DiskFull);
+    let is_resumed = matches!(fault, Fault::CoordinatorKilled | Fault::DiskFull | Fault::LinkGone);
     if is_resumed {
         let text = stderr(&output);
-        let code = (fault == Fault::DiskFull).then_some(1);
+        let code = (fault != Fault::CoordinatorKilled).then_some(1);
         assert_eq!(output.status.code(), code, "{fault:?} at {call}: {text}");
+        if fault == Fault::LinkGone {
+            let whom = format!("participant water at {there}");
+            assert!(text.contains(&whom), "{fault:?} at {call}: {text}");
+            up.send_replace(true);
+        }
         assert_eq!(text.contains("to go on from step "), code.is_some(), "{fault:?} at {call}: {text}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
         output = command.arg("resume").arg(folder.out()).arg("--quiet").output().expect("starts");

@@ -7,7 +7,10 @@ use amalgam_proto::v1;
 use amalgam_proto::v1::solver_client::SolverClient;
 use amalgam_proto::v1::solver_server::{Solver, SolverServer};
 use futures_util::{Stream, TryStreamExt as _, stream};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
@@ -45,6 +48,43 @@ pub(crate) fn relay(target: &str, planned: Planned) -> String {
         });
     });
     address.recv().expect("it listens")
+}
+
+/// A link to `target`, at a free port. Callers and bytes that come while it is not up wait. Ends with the process.
+pub(crate) fn link(target: &str, up: watch::Receiver<bool>) -> String {
+    let target = target.to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");
+    listener.set_nonblocking(true).expect("sets");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::from_std(listener).expect("listens");
+            loop {
+                let (caller, _) = listener.accept().await.expect("a caller");
+                let (target, mut up) = (target.clone(), up.clone());
+                tokio::spawn(async move {
+                    up.wait_for(|&up| up).await.ok()?;
+                    let (from, to) = caller.into_split();
+                    let (back, on) = TcpStream::connect(target).await.ok()?.into_split();
+                    tokio::spawn(carry(from, on, up.clone()));
+                    tokio::spawn(carry(back, to, up));
+                    Some(())
+                });
+            }
+        });
+    });
+    address
+}
+
+/// Carries bytes one way, until either end closes.
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut up: watch::Receiver<bool>) -> Option<()> {
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        let read = from.read(&mut bytes).await.ok().filter(|&read| read > 0)?;
+        up.wait_for(|&up| up).await.ok()?;
+        to.write_all(&bytes[..read]).await.ok()?;
+    }
 }
 
 struct Relay {
