@@ -5,8 +5,8 @@
 //! *step* is the two calls of a coupled step with a served solver at rest, whose particles are groups of one:
 //! Integrate sends inertias and impulses and brings momenta back; Commit sends the velocities of groups and
 //! members, and brings the positions and velocities of the next step. The service does all that a step needs
-//! besides: ids, groups, totals. `cargo bench --workspace --bench exchange` prints ratios. Names as
-//! `exchange-unix-10000` after `--` choose rows.
+//! besides: ids, groups, totals. `cargo bench --workspace --bench exchange` prints ratios; calls and raw ones take turns, so
+//! that both meet the same machine. Names as `exchange-unix-10000` after `--` choose rows.
 
 #![allow(missing_docs, reason = "a benchmark")]
 
@@ -45,6 +45,9 @@ const COUNTS: [usize; 3] = [10_000, 100_000, 1_000_000];
 
 /// Wall time spent on each figure, at least [s].
 const LEAST: f64 = 2.0;
+
+/// Wall time of a turn, at least [s].
+const TURN: f64 = 0.02;
 
 /// Particles that do nothing.
 struct Rest(Particles);
@@ -270,28 +273,55 @@ fn commit(step: u64, velocity: &[DVec3], next: Option<Next>) -> Commit {
     }
 }
 
-/// Times of an exchange [ms], and the bytes of columns of each call that went and came.
-fn exchange(address: &str, count: usize) -> ([f64; 2], Vec<[u64; 2]>) {
+/// Makes a call, and returns the seconds that it took without what had to be made before.
+type Timed = Box<dyn FnMut() -> f64>;
+
+fn timed(call: impl FnOnce()) -> f64 {
+    let before = Instant::now();
+    call();
+    before.elapsed().as_secs_f64()
+}
+
+/// An exchange, and the bytes of columns of each of its calls that go and come.
+fn exchange(address: &str, count: usize) -> (Timed, Vec<[u64; 2]>) {
     let (runtime, mut solver) = connect(address);
     let velocity: Vec<DVec3> = (0..count).map(|i| DVec3::X * 1e-6 * i as f64).collect();
     let mut bytes = [0; 2];
-    let times = time(
-        || commit(0, &velocity, None),
-        |commit| {
+    let mut call = move || {
+        let commit = commit(0, &velocity, None);
+        let seconds = timed(|| {
             let (answer, both) = runtime.block_on(send_commit(&mut solver, commit, count as u64));
             bytes = both;
             assert_eq!(answer.track_velocity.len(), count);
             black_box(answer);
-        },
-    );
-    (times, vec![bytes])
+        });
+        (seconds, bytes)
+    };
+    let (_, bytes) = call();
+    (Box::new(move || call().0), vec![bytes])
 }
 
-/// Times of a step [ms], and the bytes of columns of each call that went and came.
-fn step(address: &str, count: usize) -> ([f64; 2], Vec<[u64; 2]>) {
+/// A step, and the bytes of columns of each of its calls that go and come.
+fn step(address: &str, count: usize) -> (Timed, Vec<[u64; 2]>) {
     let mut caller = Caller::new(address, count);
-    let times = time(|| (), |()| caller.step());
-    (times, caller.bytes)
+    caller.step();
+    let bytes = caller.bytes.clone();
+    (Box::new(move || timed(|| caller.step())), bytes)
+}
+
+/// Calls of a raw socket with these bytes.
+fn raw(address: &str, bytes: &[[u64; 2]]) -> Timed {
+    let mut socket = dial_raw(address);
+    let mut buffers: Vec<(Vec<u8>, Vec<u8>)> =
+        bytes.iter().map(|&[out, back]| (vec![1; out as usize], vec![0; back as usize])).collect();
+    Box::new(move || {
+        timed(|| {
+            for (out, back) in &mut buffers {
+                call_raw(&mut *socket, out, back);
+                black_box(&back);
+            }
+        })
+    })
 }
 
 /// The coordinator's side of one service.
@@ -388,19 +418,25 @@ impl Caller {
     }
 }
 
-/// Least and median time of a call [ms]; its data are made before.
-fn time<T>(mut make: impl FnMut() -> T, mut call: impl FnMut(T)) -> [f64; 2] {
-    call(make());
+/// Least and median times [ms] of two kinds of calls that take turns.
+fn times(mut both: [Timed; 2]) -> [[f64; 2]; 2] {
+    let mut times = [Vec::new(), Vec::new()];
     let started = Instant::now();
-    let mut times = Vec::new();
-    while times.len() < 5 || started.elapsed().as_secs_f64() < LEAST {
-        let made = make();
-        let before = Instant::now();
-        call(made);
-        times.push(1e3 * before.elapsed().as_secs_f64());
+    while times[0].len() < 5 || started.elapsed().as_secs_f64() < 2.0 * LEAST {
+        for (call, times) in both.iter_mut().zip(&mut times) {
+            // The first of a turn finds the other's data in the caches.
+            call();
+            let since = Instant::now();
+            times.push(call());
+            while since.elapsed().as_secs_f64() < TURN {
+                times.push(call());
+            }
+        }
     }
-    times.sort_by(f64::total_cmp);
-    [times[0], times[times.len() / 2]]
+    times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        [1e3 * times[0], 1e3 * times[times.len() / 2]]
+    })
 }
 
 fn free_address(folder: &Path, kind: &str, name: &str) -> String {
@@ -413,23 +449,11 @@ fn free_address(folder: &Path, kind: &str, name: &str) -> String {
 /// Prints a row: times [ms] of `what` and of a raw socket of the same kind, and their ratios.
 fn row(folder: &Path, what: &str, kind: &str, count: usize) {
     let address = free_address(folder, kind, &format!("{what}-{count}"));
-    let service = Peer::start(what, &address);
-    let (ours, bytes) = if what == "exchange" { exchange(&address, count) } else { step(&address, count) };
-    drop(service);
+    let _service = Peer::start(what, &address);
+    let (call, bytes) = if what == "exchange" { exchange(&address, count) } else { step(&address, count) };
     let address = free_address(folder, kind, &format!("raw-{what}-{count}"));
     let _raw = Peer::start("raw", &address);
-    let mut socket = dial_raw(&address);
-    let mut buffers: Vec<(Vec<u8>, Vec<u8>)> =
-        bytes.iter().map(|&[out, back]| (vec![1; out as usize], vec![0; back as usize])).collect();
-    let raw = time(
-        || (),
-        |()| {
-            for (out, back) in &mut buffers {
-                call_raw(&mut *socket, out, back);
-                black_box(&back);
-            }
-        },
-    );
+    let [ours, raw] = times([call, raw(&address, &bytes)]);
     let part = |way: usize| bytes.iter().map(|call| call[way]).sum::<u64>() as f64 / count as f64;
     println!(
         "{:24} {:8.3} / {:8.3}   raw {:8.3} / {:8.3}   ratio {:.2} / {:.2}   {:.0} B, {:.0} B",

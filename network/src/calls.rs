@@ -126,10 +126,11 @@ impl Connection {
             }
         };
         let (answer, mut stream) = calls.send_request(Request::from_parts(head, ()), false)?;
+        // Sending fails only if the service wants no more. Its answer says why.
         while pieces.length > SENT_AT_ONCE {
-            stream.send_data(pieces.split_to(SENT_AT_ONCE), false)?;
+            let _ = stream.send_data(pieces.split_to(SENT_AT_ONCE), false);
         }
-        stream.send_data(pieces, is_whole)?;
+        let _ = stream.send_data(pieces, is_whole);
         let mut sending = JoinSet::new();
         if !is_whole {
             sending.spawn(send_as_it_comes(body, stream));
@@ -177,8 +178,8 @@ impl tower::Service<Request<Body>> for Calls {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let line = Arc::clone(&self.0);
-        async move { line.call(request).await }.boxed()
+        let connection = Arc::clone(&self.0);
+        async move { connection.call(request).await }.boxed()
     }
 }
 
