@@ -6,10 +6,10 @@ set -eu
 amalgam=$(realpath "$1"); scene=$(realpath "$2"); folder=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d); chmod 755 "$work"; pids=
 end() {
-    [ "$pids" ] && kill $pids 2> /dev/null
-    for host in n1 n2 hub; do ip netns del am-$host-$$ 2> /dev/null; done
-    ip link del am-br-$$ 2> /dev/null
-    sed -i "/# amalgam $$/d" /etc/hosts 2> /dev/null
+    # Some have ended by themselves.
+    kill $pids 2> /dev/null || true
+    for host in n1 n2 hub; do ip netns del am-$host-$$ || true; done
+    sed "/# amalgam $$/d" /etc/hosts > "$work/hosts.before" && cat "$work/hosts.before" > /etc/hosts
     [ "${KEEP:-}" ] || rm -rf "$work"
 }
 trap end EXIT
@@ -76,5 +76,8 @@ cp "$folder/where.toml" .
 for job in single hetjob; do
     OUT=$work/$job client sbatch --wait --export=ALL --output="$work/$job.txt" --time=10 "$folder/$job.sbatch"
     cat "$work/$job.txt"
-    echo "$job: $(grep state_hash "$work/$job/summary.json") in one process: $(grep state_hash here/summary.json)"
+    there=$(grep state_hash "$work/$job/summary.json"); here=$(grep state_hash here/summary.json)
+    echo "$job: $there in one process: $here"
+    [ "$there" = "$here" ]
 done
+echo "the same bits"

@@ -83,8 +83,10 @@ fuzz_target!(|bytes: &[u8]| {
         9 => {
             if let Some(frame) = read::<Frame>(bytes) {
                 assert!(frame.id.is_sorted());
-                let (vertices, triangles) = frame.surface.unwrap_or_default();
-                assert!(triangles.as_flattened().iter().all(|&corner| (corner as usize) < vertices.len()));
+                let surface = frame.surface.unwrap_or_default();
+                let vertices = surface.vertices.len();
+                assert!(surface.velocities.is_empty() || surface.velocities.len() == vertices);
+                assert!(surface.triangles.as_flattened().iter().all(|&corner| (corner as usize) < vertices));
             }
         }
         10 => drop(read::<Snapshot>(bytes)),
