@@ -92,7 +92,7 @@ pub async fn dial_unix(path: &Path, access: &Access) -> io::Result<Calls> {
     Calls::through(way, "http://localhost", access.token.clone()).await
 }
 
-/// Calls of a service of this process. Each connection is one end of a pipe, whose other end `sent` takes.
+/// Calls of a service of this process. Each connection is one end of a pipe; the other goes to `pipes`.
 ///
 /// # Errors
 /// A service that has ended.
