@@ -23,7 +23,7 @@ fn files(folder: &str) -> BTreeMap<String, String> {
         for entry in fs::read_dir(folder).expect("a folder of the repository") {
             let path = entry.expect("an entry").path();
             let name = path.strip_prefix(root()).expect("below the root").display().to_string();
-            if ["target", "out", ".git"].contains(&name.as_str()) {
+            if ["out", ".git"].contains(&name.as_str()) || path.ends_with("target") {
                 continue;
             }
             if path.is_dir() {

@@ -12,7 +12,6 @@ use amalgam_proto::{Known, PROTOCOL_VERSION, v1};
 use futures_util::stream;
 use tonic::Code;
 
-use crate::Section;
 use crate::shown::messages;
 use crate::verdict::{Check, Stop, broken, skip};
 use crate::wire::{No, Wire, code_name};
@@ -27,6 +26,21 @@ pub(crate) struct Property {
     pub(crate) radius: f64,
     pub(crate) immovable: bool,
     pub(crate) body: ParticleId,
+}
+
+/// Data with which a service is initialised.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// Name of the participant.
+    pub participant: String,
+    /// Its section of a scene, TOML.
+    pub text: String,
+    /// Corners of the domain [m].
+    pub domain: (DVec3, DVec3),
+    /// Gravity [m/s^2].
+    pub gravity: DVec3,
+    /// Seed of everything random.
+    pub seed: u64,
 }
 
 /// A run of the service under trial.

@@ -3,7 +3,7 @@
 //!
 //! A rule has a name, one sentence and a place in `docs/reference/protocol.md`. [`examine`] tries rules on a
 //! service that it is connected to, one after the other, each in a run of its own. A rule that is broken
-//! comes with the calls that show it. The rules are in files by subject, below `rules/`; They are written
+//! comes with the calls that show it. The rules are in files by subject, below `rules/`. They are written
 //! with `bench.rs`.
 
 mod bench;
@@ -14,28 +14,13 @@ mod verdict;
 mod wire;
 
 use amalgam_network::Calls;
-use amalgam_particles::DVec3;
 
 use bench::Bench;
-pub use rules::{RULES, Rule};
+pub use bench::Section;
+pub use rules::{RULES, rule::Rule};
 pub use verdict::{Finding, Verdict};
 pub use wire::Exchange;
 use wire::Wire;
-
-/// Data with which a service is initialised.
-#[derive(Clone, Debug)]
-pub struct Section {
-    /// Name of the participant.
-    pub participant: String,
-    /// Its section of a scene, TOML.
-    pub text: String,
-    /// Corners of the domain [m].
-    pub domain: (DVec3, DVec3),
-    /// Gravity [m/s^2].
-    pub gravity: DVec3,
-    /// Seed of everything random.
-    pub seed: u64,
-}
 
 /// Tries the rules that are `wanted` on a service and tells each finding as soon as it is there.
 ///

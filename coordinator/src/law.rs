@@ -80,6 +80,7 @@ mod impact;
 mod problem;
 pub mod response;
 pub mod secant;
+mod tasks;
 mod tree;
 mod unknown;
 mod warm_start;
@@ -94,15 +95,10 @@ use gradient::{Descent, Outcome, Tolerance};
 use impact::Reflections;
 use problem::Problem;
 use serde::{Deserialize, Serialize};
+use tasks::{CHUNK, SERIAL};
 use tree::Tree;
 use unknown::{Rolling, Unknown};
 use warm_start::Memory;
-
-/// Bodies or contacts that one task works through.
-const CHUNK: usize = 1024;
-
-/// Fewer contacts or bodies are not worth a second thread: their cost is less than that of waking it.
-const SERIAL: usize = 8 * CHUNK;
 
 /// The step that contacts are solved for.
 #[derive(Clone, Copy, Debug, PartialEq)]

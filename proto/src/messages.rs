@@ -18,9 +18,9 @@ use tonic::client::GrpcService;
 use tonic::{Code, Status};
 
 use crate::columns::Packet;
+use crate::generated::v1;
+use crate::generated::v1::solver_server::SERVICE_NAME;
 use crate::transport::message_limit;
-use crate::v1;
-use crate::v1::solver_server::SERVICE_NAME;
 
 /// Bytes before a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;

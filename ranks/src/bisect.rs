@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use crate::{
-    Cell, Cut, Ranks,
-    cut::{Plane, Region, SPACE, ranks_below, split},
+    cut::{Cell, Cut, Plane, Region, SPACE, ranks_below, split},
+    ranks::Ranks,
 };
 
 /// Bins of a histogram, at most: beyond, several planes of cells share a bin, and bins are cut again.

@@ -1,6 +1,6 @@
 //! Sums that are exact until they are rounded once, so neither order nor ranks matter.
 
-use crate::Ranks;
+use crate::ranks::Ranks;
 
 /// Bits of a digit.
 const DIGIT: u32 = 32;

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use crate::Ranks;
+use crate::ranks::Ranks;
 
 /// A plan by which particles change ranks: made once, applied to any number of columns.
 #[derive(Clone, Debug)]

@@ -7,15 +7,7 @@
 
 use amalgam_particles::DVec3;
 use amalgam_particles::shapes::{Body, POINTS_MAX, Shape, ShapeError};
-use amalgam_solver_kit::{Fields, SectionError};
-
-use crate::sph::{
-    Formulation, Parameters, Points,
-    evaluation::Evaluation,
-    pressure::equation_of_state::{EquationOfState, Law},
-    sources::Sources,
-    walls::Walls,
-};
+use amalgam_solver_kit::SectionError;
 
 /// Faces nearer than this touch, in spacings.
 const TOUCH: f64 = 1e-6;
@@ -262,51 +254,6 @@ pub(crate) fn check_density(
     warnings
 }
 
-/// Densities over rest density by the kernel of SPH, for points of a fluid whose own measure is coarser.
-pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3, DVec3)) -> Vec<f64> {
-    let support_radius = 2.0 * spacing;
-    let (count, (low, mut high)) = (points.len(), domain);
-    let mut points = points.to_vec();
-    // The kernel sees no image of an image: a narrow domain is joined to its mirror image until it is wide enough.
-    for axis in 0..3 {
-        while high[axis] - low[axis] < 2.0 * support_radius {
-            let wall = high[axis];
-            let image = |&x: &DVec3| {
-                let mut x = x;
-                x[axis] = 2.0 * wall - x[axis];
-                x
-            };
-            let images: Vec<DVec3> = points.iter().map(image).collect();
-            points.extend(images);
-            high[axis] += wall - low[axis];
-        }
-    }
-    let parameters = Parameters {
-        spacing,
-        support_radius,
-        mass: spacing.powi(3),
-        radius: 0.5 * spacing,
-        state: EquationOfState { law: Law::Tait, rest_density: 1.0, sound_speed: 1.0 },
-        formulation: Formulation::Laminar { viscosity: 0.0 },
-        cfl: 1.0,
-        substeps_max: 1,
-        gravity: DVec3::ZERO,
-        walls: Some(Walls::new((low, high), support_radius)),
-        sources: Sources::default(),
-        fields: Fields::default(),
-    };
-    compressions(&parameters, &points).into_iter().take(count).collect()
-}
-
-/// Densities over rest density of particles at `points` [m].
-pub(crate) fn compressions(parameters: &Parameters, points: &[DVec3]) -> Vec<f64> {
-    let mut evaluation = Evaluation::default();
-    let velocities = vec![DVec3::ZERO; points.len()];
-    let points = Points { ids: &[], positions: points, velocities: &velocities };
-    evaluation.find_densities(parameters, points, Points::default());
-    evaluation.compressions().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,15 +285,5 @@ mod tests {
         assert!(warnings[0].starts_with("shapes[1] starts 5.0 % above the rest density, with 1050 kg/m^3"));
         assert_eq!(faults.len(), 1);
         assert_eq!(faults[0].key, "shapes[2]");
-    }
-
-    #[test]
-    fn a_narrow_domain_is_measured_like_a_wide_one() {
-        let lattice = |max| Shape::Box { min: DVec3::ZERO, max }.sample(0.1).expect("a good box");
-        for width in [0.2, 1.0] {
-            let edges = DVec3::new(width, 1.0, 1.0);
-            let compressions = kernel_compressions(&lattice(edges), 0.1, (DVec3::ZERO, edges));
-            assert!(compressions.iter().all(|compression| (compression - 1.0).abs() < 1e-4));
-        }
     }
 }

@@ -6,7 +6,7 @@ use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Reach};
 use amalgam_proto::contract::{Batch, Wanted};
 
 use super::order::cell_size;
-use super::{Rule, rule};
+use super::rule::{Rule, rule};
 use crate::bench::{Bench, everyone, interest};
 use crate::verdict::{Check, Stop, demand, skip};
 

@@ -4,7 +4,7 @@ use amalgam_particles::DVec3;
 use amalgam_proto::v1;
 use tonic::Code;
 
-use super::{Rule, rule};
+use super::rule::{Rule, rule};
 use crate::bench::{Ask, Bench, refused};
 use crate::verdict::{Check, Stop, broken, demand, skip};
 

@@ -7,7 +7,7 @@ use bytemuck::NoUninit;
 use futures_util::{StreamExt as _, stream};
 use tonic::Code;
 
-use super::{Rule, rule};
+use super::rule::{Rule, rule};
 use crate::bench::{Ask, Bench, End, interest, refused};
 use crate::verdict::{Check, Stop, broken, demand};
 

@@ -3,7 +3,7 @@
 use amalgam_particles::{DMat3, DVec3};
 use amalgam_proto::contract::Integration;
 
-use super::{Rule, rule};
+use super::rule::{Rule, rule};
 use crate::bench::Bench;
 use crate::verdict::{Check, Stop, broken, demand, skip};
 

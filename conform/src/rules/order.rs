@@ -5,7 +5,7 @@ use amalgam_proto::{PROTOCOL_VERSION, v1};
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
-use super::{Rule, rule};
+use super::rule::{Rule, rule};
 use crate::bench::{Ask, Bench, everyone, refused};
 use crate::verdict::{Check, broken, demand, skip};
 use crate::wire::No;

@@ -4,7 +4,7 @@ use amalgam_particles::DVec3;
 use amalgam_proto::contract::{Committed, Integrated, Next};
 
 use super::order::cell_size;
-use super::{Rule, rule};
+use super::rule::{Rule, rule};
 use crate::bench::{Bench, everyone, timeless};
 use crate::verdict::{Check, Stop, broken, demand};
 

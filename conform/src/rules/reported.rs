@@ -4,7 +4,7 @@ use amalgam_particles::{DVec3, Lattice, Reach};
 use amalgam_proto::contract::{Committed, Frame};
 
 use super::order::cell_size;
-use super::{Rule, rule};
+use super::rule::{Rule, rule};
 use crate::bench::{Bench, state_hash};
 use crate::verdict::{Check, Stop, demand};
 

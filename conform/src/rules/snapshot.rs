@@ -2,7 +2,7 @@
 
 use amalgam_proto::contract::Committed;
 
-use super::{Rule, rule};
+use super::rule::{Rule, rule};
 use crate::bench::{Bench, timeless};
 use crate::verdict::{Check, Stop, broken, demand};
 

@@ -29,8 +29,8 @@ use super::bodies::{Bodies, Motion};
 use super::cone::larger;
 use super::problem::{Answers, Problem};
 use super::response::Response;
+use super::tasks::{CHUNK, SERIAL};
 use super::unknown::{Unknown, Unknowns, work};
-use super::{CHUNK, SERIAL};
 
 /// Tolerances at which the iteration ends.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,11 +8,11 @@
 use amalgam_particles::{DVec3, lanes::LANES, reduce};
 use rayon::prelude::*;
 
-use super::SERIAL;
 use super::bodies::{Bodies, InverseInertia, Motion};
 use super::cone::{Cone, Cones, Kind, Metric};
 use super::contact::Contact;
 use super::response::Response;
+use super::tasks::SERIAL;
 use super::unknown::Unknown;
 
 /// Bodies that a contact joins, and its kind.

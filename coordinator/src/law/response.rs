@@ -7,7 +7,7 @@
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
-use super::{CHUNK, SERIAL};
+use super::tasks::{CHUNK, SERIAL};
 
 /// The part of B that is not diagonal.
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::cone::Kind;
 use super::contact::Contact;
 use super::problem::Problem;
+use super::tasks::{CHUNK, SERIAL};
 use super::unknown::Unknown;
-use super::{CHUNK, SERIAL};
 
 /// Impulses of contacts in the last step, sorted by pair.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

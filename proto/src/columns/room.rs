@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{CALL_BYTES_MAX, WireError, check_count};
-use crate::v1;
+use super::limits::{CALL_BYTES_MAX, COUNT_MAX, WireError, check_count};
+use crate::generated::v1;
 
 /// Grids on which one commit can ask for occupied cells.
 pub const GRIDS_MAX: usize = 8;
@@ -47,7 +47,7 @@ pub struct Known {
 impl Default for Known {
     /// No particular bounds: the largest that the contract allows.
     fn default() -> Self {
-        Self { particles: super::COUNT_MAX, cell_bytes: CELL_SET_BYTES_MAX }
+        Self { particles: COUNT_MAX, cell_bytes: CELL_SET_BYTES_MAX }
     }
 }
 

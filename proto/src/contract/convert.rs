@@ -13,7 +13,7 @@ use super::{
 };
 use crate::columns::room::{Known, Room};
 use crate::columns::{Columns, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
-use crate::{PROTOCOL_VERSION, v1};
+use crate::generated::{PROTOCOL_VERSION, v1};
 
 impl Context {
     /// Converts to the wire type.

@@ -11,7 +11,7 @@ use amalgam_particles::{Body, DMat3, MASS_RANGE, MASS_RULE, RADIUS_RULE, SPEED_L
 
 use crate::columns::room::{CELL_COLUMNS, GRIDS_MAX, Known, Room};
 use crate::columns::{Columns, MOMENTA, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
-use crate::v1;
+use crate::generated::v1;
 
 impl Call for Integrate {
     type Packet = v1::IntegrateRequest;

@@ -4,7 +4,7 @@ use amalgam_particles::text::{number, vector};
 use amalgam_particles::{DMat3, DVec3, Lattice, MovingSurface, ParticleId};
 
 use crate::columns::{Columns, POSITIONS, VELOCITIES, WireError, check, check_count};
-use crate::v1;
+use crate::generated::v1;
 
 /// A vector for a header.
 pub fn vec3_to_wire(v: DVec3) -> v1::Vec3 {

@@ -25,7 +25,7 @@ use amalgam_particles::{
     DVec3,
     lanes::{LANES, Lanes, Task, Width},
 };
-use amalgam_solver_kit::{Ranks, sum_integers};
+use amalgam_solver_kit::{Fields, Ranks, sum_integers};
 use glam::Vec3;
 use rayon::prelude::*;
 
@@ -40,7 +40,9 @@ use super::pairs::PairTerms;
 use super::pressure::equation_of_state::{EquationOfState, Law};
 use super::sweep::{Sums, split};
 use super::viscosity::{Artificial, Laminar, Mueller, Xsph};
+use super::walls::Walls;
 use super::{Formulation, Parameters};
+use crate::sources::Sources;
 
 /// Least number of particles of one task, whatever the number of threads.
 const CHUNK: usize = 1024;
@@ -476,4 +478,66 @@ fn mueller_viscosity(parameters: &Parameters, viscosity: f64) -> f64 {
 /// The larger one; NaN if one is NaN.
 fn larger(a: f32, b: f32) -> f32 {
     if a > b || a.is_nan() { a } else { b }
+}
+
+/// Densities over rest density by the kernel of SPH, for points of a fluid whose own measure is coarser.
+pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3, DVec3)) -> Vec<f64> {
+    let support_radius = 2.0 * spacing;
+    let (count, (low, mut high)) = (points.len(), domain);
+    let mut points = points.to_vec();
+    // The kernel sees no image of an image: a narrow domain is joined to its mirror image until it is wide enough.
+    for axis in 0..3 {
+        while high[axis] - low[axis] < 2.0 * support_radius {
+            let wall = high[axis];
+            let image = |&x: &DVec3| {
+                let mut x = x;
+                x[axis] = 2.0 * wall - x[axis];
+                x
+            };
+            let images: Vec<DVec3> = points.iter().map(image).collect();
+            points.extend(images);
+            high[axis] += wall - low[axis];
+        }
+    }
+    let parameters = Parameters {
+        spacing,
+        support_radius,
+        mass: spacing.powi(3),
+        radius: 0.5 * spacing,
+        state: EquationOfState { law: Law::Tait, rest_density: 1.0, sound_speed: 1.0 },
+        formulation: Formulation::Laminar { viscosity: 0.0 },
+        cfl: 1.0,
+        substeps_max: 1,
+        gravity: DVec3::ZERO,
+        walls: Some(Walls::new((low, high), support_radius)),
+        sources: Sources::default(),
+        fields: Fields::default(),
+    };
+    compressions(&parameters, &points).into_iter().take(count).collect()
+}
+
+/// Densities over rest density of particles at `points` [m].
+pub(crate) fn compressions(parameters: &Parameters, points: &[DVec3]) -> Vec<f64> {
+    let mut evaluation = Evaluation::default();
+    let velocities = vec![DVec3::ZERO; points.len()];
+    let points = Points { ids: &[], positions: points, velocities: &velocities };
+    evaluation.find_densities(parameters, points, Points::default());
+    evaluation.compressions().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::shapes::Shape;
+
+    use super::*;
+
+    #[test]
+    fn a_narrow_domain_is_measured_like_a_wide_one() {
+        let lattice = |max| Shape::Box { min: DVec3::ZERO, max }.sample(0.1).expect("a good box");
+        for width in [0.2, 1.0] {
+            let edges = DVec3::new(width, 1.0, 1.0);
+            let compressions = kernel_compressions(&lattice(edges), 0.1, (DVec3::ZERO, edges));
+            assert!(compressions.iter().all(|compression| (compression - 1.0).abs() < 1e-4));
+        }
+    }
 }

@@ -25,11 +25,12 @@ use serde::Deserialize;
 
 use super::{
     Formulation, Parameters,
+    evaluation::compressions,
     guard::{SOUND_SPEED_RATIO, speed_warning},
     pressure::equation_of_state::{EquationOfState, Law},
     walls::Walls,
 };
-use crate::filling::{check_density, compressions, fill, volume_warnings};
+use crate::filling::{check_density, fill, volume_warnings};
 use crate::section::{
     EmitterSection, FacesSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside,
     default_rest_density, default_substeps_max, no_faces, source_faults, sources,

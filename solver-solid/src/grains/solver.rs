@@ -11,8 +11,8 @@ use crate::bodies::motion::Motion;
 use crate::chunks::CHUNK;
 use crate::finite::check_finite;
 use crate::grains::gravity::{Field, Gravity};
+use crate::grains::section;
 use crate::grains::share::Share;
-use crate::section;
 
 /// Part of its radius that a grain may fall in a step from rest.
 const FALL: f64 = 0.25;
@@ -46,7 +46,7 @@ impl GrainSolver {
     /// Every fault of the section, each with the path of its key.
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
         let section::Grains { mut layout, fields, self_collision, gravity, plane, spin } =
-            section::read_grains(section, world.seed)?;
+            section::read(section, world.seed)?;
         let flat = DVec3::new(1.0, 1.0, if plane.is_some() { 0.0 } else { 1.0 });
         let motion =
             Motion::new(std::mem::take(&mut layout.scripts), &layout.held_until, &mut layout.particles);

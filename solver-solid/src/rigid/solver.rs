@@ -10,10 +10,10 @@ use amalgam_solver_kit::{
 use glam::{DMat3, DQuat};
 use nalgebra::{Matrix3, SymmetricEigen};
 
-use super::rotation::Rotation;
 use crate::bodies::motion::Motion;
 use crate::finite::check_finite;
-use crate::section;
+use crate::rigid::rotation::Rotation;
+use crate::rigid::section;
 
 /// Part of its radius that a particle may fall in a step from rest.
 const FALL: f64 = 0.25;
@@ -100,7 +100,7 @@ impl RigidSolver {
     /// # Errors
     /// Every fault of the section, each with the path of its key.
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
-        let section::Rigid { mut layout, self_collision } = section::read_rigid(section, world.seed)?;
+        let section::Rigid { mut layout, self_collision } = section::read(section, world.seed)?;
         let mut particles = layout.particles;
         let motion = Motion::new(std::mem::take(&mut layout.scripts), &layout.held_until, &mut particles);
         let own: Vec<f64> =

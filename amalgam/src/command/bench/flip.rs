@@ -6,8 +6,8 @@ use amalgam_particles::{DVec3, GroupMap, Particles};
 use amalgam_solver_fluid::flip::{Flip, section};
 use amalgam_solver_kit::{Alone, AloneGroups, Solver, SolverError, World};
 
+use super::figure::{Bound, Figure, Idle, Peer};
 use super::fluids::Times;
-use super::{Bound, Figure, Idle, Peer};
 use crate::error::CommandError;
 
 const WARM_UP: u64 = 2;

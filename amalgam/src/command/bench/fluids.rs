@@ -6,7 +6,7 @@ use amalgam_particles::{DVec3, GroupMap};
 use amalgam_solver_fluid::sph::{Sph, section};
 use amalgam_solver_kit::{Alone, AloneGroups, Solver, SolverError, World};
 
-use super::{Bound, Figure, Idle, Peer};
+use super::figure::{Bound, Figure, Idle, Peer};
 use crate::error::CommandError;
 
 /// Edge of the cube of water [m], in a tank twice as long.

@@ -10,7 +10,7 @@ use amalgam_solver_fluid::sph::Spent;
 use amalgam_solver_kit::{Alone, Ranks, Sent, Solver};
 use rayon::ThreadPoolBuilder;
 
-use super::{Figure, fluids};
+use super::{figure::Figure, fluids};
 use crate::{
     command::plan::{basis::SPH, model::boundary},
     console::say,

@@ -2,7 +2,7 @@
 
 use amalgam_solver_solid::measure::{Layout, bond_passes, implicit_step};
 
-use super::{Bound, Figure, Idle, Peer};
+use super::figure::{Bound, Figure, Idle, Peer};
 
 /// Time of LAMMPS per directed bond, a whole step included, on its own 2-core machine (AVX-512).
 const LAMMPS: Peer = Peer { name: "LAMMPS peri/pmb, a step", ns: 6.8 };

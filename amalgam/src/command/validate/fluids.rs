@@ -1,21 +1,14 @@
-//! Cases of fluids, for either method: what they have in common.
+//! Cases of fluids, for either method.
 
 mod closed_box;
 mod column;
 mod dam_break;
 mod dropped_ball;
+mod fluid;
 mod hydrostatic;
 mod sloshing;
 mod stretching_drop;
 mod vortex;
-
-use amalgam_particles::Particles;
-use amalgam_solver_fluid::FluidProgram;
-use amalgam_solver_kit::{Alone, Report, Solver, SolverProgram, World};
-use glam::DVec3;
-
-use super::alone::{faults, field, parse};
-use super::case::CaseError;
 
 pub(super) use closed_box::CASE as CLOSED_BOX;
 pub(super) use column::CASE as COLUMN;
@@ -25,88 +18,3 @@ pub(super) use hydrostatic::CASE as HYDROSTATIC;
 pub(super) use sloshing::CASE as SLOSHING;
 pub(super) use stretching_drop::CASE as STRETCHING_DROP;
 pub(super) use vortex::CASE as VORTEX;
-
-/// Method by which a fluid is simulated.
-#[derive(Clone, Copy, Debug)]
-struct Method {
-    /// Name in tables.
-    name: &'static str,
-    /// Keys of the participant's section beside the scene's: `"method=\"flip\""`.
-    keys: &'static [&'static str],
-}
-
-impl Method {
-    /// Arguments of `--set` that select the method.
-    fn set(self) -> Vec<String> {
-        self.keys.iter().map(|key| format!("participants.water.settings.{key}")).collect()
-    }
-}
-
-/// A fluid without a coordinator: none of its particles is in a group.
-struct Fluid {
-    solver: Box<dyn Solver>,
-    world: World,
-    /// Length of the scene [s].
-    duration: f64,
-    dt_max: f64,
-}
-
-impl Fluid {
-    /// Starts the scene `text` of the case `name`, with values replaced as by `--set KEY=VALUE`.
-    fn start(name: &str, text: &str, set: &[String]) -> Result<Self, CaseError> {
-        let (scene, world) = parse(name, text, set)?;
-        let solver = FluidProgram.create(&scene.participants[0].section, &world).map_err(faults)?;
-        Ok(Self { solver, world, duration: scene.time.duration, dt_max: scene.time.dt_max })
-    }
-
-    /// The state at the start of the step.
-    fn particles(&self) -> &Particles {
-        self.solver.particles()
-    }
-
-    /// Goes on to the end of the scene; calls `each` after every step with the time [s] and the solver's report.
-    fn run(
-        &mut self,
-        mut each: impl FnMut(&Self, f64, &Report) -> Result<(), CaseError>,
-    ) -> Result<(), CaseError> {
-        let (mut time, mut longest) = (0.0, self.solver.stable_dt());
-        let mut alone = Alone::default();
-        while time < self.duration {
-            let rest = self.duration - time;
-            let dt = longest.min(self.dt_max).min(rest);
-            let report = alone.step_free(self.solver.as_mut(), dt)?;
-            time = if dt < rest { time + dt } else { self.duration };
-            longest = report.stable_dt;
-            each(self, time, &report)?;
-        }
-        Ok(())
-    }
-
-    /// A field of the solver, a number per particle.
-    fn field(&self, name: &str) -> Result<Vec<f32>, CaseError> {
-        field(self.solver.as_ref(), name)
-    }
-
-    /// Mass of all particles [kg].
-    fn mass(&self) -> f64 {
-        self.particles().mass.iter().sum()
-    }
-
-    /// Momentum of all particles [kg m/s].
-    fn momentum(&self) -> DVec3 {
-        let particles = self.particles();
-        particles.velocity.iter().zip(&particles.mass).map(|(&v, &m)| m * v).sum()
-    }
-
-    /// Kinetic energy [J].
-    fn kinetic_energy(&self) -> f64 {
-        let particles = self.particles();
-        particles.velocity.iter().zip(&particles.mass).map(|(v, m)| 0.5 * m * v.length_squared()).sum()
-    }
-
-    /// Height of the centre of mass [m]; all particles weigh the same.
-    fn height(&self) -> f64 {
-        let positions = &self.particles().position;
-        positions.iter().map(|x| x.z).sum::<f64>() / positions.len() as f64
-    }
-}

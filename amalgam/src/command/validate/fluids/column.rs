@@ -3,7 +3,7 @@
 use amalgam_coordinator::ParticipantFrame;
 use glam::DVec3;
 
-use super::Method;
+use super::fluid::Method;
 use crate::command::validate::case::CaseError;
 use crate::command::validate::case::{Case, Check, Outcome};
 use crate::command::validate::experiment::Experiment;

@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use super::{Fluid, Method};
+use super::fluid::{Fluid, Method};
 use crate::command::validate::case::CaseError;
 use crate::command::validate::case::{Case, Check, Outcome};
 use crate::command::validate::sketch::Sketch;

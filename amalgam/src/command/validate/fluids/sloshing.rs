@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use glam::DVec3;
 
-use super::{Fluid, Method};
+use super::fluid::{Fluid, Method};
 use crate::command::validate::case::CaseError;
 use crate::command::validate::case::{Case, Check, Outcome};
 use crate::command::validate::oscillation::{Curve, period};

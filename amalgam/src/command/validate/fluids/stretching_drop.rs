@@ -4,7 +4,8 @@ use amalgam_solver_fluid::{flip, sph};
 use amalgam_solver_kit::Solver;
 use glam::DVec3;
 
-use super::{Fluid, faults, parse};
+use super::fluid::Fluid;
+use crate::command::validate::alone::{faults, parse};
 use crate::command::validate::case::CaseError;
 use crate::command::validate::case::{Case, Check, Outcome};
 use crate::command::validate::sketch::Sketch;

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use amalgam_solver_fluid::sph::{Sph, section};
 use glam::DVec3;
 
-use super::Fluid;
+use super::fluid::Fluid;
 use crate::command::validate::alone::{faults, parse};
 use crate::command::validate::case::CaseError;
 use crate::command::validate::case::{Case, Check, Outcome};

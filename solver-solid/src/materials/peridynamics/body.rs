@@ -1,0 +1,281 @@
+//! The bonds of one body: made, cut by notches, followed, and measured.
+
+use amalgam_particles::random::uniform_f64;
+use amalgam_particles::{DVec3, ParticleId, Particles};
+use amalgam_solver_kit::SolverError;
+use rayon::prelude::*;
+
+use super::cubic::Lattice;
+use super::lattice::LatticeTable;
+use super::law::Law;
+use super::plates::{Plate, Strain};
+use super::rows::RowTable;
+use super::stretch::{excess_of, stretch_of};
+use super::table::{BondTable, Broken, QUANTA};
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
+use crate::linear::vectors::least;
+
+/// A parallelogram that cuts the bonds that cross it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notch {
+    /// A corner [m].
+    pub(crate) corner: DVec3,
+    /// Edges from it [m].
+    pub(crate) edges: [DVec3; 2],
+}
+
+/// A body whose particles are to be bonded.
+#[derive(Clone, Debug)]
+pub(crate) struct BondedBody {
+    /// Index of its first particle.
+    pub(crate) first: usize,
+    /// Number of particles.
+    pub(crate) count: usize,
+    pub(crate) law: Law,
+    /// The lattice that its particles lie on.
+    pub(crate) lattice: Option<Lattice>,
+    /// True if bonds are stored by this lattice. Particles are in the order of [`Lattice::key`] then.
+    pub(crate) stored_by_lattice: bool,
+    /// The value that the sum of L w V over the bonds of a particle far from surfaces is to have [m^4].
+    pub(crate) moment: f64,
+    pub(crate) notches: Vec<Notch>,
+}
+
+/// The bonds of one body.
+pub(super) struct BodyBonds {
+    pub(super) first: usize,
+    pub(super) count: usize,
+    pub(super) law: Law,
+    pub(super) table: Box<dyn BondTable>,
+    /// The lattice on which the particles lie, for the surface.
+    pub(super) lattice: Option<Lattice>,
+    /// Bonds of each particle before any was cut or broke.
+    pub(super) intact: Vec<u32>,
+    /// Stretch at which bonds of each particle break without the influence of compression.
+    pub(super) strength: Vec<f32>,
+    /// The excess that this is, with it.
+    pub(super) threshold: Vec<f32>,
+    /// Positions [m] that the bonds followed last.
+    pub(super) followed: Vec<DVec3>,
+    pub(super) energy: f64,
+    /// The unit of the last product [kg].
+    pub(super) product_unit: f64,
+}
+
+impl BodyBonds {
+    pub(super) fn new(body: BondedBody, particles: &Particles, seed: u64) -> Self {
+        let BondedBody { first, count, law, lattice, stored_by_lattice, moment, notches } = body;
+        let position = &particles.position[first..first + count];
+        let mut table: Box<dyn BondTable> = match &lattice {
+            Some(lattice) if stored_by_lattice => Box::new(LatticeTable::new(lattice, &law)),
+            _ => Box::new(RowTable::new(position, &law)),
+        };
+        if law.surface_correction {
+            let gains =
+                match lattice.as_ref().filter(|lattice| lattice.is_box() && law.model.dimensions() > 1) {
+                    Some(lattice) => box_gains(lattice, &law, moment),
+                    None => surface_gains(table.as_ref(), count, &law, moment),
+                };
+            table.set_gains(&gains);
+        }
+        let lattice = lattice.filter(|_| stored_by_lattice);
+        let intact = live_bonds(table.as_ref(), count);
+        for notch in &notches {
+            for i in 0..count {
+                if notch.is_near(position[i], law.reach()) {
+                    table.cut(i, &|j| {
+                        // From the lower index, so that both ends see the same.
+                        let (a, b) = (i.min(j as usize), i.max(j as usize));
+                        notch.crosses(position[a], position[b])
+                    });
+                }
+            }
+        }
+        let strength: Vec<f32> =
+            particles.id[first..first + count].iter().map(|&id| strength(&law, seed, id) as f32).collect();
+        Self {
+            threshold: strength.iter().map(|&s| excess_of(f64::from(s)) as f32).collect(),
+            strength,
+            intact,
+            followed: position.to_vec(),
+            energy: 0.0,
+            product_unit: 0.0,
+            table,
+            lattice,
+            first,
+            count,
+            law,
+        }
+    }
+
+    pub(super) fn find_forces(&mut self, breaking: bool) -> Vec<Broken> {
+        self.table.load_positions(&self.followed);
+        let limit = if breaking { least(&self.threshold) } else { f32::INFINITY };
+        let pass = self.table.forces((limit < f32::INFINITY).then_some((&self.threshold, limit)));
+        let quantum = self.law.spacing / QUANTA;
+        self.energy = pass.energy * self.law.unit_stiffness() * quantum * quantum;
+        if self.law.threshold_rise != 0.0 {
+            let (rise, table) = (self.law.threshold_rise, &self.table);
+            let thresholds = self.threshold.par_iter_mut().zip(&self.strength).enumerate();
+            thresholds.with_min_len(CHUNK).for_each(|(i, (threshold, &strength))| {
+                let least = f64::from(table.force(i).1);
+                let least = if least < f64::INFINITY { stretch_of(least) } else { 0.0 };
+                *threshold = excess_of(f64::from(strength) - rise * least) as f32;
+            });
+        }
+        pass.broken
+    }
+
+    /// Follows the particles, in one step not by more than half of what a difference can hold: the body is torn apart then.
+    pub(super) fn follow(&mut self, particles: &Particles) -> Result<(), SolverError> {
+        let position = &particles.position[self.first..self.first + self.count];
+        let (origin, limit) = (position[0] - self.followed[0], STEP_MAX * self.law.spacing);
+        let is_near = |to: DVec3, from: DVec3| (to - from - origin).abs().cmple(DVec3::splat(limit)).all();
+        // Checked and copied at once, as both wait for memory; far particles stay where they were.
+        let chunks = self.followed.par_chunks_mut(CHUNK).zip(position.par_chunks(CHUNK)).enumerate();
+        let far = chunks.with_min_len(CHUNKS_PER_TASK).filter_map(|(chunk, (followed, position))| {
+            let far = position.iter().zip(&*followed).position(|(&to, &from)| !is_near(to, from));
+            if far.is_none() {
+                followed.copy_from_slice(position);
+            }
+            far.map(|at| chunk * CHUNK + at)
+        });
+        let Some(i) = far.min() else { return Ok(()) };
+        Err(SolverError(format!(
+            "particle {} went {:.1} spacings away from its body in one step: the body is torn apart by an instability; \
+             take shorter steps, or write integrator = \"implicit-euler\"",
+            particles.id[self.first + i],
+            (position[i] - self.followed[i] - origin).length() / self.law.spacing
+        )))
+    }
+
+    /// Bound as for springs: w^2 <= 2 sum k / m, with the longitudinal stiffness.
+    pub(super) fn stable_dt(&self, particles: &Particles) -> f64 {
+        let unit = self.law.unit_stiffness();
+        let of = |i: usize| {
+            if particles.immovable[self.first + i] {
+                return f64::INFINITY;
+            }
+            let mut stiffness = 0.0;
+            self.table.visit(i, &mut |bond| stiffness += 2.0 * bond.stiffness);
+            let square = unit * stiffness / particles.mass[self.first + i];
+            let rate = square * self.law.damping_time;
+            4.0 / (rate + (rate * rate + 4.0 * square).sqrt())
+        };
+        let steps = (0..self.count).into_par_iter().with_min_len(CHUNK).map(of);
+        steps.reduce(|| f64::INFINITY, f64::min)
+    }
+
+    /// Largest stretch, equivalent strain and damage of a particle.
+    pub(super) fn measures(&self, i: usize) -> [f32; 3] {
+        let (mut largest, mut sum, mut squares, mut live) = (f64::NEG_INFINITY, 0.0, 0.0, 0u32);
+        self.table.visit(i, &mut |bond| {
+            let length = self.followed[i].distance(self.followed[bond.neighbour as usize]);
+            let stretch = length / (bond.rest * self.law.spacing) - 1.0;
+            largest = f64::max(largest, stretch);
+            sum += stretch;
+            squares += stretch * stretch;
+            live += 1;
+        });
+        let damage = 1.0 - f64::from(live) / f64::from(self.intact[i].max(1));
+        let damage = if self.intact[i] == 0 { 0.0 } else { damage };
+        if live == 0 {
+            return [0.0, 0.0, damage as f32];
+        }
+        let mean = sum / f64::from(live);
+        let variance = (squares / f64::from(live) - mean * mean).max(0.0);
+        let strain = (2.0 / 3.0 * self.law.model.deviator() * variance).sqrt();
+        [largest as f32, strain as f32, damage as f32]
+    }
+}
+
+impl Notch {
+    /// True if a bond of this reach from `x` can cross.
+    fn is_near(&self, x: DVec3, reach: f64) -> bool {
+        let normal = self.edges[0].cross(self.edges[1]).normalize();
+        (x - self.corner).dot(normal).abs() <= reach
+    }
+
+    /// True if the segment from `a` to `b` crosses the parallelogram.
+    fn crosses(&self, a: DVec3, b: DVec3) -> bool {
+        let [u, v] = self.edges;
+        let normal = u.cross(v);
+        let (from, to) = ((a - self.corner).dot(normal), (b - self.corner).dot(normal));
+        // An end that lies in the plane belongs to its upper side.
+        if (from < 0.0) == (to < 0.0) {
+            return false;
+        }
+        let at = a + (b - a) * (from / (from - to)) - self.corner;
+        let square = normal.length_squared();
+        let (s, t) = (at.cross(v).dot(normal) / square, u.cross(at).dot(normal) / square);
+        (0.0..=1.0).contains(&s) && (0.0..=1.0).contains(&t)
+    }
+}
+
+/// Spacings that a particle may move in a step against the first of its body.
+const STEP_MAX: f64 = 40.0;
+
+/// Purpose of the random numbers of strengths.
+const STRENGTH: u64 = 0x7374_7265_6e67_7468;
+
+/// Critical stretch of a particle's bonds.
+fn strength(law: &Law, seed: u64, id: ParticleId) -> f64 {
+    let spread = 2.0 * uniform_f64(&[seed, STRENGTH, id.0]) - 1.0;
+    law.critical_stretch * (1.0 + law.strength_scatter * spread)
+}
+
+pub(super) fn live_bonds(table: &dyn BondTable, count: usize) -> Vec<u32> {
+    let live = |i| {
+        let mut live = 0;
+        table.visit(i, &mut |_| live += 1);
+        live
+    };
+    (0..count).into_par_iter().with_min_len(CHUNK).map(live).collect()
+}
+
+/// Factor by which each particle's bonds are strengthened, so that the energy of a uniform extension is that
+/// far from surfaces: the sum of L w V there over that of its own bonds.
+fn surface_gains(table: &dyn BondTable, count: usize, law: &Law, moment: f64) -> Vec<f32> {
+    let gain = |i| {
+        let mut sum = 0.0;
+        // stiffness = w spacing / L.
+        table.visit(i, &mut |bond| sum += bond.stiffness * bond.rest * bond.rest);
+        let sum = sum * law.spacing * law.volume;
+        if sum > 0.0 { (moment / sum) as f32 } else { 1.0 }
+    };
+    (0..count).into_par_iter().with_min_len(CHUNK).map(gain).collect()
+}
+
+/// The same for a box: each particle has the product of the gains of its layers along the axes, with which plates stretch and bend as
+/// they should ([`Plate`]).
+fn box_gains(lattice: &Lattice, law: &Law, moment: f64) -> Vec<f32> {
+    let plate = Plate::new(law);
+    // The axis along which a layer or a row is one particle thick is the last.
+    let axes = 0..law.model.dimensions();
+    // What is thin along two axes bends across the thinner one, the last, and is stretched evenly along the other.
+    let layers: Vec<Vec<f64>> = axes
+        .clone()
+        .map(|axis| {
+            let preferred = if axis + 1 == axes.end { Strain::Bending } else { Strain::Tension };
+            plate.gains(lattice.extent[axis] as usize, preferred)
+        })
+        .collect();
+    let inside = moment / law.lattice_moment();
+    let gain = |cell: &[i32; 3]| {
+        let of_layers: f64 = axes.clone().map(|axis| layers[axis][cell[axis] as usize]).product();
+        (inside * of_layers) as f32
+    };
+    lattice.cells.iter().map(gain).collect()
+}
+
+/// Root of the mean square rest length of bonds, by stiffness, in spacings; NaN without any.
+pub(super) fn bond_length(table: &dyn BondTable, count: usize) -> f64 {
+    let (mut squares, mut sum) = (0.0, 0.0);
+    (0..count).for_each(|i| {
+        table.visit(i, &mut |bond| {
+            squares += bond.stiffness * bond.rest * bond.rest;
+            sum += bond.stiffness;
+        });
+    });
+    (squares / sum).sqrt()
+}
