@@ -4,7 +4,7 @@
 mod support;
 
 use amalgam_coordinator::settings::SplitRule;
-use amalgam_coordinator::settings::{Inertia, MaxStages, Quantity, Synchronise};
+use amalgam_coordinator::settings::{Inertia, Quantity, StagesMax, Synchronise};
 use amalgam_particles::DVec3;
 use amalgam_solver_fluid::FluidProgram;
 use amalgam_solver_solid::SolidProgram;
@@ -68,10 +68,10 @@ impl Piston {
 #[test]
 fn a_piston_rests_where_newton_says_with_impulse() {
     for piston in PISTONS {
-        for stages in [MaxStages::Count(2), MaxStages::Converged] {
+        for stages in [StagesMax::Count(2), StagesMax::Converged] {
             for alpha in [0.0, 1.0] {
                 let scene = piston.scene(3.0 * piston.settling_time()).coupling(|coupling| {
-                    coupling.max_stages = Some(stages);
+                    coupling.stages_max = Some(stages);
                     coupling.alpha = Some(alpha);
                 });
                 let simulation = scene.run();
@@ -103,7 +103,7 @@ fn a_piston_sags_as_the_formula_says_with_average() {
                 coupling.synchronise = Synchronise::Average;
                 coupling.inertia = inertia;
                 coupling.alpha = Some(0.0);
-                coupling.max_stages = Some(MaxStages::Converged);
+                coupling.stages_max = Some(StagesMax::Converged);
             });
             let simulation = scene.run();
             let ratio = -last(&simulation, "piston", 2) / expected;

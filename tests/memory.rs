@@ -38,7 +38,7 @@ fn the_heap_does_not_grow_with_steps() {
         .probe("overlap", Quantity::Overlap {})
         .coupling(|coupling| {
             coupling.alpha = Some(0.0);
-            coupling.max_stages = Some(amalgam_coordinator::MaxStages::Converged);
+            coupling.stages_max = Some(amalgam_coordinator::StagesMax::Converged);
         });
     let mut simulation = scene.connect().unwrap_or_else(|error| panic!("{error}"));
     let (mut windows, mut least, mut groups) = (Vec::new(), usize::MAX, 0);

@@ -16,7 +16,7 @@ duration = 1.0
 
 [coupling]
 alpha = 0.5 # a comment
-max_stages = "converged"
+stages_max = "converged"
 
 [[participants]]
 name = "cloth"
@@ -50,6 +50,19 @@ fn errors(from: &str, to: &str, overrides: &[&str]) -> String {
     assert!(from.is_empty() || text != SCENE, "`{from}` stands in the scene");
     let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
     render(&Scene::parse("drop.toml", &text, &overrides).expect_err("the scene is wrong"))
+}
+
+#[test]
+fn keys_of_old_are_told_their_new_names() {
+    for (old, new) in [
+        ("max_stages", "stages_max"),
+        ("stage_cap", "converged_stages_max"),
+        ("coupling_iterations", "repetitions_max"),
+    ] {
+        let said = errors("stages_max = \"converged\"", &format!("{old} = 3"), &[]);
+        assert!(said.contains(&format!("unknown key `{old}`")), "{said}");
+        assert!(said.contains(&format!("the key is called `{new}`: write {new} = ...")), "{said}");
+    }
 }
 
 #[test]

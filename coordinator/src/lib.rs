@@ -29,7 +29,7 @@ pub use member::address::{Address, dial};
 pub use member::connection::ParticipantPlan;
 pub use obstacles::faces::Faces;
 pub use settings::{
-    CouplingSettings, DomainSettings, Fault, Inertia, MaxStages, ProbeSettings, Quantity, Synchronise,
+    CouplingSettings, DomainSettings, Fault, Inertia, ProbeSettings, Quantity, StagesMax, Synchronise,
     TimeSettings,
 };
 pub use simulation::joining::{Joining, new_run_id};

@@ -13,7 +13,7 @@ mod time;
 
 pub use contact::ContactSettings;
 pub(crate) use contact::OWN_FRICTION;
-pub use coupling::{ContactMethod, CouplingSettings, Inertia, MaxStages, SplitRule, Synchronise};
+pub use coupling::{ContactMethod, CouplingSettings, Inertia, SplitRule, StagesMax, Synchronise};
 pub use domain::DomainSettings;
 pub use fault::Fault;
 pub use obstacle::{ObstacleSettings, ObstacleShape};

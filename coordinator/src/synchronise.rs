@@ -337,7 +337,7 @@ impl Stage<'_> {
         let mut repetition = 0;
         loop {
             repetition += 1;
-            if repetition >= settings.coupling_iterations {
+            if repetition >= settings.repetitions_max {
                 forcing = 0.0;
             }
             self.turn(&followers, |_| forcing, state, ask)?;
@@ -347,7 +347,7 @@ impl Stage<'_> {
             let scale = norm(&answer);
             let disagreement = if scale > 0.0 { norm(&residual) / scale } else { 0.0 };
             let agreed = disagreement <= settings.coupling_tolerance;
-            if agreed && forcing == 0.0 || repetition >= settings.coupling_iterations {
+            if agreed && forcing == 0.0 || repetition >= settings.repetitions_max {
                 let diverged = norm(&residual) > DISAGREEMENT_MAX * whole(state);
                 return Ok((repetition, if diverged { f64::INFINITY } else { disagreement }));
             }

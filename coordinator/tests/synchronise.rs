@@ -301,7 +301,7 @@ fn who_is_not_asked_again_is_asked_for_a_whole_answer() {
     let exact = systems.exact(&forest);
     systems.iterates = Some(vec![vec![DVec3::ZERO; 3]; 3]);
     // Once is all there may be: then even the first repetition is for good.
-    let settings = CouplingSettings { coupling_iterations: 1, ..CouplingSettings::default() };
+    let settings = CouplingSettings { repetitions_max: 1, ..CouplingSettings::default() };
     let result = systems.synchronise_with(&forest, &settings);
     assert_eq!((result.repetitions, systems.turns[2]), (1, 1));
     assert_eq!(systems.forcing, [0.0; 3]);

@@ -67,7 +67,7 @@ fn overlap(summary: &Summary) -> Option<String> {
     );
     if unresolved > 0 {
         text += &format!(
-            ", or coupling.max_stages = \"converged\" ({unresolved} pairs still approached after the last stage)"
+            ", or coupling.stages_max = \"converged\" ({unresolved} pairs still approached after the last stage)"
         );
     }
     if ignored > 0 {
@@ -167,7 +167,7 @@ pub(super) mod tests {
                 told.len() == 1 && told[0].starts_with("caution: two particles overlapped by"),
                 "{told:?}"
             );
-            assert!(!told[0].contains("max_stages") && !told[0].contains("group_limit"), "{told:?}");
+            assert!(!told[0].contains("stages_max") && !told[0].contains("group_limit"), "{told:?}");
         }
     }
 

@@ -7,6 +7,13 @@ use miette::{Diagnostic, NamedSource, SourceSpan};
 /// Name shown in place of the file for a value from the command line.
 pub(crate) const FROM_SET: &str = "--set";
 
+/// Old and new names of keys of a scene's own tables. Sections of solvers tell theirs themselves.
+const RENAMED: [(&str, &str); 3] = [
+    ("max_stages", "stages_max"),
+    ("stage_cap", "converged_stages_max"),
+    ("coupling_iterations", "repetitions_max"),
+];
+
 /// A fault of a scene, with its place and what to write instead.
 #[derive(Clone, Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
@@ -71,6 +78,14 @@ pub(crate) fn explain(message: &str, key: Option<&str>) -> (String, Option<Strin
     if let Some(rest) = message.strip_prefix("unknown field ") {
         let mut names = quoted(rest);
         let unknown = if names.is_empty() { String::new() } else { names.remove(0) };
+        let renamed =
+            RENAMED.iter().find(|(old, new)| *old == unknown && names.iter().any(|name| name == new));
+        if let Some((_, new)) = renamed {
+            return (
+                format!("unknown key `{unknown}`"),
+                Some(format!("the key is called `{new}`: write {new} = ...")),
+            );
+        }
         return (format!("unknown key `{unknown}`"), Some(suggest(&unknown, &names, "keys here")));
     }
     if let Some(rest) = message.strip_prefix("unknown variant ") {

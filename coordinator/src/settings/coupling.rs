@@ -57,9 +57,9 @@ pub struct CouplingSettings {
     pub slip: f64,
     /// Stages of a step: a number from 1, or `"converged"`, until no marked pair approaches. Default: 2, and `"converged"`
     /// where radii differ by a factor above 3.2 and there is no FLIP.
-    pub max_stages: Option<MaxStages>,
+    pub stages_max: Option<StagesMax>,
     /// Most stages with `"converged"`.
-    pub stage_cap: u32,
+    pub converged_stages_max: u32,
     /// Smallest and largest limit of particles in a meta-particle, at least 2. The limit is drawn for
     /// each in every step. Default: 4 to 8 beside FLIP, 8 to 64 elsewhere, more where radii differ by a factor above 3.2.
     pub group_limit: Option<[u32; 2]>,
@@ -67,7 +67,7 @@ pub struct CouplingSettings {
     /// paper, leaves it without contact for a step.
     pub keep_lone_contacts: bool,
     /// Most repetitions of a stage where implicit participants share meta-particles.
-    pub coupling_iterations: u32,
+    pub repetitions_max: u32,
     /// Relative disagreement at which repetitions end.
     pub coupling_tolerance: f64,
     /// `true` asks participants only for particles near others. The result is the same with `false`.
@@ -90,11 +90,11 @@ impl Default for CouplingSettings {
             alpha: None,
             beta: 0.0,
             slip: 1.0,
-            max_stages: None,
-            stage_cap: 16,
+            stages_max: None,
+            converged_stages_max: 16,
             group_limit: None,
             keep_lone_contacts: true,
-            coupling_iterations: 40,
+            repetitions_max: 40,
             coupling_tolerance: 1e-3,
             interest_mask: true,
             step_deadline: 60.0,
@@ -124,14 +124,14 @@ pub enum Inertia {
 
 /// Number of stages that a step may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MaxStages {
+pub enum StagesMax {
     /// At most this many.
     Count(u32),
-    /// Until no marked pair approaches, up to `stage_cap`.
+    /// Until no marked pair approaches, up to `converged_stages_max`.
     Converged,
 }
 
-impl<'de> Deserialize<'de> for MaxStages {
+impl<'de> Deserialize<'de> for StagesMax {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -142,12 +142,12 @@ impl<'de> Deserialize<'de> for MaxStages {
         match Raw::deserialize(deserializer) {
             Ok(Raw::Count(count)) if count >= 1 => Ok(Self::Count(count)),
             Ok(Raw::Word(word)) if word == "converged" => Ok(Self::Converged),
-            _ => Err(serde::de::Error::custom("max_stages must be a number from 1, or \"converged\"")),
+            _ => Err(serde::de::Error::custom("stages_max must be a number from 1, or \"converged\"")),
         }
     }
 }
 
-impl Serialize for MaxStages {
+impl Serialize for StagesMax {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Count(count) => serializer.serialize_u32(*count),
@@ -192,8 +192,8 @@ impl CouplingSettings {
                 format!("group_limit is [{low}, {high}], but must be [smallest, largest] with 2 <= smallest <= largest"),
             ));
         }
-        if self.stage_cap == 0 {
-            faults.push(Fault::new("stage_cap", "stage_cap must be at least 1"));
+        if self.converged_stages_max == 0 {
+            faults.push(Fault::new("converged_stages_max", "converged_stages_max must be at least 1"));
         }
         faults.extend(self.contact.iter().enumerate().flat_map(|(at, contact)| contact.faults(at)));
         faults.extend(self.penalty.faults());
@@ -205,8 +205,8 @@ impl CouplingSettings {
                 "synchronise = \"average\" goes with method = \"merge-split\" only",
             ));
         }
-        if self.coupling_iterations == 0 {
-            faults.push(Fault::new("coupling_iterations", "coupling_iterations must be at least 1"));
+        if self.repetitions_max == 0 {
+            faults.push(Fault::new("repetitions_max", "repetitions_max must be at least 1"));
         }
         if !(self.coupling_tolerance > 0.0 && self.coupling_tolerance < 1.0) {
             faults.push(Fault::new(

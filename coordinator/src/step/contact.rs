@@ -170,12 +170,12 @@ impl Simulation {
             exchange.repetitions += 1;
             // An answer that will be followed by another need not be whole.
             let expected = error * error / before;
-            let is_last = expected <= wanted || exchange.repetitions >= settings.coupling_iterations;
+            let is_last = expected <= wanted || exchange.repetitions >= settings.repetitions_max;
             let forcing = if is_last { 0.0 } else { SOLVE_FORCING };
             before = error;
             error = exchange.repeat(problem, law.impulses(), forcing, &mut connections)?;
             let is_enough = error <= wanted && step.enough <= 0.5 * wanted && is_last;
-            if is_enough || exchange.repetitions >= settings.coupling_iterations {
+            if is_enough || exchange.repetitions >= settings.repetitions_max {
                 break (exchange.repetitions, settings.coupling_tolerance * error / wanted);
             }
         };

@@ -11,7 +11,7 @@ use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::member::Member;
 use crate::merging::merge::GroupLimit;
-use crate::settings::{ContactMethod, CouplingSettings, MaxStages};
+use crate::settings::{ContactMethod, CouplingSettings, StagesMax};
 use crate::simulation::Simulation;
 use crate::state::scratch::Scratch;
 use crate::synchronise::Stage;
@@ -34,10 +34,10 @@ fn default_limit(members: &[Member]) -> [u32; 2] {
 
 /// Stages of a step that a scene does not set: 2 as in the paper. Where a group holds many fine particles on one coarse particle,
 /// they press each other in the second stage, and more stages are needed.
-fn default_stages(members: &[Member]) -> MaxStages {
+fn default_stages(members: &[Member]) -> StagesMax {
     match !has_projection(members) && many_on_one(members).is_some() {
-        true => MaxStages::Converged,
-        false => MaxStages::Count(2),
+        true => StagesMax::Converged,
+        false => StagesMax::Count(2),
     }
 }
 
@@ -141,10 +141,10 @@ impl Simulation {
     pub(super) fn activate_marked(&mut self) -> bool {
         let start = Instant::now();
         let coupling = &self.plan.coupling;
-        let stages_max = match coupling.max_stages.unwrap_or_else(|| default_stages(&self.members)) {
+        let stages_max = match coupling.stages_max.unwrap_or_else(|| default_stages(&self.members)) {
             _ if coupling.method != ContactMethod::MergeSplit => 1,
-            MaxStages::Count(count) => count,
-            MaxStages::Converged => coupling.stage_cap,
+            StagesMax::Count(count) => count,
+            StagesMax::Converged => coupling.converged_stages_max,
         };
         let another = self.scratch.activate_marked(&self.memory.candidates, stages_max);
         self.instruments.count(Phase::Synchronise, start, 0.0);
