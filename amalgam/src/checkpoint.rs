@@ -86,13 +86,13 @@ struct Manifest {
     every: Option<String>,
     keep: u32,
     output: RecorderState,
-    participants: Vec<Entry>,
+    participants: Vec<ParticipantEntry>,
 }
 
 /// A participant in a manifest.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct ParticipantEntry {
     name: String,
     program: String,
     version: String,
@@ -216,7 +216,7 @@ impl Store {
             write(&file_of(&saved.name), program, section_digest(scene, &saved.name), &saved.snapshot)?;
         }
         write(COORDINATOR, own_program(), scene_digest(scene), &checkpoint.coordinator)?;
-        let entries = checkpoint.participants.iter().map(|saved| Entry {
+        let entries = checkpoint.participants.iter().map(|saved| ParticipantEntry {
             name: saved.name.clone(),
             program: saved.program.clone(),
             version: saved.version.clone(),
@@ -280,7 +280,9 @@ impl Store {
             serde_json::from_slice(&text).map_err(|error| foreign(MANIFEST, error.to_string()))?;
         let (_, coordinator) = read(COORDINATOR, scene_digest(scene), "scene")?;
         let mut participants = Vec::new();
-        for Entry { name, program, version, particles, start_hash, state_hash } in manifest.participants {
+        for ParticipantEntry { name, program, version, particles, start_hash, state_hash } in
+            manifest.participants
+        {
             let subject = format!("section of participant {name}, or another seed or domain");
             let (_, snapshot) = read(&file_of(&name), section_digest(scene, &name), &subject)?;
             participants.push(ParticipantCheckpoint {

@@ -311,12 +311,12 @@ pub struct CertsArgs {
 pub struct ServeArgs {
     /// The service.
     #[command(subcommand)]
-    pub what: Served,
+    pub what: ServedKind,
 }
 
 /// Services of the program.
 #[derive(Debug, Subcommand)]
-pub enum Served {
+pub enum ServedKind {
     /// Cloth and other elastic bodies, grains and rigid bodies.
     Solid(ServeOptions),
     /// Water and other liquids.
@@ -424,8 +424,8 @@ impl Cli {
             Command::Run(args) => args.seeing.log.format,
             Command::Resume(args) => args.seeing.log.format,
             Command::Serve(args) => match &args.what {
-                Served::Solid(options) | Served::Fluid(options) => options.log_format,
-                Served::Coordinator(args) => args.log_format,
+                ServedKind::Solid(options) | ServedKind::Fluid(options) => options.log_format,
+                ServedKind::Coordinator(args) => args.log_format,
             },
             _ => LogFormat::Text,
         }

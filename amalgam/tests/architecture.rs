@@ -167,6 +167,53 @@ fn no_file_holds_a_path_of_somebodys_machine() {
     }
 }
 
+/// Types that a text of code defines.
+fn types(text: &str) -> Vec<&str> {
+    let words: Vec<&str> = words_of_code(text).filter(|word| !word.is_empty()).collect();
+    let defined = words.windows(2).filter(|pair| ["struct", "enum", "trait"].contains(&pair[0]));
+    defined.map(|pair| pair[1]).filter(|name| name.starts_with(char::is_uppercase)).collect()
+}
+
+#[test]
+fn a_type_name_stands_for_one_thing_in_a_crate() {
+    assert_eq!(types("struct A { a: B }\nenum C<T> {}\n// struct D\npub trait E {}"), ["A", "C", "E"]);
+    for package in members() {
+        let mut defined: BTreeMap<String, String> = BTreeMap::new();
+        for (name, text) in files(&format!("{package}/src")).iter().filter(|(name, _)| name.ends_with(".rs"))
+        {
+            for found in types(text) {
+                let other = defined.insert(found.to_string(), name.clone());
+                assert!(other.is_none(), "{found} is a type in {name} and in {}", other.unwrap_or_default());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_folder_has_at_most_fifteen_rooms() {
+    let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in members() {
+        for name in files(&format!("{package}/src")).into_keys() {
+            let mut path = Path::new(&name);
+            if ["lib", "main"].iter().any(|door| path.file_stem().is_some_and(|stem| stem == *door)) {
+                continue;
+            }
+            // A file and the folder of its name are one room.
+            while let (Some(folder), Some(room)) = (path.parent(), path.file_stem()) {
+                let (folder, room) = (folder.display().to_string(), room.to_string_lossy().to_string());
+                if !folder.contains("/src") {
+                    break;
+                }
+                rooms.entry(folder).or_default().insert(room);
+                path = path.parent().expect("a folder");
+            }
+        }
+    }
+    for (folder, rooms) in rooms {
+        assert!(rooms.len() <= 15, "{folder} has {} rooms: {rooms:?}", rooms.len());
+    }
+}
+
 #[test]
 fn the_code_map_names_every_folder_and_files_say_what_is_in_them() {
     let architecture = read("ARCHITECTURE.md");

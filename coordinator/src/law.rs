@@ -98,7 +98,7 @@ use serde::{Deserialize, Serialize};
 use tasks::{CHUNK, SERIAL};
 use tree::Tree;
 use unknown::{Rolling, Unknown};
-use warm_start::Memory;
+use warm_start::LastImpulses;
 
 /// The step that contacts are solved for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,7 +133,7 @@ impl Default for Precision {
 
 /// Statistics of a step's contacts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Statistics {
+pub struct LawStatistics {
     /// The last solve; its iterations are those of all solves of the step, its energy [J] is without impacts.
     pub solve: Outcome,
     /// Solves: one, and one more each time that contacts were taken in that had passed each other before.
@@ -159,7 +159,7 @@ pub struct ContactLaw {
     pub guesses_by_tree: bool,
     sliding: Solver<DVec3>,
     rolling: Solver<Rolling>,
-    memory: Memory,
+    memory: LastImpulses,
     reflections: Reflections,
     /// L of the last step.
     lipschitz: f64,
@@ -176,7 +176,7 @@ impl Default for ContactLaw {
             guesses_by_tree: true,
             sliding: Solver::default(),
             rolling: Solver::default(),
-            memory: Memory::default(),
+            memory: LastImpulses::default(),
             reflections: Reflections::default(),
             lipschitz: 1.0,
             chosen: Vec::new(),
@@ -191,7 +191,7 @@ impl Default for ContactLaw {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LawState {
-    memory: Memory,
+    memory: LastImpulses,
     lipschitz: f64,
 }
 
@@ -231,8 +231,8 @@ impl ContactLaw {
     ///
     /// # Panics
     /// If contacts are not sorted, or name no body.
-    pub fn solve(&mut self, bodies: &mut Bodies, contacts: &[Contact], step: Step) -> Statistics {
-        let mut statistics = Statistics::default();
+    pub fn solve(&mut self, bodies: &mut Bodies, contacts: &[Contact], step: Step) -> LawStatistics {
+        let mut statistics = LawStatistics::default();
         self.impulses.clear();
         self.impulses.resize(contacts.len(), DVec3::ZERO);
         self.couples.clear();
@@ -288,7 +288,7 @@ impl ContactLaw {
         bodies: &mut Bodies,
         contacts: &[Contact],
         step: Step,
-        statistics: &mut Statistics,
+        statistics: &mut LawStatistics,
     ) {
         let dt = step.dt;
         loop {
@@ -365,7 +365,7 @@ impl<U: Unknown> Solver<U> {
     /// Sets up the problem of a step of length `dt` [s], and a first guess from memory; says how many contacts have none.
     fn guess(
         &mut self,
-        memory: &Memory,
+        memory: &LastImpulses,
         bodies: &Bodies,
         contacts: &[Contact],
         chosen: &[u32],

@@ -15,7 +15,7 @@ use crate::settings::{
 
 /// Effect of a method on the particles in contact. Memory is kept between steps.
 #[derive(Clone, Debug, Default)]
-pub struct Response {
+pub struct PairResponse {
     /// Particles that feel something: candidate indices, ascending. Never an immovable one.
     pub members: Vec<u32>,
     /// Velocity from which each starts the step [m/s].
@@ -33,7 +33,7 @@ pub struct Response {
     touched: Vec<bool>,
 }
 
-impl Response {
+impl PairResponse {
     /// Lets the scene's method act on all pairs in contact, for a step of length `dt` [s].
     ///
     /// # Panics

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use amalgam_coordinator::{
     CouplingSettings,
     contacts::{Candidates, ContactFinder},
-    pairwise::Response,
+    pairwise::PairResponse,
     settings::{ContactMethod, PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings},
 };
 use amalgam_particles::{DVec3, PairFinder, ParticleId, Spheres, random};
@@ -38,7 +38,7 @@ fn step(candidates: &mut Candidates, settings: &CouplingSettings, dt: f64) -> bo
     let spheres = Spheres { position: &candidates.position, radius: &candidates.radius, class: None };
     let contacts = finder.detect(candidates, PairFinder::new().find(spheres, |_, _| true));
     let touching = contacts.pairs().next().is_some();
-    let mut response = Response::default();
+    let mut response = PairResponse::default();
     response.respond(settings, candidates, contacts, dt);
     for (at, &i) in response.members.iter().enumerate() {
         let i = i as usize;

@@ -131,7 +131,7 @@ pub struct Rotation {
 
 /// A shape that moves: the keys of the shape with optional `rotation`, `velocity` and `angular_velocity` beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Body {
+pub struct MovingShape {
     /// The shape; it refuses unknown keys, also on behalf of the body.
     #[serde(flatten)]
     pub shape: Shape,
@@ -376,7 +376,7 @@ fn along(axis: DVec3) -> DMat3 {
     DMat3::from_cols(x, y, z)
 }
 
-impl Body {
+impl MovingShape {
     /// Points that fill the body, as [`Shape::sample`] with the rotation applied.
     ///
     /// # Errors
@@ -506,7 +506,7 @@ mod tests {
 
     #[test]
     fn corners_of_cells_surround_their_centre() {
-        let body = Body {
+        let body = MovingShape {
             shape: Shape::Cylinder { center: DVec3::ONE, axis: DVec3::ONE, radius: 0.3, height: 1.0 },
             rotation: Some(Rotation { axis: DVec3::Y, degrees: 20.0 }),
             velocity: DVec3::ZERO,
@@ -541,7 +541,7 @@ mod tests {
     fn a_body_turns_about_its_middle() {
         let shape = Shape::Box { min: DVec3::ZERO, max: DVec3::new(2.0, 1.0, 1.0) };
         let rotation = Some(Rotation { axis: 3.0 * DVec3::Z, degrees: 90.0 });
-        let body = Body { shape, rotation, velocity: DVec3::X, angular_velocity: DVec3::Z };
+        let body = MovingShape { shape, rotation, velocity: DVec3::X, angular_velocity: DVec3::Z };
         let points = body.sample(0.5).expect("a good body");
         let high = points.iter().fold(DVec3::MIN, |high, &p| high.max(p));
         assert!(high.distance(DVec3::new(1.25, 1.25, 0.75)) < 1e-12, "{high}");

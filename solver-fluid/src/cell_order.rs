@@ -9,6 +9,9 @@ use rayon::prelude::*;
 /// Cells of one task.
 const CELLS: usize = 4096;
 
+/// Particles of a cell that are sorted by insertion, at most.
+const FEW: usize = 32;
+
 /// Sorts the particles of every cell by id. `order` holds indices of particles, cell after cell; those of cell c begin at
 /// `start[c]`, and there is one more start than cells. Cells hold a few particles each.
 pub(crate) fn sort_cells_by_id(start: &[u32], id: impl Fn(u32) -> ParticleId + Sync, order: &mut [u32]) {
@@ -23,12 +26,27 @@ pub(crate) fn sort_cells_by_id(start: &[u32], id: impl Fn(u32) -> ParticleId + S
     tasks.into_par_iter().for_each(|(range, order)| {
         let begin = start[range.start];
         for cell in range {
-            let own = &mut order[(start[cell] - begin) as usize..(start[cell + 1] - begin) as usize];
-            if !own.is_sorted_by_key(|&i| id(i)) {
-                own.sort_unstable_by_key(|&i| id(i));
-            }
+            sort_by_id(&id, &mut order[(start[cell] - begin) as usize..(start[cell + 1] - begin) as usize]);
         }
     });
+}
+
+/// Sorts the particles of a cell by id. Most cells are nearly in order, and their particles' ids are far apart in memory:
+/// insertion reads each id once.
+fn sort_by_id(id: impl Fn(u32) -> ParticleId, own: &mut [u32]) {
+    if own.len() > FEW {
+        return own.sort_unstable_by_key(|&i| id(i));
+    }
+    let mut ids = [ParticleId(0); FEW];
+    for n in 0..own.len() {
+        let (index, key) = (own[n], id(own[n]));
+        let mut at = n;
+        while at > 0 && ids[at - 1] > key {
+            (ids[at], own[at]) = (ids[at - 1], own[at - 1]);
+            at -= 1;
+        }
+        (ids[at], own[at]) = (key, index);
+    }
 }
 
 #[cfg(test)]
@@ -41,5 +59,15 @@ mod tests {
         let mut order = [0, 2, 1, 4, 3];
         sort_cells_by_id(&[0, 2, 2, 5], |i| ids[i as usize], &mut order);
         assert_eq!(order, [0, 2, 3, 1, 4]);
+    }
+
+    #[test]
+    fn few_and_many_particles_are_sorted_alike() {
+        for count in [0, 1, 2, FEW, FEW + 1] {
+            let ids: Vec<ParticleId> = (0..count as u64).map(|n| ParticleId(n * 7919 % 1009)).collect();
+            let mut order: Vec<u32> = (0..count as u32).collect();
+            sort_cells_by_id(&[0, count as u32], |i| ids[i as usize], &mut order);
+            assert!(order.is_sorted_by_key(|&i| ids[i as usize]), "{order:?}");
+        }
     }
 }

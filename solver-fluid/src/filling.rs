@@ -6,7 +6,7 @@
 //! held on both sides make up for the stretch, so that the volume per particle stays `spacing^3`.
 
 use amalgam_particles::DVec3;
-use amalgam_particles::shapes::{Body, POINTS_MAX, Shape, ShapeError};
+use amalgam_particles::shapes::{MovingShape, POINTS_MAX, Shape, ShapeError};
 use amalgam_solver_kit::SectionError;
 
 /// Faces nearer than this touch, in spacings.
@@ -29,7 +29,7 @@ struct Bounds {
 impl Bounds {
     /// The box around a shape with flat or round sides along the domain's axes, whatever is cut out of it; none for other
     /// shapes.
-    fn of(body: &Body) -> Option<Self> {
+    fn of(body: &MovingShape) -> Option<Self> {
         if body.rotation.is_some() {
             return None;
         }
@@ -65,7 +65,7 @@ type Held = [[bool; 2]; 3];
 ///
 /// `walls` are the corners of the domain [m], where its faces hold the fluid.
 pub(crate) fn fill(
-    shapes: &mut [Body],
+    shapes: &mut [MovingShape],
     spacing: f64,
     walls: Option<(DVec3, DVec3)>,
     faults: &mut Vec<SectionError>,
@@ -104,7 +104,7 @@ pub(crate) fn fill(
 
 /// The points of one body, in the order of [`Shape::sample`].
 fn fill_one(
-    body: &Body,
+    body: &MovingShape,
     bounds: &[Option<Bounds>],
     own: usize,
     spacing: f64,
@@ -203,9 +203,9 @@ fn fitted(outline: &Shape, shape: &Bounds, held: &Held, spacing: f64) -> Result<
 }
 
 /// Says of boxes by how much they hold more or less fluid than their volume, where it is more than [`TOLD`].
-pub(crate) fn volume_warnings(shapes: &[Body], bodies: &[Vec<DVec3>], spacing: f64) -> Vec<String> {
+pub(crate) fn volume_warnings(shapes: &[MovingShape], bodies: &[Vec<DVec3>], spacing: f64) -> Vec<String> {
     let warning =
-        |(k, (body, points)): (usize, (&Body, &Vec<DVec3>))| {
+        |(k, (body, points)): (usize, (&MovingShape, &Vec<DVec3>))| {
             let Shape::Box { min, max } = body.shape else { return None };
             let part = points.len() as f64 * spacing.powi(3) / body.shape.volume() - 1.0;
             let layers = (max - min) / spacing;
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn broken_layers_are_said() {
-        let body = |z: f64| Body {
+        let body = |z: f64| MovingShape {
             shape: Shape::Box { min: DVec3::ZERO, max: DVec3::new(1.0, 1.0, z) },
             rotation: None,
             velocity: DVec3::ZERO,

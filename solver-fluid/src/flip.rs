@@ -46,7 +46,7 @@ pub type Flip = crate::fluid::Fluid<FlipMethod>;
 
 /// Settings of a FLIP fluid.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct FlipParameters {
     /// Edge of a cell [m].
     pub cell_size: f64,
     /// Density of the fluid [kg/m^3].
@@ -91,7 +91,7 @@ pub struct Parameters {
 /// Least distance between a particle and a wall, in cells.
 const CLEARANCE: f64 = 1e-3;
 
-impl Parameters {
+impl FlipParameters {
     /// Cells along each axis.
     pub fn cells(&self) -> [usize; 3] {
         ((self.domain.1 - self.domain.0) / self.cell_size).round().to_array().map(|n| n as usize)

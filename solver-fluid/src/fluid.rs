@@ -1,6 +1,6 @@
 //! A fluid as a participant: all that does not depend on the method by which it is computed.
 //!
-//! A [`Method`] computes forces and advances particles; [`Fluid`] is the [`Solver`] around it. It counts sub-steps,
+//! A [`FluidMethod`] computes forces and advances particles; [`Fluid`] is the [`Solver`] around it. It counts sub-steps,
 //! keeps the state between them, commits, lets particles appear and disappear, and saves.
 
 mod snapshot;
@@ -42,7 +42,7 @@ pub struct Cut {
 }
 
 /// Method that computes a fluid.
-pub trait Method: Send + Sync + Sized + 'static {
+pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// Its checked settings.
     type Parameters;
     /// Steps after which particles are stored anew in the order of their cells: neighbours in space are then neighbours
@@ -174,7 +174,7 @@ pub struct Fluid<M> {
     ranks: Ranks,
 }
 
-impl<M: Method> Fluid<M> {
+impl<M: FluidMethod> Fluid<M> {
     /// A fluid of equal particles.
     pub fn new(parameters: M::Parameters, particles: Particles) -> Self {
         Self::with_width(parameters, particles, Width::of_machine())
@@ -255,7 +255,7 @@ impl<M: Method> Fluid<M> {
     }
 }
 
-impl<M: Method> Solver for Fluid<M> {
+impl<M: FluidMethod> Solver for Fluid<M> {
     fn particles(&self) -> &Particles {
         &self.particles
     }
@@ -394,7 +394,7 @@ impl<M: Method> Solver for Fluid<M> {
     }
 }
 
-impl<M: Method> Deferred for Fluid<M> {
+impl<M: FluidMethod> Deferred for Fluid<M> {
     fn travel_bound(&self, dt: f64) -> f64 {
         self.tentative.speed_bound * dt / self.method.basics().radius
     }

@@ -97,7 +97,7 @@ impl Formulation {
 
 /// Checked settings of an SPH fluid, all SI.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct SphParameters {
     /// Edge of the volume that a particle stands for at rest [m].
     pub spacing: f64,
     /// Distance from which the kernel is zero [m], twice the smoothing length.
@@ -124,7 +124,7 @@ pub struct Parameters {
     pub fields: Fields,
 }
 
-impl Parameters {
+impl SphParameters {
     /// The longest stable sub-step [s] for a largest `speed` [m/s] of particles and a largest local speed of sound.
     ///
     /// Courant condition with the smoothing length (half the support radius), and that of viscous diffusion

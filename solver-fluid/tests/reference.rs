@@ -4,12 +4,12 @@ mod common;
 
 use amalgam_particles::{DVec3, random};
 use amalgam_solver_fluid::sph::{
-    Formulation, Parameters, Points, evaluation::Evaluation, kernel::Kernel, section,
+    Formulation, Points, SphParameters, evaluation::Evaluation, kernel::Kernel, section,
 };
 use common::world;
 
 /// A disordered fluid in a box: a lattice whose points are moved by up to 0.2 spacings, with random velocities.
-fn fluid(section: &str, domain: DVec3) -> (Parameters, Vec<DVec3>, Vec<DVec3>) {
+fn fluid(section: &str, domain: DVec3) -> (SphParameters, Vec<DVec3>, Vec<DVec3>) {
     let (parameters, particles) = section::read(section, &world(domain, 9.81)).expect("a good section");
     let noise = |i: usize, purpose: u64| {
         DVec3::from_array([0, 1, 2].map(|axis| 2.0 * random::uniform_f64(&[i as u64, axis, purpose]) - 1.0))
@@ -25,7 +25,7 @@ fn fluid(section: &str, domain: DVec3) -> (Parameters, Vec<DVec3>, Vec<DVec3>) {
 }
 
 /// Every image of a particle in the walls, itself included, as position and velocity.
-fn images(parameters: &Parameters, position: DVec3, velocity: DVec3) -> Vec<(DVec3, DVec3)> {
+fn images(parameters: &SphParameters, position: DVec3, velocity: DVec3) -> Vec<(DVec3, DVec3)> {
     let mut images = vec![(position, velocity)];
     let Some(walls) = parameters.walls else { return images };
     for axis in 0..3 {

@@ -2,7 +2,7 @@
 //! [particles] [threads] [dt, or 0 for no steps] [lattice or rows, both otherwise]`. On Linux the last line is the most memory that the process
 //! held: with one layout, no less than a whole solver of it takes.
 
-use amalgam_solver_solid::measure::{Layout, bond_passes, implicit_step};
+use amalgam_solver_solid::measure::{BondLayout, bond_passes, implicit_step};
 
 /// Nanoseconds a directed bond of other programs, on another machine of two cores (AMD Zen 5).
 const PEERS: &str = "LAMMPS peri/pmb 6.8; bare loops, forces / product: rows .30 / .46, lattice .14 / .12";
@@ -23,9 +23,9 @@ fn main() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads");
     println!("{threads} threads; elsewhere: {PEERS}");
     let layouts = match std::env::args().nth(4).as_deref() {
-        Some("lattice") => vec![Layout::Lattice],
-        Some("rows") => vec![Layout::Rows],
-        _ => vec![Layout::Lattice, Layout::Rows],
+        Some("lattice") => vec![BondLayout::Lattice],
+        Some("rows") => vec![BondLayout::Rows],
+        _ => vec![BondLayout::Lattice, BondLayout::Rows],
     };
     for layout in layouts {
         let passes = pool.install(|| bond_passes(particles, layout, 20));

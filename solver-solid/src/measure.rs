@@ -17,7 +17,7 @@ use crate::solver::SolidSolver;
 
 /// Storage of bonds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum BondLayout {
     /// Words of sixteen live bits a stencil of a lattice.
     Lattice,
     /// Compressed rows.
@@ -60,9 +60,9 @@ pub struct ImplicitStep {
     pub broken: usize,
 }
 
-fn block(particles: usize, layout: Layout, material: &str) -> String {
+fn block(particles: usize, layout: BondLayout, material: &str) -> String {
     let edge = (particles as f64).cbrt().round() * SPACING;
-    let storage = if layout == Layout::Rows { "rows" } else { "automatic" };
+    let storage = if layout == BondLayout::Rows { "rows" } else { "automatic" };
     format!(
         "method = \"peridynamics\"\n{material}\n[[bodies]]\ntype = \"peridynamic\"\nstorage = \"{storage}\"\n\
          shape = {{ type = \"box\", min = [0, 0, 0], max = [{edge}, {edge}, {edge}] }}\nspacing = {SPACING}\n\
@@ -74,7 +74,7 @@ const SPACING: f64 = 0.01;
 
 /// Times passes over the bonds of a cubic block of about `particles` particles, `repeats` of each kind. Run it
 /// inside the thread pool to be measured.
-pub fn bond_passes(particles: usize, layout: Layout, repeats: usize) -> BondPasses {
+pub fn bond_passes(particles: usize, layout: BondLayout, repeats: usize) -> BondPasses {
     let solid = section::read(&block(particles, layout, ""), 1).unwrap_or_else(|faults| panic!("{faults:?}"));
     let mut state = solid.layout.particles;
     let start = Instant::now();
@@ -124,7 +124,7 @@ pub fn bond_passes(particles: usize, layout: Layout, repeats: usize) -> BondPass
 /// `done` after the last step, while the solver holds all that it needs.
 pub fn implicit_step(
     particles: usize,
-    layout: Layout,
+    layout: BondLayout,
     dt: f64,
     steps: usize,
     mut done: impl FnMut(),

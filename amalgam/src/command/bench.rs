@@ -1,10 +1,10 @@
 //! `amalgam bench`: how fast the solvers are on this machine, beside figures of other programs and the limits
 //! of the machine.
 
-pub mod figure;
 pub mod flip;
 pub mod fluids;
 pub mod machine;
+pub mod measurement;
 pub mod ranks;
 pub mod solids;
 
@@ -19,8 +19,8 @@ use crate::{
     error::CommandError,
     pages::markdown::Page,
 };
-use figure::{Bound, Figure, Idle};
 use machine::Machine;
+use measurement::{Bound, Idle, Measurement};
 
 /// Measures, prints a table, and writes the figures as JSON if asked to.
 ///
@@ -120,7 +120,7 @@ fn apart(args: &BenchArgs, parts: [&str; 2]) -> Result<(), CommandError> {
     write_files(args, &figures)
 }
 
-fn print_table(figures: &[Figure], machine: &Machine) -> Result<(), CommandError> {
+fn print_table(figures: &[Measurement], machine: &Machine) -> Result<(), CommandError> {
     say(format_args!(
         "{:34} {:>9} {:>7} {:>9} {:>9} {:>8} {:>7} {:>6}  what others reach",
         "", "particles", "threads", "ns least", "median", "ns/bond", "bytes/p", "ratio"

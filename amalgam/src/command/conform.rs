@@ -42,7 +42,7 @@ pub fn conform(args: &ConformArgs) -> Result<ExitCode, CommandError> {
     let address = match (&args.address, &args.command[..]) {
         (Some(address), _) => parse(address)?,
         (None, [program, rest @ ..]) => {
-            let (service, address) = Started::new(program, rest)?;
+            let (service, address) = StartedSolver::new(program, rest)?;
             started = Some(service);
             address
         }
@@ -163,9 +163,9 @@ fn section(args: &ConformArgs) -> Result<(Section, Option<Served>), CommandError
 }
 
 /// A service that was started to be tried, and is ended with this.
-struct Started(Child);
+struct StartedSolver(Child);
 
-impl Started {
+impl StartedSolver {
     fn new(program: &str, arguments: &[String]) -> Result<(Self, Address), CommandError> {
         let mut command = Command::new(program);
         command.args(arguments).args(["--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -197,7 +197,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedSolver {
     fn drop(&mut self) {
         // Fails only for a process that has ended.
         let _ = self.0.kill();

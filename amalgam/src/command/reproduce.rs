@@ -47,7 +47,7 @@ pub fn figures() -> Result<Vec<Figure>, String> {
 
 /// Result of one run of a figure.
 #[derive(Debug)]
-struct Outcome {
+struct RunOutcome {
     case: String,
     method: String,
     /// The summary; empty if the run left none.
@@ -185,8 +185,8 @@ fn report_path(out: &Path) -> PathBuf {
     out.join(report::FILE)
 }
 
-fn progress(figure: &Figure, outcome: &Outcome, (done, total): (usize, usize), left: f64) -> String {
-    let Outcome { case, method, wall_s, error, .. } = outcome;
+fn progress(figure: &Figure, outcome: &RunOutcome, (done, total): (usize, usize), left: f64) -> String {
+    let RunOutcome { case, method, wall_s, error, .. } = outcome;
     format!(
         "{done} of {total}, about {} left: {} {case}, {method}: {}{}",
         console::time(left),
@@ -204,7 +204,7 @@ fn one_run(
     args: &ReproduceArgs,
     threads: usize,
     interrupt: &Interrupt,
-) -> Result<Option<Outcome>, CommandError> {
+) -> Result<Option<RunOutcome>, CommandError> {
     let folder = args.out.join(&figure.name).join(slug(&case.name)).join(slug(&method.name));
     let scene = read(figure, case, method, args.scale)?;
     let options = Options { threads: Some(threads), ..Options::default() };
@@ -229,7 +229,7 @@ fn one_run(
     };
     let (case, method) = (case.name.clone(), method.name.clone());
     let frame_interval = Some(scene.time.frame_interval);
-    Ok(Some(Outcome { case, method, summary, error, folder, frame_interval, wall_s }))
+    Ok(Some(RunOutcome { case, method, summary, error, folder, frame_interval, wall_s }))
 }
 
 /// The scene of one run.

@@ -7,7 +7,7 @@ use amalgam_solver_kit::SolverProgram;
 use amalgam_solver_solid::SolidProgram;
 
 use crate::{
-    cli::{ServeArgs, Served},
+    cli::{ServeArgs, ServedKind},
     error::CommandError,
     scene::SolverKind,
     service,
@@ -29,9 +29,9 @@ impl SolverKind {
 /// If the address cannot be listened at.
 pub fn serve(args: &ServeArgs) -> Result<(), CommandError> {
     let (kind, options) = match &args.what {
-        Served::Solid(options) => (SolverKind::Solid, options),
-        Served::Fluid(options) => (SolverKind::Fluid, options),
-        Served::Coordinator(args) => return service::serve(args),
+        ServedKind::Solid(options) => (SolverKind::Solid, options),
+        ServedKind::Fluid(options) => (SolverKind::Fluid, options),
+        ServedKind::Coordinator(args) => return service::serve(args),
     };
     let served = amalgam_solver_kit::serve(kind.program(), options.clone());
     served.map_err(|error| CommandError::Failed(format!("{error:#}")))

@@ -19,7 +19,7 @@ use std::{fs, path::Path};
 
 use crate::{cli::ValidateArgs, console::say, error::CommandError, pages::markdown::Page, scene::suggest};
 pub use case::Check;
-use case::{Case, Outcome};
+use case::{Case, CaseOutcome};
 use sketch::Sketch;
 
 /// All cases, in the order in which they are computed.
@@ -138,7 +138,7 @@ pub fn quick() -> Result<Vec<Check>, CommandError> {
 
 fn compute(case: &Case) -> Result<(Vec<Check>, Sketch), CommandError> {
     let failed = |error| CommandError::Failed(format!("{}: {error}", case.name));
-    let Outcome { mut checks, picture } = (case.compute)().map_err(failed)?;
+    let CaseOutcome { mut checks, picture } = (case.compute)().map_err(failed)?;
     checks.iter_mut().for_each(|check| check.case = case.name);
     Ok((checks, picture))
 }

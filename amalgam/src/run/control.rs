@@ -9,10 +9,10 @@ use amalgam_coordinator::Cancel;
 
 /// Requests of others to a run. Clones refer to the same run.
 #[derive(Clone, Default)]
-pub struct Control(Arc<Inner>);
+pub struct Control(Arc<Requests>);
 
 #[derive(Default)]
-struct Inner {
+struct Requests {
     wishes: Mutex<Wishes>,
     changed: Condvar,
     cancel: Cancel,

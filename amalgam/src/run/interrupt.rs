@@ -21,9 +21,9 @@ const SAME_SIGNAL: Duration = Duration::from_millis(300);
 
 /// Signals to this process, as a request to end the run.
 #[derive(Clone)]
-pub struct Interrupt(Arc<Inner>);
+pub struct Interrupt(Arc<Signals>);
 
-struct Inner {
+struct Signals {
     requested: OnceLock<Instant>,
     control: Control,
     hung_up: AtomicBool,
@@ -40,7 +40,7 @@ impl Interrupt {
     }
 
     fn install() -> io::Result<Self> {
-        let inner = Inner {
+        let inner = Signals {
             requested: OnceLock::new(),
             control: Control::default(),
             hung_up: AtomicBool::new(false),

@@ -33,7 +33,7 @@ pub struct Outcome {
 
 /// `summary.json`.
 #[derive(Serialize)]
-struct Report<'a> {
+struct SummaryFile<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     interrupted: bool,
@@ -119,7 +119,7 @@ impl Course<'_> {
         let summary = self.simulation.summary();
         let is_over = error.is_none() && !interrupted;
         let resume = self.keeper.command(folder.path()).filter(|_| !is_over);
-        let mut report = Report {
+        let mut report = SummaryFile {
             summary: &summary,
             interrupted,
             error: error.clone(),

@@ -49,14 +49,14 @@ pub struct Runs {
     threads: Option<usize>,
     reach: Reach,
     metrics: Metrics,
-    inner: Mutex<Inner>,
+    inner: Mutex<RunTable>,
     /// Signals that a run has ended.
     ended: Condvar,
     _lock: Lock,
 }
 
 #[derive(Default)]
-struct Inner {
+struct RunTable {
     /// Runs, in the order in which they were submitted.
     entries: Vec<Entry>,
     /// Number of the next run in the queue.
@@ -90,7 +90,7 @@ impl Entry {
     }
 }
 
-impl Inner {
+impl RunTable {
     fn entry(&mut self, id: &str) -> Result<&mut Entry, Status> {
         let found = self.entries.iter_mut().find(|entry| entry.record.id == id);
         let shown = amalgam_particles::text::shorten(id);
@@ -156,7 +156,8 @@ impl Runs {
             record.state = State::Stopped;
             record.write(&folder.join(&record.id)).map_err(wrong)?;
         }
-        let inner = Inner { entries: records.into_iter().map(Entry::new).collect(), ..Inner::default() };
+        let inner =
+            RunTable { entries: records.into_iter().map(Entry::new).collect(), ..RunTable::default() };
         let (inner, ended) = (Mutex::new(inner), Condvar::new());
         Ok(Arc::new(Self { folder, limits, threads, reach, metrics, inner, ended, _lock: lock }))
     }
@@ -168,7 +169,7 @@ impl Runs {
         Incoming::begin(&self.folder)
     }
 
-    fn check_room(&self, inner: &Inner) -> Result<(), Status> {
+    fn check_room(&self, inner: &RunTable) -> Result<(), Status> {
         let Limits { queued, stored, running } = self.limits;
         let full = |what: String| Err(Status::resource_exhausted(what));
         match () {
@@ -215,7 +216,7 @@ impl Runs {
         self.enqueue(&mut inner, &id)
     }
 
-    fn enqueue(self: &Arc<Self>, inner: &mut Inner, id: &str) -> Result<v1::Run, Status> {
+    fn enqueue(self: &Arc<Self>, inner: &mut RunTable, id: &str) -> Result<v1::Run, Status> {
         inner.ticket += 1;
         let ticket = inner.ticket;
         let entry = inner.entry(id)?;
@@ -236,7 +237,7 @@ impl Runs {
     }
 
     /// Starts runs that wait, as many as may be computed at once.
-    fn start_next(self: &Arc<Self>, inner: &mut Inner) {
+    fn start_next(self: &Arc<Self>, inner: &mut RunTable) {
         while !inner.is_ending && inner.count(State::Running) < self.limits.running {
             let waiting = inner.entries.iter_mut().filter(|entry| entry.record.state == State::Queued);
             let Some(entry) = waiting.min_by_key(|entry| entry.ticket) else { return };
@@ -383,7 +384,7 @@ impl Runs {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, RunTable> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,7 +15,7 @@ use super::unknown::Unknown;
 /// Impulses of contacts in the last step, sorted by pair.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Memory {
+pub(crate) struct LastImpulses {
     remembered: Vec<Remembered>,
     /// Length of that step [s].
     dt: f64,
@@ -30,7 +30,7 @@ struct Remembered {
     rolling: DVec3,
 }
 
-impl Memory {
+impl LastImpulses {
     /// Keeps the impulses of the contacts `chosen` of a step of length `dt` [s].
     pub(crate) fn keep<U: Unknown>(&mut self, contacts: &[Contact], chosen: &[u32], impulses: &[U], dt: f64) {
         self.dt = dt;

@@ -10,7 +10,7 @@ use amalgam_particles::{DVec3, NO_GROUP, random};
 use rayon::prelude::*;
 
 use crate::contacts::Candidates;
-use crate::pairwise::Response;
+use crate::pairwise::PairResponse;
 
 /// Largest number of particles of a group, drawn for each group uniformly from `min..=max`. The draw is the
 /// same in every stage of a step, and different in the next step, so that no pair is ignored persistently.
@@ -170,8 +170,8 @@ impl Forest {
     }
 
     /// Merges nothing: each particle that a method of contact touches becomes a group of its own.
-    pub fn keep_apart(&mut self, candidates: &Candidates, response: &Response) {
-        let Response { members, velocity, impulse, .. } = response;
+    pub fn keep_apart(&mut self, candidates: &Candidates, response: &PairResponse) {
+        let PairResponse { members, velocity, impulse, .. } = response;
         self.group_of.clear();
         self.group_of.resize(candidates.len(), NO_GROUP);
         for (group, &i) in members.iter().enumerate() {

@@ -8,7 +8,7 @@ use crate::instruments::energy::Works;
 use crate::instruments::record::StepRecord;
 use crate::law::ContactLaw;
 use crate::merging::merge::Forest;
-use crate::pairwise::Response;
+use crate::pairwise::PairResponse;
 use crate::synchronise::{Share, Synchronised};
 
 /// Memory that outlives a step. Checkpoints hold the impulses, or bits would change; the rest is found again.
@@ -52,7 +52,7 @@ pub(crate) struct Scratch {
     pub(crate) approaching: Vec<(u32, u32)>,
     pub(crate) receding: Vec<(u32, u32)>,
     pub(crate) forest: Forest,
-    pub(crate) response: Response,
+    pub(crate) response: PairResponse,
     pub(crate) problem: ContactProblem,
     /// Each participant's part of the groups.
     pub(crate) shares: Vec<Share>,

@@ -17,7 +17,7 @@ use crate::law::contact::reach;
 use crate::simulation::Simulation;
 use crate::state::scratch::{Memory, Scratch};
 use crate::synchronise::Synchronised;
-use exchange::Exchange;
+use exchange::ContactExchange;
 
 /// Contacts are looked for again at most this often for particles that contacts made faster.
 const SEARCHES_MAX: u32 = 4;
@@ -147,7 +147,7 @@ impl Simulation {
             dt: *dt,
             waited: 0.0,
         };
-        let mut exchange = Exchange::new(&kinds, shares);
+        let mut exchange = ContactExchange::new(&kinds, shares);
         exchange.start(problem, &mut connections)?;
         problem.place_contacts(connections.candidates, &seen.active);
         let settings = &self.plan.coupling;

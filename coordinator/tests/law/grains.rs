@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "tests, an example and a benchmark each use a part")]
 
 use amalgam_coordinator::law::{
-    ContactLaw, Statistics, Step,
+    ContactLaw, LawStatistics, Step,
     bodies::{Bodies, InverseInertia},
     contact::{Contact, ContactMaterial, Plane, Sphere, reach},
 };
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// Takes a step of length `dt`: velocities by forces, then contacts, then positions.
-    pub fn step(&mut self, dt: f64) -> Statistics {
+    pub fn step(&mut self, dt: f64) -> LawStatistics {
         let count = self.position.len();
         let other = self.attraction.map(|f| f(&self.position, &masses(&self.bodies, count)));
         let mut acceleration = 0.0f64;

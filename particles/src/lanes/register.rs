@@ -187,13 +187,13 @@ mod tests {
     use crate::random;
 
     /// Every operation on sixteen values, register after register, as bits.
-    struct Everything<'a> {
+    struct EveryOperation<'a> {
         a: &'a [f32; LANES],
         b: &'a [f32; LANES],
         places: &'a [i32; LANES],
     }
 
-    impl Task for Everything<'_> {
+    impl Task for EveryOperation<'_> {
         type Output = Vec<[u32; LANES]>;
 
         #[inline(always)]
@@ -263,7 +263,7 @@ mod tests {
             let a = std::array::from_fn(|l| if case % 7 == 0 { f32::NAN } else { random(l, 0) });
             let b = std::array::from_fn(|l| if case % 5 == 0 { random(0, 1) } else { random(l, 1) });
             let places = std::array::from_fn(|l| (random(l, 2) * 10.0) as i32 - 5 + i32::MIN);
-            let run = |width: Width| width.run(Everything { a: &a, b: &b, places: &places });
+            let run = |width: Width| width.run(EveryOperation { a: &a, b: &b, places: &places });
             let expected = run(Width::supported()[0]);
             for width in Width::supported() {
                 // Which NaN comes out of an operation on two is not laid down.

@@ -70,7 +70,7 @@ fn within(parent: &str, faults: Vec<ShapeError>) -> Vec<ShapeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shapes::{Body, Rotation};
+    use crate::shapes::{MovingShape, Rotation};
 
     fn block(min: DVec3, max: DVec3) -> Shape {
         Shape::Box { min, max }
@@ -127,7 +127,7 @@ mod tests {
             vec![block(DVec3::new(1.0, 0.0, 0.0), DVec3::new(2.0, 1.0, 1.0))],
         );
         let rotation = Some(Rotation { axis: DVec3::Z, degrees: 90.0 });
-        let body = Body { shape, rotation, velocity: DVec3::ZERO, angular_velocity: DVec3::ZERO };
+        let body = MovingShape { shape, rotation, velocity: DVec3::ZERO, angular_velocity: DVec3::ZERO };
         let points = body.sample(0.5).expect("a good body");
         // The half at small x turns about the middle of the whole to small y.
         assert_eq!(points.len(), 8);

@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use super::{Body, Rotation, Shape};
+use super::{MovingShape, Rotation, Shape};
 
 /// A fault of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,7 +130,7 @@ impl Shape {
     }
 }
 
-impl Body {
+impl MovingShape {
     /// Every fault of the body, with its key.
     pub fn faults(&self) -> Vec<ShapeError> {
         let mut faults = self.shape.faults();

@@ -4,7 +4,7 @@ use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 use rayon::prelude::*;
 
-use super::Parameters;
+use super::FlipParameters;
 use super::arithmetic::{larger, sixteen, sixteen_mut};
 use super::cell::{Cell, Sides, WALL};
 use super::grid::{Faces, Grid};
@@ -19,7 +19,7 @@ const DENSITY_MIN: f64 = 1e-3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FaceForces<'a> {
     pub(super) grid: &'a Grid,
-    pub(super) parameters: &'a Parameters,
+    pub(super) parameters: &'a FlipParameters,
     pub(super) transferred: &'a ParticleToGrid,
     pub(super) cell: &'a [Cell],
     /// Impulses by viscosity, drags and fields of force at each face [kg m/s], if there are any.
@@ -61,7 +61,7 @@ impl FaceForces<'_> {
         contribution: Option<FaceContribution>,
         sides: Sides,
     ) -> FaceState {
-        let Parameters { rest_density: rest, particle_mass: mass, gravity, .. } = *self.parameters;
+        let FlipParameters { rest_density: rest, particle_mass: mass, gravity, .. } = *self.parameters;
         let (h, dt) = (self.grid.cell_size, self.dt);
         let [weight, moved] = sums.map(|sum| mass * f64::from(sum));
         let FaceContribution { mass, momentum, impulse } = contribution.unwrap_or_default();
@@ -89,7 +89,7 @@ impl FaceForces<'_> {
 
 /// Adds the impulses by drags and fields of force at faces [kg m/s] in a sub-step that begins at a time and has a length [s].
 pub(super) fn add_fields(
-    (grid, parameters): (&Grid, &Parameters),
+    (grid, parameters): (&Grid, &FlipParameters),
     transferred: &ParticleToGrid,
     step: (f64, f64),
     impulse: &mut Faces<f64>,

@@ -37,7 +37,7 @@ pub(super) struct Grid {
 /// along each direction, where faces lie on the walls of cells ([`ON_WALLS`]) and where they lie in their middles
 /// ([`IN_MIDDLES`]).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places<const N: usize> {
+pub(super) struct FacePlaces<const N: usize> {
     /// By axis.
     pub(super) low: [[u32; N]; 3],
     /// By direction and kind of face.
@@ -141,25 +141,35 @@ impl Grid {
         start..start + self.cells[0]
     }
 
+    /// Numbers of the cells of positions, one column per direction: of the nearest cell for positions outside.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "columns side by side")]
+    pub(super) fn cell_numbers<const N: usize>(&self, positions: &[[f64; N]; 3]) -> [u32; N] {
+        let (inverse, origin) = (1.0 / self.cell_size, self.origin.to_array());
+        let mut numbers = [self.index([0; 3]) as u32; N];
+        for (d, stride) in self.strides().into_iter().enumerate() {
+            let end = self.cells[d] as f64;
+            for l in 0..N {
+                let (_, cell) = cell_along((positions[d][l] - origin[d]) * inverse, end);
+                numbers[l] += (cell + UNIT).to_bits() as u32 * stride as u32;
+            }
+        }
+        numbers
+    }
+
     /// Places of positions, one column per direction, among the faces. A face beyond a wall counts as the
     /// nearest face inside, which keeps the sum of weights at one. Faces that do not exist get a weight of
     /// zero.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "columns side by side")]
-    pub(super) fn places<const N: usize>(&self, positions: &[[f64; N]; 3]) -> Places<N> {
-        let mut places = Places { low: [[0; N]; 3], part: [[[0.0; N]; 2]; 3], cell: [0; N] };
+    pub(super) fn places<const N: usize>(&self, positions: &[[f64; N]; 3]) -> FacePlaces<N> {
+        let mut places = FacePlaces { low: [[0; N]; 3], part: [[[0.0; N]; 2]; 3], cell: [0; N] };
         let mut low = [[[0i32; N]; 2]; 3];
         let (inverse, origin) = (1.0 / self.cell_size, self.origin.to_array());
         for d in 0..3 {
             let (end, last) = (self.cells[d] as f64, self.cells[d] as i32 - 1);
             for l in 0..N {
-                let scaled = (positions[d][l] - origin[d]) * inverse;
-                let scaled = if scaled > 0.0 { scaled } else { 0.0 };
-                let scaled = if scaled < end { scaled } else { end };
-                // Rounded down without conversions, which vectors are slow at: what is half way goes to an even number.
-                let cell = (scaled - 0.5 + UNIT) - UNIT;
-                let cell = if scaled - cell < 1.0 { cell } else { cell + 1.0 };
-                let cell = if cell < end { cell } else { end - 1.0 };
+                let (scaled, cell) = cell_along((positions[d][l] - origin[d]) * inverse, end);
                 let part = (scaled - cell) as f32;
                 let cell = (cell + UNIT).to_bits() as i32;
                 (low[d][ON_WALLS][l], places.part[d][ON_WALLS][l]) = (cell, part);
@@ -188,12 +198,23 @@ impl Grid {
     }
 
     /// Place of a single position.
-    pub(super) fn place(&self, position: DVec3) -> Places<1> {
+    pub(super) fn place(&self, position: DVec3) -> FacePlaces<1> {
         self.places(&position.to_array().map(|x| [x]))
     }
 }
 
-impl<const N: usize> Places<N> {
+/// A coordinate in cells, moved inside of `end` cells (NaN to 0), and the cell that it is in.
+#[inline(always)]
+fn cell_along(scaled: f64, end: f64) -> (f64, f64) {
+    let scaled = if scaled > 0.0 { scaled } else { 0.0 };
+    let scaled = if scaled < end { scaled } else { end };
+    // Rounded down without conversions, which vectors are slow at: what is half way goes to an even number.
+    let cell = (scaled - 0.5 + UNIT) - UNIT;
+    let cell = if scaled - cell < 1.0 { cell } else { cell + 1.0 };
+    (scaled, if cell < end { cell } else { end - 1.0 })
+}
+
+impl<const N: usize> FacePlaces<N> {
     /// Parts of the way along x, y and z among the faces of `axis`.
     #[inline(always)]
     pub(super) fn parts(&self, axis: usize) -> [&[f32; N]; 3] {
@@ -208,7 +229,7 @@ impl<const N: usize> Places<N> {
     }
 }
 
-/// `N` positions among the faces of one axis: see [`Places`].
+/// `N` positions among the faces of one axis: see [`FacePlaces`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Among<const N: usize> {
     pub(super) low: [u32; N],
@@ -260,7 +281,7 @@ impl<const N: usize> Among<N> {
     }
 }
 
-impl Places<1> {
+impl FacePlaces<1> {
     /// The eight faces of `axis`, with their weights.
     pub(super) fn faces(&self, grid: &Grid, axis: usize) -> [(usize, f64); 8] {
         let among = self.among(axis);
@@ -277,7 +298,7 @@ pub(super) struct Weights<const N: usize> {
 
 impl<const N: usize> Weights<N> {
     #[inline(always)]
-    pub(super) fn new(places: &Places<N>, axis: usize) -> Self {
+    pub(super) fn new(places: &FacePlaces<N>, axis: usize) -> Self {
         let [x, y, z] = places.parts(axis);
         let mut weights = Self { along: [[0.0; N]; 2], row: [[0.0; N]; 4] };
         for l in 0..N {
@@ -295,6 +316,20 @@ impl<const N: usize> Weights<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_cells_are_those_of_cells_one_by_one() {
+        let grid = Grid::new(DVec3::new(-0.3, 0.1, 0.0), 0.1, [7, 5, 9]);
+        let edge = [f64::NEG_INFINITY, -0.0, 0.05, 0.1, 0.35, 0.4, 0.7, 0.9, 1e9, f64::NAN];
+        for x in edge {
+            for y in edge {
+                let position = grid.origin + DVec3::new(x, y, 0.5 * (x + y));
+                let [number] = grid.cell_numbers(&position.to_array().map(|x| [x]));
+                assert_eq!(number as usize, grid.index(grid.cell(position)), "{position}");
+                assert_eq!(number, grid.place(position).cell[0], "{position}");
+            }
+        }
+    }
 
     #[test]
     fn a_linear_field_is_interpolated_exactly_and_weights_add_up_to_one() {

@@ -7,7 +7,7 @@ use amalgam_particles::lanes::{LANES, Lanes, Task};
 use glam::Vec4;
 
 use super::arithmetic::sixteen;
-use super::grid::{Grid, Places, Weights};
+use super::grid::{FacePlaces, Grid, Weights};
 use super::pressure::gradient::pressure_change;
 
 /// For each axis, two numbers at each face.
@@ -71,7 +71,7 @@ impl<S: FaceSource> Task for GridToParticle<'_, S> {
 #[inline(always)]
 fn gather(
     grid: &Grid,
-    places: &Places<LANES>,
+    places: &FacePlaces<LANES>,
     axis: usize,
     pairs: impl FaceSource,
     interpolated: &mut [Interpolated],

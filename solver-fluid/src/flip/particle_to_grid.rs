@@ -11,11 +11,14 @@ use glam::Vec4;
 use rayon::prelude::*;
 
 use super::cell::Cell;
-use super::grid::{Grid, Places, Weights};
+use super::grid::{FacePlaces, Grid, Weights};
 use crate::cell_order::sort_cells_by_id;
 
 /// Particles of one task.
 pub(super) const CHUNK: usize = 4096;
+
+/// Particles that are fetched ahead of their turn: in the order of cells and ids they are far apart in memory.
+const AHEAD: usize = 64;
 
 /// For each axis, two numbers at each face and two at the next one along x, so that sums of neighbours do not overlap.
 type Fours = [Vec<Vec4>; 3];
@@ -49,7 +52,7 @@ impl ParticleToGrid {
         ids: &[ParticleId],
         (position, velocity): (&[DVec3], &[DVec3]),
     ) {
-        self.sort_by_cell(grid, ids, position);
+        self.sort_by_cell(grid, width, ids, position);
         for sums in &mut self.sums {
             sums.resize(grid.len(), Vec4::ZERO);
             sums.par_chunks_mut(CHUNK).for_each(|sums| sums.fill(Vec4::ZERO));
@@ -98,9 +101,10 @@ impl ParticleToGrid {
         sums
     }
 
-    fn sort_by_cell(&mut self, grid: &Grid, ids: &[ParticleId], position: &[DVec3]) {
-        let cell_of = position.par_iter().with_min_len(CHUNK).map(|&x| grid.index(grid.cell(x)) as u32);
-        cell_of.collect_into_vec(&mut self.cell_of);
+    fn sort_by_cell(&mut self, grid: &Grid, width: Width, ids: &[ParticleId], position: &[DVec3]) {
+        self.cell_of.resize(position.len(), 0);
+        let chunks = self.cell_of.par_chunks_mut(CHUNK).zip(position.par_chunks(CHUNK));
+        chunks.for_each(|(cell_of, position)| width.run(CellNumbers { grid, position, cell_of }));
         counting_sort(&self.cell_of, grid.len(), &mut self.start, &mut self.order);
         sort_cells_by_id(&self.start, |i| ids[i as usize], &mut self.order);
     }
@@ -127,6 +131,28 @@ fn total(own: Vec4, before: Vec4) -> [f32; 2] {
     [own.x + before.z, own.y + before.w]
 }
 
+/// The number of the cell of each of some positions [m].
+struct CellNumbers<'a> {
+    grid: &'a Grid,
+    position: &'a [DVec3],
+    cell_of: &'a mut [u32],
+}
+
+impl Task for CellNumbers<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let mut columns = [[0.0; LANES]; 3];
+        for (cell_of, position) in self.cell_of.chunks_mut(LANES).zip(self.position.chunks(LANES)) {
+            for (l, position) in position.iter().enumerate() {
+                (columns[0][l], columns[1][l], columns[2][l]) = (position.x, position.y, position.z);
+            }
+            cell_of.copy_from_slice(&self.grid.cell_numbers(&columns)[..cell_of.len()]);
+        }
+    }
+}
+
 /// Transfer from the particles of a layer of cells to the faces.
 struct Scatter<'a> {
     grid: &'a Grid,
@@ -146,7 +172,11 @@ impl Task for Scatter<'_> {
     fn run<L: Lanes>(self) {
         let Self { grid, order, particles: (position, velocity), offset, sums: [x, y, z], cell } = self;
         let (mut positions, mut velocities) = ([[0.0; LANES]; 3], [[0.0f32; LANES]; 3]);
-        for some in order.chunks(LANES) {
+        for (n, some) in order.chunks(LANES).enumerate() {
+            for &i in order.iter().skip(LANES * n + AHEAD).take(LANES) {
+                L::prefetch(&position[i as usize], 0);
+                L::prefetch(&velocity[i as usize], 0);
+            }
             for (l, &i) in some.iter().enumerate() {
                 let (position, velocity) = (position[i as usize], velocity[i as usize]);
                 (positions[0][l], positions[1][l], positions[2][l]) = (position.x, position.y, position.z);
@@ -170,7 +200,7 @@ impl Task for Scatter<'_> {
 #[inline(always)]
 fn scatter(
     grid: &Grid,
-    places: &Places<LANES>,
+    places: &FacePlaces<LANES>,
     axis: usize,
     velocity: &[f32],
     (offset, sums): (usize, &mut [Vec4]),

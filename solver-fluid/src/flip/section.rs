@@ -1,13 +1,13 @@
 //! A FLIP participant's section of the scene. The comments of its fields are the table in `docs/reference/fluid.md`.
 
-use amalgam_particles::shapes::{Body, Shape};
+use amalgam_particles::shapes::{MovingShape, Shape};
 use amalgam_particles::{DVec3, ParticleId, Particles};
 use amalgam_solver_kit::{
     DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys,
 };
 use serde::Deserialize;
 
-use super::Parameters;
+use super::FlipParameters;
 use crate::filling::{check_density, fill, volume_warnings};
 use crate::section::{
     EmitterSection, FacesSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside,
@@ -20,7 +20,7 @@ pub const CELLS_MAX: f64 = (1u64 << 30) as f64;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Section {
+struct FlipSection {
     /// `"flip"`. Default: `"sph"`, see above.
     #[serde(default, rename = "method")]
     _method: Method,
@@ -64,7 +64,7 @@ struct Section {
     #[serde(default = "default_occupancy")]
     occupancy: bool,
     /// `[[participants.settings.shapes]]`: the shapes to fill, one or more.
-    shapes: Vec<Body>,
+    shapes: Vec<MovingShape>,
     /// Discs that emit fluid, a list. They must be inside the domain.
     #[serde(default)]
     emitters: Vec<EmitterSection>,
@@ -111,12 +111,12 @@ const RENAMED: [(&str, &str); 3] =
 ///
 /// # Errors
 /// Every fault, with the path of its key.
-pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
+pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles), Vec<SectionError>> {
     let renamed = renamed_keys(section, &RENAMED);
     if !renamed.is_empty() {
         return Err(renamed);
     }
-    let mut section: Section = parse_section(section)?;
+    let mut section: FlipSection = parse_section(section)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
     let (drags, forces) = (std::mem::take(&mut section.drag), std::mem::take(&mut section.force));
@@ -126,7 +126,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     });
     let bodies = fill(&mut section.shapes, section.spacing, Some(world.domain), &mut faults);
     let mass = section.rest_density * section.spacing.powi(3);
-    let parameters = Parameters {
+    let parameters = FlipParameters {
         cell_size: section.cell_size.unwrap_or(2.0 * section.spacing),
         rest_density: section.rest_density,
         spacing: section.spacing,
@@ -189,7 +189,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     Ok((parameters, particles))
 }
 
-impl Section {
+impl FlipSection {
     fn scalar_faults(&self) -> Vec<SectionError> {
         let mut faults = Vec::new();
         let mut check = |ok: bool, key: &str, rule: &str| {
@@ -241,7 +241,7 @@ impl Section {
 }
 
 /// The domain's walls must lie on faces of cells.
-fn check_cells(parameters: &Parameters, faults: &mut Vec<SectionError>) {
+fn check_cells(parameters: &FlipParameters, faults: &mut Vec<SectionError>) {
     let (low, high) = parameters.domain;
     let cells = (high - low) / parameters.cell_size;
     let size = parameters.cell_size;

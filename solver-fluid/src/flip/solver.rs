@@ -5,7 +5,7 @@ use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId,
 use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Integration, SolverError, Stage};
 use rayon::prelude::*;
 
-use super::Parameters;
+use super::FlipParameters;
 use super::cell::Cell;
 use super::density_correction::{DensityCorrection, around, measure_and_mark_spray};
 use super::face_velocity::FaceVelocities;
@@ -17,7 +17,7 @@ use super::particle_to_grid::{CHUNK, ParticleToGrid};
 use super::pressure::separating_walls::{WallFace, unpressed};
 use super::pressure::{Limits, PressureSolver, Split, split_zeros};
 use super::viscosity::Viscosity;
-use crate::fluid::{Basics, Cut, Fluid, Method};
+use crate::fluid::{Basics, Cut, Fluid, FluidMethod};
 use crate::sources::Sources;
 use crate::substeps::{Extremes, Tentative, speed_max};
 
@@ -43,7 +43,7 @@ const BLOCK: usize = 256;
 
 /// FLIP [ZhuBridson2005]: velocities live on particles, pressure on a grid.
 pub struct FlipMethod {
-    parameters: Parameters,
+    parameters: FlipParameters,
     grid: Grid,
     /// The transfer at the start of the step; it serves the first sub-step of every stage.
     start: ParticleToGrid,
@@ -182,7 +182,8 @@ impl FlipMethod {
     /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of its
     /// velocity is what others feel.
     fn member_velocities(&mut self, motion: &GroupMotion<'_>) -> Vec<DVec3> {
-        let Self { grid, width, contributions, flow, parameters: Parameters { flip_ratio, .. }, .. } = self;
+        let Self { grid, width, contributions, flow, parameters: FlipParameters { flip_ratio, .. }, .. } =
+            self;
         let projected = flow.projected(grid, *flip_ratio);
         contributions.sample(|axis, face| projected.velocities(axis, face));
         let (flip_ratio, contributions) = (*flip_ratio, &*contributions);
@@ -319,15 +320,15 @@ fn group_momentum(motion: &GroupMotion<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
     (0..motion.groups.len()).map(momentum).collect()
 }
 
-impl Method for FlipMethod {
-    type Parameters = Parameters;
+impl FluidMethod for FlipMethod {
+    type Parameters = FlipParameters;
     /// In between, a particle moves by a few cells at most.
     const STORAGE_PERIOD: u64 = 16;
     const MAGIC: &'static [u8; 8] = b"AMFLP003";
     const TOO_MANY_SUBSTEPS: &'static str = "the fluid is too fast for this step";
     const UNSTABLE: &'static str = "write a smaller cfl";
 
-    fn new(parameters: Parameters, _: &Particles, width: Width) -> Self {
+    fn new(parameters: FlipParameters, _: &Particles, width: Width) -> Self {
         let grid = Grid::new(parameters.domain.0, parameters.cell_size, parameters.cells());
         Self {
             start: ParticleToGrid::default(),
@@ -358,7 +359,7 @@ impl Method for FlipMethod {
     }
 
     fn basics(&self) -> Basics {
-        let Parameters { spacing, particle_mass, radius, substeps_max, .. } = self.parameters;
+        let FlipParameters { spacing, particle_mass, radius, substeps_max, .. } = self.parameters;
         Basics { spacing, particle_mass, radius, substeps_max }
     }
 

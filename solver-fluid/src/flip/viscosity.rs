@@ -18,7 +18,7 @@
 use amalgam_particles::reduce;
 use rayon::prelude::*;
 
-use super::Parameters;
+use super::FlipParameters;
 use super::cell::Cell;
 use super::grid::{Faces, Grid};
 use super::particle_to_grid::ParticleToGrid;
@@ -91,7 +91,7 @@ impl Viscosity {
     /// The relative residual, if the iteration does not converge.
     pub(super) fn find(
         &mut self,
-        (grid, parameters): (&Grid, &Parameters),
+        (grid, parameters): (&Grid, &FlipParameters),
         transferred: &ParticleToGrid,
         dt: f64,
         impulse: &mut Faces<f64>,
@@ -141,7 +141,7 @@ impl Viscosity {
     }
 
     /// The faces that particles reach and that are in no wall, with their masses and velocities.
-    fn set_unknowns(&mut self, (grid, parameters): (&Grid, &Parameters), transferred: &ParticleToGrid) {
+    fn set_unknowns(&mut self, (grid, parameters): (&Grid, &FlipParameters), transferred: &ParticleToGrid) {
         let Self { operand, faces, mass, .. } = self;
         for axis in 0..3 {
             let stride = grid.strides()[axis];
@@ -168,7 +168,7 @@ impl Viscosity {
     }
 
     /// Parts of the edges that are fluid; 0 for edges without shear.
-    fn set_shear(&mut self, (grid, parameters): (&Grid, &Parameters), cell: &[Cell]) {
+    fn set_shear(&mut self, (grid, parameters): (&Grid, &FlipParameters), cell: &[Cell]) {
         let mut unknown = each(|_| vec![false; grid.len()]);
         for (unknown, faces) in unknown.iter_mut().zip(&self.faces) {
             faces.iter().for_each(|&face| unknown[face as usize] = true);
@@ -270,8 +270,8 @@ mod tests {
     use crate::sources::Sources;
 
     /// A fluid of 10 Pa s and 1000 kg/m^3 in a box of cells of 0.1 m.
-    fn parameters(cells: DVec3) -> Parameters {
-        Parameters {
+    fn parameters(cells: DVec3) -> FlipParameters {
+        FlipParameters {
             cell_size: 0.1,
             rest_density: 1000.0,
             spacing: 0.05,
@@ -296,7 +296,7 @@ mod tests {
 
     /// The transfer of particles on a lattice where `is_there` says so.
     fn transfer(
-        parameters: &Parameters,
+        parameters: &FlipParameters,
         is_there: impl Fn(DVec3) -> bool,
         velocity: impl Fn(DVec3) -> DVec3,
     ) -> (Grid, ParticleToGrid) {

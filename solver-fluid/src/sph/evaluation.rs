@@ -41,7 +41,7 @@ use super::pressure::equation_of_state::{EquationOfState, Law};
 use super::sweep::{Sums, split};
 use super::viscosity::{Artificial, Laminar, Mueller, Xsph};
 use super::walls::Walls;
-use super::{Formulation, Parameters};
+use super::{Formulation, SphParameters};
 use crate::sources::Sources;
 
 /// Least number of particles of one task, whatever the number of threads.
@@ -126,7 +126,7 @@ impl Evaluation {
 
     /// Finds neighbours and densities of own particles among these and `ghosts`. With ids, results do not depend on the
     /// order in which particles are stored.
-    pub fn find_densities(&mut self, parameters: &Parameters, own: Points<'_>, ghosts: Points<'_>) {
+    pub fn find_densities(&mut self, parameters: &SphParameters, own: Points<'_>, ghosts: Points<'_>) {
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         self.cells.rebuild(&raster, own, ghosts);
         self.own = own.positions.len();
@@ -163,7 +163,7 @@ impl Evaluation {
     }
 
     /// Accelerations [m/s^2] by pressure and viscosity, gravity not included, at the densities found last.
-    pub fn find_accelerations(&mut self, parameters: &Parameters) {
+    pub fn find_accelerations(&mut self, parameters: &SphParameters) {
         match parameters.formulation {
             Formulation::Laminar { .. } => self.sum_accelerations(parameters, Laminar),
             Formulation::Artificial { .. } => self.sum_accelerations(parameters, Artificial),
@@ -175,7 +175,7 @@ impl Evaluation {
         }
     }
 
-    fn sum_accelerations<S: PairTerms>(&mut self, parameters: &Parameters, scheme: S) {
+    fn sum_accelerations<S: PairTerms>(&mut self, parameters: &SphParameters, scheme: S) {
         let Self { width, cells, chunks, columns, acceleration, accelerations_max, found, own, .. } = self;
         let own = *own;
         let raster = Raster::new(parameters.support_radius, parameters.walls);
@@ -283,7 +283,7 @@ impl Evaluation {
     }
 
     /// Energy of compression of all ranks [J].
-    pub fn compression_energy(&self, parameters: &Parameters) -> f64 {
+    pub fn compression_energy(&self, parameters: &SphParameters) -> f64 {
         let sound_speed = parameters.state.sound_speed;
         parameters.mass * sound_speed * sound_speed * self.joined.energy
     }
@@ -333,8 +333,8 @@ struct Coefficients {
 }
 
 impl Coefficients {
-    fn new(parameters: &Parameters) -> Self {
-        let Parameters { spacing, support_radius, mass, state, formulation, .. } = *parameters;
+    fn new(parameters: &SphParameters) -> Self {
+        let SphParameters { spacing, support_radius, mass, state, formulation, .. } = *parameters;
         let [value, gradient] = formulation.kernels(support_radius);
         let sums = value.lattice_sums(spacing);
         let moment = gradient.lattice_sums(spacing).moment;
@@ -468,8 +468,8 @@ impl Coefficients {
 
 /// Viscous over pressure term of a pair, Eq. 14 over Eq. 10 [Mueller2003], the Laplacian kernel calibrated like the
 /// others: the Laplacian of a quadratic field is exact on the lattice.
-fn mueller_viscosity(parameters: &Parameters, viscosity: f64) -> f64 {
-    let Parameters { spacing, support_radius, formulation, .. } = *parameters;
+fn mueller_viscosity(parameters: &SphParameters, viscosity: f64) -> f64 {
+    let SphParameters { spacing, support_radius, formulation, .. } = *parameters;
     let [_, spiky] = formulation.kernels(support_radius);
     let moment = Kernel::mueller_laplacian_moment(support_radius, spacing);
     viscosity / support_radius * spiky.lattice_sums(spacing).moment / moment
@@ -499,7 +499,7 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
             high[axis] += wall - low[axis];
         }
     }
-    let parameters = Parameters {
+    let parameters = SphParameters {
         spacing,
         support_radius,
         mass: spacing.powi(3),
@@ -517,7 +517,7 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
 }
 
 /// Densities over rest density of particles at `points` [m].
-pub(crate) fn compressions(parameters: &Parameters, points: &[DVec3]) -> Vec<f64> {
+pub(crate) fn compressions(parameters: &SphParameters, points: &[DVec3]) -> Vec<f64> {
     let mut evaluation = Evaluation::default();
     let velocities = vec![DVec3::ZERO; points.len()];
     let points = Points { ids: &[], positions: points, velocities: &velocities };

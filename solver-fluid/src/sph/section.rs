@@ -17,14 +17,14 @@
 //!
 //! The same dam break gained no energy at any `cfl` up to 1.
 
-use amalgam_particles::{CellGrid, DVec3, ParticleId, Particles, shapes::Body};
+use amalgam_particles::{CellGrid, DVec3, ParticleId, Particles, shapes::MovingShape};
 use amalgam_solver_kit::{
     DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys,
 };
 use serde::Deserialize;
 
 use super::{
-    Formulation, Parameters,
+    Formulation, SphParameters,
     evaluation::compressions,
     guard::{SOUND_SPEED_RATIO, speed_warning},
     pressure::equation_of_state::{EquationOfState, Law},
@@ -48,7 +48,7 @@ enum Kernels {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Section {
+struct SphSection {
     /// `"sph"`.
     #[serde(default, rename = "method")]
     _method: Method,
@@ -91,7 +91,7 @@ struct Section {
     #[serde(default = "default_substeps_max")]
     substeps_max: u32,
     /// `[[participants.settings.shapes]]`: the shapes to fill, one or more.
-    shapes: Vec<Body>,
+    shapes: Vec<MovingShape>,
     /// Discs that emit fluid, a list.
     #[serde(default)]
     emitters: Vec<EmitterSection>,
@@ -129,12 +129,12 @@ const RENAMED: [(&str, &str); 1] = [("max_substeps", "substeps_max")];
 ///
 /// # Errors
 /// Every fault, with the path of its key.
-pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec<SectionError>> {
+pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), Vec<SectionError>> {
     let renamed = renamed_keys(section, &RENAMED);
     if !renamed.is_empty() {
         return Err(renamed);
     }
-    let mut section: Section = parse_section(section)?;
+    let mut section: SphSection = parse_section(section)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
     let (drags, forces) = (std::mem::take(&mut section.drag), std::mem::take(&mut section.force));
@@ -166,7 +166,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     }
     let radius = section.radius.unwrap_or(0.5 * section.spacing);
     let next_id = bodies.iter().map(Vec::len).sum::<usize>() as u64;
-    let parameters = Parameters {
+    let parameters = SphParameters {
         radius,
         sources: sources(&section.emitters, &section.sinks, next_id, world.gravity),
         fields,
@@ -198,7 +198,7 @@ pub fn read(section: &str, world: &World) -> Result<(Parameters, Particles), Vec
     Ok((parameters, particles))
 }
 
-impl Section {
+impl SphSection {
     fn law(&self) -> Law {
         self.equation_of_state.unwrap_or(match self.kernels {
             Kernels::Wendland => Law::Tait,

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use super::ghosts::{Ghosts, Points, Share, Spent};
 use super::neighbours::Raster;
-use super::{Parameters, evaluation::Evaluation, guard::Guard, sources::Sources, walls::Walls};
-use crate::fluid::{Basics, Cut, Fluid, Method};
+use super::{SphParameters, evaluation::Evaluation, guard::Guard, sources::Sources, walls::Walls};
+use crate::fluid::{Basics, Cut, Fluid, FluidMethod};
 use crate::substeps::{Extremes, Tentative};
 
 /// Excess of a sub-step over the stable one, relative to it, up to which no further sub-step is added. Fluid
@@ -20,7 +20,7 @@ const CHUNK: usize = 4096;
 
 /// Weakly compressible SPH.
 pub struct SphMethod {
-    parameters: Parameters,
+    parameters: SphParameters,
     /// Densities and forces at the start of the step, which are those of its first sub-step.
     start: Evaluation,
     /// Densities and forces at later sub-steps; unused while steps have one.
@@ -92,7 +92,7 @@ impl SphMethod {
     }
 
     fn kick(&self) -> Kick<'_> {
-        let Parameters { gravity, walls, ref fields, .. } = self.parameters;
+        let SphParameters { gravity, walls, ref fields, .. } = self.parameters;
         Kick { evaluation: self.evaluation(), gravity, walls, fields, step: self.step() }
     }
 
@@ -249,15 +249,15 @@ impl Substep {
     }
 }
 
-impl Method for SphMethod {
-    type Parameters = Parameters;
+impl FluidMethod for SphMethod {
+    type Parameters = SphParameters;
     /// In between, a particle moves by a few cells at most: `cfl` over ten cells per step.
     const STORAGE_PERIOD: u64 = 64;
     const MAGIC: &'static [u8; 8] = b"AMSPH004";
     const TOO_MANY_SUBSTEPS: &'static str = "the fluid is too fast or too dense for this step";
     const UNSTABLE: &'static str = "write a smaller cfl or a larger viscosity";
 
-    fn new(parameters: Parameters, particles: &Particles, width: Width) -> Self {
+    fn new(parameters: SphParameters, particles: &Particles, width: Width) -> Self {
         let mut method = Self {
             parameters,
             start: Evaluation::with_width(width),
@@ -274,7 +274,7 @@ impl Method for SphMethod {
     }
 
     fn basics(&self) -> Basics {
-        let Parameters { spacing, mass, radius, substeps_max, .. } = self.parameters;
+        let SphParameters { spacing, mass, radius, substeps_max, .. } = self.parameters;
         Basics { spacing, particle_mass: mass, radius, substeps_max }
     }
 

@@ -78,8 +78,8 @@ impl Grains {
         self.radius.unwrap_or(0.5 * self.spacing)
     }
 
-    fn body(&self) -> shapes::Body {
-        shapes::Body {
+    fn body(&self) -> shapes::MovingShape {
+        shapes::MovingShape {
             shape: self.shape.clone(),
             rotation: self.rotation,
             velocity: self.velocity,

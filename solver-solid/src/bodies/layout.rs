@@ -89,7 +89,7 @@ impl Layout {
 
     /// Holds parts of the body whose particles begin with index `first`: pinned ones, those that scripts move, those
     /// with more mass. `named` says whether a particle is in a part with a name.
-    pub(crate) fn hold(&mut self, first: usize, held: &Held<'_>, named: impl Fn(&str, usize) -> bool) {
+    pub(crate) fn hold(&mut self, first: usize, held: &Constraints<'_>, named: impl Fn(&str, usize) -> bool) {
         let find = |layout: &mut Self, part: &Part, key: String| -> Vec<usize> {
             let is_in = |&i: &usize| match part {
                 Part::Named(name) => named(name, i),
@@ -261,7 +261,7 @@ pub(crate) struct AttachedMass {
 }
 
 /// Constraints of a body.
-pub(crate) struct Held<'a> {
+pub(crate) struct Constraints<'a> {
     pub(crate) pinned: &'a [Part],
     pub(crate) pinned_velocity: DVec3,
     /// Time at which pinned parts are let go [s], if ever.
@@ -270,7 +270,7 @@ pub(crate) struct Held<'a> {
     pub(crate) attached_mass: &'a [AttachedMass],
 }
 
-impl Held<'_> {
+impl Constraints<'_> {
     /// Checks it for a body that has parts of these names.
     pub(crate) fn check(&self, names: &[&str], checks: &mut Checks) {
         checks.finite("pinned_velocity", self.pinned_velocity);

@@ -274,8 +274,8 @@ impl Peridynamic {
         law
     }
 
-    fn body(&self) -> shapes::Body {
-        shapes::Body {
+    fn body(&self) -> shapes::MovingShape {
+        shapes::MovingShape {
             shape: self.shape.clone(),
             rotation: self.rotation,
             velocity: self.velocity,

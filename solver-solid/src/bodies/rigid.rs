@@ -5,7 +5,7 @@ use amalgam_particles::shapes::{self, Rotation, Shape};
 use serde::Deserialize;
 
 use super::checks::Checks;
-use super::layout::{Body, Held, Layout, Node, OneOrMany, Part, Scripted, nowhere, report_shape};
+use super::layout::{Body, Constraints, Layout, Node, OneOrMany, Part, Scripted, nowhere, report_shape};
 
 /// A rigid body as it is written.
 #[derive(Clone, Debug, Deserialize)]
@@ -36,8 +36,8 @@ pub(crate) struct RigidShape {
 }
 
 impl RigidShape {
-    fn body(&self) -> shapes::Body {
-        shapes::Body {
+    fn body(&self) -> shapes::MovingShape {
+        shapes::MovingShape {
             shape: self.shape.clone(),
             rotation: self.rotation,
             velocity: self.velocity,
@@ -45,8 +45,8 @@ impl RigidShape {
         }
     }
 
-    fn held(&self) -> Held<'_> {
-        Held {
+    fn held(&self) -> Constraints<'_> {
+        Constraints {
             pinned: self.pinned.as_slice(),
             pinned_velocity: DVec3::ZERO,
             release: None,

@@ -118,8 +118,8 @@ impl Body for Scatter {
 }
 
 impl Scatter {
-    fn body(&self) -> shapes::Body {
-        shapes::Body {
+    fn body(&self) -> shapes::MovingShape {
+        shapes::MovingShape {
             shape: self.shape.clone(),
             rotation: self.rotation,
             velocity: self.velocity,

@@ -5,7 +5,8 @@ use serde::Deserialize;
 
 use super::checks::{Checks, PARTICLES_MAX};
 use super::layout::{
-    AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted, nowhere,
+    AttachedMass, Body, Constraints, Damping, FoundationSettings, Layout, Node, OneOrMany, Part, Scripted,
+    nowhere,
 };
 
 /// A sheet as it is written.
@@ -233,8 +234,8 @@ impl Sheet {
         });
     }
 
-    fn held(&self) -> Held<'_> {
-        Held {
+    fn held(&self) -> Constraints<'_> {
+        Constraints {
             pinned: self.pinned.as_slice(),
             pinned_velocity: self.pinned_velocity,
             release: self.release,

@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use super::checks::Checks;
 use super::layout::{
-    AttachedMass, Body, Damping, FoundationSettings, Held, Layout, Node, OneOrMany, Part, Scripted, nowhere,
-    report_shape,
+    AttachedMass, Body, Constraints, Damping, FoundationSettings, Layout, Node, OneOrMany, Part, Scripted,
+    nowhere, report_shape,
 };
 
 /// Collision radius of a wall, in spacings: above the 0.71 at which spheres at the corners of a square leave no hole.
@@ -153,8 +153,8 @@ impl Body for Volume {
 }
 
 impl Volume {
-    fn body(&self) -> shapes::Body {
-        shapes::Body {
+    fn body(&self) -> shapes::MovingShape {
+        shapes::MovingShape {
             shape: self.shape.clone(),
             rotation: self.rotation,
             velocity: self.velocity,
@@ -176,8 +176,8 @@ impl Volume {
         convex && self.pinned.as_slice().iter().any(|part| part.is_named("all")) && self.release.is_none()
     }
 
-    fn held(&self) -> Held<'_> {
-        Held {
+    fn held(&self) -> Constraints<'_> {
+        Constraints {
             pinned: self.pinned.as_slice(),
             pinned_velocity: self.pinned_velocity,
             release: self.release,

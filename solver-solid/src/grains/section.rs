@@ -59,7 +59,7 @@ fn default_opening_angle() -> f64 {
 }
 
 /// A checked section of the grain solver, laid out.
-pub(crate) struct Grains {
+pub(crate) struct GrainSetup {
     pub(crate) layout: Layout,
     pub(crate) fields: Fields,
     pub(crate) self_collision: bool,
@@ -74,7 +74,7 @@ pub(crate) struct Grains {
 ///
 /// # Errors
 /// Every fault found, each with its key.
-pub(crate) fn read(section: &str, seed: u64) -> Result<Grains, Vec<SectionError>> {
+pub(crate) fn read(section: &str, seed: u64) -> Result<GrainSetup, Vec<SectionError>> {
     let section: GrainSection = parse_section(section)?;
     let mut checks = Checks { seed, flat: section.two_dimensional, ..Checks::default() };
     checks.not_negative("gravitational_constant", section.gravitational_constant);
@@ -104,5 +104,12 @@ pub(crate) fn read(section: &str, seed: u64) -> Result<Grains, Vec<SectionError>
         direct_max: section.direct_max,
         opening_angle: section.opening_angle,
     };
-    Ok(Grains { layout, fields, self_collision: section.self_collision, gravity, plane, spin: section.spin })
+    Ok(GrainSetup {
+        layout,
+        fields,
+        self_collision: section.self_collision,
+        gravity,
+        plane,
+        spin: section.spin,
+    })
 }

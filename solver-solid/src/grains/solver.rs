@@ -45,7 +45,7 @@ impl GrainSolver {
     /// # Errors
     /// Every fault of the section, each with the path of its key.
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
-        let section::Grains { mut layout, fields, self_collision, gravity, plane, spin } =
+        let section::GrainSetup { mut layout, fields, self_collision, gravity, plane, spin } =
             section::read(section, world.seed)?;
         let flat = DVec3::new(1.0, 1.0, if plane.is_some() { 0.0 } else { 1.0 });
         let motion =

@@ -208,7 +208,7 @@ impl RoundedIteration {
                 let first = chunk * SLICES;
                 lanes::run(Inertial { first, inertia, direction, image });
                 operator.add_rounded(first, direction, image);
-                lanes::run(Product { first, direction, image })
+                lanes::run(RoundedProduct { first, direction, image })
             })
             .collect_into_vec(&mut self.partial);
         // S^T: the sum of a group's members at its leader, zero at the others.
@@ -338,13 +338,13 @@ impl Task for Inertial<'_> {
 }
 
 /// The sum of image x direction.
-struct Product<'a> {
+struct RoundedProduct<'a> {
     first: usize,
     direction: &'a Columns,
     image: &'a [Slice],
 }
 
-impl Task for Product<'_> {
+impl Task for RoundedProduct<'_> {
     type Output = f64;
 
     #[inline(always)]

@@ -6,8 +6,8 @@ use amalgam_particles::{DVec3, GroupMap, Particles};
 use amalgam_solver_fluid::flip::{Flip, section};
 use amalgam_solver_kit::{Alone, AloneGroups, Solver, SolverError, World};
 
-use super::figure::{Bound, Figure, Idle, Peer};
-use super::fluids::Times;
+use super::fluids::StepTimes;
+use super::measurement::{Bound, Idle, Measurement, Peer};
 use crate::error::CommandError;
 
 const WARM_UP: u64 = 2;
@@ -20,11 +20,11 @@ const PEER_PER_CELL: Peer = Peer { name: "Jet FLIP, a liquid cell", ns: 11_900.0
 ///
 /// # Errors
 /// If the solver fails.
-pub fn measure(edge: u32, idle: Idle) -> Result<Vec<Figure>, CommandError> {
+pub fn measure(edge: u32, idle: Idle) -> Result<Vec<Measurement>, CommandError> {
     column(edge, idle).map_err(CommandError::Failed)
 }
 
-fn column(edge: u32, idle: Idle) -> Result<Vec<Figure>, String> {
+fn column(edge: u32, idle: Idle) -> Result<Vec<Measurement>, String> {
     let world = World {
         participant: "water".into(),
         domain: (DVec3::ZERO, DVec3::ONE),
@@ -40,10 +40,10 @@ fn column(edge: u32, idle: Idle) -> Result<Vec<Figure>, String> {
     let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
     let mut solver = Flip::new(parameters, particles);
     let n = solver.particles().len();
-    let (mut times, mut alone, mut iterations) = (Times::default(), Alone::default(), 0.0);
+    let (mut times, mut alone, mut iterations) = (StepTimes::default(), Alone::default(), 0.0);
     for step in 0..STEPS + WARM_UP {
         if step == WARM_UP {
-            times = Times::default();
+            times = StepTimes::default();
         }
         iterations =
             advance(&mut solver, 0.5 * cell, (&mut times, &mut alone)).map_err(|error| error.to_string())?;
@@ -82,7 +82,7 @@ fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
 fn advance(
     solver: &mut Flip,
     spacing: f64,
-    (times, alone): (&mut Times, &mut Alone),
+    (times, alone): (&mut StepTimes, &mut Alone),
 ) -> Result<f64, SolverError> {
     let [first, second] = [9, 10].map(|tenths| {
         let particles = solver.particles();
@@ -109,31 +109,36 @@ fn advance(
 }
 
 /// `counts` are the edge in cells and the particles; `work` the liquid cells and iterations of a projection.
-fn figures(times: &Times, counts: (u32, usize), held: Option<f64>, work: (usize, f64)) -> Vec<Figure> {
+fn figures(
+    times: &StepTimes,
+    counts: (u32, usize),
+    held: Option<f64>,
+    work: (usize, f64),
+) -> Vec<Measurement> {
     let ((edge, n), (cells, iterations)) = (counts, work);
     let sum = |parts: &[&Vec<f64>]| -> Vec<f64> {
         (0..times.begin.len()).map(|k| parts.iter().map(|part| part[k]).sum()).collect()
     };
     let name = |part: &str| format!("FLIP {edge}^3, {part}");
     let whole = sum(&[&times.begin, &times.integrate, &times.commit]);
-    let mut step = Figure::new(name("step"), n, whole.clone()).beside(PEER);
+    let mut step = Measurement::new(name("step"), n, whole.clone()).beside(PEER);
     step.bytes_per_particle = held;
-    let liquid = Figure::new(name("step, by liquid cell"), cells, whole).beside(PEER_PER_CELL);
+    let liquid = Measurement::new(name("step, by liquid cell"), cells, whole).beside(PEER_PER_CELL);
     let of_grid = f64::from(edge).powi(3) / n as f64;
     // To the grid: 12 rows of two pairs of f32, each a product and a sum, and 60 operations for the place; position,
     // velocity, order. Sums stay in the cache.
-    let mut begin = Figure::new(name("to the grid"), n, times.begin.clone());
+    let mut begin = Measurement::new(name("to the grid"), n, times.begin.clone());
     begin.bound = Some(Bound { operations: 12.0 * 8.0 + 60.0, bytes: 24.0 + 24.0 + 3.0 * 4.0 });
     // Per iteration and cell: seven half passes of the cycle and a residual at 13 operations and 40 bytes each, a
     // seventh more for coarse levels; A p, the steps along it and their products in f64, 40 operations and 110 bytes.
     let cycle = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 13.0 + iterations * 40.0;
     let traffic = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 40.0 + iterations * 110.0;
-    let mut integrate = Figure::new(name("stage 1"), n, times.integrate.clone());
+    let mut integrate = Measurement::new(name("stage 1"), n, times.integrate.clone());
     // Velocities before the push and coefficients, on faces: as much as eight passes over three columns of f64.
     integrate.bound =
         Some(Bound { operations: of_grid * (cycle + 100.0), bytes: of_grid * (traffic + 8.0 * 3.0 * 8.0) });
-    let again = Figure::new(name("stage 2"), n, times.again.clone());
-    let mut commit = Figure::new(name("commit"), n, times.commit.clone());
+    let again = Measurement::new(name("stage 2"), n, times.again.clone());
+    let mut commit = Measurement::new(name("commit"), n, times.commit.clone());
     // Back, twice: 12 rows and the place each. Position and velocity, read and written, and the group.
     commit.bound = Some(Bound { operations: 2.0 * (12.0 * 8.0 + 70.0), bytes: 24.0 * 4.0 + 4.0 });
     vec![step, liquid, begin, integrate, again, commit]

@@ -6,14 +6,14 @@ use amalgam_particles::{DVec3, GroupMap};
 use amalgam_solver_fluid::sph::{Sph, section};
 use amalgam_solver_kit::{Alone, AloneGroups, Solver, SolverError, World};
 
-use super::figure::{Bound, Figure, Idle, Peer};
+use super::measurement::{Bound, Idle, Measurement, Peer};
 use crate::error::CommandError;
 
 /// Edge of the cube of water [m], in a tank twice as long.
 const EDGE: f64 = 0.5;
 const WARM_UP: u64 = 3;
 
-struct Case {
+struct BlockOfWater {
     name: &'static str,
     /// Particles along an edge.
     edge: u32,
@@ -22,11 +22,19 @@ struct Case {
 }
 
 // Figures of the peers on their own 2-core machine (AVX-512).
-const SMALL: Case =
-    Case { name: "SPH 100k", edge: 46, steps: 100, peer: Peer { name: "SPlisHSPlasH WCSPH", ns: 800.0 } };
-const MIDDLE: Case =
-    Case { name: "SPH 1M", edge: 100, steps: 20, peer: Peer { name: "SPlisHSPlasH WCSPH", ns: 953.0 } };
-const LARGE: Case = Case {
+const SMALL: BlockOfWater = BlockOfWater {
+    name: "SPH 100k",
+    edge: 46,
+    steps: 100,
+    peer: Peer { name: "SPlisHSPlasH WCSPH", ns: 800.0 },
+};
+const MIDDLE: BlockOfWater = BlockOfWater {
+    name: "SPH 1M",
+    edge: 100,
+    steps: 20,
+    peer: Peer { name: "SPlisHSPlasH WCSPH", ns: 953.0 },
+};
+const LARGE: BlockOfWater = BlockOfWater {
     name: "SPH 6.5M",
     edge: 187,
     steps: 5,
@@ -38,8 +46,8 @@ const LARGE: Case = Case {
 ///
 /// # Errors
 /// If the solver fails.
-pub fn measure(quick: bool, idle: Idle) -> Result<Vec<Figure>, CommandError> {
-    let cases: &[Case] = if quick { &[SMALL] } else { &[SMALL, MIDDLE, LARGE] };
+pub fn measure(quick: bool, idle: Idle) -> Result<Vec<Measurement>, CommandError> {
+    let cases: &[BlockOfWater] = if quick { &[SMALL] } else { &[SMALL, MIDDLE, LARGE] };
     let mut figures = Vec::new();
     for case in cases {
         figures.extend(dam_break(case, idle).map_err(CommandError::Failed)?);
@@ -49,7 +57,7 @@ pub fn measure(quick: bool, idle: Idle) -> Result<Vec<Figure>, CommandError> {
 
 /// Wall time of every step [s].
 #[derive(Default)]
-pub(super) struct Times {
+pub(super) struct StepTimes {
     pub(super) begin: Vec<f64>,
     pub(super) integrate: Vec<f64>,
     /// The second stage.
@@ -73,7 +81,7 @@ pub(super) fn cube(edge: u32) -> Result<Sph, String> {
     Ok(Sph::new(parameters, particles))
 }
 
-fn dam_break(case: &Case, idle: Idle) -> Result<Vec<Figure>, String> {
+fn dam_break(case: &BlockOfWater, idle: Idle) -> Result<Vec<Measurement>, String> {
     let mut solver = cube(case.edge)?;
     let n = solver.particles().len();
     // Every hundredth particle is in a group of ten that moves with its fluid.
@@ -82,11 +90,11 @@ fn dam_break(case: &Case, idle: Idle) -> Result<Vec<Figure>, String> {
     offsets.push(members.len() as u32);
     let mut groups = GroupMap::default();
     groups.set(n, &offsets, &members);
-    let mut times = Times::default();
+    let mut times = StepTimes::default();
     let mut alone = Alone::default();
     for step in 0..case.steps + WARM_UP {
         if step == WARM_UP {
-            times = Times::default();
+            times = StepTimes::default();
         }
         advance(&mut solver, &groups, &mut alone, &mut times).map_err(|error| error.to_string())?;
     }
@@ -99,7 +107,7 @@ fn advance(
     solver: &mut Sph,
     map: &GroupMap,
     alone: &mut Alone,
-    times: &mut Times,
+    times: &mut StepTimes,
 ) -> Result<(), SolverError> {
     let velocity = &solver.particles().velocity;
     let mean = |g: usize| map.members(g).iter().map(|&i| velocity[i as usize]).sum::<DVec3>() / 10.0;
@@ -122,21 +130,27 @@ fn advance(
     Ok(())
 }
 
-fn figures(case: &Case, times: &Times, n: usize, held: Option<f64>, pairs: [f64; 2]) -> Vec<Figure> {
+fn figures(
+    case: &BlockOfWater,
+    times: &StepTimes,
+    n: usize,
+    held: Option<f64>,
+    pairs: [f64; 2],
+) -> Vec<Measurement> {
     let sum = |parts: &[&Vec<f64>]| -> Vec<f64> {
         (0..times.begin.len()).map(|k| parts.iter().map(|part| part[k]).sum()).collect()
     };
     let name = |part: &str| format!("{}, {part}", case.name);
-    let mut step =
-        Figure::new(name("step"), n, sum(&[&times.begin, &times.integrate, &times.commit])).beside(case.peer);
+    let mut step = Measurement::new(name("step"), n, sum(&[&times.begin, &times.integrate, &times.commit]))
+        .beside(case.peer);
     step.bytes_per_particle = held;
-    let mut begin = Figure::new(name("densities and forces"), n, times.begin.clone());
+    let mut begin = Measurement::new(name("densities and forces"), n, times.begin.clone());
     // Per candidate 17 operations for density and 32 for force, square roots among them; a pass each over what is
     // read and written.
     let [densities, forces] = pairs;
     begin.bound = Some(Bound { operations: 17.0 * densities + 32.0 * forces, bytes: 330.0 });
-    let again = Figure::new(name("stage 2"), n, times.again.clone());
-    let mut commit = Figure::new(name("commit"), n, times.commit.clone());
+    let again = Measurement::new(name("stage 2"), n, times.again.clone());
+    let mut commit = Measurement::new(name("commit"), n, times.commit.clone());
     // Place in the order, acceleration, group; position and velocity, read and written.
     commit.bound = Some(Bound { operations: 35.0, bytes: 4.0 + 12.0 + 4.0 + 2.0 * 48.0 });
     vec![step, begin, again, commit]

@@ -10,7 +10,7 @@ use amalgam_solver_fluid::sph::Spent;
 use amalgam_solver_kit::{Alone, Ranks, Sent, Solver};
 use rayon::ThreadPoolBuilder;
 
-use super::{figure::Figure, fluids};
+use super::{fluids, measurement::Measurement};
 use crate::{
     command::plan::{basis::SPH, model::boundary},
     console::say,
@@ -75,7 +75,7 @@ fn step(ranks: &[Stepper]) -> (f64, Vec<Done>) {
 ///
 /// # Errors
 /// Output that cannot be written.
-pub fn measure(quick: bool, threads: usize) -> Result<Vec<Figure>, CommandError> {
+pub fn measure(quick: bool, threads: usize) -> Result<Vec<Measurement>, CommandError> {
     let cases: &[(&str, u32, usize)] =
         if quick { &[("SPH 100k", 46, 40)] } else { &[("SPH 1M", 100, 20), ("SPH 6.5M", 187, 9)] };
     let mut figures = Vec::new();
@@ -104,7 +104,8 @@ pub fn measure(quick: bool, threads: usize) -> Result<Vec<Figure>, CommandError>
         ratios.sort_by(f64::total_cmp);
         let [one, cut] = seconds;
         for (what, seconds) in [("1 rank", one), ("a rank per thread", cut)] {
-            figures.push(Figure { threads, ..Figure::new(format!("{name}, {what}"), count, seconds) });
+            figures
+                .push(Measurement { threads, ..Measurement::new(format!("{name}, {what}"), count, seconds) });
         }
         let ghosts: usize = after.iter().map(|rank| rank.ghosts).sum();
         let spent = |of: fn(&Spent) -> std::time::Duration| {

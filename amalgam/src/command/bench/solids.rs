@@ -1,8 +1,8 @@
 //! Bonds of peridynamics: passes over all of them, and implicit steps of a block that is struck.
 
-use amalgam_solver_solid::measure::{Layout, bond_passes, implicit_step};
+use amalgam_solver_solid::measure::{BondLayout, bond_passes, implicit_step};
 
-use super::figure::{Bound, Figure, Idle, Peer};
+use super::measurement::{Bound, Idle, Measurement, Peer};
 
 /// Time of LAMMPS per directed bond, a whole step included, on its own 2-core machine (AVX-512).
 const LAMMPS: Peer = Peer { name: "LAMMPS peri/pmb, a step", ns: 6.8 };
@@ -42,9 +42,9 @@ const ROWS: [Count; 2] = [
 ];
 
 /// All figures of solids, or those that take a few seconds.
-pub fn measure(quick: bool, idle: Idle) -> Vec<Figure> {
+pub fn measure(quick: bool, idle: Idle) -> Vec<Measurement> {
     let sizes: &[usize] = if quick { &[100_000] } else { &[100_000, 250_000] };
-    let layouts = [(Layout::Lattice, "lattice", LATTICE), (Layout::Rows, "rows", ROWS)];
+    let layouts = [(BondLayout::Lattice, "lattice", LATTICE), (BondLayout::Rows, "rows", ROWS)];
     // Steps come first, while nothing is kept by the allocator that they did not ask for.
     let (mut figures, mut steps) = (Vec::new(), Vec::new());
     if !quick {
@@ -54,7 +54,7 @@ pub fn measure(quick: bool, idle: Idle) -> Vec<Figure> {
             let step = implicit_step(size, *layout, DT, STEPS, || held = idle.held_for_each(size));
             for ((stage, peer), seconds) in STAGES.into_iter().enumerate().zip(step.stage_seconds) {
                 let label = format!("implicit step, {name}, stage {}", stage + 1);
-                let mut figure = Figure::new(label, step.particles, seconds);
+                let mut figure = Measurement::new(label, step.particles, seconds);
                 figure.bytes_per_particle = held;
                 steps.push(figure.beside(peer));
             }
@@ -70,7 +70,7 @@ pub fn measure(quick: bool, idle: Idle) -> Vec<Figure> {
                 ("operator", passes.product_seconds, Some(operator)),
                 ("operator, f64", passes.exact_seconds, None),
             ] {
-                let mut figure = Figure::new(format!("bonds, {name}, {what}"), n, seconds);
+                let mut figure = Measurement::new(format!("bonds, {name}, {what}"), n, seconds);
                 figure.ns_per_bond = Some(figure.ns_per_particle / each);
                 figure.bound = count.map(|count| Bound {
                     operations: each * count.operations,

@@ -14,7 +14,7 @@ use amalgam_solver_kit::World;
 const COLUMN: f64 = 2.0;
 
 /// A weakly compressible fluid of the scene.
-pub(super) struct Fluid {
+pub(super) struct SoftFluid {
     /// Its place among the participants.
     place: usize,
     state: EquationOfState,
@@ -22,7 +22,7 @@ pub(super) struct Fluid {
 }
 
 /// The weakly compressible fluids among participants, each with its solver's name and section.
-pub(super) fn fluids(plan: &Plan, participants: &[(&str, &str)]) -> Vec<Fluid> {
+pub(super) fn fluids(plan: &Plan, participants: &[(&str, &str)]) -> Vec<SoftFluid> {
     let read = |(place, &(solver, section)): (usize, &(&str, &str))| {
         if solver != "fluid" || !matches!(method(section), Ok(Method::Sph)) {
             return None;
@@ -37,7 +37,7 @@ pub(super) fn fluids(plan: &Plan, participants: &[(&str, &str)]) -> Vec<Fluid> {
         let quiet = tracing::subscriber::NoSubscriber::default();
         let (parameters, _) =
             tracing::subscriber::with_default(quiet, || sph::section::read(section, &world)).ok()?;
-        Some(Fluid { place, state: parameters.state, spacing: parameters.spacing })
+        Some(SoftFluid { place, state: parameters.state, spacing: parameters.spacing })
     };
     participants.iter().enumerate().filter_map(read).collect()
 }
@@ -45,7 +45,7 @@ pub(super) fn fluids(plan: &Plan, participants: &[(&str, &str)]) -> Vec<Fluid> {
 /// Fluids that others' weight would press by more than they are made for. `masses` [kg] are those of the frames' particles.
 pub(super) fn loads(
     plan: &Plan,
-    fluids: &[Fluid],
+    fluids: &[SoftFluid],
     frames: &[ParticipantFrame],
     masses: &[Vec<f64>],
 ) -> Vec<String> {

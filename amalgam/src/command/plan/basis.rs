@@ -145,12 +145,12 @@ impl Basis {
 
     fn new(source: String, scene: &Scene, measured: Measured) -> Self {
         #[derive(Deserialize)]
-        struct Method {
+        struct Named {
             method: String,
         }
         let method = |name: &String| {
             let part = scene.participants.iter().find(|part| part.name == *name)?;
-            let named = toml::from_str::<Method>(&part.section).ok().map(|section| section.method);
+            let named = toml::from_str::<Named>(&part.section).ok().map(|section| section.method);
             named.or_else(|| (part.solver == "fluid").then(|| "sph".to_string()))
         };
         let methods =

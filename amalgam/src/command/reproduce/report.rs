@@ -5,7 +5,7 @@ use std::path::Path;
 use maud::{Markup, html};
 
 use super::{
-    Outcome,
+    RunOutcome,
     figures::{Figure, Test},
     verdict::{Verdict, decide, failures, read, to_four_digits},
 };
@@ -24,14 +24,14 @@ pub(super) const FILE: &str = "report.html";
 /// Figures computed so far.
 pub(super) struct Report<'a> {
     scale: Scale,
-    parts: Vec<Part<'a>>,
+    parts: Vec<FigurePart<'a>>,
 }
 
 /// A figure of the report.
-struct Part<'a> {
+struct FigurePart<'a> {
     figure: &'a Figure,
     /// Outcomes in the order of the figure's runs.
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<RunOutcome>,
     /// Section of the report about the figure. Its pictures are read once.
     html: Markup,
 }
@@ -40,7 +40,7 @@ impl<'a> Report<'a> {
     /// A report of these figures, with nothing computed yet.
     pub(super) fn new(scale: Scale, figures: &'a [Figure]) -> Self {
         let parts = figures.iter().map(|figure| {
-            let mut part = Part { figure, outcomes: Vec::new(), html: html! {} };
+            let mut part = FigurePart { figure, outcomes: Vec::new(), html: html! {} };
             part.html = part.written();
             part
         });
@@ -48,10 +48,10 @@ impl<'a> Report<'a> {
     }
 
     /// Adds a run to the figure at this place, and says whether it was the last one of it.
-    pub(super) fn add(&mut self, at: usize, outcome: Outcome) -> bool {
+    pub(super) fn add(&mut self, at: usize, outcome: RunOutcome) -> bool {
         let part = &mut self.parts[at];
         part.outcomes.push(outcome);
-        let place = |run: &Outcome| {
+        let place = |run: &RunOutcome| {
             part.figure
                 .runs()
                 .position(|(case, method)| (&case.name, &method.name) == (&run.case, &run.method))
@@ -124,7 +124,7 @@ fn told(Verdict { says, met, .. }: &Verdict) -> Markup {
     html! { b class=(class) { (word) } ": " (says) }
 }
 
-impl Part<'_> {
+impl FigurePart<'_> {
     fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         self.figure.rules.iter().map(|rule| decide(self.figure, rule, &self.outcomes))
     }
@@ -145,7 +145,7 @@ impl Part<'_> {
         let mut head = vec!["case", "method"];
         head.extend(measures.iter().map(|measure| measure.name.as_str()));
         head.extend(["particles", "steps", "wall time [s]", "failure"]);
-        let row = |outcome: &Outcome| {
+        let row = |outcome: &RunOutcome| {
             let mut cells = vec![outcome.case.clone(), outcome.method.clone()];
             cells.extend(measures.iter().map(|measure| to_four_digits(read(measure, outcome))));
             let (particles, steps) = size(outcome);
@@ -220,7 +220,7 @@ fn of_case(case: &Option<String>) -> String {
 }
 
 /// Curves of all methods, for each case and each quantity of a measure.
-fn over_time(figure: &Figure, outcomes: &[Outcome]) -> Markup {
+fn over_time(figure: &Figure, outcomes: &[RunOutcome]) -> Markup {
     let mut quantities: Vec<(&str, &str)> = Vec::new();
     for measure in &figure.measures {
         let quantity = match (&measure.settled, &measure.path[..]) {
@@ -232,7 +232,7 @@ fn over_time(figure: &Figure, outcomes: &[Outcome]) -> Markup {
             quantities.push(quantity);
         }
     }
-    let curve = |run: &Outcome, probe: &str, column: &str| {
+    let curve = |run: &RunOutcome, probe: &str, column: &str| {
         let table = table(&run.folder.join(format!("probes/{probe}.csv"))).ok()?;
         let is_it = |name: &str| name == column || name.split(" [").next() == Some(column);
         let found = table.into_iter().find(|curve| is_it(&curve.name))?;
@@ -249,7 +249,7 @@ fn over_time(figure: &Figure, outcomes: &[Outcome]) -> Markup {
 }
 
 /// A row for each case and time, a column for each method.
-fn pictures(figure: &Figure, outcomes: &[Outcome]) -> Markup {
+fn pictures(figure: &Figure, outcomes: &[RunOutcome]) -> Markup {
     let run = |case: &str, method: &str| outcomes.iter().find(|o| o.case == case && o.method == method);
     html! {
         table class="small" {
@@ -269,7 +269,7 @@ fn pictures(figure: &Figure, outcomes: &[Outcome]) -> Markup {
 }
 
 /// A picture of a run with its time, or the last one before the run ended.
-fn shown(run: &Outcome, number: u32) -> Markup {
+fn shown(run: &RunOutcome, number: u32) -> Markup {
     let draw = |at: u32| {
         let time =
             run.frame_interval.map(|interval| format!("{} s", to_four_digits(f64::from(at) * interval)));
@@ -280,7 +280,7 @@ fn shown(run: &Outcome, number: u32) -> Markup {
     (0..=number).rev().find_map(draw).unwrap_or_else(|| html! { small { "no picture" } })
 }
 
-fn numbers(figure: &Figure, outcomes: &[Outcome]) -> Markup {
+fn numbers(figure: &Figure, outcomes: &[RunOutcome]) -> Markup {
     html! {
         table {
             tr {
@@ -313,7 +313,7 @@ fn numbers(figure: &Figure, outcomes: &[Outcome]) -> Markup {
 }
 
 /// Particles of all participants and steps of a run.
-fn size(outcome: &Outcome) -> (u64, u64) {
+fn size(outcome: &RunOutcome) -> (u64, u64) {
     let steps = outcome.summary["steps"].as_u64().unwrap_or(0);
     let particles = outcome.summary["participants"].as_array().into_iter().flatten();
     (particles.filter_map(|participant| participant["particles"].as_u64()).sum(), steps)

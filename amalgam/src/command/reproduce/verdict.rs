@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::{
-    Outcome,
+    RunOutcome,
     figures::{Figure, Measure, Rule, Test},
 };
 
@@ -32,7 +32,7 @@ impl std::fmt::Display for Verdict {
 }
 
 /// A measure of a run; not a number if the run does not have it.
-pub(super) fn read(measure: &Measure, run: &Outcome) -> f64 {
+pub(super) fn read(measure: &Measure, run: &RunOutcome) -> f64 {
     let value = match (&measure.settled, &measure.phase) {
         (Some([probe, column]), _) => settled(run, probe, column),
         (None, Some(phase)) => per_step(&run.summary, phase),
@@ -61,7 +61,7 @@ fn per_step(summary: &Value, phase: &[String]) -> Option<f64> {
 }
 
 /// Mean of a column of a probe's table over the second half of the time that it covers.
-fn settled(run: &Outcome, probe: &str, column: &str) -> Option<f64> {
+fn settled(run: &RunOutcome, probe: &str, column: &str) -> Option<f64> {
     let text = fs::read_to_string(run.folder.join(format!("probes/{probe}.csv"))).ok()?;
     let mut lines = text.lines();
     let at = lines.next()?.split(',').position(|name| name == column)?;
@@ -77,7 +77,7 @@ fn settled(run: &Outcome, probe: &str, column: &str) -> Option<f64> {
 }
 
 /// Reasons for which a run counts as failed.
-pub(super) fn failures(figure: &Figure, outcome: &Outcome) -> Vec<String> {
+pub(super) fn failures(figure: &Figure, outcome: &RunOutcome) -> Vec<String> {
     let error = outcome.error.iter().map(|error| format!("ended early: {error}"));
     let limits =
         figure.failures.iter().filter(|failure| applies(&failure.case, outcome)).filter_map(|failure| {
@@ -97,12 +97,12 @@ pub(super) fn failures(figure: &Figure, outcome: &Outcome) -> Vec<String> {
 }
 
 /// True if a statement about a case, or about all cases, applies to this run.
-fn applies(case: &Option<String>, outcome: &Outcome) -> bool {
+fn applies(case: &Option<String>, outcome: &RunOutcome) -> bool {
     case.as_ref().is_none_or(|case| *case == outcome.case)
 }
 
 /// Decides a rule.
-pub(super) fn decide(figure: &Figure, rule: &Rule, outcomes: &[Outcome]) -> Verdict {
+pub(super) fn decide(figure: &Figure, rule: &Rule, outcomes: &[RunOutcome]) -> Verdict {
     let complete = |methods: &[String]| {
         let there =
             |method: &String, case: &str| outcomes.iter().any(|o| o.method == *method && o.case == case);
@@ -140,7 +140,7 @@ pub(super) fn decide(figure: &Figure, rule: &Rule, outcomes: &[Outcome]) -> Verd
 }
 
 /// The runs of these methods that failed, with reasons.
-fn failed(figure: &Figure, methods: &[String], outcomes: &[Outcome]) -> Vec<String> {
+fn failed(figure: &Figure, methods: &[String], outcomes: &[RunOutcome]) -> Vec<String> {
     let of = outcomes.iter().filter(|outcome| methods.contains(&outcome.method));
     let failed = of.map(|outcome| (outcome, failures(figure, outcome))).filter(|(_, why)| !why.is_empty());
     failed.map(|(outcome, why)| format!("{}, {}: {}", outcome.case, outcome.method, why.join(", "))).collect()
@@ -150,8 +150,8 @@ fn of<'a>(
     figure: &'a Figure,
     methods: &'a [String],
     measure: &'a str,
-    outcomes: &'a [Outcome],
-) -> impl Iterator<Item = (&'a Outcome, f64)> {
+    outcomes: &'a [RunOutcome],
+) -> impl Iterator<Item = (&'a RunOutcome, f64)> {
     let pairs = figure.cases.iter().flat_map(move |case| methods.iter().map(move |method| (case, method)));
     pairs.flat_map(move |(case, method)| values(figure, measure, method, &case.name, outcomes))
 }
@@ -161,16 +161,16 @@ fn values<'a>(
     measure: &'a str,
     method: &'a str,
     case: &'a str,
-    outcomes: &'a [Outcome],
-) -> impl Iterator<Item = (&'a Outcome, f64)> {
+    outcomes: &'a [RunOutcome],
+) -> impl Iterator<Item = (&'a RunOutcome, f64)> {
     let runs = outcomes.iter().filter(move |outcome| outcome.method == method && outcome.case == case);
     runs.map(move |outcome| {
         (outcome, figure.measure(measure).map_or(f64::NAN, |measure| read(measure, outcome)))
     })
 }
 
-fn in_range<'a>(values: impl Iterator<Item = (&'a Outcome, f64)>, from: f64, to: f64) -> (bool, String) {
-    let values: Vec<(&Outcome, f64)> = values.collect();
+fn in_range<'a>(values: impl Iterator<Item = (&'a RunOutcome, f64)>, from: f64, to: f64) -> (bool, String) {
+    let values: Vec<(&RunOutcome, f64)> = values.collect();
     let met = !values.is_empty() && values.iter().all(|(_, value)| (from..=to).contains(value));
     let text: Vec<String> = values
         .iter()
@@ -213,8 +213,8 @@ mod tests {
         toml::from_str(&text).expect("a figure")
     }
 
-    fn outcome(case: &str, method: &str, x: f64, error: Option<&str>) -> Outcome {
-        Outcome {
+    fn outcome(case: &str, method: &str, x: f64, error: Option<&str>) -> RunOutcome {
+        RunOutcome {
             case: case.to_string(),
             method: method.to_string(),
             summary: serde_json::json!({ "p": { "q": -x } }),
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    fn met(rule: &str, outcomes: &[Outcome]) -> Option<bool> {
+    fn met(rule: &str, outcomes: &[RunOutcome]) -> Option<bool> {
         let figure = figure(&format!("[[rules]]\nsays = \"\"\n{rule}"));
         decide(&figure, &figure.rules[0], outcomes).met
     }

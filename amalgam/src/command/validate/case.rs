@@ -15,11 +15,11 @@ pub(super) struct Case {
     pub(super) about: &'static str,
     /// True if the case takes at most a few seconds; such cases are part of the tests.
     pub(super) quick: bool,
-    pub(super) compute: fn() -> Result<Outcome, CaseError>,
+    pub(super) compute: fn() -> Result<CaseOutcome, CaseError>,
 }
 
 /// Result of a case.
-pub(super) struct Outcome {
+pub(super) struct CaseOutcome {
     pub(super) checks: Vec<Check>,
     pub(super) picture: Sketch,
 }

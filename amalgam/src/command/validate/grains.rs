@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -24,7 +24,7 @@ pub(super) const PLANET: Case = Case {
 };
 
 /// G (m1 + m2) = 4 and semi-major axis 1: period pi, nearest distance 1 - e = 0.4, energy -G m1 m2/(2 a) = -0.75.
-fn kepler() -> Result<Outcome, CaseError> {
+fn kepler() -> Result<CaseOutcome, CaseError> {
     let (mut orbit, mut energy_error, mut spins) = (Vec::new(), 0.0f64, Vec::new());
     Experiment::start(KEPLER.name, KEPLER_SCENE, &[])?.run(|_, simulation| {
         let values = |probe: usize| &simulation.probes()[probe].values;
@@ -52,11 +52,11 @@ fn kepler() -> Result<Outcome, CaseError> {
     });
     let picture =
         Sketch::default().measured(orbit.iter().step_by(250).map(|x| upright(*x))).reference(ellipse);
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
 /// The pile is at rest after 3 s of the fall; from 10 s to the end, nothing may move.
-fn planet() -> Result<Outcome, CaseError> {
+fn planet() -> Result<CaseOutcome, CaseError> {
     let (mut before, mut dissipated, mut kinetic, mut spin) = (Vec::new(), 0.0, f64::NAN, [f64::NAN, 0.0]);
     let (mut overlaps, mut unresolved) = ([f64::NAN; 2], 0.0f64);
     let experiment = Experiment::start(PLANET.name, PLANET_SCENE, &[])?;
@@ -83,5 +83,5 @@ fn planet() -> Result<Outcome, CaseError> {
     ];
     let upright = |x: &DVec3| DVec3::new(x.x, 0.0, x.y);
     let picture = Sketch::default().measured(after.iter().map(upright)).reference(before.iter().map(upright));
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }

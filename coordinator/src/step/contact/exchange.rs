@@ -12,7 +12,7 @@ use crate::step::exchange::Connections;
 use crate::synchronise::{ADDED_MASS, Ask, Share, Turn};
 
 /// Answers of the participants in a step.
-pub(super) struct Exchange<'a> {
+pub(super) struct ContactExchange<'a> {
     kinds: &'a [Integration],
     shares: &'a [Share],
     /// Velocity without contacts of the groups of explicit participants [m/s], by group.
@@ -28,7 +28,7 @@ pub(super) struct Exchange<'a> {
     pub(super) repetitions: u32,
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> ContactExchange<'a> {
     pub(super) fn new(kinds: &'a [Integration], shares: &'a [Share]) -> Self {
         Self {
             kinds,

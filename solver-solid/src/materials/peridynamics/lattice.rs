@@ -27,8 +27,10 @@ use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::fixed::{quantise, whole};
 use crate::linear::vectors::{Slice, Vector, sixteen};
 use coefficient::Coefficient;
-use columns::{Columns, Cut, Sums};
-use kernels::{BondTerm, BothEnds, DiagonalTerm, ForceTerm, Geometry, ProductTerm, RoundedTerm, Thresholds};
+use columns::{Cut, SiteColumns, Sums};
+use kernels::{
+    BondTerm, BothEnds, DiagonalTerm, ForceTerm, ProductTerm, RoundedTerm, StencilGeometry, Thresholds,
+};
 use stencil::{Stencil, stencils};
 
 /// Marks an empty site, block or shift.
@@ -62,10 +64,10 @@ pub(crate) struct LatticeTable {
     half_gain: Vec<f32>,
     /// True if the least excess of bonds is asked for.
     thresholds_rise: bool,
-    displacement: Columns<i32, 3>,
+    displacement: SiteColumns<i32, 3>,
     /// Against the particle in the middle of the order, in spacings, for rounded products.
-    position: Columns<f32, 3>,
-    operand: Columns<i32, 3>,
+    position: SiteColumns<f32, 3>,
+    operand: SiteColumns<i32, 3>,
     /// Force, least excess, and twice the energy of the bonds to neighbours of higher number.
     force: Sums<5>,
     diagonal: Option<Sums<6>>,
@@ -126,9 +128,9 @@ impl LatticeTable {
             by_shift,
             half_gain: Vec::new(),
             thresholds_rise: law.threshold_rise != 0.0,
-            displacement: Columns::new(total, 0),
-            position: Columns::new(total, 3),
-            operand: Columns::new(total, 6),
+            displacement: SiteColumns::new(total, 0),
+            position: SiteColumns::new(total, 3),
+            operand: SiteColumns::new(total, 6),
         };
         this.join_all();
         this
@@ -161,8 +163,8 @@ impl LatticeTable {
         }
     }
 
-    fn geometry(&self, block: usize) -> Geometry<'_> {
-        Geometry {
+    fn geometry(&self, block: usize) -> StencilGeometry<'_> {
+        StencilGeometry {
             site: self.block_site[block] as usize,
             stencils: &self.stencils,
             displacement: self.displacement.all(),
@@ -226,7 +228,7 @@ impl LatticeTable {
     /// Writes `value(i)` of every particle to its site, in parallel over chunks of [`SITES`], or over those that are `read`.
     fn scatter<T: Copy + Default + Send>(
         &self,
-        columns: &mut Columns<T, 3>,
+        columns: &mut SiteColumns<T, 3>,
         read: Option<&[bool]>,
         value: impl Fn(usize) -> [T; 3] + Sync,
     ) {
@@ -265,7 +267,7 @@ fn ideal(lattice: &Lattice) -> Vec<DVec3> {
 /// Runs a term over a block, with sums that begin at the site `start`.
 fn add_block<T: BondTerm<K>, const K: usize>(
     term: T,
-    geometry: Geometry<'_>,
+    geometry: StencilGeometry<'_>,
     start: usize,
     sums: &mut [&mut [f32]; K],
 ) -> T {

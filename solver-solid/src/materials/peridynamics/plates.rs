@@ -20,7 +20,7 @@ const TOLERANCE: f64 = 1e-9;
 
 /// Sums over the bonds that lead from a particle up by the same number of layers, of their stiffness over r^2.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct PlateSums {
     /// Times a^4, a^2 b^2, b^4.
     along: f64,
     mixed: f64,
@@ -44,7 +44,7 @@ pub(super) enum Strain {
 pub(super) struct Plate {
     reach: i32,
     /// For the layers from `-reach` to `reach`.
-    sums: Vec<Sums>,
+    sums: Vec<PlateSums>,
     /// Stiffness of an endless body in tension along an axis of the lattice, with free sides.
     modulus: f64,
 }
@@ -52,7 +52,7 @@ pub(super) struct Plate {
 impl Plate {
     pub(super) fn new(law: &Law) -> Self {
         let reach = (law.reach() / law.spacing).floor() as i32;
-        let mut sums = vec![Sums::default(); 2 * reach as usize + 1];
+        let mut sums = vec![PlateSums::default(); 2 * reach as usize + 1];
         let layers = law.model.dimensions() - 1;
         law.for_each_step(|step, rest| {
             let [a, b] = [step[0], if layers == 2 { step[1] } else { 0 }].map(|n| f64::from(n * n));
@@ -134,7 +134,7 @@ impl Plate {
     }
 
     /// The layers that bonds of a layer lead to, with these bonds' sums.
-    fn neighbours(&self, layer: usize, count: usize) -> impl Iterator<Item = (usize, &Sums)> {
+    fn neighbours(&self, layer: usize, count: usize) -> impl Iterator<Item = (usize, &PlateSums)> {
         let other = move |c: i32| usize::try_from(layer as i32 + c).ok().filter(|other| *other < count);
         (-self.reach..=self.reach).zip(&self.sums).filter_map(move |(c, sum)| Some((other(c)?, sum)))
     }

@@ -16,7 +16,7 @@ use amalgam_particles::{CellGrid, DVec3};
 use rayon::prelude::*;
 
 use super::law::Law;
-use super::stretch::{SERIES_MAX, Share, elongation_share};
+use super::stretch::{ElongationShare, SERIES_MAX, elongation_share};
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
 use crate::linear::fixed::{quantise, whole};
 use crate::linear::vectors::{Slice, Vector};
@@ -32,7 +32,7 @@ const CHUNK: usize = 64;
 pub(crate) struct RowTable {
     /// Quanta in a metre.
     per_quantum: f64,
-    share: Share,
+    share: ElongationShare,
     /// True if the least excess of bonds is asked for.
     thresholds_rise: bool,
     /// True if any gain is not 1.
@@ -76,7 +76,7 @@ impl RowTable {
         let slots = bonds.len() * CLUSTER;
         let mut this = Self {
             per_quantum: QUANTA / law.spacing,
-            share: Share { inner: constant as f32, slope: (slope * law.spacing / QUANTA) as f32 },
+            share: ElongationShare { inner: constant as f32, slope: (slope * law.spacing / QUANTA) as f32 },
             thresholds_rise: law.threshold_rise != 0.0,
             has_gains: false,
             neighbours: bonds.concat(),

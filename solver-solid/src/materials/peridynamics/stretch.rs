@@ -38,14 +38,14 @@ pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
 /// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
 /// 1/L.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
+pub(super) struct ElongationShare {
     /// Coefficient a.
     pub(super) inner: f32,
     /// Coefficient b times the spacing [1/quanta].
     pub(super) slope: f32,
 }
 
-impl Share {
+impl ElongationShare {
     /// By 1/L, in its unit: without the factor of a spacing.
     #[inline(always)]
     pub(super) fn stiffness(&self, inverse_rest: f32) -> f32 {

@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::set;
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -22,7 +22,7 @@ const LENGTH: f64 = 0.5;
 const GAP: f64 = 1e-3;
 const SOUND: f64 = 31.622_776_601_683_793;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (k, (integrator, ratio)) in
         [("velocity-verlet", 1.0), ("velocity-verlet", 2.0), ("hht-alpha", 1.0), ("hht-alpha", 2.0)]
@@ -44,7 +44,7 @@ fn compute() -> Result<Outcome, CaseError> {
         let line = (0..=100).map(|n| 0.02 * exact * f64::from(n));
         sketch = sketch.reference(line.map(|t| chart((t, SPEED * (1.0 - t / exact).max(0.0)))));
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }
 
 /// Result of a blow.

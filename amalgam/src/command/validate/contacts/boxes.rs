@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{GRAVITY, downhill, set, set_body, vector};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -75,7 +75,7 @@ fn toppled(size: DVec3, duration: f64) -> f64 {
     s
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let flat = DVec3::new(0.2, 0.2, 0.1);
     let (sin, cos) = DEGREES.to_radians().sin_cos();
     let slid = run(flat, 0.2, 0.4)?;
@@ -114,5 +114,5 @@ fn compute() -> Result<Outcome, CaseError> {
         let place = |x: &DVec3| turn * (*x - edge) + edge + DVec3::X * RADIUS * *expected + shift;
         picture = picture.measured(after.iter().map(|x| *x + shift)).reference(before.iter().map(place));
     }
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }

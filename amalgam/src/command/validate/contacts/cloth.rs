@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{GRAVITY, set};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -47,7 +47,7 @@ fn leaves(speed: f64) -> Result<(f64, Vec<DVec3>), CaseError> {
     Ok((cos.acos().to_degrees(), way))
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let mut checks = Vec::new();
     let mut picture = Sketch::default();
     for speed in [0.2, 1.0] {
@@ -86,5 +86,5 @@ fn compute() -> Result<Outcome, CaseError> {
         acceleration,
         1e-6,
     ));
-    Ok(Outcome { checks, picture: picture.measured(frame.positions) })
+    Ok(CaseOutcome { checks, picture: picture.measured(frame.positions) })
 }

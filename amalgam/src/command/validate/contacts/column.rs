@@ -4,7 +4,7 @@ use amalgam_coordinator::ParticipantFrame;
 use glam::DVec3;
 
 use super::{set, vectors};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -35,7 +35,7 @@ const MEAN_SQUARE: f64 = 0.253_333_333;
 const MEAN_CUBE: f64 = 0.13;
 
 /// A column of grains: half of a plane one against a wall, or a quarter of a round one.
-struct Column {
+struct GrainColumn {
     case: &'static Case,
     scene: &'static str,
     round: bool,
@@ -61,7 +61,7 @@ struct Deposit {
     frame: ParticipantFrame,
 }
 
-impl Column {
+impl GrainColumn {
     fn settings(&self) -> Vec<String> {
         (0..2)
             .map(|k| set(&format!("coupling.contact[{k}].rolling"), format!("{:?}", self.rolling)))
@@ -201,8 +201,8 @@ fn round(a: f64) -> f64 {
 type Published = fn(f64) -> f64;
 
 fn compare(
-    columns: impl IntoIterator<Item = (Column, &'static str, Published)>,
-) -> Result<Outcome, CaseError> {
+    columns: impl IntoIterator<Item = (GrainColumn, &'static str, Published)>,
+) -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut picture) = (Vec::new(), Sketch::default());
     for (number, (column, whose, published)) in columns.into_iter().enumerate() {
         let deposit = column.collapse()?;
@@ -218,13 +218,13 @@ fn compare(
         let mark = (0..10).map(|k| DVec3::new(front, 0.0, 0.5 * f64::from(k)) + shift);
         picture = picture.measured(deposit.frame.positions.iter().map(upright)).reference(mark);
     }
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
-fn discs() -> Result<Outcome, CaseError> {
+fn discs() -> Result<CaseOutcome, CaseError> {
     let column = |aspect: f64, rolling: f64| {
         let width = 15.0;
-        Column { case: &DISCS, scene: DISCS_SCENE, round: false, width, aspect, rolling }
+        GrainColumn { case: &DISCS, scene: DISCS_SCENE, round: false, width, aspect, rolling }
     };
     let published = |rolling: f64| {
         if rolling == 0.0 { ("Staron", staron as Published) } else { ("channel", channel as Published) }
@@ -235,9 +235,9 @@ fn discs() -> Result<Outcome, CaseError> {
     }))
 }
 
-fn spheres() -> Result<Outcome, CaseError> {
+fn spheres() -> Result<CaseOutcome, CaseError> {
     compare([0.5, 1.0, 2.0, 4.0].map(|aspect| {
-        let column = Column {
+        let column = GrainColumn {
             case: &SPHERES,
             scene: SPHERES_SCENE,
             round: true,

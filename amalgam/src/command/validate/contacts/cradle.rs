@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{set, set_body, vectors};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -45,7 +45,7 @@ fn row(gap: f64, speeds: [f64; 5], duration: f64) -> Result<Struck, CaseError> {
     strike(&position, &speeds.map(|speed| DVec3::X * speed), duration)
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut energy, mut rows) = (Vec::new(), 0.0f64, Vec::new());
     for (name, gap, before, after) in [
         ("one onto four", 0.0, [1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]),
@@ -97,5 +97,5 @@ fn compute() -> Result<Outcome, CaseError> {
             .measured(line(struck.velocity.iter().map(|v| v.x).collect()))
             .reference(line(after.to_vec()));
     }
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }

@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{downhill, set, set_body, vectors};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -44,7 +44,7 @@ fn exact((degrees, friction, speed, duration): Slope) -> (f64, f64) {
     (speed * sliding + 0.5 * acceleration * sliding * sliding, acceleration.abs() * sliding)
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let critical = 0.5f64.atan().to_degrees();
     let (mut checks, mut heights, mut ways) = (Vec::new(), [0.0f64; 2], Vec::new());
     for method in ["grains", "mass-spring"] {
@@ -83,5 +83,5 @@ fn compute() -> Result<Outcome, CaseError> {
     let picture = Sketch::default()
         .measured(ways.iter().map(|&(degrees, way, _)| chart(degrees, way)))
         .reference(ways.iter().map(|&(degrees, _, exact)| chart(degrees, exact)));
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }

@@ -4,7 +4,7 @@ use glam::DVec2;
 use glam::DVec3;
 
 use super::{GRAVITY, set, set_body, vectors};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -116,7 +116,7 @@ impl Chain {
     }
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let upright = |x: DVec2| DVec3::new(x.x, 0.0, x.y);
     let start = Chain::leaning();
     let mut checks = Vec::new();
@@ -144,5 +144,5 @@ fn compute() -> Result<Outcome, CaseError> {
         checks.push(Check::within(name, 0.0, miss / moved, 5e-3));
         picture = picture.measured(after.iter().copied()).reference(exact);
     }
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }

@@ -4,7 +4,7 @@ use amalgam_coordinator::ParticipantFrame;
 use glam::DVec3;
 
 use super::{set, set_body};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -153,7 +153,7 @@ fn upright(x: &DVec3) -> DVec3 {
     DVec3::new(x.x, 0.0, x.y)
 }
 
-fn spinning() -> Result<Outcome, CaseError> {
+fn spinning() -> Result<CaseOutcome, CaseError> {
     let planet = Planet::run(0.3, 0.05)?;
     let mut checks = Vec::new();
     planet.check("turning", &mut checks);
@@ -168,10 +168,10 @@ fn spinning() -> Result<Outcome, CaseError> {
     checks.push(Check::within("rate over that at the start, more than 2", 10.0, turns, 8.0));
     let frame = planet.frame();
     let picture = Sketch::default().measured(frame.positions.iter().map(upright));
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
-fn resting() -> Result<Outcome, CaseError> {
+fn resting() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut picture) = (Vec::new(), Sketch::default());
     for (k, (name, friction)) in [("smooth", 0.0), ("mu 0.3", 0.3)].into_iter().enumerate() {
         let planet = Planet::run(friction, 0.0)?;
@@ -180,5 +180,5 @@ fn resting() -> Result<Outcome, CaseError> {
         let shift = DVec3::X * 90.0 * k as f64;
         picture = picture.measured(planet.frame().positions.iter().map(|x| upright(x) + shift));
     }
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }

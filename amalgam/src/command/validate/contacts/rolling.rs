@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{GRAVITY, downhill, set, set_body, vector, vectors};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -30,7 +30,7 @@ fn roll(degrees: f64, friction: f64, speed: f64, duration: f64) -> Result<(f64, 
     Ok((frames[0].positions[0].x, frames[0].velocities[0].x))
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut measured, mut reference) = (Vec::new(), Vec::new(), Vec::new());
     // Friction mu m g slows a ball down and turns it by 5 mu g/(2 r): v = v0 - mu g t is r omega after 2 v0/(7 mu g).
     for friction in [0.1, 0.5] {
@@ -69,5 +69,5 @@ fn compute() -> Result<Outcome, CaseError> {
         let acceleration = f64::max(gravity.x + friction * gravity.z, 5.0 / 7.0 * gravity.x);
         reference.push(DVec3::new(4.0 * friction, 0.0, acceleration / GRAVITY));
     }
-    Ok(Outcome { checks, picture: Sketch::default().measured(measured).reference(reference) })
+    Ok(CaseOutcome { checks, picture: Sketch::default().measured(measured).reference(reference) })
 }

@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{GRAVITY, set, vectors};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -38,7 +38,7 @@ struct Rope {
 }
 
 /// Places and velocities.
-struct State {
+struct RopeState {
     position: Vec<DVec3>,
     velocity: Vec<DVec3>,
 }
@@ -64,7 +64,7 @@ impl Rope {
         (0..=count).map(place).collect()
     }
 
-    fn run(&self) -> Result<[State; 2], CaseError> {
+    fn run(&self) -> Result<[RopeState; 2], CaseError> {
         let before = self.points();
         let last = before.len() - 1;
         let mut mass = vec![self.density * SPACING; before.len()];
@@ -84,8 +84,8 @@ impl Rope {
             set("time.dt_max", format!("{:?}", self.dt)),
         ];
         let frame = Experiment::start(CASE.name, SCENE, &settings)?.end()?.swap_remove(0);
-        let start = State { velocity: vec![DVec3::ZERO; before.len()], position: before };
-        Ok([start, State { position: frame.positions, velocity: frame.velocities }])
+        let start = RopeState { velocity: vec![DVec3::ZERO; before.len()], position: before };
+        Ok([start, RopeState { position: frame.positions, velocity: frame.velocities }])
     }
 }
 
@@ -93,7 +93,7 @@ fn last(all: &[DVec3]) -> DVec3 {
     all[all.len() - 1]
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let hold = (FRICTION * std::f64::consts::PI).exp();
     // A rope of 2 g/m: a thousandth of the weights.
     let loaded = |ratio: f64, duration: f64| Rope {
@@ -147,5 +147,5 @@ fn compute() -> Result<Outcome, CaseError> {
         .measured(after.position.iter().copied().chain(held.position.iter().map(|x| *x + DVec3::X)))
         .reference([last(&before.position) - DVec3::Z * fallen])
         .reference(before.position);
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }

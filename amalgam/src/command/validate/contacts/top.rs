@@ -3,7 +3,7 @@
 use glam::{DQuat, DVec3};
 
 use super::{set, set_body, vector};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -102,7 +102,7 @@ fn miss(turned: &Turned, orientation: DQuat) -> f64 {
     off.fold(0.0, f64::max) / turned.before.iter().map(|x| x.length()).fold(0.0, f64::max)
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let symmetric = Top { half: DVec3::new(0.1, 0.1, 0.2), spin: DVec3::new(2.0, 0.0, 8.0) };
     let asymmetric = Top { half: DVec3::new(0.05, 0.1, 0.2), spin: DVec3::new(0.1, 10.0, 0.2) };
     let mut checks = Vec::new();
@@ -142,5 +142,5 @@ fn compute() -> Result<Outcome, CaseError> {
     // Both references, against each other.
     let apart = symmetric.precession().angle_between(symmetric.orientation());
     checks.push(Check::within("closed form against Euler's equations [rad]", 0.0, apart, 1e-7));
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }

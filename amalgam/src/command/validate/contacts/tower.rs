@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{set, set_body, vectors};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -54,7 +54,7 @@ impl Stood {
     }
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let heavy = Stood::of(20, 1000.0, 1.0, 1e-3)?;
     let long = Stood::of(10, 1.0, 60.0, 0.01)?;
     let checks = vec![
@@ -73,5 +73,5 @@ fn compute() -> Result<Outcome, CaseError> {
     let picture = Sketch::default()
         .measured(heavy.after.iter().copied().chain(long.after.iter().map(|x| *x + shift)))
         .reference(heavy.before.iter().copied().chain(long.before.iter().map(|x| *x + shift)));
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }

@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -33,7 +33,7 @@ fn cap(volume: f64) -> f64 {
     low
 }
 
-fn bowl() -> Result<Outcome, CaseError> {
+fn bowl() -> Result<CaseOutcome, CaseError> {
     let frame = Experiment::start(BOWL.name, BOWL_SCENE, &[])?.end()?.swap_remove(0);
     let spacing = BOWL_SPACING;
     let height = cap(frame.positions.len() as f64 * spacing.powi(3));
@@ -69,7 +69,7 @@ fn bowl() -> Result<Outcome, CaseError> {
     let line = (0..=60).map(|k| DVec3::new(rim * (f64::from(k) / 30.0 - 1.0), 0.0, height));
     let front = frame.positions.iter().filter(|x| x.y.abs() < spacing).map(|x| x.with_y(0.0));
     let picture = Sketch::default().measured(front).reference(line).reference(outline);
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
 /// Values of the scene: spacing, edge of the tank, depth of the water, edge and height of the raft [m].
@@ -79,7 +79,7 @@ const DEPTH: f64 = 0.15;
 const EDGE: f64 = 0.12;
 const HEIGHT: f64 = 0.06;
 
-fn raft() -> Result<Outcome, CaseError> {
+fn raft() -> Result<CaseOutcome, CaseError> {
     let (mut bottom, mut tilt, mut samples) = (0.0, 0.0f64, 0.0);
     let mut next = 2.0;
     let frames = Experiment::start(RAFT.name, RAFT_SCENE, &[])?.run(|record, simulation| {
@@ -107,5 +107,5 @@ fn raft() -> Result<Outcome, CaseError> {
     let line = (0..=60).map(|k| DVec3::new(TANK * f64::from(k) / 60.0, 0.0, level));
     let water = frames[0].positions.iter().filter(front).map(|x| x.with_y(0.0));
     let raft = frames[1].positions.iter().filter(front).map(|x| x.with_y(0.0));
-    Ok(Outcome { checks, picture: Sketch::default().measured(water).reference(raft).reference(line) })
+    Ok(CaseOutcome { checks, picture: Sketch::default().measured(water).reference(raft).reference(line) })
 }

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use glam::DVec3;
 
 use super::{GRAVITY, METHODS, WATER, mean, owned};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::oscillation::{Curve, period};
 use crate::command::validate::sketch::Sketch;
@@ -26,7 +26,7 @@ const SPRINGS: f64 = 64.0;
 const STIFFNESS: f64 = 63.0;
 const FLOOR_MASS: f64 = 12.5 * 0.175 * 0.175;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     let mass = WATER * EDGE * EDGE * HEIGHT + FLOOR_MASS;
     let stiffness = SPRINGS * STIFFNESS;
@@ -61,5 +61,5 @@ fn compute() -> Result<Outcome, CaseError> {
         sketch =
             sketch.reference((0..=400).map(|n| 0.0115 * exact * f64::from(n)).map(|t| chart(t, wave(t))));
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }

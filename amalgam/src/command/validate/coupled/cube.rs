@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{GRAVITY, mean, slice};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -30,7 +30,7 @@ const UNTIL: f64 = 0.06;
 const KERNELS: [(&str, f64, [f64; 2]); 2] =
     [("SPH", 1.0, [0.372, 0.225]), ("SPH, longer kernel", 1.3, [0.294, 0.175])];
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (k, (name, ratio, today)) in KERNELS.into_iter().enumerate() {
         for (n, density) in DENSITIES.into_iter().enumerate() {
@@ -58,5 +58,5 @@ fn compute() -> Result<Outcome, CaseError> {
             sketch = sketch.measured(fluid).reference(cube).reference(line);
         }
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }

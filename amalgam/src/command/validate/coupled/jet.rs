@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{METHODS, WATER, mean, owned, slice};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -26,7 +26,7 @@ const SETTLED: f64 = 0.3;
 /// Forces today [N]: SPH, FLIP.
 const TODAY: [f64; 2] = [7.29, 9.55];
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (k, (name, keys)) in METHODS.into_iter().enumerate() {
         let (mut force, mut samples, mut next) = (0.0, 0.0, SETTLED);
@@ -62,5 +62,5 @@ fn compute() -> Result<Outcome, CaseError> {
         let [plate, jet] = [0, 1].map(|n| slice(&frames[n], 0.0, 1.2 * SPACING, shift));
         sketch = sketch.measured(jet).reference(plate);
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }

@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{METHODS, owned, slice};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -23,7 +23,7 @@ const SPACING: f64 = 0.015;
 /// Start of the means [s].
 const SETTLED: f64 = 3.0;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (k, (name, keys)) in METHODS.into_iter().take(1).enumerate() {
         for (n, (what, half, start, exact)) in [
@@ -69,5 +69,5 @@ fn compute() -> Result<Outcome, CaseError> {
             sketch = sketch.measured(fluid).reference(log).reference(line);
         }
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }

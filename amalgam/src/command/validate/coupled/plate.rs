@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{GRAVITY, METHODS, WATER, owned, slice};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -39,7 +39,7 @@ fn deflection(s: f64) -> f64 {
         + load * LENGTH * LENGTH * s * (1.0 - s) / (2.0 * shear)
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (k, (name, keys)) in METHODS.into_iter().enumerate() {
         let mut set = owned(keys);
@@ -93,5 +93,5 @@ fn compute() -> Result<Outcome, CaseError> {
         let top = top.map(|s| DVec3::new(s * LENGTH, 0.0, 0.5 * SPACING - deflection(s)) + shift);
         sketch = sketch.measured(fluid).reference(plate).reference(top);
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }

@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::{GRAVITY, METHODS, WATER, owned, slice};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -26,7 +26,7 @@ const STIFFNESS: f64 = 2e3;
 /// Start of the means [s].
 const SETTLED: f64 = 1.0;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (k, (name, keys)) in METHODS.into_iter().enumerate() {
         let mut set = owned(keys);
@@ -70,5 +70,5 @@ fn compute() -> Result<Outcome, CaseError> {
             .map(|x| DVec3::new(WALL + WATER * GRAVITY * (DEPTH - x.z) * 1e-4 / STIFFNESS, 0.0, x.z) + shift);
         sketch = sketch.measured(fluid).measured(wall).reference(line);
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }

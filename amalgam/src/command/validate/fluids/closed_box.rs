@@ -4,7 +4,7 @@ use glam::DVec3;
 
 use super::fluid::{Fluid, Method};
 use crate::command::validate::case::CaseError;
-use crate::command::validate::case::{Case, Check, Outcome};
+use crate::command::validate::case::{Case, CaseOutcome, Check};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/closed-box/scene.toml");
@@ -22,7 +22,7 @@ const METHODS: [Method; 2] = [
     Method { name: "FLIP", keys: &["method=\"flip\"", "cell_size=0.05"] },
 ];
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (k, method) in METHODS.into_iter().enumerate() {
         let mut water = Fluid::start(CASE.name, SCENE, &method.set())?;
@@ -66,5 +66,5 @@ fn compute() -> Result<Outcome, CaseError> {
         let front = positions.iter().filter(|x| x.y < 0.02).map(|x| *x + shift);
         sketch = sketch.measured(front);
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }

@@ -5,7 +5,7 @@ use glam::DVec3;
 
 use super::fluid::Method;
 use crate::command::validate::case::CaseError;
-use crate::command::validate::case::{Case, Check, Outcome};
+use crate::command::validate::case::{Case, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -40,7 +40,7 @@ const FLOOR_DENSITY: f64 = 12.5;
 const SETTLED: f64 = 4.0;
 const EVERY: f64 = 5e-3;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut rests) = (Vec::new(), Vec::new());
     for method in [FLIP, SPH] {
         for floor in FLOORS {
@@ -63,12 +63,12 @@ fn compute() -> Result<Outcome, CaseError> {
         rests.push(rest);
     }
     let picture = rests.iter().enumerate().fold(Sketch::default(), |sketch, (k, rest)| rest.draw(k, sketch));
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
 /// Means over the time at rest.
 #[derive(Default)]
-struct Rest {
+struct ColumnAtRest {
     /// Mean deflection of the floor over that under the weight of column and floor.
     deflection: f64,
     /// Distance that the column's centre sank beyond the floor's deflection, in cells.
@@ -81,13 +81,17 @@ struct Rest {
     frames: Vec<ParticipantFrame>,
 }
 
-fn at_rest(method: Method, (_, stiffness, damping): (&str, f64, f64), rule: &str) -> Result<Rest, CaseError> {
+fn at_rest(
+    method: Method,
+    (_, stiffness, damping): (&str, f64, f64),
+    rule: &str,
+) -> Result<ColumnAtRest, CaseError> {
     let foundation = "participants.floor.settings.bodies[0].foundation";
     let mut set = method.set();
     set.push(format!("{foundation}.stiffness={stiffness:?}"));
     set.push(format!("{foundation}.damping={damping:?}"));
     set.push(format!("coupling.synchronise=\"{rule}\""));
-    let (mut rest, mut samples) = (Rest::default(), 0.0);
+    let (mut rest, mut samples) = (ColumnAtRest::default(), 0.0);
     let frames = Experiment::start(CASE.name, SCENE, &set)?.run(|record, simulation| {
         if record.time >= SETTLED + samples * EVERY {
             rest.add(&simulation.frames()?, stiffness);
@@ -98,10 +102,10 @@ fn at_rest(method: Method, (_, stiffness, damping): (&str, f64, f64), rule: &str
     for sum in [&mut rest.deflection, &mut rest.sunk, &mut rest.volume] {
         *sum /= samples;
     }
-    Ok(Rest { frames, ..rest })
+    Ok(ColumnAtRest { frames, ..rest })
 }
 
-impl Rest {
+impl ColumnAtRest {
     /// Adds a sample.
     fn add(&mut self, frames: &[ParticipantFrame], stiffness: f64) {
         let [floor, water] = [0, 1].map(|k| &frames[k].positions);

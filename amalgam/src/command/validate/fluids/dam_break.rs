@@ -4,7 +4,7 @@ use glam::DVec3;
 
 use super::fluid::{Fluid, Method};
 use crate::command::validate::case::CaseError;
-use crate::command::validate::case::{Case, Check, Outcome, Reference};
+use crate::command::validate::case::{Case, CaseOutcome, Check, Reference};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/dam-break/scene.toml");
@@ -35,7 +35,7 @@ const HEIGHT_UNTIL: f64 = 2.5;
 /// Points of a curve: time, value.
 type Curve = Vec<(f64, f64)>;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let front = table(FRONT);
     let mut height = table(HEIGHT);
     height.retain(|row| row.0 < HEIGHT_UNTIL);
@@ -62,7 +62,7 @@ fn compute() -> Result<Outcome, CaseError> {
         sketch = sketch.measured(late(computed_height, height_shift).iter().map(chart));
     }
     sketch = sketch.reference(front.iter().map(chart)).reference(height.iter().map(chart));
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }
 
 /// Front over the width against t sqrt(2 g / a), and height at the wall over the initial one against t sqrt(g / a).

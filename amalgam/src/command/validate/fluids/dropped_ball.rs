@@ -4,7 +4,7 @@ use glam::DVec3;
 
 use super::fluid::{Fluid, Method};
 use crate::command::validate::case::CaseError;
-use crate::command::validate::case::{Case, Check, Outcome};
+use crate::command::validate::case::{Case, CaseOutcome, Check};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/dropped-ball/scene.toml");
@@ -33,7 +33,7 @@ const FLIGHT: f64 = 0.1;
 /// Part of the time at whose end the volume is measured: sloshing is averaged.
 const LAST: f64 = 0.4;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     let depth = 4.0 / 3.0 * std::f64::consts::PI * RADIUS.powi(3) / (EDGE * EDGE);
     for (k, method) in METHODS.into_iter().enumerate() {
@@ -78,7 +78,7 @@ fn compute() -> Result<Outcome, CaseError> {
     }
     let around = (0..=200).map(|k| f64::from(k) * std::f64::consts::TAU / 200.0);
     let circle = around.map(|a| DVec3::new(0.5 * EDGE + RADIUS * a.cos(), 0.0, 0.25 + RADIUS * a.sin()));
-    Ok(Outcome { checks, picture: sketch.reference(circle) })
+    Ok(CaseOutcome { checks, picture: sketch.reference(circle) })
 }
 
 /// The particles about the middle, in a plane, moved to the right by `shift` [m].

@@ -4,7 +4,7 @@ use glam::DVec3;
 
 use super::fluid::{Fluid, Method};
 use crate::command::validate::case::CaseError;
-use crate::command::validate::case::{Case, Check, Outcome};
+use crate::command::validate::case::{Case, CaseOutcome, Check};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/hydrostatic/scene.toml");
@@ -34,7 +34,7 @@ const SETTLED: f64 = 1.0;
 /// Steps from one sample to the next.
 const EVERY: u32 = 20;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     let scale = 1000.0 * 9.81 * DEPTH;
     for method in METHODS {
@@ -57,11 +57,11 @@ fn compute() -> Result<Outcome, CaseError> {
         sketch = sketch.measured((0..BINS).map(|bin| chart(bin, rest.pressure[bin])));
     }
     let line = (0..=100).map(|k| f64::from(k) / 100.0).map(|s| DVec3::new(1.0 - s, 0.0, s));
-    Ok(Outcome { checks, picture: sketch.reference(line) })
+    Ok(CaseOutcome { checks, picture: sketch.reference(line) })
 }
 
 /// Means over the time at rest.
-struct Rest {
+struct WaterAtRest {
     /// Pressure in each bin of heights [Pa].
     pressure: [f64; BINS],
     /// Kinetic energy, the largest, over m g H.
@@ -70,10 +70,10 @@ struct Rest {
     volume: f64,
 }
 
-fn at_rest(method: Method) -> Result<Rest, CaseError> {
+fn at_rest(method: Method) -> Result<WaterAtRest, CaseError> {
     let mut tank = Fluid::start(CASE.name, SCENE, &method.set())?;
     let (mut rest, mut samples, mut step) =
-        (Rest { pressure: [0.0; BINS], energy: 0.0, volume: 0.0 }, 0.0, 0);
+        (WaterAtRest { pressure: [0.0; BINS], energy: 0.0, volume: 0.0 }, 0.0, 0);
     tank.run(|tank, time, _| {
         step += 1;
         if time < SETTLED {

@@ -6,7 +6,7 @@ use glam::DVec3;
 
 use super::fluid::{Fluid, Method};
 use crate::command::validate::case::CaseError;
-use crate::command::validate::case::{Case, Check, Outcome};
+use crate::command::validate::case::{Case, CaseOutcome, Check};
 use crate::command::validate::oscillation::{Curve, period};
 use crate::command::validate::sketch::Sketch;
 
@@ -32,7 +32,7 @@ const SETTINGS: [(Method, f64, Option<[f64; 2]>); 4] = [
 const LENGTH: f64 = 1.0;
 const SPACING: f64 = 0.025;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (method, layers, today) in SETTINGS {
         for (k, depth) in [0.4, 0.8].into_iter().enumerate() {
@@ -54,7 +54,7 @@ fn compute() -> Result<Outcome, CaseError> {
                 .reference((0..=300).map(|n| exact * 2.0 * f64::from(n) / 300.0).map(|t| chart(t, wave(t))));
         }
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }
 
 /// Position of the centre of mass along the tank [m] over time [s]: half of the water starts higher than the mean,

@@ -7,7 +7,7 @@ use glam::DVec3;
 use super::fluid::Fluid;
 use crate::command::validate::alone::{faults, parse};
 use crate::command::validate::case::CaseError;
-use crate::command::validate::case::{Case, Check, Outcome};
+use crate::command::validate::case::{Case, CaseOutcome, Check};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/stretching-drop/scene.toml");
@@ -41,7 +41,7 @@ const GAPS: [(&str, f64, &str, f64); 7] = [
     ("SPH, longer kernel", 0.2, "area / at the start", 1.3),
 ];
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (k, (name, keys)) in SETTINGS.into_iter().enumerate() {
         let shift = DVec3::X * 0.5 * k as f64;
@@ -80,7 +80,7 @@ fn compute() -> Result<Outcome, CaseError> {
             }
         }
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }
 
 /// Half axes [m] of the ellipse after some time [s]: the velocity (-s x, s z) with a' = -s a, b' = s b and

@@ -8,7 +8,7 @@ use glam::DVec3;
 use super::fluid::Fluid;
 use crate::command::validate::alone::{faults, parse};
 use crate::command::validate::case::CaseError;
-use crate::command::validate::case::{Case, Check, Outcome};
+use crate::command::validate::case::{Case, CaseOutcome, Check};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/vortex/scene.toml");
@@ -38,7 +38,7 @@ const SPEED: f64 = 0.1;
 /// Time at which the measurement of the decay begins [s].
 const EARLY: f64 = 0.05;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     let k = PI / EDGE;
     for (name, keys, nu) in SETTINGS {
@@ -52,7 +52,7 @@ fn compute() -> Result<Outcome, CaseError> {
         let exact = |t: f64| first.1 * (-4.0 * nu * k * k * (t - first.0)).exp();
         sketch = sketch.reference(curve.iter().map(|&(t, _)| chart(t, exact(t))));
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }
 
 /// Kinetic energy [J] over time [s] of the vortex u = U (sin kx cos kz, 0, -cos kx sin kz) with k = pi / L: in an

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use glam::DVec3;
 
 use crate::command::validate::alone::Alone;
-use crate::command::validate::case::{Case, CaseError, Check, Outcome, Reference};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check, Reference};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/bar-wave/scene.toml");
@@ -25,7 +25,7 @@ const SPEED: f64 = 31.622_776_601_683_793;
 /// Quarter periods that are timed.
 const QUARTERS: usize = 9;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let reference = Reference::parse(DISPERSION);
     let mut checks = Vec::new();
     let (mut measured, mut expected) = (Vec::new(), Vec::new());
@@ -39,7 +39,7 @@ fn compute() -> Result<Outcome, CaseError> {
         measured.push(DVec3::new(wave_number, 0.0, speed));
         expected.push(DVec3::new(wave_number, 0.0, discrete));
     }
-    Ok(Outcome { checks, picture: Sketch::default().measured(measured).reference(expected) })
+    Ok(CaseOutcome { checks, picture: Sketch::default().measured(measured).reference(expected) })
 }
 
 /// Phase speed, over sqrt(E / rho), of waves of `wave_number` pi / delta in a bar with `ratio` spacings to the horizon.

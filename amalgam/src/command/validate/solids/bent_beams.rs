@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -41,7 +41,7 @@ const KINDS: [(&str, &str, bool, f64); 3] = [
 /// the kind, cells, and what it is today.
 const GAPS: [(usize, u32, f64); 4] = [(1, 2, 1.7), (1, 3, 1.44), (2, 2, 1.95), (2, 3, 1.57)];
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (k, (name, keys, square, modulus)) in KINDS.into_iter().enumerate() {
         for cells in [2, 3, 4, 6, 8] {
@@ -66,7 +66,7 @@ fn compute() -> Result<Outcome, CaseError> {
             sketch = sketch.measured([chart(-2.5, tension)]).reference([chart(-2.5, 1.0)]);
         }
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }
 
 /// A beam along x, held at x <= 0.

@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use crate::command::validate::alone::Alone;
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/branching/scene.toml");
@@ -37,7 +37,7 @@ const LENGTH_MIN: f64 = 0.01;
 /// Seeds of the plates: which bonds are weaker than others differs.
 const SEEDS: [u64; 3] = [1, 2, 3];
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let plates = SEEDS.into_iter().map(Plate::tear).collect::<Result<Vec<_>, _>>()?;
     let branches = || plates.iter().map(|plate| plate.branches as f64);
     let fastest = plates.iter().map(|plate| plate.speed).fold(0.0, f64::max);
@@ -54,7 +54,7 @@ fn compute() -> Result<Outcome, CaseError> {
     let [first, ..] = plates.as_slice() else { unreachable!("there is a seed") };
     let chart = first.rest.iter().map(|x| DVec3::new(x.x, 0.0, x.y));
     let picture = Sketch::default().coloured(chart, first.damage.clone(), [0.0, 1.0], 0.5 * SPACING);
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
 /// A plate at the end.

@@ -3,7 +3,7 @@
 use amalgam_coordinator::{FrameField, ParticipantFrame};
 use glam::DMat3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -23,7 +23,7 @@ const SPACING: f64 = 0.02;
 /// Particles of a piece, as against rubble.
 const PIECE: usize = 100;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let set = ["time.duration=0.08".to_string(), "time.frame_interval=0.08".to_string()];
     let (mut speed, mut rise, mut before, mut entered) = (0.0, 0.0, f64::INFINITY, f64::NAN);
     let frames = Experiment::start(CASE.name, SCENE, &set)?.run(|_, simulation| {
@@ -60,7 +60,7 @@ fn compute() -> Result<Outcome, CaseError> {
     let picture = Sketch::default()
         .coloured(seen(wall), damage.to_vec(), [0.0, 1.0], 0.5 * SPACING)
         .coloured(seen(&frames[1]), ball, [0.0, 1.0], 0.5 * SPACING);
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
 fn scalar<'a>(frame: &'a ParticipantFrame, name: &str) -> Result<&'a [f32], CaseError> {

@@ -5,7 +5,7 @@ use std::f64::consts::{FRAC_PI_2, PI};
 use glam::DVec3;
 
 use super::cantilever::{CELLS_ALONG, bending_stiffness, middle_line};
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::oscillation::elliptic;
 use crate::command::validate::sketch::Sketch;
@@ -25,7 +25,7 @@ const LEAN: f64 = 1e-3;
 /// Angles of the tip after buckling [degrees].
 const ANGLES: [f64; 3] = [60.0, 80.0, 120.0];
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     // Below the critical load the part LEAN of the weight bends the column to LEAN (tan u/u - 1), u = pi/2 sqrt(P/P_c).
     for load in [0.5f64, 0.8, 0.9] {
@@ -49,7 +49,7 @@ fn compute() -> Result<Outcome, CaseError> {
         checks.push(Check::within(name("height of the tip"), along, tip.z, 0.03));
         sketch = sketch.measured(line).reference([DVec3::new(across, 0.0, along)]);
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }
 
 /// The middle line of the column at rest under this part of the critical load, pi^2 E I/(4 L^2).

@@ -4,7 +4,7 @@ use std::f64::consts::FRAC_PI_2;
 
 use glam::DVec3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome, Reference};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check, Reference};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -49,9 +49,9 @@ pub(super) fn bending_stiffness() -> f64 {
     YOUNG_MODULUS * WIDTH * DEPTH.powi(3) / 12.0 * (1.0 + 1.25 / (cells * cells))
 }
 
-fn tip() -> Result<Outcome, CaseError> {
+fn tip() -> Result<CaseOutcome, CaseError> {
     let data = Reference::parse(TIP_DATA);
-    let mut outcome = Outcome { checks: Vec::new(), picture: Sketch::default() };
+    let mut outcome = CaseOutcome { checks: Vec::new(), picture: Sketch::default() };
     for load in [1.0, 3.0, 5.0, 10.0] {
         let mass = load * bending_stiffness() / GRAVITY;
         let set = format!("participants.beam.settings.bodies[0].attached_mass[0].mass={mass:?}");
@@ -71,9 +71,9 @@ fn tip() -> Result<Outcome, CaseError> {
     Ok(outcome)
 }
 
-fn heavy() -> Result<Outcome, CaseError> {
+fn heavy() -> Result<CaseOutcome, CaseError> {
     let data = Reference::parse(HEAVY_DATA);
-    let mut outcome = Outcome { checks: Vec::new(), picture: Sketch::default() };
+    let mut outcome = CaseOutcome { checks: Vec::new(), picture: Sketch::default() };
     for load in [1.0, 4.0, 16.0, 64.0] {
         let density = load * bending_stiffness() / (GRAVITY * WIDTH * DEPTH);
         let set = format!("participants.beam.settings.bodies[0].density={density:?}");

@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome, Reference};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check, Reference};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -16,7 +16,7 @@ pub(in crate::command::validate) const CASE: Case = Case {
     compute,
 };
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let data = Reference::parse(DATA);
     let mut checks = Vec::new();
     let mut sketch = Sketch::default();
@@ -37,5 +37,5 @@ fn compute() -> Result<Outcome, CaseError> {
         sketch = sketch.measured(positions.iter().step_by(2).copied());
         sketch = sketch.reference((0..=200).map(|i| curve(f64::from(i) / 200.0)));
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }

@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use crate::command::validate::alone::Alone;
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/crack-energy/scene.toml");
@@ -19,7 +19,7 @@ pub(in crate::command::validate) const CASE: Case = Case {
 const SPACING: f64 = 1e-3;
 const FRACTURE_ENERGY: f64 = 135.0;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let mut checks = Vec::new();
     let mut curve = Vec::new();
     for (what, plane) in [("solid", false), ("plane stress", true)] {
@@ -37,7 +37,7 @@ fn compute() -> Result<Outcome, CaseError> {
     let picture = Sketch::default()
         .measured(curve.iter().step_by(10).map(|&(opening, work)| chart(opening, work)))
         .reference(curve.iter().step_by(10).map(|&(opening, _)| chart(opening, FRACTURE_ENERGY)));
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
 /// Parts the upper from the lower half, and gives the work by area [J/m^2], at the end and with the opening [m].

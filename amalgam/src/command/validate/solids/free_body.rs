@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -24,7 +24,7 @@ pub(in crate::command::validate) const FREE: Case = Case {
     compute: free,
 };
 
-fn rotation() -> Result<Outcome, CaseError> {
+fn rotation() -> Result<CaseOutcome, CaseError> {
     let mut energy = f64::NAN;
     let experiment = Experiment::start(ROTATION.name, ROTATION_SCENE, &[])?;
     let mut before = Vec::new();
@@ -46,7 +46,7 @@ fn rotation() -> Result<Outcome, CaseError> {
         Check::within("distance from the turned place [m]", 0.0, error, 1e-12),
     ];
     let picture = Sketch::default().measured(after.iter().copied()).reference(before);
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
 /// In a step of length h, implicit Euler turns the force on a particle by the angle h omega against the particle's
@@ -54,7 +54,7 @@ fn rotation() -> Result<Outcome, CaseError> {
 /// steps are short against the spring's period: the torque is h times the virial of the tension, I omega^2. So
 /// omega(t) = omega_0 / sqrt(1 + 2 h omega_0^2 t). A block loses more, since compressed springs get no transverse
 /// stiffness (`solver-solid/src/springs.rs`), but to first order too.
-fn free() -> Result<Outcome, CaseError> {
+fn free() -> Result<CaseOutcome, CaseError> {
     let mut checks = Vec::new();
     let mut lost = Vec::new();
     for dt in [2e-4, 1e-4] {
@@ -86,7 +86,7 @@ fn free() -> Result<Outcome, CaseError> {
     let measured = some().map(|(time, _, spin)| point(*time, spin.z / first.2.z));
     let reference = some().map(|(time, ..)| point(*time, kept(*time) / kept(first.0)));
     let picture = Sketch::default().measured(measured).reference(reference);
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
 /// Time [s], momentum [kg m/s] and angular momentum [kg m^2/s] after every step, with these values

@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -23,7 +23,7 @@ const SPACING: f64 = 0.05;
 /// A layer two thicknesses below the clamp, a fifth of the length: what keeps the clamped end wide is not felt there.
 const CLEAR: usize = 16;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let frames = Experiment::start(CASE.name, SCENE, &[])?.run(|_, _| Ok(()))?;
     // Layers from below, in each x first.
     let at = |layer: usize, y: usize, x: usize| frames[0].positions[(layer * ACROSS + y) * ACROSS + x];
@@ -44,5 +44,5 @@ fn compute() -> Result<Outcome, CaseError> {
     let chart = |s: f64, u: f64| DVec3::new(s, 0.0, u / WEIGHT);
     let measured = (0..LAYERS).map(|layer| chart(-rest(layer), sunk(layer)));
     let reference = (0..=100).map(|i| f64::from(i) / 100.0).map(|s| chart(s, WEIGHT * (s - 0.5 * s * s)));
-    Ok(Outcome { checks, picture: Sketch::default().measured(measured).reference(reference) })
+    Ok(CaseOutcome { checks, picture: Sketch::default().measured(measured).reference(reference) })
 }

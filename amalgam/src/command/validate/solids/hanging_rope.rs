@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use glam::DVec3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::oscillation::{Curve, period};
 use crate::command::validate::sketch::Sketch;
@@ -36,7 +36,7 @@ fn bessel(x: f64) -> f64 {
         / f64::from(parts)
 }
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for (mode, zero) in ZEROS.into_iter().enumerate() {
         let exact = 4.0 * PI / (zero * GRAVITY.sqrt());
@@ -49,7 +49,7 @@ fn compute() -> Result<Outcome, CaseError> {
         let wave = |t: f64| amplitude * (2.0 * PI * t / exact).sin();
         sketch = sketch.reference(curve.iter().map(|&(t, _)| chart(t, wave(t))));
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }
 
 /// Place of the free end [m] of a rope that starts in a swing.

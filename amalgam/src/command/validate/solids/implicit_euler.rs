@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
 
@@ -23,7 +23,7 @@ const DAMPING: f64 = 0.05;
 /// Implicit Euler of m x'' = -k x - c x' is x_n = Re(A q^n) with (1 + h c/m + h^2 k/m) q^2 - (2 + h c/m) q + 1 = 0. So
 /// |q|^2 = 1 / (1 + h c/m + h^2 k/m) and 2 Re q = (2 + h c/m) |q|^2. Both are found from positions alone:
 /// d_n = x_n x_(n+2) - x_(n+1)^2 falls by |q|^2 a step, and x_n + |q|^-2 x_(n+2) = 2 Re q |q|^-2 x_(n+1).
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let mut checks = Vec::new();
     let mut sketch = Sketch::default();
     for dt in [0.002, 0.01, 0.05] {
@@ -59,5 +59,5 @@ fn compute() -> Result<Outcome, CaseError> {
             sketch = sketch.reference(theory.zip(&times).map(|(x, &t)| chart(t, x)));
         }
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }

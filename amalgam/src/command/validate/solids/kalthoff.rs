@@ -4,7 +4,7 @@ use amalgam_particles::CellGrid;
 use glam::{DVec2, DVec3};
 
 use crate::command::validate::alone::Alone;
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/kalthoff/scene.toml");
@@ -30,7 +30,7 @@ const CRACKED: f32 = 0.3;
 /// The part of a crack that is fitted begins this far from the notch [m], where the notch has no part in the damage.
 const NEAR: f64 = 2.0 * HORIZON;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let mut plate = Alone::start(CASE.name, SCENE, &[])?;
     let rest = plate.particles().position.clone();
     let notched = plate.field("damage")?;
@@ -71,7 +71,7 @@ fn compute() -> Result<Outcome, CaseError> {
     }
     let all = rest.iter().map(|x| DVec3::new(x.x, 0.0, x.y));
     let picture = Sketch::default().coloured(all, damage, [0.0, 1.0], 0.5 * SPACING).reference(lines);
-    Ok(Outcome { checks, picture })
+    Ok(CaseOutcome { checks, picture })
 }
 
 /// The cracked particles that hang together with the end of a notch, by steps of at most a horizon.

@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use crate::command::validate::case::{Case, CaseError, Check, Outcome};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::oscillation::{Curve, elliptic, period};
 use crate::command::validate::sketch::Sketch;
@@ -18,7 +18,7 @@ pub(in crate::command::validate) const CASE: Case = Case {
 
 const GRAVITY: f64 = 9.81;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
     for degrees in [30.0f64, 90.0, 150.0] {
         let start = degrees.to_radians();
@@ -57,5 +57,5 @@ fn compute() -> Result<Outcome, CaseError> {
         sketch =
             sketch.measured(path.iter().step_by(7).map(|x| *x + shift)).reference(circle.map(|x| x + shift));
     }
-    Ok(Outcome { checks, picture: sketch })
+    Ok(CaseOutcome { checks, picture: sketch })
 }

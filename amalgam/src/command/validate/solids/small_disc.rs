@@ -5,7 +5,7 @@ use glam::DVec3;
 use rayon::prelude::*;
 
 use crate::command::validate::alone::Alone;
-use crate::command::validate::case::{Case, CaseError, Check, Outcome, Reference};
+use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check, Reference};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/small-disc/scene.toml");
@@ -31,7 +31,7 @@ const SPHERE_STIFFNESS: f64 = 1e17;
 const SPHERE_HEIGHT: f64 = 1.55e-3;
 const SPHERE_SPEED: f64 = 100.0;
 
-fn compute() -> Result<Outcome, CaseError> {
+fn compute() -> Result<CaseOutcome, CaseError> {
     let reference = Reference::parse(DAMAGE);
     let mut checks = Vec::new();
     let (mut measured, mut expected) = (Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ fn compute() -> Result<Outcome, CaseError> {
         measured.push(chart(step, damage));
         expected.push(chart(step, published));
     }
-    Ok(Outcome { checks, picture: Sketch::default().measured(measured).reference(expected) })
+    Ok(CaseOutcome { checks, picture: Sketch::default().measured(measured).reference(expected) })
 }
 
 /// Step and mean damage, every hundred steps.

@@ -13,14 +13,14 @@ const STAGGER: usize = 112;
 
 /// K columns.
 #[derive(Debug, Default)]
-pub(super) struct Columns<T, const K: usize> {
+pub(super) struct SiteColumns<T, const K: usize> {
     values: Vec<T>,
     first: usize,
     stride: usize,
     length: usize,
 }
 
-impl<T: Copy + Default, const K: usize> Columns<T, K> {
+impl<T: Copy + Default, const K: usize> SiteColumns<T, K> {
     /// Columns of this length, beside others of which `before` are read or written in the same loops.
     pub(super) fn new(length: usize, before: usize) -> Self {
         let stride = length.next_multiple_of(PAGE) + STAGGER;
@@ -88,13 +88,13 @@ impl Cut {
 /// K sums at every site.
 #[derive(Debug, Default)]
 pub(super) struct Sums<const K: usize> {
-    columns: Columns<f32, K>,
+    columns: SiteColumns<f32, K>,
     cut: Cut,
 }
 
 impl<const K: usize> Sums<K> {
     pub(super) fn new(cut: Cut, before: usize) -> Self {
-        Self { columns: Columns::new(cut.tasks * (cut.length + cut.spill), before), cut }
+        Self { columns: SiteColumns::new(cut.tasks * (cut.length + cut.spill), before), cut }
     }
 
     /// Runs `add` for each task that has an item, with its part of the sums, which hold `none`, and joins what came out in the order

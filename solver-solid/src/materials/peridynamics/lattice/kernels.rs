@@ -13,14 +13,14 @@ pub(super) type Strip<T = f32> = [T; LANES];
 
 /// The data that the kernels share: a block, its surroundings and their displacements.
 #[derive(Clone, Copy)]
-pub(super) struct Geometry<'a> {
+pub(super) struct StencilGeometry<'a> {
     pub(super) site: usize,
     pub(super) stencils: &'a [Stencil],
     pub(super) displacement: [&'a [i32]; 3],
     pub(super) half_gain: &'a [f32],
 }
 
-impl<'a> Geometry<'a> {
+impl<'a> StencilGeometry<'a> {
     /// Half of the gains from a site on.
     #[inline(always)]
     fn gain<const GAIN: bool>(&self, site: usize) -> Strip {
@@ -102,7 +102,7 @@ pub(super) trait BondTerm<const K: usize> {
 /// both are done.
 pub(super) struct BothEnds<'a, T, const K: usize> {
     pub(super) term: T,
-    pub(super) geometry: Geometry<'a>,
+    pub(super) geometry: StencilGeometry<'a>,
     pub(super) start: usize,
     pub(super) sums: [&'a mut [f32]; K],
 }
@@ -112,7 +112,7 @@ impl<T: BondTerm<K>, const K: usize> Task for BothEnds<'_, T, K> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> T {
-        let Self { mut term, geometry: Geometry { site, stencils, .. }, start, sums } = self;
+        let Self { mut term, geometry: StencilGeometry { site, stencils, .. }, start, sums } = self;
         let length = sums[0].len();
         let sums = sums.map(|column| &mut column[..length]);
         let own = term.own(site);
@@ -177,7 +177,7 @@ pub(super) struct Thresholds<'a> {
 /// Forces, if `LEAST` the least excess of each particle's bonds, and at their lower ends twice the energies of bonds. Bonds beyond the
 /// thresholds break first.
 pub(super) struct ForceTerm<'a, const GAIN: bool, const LEAST: bool> {
-    pub(super) geometry: Geometry<'a>,
+    pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a mut [u16],
     pub(super) thresholds: Option<Thresholds<'a>>,
     /// True if a bond is stretched or compressed so far that the series does not hold.
@@ -295,7 +295,7 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN
 /// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use where the series holds. `FAR` if it
 /// does not for all.
 pub(super) struct DiagonalTerm<'a, const GAIN: bool, const FAR: bool> {
-    pub(super) geometry: Geometry<'a>,
+    pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) coefficient: &'a mut [[Coefficient; LANES]],
 }
@@ -377,7 +377,7 @@ const PREFETCH: usize = 2048;
 /// The product as the iteration wants it: operand and positions are f32, coefficients those that [`DiagonalTerm`] left. Entries
 /// are off in the sixth digit. If `FAR`, coefficients are computed, and those of bonds for which the series holds rounded alike.
 pub(super) struct RoundedTerm<'a, const GAIN: bool, const FAR: bool> {
-    pub(super) geometry: Geometry<'a>,
+    pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
     /// Coefficients, one entry per live word.
     pub(super) coefficient: &'a [[Coefficient; LANES]],
@@ -462,7 +462,7 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a, GAIN
 
 /// The product with an operand in whole numbers; `FAR` if the series does not hold for all bonds.
 pub(super) struct ProductTerm<'a, const GAIN: bool, const FAR: bool> {
-    pub(super) geometry: Geometry<'a>,
+    pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) operand: [&'a [i32]; 3],
 }

@@ -7,7 +7,7 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 
-use super::super::stretch::{SERIES_MAX, Share, elongation_share, series};
+use super::super::stretch::{ElongationShare, SERIES_MAX, elongation_share, series};
 use super::super::table::{QUANTA, component_difference};
 use crate::linear::vectors::window;
 
@@ -72,7 +72,7 @@ pub(super) struct Rows<'a> {
     pub(super) neighbours: &'a [Neighbours],
     /// Position in quanta and the gain times half a spacing [quanta] (the bits of an f32) at each slot.
     pub(super) record: &'a [[i32; 4]],
-    pub(super) share: Share,
+    pub(super) share: ElongationShare,
 }
 
 impl Rows<'_> {
@@ -172,7 +172,7 @@ fn bond<const W: usize>(
     own: &[[i32; W]; 4],
     other: &[[i32; W]; 4],
     lane: usize,
-    share: Share,
+    share: ElongationShare,
     inverse_rest: f32,
 ) -> ([f32; 3], f32, f32, f32) {
     let other = [other[0][lane], other[1][lane], other[2][lane], other[3][lane]];
@@ -523,7 +523,7 @@ mod tests {
         let pair: Vec<Pair> = (0..96)
             .map(|i| std::array::from_fn(|k| if k % 4 < 3 { bits(i, 20 + k as u64) } else { 0 }))
             .collect();
-        let share = Share { inner: 3.5, slope: 1.0 / QUANTA as f32 };
+        let share = ElongationShare { inner: 3.5, slope: 1.0 / QUANTA as f32 };
         for first in (0..96).step_by(CLUSTER) {
             let others: Vec<u32> = (0..96)
                 .filter(|&other| other / CLUSTER != first / CLUSTER)

@@ -27,7 +27,7 @@ fn resident_bytes() -> Option<u64> {
 
 /// A measured loop or step: a row of the table, an object of the JSON array.
 #[derive(Clone, Debug, Serialize)]
-pub struct Figure {
+pub struct Measurement {
     /// Name of the loop or step measured.
     pub name: String,
     /// Particles.
@@ -70,7 +70,7 @@ pub struct Peer {
     pub ns: f64,
 }
 
-impl Figure {
+impl Measurement {
     /// A figure from the wall time [s] of repetitions.
     pub fn new(name: impl Into<String>, n: usize, mut seconds: Vec<f64>) -> Self {
         seconds.sort_by(f64::total_cmp);
