@@ -45,14 +45,16 @@ fn state(simulation: &mut Simulation, participant: &str) -> (DVec3, DVec3) {
     (frame.positions[0], frame.velocities[0])
 }
 
-/// A ball that is thrown along a floor slides until it rolls, at five sevenths of its speed whatever the friction.
+/// A ball that is thrown along a floor slides until it rolls, at five sevenths of its speed whatever the
+/// friction.
 #[test]
 fn a_thrown_ball_ends_up_rolling() {
     for friction in [0.1, 0.5] {
         let scene = law(floor(Scene::new(1.0, 1e-3), 0.0), &[(["floor", "ball"], friction)]);
         let mut simulation = scene.with("ball", SolidProgram, grain(1.0)).run();
         let (position, velocity) = state(&mut simulation, "ball");
-        // It slides for 2 v / (7 mu g), at rates that Euler's method integrates exactly but for half of a step.
+        // It slides for 2 v / (7 mu g), at rates that Euler's method integrates exactly but for half of a
+        // step.
         let slides = 2.0 / (7.0 * friction * GRAVITY);
         let way = slides - 0.5 * friction * GRAVITY * slides * slides + 5.0 / 7.0 * (1.0 - slides);
         assert!((velocity.x - 5.0 / 7.0).abs() < 1e-6, "{friction}: {velocity}");
@@ -61,8 +63,8 @@ fn a_thrown_ball_ends_up_rolling() {
     }
 }
 
-/// Down a slope a ball rolls with five sevenths of g sin, if friction is above two sevenths of the tangent, else it slides with
-/// g (sin - mu cos).
+/// Down a slope a ball rolls with five sevenths of g sin, if friction is above two sevenths of the tangent,
+/// else it slides with g (sin - mu cos).
 #[test]
 fn a_ball_rolls_or_slides_down_a_slope() {
     let (degrees, time): (f64, f64) = (30.0, 0.5);
@@ -88,7 +90,8 @@ fn rigid(shape: &str, velocity: [f64; 3], spin: [f64; 3]) -> String {
     )
 }
 
-/// A box on a slope slides with g (sin - mu cos), rests below the angle of friction, and topples if it is tall.
+/// A box on a slope slides with g (sin - mu cos), rests below the angle of friction, and topples if it is
+/// tall.
 #[test]
 fn a_box_slides_rests_or_topples() {
     let (degrees, time): (f64, f64) = (20.0, 0.4);
@@ -107,8 +110,8 @@ fn a_box_slides_rests_or_topples() {
     assert!(slid.z.abs() < 1e-6, "{slid}");
     let rests = run(flat, 0.4).distance(DVec3::new(0.1, 0.1, 0.05));
     assert!(rests < 1e-6, "{rests}");
-    // The box stands on balls, the outer ones 0.05 m from each other: its middle is beyond the lower ones if it is higher than
-    // 0.025 / tan 20 degrees = 0.069 m.
+    // The box stands on balls, the outer ones 0.05 m from each other: its middle is beyond the lower ones if
+    // it is higher than 0.025 / tan 20 degrees = 0.069 m.
     let tall = "{ type = 'box', min = [0.0, 0.0, 0.0], max = [0.1, 0.1, 0.3] }";
     let toppled = run(tall, 2.0);
     assert!(toppled.x > 0.1 && toppled.z < 0.12, "{toppled}");
@@ -117,8 +120,8 @@ fn a_box_slides_rests_or_topples() {
     assert!(stands < 1e-6, "{stands}");
 }
 
-/// Spinning grains that hit each other off centre, with friction, and a box among them: angular momentum is kept, and energy
-/// never rises.
+/// Spinning grains that hit each other off centre, with friction, and a box among them: angular momentum is
+/// kept, and energy never rises.
 #[test]
 fn angular_momentum_is_kept_between_bodies_that_turn() {
     let mut scene = Scene::new(0.3, 1e-3);

@@ -53,8 +53,8 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// The results of a run: frames, lists, pictures, tables, and of each checkpoint the participants' snapshots. Manifests,
-/// the coordinator's state and the summary hold wall time, so they are not equal to the byte.
+/// The results of a run: frames, lists, pictures, tables, and of each checkpoint the participants' snapshots.
+/// Manifests, the coordinator's state and the summary hold wall time, so they are not equal to the byte.
 fn results(folder: &Folder, with_checkpoints: bool) -> BTreeMap<String, Vec<u8>> {
     let mut files = files(&folder.out());
     files.remove("summary.json");
@@ -167,7 +167,8 @@ fn is_equal_to_the_byte(case: &Case) {
 
     let saving = Folder::new();
     let (path, _) = scene(case, &saving);
-    // Every number of steps that checkpoints of this case are wanted at is a multiple of some number; all are kept.
+    // Every number of steps that checkpoints of this case are wanted at is a multiple of some number; all are
+    // kept.
     let every = case.steps.iter().copied().reduce(divisor).expect("steps").to_string() + " steps";
     let how = ["--checkpoint-every", &every, "--keep-checkpoints=1000", "--quiet", "--transport=in-process"];
     assert_success(&saving.run(&path, &[&set[..], &how].concat()), name);
@@ -233,7 +234,8 @@ fn a_signal_leaves_a_checkpoint_to_go_on_from() {
     assert_equal(&whole_drop(), &results(&folder, false), "resumed three times");
 }
 
-/// A participant that is killed: the message names the last checkpoint and the command, and the command goes on.
+/// A participant that is killed: the message names the last checkpoint and the command, and the command goes
+/// on.
 #[test]
 fn a_lost_participant_is_told_with_the_way_to_go_on() {
     let folder = Folder::new();
@@ -297,7 +299,8 @@ fn a_killed_run_goes_on_from_its_last_checkpoint() {
     assert!(files(&folder.out()).keys().all(|name| !name.contains(".tmp/") && !name.contains(".old/")));
 }
 
-/// The limit of the size of files stands for a full disk: the run goes on with a warning, the last whole one stays.
+/// The limit of the size of files stands for a full disk: the run goes on with a warning, the last whole one
+/// stays.
 #[test]
 fn a_checkpoint_that_the_disk_does_not_take_costs_none() {
     let case = CASES.iter().find(|case| case.name == "jet and sink").expect("the scene that grows");
@@ -305,7 +308,8 @@ fn a_checkpoint_that_the_disk_does_not_take_costs_none() {
     let (scene, _) = scene(case, &folder);
     let set = "--set=participants.water.settings.spacing=0.013";
     let end = "--set=time.duration=0.12";
-    // Blocks of 512 bytes: the summary's reserve of 64 KiB fits, the water's snapshot does not when there is more of it.
+    // Blocks of 512 bytes: the summary's reserve of 64 KiB fits, the water's snapshot does not when there is
+    // more of it.
     let limit = "trap '' XFSZ; ulimit -f 136; exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");
     command

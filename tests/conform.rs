@@ -1,4 +1,5 @@
-//! Every solver here keeps the rules that `amalgam conform` tries. `conform/tests/broken.rs` has those that break them.
+//! Every solver here keeps the rules that `amalgam conform` tries. `conform/tests/broken.rs` has those that
+//! break them.
 
 mod support;
 

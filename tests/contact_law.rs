@@ -72,7 +72,8 @@ fn exact(degrees: f64, friction: f64, speed: f64) -> f64 {
     length * (way / length).sin()
 }
 
-/// Coulomb's law on a slope: sliding, resting just below the angle of friction, sliding just above, and thrown along it.
+/// Coulomb's law on a slope: sliding, resting just below the angle of friction, sliding just above, and
+/// thrown along it.
 #[test]
 fn a_ball_slides_or_rests_as_coulomb_says() {
     for integrator in ["velocity-verlet", "implicit-euler"] {
@@ -99,7 +100,8 @@ fn a_ball_slides_or_rests_as_coulomb_says() {
     }
 }
 
-/// Water that falls onto a cloth in which a loose sheet lies, and a ball: fluids and implicit solids, own contacts too.
+/// Water that falls onto a cloth in which a loose sheet lies, and a ball: fluids and implicit solids, own
+/// contacts too.
 fn splash() -> Scene {
     let sheet = |corner: &str, edge: f64, more: &str| {
         format!(
@@ -182,7 +184,8 @@ fn projections_are_refused() {
     assert!(error.starts_with("participant water is a pressure projection, which"), "{error}");
 }
 
-/// Soft balls that touch at rest without gravity: there is no speed to compare errors with, and nothing moves.
+/// Soft balls that touch at rest without gravity: there is no speed to compare errors with, and nothing
+/// moves.
 #[test]
 fn what_rests_without_gravity_stays_where_it_is() {
     let pair = |x: f64| {

@@ -1,4 +1,5 @@
-//! The coordinator as a service: scenes are submitted, followed, held, ended and fetched, by clients of all kinds.
+//! The coordinator as a service: scenes are submitted, followed, held, ended and fetched, by clients of all
+//! kinds.
 
 mod support;
 

@@ -90,7 +90,8 @@ fn a_piston_sags_as_the_formula_says_with_average() {
             let Piston { stiffness: k, solid: m1, fluid: m2 } = piston;
             let implicit = DT * DT * k + DT * piston.damping();
             let (share, m12) = (1.0 + implicit / m1, m1 + m2);
-            // At rest: the solid's answer alone, v = dt (m g - k x) / (M + dt^2 k + dt c), balances the fluid's.
+            // At rest: the solid's answer alone, v = dt (m g - k x) / (M + dt^2 k + dt c), balances the
+            // fluid's.
             let load = match inertia {
                 Inertia::Share => m1 + m2 * share,
                 // Each counts m_k / m12 of its own forces; the solid's are divided by 1 + implicit / m12.
@@ -218,7 +219,8 @@ fn two_implicit_participants_that_share_a_group_agree_with_one() {
     }
 }
 
-/// Groups that two participants share and that each joins by stiff links of its own: plain repetition diverges here.
+/// Groups that two participants share and that each joins by stiff links of its own: plain repetition
+/// diverges here.
 #[test]
 fn implicit_participants_with_stiff_links_between_shared_groups_agree() {
     let chain = |z: f64, speed: f64, stiffness: f64| {
@@ -244,10 +246,11 @@ fn implicit_participants_with_stiff_links_between_shared_groups_agree() {
     assert!(repeated > 1, "no group was shared");
 }
 
-/// A rigid mass M strikes the end of a long bar at speed V (Saint-Venant's problem [Goldsmith1960]): until the wave
-/// comes back the end moves at V exp(-Z t/M), Z being the bar's impedance, here sqrt(k m) of a chain of springs. With
-/// alpha 0 that is the speed that its particles report; with alpha 1 the particle that is struck moves as it must, too,
-/// but keeps the speed at which it would rebound, V beyond the mass's, as long as it is held.
+/// A rigid mass M strikes the end of a long bar at speed V (Saint-Venant's problem [Goldsmith1960]): until
+/// the wave comes back the end moves at V exp(-Z t/M), Z being the bar's impedance, here sqrt(k m) of a chain
+/// of springs. With alpha 0 that is the speed that its particles report; with alpha 1 the particle that is
+/// struck moves as it must, too, but keeps the speed at which it would rebound, V beyond the mass's, as long
+/// as it is held.
 #[test]
 fn a_struck_bar_moves_as_saint_venant_says() {
     const COUNT: usize = 60;
@@ -283,9 +286,10 @@ fn a_struck_bar_moves_as_saint_venant_says() {
     }
 }
 
-/// Two masses on springs that a held ball presses down, all at rest: h k d of momentum in each step of length h if the ball
-/// were not there. A group holds two particles at most, but neither mass may be left without its contact: in an implicit step
-/// it would spring back by h k d/(m + h^2 k), however short the way to the ball.
+/// Two masses on springs that a held ball presses down, all at rest: h k d of momentum in each step of length
+/// h if the ball were not there. A group holds two particles at most, but neither mass may be left without
+/// its contact: in an implicit step it would spring back by h k d/(m + h^2 k), however short the way to the
+/// ball.
 #[test]
 fn a_group_limit_leaves_no_pressed_particle_without_its_contact() {
     let (mass, stiffness, pressed): (f64, f64, f64) = (0.01, 1e5, 0.02);
@@ -310,7 +314,8 @@ fn a_group_limit_leaves_no_pressed_particle_without_its_contact() {
     assert!(fastest < 1e-9 * free, "{fastest} m/s, {free} without contact");
 }
 
-/// A FLIP column of 8 x 4 x 10 cells on a floor of grounded springs, of which each carries what stands above it.
+/// A FLIP column of 8 x 4 x 10 cells on a floor of grounded springs, of which each carries what stands above
+/// it.
 struct Column {
     /// Stiffness of the spring under each particle of the floor [N/m].
     stiffness: f64,
@@ -403,10 +408,10 @@ fn a_flip_column_sinks_with_average() {
     assert!(rest.sunk > 1.0, "{rest:?}");
 }
 
-/// A floor that yields by 0.6 cells, foundation K = 1.6e5 N/m^3 under the pressure p = 4.9 kPa. Pressure turns with the
-/// floor: springs that nothing joins buckle, in waves shorter than 2 pi p/K = 3.8 cells, joints stiffer than p^2/K = 150
-/// N/m prevent that (`docs/theory/flip.md`, "Soft floors"). Without jitter: each particle of the floor bears one of water, so
-/// that what becomes uneven does so by itself.
+/// A floor that yields by 0.6 cells, foundation K = 1.6e5 N/m^3 under the pressure p = 4.9 kPa. Pressure
+/// turns with the floor: springs that nothing joins buckle, in waves shorter than 2 pi p/K = 3.8 cells,
+/// joints stiffer than p^2/K = 150 N/m prevent that (`docs/theory/flip.md`, "Soft floors"). Without jitter:
+/// each particle of the floor bears one of water, so that what becomes uneven does so by itself.
 #[test]
 fn a_soft_floor_buckles_unless_its_springs_are_joined() {
     let rest = |joints: f64| Column { stiffness: 100.0, joints, jitter: 0.0 }.run(3.0, Synchronise::Impulse);
@@ -417,8 +422,8 @@ fn a_soft_floor_buckles_unless_its_springs_are_joined() {
     assert!(free.unevenness > 0.2, "{free:?}");
 }
 
-/// Horizontal loads: water of 8 x 4 x 10 cells stands on the domain's floor, held on one side by an upright sheet of
-/// grounded springs. They carry the hydrostatic force and its moment about the floor.
+/// Horizontal loads: water of 8 x 4 x 10 cells stands on the domain's floor, held on one side by an upright
+/// sheet of grounded springs. They carry the hydrostatic force and its moment about the floor.
 #[test]
 fn a_dam_of_springs_carries_the_hydrostatic_force_of_flip_water() {
     let (spacing, depth, width, stiffness) = (0.025, 0.5, 0.2, 1000.0);

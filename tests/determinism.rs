@@ -1,5 +1,5 @@
-//! The same scene gives the same bits: `state_hash` of `summary.json` for every number of threads, every transport,
-//! with the interest mask and without, with and without probes, twice.
+//! The same scene gives the same bits: `state_hash` of `summary.json` for every number of threads, every
+//! transport, with the interest mask and without, with and without probes, twice.
 
 mod support;
 
@@ -82,7 +82,8 @@ fn threads_do_not_change_a_bit_when_there_is_work_for_them() {
     }
 }
 
-/// The contact law: every participant answers several times in a step, and its own pairs are looked for ahead.
+/// The contact law: every participant answers several times in a step, and its own pairs are looked for
+/// ahead.
 #[test]
 fn the_contact_law_gives_the_same_bits_everywhere() {
     const LAW: &str = "--set=coupling.method=\"contact-law\"";

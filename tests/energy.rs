@@ -73,8 +73,8 @@ fn energy_that_nobody_gave_ends_a_run_with_the_name_of_who_has_it() {
             Err(error) => break error,
         }
     };
-    // The pump has 2 J, the balls have 2 J, and 0.4 J of these 4 J may come from nowhere. After n steps the pump has
-    // 2 (1 + 1e-3)^(2 n) J; the first step is where the account begins.
+    // The pump has 2 J, the balls have 2 J, and 0.4 J of these 4 J may come from nowhere. After n steps the
+    // pump has 2 (1 + 1e-3)^(2 n) J; the first step is where the account begins.
     let n = (0.5 * ((2.0f64 * (1.001f64).powi(2) + 0.4) / 2.0).ln() / 1.001f64.ln()).ceil();
     match &error {
         CoordinatorError::Energy { participant, step, gained, .. } => {
@@ -111,7 +111,8 @@ fn the_work_of_a_script_is_that_against_weight() {
     assert!((energy.by_gravity + lifted).abs() < 1e-9 && energy.lost.abs() < 1e-9, "{energy:?}");
 }
 
-/// A cloth is lifted by two edges with balls on it: what the script gives is what is there and what the cloth damps.
+/// A cloth is lifted by two edges with balls on it: what the script gives is what is there and what the cloth
+/// damps.
 #[test]
 fn the_account_of_a_lifted_cloth_with_balls_on_it_closes() {
     let cloth = "method = 'mass-spring'\nintegrator = 'hht-alpha'\n[[bodies]]\ntype = 'sheet'\ncorner = [-0.1, -0.1, 0]\n\

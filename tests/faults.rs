@@ -1,5 +1,5 @@
-//! Solvers that die, stop, never start, never answer or go mad: the run ends in time, says who, when and where, keeps
-//! what it has, and leaves nothing behind.
+//! Solvers that die, stop, never start, never answer or go mad: the run ends in time, says who, when and
+//! where, keeps what it has, and leaves nothing behind.
 
 mod support;
 
@@ -159,7 +159,8 @@ fn a_stopped_solver_ends_the_run_at_the_deadline() {
     assert_orderly(&folder, &error, &solvers);
 }
 
-/// Not even a run that is killed leaves its solvers behind. (Its folder of sockets stays: nobody is left to remove it.)
+/// Not even a run that is killed leaves its solvers behind. (Its folder of sockets stays: nobody is left to
+/// remove it.)
 #[test]
 fn solvers_end_with_a_killed_run() {
     let folder = Folder::new();

@@ -82,8 +82,8 @@ fn a_grain_circles_a_center_in_its_period() {
 
 #[test]
 fn an_indenter_dents_until_a_spring_holds() {
-    // A ball of 2 kg on a spring of 300 N/m is 0.2 m below the surface of an indenter that arrives: it gives way by y, where
-    // 300 y = 2 x 5000 (0.2 - y)^2 / 0.5.
+    // A ball of 2 kg on a spring of 300 N/m is 0.2 m below the surface of an indenter that arrives: it gives
+    // way by y, where 300 y = 2 x 5000 (0.2 - y)^2 / 0.5.
     let section = "method = 'mass-spring'\nforce = [{ type = 'indenter', center = [0, 0, 0.3], radius = 0.5, stiffness = 5000.0, from = 0.1 }]\n\
                    [[bodies]]\ntype = 'points'\npositions = [[0, 0, 0]]\nmass = 2.0\nradius = 0.1\n\
                    foundation = { stiffness = 300.0, damping = 20.0 }\n";

@@ -1,4 +1,5 @@
-//! Services among hostile callers answer the run that they serve, and their memory stays within the named limits.
+//! Services among hostile callers answer the run that they serve, and their memory stays within the named
+//! limits.
 
 #[path = "support/raw.rs"]
 mod raw;
@@ -42,8 +43,8 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// Longest time of one try.
 const TRY: Duration = Duration::from_secs(1);
 
-/// Memory that connections may take, all together [bytes]: the windows of each, and on each of its calls a message and the
-/// room that is asked for before one is read.
+/// Memory that connections may take, all together [bytes]: the windows of each, and on each of its calls a
+/// message and the room that is asked for before one is read.
 const CONNECTIONS_BYTES: u64 = TransportLimits::CONNECTIONS_MAX as u64
     * (TransportLimits::CONNECTION_WINDOW_BYTES as u64
         + TransportLimits::STREAMS_MAX as u64 * (message_limit() as u64 + 3 * CHUNK_BYTES as u64));
@@ -92,7 +93,8 @@ fn attempt(work: impl Future<Output = bool>, longest: Duration) -> bool {
     runtime.block_on(async { tokio::time::timeout(longest, work).await }).unwrap_or(false)
 }
 
-/// Attacks by [`PEERS`] callers, each with the next of `kinds`, as long as `work` takes: how often each kind was refused.
+/// Attacks by [`PEERS`] callers, each with the next of `kinds`, as long as `work` takes: how often each kind
+/// was refused.
 fn besiege<A: Attack>(address: &str, kinds: &[A], work: impl FnOnce()) -> Vec<(A, u64)> {
     let stop = Arc::new(AtomicBool::new(false));
     let refused: Arc<Vec<AtomicU64>> = Arc::new(kinds.iter().map(|_| AtomicU64::new(0)).collect());
@@ -305,8 +307,8 @@ impl OnSolver {
     }
 }
 
-/// A solver under attack while it serves a run to the bits of an undisturbed one: how often each kind was refused, steps
-/// taken, and memory before, after and at most [bytes].
+/// A solver under attack while it serves a run to the bits of an undisturbed one: how often each kind was
+/// refused, steps taken, and memory before, after and at most [bytes].
 fn siege_of_solver(kinds: &[OnSolver], time: Duration) -> (Vec<(OnSolver, u64)>, u64, [u64; 3]) {
     let service = Service::start("solid", "127.0.0.1:0", &[]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

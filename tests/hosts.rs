@@ -1,5 +1,6 @@
-//! Three hosts in network namespaces, with certificates, and between them a switch that delays and loses frames and whose links are
-//! cut: the bits of one process. Needs no privileges; skipped with a message where a user may not make namespaces.
+//! Three hosts in network namespaces, with certificates, and between them a switch that delays and loses
+//! frames and whose links are cut: the bits of one process. Needs no privileges; skipped with a message where
+//! a user may not make namespaces.
 
 mod support;
 #[path = "support/switch.rs"]
@@ -13,8 +14,8 @@ use switch::{Wire, serve};
 
 const DROP: &str = "scenes/small/drop.toml";
 
-/// Makes three hosts with interfaces at the switch `$SWITCH`, runs a solver on two of them and the coordinator on the third, and
-/// cuts the second solver's link for `$CUT` seconds in the middle of the run.
+/// Makes three hosts with interfaces at the switch `$SWITCH`, runs a solver on two of them and the
+/// coordinator on the third, and cuts the second solver's link for `$CUT` seconds in the middle of the run.
 const HOSTS: &str = r#"
 set -e
 trap 'kill $all 2> /dev/null || true' EXIT

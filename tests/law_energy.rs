@@ -1,4 +1,5 @@
-//! Energy under the contact law, scene by scene: nothing is reported that does not move, and nothing is gained.
+//! Energy under the contact law, scene by scene: nothing is reported that does not move, and nothing is
+//! gained.
 
 mod support;
 
@@ -51,8 +52,8 @@ impl Ledger {
         largest((1..self.kinetic.len()).map(|i| total(i) - total(i - 1))) / self.scale()
     }
 
-    /// The same of a fluid alone, all energies at the middle of the step: its report has the compression at the start, the
-    /// velocities are those of the middle, and the positions those of the end.
+    /// The same of a fluid alone, all energies at the middle of the step: its report has the compression at
+    /// the start, the velocities are those of the middle, and the positions those of the end.
     fn centred_rise(&self) -> f64 {
         let mean = |values: &[f64], i: usize| 0.5 * (values[i] + values[i + 1]);
         let total = |i: usize| self.kinetic[i] + mean(&self.gravity, i - 1) + mean(&self.stored, i);
@@ -124,8 +125,9 @@ name = "floor"
 shape = { type = "plane", point = [0.0, 0.0, 0.01], normal = [0.0, 0.0, 1.0] }
 "#;
 
-/// Water that falls on the floor of the domain, with no contact at all, and on a plane under the law. With a step that resolves
-/// the impact, all that seems to be gained in either is the time at which energies are taken.
+/// Water that falls on the floor of the domain, with no contact at all, and on a plane under the law. With a
+/// step that resolves the impact, all that seems to be gained in either is the time at which energies are
+/// taken.
 #[test]
 fn what_rises_is_the_fluids_own() {
     for (scene, has_contacts) in [(WATER.to_string(), false), (format!("{WATER}{FLOOR}"), true)] {

@@ -10,8 +10,8 @@ use amalgam_solver_kit::{
 use support::Scene;
 use support::balls::BallsProgram;
 
-/// Three particles at rest, of which the first dies in step [`DEATH`]; in step [`BIRTH`] one appears that flies at
-/// the origin. Step [`FAILURE`] cannot be taken.
+/// Three particles at rest, of which the first dies in step [`DEATH`]; in step [`BIRTH`] one appears that
+/// flies at the origin. Step [`FAILURE`] cannot be taken.
 struct Mortal {
     particles: Particles,
     step: u64,

@@ -234,7 +234,8 @@ fn a_stale_coordinator_is_refused() {
     assert_undisturbed(&second, next);
 }
 
-/// A run and its services in a network of their own, whose only link is cut in the middle of the run for some seconds.
+/// A run and its services in a network of their own, whose only link is cut in the middle of the run for some
+/// seconds.
 const CUT: &str = "
 ip link set lo up || exit 77
 for solver in solid:7401 fluid:7402; do

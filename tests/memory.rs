@@ -17,8 +17,8 @@ const STEPS: u64 = 3200;
 /// Steps over which the least heap is taken: buffers in flight come and go, and what is kept is below them.
 const WINDOW: u64 = 800;
 
-/// Growth from the first window to the last that is too much [bytes]: one 64-bit number kept in each step makes 19,200.
-/// Without it the heap swings by some 5000, with the number of contacts and of near pairs.
+/// Growth from the first window to the last that is too much [bytes]: one 64-bit number kept in each step
+/// makes 19,200. Without it the heap swings by some 5000, with the number of contacts and of near pairs.
 const GROWTH: usize = 10_000;
 
 #[test]

@@ -1,4 +1,5 @@
-//! Obstacles from mesh files, through real services: what slides on a face, rolls in a hollow, and which files are refused.
+//! Obstacles from mesh files, through real services: what slides on a face, rolls in a hollow, and which
+//! files are refused.
 
 mod support;
 

@@ -11,8 +11,8 @@ const CELL: f64 = 0.05;
 /// Lower and upper end of the water [m]; a bed of four cells is below.
 const WATER: (f64, f64) = (0.2, 0.6);
 
-/// Water on a bed of pinned particles, one in each cell, too small to touch it: by how many cells its centre has sunk
-/// after 0.25 s, and bytes of occupancy a step.
+/// Water on a bed of pinned particles, one in each cell, too small to touch it: by how many cells its centre
+/// has sunk after 0.25 s, and bytes of occupancy a step.
 fn on_a_bed(occupancy: bool) -> (f64, f64) {
     let bed = "method = 'mass-spring'\nself_collision = false\n[[bodies]]\ntype = 'volume'\n\
                shape = { type = 'box', min = [0.025, 0.025, 0.025], max = [0.375, 0.175, 0.175] }\n\

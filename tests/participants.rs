@@ -1,5 +1,5 @@
-//! Solvers that the coordinator has never heard of: another program behind an address, a projection, one that wants to
-//! know what is occupied.
+//! Solvers that the coordinator has never heard of: another program behind an address, a projection, one that
+//! wants to know what is occupied.
 
 mod support;
 
@@ -215,7 +215,8 @@ impl SolverProgram for DamperProgram {
     }
 }
 
-/// The projection answers last, against the solid's linearised answer (a Robin condition), and needs no slope.
+/// The projection answers last, against the solid's linearised answer (a Robin condition), and needs no
+/// slope.
 #[test]
 fn a_projection_that_shares_a_group_with_a_spring_agrees_with_one_participant() {
     let body = |z: f64, stiffness: f64| {
@@ -370,8 +371,8 @@ impl SolverProgram for SledProgram {
     }
 }
 
-/// A ball hits one particle of a body that moves as a whole: the body cannot take that particle's velocity as told. All of
-/// the kinetic energy that is missing in the end is counted, if the body says so.
+/// A ball hits one particle of a body that moves as a whole: the body cannot take that particle's velocity as
+/// told. All of the kinetic energy that is missing in the end is counted, if the body says so.
 #[test]
 fn energy_that_a_rigid_participant_cannot_take_is_counted() {
     let ball = "positions = [[2.5, 0, 0]]\nvelocities = [[-2, 0, 0]]\nmass = 2.0\nradius = 0.1\n";

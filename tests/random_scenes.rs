@@ -1,7 +1,9 @@
-//! Scenes made by chance: none explodes, leaks, gains energy or ends without a reason; what is refused, `check` refuses.
+//! Scenes made by chance: none explodes, leaks, gains energy or ends without a reason; what is refused,
+//! `check` refuses.
 //!
-//! `cargo test --release --workspace --test random_scenes -- --ignored --nocapture` runs all of them. `AMALGAM_SCENES=17,40..60` in
-//! its environment picks some, and `AMALGAM_SCENES_KEEP=DIR` keeps their files there.
+//! `cargo test --release --workspace --test random_scenes -- --ignored --nocapture` runs all of them.
+//! `AMALGAM_SCENES=17,40..60` in its environment picks some, and `AMALGAM_SCENES_KEEP=DIR` keeps their files
+//! there.
 
 use std::process::Command;
 
@@ -111,8 +113,8 @@ fn faults(summary: &Value, scene: &RandomScene) -> Vec<String> {
     }
     let overlap = number("/contacts/overlap_relative_max");
     let depth = number("/probes/overlap/depth_max [m]/max") / scene.coarse_radius;
-    // Beyond the larger radius a centre is on the wrong side of the other; a fine particle that is all inside of a coarse
-    // one has gone through the surface that coarse ones make.
+    // Beyond the larger radius a centre is on the wrong side of the other; a fine particle that is all inside
+    // of a coarse one has gone through the surface that coarse ones make.
     if depth.is_nan() || depth > 1.0 || scene.fine_on_coarse && overlap > 2.0 {
         faults.push(format!("overlaps by {depth:.2} of the larger radius, {overlap:.2} of the smaller"));
     }

@@ -1,4 +1,5 @@
-//! Participants that are cut among ranks: every result is to the byte that of one rank, and snapshots go on with any number.
+//! Participants that are cut among ranks: every result is to the byte that of one rank, and snapshots go on
+//! with any number.
 
 mod support;
 
@@ -63,7 +64,8 @@ fn the_contact_law_is_the_same_on_any_number_of_ranks() {
     assert_same(&one, &other, "4 ranks");
 }
 
-/// Particles that appear, disappear and are watched by probes, and a checkpoint of four ranks that goes on with others.
+/// Particles that appear, disappear and are watched by probes, and a checkpoint of four ranks that goes on
+/// with others.
 #[test]
 fn a_checkpoint_of_four_ranks_goes_on_with_any_number() {
     let one = Folder::new();

@@ -31,8 +31,8 @@ impl Kind {
     }
 }
 
-/// A heap of 294 grains, or half as many under the contact law, that falls on a floor of pinned ones. Five balls are pushed through it from one side to the other, and
-/// some are let go on their way.
+/// A heap of 294 grains, or half as many under the contact law, that falls on a floor of pinned ones. Five
+/// balls are pushed through it from one side to the other, and some are let go on their way.
 fn heap(kind: Kind) -> String {
     let floor = (0..80).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
     let spin = if kind == Kind::LawWithSpin { "spin = true\n" } else { "" };
@@ -152,7 +152,8 @@ fn heaps_that_turn_do_not_depend_on_ranks() {
     ranks_give_the_same_bits(Kind::LawWithSpin, &[5]);
 }
 
-/// The heap hits its floor, the block and itself, and grains are let go: else the tests above would say little.
+/// The heap hits its floor, the block and itself, and grains are let go: else the tests above would say
+/// little.
 #[test]
 fn much_happens_in_the_first_scene() {
     let (mut own, mut most) = (0, 0);

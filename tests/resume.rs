@@ -1,4 +1,5 @@
-//! A run that is restored from a checkpoint goes on to the same bits, and each field of a checkpoint is needed for that.
+//! A run that is restored from a checkpoint goes on to the same bits, and each field of a checkpoint is
+//! needed for that.
 
 mod support;
 
@@ -153,7 +154,8 @@ fn what_is_restored_goes_on_to_the_same_bits() {
     }
 }
 
-/// The leaves in which two states differ: their path, with the number of an entry, and the value of the first.
+/// The leaves in which two states differ: their path, with the number of an entry, and the value of the
+/// first.
 fn differences(first: &Value, second: &Value, path: &[Part], found: &mut Vec<(Vec<Part>, Value)>) {
     let deeper = |part: Part| [path, &[part]].concat();
     match (first, second) {
@@ -275,8 +277,8 @@ fn other(value: &Value) -> Option<Value> {
     })
 }
 
-/// Each field of the coordinator's state in turn is as it was at the start of the run, as if a checkpoint had left it out.
-/// A field that differs from the start in no scene gets another value.
+/// Each field of the coordinator's state in turn is as it was at the start of the run, as if a checkpoint had
+/// left it out. A field that differs from the start in no scene gets another value.
 #[test]
 fn every_field_of_a_checkpoint_is_needed() {
     let tried: Vec<Tried> = CASES.iter().filter(|case| case.is_for_fields).map(Tried::new).collect();

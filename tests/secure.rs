@@ -54,7 +54,8 @@ fn peak(process: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
-/// Certificates on both sides: the same bits, a sentence for each mistake, and bounded memory beside hostile callers.
+/// Certificates on both sides: the same bits, a sentence for each mistake, and bounded memory beside hostile
+/// callers.
 #[test]
 fn certificates_change_no_bit_and_keep_others_out() {
     let folder = Folder::new();
@@ -69,7 +70,8 @@ fn certificates_change_no_bit_and_keep_others_out() {
     let before = peak(water.child.id());
     let attackers = attack(&water.address, Duration::from_secs(4));
     std::thread::sleep(Duration::from_millis(1500));
-    // While all places are taken by callers who came less than a second ago, a connection is refused: the run tries again.
+    // While all places are taken by callers who came less than a second ago, a connection is refused: the run
+    // tries again.
     let output = run(&folder, &scene, &[&tls, "--wait=1m"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(folder.summary()["state_hash"], undisturbed());
@@ -133,7 +135,8 @@ fn a_token_is_asked_for() {
     assert_eq!(folder.summary()["state_hash"], undisturbed());
 }
 
-/// A run that listens for its solvers, which start before and after it; one moves to another address in the middle.
+/// A run that listens for its solvers, which start before and after it; one moves to another address in the
+/// middle.
 #[test]
 fn solvers_register_themselves() {
     let folder = Folder::new();

@@ -1,8 +1,8 @@
-//! Random kills of solvers and coordinator, and cuts of the links between them: every run ends with the hash of a run that met
-//! none.
+//! Random kills of solvers and coordinator, and cuts of the links between them: every run ends with the hash
+//! of a run that met none.
 //!
-//! `AMALGAM_SOAK_SECONDS=7200 cargo test --release --workspace --test soak -- --ignored --nocapture` takes two hours, and two
-//! minutes without the variable.
+//! `AMALGAM_SOAK_SECONDS=7200 cargo test --release --workspace --test soak -- --ignored --nocapture` takes
+//! two hours, and two minutes without the variable.
 
 mod support;
 

@@ -1,5 +1,6 @@
-//! Calls that break the contract are refused by a service with a message that says what was expected, and change
-//! nothing. `wire_answers.rs` has the other direction, `wire_columns.rs` anything that a message may hold.
+//! Calls that break the contract are refused by a service with a message that says what was expected, and
+//! change nothing. `wire_answers.rs` has the other direction, `wire_columns.rs` anything that a message may
+//! hold.
 
 mod support;
 mod wire_columns;
@@ -19,7 +20,8 @@ use tonic::Status;
 #[global_allocator]
 static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 
-/// Heap that the tests of this file need at most, all together [MB]. A header that is believed asks for thousands.
+/// Heap that the tests of this file need at most, all together [MB]. A header that is believed asks for
+/// thousands.
 const HEAP_MAX: f32 = 256.0;
 
 const BALLS: &str = "positions = [[0, 0, 0], [0.15, 0, 0], [0.5, 0, 0], [1, 0, 0]]\n\

@@ -1,5 +1,5 @@
-//! Answers that break the contract end a run with a message that names participant, phase and step, before they spoil
-//! anything. `wire.rs` has the other direction.
+//! Answers that break the contract end a run with a message that names participant, phase and step, before
+//! they spoil anything. `wire.rs` has the other direction.
 
 mod support;
 
@@ -14,10 +14,12 @@ use support::client::{Lie, put, serve_liar};
 #[global_allocator]
 static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 
-/// Heap that the tests of this file need at most, all together [MB]. A header that is believed asks for thousands.
+/// Heap that the tests of this file need at most, all together [MB]. A header that is believed asks for
+/// thousands.
 const HEAP_MAX: f32 = 256.0;
 
-/// The error that a run with a liar ends with, if any. A ball of the liar approaches one of the other participant, another one overlaps and departs, the third is alone.
+/// The error that a run with a liar ends with, if any. A ball of the liar approaches one of the other
+/// participant, another one overlaps and departs, the third is alone.
 fn lied_to(lie: Lie) -> Option<CoordinatorError> {
     let mut simulation = match simulation_with(lie) {
         Ok(simulation) => simulation,
@@ -78,7 +80,8 @@ fn lost_answers_do_not_end_a_run() {
     }
 }
 
-/// An exception in a program that is not ours is told as such, and cut; a service that is gone is told as lost.
+/// An exception in a program that is not ours is told as such, and cut; a service that is gone is told as
+/// lost.
 #[test]
 fn errors_of_a_program_are_its_own() {
     use tonic::Code;

@@ -1,12 +1,13 @@
-//! Exchanges of N particles between two processes, beside a raw socket of the same kind that carries the same bytes.
+//! Exchanges of N particles between two processes, beside a raw socket of the same kind that carries the same
+//! bytes.
 //!
 //! An *exchange* is one call: two vectors of each particle go out and two come back, through the contract's
 //! encoding, checks and limits. No participant computes. The other tools' figures are of such a call. A
 //! *step* is the two calls of a coupled step with a served solver at rest, whose particles are groups of one:
 //! Integrate sends inertias and impulses and brings momenta back; Commit sends the velocities of groups and
 //! members, and brings the positions and velocities of the next step. The service does all that a step needs
-//! besides: ids, groups, totals. `cargo bench --workspace --bench exchange` prints ratios; calls and raw ones take turns, so
-//! that both meet the same machine. Names as `exchange-unix-10000` after `--` choose rows.
+//! besides: ids, groups, totals. `cargo bench --workspace --bench exchange` prints ratios; calls and raw ones
+//! take turns, so that both meet the same machine. Names as `exchange-unix-10000` after `--` choose rows.
 
 #![allow(missing_docs, reason = "a benchmark")]
 

@@ -1,8 +1,9 @@
-//! Cost of a run's output: `cargo bench --workspace --bench output` prints wall and processor time of water-on-cloth for
-//! 0.16 s with nothing written, and with pictures, surfaces, USD and a page that somebody looks at, each alone.
+//! Cost of a run's output: `cargo bench --workspace --bench output` prints wall and processor time of
+//! water-on-cloth for 0.16 s with nothing written, and with pictures, surfaces, USD and a page that somebody
+//! looks at, each alone.
 //!
-//! After `--`: another scene and its duration [s], and how often. Kinds of output take turns, so that whatever else the
-//! machine does falls on all of them.
+//! After `--`: another scene and its duration [s], and how often. Kinds of output take turns, so that
+//! whatever else the machine does falls on all of them.
 
 #![allow(missing_docs, reason = "a benchmark")]
 

@@ -2,7 +2,8 @@
 //! threads that only receive and send. `cargo bench -p amalgam --bench share [-- SCENE]`, on a machine that
 //! does nothing else.
 //!
-//! It reads the kernel's counters of every thread (`/proc`, Linux only) while `amalgam run` is at work, without frames.
+//! It reads the kernel's counters of every thread (`/proc`, Linux only) while `amalgam run` is at work,
+//! without frames.
 
 #![allow(missing_docs, reason = "a benchmark")]
 

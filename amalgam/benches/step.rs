@@ -1,8 +1,8 @@
 //! A whole step in which nothing happens, over each transport: the cost of coordinator and transport by
 //! themselves.
 //!
-//! Two explicit participants of N particles each, at rest on lattices that touch along one edge only; the interest
-//! mask keeps the rest from crossing the wire. `cargo bench -p amalgam --bench step`.
+//! Two explicit participants of N particles each, at rest on lattices that touch along one edge only; the
+//! interest mask keeps the rest from crossing the wire. `cargo bench -p amalgam --bench step`.
 
 #![allow(missing_docs, reason = "a benchmark")]
 

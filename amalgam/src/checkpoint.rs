@@ -154,8 +154,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a checkpoint, then removes older ones beyond those to keep, and later ones: they are of a run that went on
-    /// from here before and is now computed anew.
+    /// Writes a checkpoint, then removes older ones beyond those to keep, and later ones: they are of a run
+    /// that went on from here before and is now computed anew.
     ///
     /// # Errors
     /// A failure of the file system; the checkpoints of before are as they were.

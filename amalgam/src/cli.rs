@@ -59,7 +59,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Say what a scene would take on a cluster: time, memory and messages per step, and what would limit it.
     Plan(PlanArgs),
-    /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes are sent to.
+    /// Offer a solver as a service that scenes reach by its address, or the coordinator as one that scenes
+    /// are sent to.
     Serve(ServeArgs),
     /// Send scenes to a coordinator that runs as a service, and follow, hold, end and fetch its runs.
     #[command(after_help = AT_EXAMPLES)]
@@ -395,14 +396,16 @@ pub(crate) struct Seeing {
     /// At the end, print summary.json instead of a few lines.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write phases, waits by participant and bytes of every step to a file that Perfetto opens (ui.perfetto.dev).
+    /// Write phases, waits by participant and bytes of every step to a file that Perfetto opens
+    /// (ui.perfetto.dev).
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface.
+    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback
+    /// interface.
     #[arg(long, value_name = "[HOST:]PORT")]
     pub(crate) metrics: Option<At>,
-    /// Show the run in the browser while it goes on, and at a terminal afterwards until Ctrl-C: prints the page's address; a
-    /// port alone is one of the loopback interface.
+    /// Show the run in the browser while it goes on, and at a terminal afterwards until Ctrl-C: prints the
+    /// page's address; a port alone is one of the loopback interface.
     #[arg(long, value_name = "[HOST:]PORT", num_args = 0..=1, default_missing_value = "0")]
     pub(crate) watch: Option<At>,
     #[command(flatten)]
@@ -445,13 +448,14 @@ pub(crate) struct Patience {
 /// Options for where and how solvers run.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Reach {
-    /// Cut the particles of a participant among N ranks of its solver, each with its own threads and memory; results do not
-    /// depend on it. May stand several times.
+    /// Cut the particles of a participant among N ranks of its solver, each with its own threads and memory;
+    /// results do not depend on it. May stand several times.
     #[arg(long, value_name = "PARTICIPANT=N")]
     pub(crate) ranks: Vec<RanksOf>,
     #[command(flatten)]
     pub(crate) security: SecurityOptions,
-    /// Listen there for solvers that register (serve --register); those of participants without an address must do so.
+    /// Listen there for solvers that register (serve --register); those of participants without an address
+    /// must do so.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) registry: Option<Listen>,
     /// Start solvers where this file says: here, by ssh, by Slurm.

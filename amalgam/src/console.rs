@@ -39,8 +39,8 @@ pub fn say(line: impl fmt::Display) -> Result<(), CommandError> {
     }
 }
 
-/// Writes a line to standard error, or to the log if that is for machines; where that is impossible, there is nowhere to say
-/// so.
+/// Writes a line to standard error, or to the log if that is for machines; where that is impossible, there is
+/// nowhere to say so.
 pub fn note(line: impl fmt::Display) {
     if log::is_json() {
         return log::tell(&line.to_string());
@@ -128,7 +128,8 @@ impl Progress {
             return;
         }
         let speed = (record.time - self.shown_time) / elapsed.as_secs_f64();
-        // Forgets with a time of some ten seconds, so that the remaining time follows the scene and does not jump.
+        // Forgets with a time of some ten seconds, so that the remaining time follows the scene and does not
+        // jump.
         let new = 1.0 - (-elapsed.as_secs_f64() / 10.0).exp();
         self.speed = if self.speed == 0.0 { speed } else { self.speed + new * (speed - self.speed) };
         (self.shown, self.shown_time) = (Instant::now(), record.time);

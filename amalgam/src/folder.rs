@@ -16,7 +16,8 @@ use amalgam_coordinator::Faces;
 use amalgam_surfaces::SurfaceError;
 use lock::{LOCK, Lock};
 
-/// First line of the scene that is written beside the results; by it a folder is known to hold results of ours.
+/// First line of the scene that is written beside the results; by it a folder is known to hold results of
+/// ours.
 pub(crate) const SCENE_HEADER: &str =
     "# The scene of this run, with what --set changed. Written by `amalgam run`.\n";
 
@@ -142,7 +143,8 @@ impl Folder {
     /// Removes the results of an earlier run, and writes the scene and its obstacles.
     ///
     /// # Errors
-    /// Another run that was faster to begin, a failure of the file system, or an obstacle's file that has gone.
+    /// Another run that was faster to begin, a failure of the file system, or an obstacle's file that has
+    /// gone.
     pub fn claim(&mut self, scene: &Scene) -> Result<(), OutputError> {
         fs::create_dir_all(&self.path).map_err(failed("create the folder", &self.path))?;
         if self.lock.is_none() {

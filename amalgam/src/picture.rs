@@ -331,7 +331,8 @@ pub(crate) fn colours(scene: &Scene, settings: &PictureSettings) -> Vec<(String,
             if scene.output.surfaces.contains_key(name) && settings.cut.is_none() {
                 return Colour::Plain(WATER);
             }
-            // Over three quarters of free fall through the domain, so that colours mean the same in all frames.
+            // Over three quarters of free fall through the domain, so that colours mean the same in all
+            // frames.
             let height =
                 (scene.domain.max - scene.domain.min).dot(scene.domain.gravity.normalize_or_zero()).abs();
             let fastest = 0.75 * (2.0 * scene.domain.gravity.length() * height).sqrt();

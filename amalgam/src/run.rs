@@ -217,8 +217,8 @@ impl Run<'_> {
     /// Computes the scene from its start into a folder.
     ///
     /// # Errors
-    /// A wrong scene, a solver that fails or is lost, or results that cannot be written. From the moment that all solvers listen,
-    /// whatever ends the run is in `summary.json`.
+    /// A wrong scene, a solver that fails or is lost, or results that cannot be written. From the moment that
+    /// all solvers listen, whatever ends the run is in `summary.json`.
     pub fn compute(self, folder: Folder) -> Result<Outcome, CommandError> {
         self.carry_out(folder, None)
     }
@@ -278,7 +278,8 @@ impl Run<'_> {
     }
 }
 
-/// Refuses pictures whose colours follow fields that participants do not have. Asks for frames only if there are pictures.
+/// Refuses pictures whose colours follow fields that participants do not have. Asks for frames only if there
+/// are pictures.
 pub(crate) fn check_colours(scene: &Scene, simulation: &mut Simulation) -> Result<(), CommandError> {
     let Some(settings) = &scene.output.pictures else { return Ok(()) };
     let frames = simulation.frames().map_err(|error| CommandError::at_start(scene, error))?;

@@ -236,7 +236,8 @@ impl Scene {
         (text, files)
     }
 
-    /// The files that a scene names for its obstacles and for solvers that a run would start, as the text has them.
+    /// The files that a scene names for its obstacles and for solvers that a run would start, as the text has
+    /// them.
     ///
     /// # Errors
     /// A text that is not TOML.

@@ -1,6 +1,7 @@
 //! `amalgam serve coordinator`: scenes are submitted, queued and computed, for clients that come and go.
 //!
-//! The contract is `amalgam.coordinator.v1` (docs/guide/coordinator.md). [`Runs`] is all of it but the network.
+//! The contract is `amalgam.coordinator.v1` (docs/guide/coordinator.md). [`Runs`] is all of it but the
+//! network.
 
 mod feed;
 mod incoming;
@@ -31,8 +32,8 @@ const CALLERS: &[Role] = &[Role::Operator];
 /// Time for clients to take what they were sent, after all runs have ended.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Serves until SIGTERM, SIGINT or, if asked for, the end of standard input; runs are then stopped, with checkpoints. A second
-/// signal ends the process at once.
+/// Serves until SIGTERM, SIGINT or, if asked for, the end of standard input; runs are then stopped, with
+/// checkpoints. A second signal ends the process at once.
 ///
 /// # Errors
 /// A folder that cannot be used, or an address that cannot be listened at.
@@ -85,8 +86,8 @@ pub fn serve(args: &CoordinatorArgs) -> Result<(), CommandError> {
     served.map_err(|error| CommandError::Failed(format!("{error:#}")))
 }
 
-/// Ends the process at a signal: somebody does not want to wait, or waits in vain for a step to end. Solvers of the service end
-/// with their standard input.
+/// Ends the process at a signal: somebody does not want to wait, or waits in vain for a step to end. Solvers
+/// of the service end with their standard input.
 async fn second_signal() {
     if let Ok(end) = end_of_service(false) {
         end.await;

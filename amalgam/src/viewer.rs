@@ -29,7 +29,8 @@ const STYLE: &str = include_str!("viewer/page.css");
 /// Shows the results of a run until the command is ended.
 ///
 /// # Errors
-/// A folder that holds no results of a run, a service that cannot be reached or has no such run, or a port that is taken.
+/// A folder that holds no results of a run, a service that cannot be reached or has no such run, or a port
+/// that is taken.
 pub fn watch(args: &WatchArgs) -> Result<(), CommandError> {
     say(show(source(args)?, &args.listen, &args.security)?)?;
     loop {

@@ -2,8 +2,8 @@
 //! such as `<!-- keys of solver-solid/src/section.rs: Section -->`. `UPDATE_KEYS=1 cargo test --release -p amalgam --test keys`
 //! writes the tables.
 //!
-//! A field's comment gives unit, meaning and, where the code has none, the default: `Collision radius [m]. Default: half the
-//! spacing.` Other defaults come from serde's attributes and from `Default`.
+//! A field's comment gives unit, meaning and, where the code has none, the default: `Collision radius [m].
+//! Default: half the spacing.` Other defaults come from serde's attributes and from `Default`.
 
 use std::{
     fs,

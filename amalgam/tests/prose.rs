@@ -1,7 +1,8 @@
 //! The law of prose: documents are written for readers who read fast.
 //!
-//! In the README, `docs/guide`, `docs/theory` and `docs/reference` no sentence has more than 35 words. In all documents that explain, numbers have a leading zero,
-//! and nothing tells history or names a commit; `docs/results` and the change log may.
+//! In the README, `docs/guide`, `docs/theory` and `docs/reference` no sentence has more than 35 words. In all
+//! documents that explain, numbers have a leading zero, and nothing tells history or names a commit;
+//! `docs/results` and the change log may.
 //!
 //! In all sources, a comment on an item or a module is a sentence or a noun phrase with a full stop.
 
@@ -39,8 +40,8 @@ fn pages(folder: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Text without blocks of code, formulas, tables and comments. Code and formulas within a line are one word. A line that ends
-/// a sentence or an item ends with a full stop.
+/// Text without blocks of code, formulas, tables and comments. Code and formulas within a line are one word.
+/// A line that ends a sentence or an item ends with a full stop.
 fn prose(text: &str) -> String {
     let (mut inside, mut paragraphs) = (false, String::new());
     for line in text.lines() {

@@ -1,5 +1,5 @@
-//! Documents are true to the code: works cited have an entry, links lead somewhere, keys are described, and scenes in
-//! documents are right.
+//! Documents are true to the code: works cited have an entry, links lead somewhere, keys are described, and
+//! scenes in documents are right.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,5 @@
-//! `amalgam reproduce`: every figure is a scene that can be read, whatever the case, the method and the scale.
+//! `amalgam reproduce`: every figure is a scene that can be read, whatever the case, the method and the
+//! scale.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 

@@ -143,8 +143,8 @@ fn the_total_energy_never_rises() {
     }
 }
 
-/// Starts a run that would take minutes, and waits until its first frames are there. `hangup` is an option of `env`: what
-/// the program finds set for SIGHUP.
+/// Starts a run that would take minutes, and waits until its first frames are there. `hangup` is an option of
+/// `env`: what the program finds set for SIGHUP.
 fn start_long(folder: &Path, hangup: &str) -> Child {
     let arguments = ["--set", "time.duration=1000", "--set", "time.frame_interval=0.001"];
     let run = command(folder, &arguments);

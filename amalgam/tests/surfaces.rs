@@ -10,8 +10,8 @@ use ply_rs_bw::{
     ply::{DefaultElement, Property},
 };
 
-/// Height [m] and velocity [m/s] of each vertex of a participant's surface in frame 1, which is closed, of one piece and
-/// without handles.
+/// Height [m] and velocity [m/s] of each vertex of a participant's surface in frame 1, which is closed, of
+/// one piece and without handles.
 fn vertices(scene: &str, participant: &str, settings: &[&str]) -> Vec<(f32, Vec3)> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let out = folder.path().join("out");
@@ -109,8 +109,9 @@ fn height_above((vertices, triangles): &(Vec<[f64; 3]>, Vec<[usize; 3]>), places
     heights
 }
 
-/// Water in a box, 10 mm between particles, after it has come to rest for 1.2 s. Roughness is the difference of heights in a frame, flicker the difference at a place
-/// from one frame to the next, both two spacings from the walls on.
+/// Water in a box, 10 mm between particles, after it has come to rest for 1.2 s. Roughness is the difference
+/// of heights in a frame, flicker the difference at a place from one frame to the next, both two spacings
+/// from the walls on.
 #[test]
 fn the_surface_of_still_water_is_flat_and_does_not_flicker() {
     const SCENE: &str = "[scene]

@@ -285,7 +285,8 @@ fn a_browser_draws_the_frame_and_the_curve() {
             let value: f64 = output("value").parse().expect("a number");
             assert!((value / last - 1.0).abs() < 1e-4, "{value} is not {last}");
         }
-        // It draws: the cloth is coloured by its speed, violet where it rests, and the drop in place of its surface, yellow.
+        // It draws: the cloth is coloured by its speed, violet where it rests, and the drop in place of its
+        // surface, yellow.
         chromium(0, "--screenshot=page.png");
         let file =
             std::io::BufReader::new(std::fs::File::open(folder.path().join("page.png")).expect("a picture"));

@@ -1,4 +1,5 @@
-//! Participants that are broken on purpose: each is told the rule that it breaks, with the calls that show it.
+//! Participants that are broken on purpose: each is told the rule that it breaks, with the calls that show
+//! it.
 
 #[path = "../../tests/support/client.rs"]
 #[allow(dead_code, reason = "another test uses the rest")]

@@ -1,4 +1,5 @@
-//! Detecting, merging and splitting: a slab of fluid falls on a sheet of solid. `cargo bench -p amalgam-coordinator`.
+//! Detecting, merging and splitting: a slab of fluid falls on a sheet of solid. `cargo bench -p
+//! amalgam-coordinator`.
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
 use std::{hint::black_box, time::Instant};
@@ -22,8 +23,8 @@ enum Order {
     Mixed,
 }
 
-/// About `count` candidates in lattice spacings, a sheet of `side` x `side` solid particles below and fluid above it,
-/// with about 1.3 contacts for each solid particle.
+/// About `count` candidates in lattice spacings, a sheet of `side` x `side` solid particles below and fluid
+/// above it, with about 1.3 contacts for each solid particle.
 fn scene(count: usize, side: usize, order: Order) -> Candidates {
     let layers = (count / (side * side)).saturating_sub(1).max(1);
     let noise = |i: usize, axis: u64| 2.0 * random::uniform_f64(&[i as u64, axis]) - 1.0;

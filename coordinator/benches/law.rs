@@ -1,4 +1,5 @@
-//! The contact law: time of an iteration, and of a step at rest. `cargo bench -p amalgam-coordinator --bench law`.
+//! The contact law: time of an iteration, and of a step at rest. `cargo bench -p amalgam-coordinator --bench
+//! law`.
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
 #[path = "../tests/law/column.rs"]
@@ -12,7 +13,8 @@ use amalgam_coordinator::law::Step;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use grains::{Spin, World};
 
-/// Balls on each other in straight stacks beside each other, at rest: `side` x `side` x `tall`, each touching six others.
+/// Balls on each other in straight stacks beside each other, at rest: `side` x `side` x `tall`, each touching
+/// six others.
 fn lattice(side: usize, tall: usize, spin: Spin) -> World {
     let mut world = column::box_of_balls(side, tall, 0.3, spin);
     for (k, x) in world.position.iter_mut().enumerate() {

@@ -1,8 +1,9 @@
-//! Longer runs of the contact law alone: `cargo run --release -p amalgam-coordinator --example law -- planet`.
+//! Longer runs of the contact law alone: `cargo run --release -p amalgam-coordinator --example law --
+//! planet`.
 //!
-//! Arguments: `planet`, `turning-planet`, `column`, `rolling-column`, `box`; then, if wanted, the number of steps. Or
-//! `clouds`, and how many: random spheres that touch, and which solves do not converge.
-//! Every tenth of the run a line says what iterations cost, how deep particles overlap, and what is conserved.
+//! Arguments: `planet`, `turning-planet`, `column`, `rolling-column`, `box`; then, if wanted, the number of
+//! steps. Or `clouds`, and how many: random spheres that touch, and which solves do not converge. Every tenth
+//! of the run a line says what iterations cost, how deep particles overlap, and what is conserved.
 
 #[path = "../tests/law/cloud.rs"]
 mod cloud;

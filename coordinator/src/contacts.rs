@@ -132,17 +132,17 @@ impl Contacts {
 /// Pairs that one thread looks at before it pays to wake another.
 const PAIRS_IN_TASK: usize = 1 << 15;
 
-/// Rule 2 (Eq. 22 [Truong2021]): whether two particles approach, given the position and the velocity of one relative
-/// to the other. The rule says nothing when the centres coincide; any relative motion counts then, because the
-/// splitting gives such a pair a direction that separates it (`split`).
+/// Rule 2 (Eq. 22 [Truong2021]): whether two particles approach, given the position and the velocity of one
+/// relative to the other. The rule says nothing when the centres coincide; any relative motion counts then,
+/// because the splitting gives such a pair a direction that separates it (`split`).
 #[inline]
 pub fn approaches(relative_position: DVec3, relative_velocity: DVec3) -> bool {
     let nowhere = (relative_position == DVec3::ZERO) & (relative_velocity != DVec3::ZERO);
     (relative_position.dot(relative_velocity) < 0.0) | nowhere
 }
 
-/// Parts `pairs` into those that approach when each candidate has the velocity that `velocity` says [m/s], and the rest,
-/// both in the same order: step 5 of `docs/theory/coupling.md`, "One coupled step".
+/// Parts `pairs` into those that approach when each candidate has the velocity that `velocity` says [m/s],
+/// and the rest, both in the same order: step 5 of `docs/theory/coupling.md`, "One coupled step".
 pub fn approaching(
     candidates: &Candidates,
     pairs: &[(u32, u32)],
@@ -164,8 +164,8 @@ fn partition(
     found: &mut Vec<(u32, u32)>,
     rest: &mut Vec<(u32, u32)>,
 ) {
-    // Who touches or approaches follows no pattern that a processor could guess: each pair is written to both lists, and
-    // what must not stay is overwritten by the next.
+    // Who touches or approaches follows no pattern that a processor could guess: each pair is written to both
+    // lists, and what must not stay is overwritten by the next.
     let part = |((pairs, found), rest): ((&[_], &mut [_]), &mut [_])| {
         let mut count = 0;
         for (at, &(i, j)) in pairs.iter().enumerate() {
@@ -276,9 +276,9 @@ impl ContactFinder {
         Self::default()
     }
 
-    /// All contacts among the candidates: the pairs of different participants that intersect, and `own`, pairs
-    /// `(i, j)`, `i < j`, that participants found among their own particles. Two immovable particles are no contact:
-    /// it could never be resolved.
+    /// All contacts among the candidates: the pairs of different participants that intersect, and `own`,
+    /// pairs `(i, j)`, `i < j`, that participants found among their own particles. Two immovable particles
+    /// are no contact: it could never be resolved.
     pub fn detect(&mut self, candidates: &Candidates, own: &[(u32, u32)]) -> &Contacts {
         self.list(candidates, &[]);
         self.touching(candidates, own)
@@ -321,7 +321,8 @@ impl ContactFinder {
         ids.map(|id| ParticleId(id & ((1 << ID_BITS) - 1))).collect()
     }
 
-    /// The contacts among listed particles, as far as they are candidates, and `own` ones, as in [`Self::detect`].
+    /// The contacts among listed particles, as far as they are candidates, and `own` ones, as in
+    /// [`Self::detect`].
     pub fn touching(&mut self, candidates: &Candidates, own: &[(u32, u32)]) -> &Contacts {
         self.find_listed(candidates);
         let Candidates { position, radius, .. } = candidates;
@@ -343,8 +344,8 @@ impl ContactFinder {
         &self.contacts
     }
 
-    /// The pairs among listed particles whose surfaces are nearer to each other than the sum of what `reach` says for
-    /// both [m], and `own` ones, sorted. Two immovable particles are no pair.
+    /// The pairs among listed particles whose surfaces are nearer to each other than the sum of what `reach`
+    /// says for both [m], and `own` ones, sorted. Two immovable particles are no pair.
     pub(crate) fn within(
         &mut self,
         candidates: &Candidates,

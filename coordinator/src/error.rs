@@ -92,8 +92,8 @@ pub enum Loss {
 }
 
 impl CoordinatorError {
-    /// The participant that does not answer any more, if the error is of that kind: with another process or connection the
-    /// run can go on from a checkpoint.
+    /// The participant that does not answer any more, if the error is of that kind: with another process or
+    /// connection the run can go on from a checkpoint.
     pub fn lost(&self) -> Option<&str> {
         match self {
             Self::Connect { participant, .. } | Self::Lost { participant, .. } => Some(participant),

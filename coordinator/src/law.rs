@@ -1,30 +1,32 @@
-//! The contact law: contacts that slide, hold and part. It knows of bodies, contacts and a step, and of no network.
+//! The contact law: contacts that slide, hold and part. It knows of bodies, contacts and a step, and of no
+//! network.
 //!
 //! # The law
 //!
-//! A contact c joins a point of body i with a point of body j. Its unit normal n points from i to j, and its gap g is the
-//! distance of the surfaces, negative where they overlap. Within a step of length h it gives one impulse, +p to j and
+//! A contact c joins a point of body i with a point of body j. Its unit normal n points from i to j, and its
+//! gap g is the distance of the surfaces, negative where they overlap. Within a step of length h it gives one
+//! impulse, +p to j and
 //! -p to i. All impulses together change the velocities that bodies would have without contacts, v*, to
 //!
 //! ```text
 //! v' = v* + B H^T p,        u = H v' :  relative velocity of j to i at each contact,
 //! ```
 //!
-//! B being the response of bodies to impulses, inverse masses and inertias for explicit participants. Positions move by
-//! h v', and v' is what is reported.
+//! B being the response of bodies to impulses, inverse masses and inertias for explicit participants.
+//! Positions move by h v', and v' is what is reported.
 //!
-//! Signorini's condition says that surfaces do not enter each other, do not pull, and press only where they touch. Over a
-//! step, a gap may close but not more: with b = max(g, 0)/h, u_n + b >= 0, p_n >= 0, and their product is zero. A gap
-//! that stays open gives no impulse. An overlap that is there, from a rounding or from outside, is neither increased nor
-//! pushed out: pushing out would be energy from nothing.
+//! Signorini's condition says that surfaces do not enter each other, do not pull, and press only where they
+//! touch. Over a step, a gap may close but not more: with b = max(g, 0)/h, u_n + b >= 0, p_n >= 0, and their
+//! product is zero. A gap that stays open gives no impulse. An overlap that is there, from a rounding or from
+//! outside, is neither increased nor pushed out: pushing out would be energy from nothing.
 //!
-//! Coulomb's law says that the tangential impulse is at most mu p_n, and that where surfaces slide it has this size and
-//! opposes the sliding: p_t = -mu p_n u_t / |u_t|.
+//! Coulomb's law says that the tangential impulse is at most mu p_n, and that where surfaces slide it has
+//! this size and opposes the sliding: p_t = -mu p_n u_t / |u_t|.
 //!
 //! # As one condition
 //!
-//! Let K be the cone of impulses with |p_t| <= mu p_n. Its dual cone K*, of all w with w . p >= 0 for every p of K, is
-//! w_n >= mu |w_t|: the worst p for a given w has p_t against w_t with |p_t| = mu p_n. Put
+//! Let K be the cone of impulses with |p_t| <= mu p_n. Its dual cone K*, of all w with w . p >= 0 for every p
+//! of K, is w_n >= mu |w_t|: the worst p for a given w has p_t against w_t with |p_t| = mu p_n. Put
 //!
 //! ```text
 //! w = u + (b + s) n,    s = mu |u_t|                                        [DeSaxceFeng1998]
@@ -36,41 +38,45 @@
 //! side of K*: w_t = u_t against p_t and w_n = mu |w_t|, which is u_n + b = 0: the contact slides, at the
 //! cone's limit, and does not open. Without s, in the last case, u_n = mu |u_t|: what slides would rise.
 //!
-//! Rolling resistance is a second tangential part, in a unit that makes it alike: a couple over a lever, with a relative
-//! angular velocity times the lever, q and u_q, |q| <= mu_r p_n; s has the term mu_r |u_q| more.
+//! Rolling resistance is a second tangential part, in a unit that makes it alike: a couple over a lever, with
+//! a relative angular velocity times the lever, q and u_q, |q| <= mu_r p_n; s has the term mu_r |u_q| more.
 //!
 //! # Why it can be solved
 //!
-//! With s held, the condition is that of the optimum of a convex program with the symmetric, positive semidefinite matrix
-//! W = H B H^T:
+//! With s held, the condition is that of the optimum of a convex program with the symmetric, positive
+//! semidefinite matrix W = H B H^T:
 //!
 //! ```text
 //! minimise  f(p) = 1/2 p . W p + p . (u* + (b + s) n)    over p in K of all contacts,      u* = H v*.
 //! ```
 //!
-//! Its gradient is w. Velocities are unique, impulses need not be. A point p is optimal exactly if it is a fixed point of
-//! p -> Proj_K(p - D^-1 w) for any positive diagonal D that is one number for each part of a contact, the projection being
-//! in the metric of D: by the definition of a projection, p . w = 0 and w in K*. If in that point s = mu |u_t| too, the law
-//! holds. So the solver iterates p by the gradient of the program and renews s [Acary2011]; a fixed point of both is a
-//! solution, whatever the way to it. No convergence theorem covers the renewal; the error that ends the iteration is
-//! measured with the true s, so what is called converged obeys the law.
+//! Its gradient is w. Velocities are unique, impulses need not be. A point p is optimal exactly if it is a
+//! fixed point of p -> Proj_K(p - D^-1 w) for any positive diagonal D that is one number for each part of a
+//! contact, the projection being in the metric of D: by the definition of a projection, p . w = 0 and w in
+//! K*. If in that point s = mu |u_t| too, the law holds. So the solver iterates p by the gradient of the
+//! program and renews s [Acary2011]; a fixed point of both is a solution, whatever the way to it. No
+//! convergence theorem covers the renewal; the error that ends the iteration is measured with the true s, so
+//! what is called converged obeys the law.
 //!
 //! # Energy and momentum
 //!
-//! Kinetic energy changes by p . (u + u*)/2 = p . u - 1/2 p . W p. The law gives p . u = -p_n (b + s) <= 0 in sum, so
-//! energy never rises, but for what immovable bodies that move put in and for the tolerance. Momentum is kept since p and -p
-//! are added; angular momentum since arms end in one point, if both bodies can take a torque.
+//! Kinetic energy changes by p . (u + u*)/2 = p . u - 1/2 p . W p. The law gives p . u = -p_n (b + s) <= 0 in
+//! sum, so energy never rises, but for what immovable bodies that move put in and for the tolerance. Momentum
+//! is kept since p and -p are added; angular momentum since arms end in one point, if both bodies can take a
+//! torque.
 //!
-//! A solve that reaches its limit of iterations has no such sum. If its impulses would give energy, all of them are scaled by one
-//! factor, at which they give none. The scaled impulses are still in their cones, and momenta are still kept.
+//! A solve that reaches its limit of iterations has no such sum. If its impulses would give energy, all of
+//! them are scaled by one factor, at which they give none. The scaled impulses are still in their cones, and
+//! momenta are still kept.
 //!
 //! # When to stop
 //!
-//! Two errors are measured. D times the step of the fixed point's map is a velocity: its largest part is to be below a
-//! hundredth of a h, the velocity that a contact at rest has to stop in a step. It is not enough: in a tall tower without a
-//! good guess, each contact is right to a hundredth while all of them together are not, and the top falls freely. The
-//! sum of |p . w|, which is zero in the solution, is to be below 1e-4 of the sum of |p . u*|. Where nothing
-//! accelerates, velocities are measured by the fastest approach instead. One iteration is always done.
+//! Two errors are measured. D times the step of the fixed point's map is a velocity: its largest part is to
+//! be below a hundredth of a h, the velocity that a contact at rest has to stop in a step. It is not enough:
+//! in a tall tower without a good guess, each contact is right to a hundredth while all of them together are
+//! not, and the top falls freely. The sum of |p . w|, which is zero in the solution, is to be below 1e-4 of
+//! the sum of |p . u*|. Where nothing accelerates, velocities are measured by the fastest approach instead.
+//! One iteration is always done.
 
 pub mod bodies;
 mod cone;
@@ -105,10 +111,11 @@ use warm_start::LastImpulses;
 pub struct Step {
     /// Length h [s].
     pub dt: f64,
-    /// Largest acceleration of a body without contacts [m/s^2], gravity in most scenes: the scale of what a contact at
-    /// rest must stop, a h. 0 if nothing accelerates.
+    /// Largest acceleration of a body without contacts [m/s^2], gravity in most scenes: the scale of what a
+    /// contact at rest must stop, a h. 0 if nothing accelerates.
     pub acceleration: f64,
-    /// An error of velocities that is small enough [m/s], where the precision asks for less; 0 to leave it to that.
+    /// An error of velocities that is small enough [m/s], where the precision asks for less; 0 to leave it to
+    /// that.
     pub enough: f64,
 }
 
@@ -216,7 +223,8 @@ impl ContactLaw {
         &self.impulses
     }
 
-    /// Angular impulse of rolling resistance of each contact in the last step [kg m^2/s], on j; its opposite acts on i.
+    /// Angular impulse of rolling resistance of each contact in the last step [kg m^2/s], on j; its opposite
+    /// acts on i.
     pub fn couples(&self) -> &[DVec3] {
         &self.couples
     }
@@ -254,7 +262,8 @@ impl ContactLaw {
         statistics
     }
 
-    /// Leaves out contacts that pass each other by without contacts, and says whether any contact resists rolling.
+    /// Leaves out contacts that pass each other by without contacts, and says whether any contact resists
+    /// rolling.
     fn choose(&mut self, bodies: &Bodies, contacts: &[Contact], dt: f64) -> bool {
         let look = |(chunk, part): (usize, &[Contact])| {
             let first = chunk * CHUNK;
@@ -362,7 +371,8 @@ struct Solver<U> {
 }
 
 impl<U: Unknown> Solver<U> {
-    /// Sets up the problem of a step of length `dt` [s], and a first guess from memory; says how many contacts have none.
+    /// Sets up the problem of a step of length `dt` [s], and a first guess from memory; says how many
+    /// contacts have none.
     fn guess(
         &mut self,
         memory: &LastImpulses,

@@ -23,8 +23,8 @@ pub(crate) struct Member {
     pub(crate) part: Part,
 }
 
-/// The particles of a participant that one service computes, and the connection to it: all of them. A solver that runs
-/// on several processes answers by one of these.
+/// The particles of a participant that one service computes, and the connection to it: all of them. A solver
+/// that runs on several processes answers by one of these.
 pub(crate) struct Part {
     pub(crate) connection: Connection,
     pub(crate) roster: Roster,

@@ -95,8 +95,8 @@ impl Obstacles {
         }
     }
 
-    /// The places of a surface within `reach` [m] of a point that a particle there may touch, and what each is called among
-    /// those of the surface.
+    /// The places of a surface within `reach` [m] of a point that a particle there may touch, and what each
+    /// is called among those of the surface.
     pub(crate) fn all_beside(
         &self,
         surface: usize,

@@ -1,8 +1,9 @@
-//! Other methods of contact than merging and splitting, to compare it with (`docs/theory/contact-methods.md`).
+//! Other methods of contact than merging and splitting, to compare it with
+//! (`docs/theory/contact-methods.md`).
 //!
-//! They see the same contacts and act through the same calls: each particle that a method touches is a group of its
-//! own, with a velocity and an external impulse for the step. There is one stage; what the participants make of it is
-//! their own matter, as with any external force.
+//! They see the same contacts and act through the same calls: each particle that a method touches is a group
+//! of its own, with a velocity and an external impulse for the step. There is one stage; what the
+//! participants make of it is their own matter, as with any external force.
 
 use std::f64::consts::PI;
 
@@ -59,8 +60,8 @@ impl PairResponse {
         }
     }
 
-    /// Spring and damper for each pair that overlaps: F = max(0, k depth - c u_n) along the line of centres, u_n the
-    /// relative velocity along it, c = 2 zeta sqrt(k m), m the reduced mass. It never pulls.
+    /// Spring and damper for each pair that overlaps: F = max(0, k depth - c u_n) along the line of centres,
+    /// u_n the relative velocity along it, c = 2 zeta sqrt(k m), m the reduced mass. It never pulls.
     pub fn penalty(
         &mut self,
         settings: &PenaltySettings,
@@ -80,10 +81,10 @@ impl PairResponse {
         self.finish(candidates, false);
     }
 
-    /// Pressure between bodies as between the particles of a fluid. Foreign particles j in contact with i, of volume
-    /// V_j = 4/3 pi r_j^3, give it the filling s_i = sum V_j W(d, r_i + r_j), with the spiky kernel W(d, h) =
-    /// 15/(pi h^3) (1 - d/h)^3 [Mueller2003], and a pressure p_i = `strength` x s_i. The force of a pair is
-    /// V_i V_j (p_i + p_j)/2 |W'|, which conserves momentum.
+    /// Pressure between bodies as between the particles of a fluid. Foreign particles j in contact with i, of
+    /// volume V_j = 4/3 pi r_j^3, give it the filling s_i = sum V_j W(d, r_i + r_j), with the spiky kernel
+    /// W(d, h) = 15/(pi h^3) (1 - d/h)^3 [Mueller2003], and a pressure p_i = `strength` x s_i. The force of a
+    /// pair is V_i V_j (p_i + p_j)/2 |W'|, which conserves momentum.
     pub fn sph_repulsion(
         &mut self,
         settings: &SphRepulsionSettings,

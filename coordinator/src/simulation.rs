@@ -120,7 +120,8 @@ pub enum FrameField {
     Vector(Vec<[f32; 3]>),
 }
 
-/// Refuses bodies that turn where nothing can turn them, and participants that the contact law does not carry.
+/// Refuses bodies that turn where nothing can turn them, and participants that the contact law does not
+/// carry.
 fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), CoordinatorError> {
     let turns = |member: &&Member| {
         let is_carried = coupling.method == ContactMethod::ContactLaw && member.kind == Integration::Explicit;
@@ -247,7 +248,8 @@ impl Simulation {
         };
     }
 
-    /// Masses [kg] of particles of a participant, by its place in the scene; infinite for those that nothing moves.
+    /// Masses [kg] of particles of a participant, by its place in the scene; infinite for those that nothing
+    /// moves.
     ///
     /// # Panics
     /// If there is no such participant, or an id is unknown.
@@ -309,7 +311,8 @@ impl Simulation {
         self.frames_with_surfaces(&|_| false)
     }
 
-    /// The same, with the surface of each participant for whose name `wanted` says so and whose solver knows one.
+    /// The same, with the surface of each participant for whose name `wanted` says so and whose solver knows
+    /// one.
     ///
     /// # Errors
     /// As for [`Self::frames`].
@@ -430,7 +433,8 @@ impl Simulation {
         }
     }
 
-    /// Lets all participants go and closes the connections. A service that is about to end waits for them to be closed.
+    /// Lets all participants go and closes the connections. A service that is about to end waits for them to
+    /// be closed.
     ///
     /// # Errors
     /// The first that does not answer.
@@ -445,8 +449,8 @@ pub(crate) fn joint_hash(hashes: impl Iterator<Item = u64>) -> u64 {
     hashes.fold(0, |joint, hash| random::mix(joint ^ hash))
 }
 
-/// Edge of the cells in which participants say where they are [m]: a few particles wide, and not so small that the
-/// largest particle fills thousands.
+/// Edge of the cells in which participants say where they are [m]: a few particles wide, and not so small
+/// that the largest particle fills thousands.
 fn cell_size(mut radii: Vec<f64>) -> f64 {
     if radii.is_empty() {
         return 1.0;

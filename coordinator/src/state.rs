@@ -1,4 +1,5 @@
-//! State that the phases of a step work on: memory that outlives a step, working storage, contacts of the contact law.
+//! State that the phases of a step work on: memory that outlives a step, working storage, contacts of the
+//! contact law.
 
 pub(crate) mod clock;
 pub(crate) mod problem;

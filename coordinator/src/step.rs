@@ -26,10 +26,11 @@ impl Simulation {
     /// Advances the scene by one step.
     ///
     /// # Errors
-    /// The call that a participant could not answer, with its name, the step and the phase; the state is then that of the last
-    /// frame or checkpoint.
+    /// The call that a participant could not answer, with its name, the step and the phase; the state is then
+    /// that of the last frame or checkpoint.
     pub fn step(&mut self) -> Result<StepRecord, CoordinatorError> {
-        // Inside the pool of workers: each parallel loop then starts where it is, not with a hand-over between threads.
+        // Inside the pool of workers: each parallel loop then starts where it is, not with a hand-over
+        // between threads.
         rayon::scope(|_| self.coupled_step())
     }
 

@@ -1,5 +1,5 @@
-//! Synchronising: from the participants' answers to one velocity for each meta-particle (`docs/theory/coupling.md`,
-//! "Synchronising, for any number of participants").
+//! Synchronising: from the participants' answers to one velocity for each meta-particle
+//! (`docs/theory/coupling.md`, "Synchronising, for any number of participants").
 
 pub mod quasi_newton;
 
@@ -11,21 +11,22 @@ use crate::merging::merge::Forest;
 use crate::settings::{CouplingSettings, Inertia, Synchronise};
 use quasi_newton::{QuasiNewton, norm};
 
-/// The slope of a projection, which reports none, over the mass of its own members: the added mass of a fluid that cannot
-/// give way. The answer does not depend on it; from 3 to 12 it takes about as many repetitions
+/// The slope of a projection, which reports none, over the mass of its own members: the added mass of a fluid
+/// that cannot give way. The answer does not depend on it; from 3 to 12 it takes about as many repetitions
 /// (docs/design/decisions.md).
 pub(crate) const ADDED_MASS: f64 = 6.0;
 
-/// The part of its first residual that whoever iterates may leave in an answer to be repeated: forcing term of an inexact Newton
-/// method [EisenstatWalker1996]. From 0.003 to 0.01 solves take half of the iterations; with 0.1
-/// there are more repetitions (docs/design/decisions.md).
+/// The part of its first residual that whoever iterates may leave in an answer to be repeated: forcing term
+/// of an inexact Newton method [EisenstatWalker1996]. From 0.003 to 0.01 solves take half of the iterations;
+/// with 0.1 there are more repetitions (docs/design/decisions.md).
 const FORCING: f64 = 0.01;
 
-/// Repetitions whose answers grow beyond this many times the first, and beyond the groups' momentum, diverge: the step is
-/// too long for them.
+/// Repetitions whose answers grow beyond this many times the first, and beyond the groups' momentum, diverge:
+/// the step is too long for them.
 const DIVERGED: f64 = 1e4;
 
-/// Participants that disagree by more than this part of all their impulses have not come nearer to each other by repeating.
+/// Participants that disagree by more than this part of all their impulses have not come nearer to each other
+/// by repeating.
 const DISAGREEMENT_MAX: f64 = 1.0;
 
 /// The part of a stage's groups that one participant has particles in.
@@ -35,7 +36,8 @@ pub struct Share {
     pub groups: Vec<u32>,
     /// Mass of the participant's own members of each [kg], infinite if one is immovable.
     pub mass: Vec<f64>,
-    /// Impulse this participant gave its members in the last step [kg m/s], a first guess for others; zero if unknown.
+    /// Impulse this participant gave its members in the last step [kg m/s], a first guess for others; zero if
+    /// unknown.
     pub guess: Vec<DVec3>,
 }
 
@@ -48,7 +50,8 @@ pub struct Turn {
     pub inertia: Vec<f64>,
     /// External impulse of each group [kg m/s].
     pub impulse: Vec<DVec3>,
-    /// Part of its first residual that an iteration may leave; above 0 only where the participant is asked again.
+    /// Part of its first residual that an iteration may leave; above 0 only where the participant is asked
+    /// again.
     pub forcing: f64,
 }
 
@@ -267,9 +270,9 @@ impl Stage<'_> {
             .collect()
     }
 
-    /// Participants that follow from the others' answers and are no unknowns of the iteration: as many as share no group
-    /// with one another. Projections before others, then the largest, since who follows is asked once less,
-    /// and of equals the last.
+    /// Participants that follow from the others' answers and are no unknowns of the iteration: as many as
+    /// share no group with one another. Projections before others, then the largest, since who follows is
+    /// asked once less, and of equals the last.
     fn followers(&self, implicit: &[usize], shared: &[(usize, usize)]) -> Vec<usize> {
         let mut order = implicit.to_vec();
         order.sort_by_key(|&k| {
@@ -290,11 +293,11 @@ impl Stage<'_> {
         followers
     }
 
-    /// Implicit participants that share groups answer again and again, each against the others' linearised answers
-    /// (a Robin condition), until these agree. The unknowns are J + Z dv at the shared places: for solids that are
-    /// diagonal in the groups they do not depend on what the others do, and one repetition is exact. Only answers that may be
-    /// the last are solved for to the participants' own tolerances. The participants `along` are explicit ones that share no group
-    /// with these, and answer with the first.
+    /// Implicit participants that share groups answer again and again, each against the others' linearised
+    /// answers (a Robin condition), until these agree. The unknowns are J + Z dv at the shared places: for
+    /// solids that are diagonal in the groups they do not depend on what the others do, and one repetition is
+    /// exact. Only answers that may be the last are solved for to the participants' own tolerances. The
+    /// participants `along` are explicit ones that share no group with these, and answer with the first.
     fn repeat(
         &self,
         implicit: &[usize],
@@ -354,7 +357,8 @@ impl Stage<'_> {
             if repetition == 1 {
                 first = whole(state);
             }
-            // What comes next is the last repetition if it is as good as the one before: its answers must be whole.
+            // What comes next is the last repetition if it is as good as the one before: its answers must be
+            // whole.
             let expected = disagreement * disagreement / before;
             forcing = if expected <= settings.coupling_tolerance { 0.0 } else { FORCING };
             before = disagreement;

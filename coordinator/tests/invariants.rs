@@ -24,8 +24,8 @@ fn noise3(seed: u64, i: usize, purpose: u64) -> DVec3 {
     DVec3::from_array([0, 1, 2].map(|axis| noise(seed, i, 10 * purpose + axis)))
 }
 
-/// `count` particles in one place, masses within `ratio` of each other, the first `immovable` of every second cluster
-/// of infinite mass and one velocity.
+/// `count` particles in one place, masses within `ratio` of each other, the first `immovable` of every second
+/// cluster of infinite mass and one velocity.
 fn cluster(seed: u64, count: usize, ratio: f64, immovable: usize) -> Candidates {
     let mut candidates = Candidates::default();
     for i in 0..count {
@@ -133,7 +133,8 @@ proptest! {
                 prop_assert!((energy(mass, &velocity) - expected).abs() < TOLERANCE * scale);
             }
         }
-        // What is gone is what the members had relative to v12, and what synchronising took, less what they have now.
+        // What is gone is what the members had relative to v12, and what synchronising took, less what they
+        // have now.
         let relative = |velocity: &[DVec3], to: DVec3| -> f64 {
             let movable = candidates.mass.iter().zip(velocity).filter(|(m, _)| m.is_finite());
             movable.map(|(m, &v)| 0.5 * m * (v - to).length_squared()).sum()
@@ -360,8 +361,8 @@ fn brute_force(candidates: &Candidates, own: &[(u32, u32)]) -> Contacts {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::default() })]
 
-    /// A crowd of spheres of all sizes: each moves by less than the margin of its own radius, some die, and some
-    /// that are near nobody come and go among the candidates.
+    /// A crowd of spheres of all sizes: each moves by less than the margin of its own radius, some die, and
+    /// some that are near nobody come and go among the candidates.
     #[test]
     fn a_list_of_near_pairs_serves_until_someone_has_moved_too_far(
         seed: u64,

@@ -23,7 +23,8 @@ fn block(degrees: f64, friction: f64) -> World {
     world
 }
 
-/// The critical angle is atan 0.5 = 26.565 degrees. Semi-implicit steps go h/2 of the final speed farther than exact.
+/// The critical angle is atan 0.5 = 26.565 degrees. Semi-implicit steps go h/2 of the final speed farther
+/// than exact.
 #[test]
 fn a_block_rests_below_the_critical_angle_and_slides_above() {
     let (dt, steps) = (1e-3, 1000);
@@ -60,7 +61,8 @@ fn without_friction_a_block_slides_as_g_sin() {
     }
 }
 
-/// A solid ball on a slope rolls with 5/7 g sin; one that is thrown along a plane ends at 5/7 of its speed, rolling.
+/// A solid ball on a slope rolls with 5/7 g sin; one that is thrown along a plane ends at 5/7 of its speed,
+/// rolling.
 #[test]
 fn balls_roll_by_two_fifths_and_two_sevenths() {
     let mut world = World::new(slope(20.0), 0.5);
@@ -88,8 +90,8 @@ fn balls_roll_by_two_fifths_and_two_sevenths() {
     assert!((v - 5.0 / 7.0).abs() < 1e-9 && (spin * 0.3 - v).abs() < 1e-9, "{v} {spin}");
 }
 
-/// Rolling resistance: on a slope a ball rests while tan(angle) < mu_r, and on a plane a rolling ball slows down by
-/// mu_r g / (1 + 2/5).
+/// Rolling resistance: on a slope a ball rests while tan(angle) < mu_r, and on a plane a rolling ball slows
+/// down by mu_r g / (1 + 2/5).
 #[test]
 fn rolling_resistance_holds_and_brakes() {
     let ball = |degrees: f64, speed: f64| {
@@ -169,8 +171,8 @@ fn a_tower_with_a_thousand_times_the_mass_on_top_stands() {
     assert!(sunk.abs() < 1e-3 && mean <= 20.0);
 }
 
-/// Without memory and without a tree, each velocity is right to a hundredth long before the top has heard of the
-/// floor. The duality gap must not be taken in.
+/// Without memory and without a tree, each velocity is right to a hundredth long before the top has heard of
+/// the floor. The duality gap must not be taken in.
 #[test]
 fn a_tower_that_falls_is_not_taken_for_one_that_stands() {
     for (count, heavy, by_tree) in

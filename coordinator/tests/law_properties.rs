@@ -67,7 +67,8 @@ proptest! {
     }
 }
 
-/// No theorem says that renewing de Saxce's term converges. With friction far above what matter has, few solves do not.
+/// No theorem says that renewing de Saxce's term converges. With friction far above what matter has, few
+/// solves do not.
 #[test]
 fn of_a_thousand_solves_all_but_three_converge() {
     let (mut solves, mut failed) = (0, 0);

@@ -50,7 +50,8 @@ fn step(candidates: &mut Candidates, settings: &CouplingSettings, dt: f64) -> bo
     touching
 }
 
-/// Lets two balls collide: time in contact [s], speed of parting [m/s], and the largest relative change of energy.
+/// Lets two balls collide: time in contact [s], speed of parting [m/s], and the largest relative change of
+/// energy.
 fn collide(candidates: &mut Candidates, settings: &CouplingSettings, dt: f64) -> (f64, f64) {
     let mut contact = 0;
     for _ in 0..1_000_000 {
@@ -94,8 +95,9 @@ fn a_spring_without_damping_takes_half_a_period_and_gives_all_energy_back() {
     }
 }
 
-/// With the force cut off where it would pull, contact ends when k depth = c u_n, at speed exp(-zeta phi/s) of the
-/// first, s = sqrt(1 - zeta^2) and phi = atan2(2 zeta s, 2 zeta^2 - 1): the solution of the damped oscillator.
+/// With the force cut off where it would pull, contact ends when k depth = c u_n, at speed exp(-zeta phi/s)
+/// of the first, s = sqrt(1 - zeta^2) and phi = atan2(2 zeta s, 2 zeta^2 - 1): the solution of the damped
+/// oscillator.
 #[test]
 fn a_damped_spring_has_the_restitution_of_the_damped_oscillator() {
     let mut coupling = settings(ContactMethod::Penalty);
@@ -149,7 +151,8 @@ fn newtons_cradle_passes_the_impulse_on() {
 }
 
 proptest! {
-    /// Many particles in one place, of masses within 1e6 of each other: momentum is kept, and a response finite.
+    /// Many particles in one place, of masses within 1e6 of each other: momentum is kept, and a response
+    /// finite.
     #[test]
     fn momentum_is_kept(seed: u64, count in 2usize..60, method in 0usize..3) {
         let method = [ContactMethod::Penalty, ContactMethod::SphRepulsion, ContactMethod::PairwiseImpulse][method];

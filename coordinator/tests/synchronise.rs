@@ -75,7 +75,8 @@ impl Systems {
         }
         let mut change = self.solve(k, inertia, &impulse);
         if let Some(iterates) = &mut self.iterates {
-            // What is left of the error has a sign that changes from one component to the next, as an iteration's would.
+            // What is left of the error has a sign that changes from one component to the next, as an
+            // iteration's would.
             for (i, (change, last)) in change.iter_mut().zip(&iterates[k]).enumerate() {
                 *change += (*last - *change) * turn.forcing * [1.0, -0.6, 0.8][i];
             }

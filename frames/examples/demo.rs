@@ -1,4 +1,5 @@
-//! Renders water that falls on a sagging sheet: `cargo run --release -p amalgam-frames --example demo -- demo.png`.
+//! Renders water that falls on a sagging sheet: `cargo run --release -p amalgam-frames --example demo --
+//! demo.png`.
 
 use std::time::Instant;
 

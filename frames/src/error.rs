@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// Reasons for which output could not be written or drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum FramesError {
-    /// No space is left; the unfinished file has been removed and the file of that name, if any, is the old one.
+    /// No space is left; the unfinished file has been removed and the file of that name, if any, is the old
+    /// one.
     #[error("cannot write {path}: the disk is full; free some space or choose another output folder")]
     DiskFull {
         /// The file that was to be written.

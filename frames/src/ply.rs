@@ -24,7 +24,8 @@ pub struct PlyMesh<'a> {
 /// Columns of vectors in a file.
 pub(crate) const COLUMNS: [[&str; 3]; 3] = [["x", "y", "z"], ["nx", "ny", "nz"], ["vx", "vy", "vz"]];
 
-/// Writes a mesh, binary and little-endian: vertices and what they have as f32, triangles as indices of vertices.
+/// Writes a mesh, binary and little-endian: vertices and what they have as f32, triangles as indices of
+/// vertices.
 ///
 /// # Errors
 /// A failure of the file system, an index of no vertex, or columns of different lengths.

@@ -25,8 +25,8 @@ impl PvdCollection {
         Ok(collection)
     }
 
-    /// Continues the list of an interrupted run that had `count` frames when its checkpoint was taken: later ones are
-    /// dropped from the list, since the run will write them again.
+    /// Continues the list of an interrupted run that had `count` frames when its checkpoint was taken: later
+    /// ones are dropped from the list, since the run will write them again.
     ///
     /// # Errors
     /// If the file cannot be read or written, was not written by this type, or lists fewer frames.

@@ -146,7 +146,8 @@ fn plain(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(bytes.get(8..)?.get(..length(bytes, 0)?)?.to_vec())
 }
 
-/// An array as zlib blocks: their number, the bytes of one, those of a last one that is shorter, the compressed bytes of each.
+/// An array as zlib blocks: their number, the bytes of one, those of a last one that is shorter, the
+/// compressed bytes of each.
 fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
     let blocks = length(bytes, 0)?;
     let mut rest = bytes.get(blocks.checked_add(3)?.checked_mul(8)?..)?;

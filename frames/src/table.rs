@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::FramesError;
 
-/// A comma-separated table of numbers. Each value is written with the fewest digits that read back to the same bits,
-/// each row with one call to the system, so that what has been appended can be read after an interruption.
+/// A comma-separated table of numbers. Each value is written with the fewest digits that read back to the
+/// same bits, each row with one call to the system, so that what has been appended can be read after an
+/// interruption.
 #[derive(Debug)]
 pub struct CsvTable {
     path: PathBuf,
@@ -18,7 +19,8 @@ pub struct CsvTable {
 }
 
 impl CsvTable {
-    /// Starts a table, over an old one of that name. `header` names the columns, with their units: `time [s]`.
+    /// Starts a table, over an old one of that name. `header` names the columns, with their units: `time
+    /// [s]`.
     ///
     /// # Errors
     /// A failure of the file system, or names with commas, quotes or line breaks.
@@ -30,11 +32,12 @@ impl CsvTable {
         Ok(Self { path, file, columns: header.len(), row: String::new() })
     }
 
-    /// Continues the table of an interrupted run that was `length` bytes long when its checkpoint was taken: what follows
-    /// is dropped, since the run will write it again.
+    /// Continues the table of an interrupted run that was `length` bytes long when its checkpoint was taken:
+    /// what follows is dropped, since the run will write it again.
     ///
     /// # Errors
-    /// A failure of the file system, another header than `header`, or a table that does not have a row that ends there.
+    /// A failure of the file system, another header than `header`, or a table that does not have a row that
+    /// ends there.
     pub fn resume(path: impl Into<PathBuf>, header: &[&str], length: u64) -> Result<Self, FramesError> {
         let path = path.into();
         let header_row = header_row(&path, header)?;

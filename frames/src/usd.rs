@@ -1,7 +1,7 @@
 //! Scenes over time in Universal Scene Description (`.usda`), which Blender, Houdini and Omniverse open.
 //!
-//! Everything lies below `/World`, in metres, with Z up. A time code is a frame. The form with text is written here since no
-//! library in Rust writes a binary one that Pixar's own reads.
+//! Everything lies below `/World`, in metres, with Z up. A time code is a frame. The form with text is
+//! written here since no library in Rust writes a binary one that Pixar's own reads.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};

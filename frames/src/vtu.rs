@@ -1,7 +1,7 @@
 //! A frame of a participant as a VTK unstructured grid (`.vtu`).
 //!
-//! Format: the XML file format of "VTK File Formats" (Kitware), raw appended data, little-endian, 64-bit lengths. Compressed
-//! data stands in blocks, each of them a zlib stream.
+//! Format: the XML file format of "VTK File Formats" (Kitware), raw appended data, little-endian, 64-bit
+//! lengths. Compressed data stands in blocks, each of them a zlib stream.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -24,7 +24,8 @@ pub struct FrameData<'a> {
     pub ids: &'a [u64],
     /// Velocities [m/s]: point data `velocity`, Float32.
     pub velocities: &'a [DVec3],
-    /// The group that each particle moved with, `u32::MAX` for none: point data `group`, Int32 with -1 for none.
+    /// The group that each particle moved with, `u32::MAX` for none: point data `group`, Int32 with -1 for
+    /// none.
     pub groups: &'a [u32],
     /// Triangles between particles, as indices into the columns.
     pub triangles: &'a [[u32; 3]],
@@ -60,15 +61,16 @@ pub enum Compression {
     Zlib,
 }
 
-/// Bytes of values in a compressed block: large enough for zlib's window of 32 KiB, small enough for all processors.
+/// Bytes of values in a compressed block: large enough for zlib's window of 32 KiB, small enough for all
+/// processors.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Writes a frame: one VTK_VERTEX cell per particle, in order, then one VTK_TRIANGLE per triangle. The file appears
-/// whole or not at all. No particles at all give a valid file.
+/// Writes a frame: one VTK_VERTEX cell per particle, in order, then one VTK_TRIANGLE per triangle. The file
+/// appears whole or not at all. No particles at all give a valid file.
 ///
 /// # Errors
-/// Columns of different lengths, a triangle that names no particle, a bad or repeated field name, more than 2^31
-/// cell corners (VTK's 32-bit connectivity), or a failure of the file system.
+/// Columns of different lengths, a triangle that names no particle, a bad or repeated field name, more than
+/// 2^31 cell corners (VTK's 32-bit connectivity), or a failure of the file system.
 pub fn write_vtu(
     path: impl AsRef<Path>,
     frame: &FrameData<'_>,
@@ -155,8 +157,8 @@ fn encode(arrays: Vec<Array<'_>>, compression: Compression) -> io::Result<Vec<Ar
     arrays.into_iter().map(|array| array.encoded(compression)).collect()
 }
 
-/// Compressed values: the number of blocks, the bytes of a block, the bytes of a last block that is shorter or 0, the
-/// compressed bytes of each block, then the blocks.
+/// Compressed values: the number of blocks, the bytes of a block, the bytes of a last block that is shorter
+/// or 0, the compressed bytes of each block, then the blocks.
 fn compress(values: &[u8]) -> io::Result<Vec<u8>> {
     let blocks = values.par_chunks(BLOCK_BYTES).map(|block| {
         let mut encoder = ZlibEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -52,8 +52,8 @@ fn is_blue([r, g, b]: [u8; 3]) -> bool {
 
 #[test]
 fn a_sphere_has_its_silhouette() {
-    // Tangents through the eye make the angle asin(r/d) with the direction to the centre, on either side; a small
-    // sphere far away tests rounding.
+    // Tangents through the eye make the angle asin(r/d) with the direction to the centre, on either side; a
+    // small sphere far away tests rounding.
     for (centre, radius, distance) in [
         (DVec3::ZERO, 1.0, 5.0),
         (DVec3::new(0.9, -0.4, 1.0), 0.6, 5.0),

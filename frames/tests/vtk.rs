@@ -36,8 +36,8 @@ struct Columns {
     bonds: Vec<u32>,
 }
 
-/// vtkio 0.6.3 takes raw data to end at a byte 0x3c, '<', which it must not: the next value without that byte. The
-/// test of raw bytes below keeps it.
+/// vtkio 0.6.3 takes raw data to end at a byte 0x3c, '<', which it must not: the next value without that
+/// byte. The test of raw bytes below keeps it.
 fn readable<const N: usize>(bytes: [u8; N]) -> [u8; N] {
     bytes.map(|byte| if byte == b'<' { byte + 1 } else { byte })
 }
@@ -112,7 +112,8 @@ fn every_value_is_read_back() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("folder").count(), 1, "a temporary file is left");
 }
 
-/// Follows name, offset and length as the format says, for what vtkio does not read: field data and any bytes.
+/// Follows name, offset and length as the format says, for what vtkio does not read: field data and any
+/// bytes.
 #[test]
 fn the_header_leads_to_the_bytes() {
     let folder = tempfile::tempdir().expect("temporary folder");

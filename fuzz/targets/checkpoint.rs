@@ -1,4 +1,5 @@
-//! Any bytes as a file of a checkpoint, as a solver's snapshot, and files that were cut or changed: refused, never taken.
+//! Any bytes as a file of a checkpoint, as a solver's snapshot, and files that were cut or changed: refused,
+//! never taken.
 #![no_main]
 
 use amalgam::checkpoint::envelope::Label;

@@ -1,7 +1,7 @@
 //! Closed surfaces from OBJ, STL and PLY files, for bodies that are filled with particles.
 //!
-//! [`read_into`] reads the file that a shape names; everything that follows (is it closed? what is inside?) is
-//! geometry and lives in `amalgam_particles::surface`.
+//! [`read_into`] reads the file that a shape names; everything that follows (is it closed? what is inside?)
+//! is geometry and lives in `amalgam_particles::surface`.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Seek};
@@ -27,8 +27,8 @@ pub struct MeshError {
 }
 
 /// Reads the file of a [`Shape::Mesh`] into its surface, scaled and translated, and those of the parts of a
-/// [`Shape::Difference`]; other shapes have no file. What the surface then encloses, or why it does not, the shape says
-/// itself.
+/// [`Shape::Difference`]; other shapes have no file. What the surface then encloses, or why it does not, the
+/// shape says itself.
 ///
 /// # Errors
 /// A file that cannot be read or is none of the three formats.

@@ -1,7 +1,8 @@
 //! Calls of a service over one connection of HTTP/2.
 //!
-//! The bytes of a call go out as one body from where they lie: in as few frames as they fit into, and in the same write as its
-//! head. A general client of HTTP sends the head, waits until its stream is open, and then sends each piece by itself.
+//! The bytes of a call go out as one body from where they lie: in as few frames as they fit into, and in the
+//! same write as its head. A general client of HTTP sends the head, waits until its stream is open, and then
+//! sends each piece by itself.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -34,8 +35,8 @@ const SENT_AT_ONCE: usize = 1 << 30;
 /// A way to a service, for each new connection.
 type Way = dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Wire>>> + Send + Sync;
 
-/// Calls of a service over a connection that is made anew when it was lost. Clones share the connection. Each call shows the
-/// token, if there is one.
+/// Calls of a service over a connection that is made anew when it was lost. Clones share the connection. Each
+/// call shows the token, if there is one.
 #[derive(Clone)]
 pub struct Calls(Arc<Connection>);
 
@@ -54,7 +55,8 @@ impl std::fmt::Debug for Calls {
 }
 
 impl Calls {
-    /// Calls through connections that `way` makes; the first is made at once. `origin` is the scheme and host that they name.
+    /// Calls through connections that `way` makes; the first is made at once. `origin` is the scheme and host
+    /// that they name.
     ///
     /// # Errors
     /// The error of `way`, or one of HTTP/2.
@@ -139,7 +141,8 @@ impl Connection {
     }
 }
 
-/// Sends the rest of a request as it comes, and as fast as the service takes it. Ends early if the service wants no more.
+/// Sends the rest of a request as it comes, and as fast as the service takes it. Ends early if the service
+/// wants no more.
 async fn send_as_it_comes(mut body: Body, mut stream: SendStream<Pieces>) {
     loop {
         let frame = tokio::select! {

@@ -58,8 +58,8 @@ pub enum Made {
     Roles,
 }
 
-/// Makes `folder` with an authority, unless it has one, and a certificate and a key for each role, good for `days` and for
-/// services on `hosts` and on the loopback interface. Keys can be read by their owner alone.
+/// Makes `folder` with an authority, unless it has one, and a certificate and a key for each role, good for
+/// `days` and for services on `hosts` and on the loopback interface. Keys can be read by their owner alone.
 ///
 /// # Errors
 /// A host that is none, or a file that cannot be read or written.
@@ -138,7 +138,8 @@ fn file(path: &Path, error: std::io::Error) -> CertificatesError {
     CertificatesError::File { path: path.display().to_string(), error }
 }
 
-/// Writes a file beside its place and moves it there: whoever reads it meanwhile has the old one or the new one.
+/// Writes a file beside its place and moves it there: whoever reads it meanwhile has the old one or the new
+/// one.
 fn write(path: &Path, mode: u32, text: &str) -> Result<(), CertificatesError> {
     let beside = path.with_extension("new");
     let written = (|| {

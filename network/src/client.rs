@@ -54,7 +54,8 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// Calls of the service that `whereabouts` finds, as `HOST:PORT`, now and each time that it is connected anew.
+/// Calls of the service that `whereabouts` finds, as `HOST:PORT`, now and each time that it is connected
+/// anew.
 ///
 /// # Errors
 /// A failure of the network; and certificates, hosts or roles that are wrong, as [`is_refusal`] tells.
@@ -62,7 +63,8 @@ pub async fn dial(
     whereabouts: impl Fn() -> io::Result<String> + Send + Sync + 'static,
     access: &Access,
 ) -> io::Result<Calls> {
-    // Calls name the host that is known now; a service of this kind is the only one at its address and does not look.
+    // Calls name the host that is known now; a service of this kind is the only one at its address and does
+    // not look.
     let host = whereabouts().unwrap_or_else(|_| "localhost".into());
     let scheme = if access.has_tls() { "https" } else { "http" };
     let token = access.token.clone();

@@ -47,7 +47,8 @@ impl Lines {
         Some(Place { id, state, lines: self.clone() })
     }
 
-    /// Ends the connections that have been silent for too long, or on which a call or an answer does not move.
+    /// Ends the connections that have been silent for too long, or on which a call or an answer does not
+    /// move.
     pub(crate) fn look(&self, now: Instant) {
         let idle = |state: &State| state.silent_for(now).is_some_and(|silence| silence >= SILENCE_MAX);
         self.lock().retain(|_, state| {

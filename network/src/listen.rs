@@ -26,7 +26,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub enum Listen {
     /// A Unix socket; a stale one of a dead process is replaced.
     Unix(PathBuf),
-    /// `HOST:PORT`, a name or an IP address of this machine, or `*` for all of its addresses; port 0 takes a free one.
+    /// `HOST:PORT`, a name or an IP address of this machine, or `*` for all of its addresses; port 0 takes a
+    /// free one.
     Tcp(String),
 }
 
@@ -114,8 +115,8 @@ impl Drop for Socket {
 /// Listens; connections come from then on, on the runtime that this runs in.
 ///
 /// # Errors
-/// An address that cannot be listened at, or that is beyond the loopback interface without certificates and without
-/// `--insecure`.
+/// An address that cannot be listened at, or that is beyond the loopback interface without certificates and
+/// without `--insecure`.
 pub async fn listen(at: &Listen, gate: &Gate) -> anyhow::Result<Listening> {
     match at {
         Listen::Unix(path) => {
@@ -144,8 +145,8 @@ pub async fn listen(at: &Listen, gate: &Gate) -> anyhow::Result<Listening> {
     }
 }
 
-/// Lets connections through that find a place, after the handshake of TLS if there is `tls`. A task of the runtime does so
-/// until the returned stream is dropped, and ends connections that are silent for too long.
+/// Lets connections through that find a place, after the handshake of TLS if there is `tls`. A task of the
+/// runtime does so until the returned stream is dropped, and ends connections that are silent for too long.
 pub fn through<IO>(
     incoming: impl Stream<Item = io::Result<IO>> + Send + Unpin + 'static,
     tls: Option<TlsAcceptor>,

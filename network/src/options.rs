@@ -46,8 +46,8 @@ impl SecurityOptions {
         Ok(Access { tls, token: self.token()?, insecure: self.insecure })
     }
 
-    /// Pages of a program of role `own` for browsers: encrypted with `--tls`, and without it only on this machine unless `--insecure`
-    /// is given.
+    /// Pages of a program of role `own` for browsers: encrypted with `--tls`, and without it only on this
+    /// machine unless `--insecure` is given.
     ///
     /// # Errors
     /// Certificates that cannot be used.

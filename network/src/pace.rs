@@ -19,8 +19,8 @@ pub(crate) fn time_for(bytes: u64) -> Duration {
     Duration::from_secs_f64(bytes as f64 / RATE_MIN as f64)
 }
 
-/// The messages of a call, which ends with DEADLINE_EXCEEDED if they come too slowly: [`PATIENCE`] and the time that their
-/// bytes need.
+/// The messages of a call, which ends with DEADLINE_EXCEEDED if they come too slowly: [`PATIENCE`] and the
+/// time that their bytes need.
 pub fn paced<P, S>(stream: S, bytes: fn(&P) -> u64) -> impl Stream<Item = Result<P, Status>> + Unpin
 where
     S: Stream<Item = Result<P, Status>> + Unpin,

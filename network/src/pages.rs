@@ -24,7 +24,8 @@ impl Pages {
     /// Listens at `HOST:PORT`. The second value is the start of the pages' address, `https://HOST:PORT`.
     ///
     /// # Errors
-    /// An address that is taken, or beyond this machine though neither encryption nor `--insecure` was asked for.
+    /// An address that is taken, or beyond this machine though neither encryption nor `--insecure` was asked
+    /// for.
     pub async fn listen(&self, address: &str) -> anyhow::Result<(TcpListener, String)> {
         let (listener, announced) = bind(address, self.insecure || self.tls.is_some()).await?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };

@@ -10,8 +10,8 @@ use tonic::transport::server::Connected;
 
 use crate::lines::{Caller, Place};
 
-/// Bytes that a Unix socket holds on their way. The system's own measure is smaller than a frame, so that sender and receiver
-/// would wait for each other in each frame.
+/// Bytes that a Unix socket holds on their way. The system's own measure is smaller than a frame, so that
+/// sender and receiver would wait for each other in each frame.
 const SOCKET_BYTES: usize = 2 << 20;
 
 /// Makes room in a Unix socket, as far as the system allows.

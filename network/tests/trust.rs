@@ -18,8 +18,8 @@ fn hosts(hosts: &[&str]) -> Vec<String> {
     hosts.iter().map(ToString::to_string).collect()
 }
 
-/// A caller of role `caller` that wants a service of role `wanted` dials one of role `own` for coordinators, by `host`. What
-/// the caller is told, if anything.
+/// A caller of role `caller` that wants a service of role `wanted` dials one of role `own` for coordinators,
+/// by `host`. What the caller is told, if anything.
 async fn meet(
     (service, own): (Option<&Path>, Role),
     (folder, caller, wanted): (Option<&Path>, Role, Role),

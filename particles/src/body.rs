@@ -2,13 +2,15 @@
 
 use glam::{DMat3, DVec3};
 
-/// A rigid body at the start of a step, with the motion that it will have at the end of the step without others.
+/// A rigid body at the start of a step, with the motion that it will have at the end of the step without
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Body {
     /// Mass [kg].
     pub mass: f64,
-    /// Moment of inertia about the centre of mass, in the world's axes [kg m^2]: symmetric, positive definite.
+    /// Moment of inertia about the centre of mass, in the world's axes [kg m^2]: symmetric, positive
+    /// definite.
     pub inertia: DMat3,
     /// Centre of mass [m].
     pub centre: DVec3,

@@ -22,8 +22,8 @@ pub struct Lattice {
 pub enum Reach {
     /// The cell that holds its centre.
     Centre,
-    /// Every cell that the bounding box of its collision sphere touches, if the sphere is larger by this part of its
-    /// radius.
+    /// Every cell that the bounding box of its collision sphere touches, if the sphere is larger by this part
+    /// of its radius.
     Sphere(f64),
 }
 
@@ -236,8 +236,8 @@ impl CellSet {
         &self.keys
     }
 
-    /// The set as bytes: differences of sorted keys, each in base 128, low digits first, the high bit of a byte
-    /// saying that more follow.
+    /// The set as bytes: differences of sorted keys, each in base 128, low digits first, the high bit of a
+    /// byte saying that more follow.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(2 * self.keys.len());
         let mut last = 0;
@@ -288,8 +288,8 @@ impl CellSet {
     }
 }
 
-/// The largest integers not above `x`, which must be within the range of i32 less one. The library's rounding is a
-/// function call where the machine's oldest instruction set has none.
+/// The largest integers not above `x`, which must be within the range of i32 less one. The library's rounding
+/// is a function call where the machine's oldest instruction set has none.
 #[inline]
 pub(crate) fn floor(x: DVec3) -> IVec3 {
     let truncated = x.as_ivec3();

@@ -12,11 +12,12 @@ use crate::text::{number, vector};
 /// No velocity has a component of this size [m/s]: it would cross in a second whatever positions can be.
 pub const SPEED_LIMIT: f64 = 1e12;
 
-/// Smallest and largest mass of a particle [kg], beyond an electron's and a galaxy's. Squares of momenta, and sums of them over
-/// all particles that there can be, are numbers.
+/// Smallest and largest mass of a particle [kg], beyond an electron's and a galaxy's. Squares of momenta, and
+/// sums of them over all particles that there can be, are numbers.
 pub const MASS_RANGE: (f64, f64) = (1e-50, 1e50);
 
-/// Smallest and largest radius of a particle [m]: the square of a speed over it is a number, and it is no larger than space.
+/// Smallest and largest radius of a particle [m]: the square of a speed over it is a number, and it is no
+/// larger than space.
 pub const RADIUS_RANGE: (f64, f64) = (1e-30, POSITION_LIMIT);
 
 /// No momentum or impulse has a component of this size [kg m/s]: the largest mass at the largest speed.
@@ -115,8 +116,8 @@ impl Particles {
         reorder(immovable, order);
     }
 
-    /// Checks lengths, ids (unique, below 2^48) and values (positions within the limit of the cell grid, velocities within
-    /// [`SPEED_LIMIT`], mass and radius within [`MASS_RANGE`] and [`RADIUS_RANGE`]).
+    /// Checks lengths, ids (unique, below 2^48) and values (positions within the limit of the cell grid,
+    /// velocities within [`SPEED_LIMIT`], mass and radius within [`MASS_RANGE`] and [`RADIUS_RANGE`]).
     ///
     /// # Errors
     /// The first fault found, with the particle's id.

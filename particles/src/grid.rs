@@ -10,12 +10,13 @@ pub const POSITION_LIMIT: f64 = 1e12;
 
 /// Points sorted into cubic cells, for finding what is near a place.
 ///
-/// Cells are hashed so that a cell and its neighbours along x fall into consecutive slots: the 27 cells around a
-/// point are nine contiguous runs of the sorted order, in a dense block and in an endless sparse scene alike. Memory
-/// is proportional to the number of points, never to the volume. Distinct cells may share a slot, so that a run may
-/// hold points that are far away: callers test distances anyway.
+/// Cells are hashed so that a cell and its neighbours along x fall into consecutive slots: the 27 cells
+/// around a point are nine contiguous runs of the sorted order, in a dense block and in an endless sparse
+/// scene alike. Memory is proportional to the number of points, never to the volume. Distinct cells may share
+/// a slot, so that a run may hold points that are far away: callers test distances anyway.
 ///
-/// Within a slot, points stay in the order they came in, so the result does not depend on the number of threads.
+/// Within a slot, points stay in the order they came in, so the result does not depend on the number of
+/// threads.
 #[derive(Clone, Debug, Default)]
 pub struct CellGrid {
     inverse_cell_size: f64,
@@ -62,8 +63,8 @@ impl CellGrid {
         &self.order
     }
 
-    /// The runs of [`Self::order`] that hold every point of the 27 cells around `position`, as `(start, end)`; at
-    /// most 18 runs, empty ones among them. No point is in two runs.
+    /// The runs of [`Self::order`] that hold every point of the 27 cells around `position`, as `(start,
+    /// end)`; at most 18 runs, empty ones among them. No point is in two runs.
     #[inline]
     pub fn runs(&self, position: DVec3) -> Runs {
         let home = cell(position, self.inverse_cell_size);
@@ -96,7 +97,8 @@ impl CellGrid {
         runs
     }
 
-    /// Calls `visit` with the index of every point in the 27 cells around `position`, and perhaps with others.
+    /// Calls `visit` with the index of every point in the 27 cells around `position`, and perhaps with
+    /// others.
     #[inline]
     pub fn for_each_near(&self, position: DVec3, mut visit: impl FnMut(u32)) {
         for &(start, end) in self.runs(position).as_slice() {
@@ -107,9 +109,9 @@ impl CellGrid {
     }
 }
 
-/// A stable counting sort of points into slots: `order` gets the points' indices sorted by slot, and those of slot s
-/// begin at `start[s]`; there is one more start than slots. Each task owns a range of slots and reads all slot numbers, which costs less than
-/// merging histograms and leaves nothing to the order of threads.
+/// A stable counting sort of points into slots: `order` gets the points' indices sorted by slot, and those of
+/// slot s begin at `start[s]`; there is one more start than slots. Each task owns a range of slots and reads
+/// all slot numbers, which costs less than merging histograms and leaves nothing to the order of threads.
 pub fn counting_sort(slot_of: &[u32], slots: usize, start: &mut Vec<u32>, order: &mut Vec<u32>) {
     let tasks = if slot_of.len() < 1 << 15 { 1 } else { rayon::current_num_threads().clamp(1, 8) };
     let share = slots.div_ceil(tasks);
@@ -143,7 +145,8 @@ pub fn counting_sort(slot_of: &[u32], slots: usize, start: &mut Vec<u32>, order:
         base += count;
     }
     jobs.into_par_iter().for_each(|(low, base, ends, order)| {
-        // After this loop `ends[s]` is where slot s begins; placing its points moves it to where the slot ends.
+        // After this loop `ends[s]` is where slot s begins; placing its points moves it to where the slot
+        // ends.
         let mut next = 0;
         for end in ends.iter_mut() {
             next += std::mem::replace(end, next);

@@ -1,4 +1,5 @@
-//! The group map: S of `docs/theory/coupling.md`, "Integrating a meta-particle". It exists once, for every solver.
+//! The group map: S of `docs/theory/coupling.md`, "Integrating a meta-particle". It exists once, for every
+//! solver.
 
 use glam::DVec3;
 use rayon::prelude::*;
@@ -28,8 +29,8 @@ impl GroupMap {
     /// Memory of the last time is reused.
     ///
     /// # Panics
-    /// If offsets do not ascend from 0 to `members.len()`, or a member is out of range or in two groups: whoever
-    /// reads groups from outside checks them first.
+    /// If offsets do not ascend from 0 to `members.len()`, or a member is out of range or in two groups:
+    /// whoever reads groups from outside checks them first.
     pub fn set(&mut self, particles: usize, offsets: &[u32], members: &[u32]) {
         assert!(offsets.first() == Some(&0) && offsets.is_sorted(), "offsets of groups must ascend from 0");
         assert_eq!(offsets.last().map(|&o| o as usize), Some(members.len()), "last offset of groups");
@@ -113,8 +114,8 @@ pub struct StepEnd<'a> {
 }
 
 impl StepEnd<'_> {
-    /// Advances particles by one step: free ones by their integrated velocity, members by their group's. Immovable
-    /// particles must have their prescribed velocity in `integrated`, and keep it.
+    /// Advances particles by one step: free ones by their integrated velocity, members by their group's.
+    /// Immovable particles must have their prescribed velocity in `integrated`, and keep it.
     ///
     /// For solvers without sub-steps of their own; others move their free particles themselves and then call
     /// [`Self::place_members`].
@@ -131,7 +132,8 @@ impl StepEnd<'_> {
         self.place_members(particles);
     }
 
-    /// Advances the members of groups: position by the group's velocity from where they are, velocity as split.
+    /// Advances the members of groups: position by the group's velocity from where they are, velocity as
+    /// split.
     pub fn place_members(&self, particles: &mut Particles) {
         for (group, &velocity) in self.group_velocity.iter().enumerate() {
             let range = self.groups.offsets[group] as usize..self.groups.offsets[group + 1] as usize;

@@ -31,14 +31,15 @@ impl Horizon {
         gap < self.reach(speeds[0]) + self.reach(speeds[1])
     }
 
-    /// Raises `speed` [m/s] where a faster particle may hit a slower one, which may then hit a third. Pairs that are too far
-    /// apart change nothing: a longer list of `pairs` gives the same speeds.
+    /// Raises `speed` [m/s] where a faster particle may hit a slower one, which may then hit a third. Pairs
+    /// that are too far apart change nothing: a longer list of `pairs` gives the same speeds.
     pub fn foresee(&self, pairs: &[(u32, u32)], gap: impl Fn(u32, u32) -> f64, speed: &mut Vec<f64>) {
         self.foresee_with(pairs, gap, speed, |_, raised| raised);
     }
 
-    /// As [`Self::foresee`] where others raise speeds, too: after each hit, `follow` is given the speeds and whether one of
-    /// them was raised. It takes over what others raised, and says whether anyone has raised any.
+    /// As [`Self::foresee`] where others raise speeds, too: after each hit, `follow` is given the speeds and
+    /// whether one of them was raised. It takes over what others raised, and says whether anyone has raised
+    /// any.
     pub fn foresee_with(
         &self,
         pairs: &[(u32, u32)],
@@ -67,7 +68,8 @@ impl Horizon {
 mod tests {
     use super::*;
 
-    /// A fast ball, then four at rest in a row, each too far for its own speed and near enough for the first one's.
+    /// A fast ball, then four at rest in a row, each too far for its own speed and near enough for the first
+    /// one's.
     #[test]
     fn a_blow_is_followed_along_a_row() {
         let horizon = Horizon { time: 0.1, acceleration: 0.0 };

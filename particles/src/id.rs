@@ -1,7 +1,7 @@
 //! Names of particles.
 
-/// A stable name of a particle inside its participant. It never changes and is never reused, wherever the particle
-/// is stored; the coordinator orders particles by (participant, id).
+/// A stable name of a particle inside its participant. It never changes and is never reused, wherever the
+/// particle is stored; the coordinator orders particles by (participant, id).
 #[derive(
     Clone,
     Copy,

@@ -8,9 +8,9 @@
 //! multiply-add in hardware that is computed in software: slow, and the same. Where lanes never meet, a loop
 //! may work on one [`Register`] of them at a time.
 //!
-//! This is the only place of the workspace with `unsafe` code. It is sound because a [`Width`] other than the plain one
-//! only exists where the processor was found to have it, and because every load and store goes through a reference
-//! to an array of sixteen or a slice found to be long enough.
+//! This is the only place of the workspace with `unsafe` code. It is sound because a [`Width`] other than the
+//! plain one only exists where the processor was found to have it, and because every load and store goes
+//! through a reference to an array of sixteen or a slice found to be long enough.
 
 #![allow(unsafe_code)]
 
@@ -83,8 +83,9 @@ pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = S
     }
 }
 
-/// A loop to be compiled for each width. `run` must be `#[inline(always)]`, and so must what it calls in its loops:
-/// only code that is inlined into the caller is compiled for its width, which the body of a closure is not always.
+/// A loop to be compiled for each width. `run` must be `#[inline(always)]`, and so must what it calls in its
+/// loops: only code that is inlined into the caller is compiled for its width, which the body of a closure is
+/// not always.
 pub trait Task {
     /// The result of the loop.
     type Output;
@@ -129,8 +130,8 @@ impl Width {
         widths
     }
 
-    /// The widest that this processor has; `AMALGAM_LANES` may ask for less (`plain`, `avx2`, `avx512`), which changes
-    /// the time that a run takes and nothing else. Unknown or missing ones are passed over.
+    /// The widest that this processor has; `AMALGAM_LANES` may ask for less (`plain`, `avx2`, `avx512`),
+    /// which changes the time that a run takes and nothing else. Unknown or missing ones are passed over.
     pub fn of_machine() -> Self {
         let supported = Self::supported();
         let asked = std::env::var("AMALGAM_LANES").unwrap_or_default();

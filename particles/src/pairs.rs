@@ -94,8 +94,9 @@ const LEVEL_BITS: u32 = 12;
 struct Search {
     seeker: usize,
     target: usize,
-    /// The seekers that may be near the target. In the target's order, or nearly, they find what they look at in
-    /// cache: in the order of ids, which for a mixed fluid says nothing of places, the search took twice as long.
+    /// The seekers that may be near the target. In the target's order, or nearly, they find what they look at
+    /// in cache: in the order of ids, which for a mixed fluid says nothing of places, the search took twice
+    /// as long.
     near: Sorted,
     members: Vec<u32>,
 }
@@ -327,8 +328,8 @@ fn level(ratio: f64) -> u32 {
 }
 
 impl Found {
-    /// Looks for what intersects with a range of seekers. Among their own cohort (`OWN`) each looks only at what is
-    /// sorted before it, so that each pair is found once.
+    /// Looks for what intersects with a range of seekers. Among their own cohort (`OWN`) each looks only at
+    /// what is sorted before it, so that each pair is found once.
     fn look<const OWN: bool>(
         &mut self,
         (seekers, range): (&Sorted, Range<usize>),

@@ -2,7 +2,8 @@
 
 use glam::DVec3;
 
-/// The part of a convex polygon on the side of a plane that `normal` points away from; empty if there is none.
+/// The part of a convex polygon on the side of a plane that `normal` points away from; empty if there is
+/// none.
 pub fn clip(polygon: &[DVec3], point: DVec3, normal: DVec3) -> Vec<DVec3> {
     let height = |x: DVec3| (x - point).dot(normal);
     let mut kept = Vec::with_capacity(polygon.len() + 1);

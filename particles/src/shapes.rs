@@ -129,7 +129,8 @@ pub struct Rotation {
     pub degrees: f64,
 }
 
-/// A shape that moves: the keys of the shape with optional `rotation`, `velocity` and `angular_velocity` beside them.
+/// A shape that moves: the keys of the shape with optional `rotation`, `velocity` and `angular_velocity`
+/// beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MovingShape {
     /// The shape; it refuses unknown keys, also on behalf of the body.
@@ -160,8 +161,8 @@ pub struct CellSample {
     frame: Frame,
     counts: [u32; 3],
     spacing: f64,
-    /// The cells whose centres are in the shape, each by its place along the axes of the shape's own frame: x fastest,
-    /// then y, then z.
+    /// The cells whose centres are in the shape, each by its place along the axes of the shape's own frame: x
+    /// fastest, then y, then z.
     pub cells: Vec<[u32; 3]>,
 }
 
@@ -196,15 +197,15 @@ impl Shape {
 
     /// Cubic cells of edge `spacing` that fill the shape.
     ///
-    /// They are centred in the bounding box of the shape (for cylinders, rings and shells in their own frame, with z
-    /// along the axis); each axis of the box has the number of cells that comes nearest to its length, or the next
-    /// larger one where the shape is round. A cell counts if its centre is in the shape. So a box of 10 x 10 x 10
-    /// spacings holds exactly 1000 cells, and a cell stands for the volume `spacing^3` (round shapes: to about a
-    /// percent at thirty spacings across).
+    /// They are centred in the bounding box of the shape (for cylinders, rings and shells in their own frame,
+    /// with z along the axis); each axis of the box has the number of cells that comes nearest to its length,
+    /// or the next larger one where the shape is round. A cell counts if its centre is in the shape. So a box
+    /// of 10 x 10 x 10 spacings holds exactly 1000 cells, and a cell stands for the volume `spacing^3` (round
+    /// shapes: to about a percent at thirty spacings across).
     ///
     /// # Errors
-    /// Every fault of the shape, with its key; or a shape that holds no cell, more than [`POINTS_MAX`], or only single
-    /// points; or a difference that leaves none.
+    /// Every fault of the shape, with its key; or a shape that holds no cell, more than [`POINTS_MAX`], or
+    /// only single points; or a difference that leaves none.
     pub fn cells(&self, spacing: f64) -> Result<CellSample, Vec<ShapeError>> {
         let faults = self.faults_at(spacing);
         if !faults.is_empty() {
@@ -369,7 +370,8 @@ impl Shape {
     }
 }
 
-/// A frame with z along `axis`. An axis along x, y or z gives one without rounding. Zero axes are refused before.
+/// A frame with z along `axis`. An axis along x, y or z gives one without rounding. Zero axes are refused
+/// before.
 fn along(axis: DVec3) -> DMat3 {
     let z = axis.normalize_or(DVec3::Z);
     let (x, y) = z.any_orthonormal_pair();
@@ -401,8 +403,9 @@ impl MovingShape {
         Ok(sample)
     }
 
-    /// The point that lies in the box around the shape, in its own frame, at these parts of its edges (0 to 1), if it is
-    /// in the shape: for random points. With `flat` it is moved along z to the height of the middle.
+    /// The point that lies in the box around the shape, in its own frame, at these parts of its edges (0 to
+    /// 1), if it is in the shape: for random points. With `flat` it is moved along z to the height of the
+    /// middle.
     pub fn point_in(&self, parts: DVec3, flat: bool) -> Option<DVec3> {
         let frame = self.shape.frame();
         let point = frame.middle + frame.basis * ((parts - 0.5) * frame.extent);

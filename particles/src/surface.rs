@@ -20,8 +20,8 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// A surface from corners and triangles of indices; triangles with two equal corners are left out, since they
-    /// cover nothing.
+    /// A surface from corners and triangles of indices; triangles with two equal corners are left out, since
+    /// they cover nothing.
     ///
     /// # Panics
     /// If a triangle names no corner: whoever reads a file checks that.
@@ -81,7 +81,8 @@ impl Surface {
         (0..self.triangles.len()).map(pyramid).sum()
     }
 
-    /// The faults that keep the surface from enclosing a volume, each kind of fault once with the place of the first.
+    /// The faults that keep the surface from enclosing a volume, each kind of fault once with the place of
+    /// the first.
     pub fn faults(&self) -> Vec<String> {
         if self.triangles.is_empty() {
             return vec!["holds no triangle: write a file with a closed surface".into()];

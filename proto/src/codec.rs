@@ -56,8 +56,8 @@ impl<U: Message + Default> Decoder for InRoom<U> {
     }
 
     fn buffer_settings(&self) -> BufferSettings {
-        // When tonic has read a message's length, it asks for that much room behind what has come of it so far. The
-        // threshold is for senders.
+        // When tonic has read a message's length, it asks for that much room behind what has come of it so
+        // far. The threshold is for senders.
         BufferSettings::new(2 * (CHUNK_BYTES + HEADER_BYTES), 0)
     }
 }

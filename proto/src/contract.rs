@@ -58,11 +58,13 @@ pub struct Context {
 /// (`docs/theory/coupling.md`, "Synchronising").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Integration {
-    /// The momentum given to a group does not depend on the group's inertia or impulse (slope 0). Asked first.
+    /// The momentum given to a group does not depend on the group's inertia or impulse (slope 0). Asked
+    /// first.
     Explicit,
     /// Implicit, and reports the slope of its answer: implicit solids. Asked with the explicit impulses.
     Implicit,
-    /// Implicit without a slope of its own: pressure projections. Asked last, against the others' linearised answer.
+    /// Implicit without a slope of its own: pressure projections. Asked last, against the others' linearised
+    /// answer.
     Projection,
 }
 
@@ -90,7 +92,8 @@ pub struct Table {
     pub triangles: Vec<[ParticleId; 3]>,
     /// Integration of this section, if it differs from the program's [`Description`].
     pub integration: Option<Integration>,
-    /// The body that each particle belongs to, named by one of its particles; absent if particles do not turn.
+    /// The body that each particle belongs to, named by one of its particles; absent if particles do not
+    /// turn.
     pub bodies: Option<Vec<ParticleId>>,
 }
 
@@ -204,7 +207,8 @@ pub struct Integrate {
 pub struct Integrated {
     /// Momentum given to each group [kg m/s].
     pub momentum: Vec<DVec3>,
-    /// Slope of each group [kg]: symmetric, positive semidefinite. Empty if all are zero ([`Self::slope_of`]).
+    /// Slope of each group [kg]: symmetric, positive semidefinite. Empty if all are zero
+    /// ([`Self::slope_of`]).
     pub slope: Vec<DMat3>,
     /// Velocities with which the watched particles move [m/s].
     pub watch_velocity: Vec<DVec3>,
@@ -246,8 +250,8 @@ pub struct Commit {
 pub struct Next {
     /// Particles and contacts that are wanted.
     pub interest: Interest,
-    /// The next step is not started if a particle was displaced by more than this since the last [`Survey`], relative
-    /// to its radius, or was born since; perhaps infinite.
+    /// The next step is not started if a particle was displaced by more than this since the last [`Survey`],
+    /// relative to its radius, or was born since; perhaps infinite.
     pub within: f64,
 }
 

@@ -1,8 +1,8 @@
-//! The wire contract `amalgam.solver.v1`, and the one place where its wire types are checked and converted; and
-//! `amalgam.coordinator.v1`, whose messages [`coordinator`] holds.
+//! The wire contract `amalgam.solver.v1`, and the one place where its wire types are checked and converted;
+//! and `amalgam.coordinator.v1`, whose messages [`coordinator`] holds.
 //!
-//! [`v1`] holds the generated messages and the gRPC client and server. [`contract`] holds the calls as plain Rust
-//! values; [`Call`] turns them into streams of messages and back, with every check on the way.
+//! [`v1`] holds the generated messages and the gRPC client and server. [`contract`] holds the calls as plain
+//! Rust values; [`Call`] turns them into streams of messages and back, with every check on the way.
 
 pub mod codec;
 pub mod columns;

@@ -1,5 +1,5 @@
-//! Messages of gRPC in bodies of HTTP. Columns go out from where they lie, and are read where they arrive: the codecs of tonic copy
-//! each message once at either end.
+//! Messages of gRPC in bodies of HTTP. Columns go out from where they lie, and are read where they arrive:
+//! the codecs of tonic copy each message once at either end.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

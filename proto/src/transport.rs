@@ -39,7 +39,8 @@ pub const fn message_limit() -> usize {
 /// Reads a whole stream: the header, and the columns that there is `room` for after it.
 ///
 /// # Errors
-/// The other side's status, that of `room`, or INVALID_ARGUMENT for a stream that breaks the contract, as soon as it does.
+/// The other side's status, that of `room`, or INVALID_ARGUMENT for a stream that breaks the contract, as
+/// soon as it does.
 pub async fn gather<P, S>(
     mut stream: S,
     room: impl FnOnce(&P::Header) -> Result<Room, Status>,

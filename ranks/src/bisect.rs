@@ -47,12 +47,12 @@ struct Search {
 impl Cut {
     /// Cuts space so that each rank has about the same cost. Collective, and the same on all ranks.
     ///
-    /// `cells` is the cell of each of `count` particles of this rank. `weight` is the cost of one on this rank in whole
-    /// nanoseconds; it counts as at least 1 and at most 2^24.
+    /// `cells` is the cell of each of `count` particles of this rank. `weight` is the cost of one on this
+    /// rank in whole nanoseconds; it counts as at least 1 and at most 2^24.
     ///
-    /// Planes cut y and z while both sides can be 2 cells thick, the longer axis first, so that rows along x stay whole; x is
-    /// cut where rows are more than 4 times as long as that, or only x is left. Each side keeps at least as many planes of cells as ranks: every rank owns cells, though maybe no
-    /// particles.
+    /// Planes cut y and z while both sides can be 2 cells thick, the longer axis first, so that rows along x
+    /// stay whole; x is cut where rows are more than 4 times as long as that, or only x is left. Each side
+    /// keeps at least as many planes of cells as ranks: every rank owns cells, though maybe no particles.
     pub fn balanced(ranks: &Ranks, cells: impl Fn(usize) -> Cell + Sync, count: usize, weight: u64) -> Self {
         let size = ranks.size();
         let unset = Plane { axis: 0, above: 0 };
@@ -109,8 +109,8 @@ impl Node {
         ]
     }
 
-    /// The lowest and the highest place of a plane across an axis that leave each side as many cells as ranks; none if
-    /// the region is too thin.
+    /// The lowest and the highest place of a plane across an axis that leave each side as many cells as
+    /// ranks; none if the region is too thin.
     fn range(&self, axis: usize) -> Option<(i64, i64)> {
         let below = ranks_below(self.ranks) as i64;
         let lowest = i64::from(self.region.0[axis]) + below;

@@ -22,8 +22,8 @@ pub(crate) fn ranks_below(ranks: usize) -> usize {
     ranks / 2
 }
 
-/// A cut of space among ranks: a box of whole cells per rank. The boxes cover all space; their outermost faces lie at
-/// the lowest and the highest cell that an i32 can name.
+/// A cut of space among ranks: a box of whole cells per rank. The boxes cover all space; their outermost
+/// faces lie at the lowest and the highest cell that an i32 can name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
     /// The tree of bisections: a plane, then those of the ranks below it, then those of the ranks above it.
@@ -73,8 +73,8 @@ impl Cut {
         self.regions[rank]
     }
 
-    /// Ranks other than `rank` whose regions, grown by `depth` cells, meet that of `rank`, in ascending order. A rank is
-    /// its neighbours' neighbour.
+    /// Ranks other than `rank` whose regions, grown by `depth` cells, meet that of `rank`, in ascending
+    /// order. A rank is its neighbours' neighbour.
     pub fn neighbours(&self, rank: usize, depth: i32) -> Vec<usize> {
         let own = self.regions[rank];
         let others = (0..self.size()).filter(|&other| other != rank);

@@ -16,12 +16,13 @@ const MANTISSA: u32 = 52;
 
 /// A sum of f64 whose value depends neither on the order of its terms nor on how ranks share them.
 ///
-/// A wide fixed-point number (Kulisch's accumulator) that covers the whole range of f64. Cutting terms at powers of two
-/// that follow from the largest one [DemmelNguyen2013] is faster per term, but needs two passes over the terms, and one
-/// more call between ranks.
+/// A wide fixed-point number (Kulisch's accumulator) that covers the whole range of f64. Cutting terms at
+/// powers of two that follow from the largest one [DemmelNguyen2013] is faster per term, but needs two passes
+/// over the terms, and one more call between ranks.
 #[derive(Clone, Debug)]
 pub struct ExactSum {
-    /// Digit i counts 2^(32 i - 1074). Digits may be negative and larger than 32 bits until carries are moved up.
+    /// Digit i counts 2^(32 i - 1074). Digits may be negative and larger than 32 bits until carries are moved
+    /// up.
     digits: [i64; DIGITS],
     /// Terms since carries were moved up.
     terms: u32,
@@ -238,7 +239,8 @@ mod tests {
         ) {
             let floats: Vec<f64> = terms.iter().map(|&(m, s)| m as f64 * power(s) * power(exponent)).collect();
             let whole: i128 = terms.iter().map(|&(m, s)| i128::from(m) << s).sum();
-            // A sum of less than 2^53 units is exact; a larger one is a normal number, and scaling does not round it.
+            // A sum of less than 2^53 units is exact; a larger one is a normal number, and scaling does not
+            // round it.
             prop_assert_eq!(sum(&floats), whole as f64 * power(exponent));
         }
 

@@ -1,8 +1,9 @@
 //! Ranks that share a participant: threads of one process, or processes under MPI.
 //!
-//! A rank owns a part of space and of the particles. Messages between ranks, sums over them, the cut of space and moves
-//! of particles stand here. Nothing here knows physics or the wire. Everything a rank can learn from the others is the
-//! same to the bit for every number of ranks, as long as callers use [`ExactSum`] for sums that round.
+//! A rank owns a part of space and of the particles. Messages between ranks, sums over them, the cut of space
+//! and moves of particles stand here. Nothing here knows physics or the wire. Everything a rank can learn
+//! from the others is the same to the bit for every number of ranks, as long as callers use [`ExactSum`] for
+//! sums that round.
 
 mod alone;
 mod backend;

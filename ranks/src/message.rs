@@ -2,8 +2,8 @@
 
 use bytemuck::Pod;
 
-/// Values of a type that the back ends do not know. The width follows from the type's alignment: a vector then changes
-/// its type without a copy.
+/// Values of a type that the back ends do not know. The width follows from the type's alignment: a vector
+/// then changes its type without a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Message {
     Bytes(Vec<u8>),

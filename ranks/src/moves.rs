@@ -74,8 +74,9 @@ impl Moves {
         self.from.iter().sum()
     }
 
-    /// Replaces the values of particles that leave by those that arrived, by rank; the rest of them come behind the others, and
-    /// places that are left over take the last values. So the time follows the particles that move, not all. Collective.
+    /// Replaces the values of particles that leave by those that arrived, by rank; the rest of them come
+    /// behind the others, and places that are left over take the last values. So the time follows the
+    /// particles that move, not all. Collective.
     ///
     /// # Panics
     /// If the column has not one entry for each particle that the plan was made for.

@@ -20,8 +20,8 @@ use mpi::{
 
 use crate::{backend::Backend, message::Message};
 
-/// Bytes that MPI is given at once: its counts have 32 bits. A longer message is sent in pieces of this length, and ends
-/// with a shorter one, if need be with none.
+/// Bytes that MPI is given at once: its counts have 32 bits. A longer message is sent in pieces of this
+/// length, and ends with a shorter one, if need be with none.
 const PIECE: usize = 1 << 30;
 
 /// Tags tell messages between neighbours from lengths of broadcasts.
@@ -86,8 +86,8 @@ impl World<'_> {
         self.world.process_at_rank(rank as i32)
     }
 
-    /// Sends messages, takes one from each rank of `from`, as wide as the message beside it, and waits until all are
-    /// under way.
+    /// Sends messages, takes one from each rank of `from`, as wide as the message beside it, and waits until
+    /// all are under way.
     fn swap(&self, send: &[(usize, Message)], from: &[(usize, Message)]) -> Vec<Message> {
         mpi::request::scope(|scope| {
             let pieces = send

@@ -16,7 +16,8 @@ use crate::{alone, backend::Backend, message::Message, threads};
 
 /// One of the ranks that share a participant, and its way to the others. Clones share it.
 ///
-/// Unless said otherwise, calls are collective: every rank makes them in the same order, one thread at a time.
+/// Unless said otherwise, calls are collective: every rank makes them in the same order, one thread at a
+/// time.
 #[derive(Clone)]
 pub struct Ranks {
     backend: Arc<dyn Backend>,
@@ -85,8 +86,8 @@ impl Ranks {
 
     /// One handle for each of `size` threads that act as ranks, the first rank's first.
     ///
-    /// Where a rank's last handle is dropped, or one while its thread panics, the other ranks panic as soon as they
-    /// need that rank.
+    /// Where a rank's last handle is dropped, or one while its thread panics, the other ranks panic as soon
+    /// as they need that rank.
     ///
     /// # Panics
     /// If `size` is 0.
@@ -100,9 +101,9 @@ impl Ranks {
 
     /// This process among those that `mpirun` started.
     ///
-    /// A handle that is dropped while its thread panics ends all processes. The last one to be dropped finalises MPI, and
-    /// that waits for the other ranks: a rank that stops early for another reason calls [`Self::abandon`].
-    /// MPI asks that the thread that began also ends: keep a handle where this was called.
+    /// A handle that is dropped while its thread panics ends all processes. The last one to be dropped
+    /// finalises MPI, and that waits for the other ranks: a rank that stops early for another reason calls
+    /// [`Self::abandon`]. MPI asks that the thread that began also ends: keep a handle where this was called.
     ///
     /// # Errors
     /// If MPI was initialised before, or does not let threads take turns in calling it.
@@ -141,13 +142,14 @@ impl Ranks {
         }
     }
 
-    /// Tells the others that this rank will make no further call: threads panic once they need it, MPI ends all
-    /// processes. Does nothing where the rank is alone. Not collective.
+    /// Tells the others that this rank will make no further call: threads panic once they need it, MPI ends
+    /// all processes. Does nothing where the rank is alone. Not collective.
     pub fn abandon(&self) {
         self.backend.abandon();
     }
 
-    /// `send[to]` goes to rank `to`; entry `from` of the answer came from rank `from`. Empty messages cost little.
+    /// `send[to]` goes to rank `to`; entry `from` of the answer came from rank `from`. Empty messages cost
+    /// little.
     ///
     /// # Panics
     /// If there is not one message for each rank.
@@ -164,8 +166,9 @@ impl Ranks {
         unpack(self.backend.all_to_all(pack(send)))
     }
 
-    /// As [`Self::all_to_all`] between neighbours: `send[k]` goes to rank `with[k]`, and entry `k` of the answer came from
-    /// there. Rank a is in b's list where b is in a's; a list is sorted and does not hold the rank itself.
+    /// As [`Self::all_to_all`] between neighbours: `send[k]` goes to rank `with[k]`, and entry `k` of the
+    /// answer came from there. Rank a is in b's list where b is in a's; a list is sorted and does not hold
+    /// the rank itself.
     ///
     /// # Panics
     /// If the list is not sorted, names no other rank, or there is not one message for each entry.
@@ -201,8 +204,8 @@ impl Ranks {
         self.backend.broadcast(Message::pack(values)).unpack()
     }
 
-    /// The first rank's next broadcast, on any other rank, in place of [`Self::broadcast`]. The wait may be long, and it
-    /// does not keep a core busy for longer than a moment.
+    /// The first rank's next broadcast, on any other rank, in place of [`Self::broadcast`]. The wait may be
+    /// long, and it does not keep a core busy for longer than a moment.
     ///
     /// # Panics
     /// On the first rank.
@@ -224,8 +227,8 @@ impl Ranks {
         }
     }
 
-    /// Element by element the sum over ranks, of terms whose sums are exact in any order: multiples of one power of two,
-    /// of which the sum is far below 2^53 times as large. A sum of zeros is plus zero.
+    /// Element by element the sum over ranks, of terms whose sums are exact in any order: multiples of one
+    /// power of two, of which the sum is far below 2^53 times as large. A sum of zeros is plus zero.
     pub fn sum_exact(&self, values: &mut [f64]) {
         if !self.is_alone() {
             self.counters.collective();

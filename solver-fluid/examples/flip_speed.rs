@@ -49,7 +49,8 @@ fn main() {
     }
 }
 
-/// Time that this process's threads spent on processors [s], where the system says: what a busy machine distorts least.
+/// Time that this process's threads spent on processors [s], where the system says: what a busy machine
+/// distorts least.
 fn cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of = |task: std::fs::DirEntry| -> Option<f64> {

@@ -1,5 +1,6 @@
-//! Time per particle and sub-step of a dam break: `cargo run --release -p amalgam-solver-fluid --example sph_speed`.
-//! Arguments: spacing in metres (default 0.0125, some 64 000 particles) and number of steps (default 200).
+//! Time per particle and sub-step of a dam break: `cargo run --release -p amalgam-solver-fluid --example
+//! sph_speed`. Arguments: spacing in metres (default 0.0125, some 64 000 particles) and number of steps
+//! (default 200).
 
 use std::time::Instant;
 

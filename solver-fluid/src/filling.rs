@@ -1,9 +1,10 @@
 //! Shapes filled with a fluid's particles, and the density at which the fluid then starts.
 //!
-//! A lattice of the particles' spacing is at rest density beside a wall only if its first layer is half a spacing from the
-//! wall. So a shape that is *held* on a side, by a wall of the domain or by the face of another shape, starts half a
-//! spacing from that side. Between two sides that hold it a whole number of layers is spread evenly; axes that are not
-//! held on both sides make up for the stretch, so that the volume per particle stays `spacing^3`.
+//! A lattice of the particles' spacing is at rest density beside a wall only if its first layer is half a
+//! spacing from the wall. So a shape that is *held* on a side, by a wall of the domain or by the face of
+//! another shape, starts half a spacing from that side. Between two sides that hold it a whole number of
+//! layers is spread evenly; axes that are not held on both sides make up for the stretch, so that the volume
+//! per particle stays `spacing^3`.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::shapes::{MovingShape, POINTS_MAX, Shape, ShapeError};
@@ -27,8 +28,8 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The box around a shape with flat or round sides along the domain's axes, whatever is cut out of it; none for other
-    /// shapes.
+    /// The box around a shape with flat or round sides along the domain's axes, whatever is cut out of it;
+    /// none for other shapes.
     fn of(body: &MovingShape) -> Option<Self> {
         if body.rotation.is_some() {
             return None;
@@ -221,8 +222,9 @@ pub(crate) fn volume_warnings(shapes: &[MovingShape], bodies: &[Vec<DVec3>], spa
     shapes.iter().zip(bodies).enumerate().filter_map(warning).collect()
 }
 
-/// Looks at the density at which a fluid starts: warns of more than [`TOLD`] above the rest density, and refuses more
-/// than [`REFUSED`]. `compressions` are densities over rest density, one per point of the bodies in turn.
+/// Looks at the density at which a fluid starts: warns of more than [`TOLD`] above the rest density, and
+/// refuses more than [`REFUSED`]. `compressions` are densities over rest density, one per point of the bodies
+/// in turn.
 pub(crate) fn check_density(
     bodies: &[Vec<DVec3>],
     compressions: &[f64],

@@ -15,9 +15,10 @@
 //!
 //! The velocities at faces go through all of these phases: `flip/face_velocity.rs`.
 //!
-//! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity. The impulse
-//! that others give the group is a force on the grid, added after the old grid velocity has been saved. Face densities are
-//! hybrid (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
+//! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity.
+//! The impulse that others give the group is a force on the grid, added after the old grid velocity has been
+//! saved. Face densities are hybrid (`docs/theory/coupling.md`, "Integrating a meta-particle inside a
+//! participant").
 
 mod arithmetic;
 mod cell;
@@ -66,7 +67,8 @@ pub struct FlipParameters {
     pub jitter: f64,
     /// Seed of the jitter.
     pub seed: u64,
-    /// Share of FLIP, the old velocity plus the grid's change, in the new velocity. The rest is PIC, the grid's velocity.
+    /// Share of FLIP, the old velocity plus the grid's change, in the new velocity. The rest is PIC, the
+    /// grid's velocity.
     pub flip_ratio: f64,
     /// Dynamic viscosity [Pa s].
     pub viscosity: f64,

@@ -1,7 +1,7 @@
 //! A fluid as a participant: all that does not depend on the method by which it is computed.
 //!
-//! A [`FluidMethod`] computes forces and advances particles; [`Fluid`] is the [`Solver`] around it. It counts sub-steps,
-//! keeps the state between them, commits, lets particles appear and disappear, and saves.
+//! A [`FluidMethod`] computes forces and advances particles; [`Fluid`] is the [`Solver`] around it. It counts
+//! sub-steps, keeps the state between them, commits, lets particles appear and disappear, and saves.
 
 mod snapshot;
 
@@ -45,8 +45,8 @@ pub struct Cut {
 pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// Its checked settings.
     type Parameters;
-    /// Steps after which particles are stored anew in the order of their cells: neighbours in space are then neighbours
-    /// in memory.
+    /// Steps after which particles are stored anew in the order of their cells: neighbours in space are then
+    /// neighbours in memory.
     const STORAGE_PERIOD: u64;
     /// First bytes of a snapshot: method and version of the layout.
     const MAGIC: &'static [u8; 8];
@@ -104,8 +104,8 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
         answer: &mut Answer,
     ) -> Result<(), SolverError>;
 
-    /// Velocities with which `wanted` free particles move in the last sub-step [m/s], from positions [m] and velocities
-    /// [m/s] before it.
+    /// Velocities with which `wanted` free particles move in the last sub-step [m/s], from positions [m] and
+    /// velocities [m/s] before it.
     fn velocities(&self, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3>;
 
     /// Prepares [`Self::advance`]. `is_first` says whether the last sub-step is the first one.
@@ -148,8 +148,8 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
         Err(SolverError("this method cannot be cut among ranks yet: run it as one, with more threads".into()))
     }
 
-    /// The rank to which each particle belongs after a step, on ranks that share the fluid; `step` steps were committed.
-    /// Collective.
+    /// The rank to which each particle belongs after a step, on ranks that share the fluid; `step` steps were
+    /// committed. Collective.
     fn owners(&mut self, _particles: &Particles, _step: u64) -> Vec<u32> {
         Vec::new()
     }

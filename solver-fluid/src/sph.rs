@@ -12,13 +12,14 @@
 //! - **Walls** are planes of symmetry ([`walls`]): beyond each stands the mirror image of the fluid.
 //! - **Time**: symplectic Euler, as many sub-steps in a step as the Courant condition asks for.
 //!
-//! Gradients are divided by the kernel's first moment on the lattice, 0.95: it is the derivative of the calibrated
-//! density, so that the pressure that particles carry is the one that walls and groups feel. (Without this, forces
-//! balance as well, but a column at rest reports 5 % too much pressure.)
+//! Gradients are divided by the kernel's first moment on the lattice, 0.95: it is the derivative of the
+//! calibrated density, so that the pressure that particles carry is the one that walls and groups feel.
+//! (Without this, forces balance as well, but a column at rest reports 5 % too much pressure.)
 //!
-//! Pairs are evaluated in f32 on positions relative to their cell, rounded to 2^-22 of the support radius. Both
-//! particles of a pair see exactly opposite distances and forces, so momentum is lost only by the rounding of each
-//! particle's own sum, some 1e-7 of the largest pair force. State, equation of state and time integration are f64.
+//! Pairs are evaluated in f32 on positions relative to their cell, rounded to 2^-22 of the support radius.
+//! Both particles of a pair see exactly opposite distances and forces, so momentum is lost only by the
+//! rounding of each particle's own sum, some 1e-7 of the largest pair force. State, equation of state and
+//! time integration are f64.
 
 mod acceleration;
 mod density;
@@ -54,8 +55,8 @@ use self::{
 
 /// Kinematic viscosity of XSPH over epsilon, speed of sound and smoothing length.
 ///
-/// `dv_i/dt = epsilon c/l sum V_j W_ij (v_j - v_i)` is, for velocities that vary slowly, `epsilon c/l <r^2>/6` times
-/// their Laplacian, and Wendland's kernel has the second moment `<r^2> = H^2/5 = 4 l^2/5`.
+/// `dv_i/dt = epsilon c/l sum V_j W_ij (v_j - v_i)` is, for velocities that vary slowly, `epsilon c/l
+/// <r^2>/6` times their Laplacian, and Wendland's kernel has the second moment `<r^2> = H^2/5 = 4 l^2/5`.
 pub const XSPH_VISCOSITY: f64 = 2.0 / 15.0;
 
 /// Kernels and viscosity.
@@ -73,8 +74,8 @@ pub enum Formulation {
     },
     /// Wendland's kernel, velocities drawn to their neighbours' mean (XSPH, [Monaghan1989]).
     Xsph {
-        /// Its strength, epsilon: the share of the difference that a particle gives up while sound travels a smoothing
-        /// length. Amounts to the kinematic viscosity `2/15 epsilon c l`, see [`XSPH_VISCOSITY`].
+        /// Its strength, epsilon: the share of the difference that a particle gives up while sound travels a
+        /// smoothing length. Amounts to the kinematic viscosity `2/15 epsilon c l`, see [`XSPH_VISCOSITY`].
         epsilon: f64,
     },
     /// Kernels, pressure force and viscosity of [Mueller2003].
@@ -125,7 +126,8 @@ pub struct SphParameters {
 }
 
 impl SphParameters {
-    /// The longest stable sub-step [s] for a largest `speed` [m/s] of particles and a largest local speed of sound.
+    /// The longest stable sub-step [s] for a largest `speed` [m/s] of particles and a largest local speed of
+    /// sound.
     ///
     /// Courant condition with the smoothing length (half the support radius), and that of viscous diffusion
     /// (Eq. 31 [Morris1997]).

@@ -51,7 +51,8 @@ impl Tentative {
         self.speed_bound = speed_bound;
     }
 
-    /// Takes the particles' own columns out, to be committed: those of free particles as before the last sub-step.
+    /// Takes the particles' own columns out, to be committed: those of free particles as before the last
+    /// sub-step.
     pub(crate) fn take_committed(&self, groups: &GroupMap, particles: &mut Particles) -> Columns {
         let mut position = std::mem::take(&mut particles.position);
         let mut velocity = std::mem::take(&mut particles.velocity);

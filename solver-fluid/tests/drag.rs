@@ -17,7 +17,8 @@ const METHODS: [&str; 2] = ["method = 'sph'\nsound_speed = 5.0", "method = 'flip
 
 const LATER: &str = "rate = 3.0\nfrom = 0.05";
 
-/// From the time on at which it begins, the wind takes all particles along at the same rate, and its work is their energy.
+/// From the time on at which it begins, the wind takes all particles along at the same rate, and its work is
+/// their energy.
 #[test]
 fn a_block_of_fluid_goes_with_the_wind() {
     for method in METHODS {

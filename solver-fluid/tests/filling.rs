@@ -78,7 +78,8 @@ fn shapes_that_meet_keep_a_spacing() {
     assert!(fastest_start(&section, TANK) < 0.3);
 }
 
-/// Volume per particle is kept where an axis is free: a basin 8.5 spacings wide holds as much as its volume asks for.
+/// Volume per particle is kept where an axis is free: a basin 8.5 spacings wide holds as much as its volume
+/// asks for.
 #[test]
 fn a_free_axis_makes_up_for_a_stretched_one() {
     let section = water("sph", "") + &cuboid([0.0; 3], [0.085, 0.1, 0.17]);

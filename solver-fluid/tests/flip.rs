@@ -39,7 +39,8 @@ fn water_at_rest_stays_at_rest_under_its_hydrostatic_pressure() {
     let scale = mass * GRAVITY * 0.5;
     assert!(drift.abs() < 0.02, "the centre of mass moved by {drift}");
     assert!(largest < 1e-4 * scale, "kinetic energy {:.2e} m g H", largest / scale);
-    // Pressure in a cell is that of its centre; the surface's cells are full, but for some particles just above them.
+    // Pressure in a cell is that of its centre; the surface's cells are full, but for some particles just
+    // above them.
     let pressure = field(solver.as_ref(), "pressure");
     let (mut worst, mut bottom) = (0.0f64, 0.0f64);
     for (x, &pressure) in solver.particles().position.iter().zip(&pressure) {
@@ -137,8 +138,8 @@ fn a_restored_fluid_goes_on_to_the_same_bits() {
     assert!(tank(0.2).restore(&snapshot[..100]).is_err());
 }
 
-/// Water that falls freely in a tall shaft: 1,728 particles on a lattice `every` times as wide as its own, which moves
-/// apart at `rate` [1/s]. Spread of the positions after 0.3 s over that at the start.
+/// Water that falls freely in a tall shaft: 1,728 particles on a lattice `every` times as wide as its own,
+/// which moves apart at `rate` [1/s]. Spread of the positions after 0.3 s over that at the start.
 fn spread_in_flight(every: usize, rate: f64) -> f64 {
     let spacing = 0.025 * every as f64;
     let world = world(DVec3::new(2.4, 2.4, 4.0), GRAVITY);

@@ -52,7 +52,8 @@ fn fallen(steps: usize, keys: &str) -> (DVec3, DVec3) {
     (mean(&particles.velocity), mean(&particles.position))
 }
 
-/// A falling column that hits the floor and collapses: six steps of several sub-steps do as 60 short steps do.
+/// A falling column that hits the floor and collapses: six steps of several sub-steps do as 60 short steps
+/// do.
 #[test]
 fn long_steps_are_cut_into_substeps() {
     let (velocity, position) = fallen(6, "cfl = 0.1\nsubsteps_max = 100");
@@ -82,8 +83,8 @@ fn substeps_add_up_what_a_group_is_given() {
     assert!((given / weight - 1.0).abs() < 0.02, "the group carries {given} of {weight} N");
 }
 
-/// Groups as heavy as their own particles, to which nobody gives anything, change nothing in free fall: they gain what
-/// gravity gives them in all sub-steps together.
+/// Groups as heavy as their own particles, to which nobody gives anything, change nothing in free fall: they
+/// gain what gravity gives them in all sub-steps together.
 #[test]
 fn groups_fall_freely_through_all_substeps() {
     let mut solver =
@@ -106,7 +107,8 @@ fn groups_fall_freely_through_all_substeps() {
     }
 }
 
-/// A few velocities asked for before the commit are those of the answer, and no particle travels farther than the bound says.
+/// A few velocities asked for before the commit are those of the answer, and no particle travels farther than
+/// the bound says.
 #[test]
 fn deferred_velocities_are_those_of_the_answer() {
     for keys in ["", "cfl = 0.05\nsubsteps_max = 20"] {
@@ -129,9 +131,9 @@ fn deferred_velocities_are_those_of_the_answer() {
     }
 }
 
-/// Velocities of an answer are those with which particles move, and not their own: the shorter the step, the less the grid's
-/// velocity changes on the way. A column that begins to collapse is as dense as at rest, so that the density projection moves
-/// nothing besides.
+/// Velocities of an answer are those with which particles move, and not their own: the shorter the step, the
+/// less the grid's velocity changes on the way. A column that begins to collapse is as dense as at rest, so
+/// that the density projection moves nothing besides.
 #[test]
 fn answered_velocities_are_those_of_the_motion() {
     let differences = |dt: f64| {
@@ -234,7 +236,8 @@ fn solves_with_members_much_heavier_than_their_surroundings_converge() {
     }
 }
 
-/// Particles that are held two cells apart seal pockets of a few cells, each of another shape: hard to solve for.
+/// Particles that are held two cells apart seal pockets of a few cells, each of another shape: hard to solve
+/// for.
 #[test]
 fn a_bed_of_held_particles_two_cells_apart_holds_the_fluid() {
     let text = "method = 'flip'\nspacing = 0.0125\n[[shapes]]\ntype = 'box'\nmin = [0, 0, 0]\nmax = [0.4, 0.4, 0.4]\n";

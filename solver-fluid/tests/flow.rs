@@ -5,8 +5,8 @@ mod common;
 use amalgam_particles::DVec3;
 use common::*;
 
-/// A disc fills a tank until a time; a sink empties it from the bottom. Nothing is counted twice, no id comes again,
-/// and a restored fluid goes on to the same bits.
+/// A disc fills a tank until a time; a sink empties it from the bottom. Nothing is counted twice, no id comes
+/// again, and a restored fluid goes on to the same bits.
 #[test]
 fn emitters_and_sinks_keep_account() {
     let section = "spacing = 0.05\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [1, 1, 0.2]\n\

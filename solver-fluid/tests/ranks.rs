@@ -45,7 +45,8 @@ struct Told {
     particles: Vec<(u64, [u64; 6], u32)>,
 }
 
-/// The fluid on this rank after every tenth step. Space is cut anew in steps drawn by chance, with weights drawn by chance.
+/// The fluid on this rank after every tenth step. Space is cut anew in steps drawn by chance, with weights
+/// drawn by chance.
 fn told(ranks: &Ranks, seed: u64) -> Vec<Told> {
     let world = world(DVec3::new(1.2, 0.6, 1.0), 9.81);
     let (parameters, particles) = section::read(SECTION, &world).expect("a good section");

@@ -8,7 +8,8 @@ use amalgam_solver_fluid::sph::{
 };
 use common::world;
 
-/// A disordered fluid in a box: a lattice whose points are moved by up to 0.2 spacings, with random velocities.
+/// A disordered fluid in a box: a lattice whose points are moved by up to 0.2 spacings, with random
+/// velocities.
 fn fluid(section: &str, domain: DVec3) -> (SphParameters, Vec<DVec3>, Vec<DVec3>) {
     let (parameters, particles) = section::read(section, &world(domain, 9.81)).expect("a good section");
     let noise = |i: usize, purpose: u64| {
@@ -157,8 +158,8 @@ fn free_fluid_far_from_the_origin() {
     check(section, DVec3::ONE);
 }
 
-/// Cells of the two bodies fall on each other, counted modulo a box and, as they are 1024 cells apart, as they are
-/// stored.
+/// Cells of the two bodies fall on each other, counted modulo a box and, as they are 1024 cells apart, as
+/// they are stored.
 #[test]
 fn bodies_far_apart_do_not_see_each_other() {
     let section = "spacing = 0.1\nwalls = false\nsound_speed = 30\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\n\

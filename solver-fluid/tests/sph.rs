@@ -1,4 +1,5 @@
-//! An SPH fluid: it must rest, fall, keep momentum, stay in its box, give impulses to groups, repeat to the bit.
+//! An SPH fluid: it must rest, fall, keep momentum, stay in its box, give impulses to groups, repeat to the
+//! bit.
 
 mod common;
 
@@ -71,9 +72,9 @@ fn a_full_lattice_has_rest_density_up_to_the_walls() {
     assert!(field(&*solver, "pressure").iter().all(|&p| p < 20.0));
 }
 
-/// A column in a box comes to rest with p = rho g h: 2 % at the bottom, 3 % of the bottom's pressure anywhere, and
-/// kinetic energy below 1e-4 of m g H. On an undisturbed lattice pressure alternates from layer to layer, starting
-/// from the surface layer that has none, which pairs of layers average out.
+/// A column in a box comes to rest with p = rho g h: 2 % at the bottom, 3 % of the bottom's pressure
+/// anywhere, and kinetic energy below 1e-4 of m g H. On an undisturbed lattice pressure alternates from layer
+/// to layer, starting from the surface layer that has none, which pairs of layers average out.
 #[test]
 fn a_column_rests_on_hydrostatic_pressure() {
     for extra in ["", "smoothing_ratio = 1.5", "equation_of_state = \"mueller\"", "kernels = \"mueller\""] {

@@ -20,7 +20,8 @@ fn shuffled(mut particles: Particles, seed: u64) -> Particles {
     particles
 }
 
-/// Bits of position and velocity by id after a few steps with groups of neighbouring ids, and the momenta given to these.
+/// Bits of position and velocity by id after a few steps with groups of neighbouring ids, and the momenta
+/// given to these.
 fn bits(mut solver: impl Solver) -> Vec<u64> {
     let mut bits = Vec::new();
     let mut alone = Alone::default();

@@ -32,8 +32,8 @@ fn run(solver: &mut dyn Solver, time: f64) -> f64 {
     now
 }
 
-/// Poiseuille flow that starts from rest, Eq. 21 of [Morris1997]: `u = G/2nu z(H-z) - sum 4GH^2/(nu pi^3 n^3) sin(n pi z/H)
-/// exp(-n^2 pi^2 nu t/H^2)` over odd n.
+/// Poiseuille flow that starts from rest, Eq. 21 of [Morris1997]: `u = G/2nu z(H-z) - sum 4GH^2/(nu pi^3 n^3)
+/// sin(n pi z/H) exp(-n^2 pi^2 nu t/H^2)` over odd n.
 fn poiseuille(pull: f64, z: f64, time: f64) -> f64 {
     let series = (0..20).map(|n| f64::from(2 * n + 1)).map(|n| {
         4.0 * pull / (NU * (PI * n).powi(3)) * (PI * n * z).sin() * (-n * n * PI * PI * NU * time).exp()
@@ -92,24 +92,26 @@ fn sticking_walls_only_take_energy() {
     assert!(kinetic_energy(solver.as_ref()) < 0.02 * 0.5 * 125.0 * 0.14);
 }
 
-/// A fluid in a closed square box of walls at which it sticks: whatever moves slowly in it ends as the slowest eigenmode of the
-/// Stokes operator, with the eigenvalue 52.3447 / L^2 [Leriche2004].
+/// A fluid in a closed square box of walls at which it sticks: whatever moves slowly in it ends as the
+/// slowest eigenmode of the Stokes operator, with the eigenvalue 52.3447 / L^2 [Leriche2004].
 const STOKES: f64 = 52.3447;
 
-/// Velocities of a single vortex with the velocity and its normal derivative zero at the walls, as a stream function
-/// sin^2(pi x) sin^2(pi z).
+/// Velocities of a single vortex with the velocity and its normal derivative zero at the walls, as a stream
+/// function sin^2(pi x) sin^2(pi z).
 fn stuck_vortex(x: DVec3) -> DVec3 {
     let (s, c) = (|x: f64| (PI * x).sin(), |x: f64| (PI * x).cos());
     DVec3::new(s(x.x).powi(2) * s(x.z) * c(x.z), 0.0, -s(x.z).powi(2) * s(x.x) * c(x.x))
 }
 
-/// The vortex of free-slip walls, a stream function sin(pi x) sin(pi z): velocities decay at the rate 2 pi^2 nu.
+/// The vortex of free-slip walls, a stream function sin(pi x) sin(pi z): velocities decay at the rate 2 pi^2
+/// nu.
 fn free_vortex(x: DVec3) -> DVec3 {
     let (s, c) = (|x: f64| (PI * x).sin(), |x: f64| (PI * x).cos());
     DVec3::new(s(x.x) * c(x.z), 0.0, -c(x.x) * s(x.z))
 }
 
-/// FLIP in a square of 1 m that is 4 cells deep along y. With `above` cells over it, gravity keeps the surface flat.
+/// FLIP in a square of 1 m that is 4 cells deep along y. With `above` cells over it, gravity keeps the
+/// surface flat.
 fn flip_square(extra: &str, above: u32, flow: fn(DVec3) -> DVec3) -> flip::Flip {
     let h = 0.05;
     let section = format!(
@@ -172,8 +174,8 @@ fn a_flip_vortex_between_sliding_walls_decays_as_it_should() {
     assert!((found / expected - 1.0).abs() < 0.05, "{found} 1/s, not {expected} 1/s");
 }
 
-/// Between sticking walls the slowest eigenmode of the Stokes operator is left, whose rate is 2.65 times that of the sliding
-/// walls.
+/// Between sticking walls the slowest eigenmode of the Stokes operator is left, whose rate is 2.65 times that
+/// of the sliding walls.
 #[test]
 fn a_vortex_between_sticking_walls_decays_as_the_slowest_stokes_mode() {
     let no_slip = "no_slip = ['x0', 'x1', 'z0', 'z1']";
@@ -187,8 +189,8 @@ fn a_vortex_between_sticking_walls_decays_as_the_slowest_stokes_mode() {
     }
 }
 
-/// A drop that flies and turns: what surfaces lose of momentum and spin without viscosity, 0.1 % and some percent, is not much
-/// more with a viscosity that makes it as stiff as tar.
+/// A drop that flies and turns: what surfaces lose of momentum and spin without viscosity, 0.1 % and some
+/// percent, is not much more with a viscosity that makes it as stiff as tar.
 #[test]
 fn a_viscous_drop_flies_and_spins_on() {
     let fly = |viscosity: f64| {

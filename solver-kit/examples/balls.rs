@@ -1,7 +1,8 @@
-//! A whole participant on one page: balls in free fall, explicit, colliding with each other if the scene wants it.
+//! A whole participant on one page: balls in free fall, explicit, colliding with each other if the scene
+//! wants it.
 //!
-//! `cargo run --release -p amalgam-solver-kit --example balls -- --listen 127.0.0.1:7401` serves it; a scene reaches it with
-//! `solver = "balls"` and `address = "127.0.0.1:7401"`.
+//! `cargo run --release -p amalgam-solver-kit --example balls -- --listen 127.0.0.1:7401` serves it; a scene
+//! reaches it with `solver = "balls"` and `address = "127.0.0.1:7401"`.
 
 use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{

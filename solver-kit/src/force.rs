@@ -9,7 +9,8 @@ use serde::Deserialize;
 
 use crate::section::SectionError;
 
-/// A field of force as a scene writes it: an acceleration of what is in it, so that it does not depend on the size of particles.
+/// A field of force as a scene writes it: an acceleration of what is in it, so that it does not depend on the
+/// size of particles.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ForceSettings {
@@ -57,8 +58,8 @@ pub struct CenterForce {
     pub until: Option<f64>,
 }
 
-/// A ball without particles that pushes out what is inside of it: at a depth d below its surface the acceleration is
-/// `stiffness d^2 / radius`, away from the centre.
+/// A ball without particles that pushes out what is inside of it: at a depth d below its surface the
+/// acceleration is `stiffness d^2 / radius`, away from the centre.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IndenterForce {
@@ -69,7 +70,8 @@ pub struct IndenterForce {
     pub velocity: DVec3,
     /// Radius of the ball [m].
     pub radius: f64,
-    /// Stiffness [1/s^2]. On a particle of mass m the force is that of an indenter with K = m stiffness / radius in N/m^2.
+    /// Stiffness [1/s^2]. On a particle of mass m the force is that of an indenter with K = m stiffness /
+    /// radius in N/m^2.
     pub stiffness: f64,
     /// Time at which it begins [s].
     #[serde(default)]

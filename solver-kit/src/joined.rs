@@ -1,7 +1,8 @@
 //! Answers of ranks joined into that of the participant.
 //!
-//! A participant may be cut among several ranks. Each of them carries out the same calls on the particles that it has, and the
-//! first one answers for all. Everything here is collective: all ranks call it, in the same order.
+//! A participant may be cut among several ranks. Each of them carries out the same calls on the particles
+//! that it has, and the first one answers for all. Everything here is collective: all ranks call it, in the
+//! same order.
 
 use std::borrow::Cow;
 
@@ -11,10 +12,11 @@ use bytemuck::Pod;
 
 use crate::error::SolverError;
 
-/// The result on this rank if no rank has a fault; else, on all ranks, the fault of the lowest rank that has one. Collective.
+/// The result on this rank if no rank has a fault; else, on all ranks, the fault of the lowest rank that has
+/// one. Collective.
 ///
-/// A solver that is cut among ranks agrees on faults before it goes on, since a rank that stopped alone would leave the others
-/// waiting.
+/// A solver that is cut among ranks agrees on faults before it goes on, since a rank that stopped alone would
+/// leave the others waiting.
 ///
 /// # Errors
 /// The fault of a rank.
@@ -51,8 +53,9 @@ pub struct Members<'a> {
 }
 
 impl Members<'_> {
-    /// Hands the value of every member to `add`, with its group, in the order in which the coordinator named the members,
-    /// whichever rank has them. That happens at the first rank; at others `add` is never called. Collective.
+    /// Hands the value of every member to `add`, with its group, in the order in which the coordinator named
+    /// the members, whichever rank has them. That happens at the first rank; at others `add` is never called.
+    /// Collective.
     pub fn for_each<T: Pod>(
         &self,
         groups: &GroupMap,

@@ -1,4 +1,5 @@
-//! The kit that makes a service out of a particle solver: implement [`Solver`] and [`SolverProgram`], call [`serve`].
+//! The kit that makes a service out of a particle solver: implement [`Solver`] and [`SolverProgram`], call
+//! [`serve`].
 //!
 //! `examples/balls.rs` is a whole participant on one page.
 

@@ -16,13 +16,15 @@ pub enum LogFormat {
     Json,
 }
 
-/// The variables that say what is logged, the first that is set: as in `debug` or `warn,amalgam_coordinator=trace`.
+/// The variables that say what is logged, the first that is set: as in `debug` or
+/// `warn,amalgam_coordinator=trace`.
 const VARIABLES: [&str; 2] = ["AMALGAM_LOG", "RUST_LOG"];
 
 /// True if lines are JSON objects.
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// Logs to standard error from now on: warnings, or what AMALGAM_LOG or RUST_LOG asks for. A second call changes nothing.
+/// Logs to standard error from now on: warnings, or what AMALGAM_LOG or RUST_LOG asks for. A second call
+/// changes nothing.
 pub fn log_to_standard_error(format: LogFormat) {
     let asked = VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()));
     let filter = EnvFilter::try_new(asked.as_deref().unwrap_or("warn"));

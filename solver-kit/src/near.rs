@@ -1,5 +1,5 @@
-//! The particles of a solver that a coordinator is told of before a step: those of them that may touch others' (`docs/reference/protocol.md`,
-//! "Before a step").
+//! The particles of a solver that a coordinator is told of before a step: those of them that may touch
+//! others' (`docs/reference/protocol.md`, "Before a step").
 
 pub(crate) mod ghosts;
 pub(crate) mod own_contacts;
@@ -17,8 +17,8 @@ use crate::joined::{concatenated, united};
 use crate::solver::Solver;
 use own_contacts::OwnContacts;
 
-/// The particles that a coordinator hears of, and those it has heard of. Ranks call all but [`Self::allow`] and
-/// [`Self::reorder`] together.
+/// The particles that a coordinator hears of, and those it has heard of. Ranks call all but [`Self::allow`]
+/// and [`Self::reorder`] together.
 pub(crate) struct NearParticles {
     ranks: Ranks,
     /// Absent if own particles do not collide with each other.
@@ -66,7 +66,8 @@ impl NearParticles {
         Ok(Surveyed(united(&self.ranks, own)))
     }
 
-    /// The largest displacement since the last survey, relative to the particle's radius; infinite without one.
+    /// The largest displacement since the last survey, relative to the particle's radius; infinite without
+    /// one.
     pub(crate) fn drift(&self, particles: &Particles) -> f64 {
         let Particles { position, radius, .. } = particles;
         let Some(surveyed) = &self.surveyed else { return f64::INFINITY };
@@ -97,8 +98,8 @@ impl NearParticles {
         }
     }
 
-    /// The particles that are wanted, as far as they are alive, and those in contact with one of their own. The
-    /// interest was checked.
+    /// The particles that are wanted, as far as they are alive, and those in contact with one of their own.
+    /// The interest was checked.
     pub(crate) fn begin(&mut self, solver: &dyn Solver, ids: &IdIndex, interest: Interest) -> Batch {
         let particles = solver.particles();
         let (count, mut corners) = (particles.len() as u32, interest.triangles);
@@ -159,7 +160,8 @@ impl NearParticles {
         Batch { contacts, id: new, position, velocity }
     }
 
-    /// The contacts that ranks found among own particles, as places in the batch of these ids; at the first rank.
+    /// The contacts that ranks found among own particles, as places in the batch of these ids; at the first
+    /// rank.
     fn joined_contacts(&self, particles: &Particles, batch: &[ParticleId]) -> Vec<[u32; 2]> {
         let Some(own) = &self.own_contacts else { return Vec::new() };
         let pairs = concatenated(&self.ranks, own.reported(particles));

@@ -34,8 +34,8 @@ fn fault(error: serde_path_to_error::Error<toml::de::Error>) -> SectionError {
     SectionError::new(key, error.into_inner().message().to_string())
 }
 
-/// Faults of keys that have another name now, each with the new one. `renamed` holds old and new names of keys of the
-/// section itself.
+/// Faults of keys that have another name now, each with the new one. `renamed` holds old and new names of
+/// keys of the section itself.
 #[must_use]
 pub fn renamed_keys(section: &str, renamed: &[(&str, &str)]) -> Vec<SectionError> {
     let table: toml::Table = section.parse().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The gRPC face of a [`Session`]: messages in, messages out. Physics runs on one thread of its own with a pool of
-//! workers; the I/O runtime never computes.
+//! The gRPC face of a [`Session`]: messages in, messages out. Physics runs on one thread of its own with a
+//! pool of workers; the I/O runtime never computes.
 
 pub(crate) mod order;
 pub(crate) mod rank_choice;
@@ -34,7 +34,8 @@ use session::{Refusal, Session, check_run};
 /// Calls waiting for the solver's thread. The coordinator has one at a time; more is a second coordinator.
 const QUEUE: usize = 4;
 
-/// The run that is served and the number of its particles: enough to refuse a call before its columns are read.
+/// The run that is served and the number of its particles: enough to refuse a call before its columns are
+/// read.
 pub(crate) type Serving = Arc<Mutex<Option<(Context, u64)>>>;
 
 /// A solver behind gRPC.
@@ -46,8 +47,9 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts the solver's thread with `threads` workers, as the first of `ranks`. The others of `ranks` are threads with as
-    /// many workers each. A handle of the solver's thread comes back, which ends when the service is gone.
+    /// Starts the solver's thread with `threads` workers, as the first of `ranks`. The others of `ranks` are
+    /// threads with as many workers each. A handle of the solver's thread comes back, which ends when the
+    /// service is gone.
     pub(crate) fn start(
         program: Arc<dyn SolverProgram>,
         threads: usize,
@@ -92,7 +94,8 @@ impl Service {
         Arc::clone(&self.serving)
     }
 
-    /// Reads a call for the run that is served. Another one is refused with its header, and so is what it cannot need.
+    /// Reads a call for the run that is served. Another one is refused with its header, and so is what it
+    /// cannot need.
     async fn read<C: Call>(
         &self,
         name: &str,

@@ -47,8 +47,9 @@ pub struct Stage<'a> {
     pub repetition: u32,
     /// Length of the step [s].
     pub dt: f64,
-    /// The part of its first residual that an iteration may leave [EisenstatWalker1996]: above 0 only where another
-    /// repetition follows for certain, so that nothing of the answer is committed. Solvers may leave that alone.
+    /// The part of its first residual that an iteration may leave [EisenstatWalker1996]: above 0 only where
+    /// another repetition follows for certain, so that nothing of the answer is committed. Solvers may leave
+    /// that alone.
     pub forcing: f64,
     /// Own particles that must move as one.
     pub groups: &'a GroupMap,
@@ -64,7 +65,8 @@ pub struct Stage<'a> {
     pub occupied: Option<&'a CellSet>,
 }
 
-/// The answer of a solver to a [`Stage`]. Momentum and velocity arrive with the right lengths, zeroed; the rest is empty.
+/// The answer of a solver to a [`Stage`]. Momentum and velocity arrive with the right lengths, zeroed; the
+/// rest is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// Momentum this solver gives each group in the step [kg m/s], external impulse not included.
@@ -73,11 +75,12 @@ pub struct Answer {
     /// semidefinite. For an implicit solver, it is the group's block on the diagonal of its system, without
     /// the inertia. Empty from all other solvers.
     pub slope: Vec<DMat3>,
-    /// Integrated velocity of each particle [m/s]; entries of group members are not read. Empty for a solver that
-    /// defers them ([`Solver::deferred`]).
+    /// Integrated velocity of each particle [m/s]; entries of group members are not read. Empty for a solver
+    /// that defers them ([`Solver::deferred`]).
     pub velocity: Vec<DVec3>,
-    /// Each group as a body, from a solver whose particles belong to bodies ([`Solver::bodies`]); else empty. Momentum
-    /// is then that of the whole body. On ranks they are answered as momenta are: all at the first rank, none at others.
+    /// Each group as a body, from a solver whose particles belong to bodies ([`Solver::bodies`]); else empty.
+    /// Momentum is then that of the whole body. On ranks they are answered as momenta are: all at the first
+    /// rank, none at others.
     pub bodies: Vec<Body>,
 }
 
@@ -89,13 +92,13 @@ pub trait Deferred {
     /// its radius.
     fn travel_bound(&self, dt: f64) -> f64;
 
-    /// Velocities with which these free particles would move in a commit [m/s]: for a solver that moves them by their new
-    /// velocities those, for a grid that carries them its own at their places.
+    /// Velocities with which these free particles would move in a commit [m/s]: for a solver that moves them
+    /// by their new velocities those, for a grid that carries them its own at their places.
     fn velocity(&self, wanted: &[u32]) -> Vec<DVec3>;
 }
 
-/// The events and energies of a committed step. Momentum, kinetic energy, speeds and occupied cells are taken from
-/// [`Solver::particles`] by the kit.
+/// The events and energies of a committed step. Momentum, kinetic energy, speeds and occupied cells are taken
+/// from [`Solver::particles`] by the kit.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Longest next step that the solver can take [s]; infinite if it sub-steps or has no limit.
@@ -109,12 +112,13 @@ pub struct Report {
     /// dissipated in coupling. Not for solvers that defer velocities ([`Solver::deferred`]).
     pub adjusted: bool,
     /// Energy [J] that came from outside in the step, and not by gravity nor through groups. It is the work
-    /// of drag ([`Drag::work`](crate::Drag::work)), the work of scripts on immovable particles that are in no group, and the change of kinetic energy of all
-    /// immovable ones. A particle that is born adds its kinetic energy and its energy in gravity, -m g x; a
-    /// particle that dies takes its own away. A run ends if energy appears that no participant reports.
+    /// of drag ([`Drag::work`](crate::Drag::work)), the work of scripts on immovable particles that are in no
+    /// group, and the change of kinetic energy of all immovable ones. A particle that is born adds its
+    /// kinetic energy and its energy in gravity, -m g x; a particle that dies takes its own away. A run ends
+    /// if energy appears that no participant reports.
     pub given: f64,
-    /// Angular momentum [kg m^2/s] and kinetic energy [J] of the particles' own spin, which their positions and velocities
-    /// do not tell.
+    /// Angular momentum [kg m^2/s] and kinetic energy [J] of the particles' own spin, which their positions
+    /// and velocities do not tell.
     pub spin: (DVec3, f64),
     /// Bonds broken in this step: these pairs may now collide.
     pub broken: Vec<(ParticleId, ParticleId)>,
@@ -122,7 +126,8 @@ pub struct Report {
     pub born: Vec<ParticleId>,
     /// Particles that disappeared in this step.
     pub dead: Vec<ParticleId>,
-    /// Particles that were immovable in this step and are so no longer. They keep the velocity that they have.
+    /// Particles that were immovable in this step and are so no longer. They keep the velocity that they
+    /// have.
     pub released: Vec<ParticleId>,
 }
 
@@ -145,15 +150,16 @@ pub enum FieldValues {
 
 /// A solver: one body of particles and its own physics. It never learns about foreign particles.
 ///
-/// A step is one [`Self::begin`], any number of [`Self::integrate`] and one [`Self::commit`]. No method may depend
-/// on how often `integrate` was called before, except through the starting point of an iteration.
+/// A step is one [`Self::begin`], any number of [`Self::integrate`] and one [`Self::commit`]. No method may
+/// depend on how often `integrate` was called before, except through the starting point of an iteration.
 pub trait Solver: Send + Sync + 'static {
     /// The committed state, in any order that suits the solver, the same until the next commit.
     fn particles(&self) -> &Particles;
 
     /// True if the particles at these places of [`Self::particles`] never count as a contact, for example two
     /// joined by a spring or an unbroken bond. Bonds that break are reported by [`Self::commit`]; no others
-    /// may form. Asked of own particles of a rank only: a solver that is cut among ranks has to keep joined particles together.
+    /// may form. Asked of own particles of a rank only: a solver that is cut among ranks has to keep joined
+    /// particles together.
     fn joined(&self, _a: u32, _b: u32) -> bool {
         false
     }
@@ -163,21 +169,23 @@ pub trait Solver: Send + Sync + 'static {
         false
     }
 
-    /// A triangulated sheet or surface between own particles, for pictures and for counting crossings. Asked once.
+    /// A triangulated sheet or surface between own particles, for pictures and for counting crossings. Asked
+    /// once.
     fn triangles(&self) -> Vec<[ParticleId; 3]> {
         Vec::new()
     }
 
-    /// The surface of the own particles now, if the solver knows one better than positions tell. Asked for frames, where a
-    /// scene wants it.
+    /// The surface of the own particles now, if the solver knows one better than positions tell. Asked for
+    /// frames, where a scene wants it.
     fn surface(&self) -> Option<MovingSurface> {
         None
     }
 
-    /// The body that each particle belongs to, named by one of its particles, if bodies turn: grains with spin, each a
-    /// body of its own, or rigid bodies of many particles. Asked once. Groups are then bodies: a solver describes
-    /// them in [`Answer::bodies`] and is told their angular velocities in [`StepEnd::group_spin`]. For explicit
-    /// solvers. Contacts between particles of one body are for [`Self::joined`] to exclude.
+    /// The body that each particle belongs to, named by one of its particles, if bodies turn: grains with
+    /// spin, each a body of its own, or rigid bodies of many particles. Asked once. Groups are then bodies: a
+    /// solver describes them in [`Answer::bodies`] and is told their angular velocities in
+    /// [`StepEnd::group_spin`]. For explicit solvers. Contacts between particles of one body are for
+    /// [`Self::joined`] to exclude.
     fn bodies(&self) -> Option<Vec<ParticleId>> {
         None
     }
@@ -197,8 +205,8 @@ pub trait Solver: Send + Sync + 'static {
         None
     }
 
-    /// Work that does not depend on merging, done while the coordinator looks for contacts: neighbours, densities,
-    /// forces, matrices.
+    /// Work that does not depend on merging, done while the coordinator looks for contacts: neighbours,
+    /// densities, forces, matrices.
     ///
     /// # Errors
     /// A state that makes the step impossible.
@@ -229,9 +237,9 @@ pub trait Solver: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Keeps only the particles of this rank, of those that every rank has after its initialisation. From here on the solvers
-    /// of all ranks together are the participant: each has a part of the particles and is called for all of them, in the
-    /// same order. Answers are those of its part, but
+    /// Keeps only the particles of this rank, of those that every rank has after its initialisation. From
+    /// here on the solvers of all ranks together are the participant: each has a part of the particles and is
+    /// called for all of them, in the same order. Answers are those of its part, but
     /// - momenta of groups, which are the whole ones at the first rank and are not read at others
     ///   ([`Members::for_each`] brings members' values there), and groups as bodies, which others have none of;
     /// - [`Report::stable_dt`], energies, spin and [`Report::given`], [`Self::stable_dt`] and [`Deferred::travel_bound`],
@@ -253,8 +261,8 @@ pub trait Solver: Send + Sync + 'static {
         None
     }
 
-    /// The whole state, exact: restored, it continues to the same bits. A solver that is shared saves all ranks' particles at
-    /// the first rank, in a form that any number of ranks restores.
+    /// The whole state, exact: restored, it continues to the same bits. A solver that is shared saves all
+    /// ranks' particles at the first rank, in a form that any number of ranks restores.
     ///
     /// # Errors
     /// If the solver does not keep checkpoints.

@@ -10,8 +10,8 @@ use rayon::prelude::*;
 use crate::error::SolverError;
 use crate::joined::agreed;
 
-/// A hash of ids, positions and velocities that does not depend on the order of storage: the wrapping sum of a hash
-/// of each particle. Collective.
+/// A hash of ids, positions and velocities that does not depend on the order of storage: the wrapping sum of
+/// a hash of each particle. Collective.
 pub(crate) fn state_hash(ranks: &Ranks, particles: &Particles) -> u64 {
     let own = (0..particles.len())
         .into_par_iter()
@@ -63,8 +63,9 @@ pub(crate) fn totals(ranks: &Ranks, particles: &Particles, velocity_before: &[DV
     }
 }
 
-/// Kinetic energy [J] that movable particles would have at the velocities that they were `told` [m/s], less their own
-/// kinetic energy. A particle that nobody told, since it was born in the step, counts for nothing. Collective.
+/// Kinetic energy [J] that movable particles would have at the velocities that they were `told` [m/s], less
+/// their own kinetic energy. A particle that nobody told, since it was born in the step, counts for nothing.
+/// Collective.
 pub(crate) fn missing_energy(ranks: &Ranks, particles: &Particles, told: &[DVec3]) -> f64 {
     let missing = |i: usize| {
         if particles.immovable[i] || told[i].is_nan() {

@@ -1,6 +1,7 @@
-//! Times passes over bonds and implicit steps: `cargo run --release -p amalgam-solver-solid --example bond_speed --
-//! [particles] [threads] [dt, or 0 for no steps] [lattice or rows, both otherwise]`. On Linux the last line is the most memory that the process
-//! held: with one layout, no less than a whole solver of it takes.
+//! Times passes over bonds and implicit steps: `cargo run --release -p amalgam-solver-solid --example
+//! bond_speed -- [particles] [threads] [dt, or 0 for no steps] [lattice or rows, both otherwise]`. On Linux
+//! the last line is the most memory that the process held: with one layout, no less than a whole solver of it
+//! takes.
 
 use amalgam_solver_solid::measure::{BondLayout, bond_passes, implicit_step};
 

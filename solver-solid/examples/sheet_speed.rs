@@ -1,6 +1,6 @@
-//! Times steps of a hanging sheet: `cargo run --release -p amalgam-solver-solid --example sheet_speed -- [nodes an
-//! edge] [dt^2 k/m] [threads] [dt c/m] [tolerance]`. The cloth of
-//! `scenes/water-on-cloth.toml` is about `101 0.7 2 44 1e-6`.
+//! Times steps of a hanging sheet: `cargo run --release -p amalgam-solver-solid --example sheet_speed --
+//! [nodes an edge] [dt^2 k/m] [threads] [dt c/m] [tolerance]`. The cloth of `scenes/water-on-cloth.toml` is
+//! about `101 0.7 2 44 1e-6`.
 
 use std::time::Instant;
 

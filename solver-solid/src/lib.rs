@@ -1,11 +1,13 @@
-//! The solid solver: particles joined by springs and by bonds that break (peridynamics), loose grains, or rigid bodies.
+//! The solid solver: particles joined by springs and by bonds that break (peridynamics), loose grains, or
+//! rigid bodies.
 //!
-//! [`SolidProgram`] reads a participant's section (`section.rs`), lays its bodies out as particles, springs and bonds
-//! (`bodies/`) and builds a [`SolidSolver`] (`solver.rs`) a [`GrainSolver`] (`grains/solver.rs`) or a [`RigidSolver`] (`rigid/solver.rs`).
+//! [`SolidProgram`] reads a participant's section (`section.rs`), lays its bodies out as particles, springs
+//! and bonds (`bodies/`) and builds a [`SolidSolver`] (`solver.rs`) a [`GrainSolver`] (`grains/solver.rs`) or
+//! a [`RigidSolver`] (`rigid/solver.rs`).
 //!
-//! An implicit step of the [`SolidSolver`] linearises the materials (`materials/`) at the start-of-step positions,
-//! reduces the linear system to one unknown per group and solves it with preconditioned conjugate gradients
-//! (`linear/`). The [`GrainSolver`] sums the grains' attraction (`grains/gravity.rs`), explicitly.
+//! An implicit step of the [`SolidSolver`] linearises the materials (`materials/`) at the start-of-step
+//! positions, reduces the linear system to one unknown per group and solves it with preconditioned conjugate
+//! gradients (`linear/`). The [`GrainSolver`] sums the grains' attraction (`grains/gravity.rs`), explicitly.
 
 mod bodies;
 mod chunks;

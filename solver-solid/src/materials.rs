@@ -73,8 +73,8 @@ pub(crate) trait Material: Operator {
     /// True if two particles are joined, by index.
     fn joined(&self, a: u32, b: u32) -> bool;
 
-    /// Takes forces at these positions and, for an implicit step, everything of the operator that does not depend on its
-    /// length.
+    /// Takes forces at these positions and, for an implicit step, everything of the operator that does not
+    /// depend on its length.
     fn linearise(&mut self, position: &[DVec3], implicit: bool);
 
     /// Called when particles have moved: what breaks there; the pairs that are no longer joined.

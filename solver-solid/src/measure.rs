@@ -72,8 +72,8 @@ fn block(particles: usize, layout: BondLayout, material: &str) -> String {
 
 const SPACING: f64 = 0.01;
 
-/// Times passes over the bonds of a cubic block of about `particles` particles, `repeats` of each kind. Run it
-/// inside the thread pool to be measured.
+/// Times passes over the bonds of a cubic block of about `particles` particles, `repeats` of each kind. Run
+/// it inside the thread pool to be measured.
 pub fn bond_passes(particles: usize, layout: BondLayout, repeats: usize) -> BondPasses {
     let solid = section::read(&block(particles, layout, ""), 1).unwrap_or_else(|faults| panic!("{faults:?}"));
     let mut state = solid.layout.particles;

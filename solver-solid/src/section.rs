@@ -1,5 +1,5 @@
-//! The participant's section of the scene: reading and checking it. Grains and rigid bodies have sections of their own
-//! (`grains/section.rs`, `rigid/section.rs`).
+//! The participant's section of the scene: reading and checking it. Grains and rigid bodies have sections of
+//! their own (`grains/section.rs`, `rigid/section.rs`).
 
 use amalgam_solver_kit::{DragSettings, Fields, ForceSettings, SectionError, parse_section, renamed_keys};
 use serde::Deserialize;
@@ -77,11 +77,12 @@ impl Integrator {
         self != Self::VelocityVerlet
     }
 
-    /// The factors of forces and damping [s], and of K in the system [s^2], of a step of length `dt` after one of length `last`
-    /// (0 before the first step).
+    /// The factors of forces and damping [s], and of K in the system [s^2], of a step of length `dt` after
+    /// one of length `last` (0 before the first step).
     ///
-    /// In leapfrog form velocities are those in the middle of steps, so that a kick lasts from the middle of the last step to the
-    /// middle of this one. With the length of the step alone, steps that grow as a body slows down would take its energy.
+    /// In leapfrog form velocities are those in the middle of steps, so that a kick lasts from the middle of
+    /// the last step to the middle of this one. With the length of the step alone, steps that grow as a body
+    /// slows down would take its energy.
     pub(crate) fn factors(self, dt: f64, last: f64) -> (f64, f64) {
         let kick = if last > 0.0 { 0.5 * (last + dt) } else { dt };
         match self {
@@ -239,7 +240,8 @@ pub(crate) fn lay_out(
 const TYPES: &str = "type = \"sheet\", \"volume\", \"points\", \"grains\", \"scatter\" or, with method = \"peridynamics\", \
                      \"peridynamic\"";
 
-/// A body from its table. It is read here and not by serde's tagged enums because those lose the path of a faulty key.
+/// A body from its table. It is read here and not by serde's tagged enums because those lose the path of a
+/// faulty key.
 fn read_body(mut table: toml::Table, method: Method, checks: &mut Checks) -> Option<Box<dyn Body>> {
     let kind = table.remove("type");
     let kind = kind.as_ref().and_then(toml::Value::as_str);

@@ -25,14 +25,14 @@ use crate::spin::SpinGuard;
 
 /// Particles joined by springs and by bonds that break.
 ///
-/// Implicit Euler, linearised once a step as in [BaraffWitkin1998], has the groups of a stage as single unknowns
-/// (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant"). What depends
-/// neither on merging nor on the length of the step is done in
-/// [`Solver::begin`]. A repeated [`Solver::integrate`] reuses it and starts from the last answer. With Newton's
-/// iterations the system is linearised anew at the positions that each solve leads to.
+/// Implicit Euler, linearised once a step as in [BaraffWitkin1998], has the groups of a stage as single
+/// unknowns (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant"). What depends
+/// neither on merging nor on the length of the step is done in [`Solver::begin`]. A repeated
+/// [`Solver::integrate`] reuses it and starts from the last answer. With Newton's iterations the system is
+/// linearised anew at the positions that each solve leads to.
 ///
-/// The explicit integrator is velocity Verlet in its leapfrog form: velocities are those half a step before the
-/// positions.
+/// The explicit integrator is velocity Verlet in its leapfrog form: velocities are those half a step before
+/// the positions.
 ///
 /// The method of [HilberHughesTaylor1977] with alpha = -1/3 has the same form, with forces that are
 /// a mean over four positions:
@@ -49,8 +49,8 @@ use crate::spin::SpinGuard;
 /// spring by h (v - u), with more energy than the velocity had. Damping acts at the end of the
 /// step, as in implicit Euler.
 ///
-/// Both leapfrog forms take h before forces as the time from the middle of the last step to the middle of this one
-/// (`Integrator::factors`).
+/// Both leapfrog forms take h before forces as the time from the middle of the last step to the middle of
+/// this one (`Integrator::factors`).
 pub struct SolidSolver {
     particles: Particles,
     motion: Motion,
@@ -292,7 +292,8 @@ impl SolidSolver {
         Ok(solved)
     }
 
-    /// Linearises the materials at the positions that the expected velocities lead to in a step of length `dt` [s].
+    /// Linearises the materials at the positions that the expected velocities lead to in a step of length
+    /// `dt` [s].
     fn linearise_at_end(&mut self, dt: f64) {
         let Self { particles, materials, reduced, ends, expected, .. } = self;
         ends.clear();
@@ -312,7 +313,8 @@ impl SolidSolver {
             }
         }
         if (0..stage.groups.len()).any(held) {
-            // A held group takes up whatever the materials give it: its row of the system without the inertia.
+            // A held group takes up whatever the materials give it: its row of the system without the
+            // inertia.
             self.find_reactions(stage.dt);
             let reaction = &self.change;
             for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| held(group))
@@ -344,8 +346,8 @@ impl SolidSolver {
         subtract_product(materials, &change, reaction);
     }
 
-    /// Work [J] of the scripts against springs and bonds in the step that ends. What contacts hold in a group is the
-    /// coordinator's to count.
+    /// Work [J] of the scripts against springs and bonds in the step that ends. What contacts hold in a group
+    /// is the coordinator's to count.
     fn work_of_scripts(&mut self, end: &StepEnd<'_>) -> f64 {
         if !self.motion.is_moving(&self.particles) {
             return 0.0;
@@ -380,8 +382,8 @@ impl SolidSolver {
         });
     }
 
-    /// Kick of a leapfrog step. Damping takes the particles' own velocities, so that the momentum given to a group
-    /// does not depend on how it was merged.
+    /// Kick of a leapfrog step. Damping takes the particles' own velocities, so that the momentum given to a
+    /// group does not depend on how it was merged.
     fn integrate_explicit(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         let (kick, square) = self.factors(stage.dt);
         let Self { particles, materials, iteration, .. } = self;
@@ -462,7 +464,8 @@ impl Solver for SolidSolver {
 
     fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         self.find_pushes(stage.dt);
-        // Inside a worker of the pool, the many short parallel loops start without a hand-over between threads.
+        // Inside a worker of the pool, the many short parallel loops start without a hand-over between
+        // threads.
         rayon::scope(|_| match self.integrator {
             Integrator::ImplicitEuler | Integrator::HhtAlpha => self.integrate_implicit(stage, answer),
             Integrator::VelocityVerlet => self.integrate_explicit(stage, answer),

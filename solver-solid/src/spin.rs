@@ -24,8 +24,8 @@ pub(crate) struct SpinGuard {
 }
 
 impl SpinGuard {
-    /// A guard for those of these bodies that have no particle that is never let go, by the times until which particles are
-    /// held [s], and one at least that `is_joined` to another.
+    /// A guard for those of these bodies that have no particle that is never let go, by the times until which
+    /// particles are held [s], and one at least that `is_joined` to another.
     pub(crate) fn new(
         mut bodies: Vec<Range<usize>>,
         held_until: &[f64],

@@ -1,5 +1,5 @@
-//! The published explicit case: a small brittle disc struck by a rigid sphere, `examples/peri/in.peri.pmb` of LAMMPS,
-//! against the damage that LAMMPS (22 July 2025) found.
+//! The published explicit case: a small brittle disc struck by a rigid sphere, `examples/peri/in.peri.pmb` of
+//! LAMMPS, against the damage that LAMMPS (22 July 2025) found.
 
 mod support;
 
@@ -56,8 +56,8 @@ fn disc(storage: &str) -> SolidSolver {
     )
 }
 
-/// Force of the indenter and of short-range contact [N] on each particle: pairs repel below 0.9 of their first distance
-/// and 1.35 spacings, with a stiffness 15 times that of a bond [Parks2008].
+/// Force of the indenter and of short-range contact [N] on each particle: pairs repel below 0.9 of their
+/// first distance and 1.35 spacings, with a stiffness 15 times that of a bond [Parks2008].
 fn contact(first: &[DVec3], x: &[DVec3], indenter: DVec3) -> Vec<DVec3> {
     let reach = 1.35 * SPACING;
     let grid = CellGrid::new(x, reach);

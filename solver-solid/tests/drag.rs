@@ -6,8 +6,8 @@ use amalgam_particles::DVec3;
 use amalgam_solver_kit::Solver;
 use support::{faults, solid, step};
 
-/// Two free points and a held one, a wind of 2 m/s: u + (v - u) exp(-3 t) for any length of the step, and what the
-/// wind gives is what the points have.
+/// Two free points and a held one, a wind of 2 m/s: u + (v - u) exp(-3 t) for any length of the step, and
+/// what the wind gives is what the points have.
 #[test]
 fn velocities_go_to_the_wind_and_its_work_is_theirs() {
     for method in [
@@ -57,8 +57,9 @@ fn grains_fall_at_their_limit_in_a_drag() {
     assert!((grains.particles().velocity[0].z + limit).abs() < 1e-9, "{}", grains.particles().velocity[0]);
 }
 
-/// A pulse 0.3 m long that runs along a chain of springs at 1 m/s into a layer of 1.5 m whose rate rises with the square of the depth: of
-/// its velocity 1 % comes back, and without the layer all of it. Waves longer than the layer are sent back.
+/// A pulse 0.3 m long that runs along a chain of springs at 1 m/s into a layer of 1.5 m whose rate rises with
+/// the square of the depth: of its velocity 1 % comes back, and without the layer all of it. Waves longer
+/// than the layer are sent back.
 #[test]
 fn a_wave_dies_in_a_layer_whose_rate_rises() {
     let (count, spacing, dt) = (400, 0.01, 5e-3);

@@ -16,7 +16,8 @@ fn step(grains: &mut GrainSolver, dt: f64) -> Report {
     Alone::default().step_free(grains, dt).expect("a good step")
 }
 
-/// Two grains on an ellipse of eccentricity 0.6, G (m1 + m2) = 4, semi-major axis 1: after a period of pi they are back.
+/// Two grains on an ellipse of eccentricity 0.6, G (m1 + m2) = 4, semi-major axis 1: after a period of pi
+/// they are back.
 #[test]
 fn two_grains_follow_kepler() {
     // At the far end: distance 1.6, relative speed sqrt(4 (2/1.6 - 1)) = 1.
@@ -43,7 +44,8 @@ fn two_grains_follow_kepler() {
         let miss = pair.particles().position[i].distance(start.position[i]);
         assert!(miss < 2e-3, "{miss} after a period");
     }
-    // A central force at the old place, and a way along the new velocity: symplectic Euler keeps this exactly.
+    // A central force at the old place, and a way along the new velocity: symplectic Euler keeps this
+    // exactly.
     assert!((spin(&pair) - spin_start).length() < 1e-12 * spin_start.length());
 }
 

@@ -79,7 +79,8 @@ fn network(seed: u64, count: usize) -> Network {
     Network { springs, foundation, solid: solid(&section, GRAVITY) }
 }
 
-/// Random groups: the second has the pinned particle 1 and an infinite inertia, the third an infinite one without.
+/// Random groups: the second has the pinned particle 1 and an infinite inertia, the third an infinite one
+/// without.
 fn random_groups(solid: &SolidSolver, seed: u64) -> Groups {
     let count = solid.particles().len() as u32;
     let mut lists: Vec<Vec<u32>> = vec![Vec::new(); 5];
@@ -306,7 +307,8 @@ fn a_group_moves_as_one_particle_of_its_inertia() {
     let groups = Groups::one(pair.particles().len(), &[1, 0], inertia, velocity, impulse);
     pair.begin().expect("begin");
     let answer = integrate(&mut pair, dt, &groups);
-    // One particle by hand: (M + 2 (h^2 k + h c)) dv = h m g - 2 (h^2 k + h c) v + J_ext, with own mass 4 in the weight.
+    // One particle by hand: (M + 2 (h^2 k + h c)) dv = h m g - 2 (h^2 k + h c) v + J_ext, with own mass 4 in
+    // the weight.
     let share = 2.0 * (dt * dt * 100.0 + dt);
     let change = (gravity * 4.0 * dt - velocity * share + impulse) / (inertia + share);
     assert!((answer.velocity[0] - velocity - change).length() < 1e-13);
@@ -315,8 +317,8 @@ fn a_group_moves_as_one_particle_of_its_inertia() {
     assert!(answer.slope[0].abs_diff_eq(DMat3::from_diagonal(DVec3::splat(share)), 1e-13));
 }
 
-/// The last row of the table in `docs/theory/coupling.md`, "Why not average": a light stiff piston, told of the load on it, rests at
-/// (m1 + m2) g / k.
+/// The last row of the table in `docs/theory/coupling.md`, "Why not average": a light stiff piston, told of
+/// the load on it, rests at (m1 + m2) g / k.
 #[test]
 fn a_piston_under_load_rests_at_its_static_deflection() {
     let (m1, m2, stiffness, dt, gravity) = (0.001, 0.01, 1e6, 1e-3, DVec3::new(0.0, 0.0, -9.81));

@@ -337,7 +337,8 @@ fn faults_name_their_keys() {
     assert_eq!(faults(&springs)[0].key, "bodies[0].type");
 }
 
-/// Nothing that passes the checks gives a number that is not finite: it survives, or ends in an error with an id.
+/// Nothing that passes the checks gives a number that is not finite: it survives, or ends in an error with an
+/// id.
 #[test]
 fn extreme_bodies_survive_or_name_a_particle() {
     // A particle of nearly no mass against a stiffness 1e12 times larger, by the implicit integrator.
@@ -386,8 +387,8 @@ fn extreme_bodies_survive_or_name_a_particle() {
     assert!(message.starts_with("particle ") && message.contains("spacings away"), "{message}");
 }
 
-/// Groups as single unknowns: what a group of bonded particles answers agrees with their motion, and momentum that a
-/// held group takes up is what the rest loses.
+/// Groups as single unknowns: what a group of bonded particles answers agrees with their motion, and momentum
+/// that a held group takes up is what the rest loses.
 #[test]
 fn groups_move_as_one() {
     let mut solid = block("velocity = [0, 0, -1]");
@@ -435,7 +436,8 @@ fn springs_and_bonds_stand_in_one_participant() {
     assert_eq!((fragments[0], fragments[count]), (0.0, -1.0));
 }
 
-/// Iterations of a cube so many spacings wide, a corner of which is struck, in a step in which sound goes from side to side.
+/// Iterations of a cube so many spacings wide, a corner of which is struck, in a step in which sound goes
+/// from side to side.
 fn iterations_of_cube(width: usize) -> u32 {
     let edge = 0.1 * width as f64;
     let section = format!(
@@ -513,7 +515,8 @@ fn a_forced_answer_takes_fewer_iterations_and_the_next_one_the_rest() {
     assert!(error(&rest) < 1e-4, "{} m/s", error(&rest));
 }
 
-/// Particles that can never collide with each other have spheres as large as their cubes, others spheres that touch.
+/// Particles that can never collide with each other have spheres as large as their cubes, others spheres that
+/// touch.
 #[test]
 fn spheres_of_a_solid_are_as_large_as_its_cubes_where_none_can_collide() {
     let alone = BLOCK.replace("tolerance", "self_collision = false\ntolerance");

@@ -177,8 +177,8 @@ fn pinned_particles_stay_or_keep_their_prescribed_velocity() {
     }
 }
 
-/// A rope between two fixed points with tension T sags by w L^2 / (8 T) in the middle for the weight w per length, as
-/// long as the sag is small.
+/// A rope between two fixed points with tension T sags by w L^2 / (8 T) in the middle for the weight w per
+/// length, as long as the sag is small.
 #[test]
 fn a_stretched_rope_sags_as_a_cable() {
     // A rope of 41 points whose springs are 5 % stretched at the start.
@@ -215,8 +215,8 @@ fn a_stretched_rope_sags_as_a_cable() {
     assert!(found < sag && found > sag * (1.0 - 1.2 * extra), "{found} m for {sag} m, at most {extra} less");
 }
 
-/// Springs a trillion times stiffer than their neighbours, in steps tens of thousands of their periods long: the chain
-/// hangs at its static length.
+/// Springs a trillion times stiffer than their neighbours, in steps tens of thousands of their periods long:
+/// the chain hangs at its static length.
 #[test]
 fn stiffness_ratios_of_a_trillion_are_solved() {
     let (soft, hard) = (10.0, 1e13);
@@ -262,8 +262,8 @@ fn energy(solid: &mut amalgam_solver_solid::SolidSolver) -> f64 {
     report.energies.iter().find(|(name, _)| *name == "elastic").expect("elastic energy").1
 }
 
-/// A small even strain `epsilon` has the energy of an isotropic solid with Lame's constants, whichever way it points:
-/// for springs both are E/2.5 in three dimensions, and 3/8 E in plane stress.
+/// A small even strain `epsilon` has the energy of an isotropic solid with Lame's constants, whichever way it
+/// points: for springs both are E/2.5 in three dimensions, and 3/8 E in plane stress.
 #[test]
 fn materials_have_the_energy_of_their_modulus() {
     let (modulus, scale) = (2e6, 1e-5);

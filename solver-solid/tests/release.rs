@@ -1,4 +1,5 @@
-//! Parts that are let go at a time: free fall from there, the velocity of their scripts, the same bits from a snapshot.
+//! Parts that are let go at a time: free fall from there, the velocity of their scripts, the same bits from a
+//! snapshot.
 
 mod support;
 
@@ -14,8 +15,8 @@ fn run(solid: &mut SolidSolver, steps: usize) {
     (0..steps).for_each(|_| drop(step(solid, DT)));
 }
 
-/// Held for ten steps, then free for thirty: the position is that of symplectic Euler, g t (t + dt) / 2, which all
-/// integrators have in a uniform field, and g t^2 / 2 to first order in the step.
+/// Held for ten steps, then free for thirty: the position is that of symplectic Euler, g t (t + dt) / 2,
+/// which all integrators have in a uniform field, and g t^2 / 2 to first order in the step.
 #[test]
 fn what_is_let_go_falls_freely() {
     let bodies = [

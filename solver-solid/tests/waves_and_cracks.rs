@@ -6,8 +6,8 @@ use amalgam_particles::DVec3;
 use amalgam_solver_kit::Solver;
 use support::{Groups, integrate, set_state, solid, step};
 
-/// Phase speed of plane waves over sqrt(E/rho) in a bar with c = 2E/(A d^2), volumes at the horizon counted half:
-/// horizon in spacings, wave number times horizon over pi, discrete value.
+/// Phase speed of plane waves over sqrt(E/rho) in a bar with c = 2E/(A d^2), volumes at the horizon counted
+/// half: horizon in spacings, wave number times horizon over pi, discrete value.
 const DISPERSION: [(f64, f64, f64); 9] = [
     (2.0, 0.1, 0.99743367),
     (2.0, 0.4, 0.95986234),
@@ -63,8 +63,8 @@ fn waves_in_a_bar_travel_at_the_theoretical_speed() {
     }
 }
 
-/// The lowest longitudinal mode of a free block under implicit Euler: the amplitude of an oscillator of frequency w
-/// falls by (1 + w^2 h^2)^(-1/2) a step.
+/// The lowest longitudinal mode of a free block under implicit Euler: the amplitude of an oscillator of
+/// frequency w falls by (1 + w^2 h^2)^(-1/2) a step.
 #[test]
 fn implicit_euler_damps_as_theory_says() {
     let mut solid = solid(
@@ -73,7 +73,8 @@ fn implicit_euler_damps_as_theory_says() {
          young_modulus = 1e6\nhorizon = 1.0\ncalibration = \"continuum\"",
         DVec3::ZERO,
     );
-    // Two particles and one bond: stiffness from the constants of the material, with half of the volume inside.
+    // Two particles and one bond: stiffness from the constants of the material, with half of the volume
+    // inside.
     let (volume, horizon): (f64, f64) = (1e-3, 0.1);
     let stiffness = 0.5 * 12.0 * 1e6 / (std::f64::consts::PI * horizon.powi(4)) * volume * volume / 0.1;
     let square = 2.0 * stiffness / (1000.0 * volume);
@@ -99,8 +100,8 @@ fn implicit_euler_damps_as_theory_says() {
     );
 }
 
-/// A block is opened at its middle plane, its halves rigid, until every bond across is broken: the work done by area is
-/// the fracture energy, but for the bonds that are missing at the sides.
+/// A block is opened at its middle plane, its halves rigid, until every bond across is broken: the work done
+/// by area is the fracture energy, but for the bonds that are missing at the sides.
 #[test]
 fn a_crack_takes_its_fracture_energy() {
     let (spacing, modulus, energy): (f64, f64, f64) = (0.1, 1e6, 5.0);

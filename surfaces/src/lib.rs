@@ -1,9 +1,10 @@
-//! Surfaces of fluids: a closed mesh of triangles around particles, because people look at surfaces, not at points.
+//! Surfaces of fluids: a closed mesh of triangles around particles, because people look at surfaces, not at
+//! points.
 //!
 //! The mesh is a level set of the fluid's interpolated volume fraction, found by marching cubes (the library
-//! `splashsurf`, in a crate of its own because it brings its own linear algebra). Then it is smoothed, where many particles
-//! are and less where few are, so that drops keep their size ([Loeschner2023]). The same particles in the same order give the
-//! same mesh to the bit, on any number of threads.
+//! `splashsurf`, in a crate of its own because it brings its own linear algebra). Then it is smoothed, where
+//! many particles are and less where few are, so that drops keep their size ([Loeschner2023]). The same
+//! particles in the same order give the same mesh to the bit, on any number of threads.
 //!
 //! Architecture invariant: this crate depends on nothing else of the project.
 
@@ -70,10 +71,12 @@ pub struct SurfaceError {
     reason: String,
 }
 
-/// The surface around particles at `positions` [m] that move with `velocities` [m/s]; empty without particles.
+/// The surface around particles at `positions` [m] that move with `velocities` [m/s]; empty without
+/// particles.
 ///
 /// # Errors
-/// Particles so far apart that cubes between them cannot be numbered, or settings that are no positive numbers.
+/// Particles so far apart that cubes between them cannot be numbered, or settings that are no positive
+/// numbers.
 ///
 /// # Panics
 /// If there are not as many velocities as positions.

@@ -1,6 +1,7 @@
 //! Scenes whose checkpoints are tested: each has a state of its own kind that a checkpoint must hold.
 
-/// A fluid that is poured onto a sheet from nothing, while a drop falls into a sink; probes look at particles that die.
+/// A fluid that is poured onto a sheet from nothing, while a drop falls into a sink; probes look at particles
+/// that die.
 pub(crate) const JET: &str = "
 [scene]
 name = 'jet'
@@ -126,7 +127,8 @@ name = 'energy'
 quantity = 'energy'
 ";
 
-/// FLIP from an emitter into a sink, past a sheet whose one edge is lifted: scripts have a clock of their own.
+/// FLIP from an emitter into a sink, past a sheet whose one edge is lifted: scripts have a clock of their
+/// own.
 const POUR: &str = "
 [scene]
 name = 'pour'

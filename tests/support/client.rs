@@ -1,5 +1,5 @@
-//! The generated client against a service in this process, message by message; and a service that passes everything on
-//! to a real one and falsifies one kind of answer.
+//! The generated client against a service in this process, message by message; and a service that passes
+//! everything on to a real one and falsifies one kind of answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -168,8 +168,8 @@ impl Client {
         })
     }
 
-    /// Commit of what was integrated for `groups`, which keep their velocity, with its messages changed. Does not go
-    /// on to the next step.
+    /// Commit of what was integrated for `groups`, which keep their velocity, with its messages changed. Does
+    /// not go on to the next step.
     pub(crate) fn commit(
         &mut self,
         (stage, repetition): (u32, u32),

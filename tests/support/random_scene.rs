@@ -1,4 +1,5 @@
-//! Scenes made by chance: two or three participants of any method, one thrown at the other, with spacings from 1:8 to 8:1.
+//! Scenes made by chance: two or three participants of any method, one thrown at the other, with spacings
+//! from 1:8 to 8:1.
 //!
 //! A scene is a function of its number alone, so that a number names a failure for good.
 

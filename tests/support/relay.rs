@@ -1,4 +1,5 @@
-//! A service that passes every call on to the service of another process, and does harm once, at a call that is chosen.
+//! A service that passes every call on to the service of another process, and does harm once, at a call that
+//! is chosen.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,7 +51,8 @@ pub(crate) fn relay(target: &str, planned: Planned) -> String {
     address.recv().expect("it listens")
 }
 
-/// A link to `target`, at a free port. Callers and bytes that come while it is not up wait. Ends with the process.
+/// A link to `target`, at a free port. Callers and bytes that come while it is not up wait. Ends with the
+/// process.
 pub(crate) fn link(target: &str, up: watch::Receiver<bool>) -> String {
     let target = target.to_string();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");

@@ -1,4 +1,5 @@
-//! A switch between interfaces of one network namespace, in user space: with delay, a rate and losses, for kernels without netem.
+//! A switch between interfaces of one network namespace, in user space: with delay, a rate and losses, for
+//! kernels without netem.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

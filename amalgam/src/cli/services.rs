@@ -79,7 +79,8 @@ pub struct CoordinatorArgs {
     /// End when standard input does, so that the service does not outlive who started it.
     #[arg(long)]
     pub exit_with_stdin: bool,
-    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback interface.
+    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; a port alone is one of the loopback
+    /// interface.
     #[arg(long, value_name = "[HOST:]PORT")]
     pub metrics: Option<At>,
     /// Format of the log on standard error; AMALGAM_LOG or RUST_LOG says what is logged.

@@ -216,7 +216,8 @@ fn one_run(
     let error = match computed.and_then(|folder| run.compute(folder)).map(|outcome| outcome.ending) {
         Ok(Ending::Finished) => None,
         Ok(Ending::Interrupted) => return Ok(None),
-        // Whatever happens while a scene runs is a result; that it cannot be run is a fault of ours or of the system.
+        // Whatever happens while a scene runs is a result; that it cannot be run is a fault of ours or of the
+        // system.
         Err(CommandError::Failed(error)) => Some(error),
         Err(wrong) => return Err(wrong),
     };

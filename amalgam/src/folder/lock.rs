@@ -8,8 +8,8 @@ use std::{
 
 use super::{OutputError, failed};
 
-/// Name of the lock's file. The file stays when the run is over: removing it while others wait would let two runs hold
-/// locks on two files of that name.
+/// Name of the lock's file. The file stays when the run is over: removing it while others wait would let two
+/// runs hold locks on two files of that name.
 pub(crate) const LOCK: &str = ".lock";
 
 /// Holds the folder of a run. The system lets it go when the process ends, however the process ends.

@@ -155,7 +155,8 @@ fn thinned(points: &[(f64, f64)], step: usize) -> Vec<(f64, f64)> {
     ends.collect()
 }
 
-/// A number with up to four decimals, without trailing zeros, or with an exponent if it is very small or large.
+/// A number with up to four decimals, without trailing zeros, or with an exponent if it is very small or
+/// large.
 pub fn without_trailing_zeros(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),

@@ -1,4 +1,5 @@
-//! Pages of results in Markdown. The head of a page names the command, the date, the commit and the processor.
+//! Pages of results in Markdown. The head of a page names the command, the date, the commit and the
+//! processor.
 
 use std::{
     fmt::Write as _,
@@ -17,7 +18,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Begins a page. The head says that the given command line wrote it, when, from which commit and on which processor.
+    /// Begins a page. The head says that the given command line wrote it, when, from which commit and on
+    /// which processor.
     pub fn new(title: &str, command: &str) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let text = format!(
@@ -83,7 +85,8 @@ fn date(seconds: u64) -> String {
     format!("{:04}-{month:02}-{of_month:02}", era * 400 + year + next)
 }
 
-/// The commit that is checked out in the current folder, if it is this repository; else the version of the program.
+/// The commit that is checked out in the current folder, if it is this repository; else the version of the
+/// program.
 fn commit() -> String {
     let version = || format!("version {}", env!("CARGO_PKG_VERSION"));
     if !Path::new("scenes/paper/figures.toml").exists() {

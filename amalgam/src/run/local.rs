@@ -262,8 +262,8 @@ impl Locals {
         }
     }
 
-    /// Starts a process anew for each that has ended; that of participant `lost` is ended first, if it has one here. Says which
-    /// were started.
+    /// Starts a process anew for each that has ended; that of participant `lost` is ended first, if it has
+    /// one here. Says which were started.
     ///
     /// # Errors
     /// The first solver that does not come up.
@@ -371,8 +371,8 @@ impl Locals {
         Ok(command)
     }
 
-    /// Starts a process. It ends when its standard input does, so not even killing this process leaves it behind; and so does one
-    /// that ssh or Slurm starts elsewhere.
+    /// Starts a process. It ends when its standard input does, so not even killing this process leaves it
+    /// behind; and so does one that ssh or Slurm starts elsewhere.
     fn spawn(
         &mut self,
         index: usize,
@@ -432,8 +432,8 @@ impl Locals {
         children.iter_mut().filter_map(ended).collect()
     }
 
-    /// Lets the processes end in order: closes their standard input and waits, at most [`END_DEADLINE`]. Says who has not
-    /// ended by then.
+    /// Lets the processes end in order: closes their standard input and waits, at most [`END_DEADLINE`]. Says
+    /// who has not ended by then.
     pub fn end(&self) {
         for (_, child) in self.lock().iter_mut() {
             drop(child.stdin.take());

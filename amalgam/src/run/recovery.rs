@@ -69,7 +69,8 @@ impl<'a> Recovery<'a> {
         Simulation::join(self.scene.plan(), &self.participants, &joining)
     }
 
-    /// Goes back after a loss that came when `steps` steps were taken: a simulation that is as it was at the checkpoint.
+    /// Goes back after a loss that came when `steps` steps were taken: a simulation that is as it was at the
+    /// checkpoint.
     ///
     /// # Errors
     /// The loss itself if the run is not to go back, or why it cannot.

@@ -90,7 +90,8 @@ fn pretty(report: &impl Serialize) -> Result<String, CommandError> {
     serde_json::to_string_pretty(report).map_err(|error| CommandError::Failed(error.to_string()))
 }
 
-/// The error of the coordinator, and which solver's process has ended: the reason for what the coordinator saw.
+/// The error of the coordinator, and which solver's process has ended: the reason for what the coordinator
+/// saw.
 pub(super) fn with_ended(mut error: String, locals: &Locals) -> String {
     // A process may close its connection a moment before it can be reaped.
     std::thread::sleep(Duration::from_millis(50));

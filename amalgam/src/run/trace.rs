@@ -1,7 +1,7 @@
 //! `--trace`: phases, calls and bytes of every step, as a file that Perfetto and chrome://tracing open.
 //!
-//! The format is the JSON array of Chrome's trace events. The array's closing bracket is written with every piece and
-//! overwritten by the next one, so that the file is JSON at every moment, however the run ends.
+//! The format is the JSON array of Chrome's trace events. The array's closing bracket is written with every
+//! piece and overwritten by the next one, so that the file is JSON at every moment, however the run ends.
 
 use std::{
     fmt::Write as _,

@@ -81,7 +81,8 @@ fn unconverged(summary: &Summary) -> Option<String> {
     (steps > 0).then(|| format!("the contact law stopped before its tolerance in {steps} of {of} steps"))
 }
 
-/// Under a pressure projection solids bend too little in long steps, and no run can see by itself what is long.
+/// Under a pressure projection solids bend too little in long steps, and no run can see by itself what is
+/// long.
 fn projected(summary: &Summary) -> Option<String> {
     let (steps, of) = (summary.coupling.projected_steps, summary.steps);
     let step = summary.simulated_s / of.max(1) as f64;

@@ -138,7 +138,8 @@ impl Document {
         each_file(&mut self.effective, &mut |file| resolved(file).map(|path| path.display().to_string()));
     }
 
-    /// The files that obstacles and participants without an address name, as the scene that will run has them.
+    /// The files that obstacles and participants without an address name, as the scene that will run has
+    /// them.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut files = Vec::new();
         each_file(&mut self.effective.clone(), &mut |file| {
@@ -273,8 +274,8 @@ impl Document {
     }
 }
 
-/// Calls `replace` with the file of each key `file` in `[domain]` and in the settings of participants without an address, and
-/// puts what it returns in its place.
+/// Calls `replace` with the file of each key `file` in `[domain]` and in the settings of participants without
+/// an address, and puts what it returns in its place.
 fn each_file(scene: &mut DocumentMut, replace: &mut dyn FnMut(&str) -> Option<String>) {
     if let Some(domain) = scene.get_mut("domain") {
         each_file_in(domain, replace);

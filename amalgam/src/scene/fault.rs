@@ -71,7 +71,8 @@ fn count(faults: usize) -> String {
     if faults == 1 { "1 fault".to_string() } else { format!("{faults} faults") }
 }
 
-/// Puts serde's words for a fault into the words of someone who writes a scene: the message, and what to write.
+/// Puts serde's words for a fault into the words of someone who writes a scene: the message, and what to
+/// write.
 pub(crate) fn explain(message: &str, key: Option<&str>) -> (String, Option<String>) {
     let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_string).collect::<Vec<_>>();
     let of_key = key.map(|key| format!("{key}: ")).unwrap_or_default();

@@ -78,8 +78,8 @@ pub struct SurfaceOutput {
     /// Edge of the cubes of the level set in particle radii, 0.1 to 4: smaller is smoother and takes
     /// longer. Not read for solids.
     pub cell: f64,
-    /// Passes of smoothing, 0 to 1000: each moves a vertex towards the mean of its neighbours, less where few particles are.
-    /// Not read for solids.
+    /// Passes of smoothing, 0 to 1000: each moves a vertex towards the mean of its neighbours, less where few
+    /// particles are. Not read for solids.
     pub smoothing: u32,
 }
 
@@ -157,7 +157,8 @@ impl Cut {
 pub enum Colour {
     /// A single colour, red, green, blue: `"#d97a3f"`.
     Plain([u8; 3]),
-    /// By a field: `{ field = "speed", ramp = "water", range = [0.0, 3.0] }`, or only the ramp's name for speed.
+    /// By a field: `{ field = "speed", ramp = "water", range = [0.0, 3.0] }`, or only the ramp's name for
+    /// speed.
     Field(FieldColour),
 }
 

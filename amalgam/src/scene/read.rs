@@ -70,7 +70,8 @@ fn serde_fault(document: &Document, path: &KeyPath, message: &str) -> Fault {
 
 /// A fault at a key given as text relative to `base`, as solvers and settings report them.
 pub(crate) fn key_fault(document: &Document, base: &KeyPath, key: &str, message: &str) -> Fault {
-    // A key that cannot be read as a path (a solver in another language may write it as it likes) is shown as is.
+    // A key that cannot be read as a path (a solver in another language may write it as it likes) is shown as
+    // is.
     let (path, message) = match KeyPath::parse(key) {
         Ok(path) => (path, message.to_string()),
         Err(_) if key.is_empty() => (KeyPath::default(), message.to_string()),
@@ -83,7 +84,8 @@ fn missing_key(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.strip_suffix('`')
 }
 
-/// Serde reads tagged tables in two passes and loses the path in the second: finds the key that the message names.
+/// Serde reads tagged tables in two passes and loses the path in the second: finds the key that the message
+/// names.
 fn named(document: &Document, base: &KeyPath, path: KeyPath, message: &str) -> KeyPath {
     match message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next()) {
         Some(name) if document.has(&base.join(&path).key(name)) => path.key(name),

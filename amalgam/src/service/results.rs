@@ -29,8 +29,8 @@ pub(super) fn piece(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     Ok((!bytes.is_empty()).then_some(bytes))
 }
 
-/// Calls `each` with the path and size of every file below the folder, by path; hidden ones are of no interest. Ends when `each`
-/// says that it wants no more.
+/// Calls `each` with the path and size of every file below the folder, by path; hidden ones are of no
+/// interest. Ends when `each` says that it wants no more.
 pub(super) fn list(folder: &Path, each: &mut dyn FnMut(String, u64) -> bool) -> io::Result<()> {
     let walked = walk(folder, "", each);
     match walked {

@@ -148,7 +148,8 @@ impl Coordinator for Service {
             incoming.take(message?)?;
         }
         let (runs, turn) = (Arc::clone(&self.runs), Arc::clone(&self.reading).acquire_owned().await);
-        // A thread of its own for each, one after the other: all take their memory from the same arena of the allocator.
+        // A thread of its own for each, one after the other: all take their memory from the same arena of the
+        // allocator.
         let (answer, answered) = oneshot::channel();
         let read = move || {
             // It lasts as long as the reading, also of a client who has gone.

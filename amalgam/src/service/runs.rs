@@ -114,8 +114,8 @@ fn refused(id: &str, state: State, what: &str) -> Status {
 }
 
 impl Runs {
-    /// The runs that a folder holds; the folder is made if it is not there. Runs that were being computed or waited when an earlier
-    /// service ended are stopped ones.
+    /// The runs that a folder holds; the folder is made if it is not there. Runs that were being computed or
+    /// waited when an earlier service ended are stopped ones.
     ///
     /// # Errors
     /// A folder that cannot be used, or that another service uses.

@@ -238,8 +238,8 @@ fn mesh(file: &Path) -> Result<Shown, String> {
     Ok(Shown::New(packing.finish(head)))
 }
 
-/// Columns of numbers as the page reads them: the length of a head, the head, and columns, each of a multiple of four bytes.
-/// Positions have 16 bits for each axis, values 8.
+/// Columns of numbers as the page reads them: the length of a head, the head, and columns, each of a multiple
+/// of four bytes. Positions have 16 bits for each axis, values 8.
 struct Packing {
     low: [f32; 3],
     high: [f32; 3],

@@ -57,8 +57,8 @@ fn largest_hole(table: &Table) -> Option<Hole> {
     table.triangles.iter().map(hole).max_by(|a, b| a.radius.total_cmp(&b.radius))
 }
 
-/// Radius of the largest circle through the gap between three points [m]: the circumradius, or half of the longest edge of a
-/// triangle with an obtuse angle, where the next triangle's corner is as near.
+/// Radius of the largest circle through the gap between three points [m]: the circumradius, or half of the
+/// longest edge of a triangle with an obtuse angle, where the next triangle's corner is as near.
 fn passing_radius([a, b, c]: [DVec3; 3]) -> f64 {
     let edges = [a.distance(b), b.distance(c), c.distance(a)];
     let longest = edges.into_iter().fold(0.0, f64::max);

@@ -105,8 +105,8 @@ pub struct Traffic<'a> {
     pub bytes_in: u64,
 }
 
-/// Charges the time since `asked` to the participants that were asked then: every moment in equal parts to those whose
-/// answers were still missing. Adds the calls to `spans`.
+/// Charges the time since `asked` to the participants that were asked then: every moment in equal parts to
+/// those whose answers were still missing. Adds the calls to `spans`.
 pub(super) fn charge(members: &mut [Member], asked: Instant, spans: Option<&mut Spans>) {
     let mut calls: Vec<CallSpan> = Vec::with_capacity(members.len());
     for (participant, member) in members.iter_mut().enumerate() {

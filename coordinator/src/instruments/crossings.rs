@@ -1,4 +1,5 @@
-//! Counts particles that went through a sheet: the measure by which contact methods are judged in [Truong2021].
+//! Counts particles that went through a sheet: the measure by which contact methods are judged in
+//! [Truong2021].
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::contacts::{Candidates, Contacts};
 
-/// Watches particles near a sheet. A particle's home side is the one it first touches the sheet from; it has crossed
-/// while it is on the other one. Going around the edge is no crossing, and a particle that leaves the sheet's
-/// neighbourhood without having crossed is forgotten: no particle can cross a sheet without touching it, since
-/// none travels more than its radius in a step. A particle that was found at some distance from the sheet is on the
-/// same side until both together have moved that far.
+/// Watches particles near a sheet. A particle's home side is the one it first touches the sheet from; it has
+/// crossed while it is on the other one. Going around the edge is no crossing, and a particle that leaves the
+/// sheet's neighbourhood without having crossed is forgotten: no particle can cross a sheet without touching
+/// it, since none travels more than its radius in a step. A particle that was found at some distance from the
+/// sheet is on the same side until both together have moved that far.
 #[derive(Debug)]
 pub(crate) struct Crossings {
     sheet: usize,
@@ -241,7 +242,8 @@ impl Crossings {
             return;
         }
         let height = away.dot((b - a).cross(c - a).normalize_or_zero());
-        // Where several triangles are equally near, at an edge or corner, the one seen most from above decides.
+        // Where several triangles are equally near, at an edge or corner, the one seen most from above
+        // decides.
         let tie = (distance - best.distance).abs() <= 1e-9 * distance;
         if distance < best.distance && !tie || tie && height.abs() > best.height.abs() {
             let zero = weights.map(|w| w == 0.0);
@@ -295,8 +297,8 @@ struct Nearest {
     rim: bool,
 }
 
-/// Barycentric weights of the point of triangle abc closest to x [Ericson2005, 5.1.5]; weights of corners that have no
-/// part in it are exactly 0.
+/// Barycentric weights of the point of triangle abc closest to x [Ericson2005, 5.1.5]; weights of corners
+/// that have no part in it are exactly 0.
 fn closest_on_triangle(x: DVec3, a: DVec3, b: DVec3, c: DVec3) -> [f64; 3] {
     let (ab, ac, ax) = (b - a, c - a, x - a);
     let (d1, d2) = (ab.dot(ax), ac.dot(ax));
@@ -396,7 +398,8 @@ mod tests {
 
     #[test]
     fn a_particle_that_crossed_is_looked_at_again_when_it_is_back() {
-        // It goes through, away, and back to near where it was last seen; meanwhile the sheet has moved below it.
+        // It goes through, away, and back to near where it was last seen; meanwhile the sheet has moved below
+        // it.
         let mut crossings = Crossings::new(0, 1, &sheet());
         let mut at = |z: f64, sheet_z: f64| {
             let mut candidates = Candidates::default();

@@ -15,9 +15,10 @@ use crate::settings::{ContactMethod, CouplingSettings, Synchronise};
 
 /// The part of the energy in play that may come from nowhere before a run ends.
 ///
-/// An integrator of first order errs in the energy of an oscillation by a part of the step over its period, up and
-/// down. So an account is never exact, while energy that an instability makes grows without bound. A tenth is above
-/// the error of all solvers at steps that they allow, and an instability passes it within a few steps.
+/// An integrator of first order errs in the energy of an oscillation by a part of the step over its period,
+/// up and down. So an account is never exact, while energy that an instability makes grows without bound. A
+/// tenth is above the error of all solvers at steps that they allow, and an instability passes it within a
+/// few steps.
 pub(crate) const GAIN_MAX: f64 = 0.1;
 
 /// Energy given to participants by others in a step, which only the coordinator knows [J].
@@ -130,8 +131,8 @@ pub struct ParticipantEnergy {
 impl EnergyAccount {
     /// An account of participants that have taken no step, in a run of `duration` [s].
     ///
-    /// Motion that no frame could show counts as none: particles that gravity shifts by a radius, or that move by a
-    /// radius in the whole run.
+    /// Motion that no frame could show counts as none: particles that gravity shifts by a radius, or that
+    /// move by a radius in the whole run.
     pub(crate) fn new(members: &[Member], gravity: DVec3, duration: f64) -> Self {
         let part = |member: &Member| {
             let crawl = |radius: f64| 0.5 * (radius / duration).powi(2);
@@ -164,7 +165,8 @@ impl EnergyAccount {
                 continue;
             }
             part.given += answer.given;
-            // How bodies turn is not in what the coordinator tells single particles: all change is by contacts.
+            // How bodies turn is not in what the coordinator tells single particles: all change is by
+            // contacts.
             match member.part.roster.has_bodies() {
                 true => part.by_contacts += part.balance(),
                 false => part.by_contacts += view.works.by_contacts.get(k).copied().unwrap_or(0.0),
@@ -176,8 +178,8 @@ impl EnergyAccount {
         self.judge(view.members.iter().all(|member| !member.part.committed.potential_energies.is_empty()))
     }
 
-    /// Compares the energy with the least that there was of it, apart from what was given since. `is_whole` says whether
-    /// all participants report what they store.
+    /// Compares the energy with the least that there was of it, apart from what was given since. `is_whole`
+    /// says whether all participants report what they store.
     fn judge(&mut self, is_whole: bool) -> Option<Gain> {
         let sum = |of: fn(&PartAccount) -> f64| self.parts.iter().map(of).sum::<f64>();
         let given = sum(|part| part.given) + self.by_scripts;

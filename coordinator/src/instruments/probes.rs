@@ -1,5 +1,5 @@
-//! Probes: quantities sampled after every step. Those of contacts are taken where contacts are looked for: at the
-//! positions at the start of the step.
+//! Probes: quantities sampled after every step. Those of contacts are taken where contacts are looked for: at
+//! the positions at the start of the step.
 
 use std::collections::BTreeMap;
 
@@ -216,8 +216,8 @@ impl Probe {
     }
 }
 
-/// The deepest overlap of two particles in contact, or of a particle with an obstacle [m], and the deepest relative to the
-/// smaller radius.
+/// The deepest overlap of two particles in contact, or of a particle with an obstacle [m], and the deepest
+/// relative to the smaller radius.
 pub(super) fn overlap(candidates: &Candidates, contacts: &Contacts, beside: &[(u32, f64)]) -> [f64; 2] {
     let beside = beside.iter().map(|&(i, gap)| (-gap, -gap / candidates.radius[i as usize]));
     let contacts = contacts.active.iter().chain(&contacts.marked);

@@ -7,8 +7,8 @@ use glam::DMat3;
 
 use super::response::Response;
 
-/// Bodies, a column per field. A particle without spin is a body, a grain with spin is one, a rigid body of many particles
-/// is one.
+/// Bodies, a column per field. A particle without spin is a body, a grain with spin is one, a rigid body of
+/// many particles is one.
 #[derive(Clone, Debug, Default)]
 pub struct Bodies {
     /// 1/m of each [1/kg]; 0 for an immovable one, whose velocity and spin no contact changes.
@@ -60,7 +60,8 @@ pub struct Motion {
 }
 
 impl Motion {
-    /// linear . linear + angular . angular: the work of an impulse and an angular impulse [J], for a velocity.
+    /// linear . linear + angular . angular: the work of an impulse and an angular impulse [J], for a
+    /// velocity.
     #[inline]
     pub(crate) fn dot(self, other: Self) -> f64 {
         self.linear.dot(other.linear) + self.angular.dot(other.angular)

@@ -1,10 +1,10 @@
 //! The cone that an impulse must lie in, and the nearest point of it.
 //!
-//! An impulse has a normal part a >= 0, a tangential part of size at most mu a, and a rolling part (couple over lever) of size
-//! at most mu_r a. The nearest point is meant in the metric of the scaled unknowns, where a normal difference counts d_n, a
-//! tangential one d_t, a rolling one d_q. For a point with normal part a, tangential size T and rolling size R,
-//! tangential and rolling parts keep their directions, and given a normal part x their best sizes are min(T, mu x)
-//! and min(R, mu_r x). So x minimises
+//! An impulse has a normal part a >= 0, a tangential part of size at most mu a, and a rolling part (couple
+//! over lever) of size at most mu_r a. The nearest point is meant in the metric of the scaled unknowns, where
+//! a normal difference counts d_n, a tangential one d_t, a rolling one d_q. For a point with normal part a,
+//! tangential size T and rolling size R, tangential and rolling parts keep their directions, and given a
+//! normal part x their best sizes are min(T, mu x) and min(R, mu_r x). So x minimises
 //!
 //! ```text
 //! d_n (x - a)^2 + d_t max(T - mu x, 0)^2 + d_q max(R - mu_r x, 0)^2    over x >= 0,
@@ -16,9 +16,10 @@
 //! d_n (x - a) - d_t mu max(T - mu x, 0) - d_q mu_r max(R - mu_r x, 0).
 //! ```
 //!
-//! If it is not below zero at x = 0, the nearest point is the apex. Else its root is that of the linear function in which
-//! only terms appear that are positive there. Leaving a max out, with T - mu x in its place, can only raise the derivative
-//! and so lower the root: a term that is negative at such a root is negative at the true root too, and is dropped.
+//! If it is not below zero at x = 0, the nearest point is the apex. Else its root is that of the linear
+//! function in which only terms appear that are positive there. Leaving a max out, with T - mu x in its
+//! place, can only raise the derivative and so lower the root: a term that is negative at such a root is
+//! negative at the true root too, and is dropped.
 
 use amalgam_particles::{DVec3, lanes::LANES};
 
@@ -52,8 +53,8 @@ impl Metric {
 pub(crate) enum Kind {
     /// Coulomb's cone.
     Cone,
-    /// The limit of infinite friction: p_n > 0, or nothing at all. The cones of ever larger friction tend to the half
-    /// space p_n >= 0, but its boundary would hold pairs that part from sliding; it is left out.
+    /// The limit of infinite friction: p_n > 0, or nothing at all. The cones of ever larger friction tend to
+    /// the half space p_n >= 0, but its boundary would hold pairs that part from sliding; it is left out.
     Rough,
     /// All of space: the pair moves as one.
     Glued,
@@ -61,7 +62,8 @@ pub(crate) enum Kind {
     Idle,
 }
 
-/// A contact's set of impulses and its metric. No method branches, so that contacts side by side go through lanes.
+/// A contact's set of impulses and its metric. No method branches, so that contacts side by side go through
+/// lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cone {
     pub(crate) normal: DVec3,
@@ -87,7 +89,8 @@ impl Cone {
         Self { normal, friction, rolling, metric, inverse: metric.inverse(), free_above }
     }
 
-    /// The point of the set nearest to an impulse. An idle contact's impulse, which nothing moves, stays zero.
+    /// The point of the set nearest to an impulse. An idle contact's impulse, which nothing moves, stays
+    /// zero.
     #[inline(always)]
     pub(crate) fn project<U: Unknown>(&self, impulse: U) -> U {
         let normal = impulse.linear().dot(self.normal);
@@ -119,8 +122,8 @@ impl Cone {
         if U::ROLLING { slip + self.rolling * velocity.rolling().length() } else { slip }
     }
 
-    /// w of a relative velocity u: what must lie in the dual cone, orthogonal to the impulse, u + (b + s) n. `allowed` is
-    /// b + s [m/s]: the gap that may close, and de Saxce's term, [`Self::slip`].
+    /// w of a relative velocity u: what must lie in the dual cone, orthogonal to the impulse, u + (b + s) n.
+    /// `allowed` is b + s [m/s]: the gap that may close, and de Saxce's term, [`Self::slip`].
     #[inline(always)]
     pub(crate) fn dual<U: Unknown>(&self, velocity: U, allowed: f64) -> U {
         velocity + U::new(self.normal * allowed, DVec3::ZERO)

@@ -7,7 +7,8 @@ use super::bodies::{Bodies, Motion};
 /// Two particles near each other, as the law sees them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contact {
-    /// Global names of particles i and j, unlike indices the same from step to step. Contacts are sorted by them.
+    /// Global names of particles i and j, unlike indices the same from step to step. Contacts are sorted by
+    /// them.
     pub pair: (u64, u64),
     /// The bodies that i and j belong to.
     pub bodies: [u32; 2],
@@ -30,8 +31,8 @@ pub struct Contact {
 pub struct ContactMaterial {
     /// Coefficient of friction mu; infinite: the surfaces never slide while they press.
     pub friction: f64,
-    /// Coefficient of rolling resistance mu_r: a couple of at most mu_r p_n times the reduced radius. It must be 0 where
-    /// neither body has spin.
+    /// Coefficient of rolling resistance mu_r: a couple of at most mu_r p_n times the reduced radius. It must
+    /// be 0 where neither body has spin.
     pub rolling: f64,
     /// Coefficient of restitution e, 0 to 1.
     pub restitution: f64,
@@ -73,11 +74,12 @@ pub struct Plane {
 impl Contact {
     /// The contact of two spheres.
     ///
-    /// The arms end in one point, on the line of centres, at distances in the ratio of the radii. With a gap between two
-    /// points of contact an impulse and its opposite would not be in one line, and angular momentum would not be kept.
+    /// The arms end in one point, on the line of centres, at distances in the ratio of the radii. With a gap
+    /// between two points of contact an impulse and its opposite would not be in one line, and angular
+    /// momentum would not be kept.
     ///
-    /// The normal of coincident centres is against the motion of j relative to i, so that whatever moves them apart is
-    /// free, and the x axis if they do not move.
+    /// The normal of coincident centres is against the motion of j relative to i, so that whatever moves them
+    /// apart is free, and the x axis if they do not move.
     pub fn between_spheres(i: &Sphere, j: &Sphere, bodies: &Bodies, material: ContactMaterial) -> Self {
         let apart = j.centre - i.centre;
         let distance = apart.length();
@@ -119,8 +121,8 @@ impl Contact {
         [self.offset[0] + self.normal * self.arm[0], self.offset[1] - self.normal * self.arm[1]]
     }
 
-    /// Reduced radius r_i r_j / (r_i + r_j) [m]: the lever of rolling, with which an angular velocity becomes a velocity. It
-    /// is the sphere's radius on a plane.
+    /// Reduced radius r_i r_j / (r_i + r_j) [m]: the lever of rolling, with which an angular velocity becomes
+    /// a velocity. It is the sphere's radius on a plane.
     pub fn lever(&self) -> f64 {
         if self.reach.is_infinite() {
             return (self.arm[0] + self.arm[1] - self.gap).max(0.0);
@@ -131,8 +133,8 @@ impl Contact {
         self.reach * share * (1.0 - share)
     }
 
-    /// True if the contact, as a constraint by its tangent plane, would stop two spheres that in fact pass each other by in
-    /// a step of length `dt` [s].
+    /// True if the contact, as a constraint by its tangent plane, would stop two spheres that in fact pass
+    /// each other by in a step of length `dt` [s].
     pub fn is_missed(&self, first: Motion, second: Motion, dt: f64) -> bool {
         if self.reach.is_infinite() || self.gap <= 0.0 || self.material.glued {
             return false;

@@ -14,13 +14,14 @@
 //! (y - x_new) . D (x_new - x) > 0. The velocity u(y) needs no product: bodies' velocities are affine in the impulses, so that of
 //! y is v(x) + beta (v(x) - v(x_old)). d . W d = (H^T d) . B (H^T d) is a sum over bodies.
 //!
-//! de Saxce's term is held while the convex problem that it leaves is further from its solution than the term is from its
-//! own value, and then renewed. Renewed at every iteration it makes the problem's operator unsymmetric, and the
-//! momentum, which pushes in no direction of descent then, can drive a packed heap in circles: columns of discs ran
-//! into any limit of iterations. Held until the convex problem is solved well, it costs twice the iterations.
+//! de Saxce's term is held while the convex problem that it leaves is further from its solution than the term
+//! is from its own value, and then renewed. Renewed at every iteration it makes the problem's operator
+//! unsymmetric, and the momentum, which pushes in no direction of descent then, can drive a packed heap in
+//! circles: columns of discs ran into any limit of iterations. Held until the convex problem is solved well,
+//! it costs twice the iterations.
 //!
-//! D has one number each for the normal, the tangential and the rolling part of a contact. Without it a light grain under a
-//! heavy one, or the large answer of a sphere's spin, would dictate a short step to all.
+//! D has one number each for the normal, the tangential and the rolling part of a contact. Without it a light
+//! grain under a heavy one, or the large answer of a sphere's spin, would dictate a short step to all.
 
 use amalgam_particles::lanes::{self, LANES, Lanes, Task};
 use rayon::prelude::*;
@@ -37,8 +38,9 @@ use super::unknown::{Unknown, Unknowns, work};
 pub struct Tolerance {
     /// Largest error of a contact's velocity [m/s].
     pub velocity: f64,
-    /// sum |p . w| over sum |p . u_free|: the duality gap. A tall stack needs it: while the news of a floor travels up, each
-    /// velocity is right to a small part and their sum, the velocity of the top, is wrong altogether.
+    /// sum |p . w| over sum |p . u_free|: the duality gap. A tall stack needs it: while the news of a floor
+    /// travels up, each velocity is right to a small part and their sum, the velocity of the top, is wrong
+    /// altogether.
     pub duality_gap: f64,
     /// Rounding of a velocity [m/s]: no answer can be better; or what is small enough, if larger.
     pub rounding: f64,
@@ -53,8 +55,8 @@ pub struct Outcome {
     pub iterations: u32,
     /// True if both tolerances hold.
     pub converged: bool,
-    /// Largest error of a contact's velocity [m/s]: of its natural map D (p - Proj_K(p - D^-1 w)), which is zero
-    /// where the law holds.
+    /// Largest error of a contact's velocity [m/s]: of its natural map D (p - Proj_K(p - D^-1 w)), which is
+    /// zero where the law holds.
     pub velocity_error: f64,
     /// sum |p . w| over sum |p . u_free|.
     pub duality_gap: f64,
@@ -64,7 +66,8 @@ pub struct Outcome {
     pub overlap_rate: f64,
 }
 
-/// The memory of an iteration. Contacts hold impulses alone: velocities are those of bodies, of which there are fewer.
+/// The memory of an iteration. Contacts hold impulses alone: velocities are those of bodies, of which there
+/// are fewer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Descent<U> {
     /// Impulse of each contact, x: in, the first guess; out, the solution.
@@ -95,7 +98,8 @@ struct Sums {
     /// (y - x_new) . D (x_new - x).
     uphill: f64,
     velocity_error: f64,
-    /// The same with de Saxce's term as it was last renewed: the error of the convex problem that is being solved.
+    /// The same with de Saxce's term as it was last renewed: the error of the convex problem that is being
+    /// solved.
     convex_error: f64,
     /// sum |p . w|.
     gap: f64,
@@ -147,7 +151,8 @@ impl Sums {
 /// de Saxce's term is renewed as soon as the error without it is this part of the whole error.
 const RENEWAL: f64 = 0.7;
 
-/// Errors, which cost as much as a step, are looked at after each of the first steps and then after every so many.
+/// Errors, which cost as much as a step, are looked at after each of the first steps and then after every so
+/// many.
 const JUDGED: u32 = 4;
 
 /// A displacement below this part of the impulses says nothing of L: rounding.
@@ -173,8 +178,8 @@ impl<U: Unknown> Descent<U> {
         sums.energy + sums.bias
     }
 
-    /// Iterates from where [`Self::start`] was called last. At least one step is taken: an error below the tolerance
-    /// that nobody works at would be a steady rate of sinking.
+    /// Iterates from where [`Self::start`] was called last. At least one step is taken: an error below the
+    /// tolerance that nobody works at would be a steady rate of sinking.
     pub(crate) fn run(
         &mut self,
         problem: &mut Problem,
@@ -219,8 +224,8 @@ impl<U: Unknown> Descent<U> {
         }
     }
 
-    /// Scales impulses that do not solve the problem so far down that they give no energy. Cones are closed under scaling, and
-    /// momenta are kept.
+    /// Scales impulses that do not solve the problem so far down that they give no energy. Cones are closed
+    /// under scaling, and momenta are kept.
     fn give_no_energy(
         &mut self,
         problem: &mut Problem,
@@ -259,8 +264,8 @@ impl<U: Unknown> Descent<U> {
         })
     }
 
-    /// Answers to the y that follows, should x_new be accepted, and d . W d of this step: the work of d, summed over
-    /// bodies, which needs no velocity of a contact.
+    /// Answers to the y that follows, should x_new be accepted, and d . W d of this step: the work of d,
+    /// summed over bodies, which needs no velocity of a contact.
     fn look_ahead(&mut self, beta: f64) -> f64 {
         let Self { now, then, ahead, next, .. } = self;
         next.resize(then.motion.len());
@@ -455,9 +460,10 @@ fn largest(lanes: &[f64; LANES]) -> f64 {
     lanes.iter().fold(0.0, |most, &lane| larger(lane, most))
 }
 
-/// A bound on the eigenvalues of D^-1 W. By Cauchy's inequality a body that sums over k contacts answers at most k times the
-/// sum of what each does alone. The parts of one contact, of which there are three, the tangential one with two
-/// directions whose mean D holds, add a factor of at most 6. A model of the response adds its own factor.
+/// A bound on the eigenvalues of D^-1 W. By Cauchy's inequality a body that sums over k contacts answers at
+/// most k times the sum of what each does alone. The parts of one contact, of which there are three, the
+/// tangential one with two directions whose mean D holds, add a factor of at most 6. A model of the response
+/// adds its own factor.
 fn most_curved(problem: &Problem, bodies: &Bodies) -> f64 {
     let growth = match &bodies.response {
         Response::Diagonal => 1.0,

@@ -1,14 +1,16 @@
 //! Restitution: generalised reflections [Smith2012].
 //!
-//! Contacts that come in fast are reflected before the step's problem is solved. A round takes all contacts that approach,
-//! solves the plastic, frictionless problem on them alone, and applies (1 + e) times its impulses. Bodies that
-//! were hit may now approach others: the next round is theirs, until nobody approaches. So a row of balls at rest passes a
-//! blow on from ball to ball, and the last one leaves. One round for all contacts at once would share it among all.
+//! Contacts that come in fast are reflected before the step's problem is solved. A round takes all contacts
+//! that approach, solves the plastic, frictionless problem on them alone, and applies (1 + e) times its
+//! impulses. Bodies that were hit may now approach others: the next round is theirs, until nobody approaches.
+//! So a row of balls at rest passes a blow on from ball to ball, and the last one leaves. One round for all
+//! contacts at once would share it among all.
 //!
-//! With plastic impulses p, W p = -u where p > 0, a round changes the energy by 1/2 (E p) . W (E p) - 1/2 p . W p, E the diagonal
-//! of coefficients. For one coefficient of at most 1 it falls. For several it may rise; the part E p is then made
-//! shorter until it does not. A round that reaches its limit of iterations has other sums: with s of E p the energy changes by
-//! p . u + 1/2 p . W p + s E p . (u + W p) + s^2 1/2 (E p) . W (E p), and s is the largest up to 1 for which it does not rise.
+//! With plastic impulses p, W p = -u where p > 0, a round changes the energy by 1/2 (E p) . W (E p) - 1/2 p .
+//! W p, E the diagonal of coefficients. For one coefficient of at most 1 it falls. For several it may rise;
+//! the part E p is then made shorter until it does not. A round that reaches its limit of iterations has
+//! other sums: with s of E p the energy changes by p . u + 1/2 p . W p + s E p . (u + W p) + s^2 1/2 (E p) .
+//! W (E p), and s is the largest up to 1 for which it does not rise.
 
 use amalgam_particles::DVec3;
 
@@ -88,7 +90,8 @@ impl Reflections {
         (rounds, energy)
     }
 
-    /// Reflects `approaching`, of which the fastest approaches at `fastest` [m/s]; returns the change of energy [J].
+    /// Reflects `approaching`, of which the fastest approaches at `fastest` [m/s]; returns the change of
+    /// energy [J].
     fn round(
         &mut self,
         bodies: &mut Bodies,

@@ -1,9 +1,10 @@
 //! The problem of a step: one unknown per contact, and the matrix W = H B H^T, which is never formed.
 //!
-//! H takes velocities of bodies to relative velocities at contacts, u = v_j + omega_j x r_j - v_i - omega_i x r_i; its
-//! transpose takes impulses p of contacts to impulses and torques of bodies, +p and r_j x p on j, -p and -r_i x p on i. W p
-//! is found in two passes. In the first every body sums over its own contacts, in their order; in the second every contact
-//! reads its two bodies. Nothing is written twice, so there are no atomics, and nothing depends on the number of threads.
+//! H takes velocities of bodies to relative velocities at contacts, u = v_j + omega_j x r_j - v_i - omega_i x
+//! r_i; its transpose takes impulses p of contacts to impulses and torques of bodies, +p and r_j x p on j, -p
+//! and -r_i x p on i. W p is found in two passes. In the first every body sums over its own contacts, in
+//! their order; in the second every contact reads its two bodies. Nothing is written twice, so there are no
+//! atomics, and nothing depends on the number of threads.
 
 use amalgam_particles::{DVec3, lanes::LANES, reduce};
 use rayon::prelude::*;

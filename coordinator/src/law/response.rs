@@ -1,8 +1,9 @@
 //! Response of velocities to the impulses of contacts: B in v' = v* + B J.
 //!
-//! The first part of B is diagonal: inverse mass and inertia of each body, exact for explicit participants, whose other
-//! forces do not depend on what contacts do within the step. The second part is the model of an implicit participant,
-//! whose bodies answer for each other: symmetric and of low rank, learned from its answers.
+//! The first part of B is diagonal: inverse mass and inertia of each body, exact for explicit participants,
+//! whose other forces do not depend on what contacts do within the step. The second part is the model of an
+//! implicit participant, whose bodies answer for each other: symmetric and of low rank, learned from its
+//! answers.
 
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
@@ -15,7 +16,8 @@ pub enum Response {
     /// None: inverse mass and inertia are all.
     #[default]
     Diagonal,
-    /// Symmetric matrices, each over some bodies of its own. The sum with the diagonal must be positive semidefinite.
+    /// Symmetric matrices, each over some bodies of its own. The sum with the diagonal must be positive
+    /// semidefinite.
     LowRank(Vec<LowRank>),
 }
 
@@ -67,8 +69,8 @@ impl LowRank {
         });
     }
 
-    /// A bound on what the terms that add to an answer make of it, relative to what the bodies answer without them. `needed` says
-    /// the impulse [kg m/s] that changes a body's velocity by so much [m/s] then.
+    /// A bound on what the terms that add to an answer make of it, relative to what the bodies answer without
+    /// them. `needed` says the impulse [kg m/s] that changes a body's velocity by so much [m/s] then.
     pub fn growth(&self, needed: impl Fn(u32, DVec3) -> DVec3) -> f64 {
         let grows = |term: &&Term| term.weight > 0.0;
         let size = |term: &Term| {

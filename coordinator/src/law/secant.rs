@@ -1,25 +1,29 @@
-//! The response of an implicit participant to the impulses of contacts, learned from its answers within a step.
+//! The response of an implicit participant to the impulses of contacts, learned from its answers within a
+//! step.
 //!
-//! The true response A, from impulses to changes of velocity, is symmetric and positive definite, and it does not change
-//! within a step of a linear system. Two answers give a pair s (change of impulses), y (change of velocities), y = A s.
-//! With all pairs as columns, and B0 of 3 x 3 blocks that the participant reports, the model is
+//! The true response A, from impulses to changes of velocity, is symmetric and positive definite, and it does
+//! not change within a step of a linear system. Two answers give a pair s (change of impulses), y (change of
+//! velocities), y = A s. With all pairs as columns, and B0 of 3 x 3 blocks that the participant reports, the
+//! model is
 //!
 //! ```text
 //! B = B0 - B0 S (S^T B0 S)^-1 S^T B0 + Y (S^T Y)^-1 Y^T,
 //! ```
 //!
-//! the update of Broyden, Fletcher, Goldfarb and Shanno for several pairs at once ([NocedalWright2006], section 6.1;
-//! [Schnabel1983]). It is symmetric and repeats every answer, B S = Y. It is positive semidefinite whatever the pairs
-//! are: the first two terms are B0 with the directions of S projected out, the third is a square where S^T Y is positive
-//! definite. Answers are solved for to a tolerance, so S^T Y is made symmetric here, and directions in which it is not
-//! clearly positive are left out. The problem of the contacts therefore stays convex.
+//! the update of Broyden, Fletcher, Goldfarb and Shanno for several pairs at once ([NocedalWright2006],
+//! section 6.1; [Schnabel1983]). It is symmetric and repeats every answer, B S = Y. It is positive
+//! semidefinite whatever the pairs are: the first two terms are B0 with the directions of S projected out,
+//! the third is a square where S^T Y is positive definite. Answers are solved for to a tolerance, so S^T Y is
+//! made symmetric here, and directions in which it is not clearly positive are left out. The problem of the
+//! contacts therefore stays convex.
 
 use amalgam_particles::{DMat3, DVec3, reduce};
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
 use super::response::{LowRank, Term};
 
-/// Eigenvalues of S^T Y below this part of the largest are noise, the columns being scaled to 1 on the diagonal.
+/// Eigenvalues of S^T Y below this part of the largest are noise, the columns being scaled to 1 on the
+/// diagonal.
 const NOISE: f64 = 1e-8;
 
 /// Answers of a participant in this step.
@@ -47,8 +51,8 @@ impl Secant {
         &self.mobility
     }
 
-    /// Another answer of the same step. A pair teaches nothing if the impulses are the same, or if the participant
-    /// moved against their change.
+    /// Another answer of the same step. A pair teaches nothing if the impulses are the same, or if the
+    /// participant moved against their change.
     pub fn learn(&mut self, impulse: Vec<DVec3>, velocity: Vec<DVec3>) {
         let (last_impulse, last_velocity) = &self.last;
         let work = reduce::sum(impulse.len(), 0.0, |k| {

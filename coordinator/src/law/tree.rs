@@ -1,10 +1,12 @@
-//! First guess where stacks and chains are new: the impulses that would make every heap of bodies move as one.
+//! First guess where stacks and chains are new: the impulses that would make every heap of bodies move as
+//! one.
 //!
-//! This is a merge, and along a tree it costs one look at each contact. In the frame of the heap's velocity V, every body
-//! lacks the momentum m (V - v). Cut at one contact of the tree, the part beyond has no other support: the contact must
-//! bring all that this part lacks. A heap that leans on an immovable body takes its velocity; a free heap has its own.
-//! Trees are breadth first from the immovable, so that loads go to the ground by few contacts. Impulses are clipped to
-//! their cones. Around loops the guess is one of many, and may be worse than none: the caller compares.
+//! This is a merge, and along a tree it costs one look at each contact. In the frame of the heap's velocity
+//! V, every body lacks the momentum m (V - v). Cut at one contact of the tree, the part beyond has no other
+//! support: the contact must bring all that this part lacks. A heap that leans on an immovable body takes its
+//! velocity; a free heap has its own. Trees are breadth first from the immovable, so that loads go to the
+//! ground by few contacts. Impulses are clipped to their cones. Around loops the guess is one of many, and
+//! may be worse than none: the caller compares.
 
 use amalgam_particles::DVec3;
 
@@ -32,8 +34,9 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Adds to the impulses what the bodies, moving as `motion` says with them, lack to moving as one. Contacts join
-    /// that would close by more than their gap within the step, and those that would open slower than `slack` [m/s].
+    /// Adds to the impulses what the bodies, moving as `motion` says with them, lack to moving as one.
+    /// Contacts join that would close by more than their gap within the step, and those that would open
+    /// slower than `slack` [m/s].
     pub(crate) fn add<U: Unknown>(
         &mut self,
         problem: &Problem,
@@ -71,7 +74,8 @@ impl Tree {
         }
     }
 
-    /// Grows the trees: first from all contacts with immovable bodies at once, then, heap by heap, in what is left.
+    /// Grows the trees: first from all contacts with immovable bodies at once, then, heap by heap, in what is
+    /// left.
     fn grow(&mut self, problem: &Problem, bodies: &Bodies, motion: &[Motion], joins: impl Fn(usize) -> bool) {
         let count = bodies.len();
         self.order.clear();

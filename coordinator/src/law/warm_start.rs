@@ -1,5 +1,5 @@
-//! First guesses from the step before. They are memory and not physics: the answer does not depend on them beyond the
-//! tolerance.
+//! First guesses from the step before. They are memory and not physics: the answer does not depend on them
+//! beyond the tolerance.
 
 use amalgam_particles::DVec3;
 use glam::DQuat;
@@ -46,10 +46,11 @@ impl LastImpulses {
         self.remembered.clear();
     }
 
-    /// Guesses the impulses of the contacts `chosen`, for a step of length `dt` [s], and says how many of them are new.
+    /// Guesses the impulses of the contacts `chosen`, for a step of length `dt` [s], and says how many of
+    /// them are new.
     ///
-    /// A force that stays is an impulse that grows with the step. An impulse turns as its normal turns, by the shortest
-    /// rotation, and what then lies outside of the cone goes to its nearest point.
+    /// A force that stays is an impulse that grows with the step. An impulse turns as its normal turns, by
+    /// the shortest rotation, and what then lies outside of the cone goes to its nearest point.
     pub(crate) fn recall<U: Unknown>(
         &self,
         contacts: &[Contact],

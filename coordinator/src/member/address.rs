@@ -112,7 +112,8 @@ pub(crate) enum Sight {
     NoWay(String),
 }
 
-/// Looks for a service with a connection of its own; a solver that computes does not keep its service from answering.
+/// Looks for a service with a connection of its own; a solver that computes does not keep its service from
+/// answering.
 pub(crate) async fn look(address: &Address, access: &Access, patience: Duration) -> Sight {
     let mut calls = match tokio::time::timeout(patience, dial(address, access)).await {
         Ok(Ok(calls)) => calls,

@@ -1,4 +1,5 @@
-//! A participant as the coordinator sees it: a connection, and calls with deadlines and names in their errors.
+//! A participant as the coordinator sees it: a connection, and calls with deadlines and names in their
+//! errors.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,8 @@ pub struct ParticipantPlan {
     pub name: String,
     /// Name of the program that must answer; any if empty.
     pub solver: String,
-    /// True if its contacts give back the energy that merging takes, where the scene has no `coupling.alpha`. A fluid's do not.
+    /// True if its contacts give back the energy that merging takes, where the scene has no `coupling.alpha`.
+    /// A fluid's do not.
     pub elastic: bool,
     /// Its own section of the scene, TOML.
     pub section: String,
@@ -87,8 +89,8 @@ pub(crate) struct Connection {
     before: WireBytes,
 }
 
-/// Time for each of connecting and asking, to find out why a participant does not answer; `coupling.step_deadline` if that is
-/// shorter.
+/// Time for each of connecting and asking, to find out why a participant does not answer;
+/// `coupling.step_deadline` if that is shorter.
 const LOOK_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Connection {
@@ -367,8 +369,8 @@ impl Connection {
         .await
     }
 
-    /// A call that may come again: once more, if its answer is lost with the connection. A service that has done what it
-    /// asks for answers it and does nothing.
+    /// A call that may come again: once more, if its answer is lost with the connection. A service that has
+    /// done what it asks for answers it and does nothing.
     async fn call_twice<T>(
         &mut self,
         phase: &'static str,
@@ -478,7 +480,8 @@ impl Connection {
     }
 }
 
-/// The description of a service, in whatever version it speaks: one that refuses this coordinator's is asked in older ones.
+/// The description of a service, in whatever version it speaks: one that refuses this coordinator's is asked
+/// in older ones.
 async fn describe(calls: &Calls) -> Result<v1::DescribeResponse, Status> {
     let mut calls = calls.clone();
     let mut ask = async |protocol_version| {

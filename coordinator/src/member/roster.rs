@@ -15,8 +15,8 @@ pub(crate) struct Roster {
     mass: Column,
     radius: Column,
     radius_range: (f64, f64),
-    /// The body that each particle belongs to, where it has not its own name, ascending by particle. Absent if particles do
-    /// not turn.
+    /// The body that each particle belongs to, where it has not its own name, ascending by particle. Absent
+    /// if particles do not turn.
     bodies: Option<Vec<(ParticleId, ParticleId)>>,
 }
 

@@ -29,8 +29,8 @@ pub struct GroupLimit {
 }
 
 impl GroupLimit {
-    /// The limit of the group whose smallest member has the global id `smallest`. The id, not the transient index:
-    /// which other particles happen to be candidates does not matter.
+    /// The limit of the group whose smallest member has the global id `smallest`. The id, not the transient
+    /// index: which other particles happen to be candidates does not matter.
     #[inline]
     fn draw(&self, smallest: u64) -> u32 {
         random::uniform_u32(self.min, self.max, &[self.seed, self.step, smallest])
@@ -59,7 +59,8 @@ pub struct Forest {
     refused: Vec<(u32, u32)>,
 }
 
-/// Union-find over candidates. A parent is never larger than its child: a root is its cluster's smallest member.
+/// Union-find over candidates. A parent is never larger than its child: a root is its cluster's smallest
+/// member.
 #[derive(Clone, Copy, Debug)]
 struct Set {
     parent: u32,
@@ -114,12 +115,12 @@ pub(crate) struct Bond {
 /// Largest relative errors of conservation over all groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConservationErrors {
-    /// Change of momentum, relative to the momentum of as much mass with as much energy as the members have together.
-    /// In a group with an immovable member, whose momentum has no meaning: deviation from the immovable's velocity,
-    /// relative to the fastest member.
+    /// Change of momentum, relative to the momentum of as much mass with as much energy as the members have
+    /// together. In a group with an immovable member, whose momentum has no meaning: deviation from the
+    /// immovable's velocity, relative to the fastest member.
     pub momentum: f64,
-    /// Change of energy that is not prescribed, relative to the kinetic energy of the members. In a group with an
-    /// immovable member, energies are those in its frame.
+    /// Change of energy that is not prescribed, relative to the kinetic energy of the members. In a group
+    /// with an immovable member, energies are those in its frame.
     pub energy: f64,
 }
 
@@ -131,8 +132,9 @@ impl Forest {
 
     /// Merges the given pairs, `i < j` and sorted, in that order.
     ///
-    /// A pair is refused if its union would exceed the limit of the group, but see [`GroupLimit::keep_lone_contacts`], or if
-    /// it would join two immovable particles that move at different velocities: no velocity of the group could be right for both.
+    /// A pair is refused if its union would exceed the limit of the group, but see
+    /// [`GroupLimit::keep_lone_contacts`], or if it would join two immovable particles that move at different
+    /// velocities: no velocity of the group could be right for both.
     ///
     /// # Panics
     /// If `limit.min > limit.max`, or a pair names no candidate.
@@ -273,7 +275,8 @@ impl Forest {
         group != NO_GROUP && group == self.group_of[j as usize]
     }
 
-    /// Pairs that were refused and did not come into one group by way of others: contacts ignored in this stage.
+    /// Pairs that were refused and did not come into one group by way of others: contacts ignored in this
+    /// stage.
     pub fn refused(&self) -> &[(u32, u32)] {
         &self.refused
     }
@@ -296,8 +299,8 @@ impl Forest {
         self.largest_errors(candidates, &self.velocity, bonds, |_, i| candidates.velocity[i as usize])
     }
 
-    /// Compares the members, each with the velocity that `member_velocity` says for its place in all members and its
-    /// candidate index, with the groups moving at `group_velocity` and holding `bond_energy` besides.
+    /// Compares the members, each with the velocity that `member_velocity` says for its place in all members
+    /// and its candidate index, with the groups moving at `group_velocity` and holding `bond_energy` besides.
     pub(crate) fn largest_errors(
         &self,
         candidates: &Candidates,
@@ -380,8 +383,8 @@ impl Forest {
         self.refused = refused;
     }
 
-    /// Joins the clusters of a pair if the size that they would have together, and their root, say so, and if no two
-    /// immovable members move apart; says whether they are one.
+    /// Joins the clusters of a pair if the size that they would have together, and their root, say so, and if
+    /// no two immovable members move apart; says whether they are one.
     fn join(&mut self, candidates: &Candidates, (i, j): (u32, u32), fits: impl Fn(u32, u32) -> bool) -> bool {
         let (a, b) = (find(&mut self.sets, i), find(&mut self.sets, j));
         if a == b {
@@ -468,8 +471,8 @@ impl Forest {
 }
 
 impl Bond {
-    /// Energy of the bond [J] for a square of the relative velocity [m^2/s^2], Eq. 4 [Truong2021]. Two immovable
-    /// clusters move at the same velocity and hold none.
+    /// Energy of the bond [J] for a square of the relative velocity [m^2/s^2], Eq. 4 [Truong2021]. Two
+    /// immovable clusters move at the same velocity and hold none.
     #[inline]
     pub(crate) fn energy(&self, square: f64) -> f64 {
         if self.reduced_mass.is_finite() { 0.5 * self.reduced_mass * square } else { 0.0 }
@@ -504,8 +507,8 @@ fn merge_two(first: &Cluster, second: &Cluster) -> (Bond, Cluster) {
     let velocity = mean(first.velocity, second.velocity, weights);
     let relative_velocity = second.velocity - first.velocity;
     let normal = unit(second.position - first.position)
-        // Coincident centres have no normal: the direction that takes them apart is where they came from. Two that
-        // do not even move against each other need none, so that any fixed one will do.
+        // Coincident centres have no normal: the direction that takes them apart is where they came from. Two
+        // that do not even move against each other need none, so that any fixed one will do.
         .or_else(|| unit(-relative_velocity))
         .unwrap_or(DVec3::X);
     let bond = Bond {
@@ -522,8 +525,8 @@ fn merge_two(first: &Cluster, second: &Cluster) -> (Bond, Cluster) {
     (bond, Cluster { mass, position: mean(first.position, second.position, weights), velocity })
 }
 
-/// The weighted mean w2 a + w1 b, from the heavier side: exact if the other weighs nothing, and the same to the bit
-/// when the two are swapped.
+/// The weighted mean w2 a + w1 b, from the heavier side: exact if the other weighs nothing, and the same to
+/// the bit when the two are swapped.
 #[inline]
 fn mean(a: DVec3, b: DVec3, (w1, w2): (f64, f64)) -> DVec3 {
     if w1 < w2 {
@@ -541,8 +544,8 @@ fn unit(v: DVec3) -> Option<DVec3> {
     (largest > 0.0).then(|| (v / largest).normalize())
 }
 
-/// Calls `visit` for every group, in parallel, with its number, its part of `per_member` and its part of `per_bond`
-/// (which has one element fewer than members).
+/// Calls `visit` for every group, in parallel, with its number, its part of `per_member` and its part of
+/// `per_bond` (which has one element fewer than members).
 pub(crate) fn for_each_group<M: Send, B: Send>(
     offsets: &[u32],
     first: usize,

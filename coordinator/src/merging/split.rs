@@ -11,9 +11,11 @@ use crate::settings::SplitRule;
 pub struct SplitSettings<'a> {
     /// The rule.
     pub rule: SplitRule,
-    /// Share of a bond's energy that is given back, 0 to 1 (Eq. 9 [Truong2021]); `symmetric`: of its normal part.
+    /// Share of a bond's energy that is given back, 0 to 1 (Eq. 9 [Truong2021]); `symmetric`: of its normal
+    /// part.
     pub alpha: f64,
-    /// Factor of `alpha` for the contacts of each participant, 0 to 1; of two participants the smaller one counts. Empty: 1 for all.
+    /// Factor of `alpha` for the contacts of each participant, 0 to 1; of two participants the smaller one
+    /// counts. Empty: 1 for all.
     pub elasticity: &'a [f64],
     /// Share of the energy lost in synchronising that is given back, 0 to 1 (Eq. 20 [Truong2021]).
     pub beta: f64,
@@ -88,8 +90,8 @@ impl Forest {
         });
     }
 
-    /// Energy [J] that merging, synchronising and splitting took away for good: what the bonds hold and splitting does
-    /// not give back. The arguments are those of [`Self::split`].
+    /// Energy [J] that merging, synchronising and splitting took away for good: what the bonds hold and
+    /// splitting does not give back. The arguments are those of [`Self::split`].
     pub fn dissipated(&self, synchronisation_energy: &[f64], settings: &SplitSettings<'_>) -> f64 {
         let kept = |at: usize| {
             let bond = &self.bonds()[at];
@@ -126,8 +128,8 @@ impl Forest {
 }
 
 impl Bond {
-    /// The relative velocity u' = v2' - v1' [m/s] with which the clusters part when together they move at `together`
-    /// [m/s] and the bond got `extra` [J] from synchronising.
+    /// The relative velocity u' = v2' - v1' [m/s] with which the clusters part when together they move at
+    /// `together` [m/s] and the bond got `extra` [J] from synchronising.
     fn relative_velocity_after(&self, together: DVec3, extra: f64, settings: &SplitSettings<'_>) -> DVec3 {
         let (n, u) = (self.normal, self.relative_velocity);
         let extra_square = 2.0 * extra / self.reduced_mass;
@@ -147,26 +149,27 @@ impl Bond {
 
     /// Eq. 12-16 [Truong2021] in relative form, for a given length |u'| = `speed`.
     ///
-    /// Eq. 10 says that v1' lies on a sphere around v' of radius s = w1 |u'|, and v' - v1' = w1 u'. With d the part of
-    /// v' - v1 orthogonal to n, the smaller root of Eq. 13 (eps = 0) is v' - v1' = d + sqrt(s^2 - d^2) n, and without
-    /// a root Eq. 15-16 give v' - v1' = s d/|d|. Division by w1 gives u'; an infinite m1 has w1 = 0 and decides
-    /// nothing, so the roles are swapped then: v2' - v' = w2 u', and d comes from v2 - v'.
+    /// Eq. 10 says that v1' lies on a sphere around v' of radius s = w1 |u'|, and v' - v1' = w1 u'. With d
+    /// the part of v' - v1 orthogonal to n, the smaller root of Eq. 13 (eps = 0) is v' - v1' = d + sqrt(s^2 -
+    /// d^2) n, and without a root Eq. 15-16 give v' - v1' = s d/|d|. Division by w1 gives u'; an infinite m1
+    /// has w1 = 0 and decides nothing, so the roles are swapped then: v2' - v' = w2 u', and d comes from v2 -
+    /// v'.
     fn paper(&self, change: DVec3, speed: f64) -> DVec3 {
         let (n, u) = (self.normal, self.relative_velocity);
         let (weight, change) =
             if self.first_weight > 0.0 { (self.first_weight, change) } else { (self.second_weight, -change) };
         let d = u * weight + change;
         let d = d - n * d.dot(n);
-        // Once more: a change along n that is much larger than the rest leaves its rounding error behind, which would
-        // otherwise show up in the energy.
+        // Once more: a change along n that is much larger than the rest leaves its rounding error behind,
+        // which would otherwise show up in the energy.
         let d = d - n * d.dot(n);
         let radius = weight * speed;
         let rest = radius * radius - d.length_squared();
         if rest >= 0.0 { (d + n * rest.sqrt()) / weight } else { d * (speed / d.length()) }
     }
 
-    /// Energy that the split must turn into relative motion [J]. `symmetric` with alpha < 1 differs from Eq. 9
-    /// [Truong2021] by what the tangential part keeps.
+    /// Energy that the split must turn into relative motion [J]. `symmetric` with alpha < 1 differs from Eq.
+    /// 9 [Truong2021] by what the tangential part keeps.
     fn prescribed_energy(&self, extra: f64, settings: &SplitSettings<'_>) -> f64 {
         if self.reduced_mass.is_infinite() {
             return 0.0;

@@ -14,7 +14,8 @@ const CIRCLE: u32 = 96;
 pub type Faces = (Vec<DVec3>, Vec<[u32; 3]>);
 
 impl ObstacleSettings {
-    /// The faces as triangles, counter-clockwise seen from where particles are. A plane is as large as the box `within` [m].
+    /// The faces as triangles, counter-clockwise seen from where particles are. A plane is as large as the
+    /// box `within` [m].
     ///
     /// # Errors
     /// A file that gives no closed surface.

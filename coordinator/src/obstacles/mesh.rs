@@ -1,4 +1,5 @@
-//! Obstacles from mesh files: where a closed surface of triangles is beside a point. Distances come from the library parry.
+//! Obstacles from mesh files: where a closed surface of triangles is beside a point. Distances come from the
+//! library parry.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::surface::Surface;
@@ -52,10 +53,10 @@ impl MeshSurface {
         self.nearest(point).1
     }
 
-    /// All places within `reach` [m] that stop a particle at the point: the nearest one, every triangle on which the point has
-    /// its foot and that looks at it, and the planes of those that rise beyond an edge of the nearest. In a corner there are
-    /// several, and each is a contact: with the nearest alone, what slides along one face would enter the next. Each has
-    /// the number of its triangle.
+    /// All places within `reach` [m] that stop a particle at the point: the nearest one, every triangle on
+    /// which the point has its foot and that looks at it, and the planes of those that rise beyond an edge of
+    /// the nearest. In a corner there are several, and each is a contact: with the nearest alone, what slides
+    /// along one face would enter the next. Each has the number of its triangle.
     pub(super) fn all_beside(&self, point: DVec3, reach: f64, mut found: impl FnMut(u32, Beside)) {
         let (nearest, beside) = self.nearest(point);
         if beside.distance >= reach {
@@ -93,8 +94,8 @@ impl MeshSurface {
     }
 }
 
-/// Beyond which edges of each triangle a face rises to the side where particles are. A particle above the triangle is in front
-/// of that face's plane, wherever the face ends.
+/// Beyond which edges of each triangle a face rises to the side where particles are. A particle above the
+/// triangle is in front of that face's plane, wherever the face ends.
 fn rising(mesh: &TriMesh, side: f64) -> Vec<[u32; 3]> {
     let mut edges: Vec<([u32; 2], u32)> = Vec::with_capacity(3 * mesh.indices().len());
     for (number, &[a, b, c]) in mesh.indices().iter().enumerate() {

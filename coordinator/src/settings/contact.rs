@@ -22,8 +22,8 @@ pub struct ContactSettings {
     pub restitution: f64,
 }
 
-/// Coefficient of friction of a participant's contacts with itself, where the scene gives none. Contacts of different
-/// participants are smooth: one of them may be a fluid.
+/// Coefficient of friction of a participant's contacts with itself, where the scene gives none. Contacts of
+/// different participants are smooth: one of them may be a fluid.
 pub(crate) const OWN_FRICTION: f64 = 0.5;
 
 impl ContactSettings {

@@ -10,7 +10,8 @@ use super::pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSett
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContactMethod {
-    /// Coulomb's cone with Signorini's condition: contacts press, slide and part (`docs/theory/contact-law.md`).
+    /// Coulomb's cone with Signorini's condition: contacts press, slide and part
+    /// (`docs/theory/contact-law.md`).
     ContactLaw,
     /// Particle merging-and-splitting [Truong2021].
     #[default]
@@ -55,13 +56,14 @@ pub struct CouplingSettings {
     /// Part of the tangential velocity that the symmetric split keeps: 1 frictionless, 0 no slip. An error
     /// under the contact law, which has friction.
     pub slip: f64,
-    /// Stages of a step: a number from 1, or `"converged"`, until no marked pair approaches. Default: 2, and `"converged"`
-    /// where radii differ by a factor above 3.2 and there is no FLIP.
+    /// Stages of a step: a number from 1, or `"converged"`, until no marked pair approaches. Default: 2, and
+    /// `"converged"` where radii differ by a factor above 3.2 and there is no FLIP.
     pub stages_max: Option<StagesMax>,
     /// Most stages with `"converged"`.
     pub converged_stages_max: u32,
-    /// Smallest and largest limit of particles in a meta-particle, at least 2. The limit is drawn for
-    /// each in every step. Default: 4 to 8 beside FLIP, 8 to 64 elsewhere, more where radii differ by a factor above 3.2.
+    /// Smallest and largest limit of particles in a meta-particle, at least 2. The limit is drawn for each in
+    /// every step. Default: 4 to 8 beside FLIP, 8 to 64 elsewhere, more where radii differ by a factor above
+    /// 3.2.
     pub group_limit: Option<[u32; 2]>,
     /// `true` merges a particle beyond the limit if the limit would leave it in no group. `false`, as in the
     /// paper, leaves it without contact for a step.

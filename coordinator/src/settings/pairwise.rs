@@ -1,4 +1,5 @@
-//! `[coupling.penalty]`, `[coupling.sph_repulsion]` and `[coupling.pairwise_impulse]`: methods to compare with.
+//! `[coupling.penalty]`, `[coupling.sph_repulsion]` and `[coupling.pairwise_impulse]`: methods to compare
+//! with.
 
 use serde::{Deserialize, Serialize};
 

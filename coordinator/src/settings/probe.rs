@@ -28,7 +28,8 @@ pub enum Quantity {
         /// Name of the participant; all together if absent.
         participant: Option<String>,
     },
-    /// Kinetic and potential energies [J] of all participants, gravity included, and what coupling dissipated so far.
+    /// Kinetic and potential energies [J] of all participants, gravity included, and what coupling dissipated
+    /// so far.
     Energy {},
     /// Largest speed [m/s] of one participant, or of all.
     Speed {
@@ -51,7 +52,8 @@ pub enum Quantity {
     },
     /// Deepest overlap of two particles in contact [m], and relative to the smaller radius.
     Overlap {},
-    /// Kinetic energy of what particles report beyond what they move by [J], and as a part of all kinetic energy.
+    /// Kinetic energy of what particles report beyond what they move by [J], and as a part of all kinetic
+    /// energy.
     Phantom {},
     /// Pairs still approaching after the last stage, or refused by the group limit.
     Unresolved {},

@@ -37,7 +37,8 @@ fn default_cfl() -> f64 {
 const WHOLE_INTERVALS: f64 = 1e-9;
 
 impl TimeSettings {
-    /// Frames after the first one, which shows the start: one at each multiple of the interval, the last one at the end.
+    /// Frames after the first one, which shows the start: one at each multiple of the interval, the last one
+    /// at the end.
     pub fn frames(&self) -> u64 {
         let intervals = self.duration / self.frame_interval;
         let whole = intervals.round();

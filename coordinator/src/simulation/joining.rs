@@ -34,7 +34,8 @@ pub fn new_run_id(scene: &str) -> String {
 }
 
 impl Simulation {
-    /// Connects to all participants and initialises them: after this, every section of the scene has been checked.
+    /// Connects to all participants and initialises them: after this, every section of the scene has been
+    /// checked.
     ///
     /// # Errors
     /// A participant that cannot be reached or does not match the scene, or a fault of the scene.

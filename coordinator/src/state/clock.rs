@@ -97,8 +97,8 @@ impl Clock {
         rest / (rest / dt - 1e-9).ceil().max(1.0)
     }
 
-    /// Length of a step that must not be longer than `dt` after all: half of what is left to the next frame, where `dt` would
-    /// leave a rest too short to be a step.
+    /// Length of a step that must not be longer than `dt` after all: half of what is left to the next frame,
+    /// where `dt` would leave a rest too short to be a step.
     pub(crate) fn shortened(&self, dt: f64) -> f64 {
         let rest = self.next_event() - self.time;
         if rest > dt && rest - dt < REST_MIN * dt { 0.5 * rest } else { dt }
@@ -122,8 +122,8 @@ mod tests {
 
     use super::*;
 
-    /// Times of frames and lengths of steps until the end; `limit` gives the solvers' limit in each step, `shorten` the part
-    /// of it that is left after the stages.
+    /// Times of frames and lengths of steps until the end; `limit` gives the solvers' limit in each step,
+    /// `shorten` the part of it that is left after the stages.
     fn run(
         settings: &TimeSettings,
         limit: impl Fn(u64) -> f64,
@@ -203,7 +203,8 @@ mod tests {
             let count = whole as usize + usize::from(part > 0.0);
             assert_frames(&settings, &frames, count);
             let shortest = steps.iter().copied().fold(f64::INFINITY, f64::min);
-            // The last frame may be as short as its part of an interval; what is left of a shortened step may be shortened again.
+            // The last frame may be as short as its part of an interval; what is left of a shortened step may
+            // be shortened again.
             let last = duration - (count - 1) as f64 * frame_interval;
             let least = (0.05 * dt_max * cfl).min(0.2 * last * cfl) * REST_MIN.powi(2);
             prop_assert!(shortest > least, "{settings:?}: {shortest:e}");

@@ -1,4 +1,5 @@
-//! The contacts of a step, and the bodies that have them: particles, each a body of its own, or bodies that turn.
+//! The contacts of a step, and the bodies that have them: particles, each a body of its own, or bodies that
+//! turn.
 
 use std::collections::HashMap;
 
@@ -17,8 +18,8 @@ use crate::obstacles::{Beside, Obstacles};
 #[derive(Debug, Default)]
 pub(crate) struct ContactProblem {
     pub(crate) contacts: Vec<Contact>,
-    /// First those that can be moved, ordered by their smallest candidate, each a group of the same number. Then each
-    /// immovable candidate.
+    /// First those that can be moved, ordered by their smallest candidate, each a group of the same number.
+    /// Then each immovable candidate.
     pub(crate) bodies: Bodies,
     /// Number of bodies that can be moved.
     pub(crate) movable: usize,
@@ -294,8 +295,8 @@ impl ContactProblem {
         mean.sqrt() / dt
     }
 
-    /// Energy that the contacts took [J]: minus the work of their impulses and couples, each over the mean of the relative
-    /// velocities before and after the step.
+    /// Energy that the contacts took [J]: minus the work of their impulses and couples, each over the mean of
+    /// the relative velocities before and after the step.
     pub(crate) fn dissipated(&self, law: &ContactLaw) -> f64 {
         let impulses = law.impulses().iter().zip(law.couples());
         let works = self.contacts.iter().zip(impulses).map(|(contact, (impulse, couple))| {
@@ -311,7 +312,8 @@ impl ContactProblem {
         -works.sum::<f64>()
     }
 
-    /// Work of immovable bodies on those that they touch [J]: of the impulses over the way of the immovable side.
+    /// Work of immovable bodies on those that they touch [J]: of the impulses over the way of the immovable
+    /// side.
     pub(crate) fn by_immovable(&self, law: &ContactLaw) -> f64 {
         let works = self.contacts.iter().zip(law.impulses()).map(|(contact, impulse)| {
             let [i, j] = contact.bodies;

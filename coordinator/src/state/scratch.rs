@@ -31,8 +31,8 @@ pub(crate) struct Memory {
     pub(crate) reach: Vec<f64>,
     /// Time ahead for which participants sought contacts of their own [s].
     pub(crate) horizon: f64,
-    /// For each implicit participant, the impulse of each of its particles in the last step, ascending by id: the
-    /// impulse that a projection gave, or that contacts gave under the contact law.
+    /// For each implicit participant, the impulse of each of its particles in the last step, ascending by id:
+    /// the impulse that a projection gave, or that contacts gave under the contact law.
     pub(crate) last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
 }
 

@@ -17,15 +17,17 @@ use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
 use crate::state::scratch::Memory;
 
-/// Near pairs are found with spheres larger by this part of their radius, on average over the two that move fastest: the
-/// list then serves until they have moved as far. A longer list costs more in each step, a shorter one serves for fewer.
+/// Near pairs are found with spheres larger by this part of their radius, on average over the two that move
+/// fastest: the list then serves until they have moved as far. A longer list costs more in each step, a
+/// shorter one serves for fewer.
 const NEAR_MARGIN: f64 = 0.5;
 
-/// No participant's spheres count as larger by less than this part of their radius: even what rests is soon pushed.
+/// No participant's spheres count as larger by less than this part of their radius: even what rests is soon
+/// pushed.
 const NEAR_MARGIN_MIN: f64 = 0.05;
 
-/// Near pairs are listed for this many times the reach of the step in which they are listed: particles may become
-/// faster before the list is made anew.
+/// Near pairs are listed for this many times the reach of the step in which they are listed: particles may
+/// become faster before the list is made anew.
 const REACH_RESERVE: f64 = 2.0;
 
 /// Participants look for contacts of their own this many steps ahead: the next step may be a little longer.
@@ -45,8 +47,8 @@ impl Simulation {
                 self.scratch.listed = false;
                 batches
             }
-            // A particle has moved too far for the list, or may do so in this step, or was let go: two immovable ones are
-            // no near pair.
+            // A particle has moved too far for the list, or may do so in this step, or was let go: two
+            // immovable ones are no near pair.
             _ => {
                 self.memory.reach = reaches
                     .iter()

@@ -93,8 +93,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Keeps the impulse that each projection gave its particles, or that contacts gave those of each implicit
-    /// participant: the first guess in the next step.
+    /// Keeps the impulse that each projection gave its particles, or that contacts gave those of each
+    /// implicit participant: the first guess in the next step.
     fn remember_impulses(&mut self) {
         let Scratch { shares, assignments, synchronised, forest, .. } = &self.scratch;
         let masses = &self.memory.candidates.mass;

@@ -1,5 +1,5 @@
-//! A step under the contact law: one impulse per contact makes the velocities right (`law.rs`). Every particle near others
-//! is a group of its own, or the part of a body's group that is near others.
+//! A step under the contact law: one impulse per contact makes the velocities right (`law.rs`). Every
+//! particle near others is a group of its own, or the part of a body's group that is near others.
 
 mod exchange;
 
@@ -25,7 +25,8 @@ const SEARCHES_MAX: u32 = 4;
 /// Tolerance of the contacts relative to the error of the response's model, as long as the model errs.
 const FORCING: f64 = 0.05;
 
-/// The part of its first residual that an implicit participant may leave in an answer to be followed by another.
+/// The part of its first residual that an implicit participant may leave in an answer to be followed by
+/// another.
 const SOLVE_FORCING: f64 = 0.01;
 
 impl Simulation {
@@ -79,8 +80,9 @@ impl Simulation {
         listed
     }
 
-    /// Starts from the speeds at the start of the step, and what gravity adds; a particle that another may hit may become
-    /// as fast as that. Of the participants' own pairs, those are left that may touch in this very step.
+    /// Starts from the speeds at the start of the step, and what gravity adds; a particle that another may
+    /// hit may become as fast as that. Of the participants' own pairs, those are left that may touch in this
+    /// very step.
     fn expect_speeds(&mut self) {
         let horizon = Horizon { time: self.scratch.dt, acceleration: self.plan.domain.gravity.length() };
         let Memory { candidates, finder, .. } = &mut self.memory;
@@ -121,8 +123,8 @@ impl Simulation {
         self.instruments.count(Phase::Detect, start, 0.0);
     }
 
-    /// Lets the participants integrate and solves for the impulses, until implicit participants answer these as
-    /// expected.
+    /// Lets the participants integrate and solves for the impulses, until implicit participants answer these
+    /// as expected.
     fn solve_contacts(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
         let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
@@ -196,7 +198,8 @@ impl Simulation {
 }
 
 impl Scratch {
-    /// Takes the motion that came out of the contacts, and finds how far any particle travels, relative to its radius.
+    /// Takes the motion that came out of the contacts, and finds how far any particle travels, relative to
+    /// its radius.
     fn take_motion(&mut self, candidates: &Candidates, momentum: Vec<Vec<DVec3>>) {
         let Self { problem, synchronised, member_velocity, velocity, assignments, dt, .. } = self;
         let (count, bodies) = (problem.movable, &problem.bodies);

@@ -17,8 +17,8 @@ use crate::state::scratch::{Assignment, Scratch};
 use crate::synchronise::{Ask, Share, Turn};
 
 impl Simulation {
-    /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into the
-    /// watch lists.
+    /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into
+    /// the watch lists.
     pub(super) fn distribute(&mut self) {
         let count = self.members.len();
         self.memory.last_impulse.resize_with(count, Vec::new);
@@ -154,8 +154,8 @@ impl Connections<'_> {
 }
 
 impl Scratch {
-    /// The participant that makes a particle travel farthest: a free one of its own, or one of a group to which it gave
-    /// the most.
+    /// The participant that makes a particle travel farthest: a free one of its own, or one of a group to
+    /// which it gave the most.
     pub(super) fn fastest(&self) -> usize {
         let farthest = |&k: &usize| self.assignments[k].travel;
         let free =

@@ -1,4 +1,5 @@
-//! A stage of a step: contacts are merged, the participants integrate, and marked pairs that approach become active.
+//! A stage of a step: contacts are merged, the participants integrate, and marked pairs that approach become
+//! active.
 
 use std::time::Instant;
 
@@ -19,8 +20,9 @@ use crate::synchronise::Stage;
 /// Smallest and largest limit of particles in a group, where sizes are alike.
 const LIMIT: [u32; 2] = [8, 64];
 
-/// The same beside a projection. A solid's neighbouring particles that are in one group move as one in a step, so that it bends
-/// only from step to step. Projections take long steps, and with larger groups a plate under water takes a second to sag.
+/// The same beside a projection. A solid's neighbouring particles that are in one group move as one in a
+/// step, so that it bends only from step to step. Projections take long steps, and with larger groups a plate
+/// under water takes a second to sag.
 const LIMIT_BESIDE_PROJECTIONS: [u32; 2] = [4, 8];
 
 /// Smallest and largest limit of particles in a group that a scene does not set.
@@ -32,8 +34,8 @@ fn default_limit(members: &[Member]) -> [u32; 2] {
     }
 }
 
-/// Stages of a step that a scene does not set: 2 as in the paper. Where a group holds many fine particles on one coarse particle,
-/// they press each other in the second stage, and more stages are needed.
+/// Stages of a step that a scene does not set: 2 as in the paper. Where a group holds many fine particles on
+/// one coarse particle, they press each other in the second stage, and more stages are needed.
 fn default_stages(members: &[Member]) -> StagesMax {
     match !has_projection(members) && many_on_one(members).is_some() {
         true => StagesMax::Converged,
@@ -45,8 +47,8 @@ fn has_projection(members: &[Member]) -> bool {
     members.iter().any(|member| member.kind == Integration::Projection)
 }
 
-/// The number of the finest particles that find room on half of a coarsest one, if it is more than the mean of [`LIMIT`]. Those that
-/// a group has no room for would sink in.
+/// The number of the finest particles that find room on half of a coarsest one, if it is more than the mean
+/// of [`LIMIT`]. Those that a group has no room for would sink in.
 fn many_on_one(members: &[Member]) -> Option<u32> {
     let ranges = members.iter().map(|member| member.part.roster.radius_range());
     let wider = |(low, high): (f64, f64), range: (f64, f64)| (low.min(range.0), high.max(range.1));
@@ -55,7 +57,8 @@ fn many_on_one(members: &[Member]) -> Option<u32> {
     (many > LIMIT[0].midpoint(LIMIT[1])).then_some(many)
 }
 
-/// The number of spheres that find room on half of a sphere whose radius is `ratio` times theirs: 8 of equal size.
+/// The number of spheres that find room on half of a sphere whose radius is `ratio` times theirs: 8 of equal
+/// size.
 fn room_on_half(ratio: f64) -> u32 {
     (2.0 * (1.0 + ratio).powi(2)) as u32
 }
@@ -136,8 +139,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Activates the marked pairs that approach with the velocities that will move positions. Says whether another
-    /// stage is needed and allowed.
+    /// Activates the marked pairs that approach with the velocities that will move positions. Says whether
+    /// another stage is needed and allowed.
     pub(super) fn activate_marked(&mut self) -> bool {
         let start = Instant::now();
         let coupling = &self.plan.coupling;
@@ -163,8 +166,8 @@ impl Simulation {
 }
 
 impl Scratch {
-    /// Lets a method of contact that does not merge act. Every pair counts as marked: those that approach in the end are
-    /// unresolved.
+    /// Lets a method of contact that does not merge act. Every pair counts as marked: those that approach in
+    /// the end are unresolved.
     fn respond(&mut self, coupling: &CouplingSettings, candidates: &Candidates) {
         let Self { response, contacts, forest, marked, record, .. } = self;
         response.respond(coupling, candidates, contacts, self.dt);
@@ -175,7 +178,8 @@ impl Scratch {
         record.note_errors(response.momentum_error, 0.0);
     }
 
-    /// Lets every group's members move as one, and finds how far any particle travels, relative to its radius.
+    /// Lets every group's members move as one, and finds how far any particle travels, relative to its
+    /// radius.
     pub(super) fn move_groups(&mut self, candidates: &Candidates) {
         let Self { forest, synchronised, velocity, assignments, dt, .. } = self;
         let mut travel = assignments.iter().map(|assignment| assignment.travel).fold(0.0, f64::max);
@@ -191,8 +195,8 @@ impl Scratch {
         self.travel = travel;
     }
 
-    /// Kinetic energy [J] of the difference between what members of groups report and what they move by: their group's
-    /// velocity. Particles outside of groups move by what they report.
+    /// Kinetic energy [J] of the difference between what members of groups report and what they move by:
+    /// their group's velocity. Particles outside of groups move by what they report.
     pub(super) fn phantom(&self, candidates: &Candidates) -> f64 {
         let Self { forest, velocity, member_velocity, .. } = self;
         let reported = forest.all_members().iter().zip(member_velocity);

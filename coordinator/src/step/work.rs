@@ -28,9 +28,9 @@ impl Moved {
         }
     }
 
-    /// Work by others [J], whose impulse is what is left of the change of momentum without what the participant's own
-    /// solver `gave` [kg m/s]. The impulse acts at the mean velocity. Merging and splitting change how members move
-    /// relative to each other; nothing else does, so that is work by others, too.
+    /// Work by others [J], whose impulse is what is left of the change of momentum without what the
+    /// participant's own solver `gave` [kg m/s]. The impulse acts at the mean velocity. Merging and splitting
+    /// change how members move relative to each other; nothing else does, so that is work by others, too.
     fn work(&self, gave: DVec3) -> f64 {
         if self.mass == 0.0 {
             return 0.0;
@@ -43,8 +43,8 @@ impl Moved {
 }
 
 impl Scratch {
-    /// The work of contacts on each participant in the step, and that of immovable particles that move. `by_immovable`
-    /// is what the contact law knows of the latter [J].
+    /// The work of contacts on each participant in the step, and that of immovable particles that move.
+    /// `by_immovable` is what the contact law knows of the latter [J].
     pub(super) fn works(&self, candidates: &Candidates, by_immovable: f64) -> Works {
         let mut works =
             Works { by_contacts: Vec::with_capacity(self.shares.len()), by_scripts: by_immovable };

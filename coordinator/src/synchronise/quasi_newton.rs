@@ -1,5 +1,5 @@
-//! Interface quasi-Newton, inverse least squares (IQN-ILS) [Degroote2009]: finds the fixed point of a map that can
-//! only be evaluated, from the differences of what it answered.
+//! Interface quasi-Newton, inverse least squares (IQN-ILS) [Degroote2009]: finds the fixed point of a map
+//! that can only be evaluated, from the differences of what it answered.
 
 /// The history of one fixed-point iteration.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +30,8 @@ impl QuasiNewton {
         next
     }
 
-    /// Coefficients c that minimise |V c + residual|, V the differences of residuals, by modified Gram-Schmidt;
-    /// dependent columns get 0.
+    /// Coefficients c that minimise |V c + residual|, V the differences of residuals, by modified
+    /// Gram-Schmidt; dependent columns get 0.
     fn least_squares(&self, residual: &[f64]) -> Vec<f64> {
         let count = self.differences.len();
         let mut basis: Vec<Option<Vec<f64>>> = Vec::with_capacity(count);

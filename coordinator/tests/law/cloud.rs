@@ -21,8 +21,9 @@ pub(crate) fn cloud(seed: u64, count: usize, ratio: f64, spin: Spin) -> World {
     world
 }
 
-/// Solves three steps each of `count` clouds of 2 to 60 balls, of equal and of very unequal masses, with any friction below 2,
-/// rolling resistance below 0.5 and restitution; tells the cloud's number and how each solve ended.
+/// Solves three steps each of `count` clouds of 2 to 60 balls, of equal and of very unequal masses, with any
+/// friction below 2, rolling resistance below 0.5 and restitution; tells the cloud's number and how each
+/// solve ended.
 pub(crate) fn of_all_kinds(count: u64, mut told: impl FnMut(u64, Outcome)) {
     for seed in 0..count {
         let pick = |k: u64| random::uniform_f64(&[seed, 77, k]);

@@ -5,8 +5,8 @@ use amalgam_particles::{DVec3, random};
 
 use super::grains::{Spin, World};
 
-/// A column of discs of radius 1 (metres do not matter: gravity is 1), `wide` discs wide and `tall` high, on a rough floor
-/// and beside a wall at x = 0. Radii vary by a fifth.
+/// A column of discs of radius 1 (metres do not matter: gravity is 1), `wide` discs wide and `tall` high, on
+/// a rough floor and beside a wall at x = 0. Radii vary by a fifth.
 pub fn discs(wide: usize, tall: usize, friction: f64, rolling: f64, spin: Spin) -> World {
     let mut world = World::new(DVec3::NEG_Y, friction);
     world.material.rolling = rolling;

@@ -16,8 +16,8 @@ pub struct Camera {
 }
 
 impl Camera {
-    /// A camera that looks along `direction` and just sees all of a box, in the middle of a picture of `aspect`
-    /// (width over height).
+    /// A camera that looks along `direction` and just sees all of a box, in the middle of a picture of
+    /// `aspect` (width over height).
     pub fn framing(
         (low, high): (DVec3, DVec3),
         direction: DVec3,
@@ -36,7 +36,8 @@ impl Camera {
         };
         // The eye e sees the corner c inside both planes of an axis a, whose slope is t, if
         // +-(c - e).a <= t (c - e).forward. With P and M the largest +-c.a - t c.forward, both planes touch the box
-        // at e.a = (P - M) / 2 and e.forward = -(P + M) / (2 t). The axis that needs the larger distance decides.
+        // at e.a = (P - M) / 2 and e.forward = -(P + M) / (2 t). The axis that needs the larger distance
+        // decides.
         let place = |axis: DVec3, slope: f64| {
             let largest = |side: f64| {
                 let reach = |i| side * corner(i).dot(axis) - slope * corner(i).dot(forward);
@@ -54,8 +55,8 @@ impl Camera {
     }
 }
 
-/// A camera in single precision, relative to some origin near its target. Camera coordinates are (right, down,
-/// forward); a sample's ray is (x, y, 1) and depth is measured forward.
+/// A camera in single precision, relative to some origin near its target. Camera coordinates are (right,
+/// down, forward); a sample's ray is (x, y, 1) and depth is measured forward.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     /// Size [samples].

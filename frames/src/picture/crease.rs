@@ -23,8 +23,8 @@ impl Creased {
     }
 }
 
-/// The same surface with a vertex for each round face around it, so that edges between faces stay sharp where it is drawn smooth.
-/// Triangles keep their order and the order of their corners.
+/// The same surface with a vertex for each round face around it, so that edges between faces stay sharp where
+/// it is drawn smooth. Triangles keep their order and the order of their corners.
 ///
 /// # Panics
 /// If a triangle names no vertex.

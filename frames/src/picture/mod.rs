@@ -132,8 +132,8 @@ impl Scene<'_> {
     /// Draws the scene.
     ///
     /// # Errors
-    /// If lengths of columns differ, a triangle names no vertex, a position or radius is not finite, or the camera has no
-    /// direction.
+    /// If lengths of columns differ, a triangle names no vertex, a position or radius is not finite, or the
+    /// camera has no direction.
     pub fn render(&self, camera: &Camera, width: u32, height: u32) -> Result<Picture, FramesError> {
         if !(1..=SIZE_MAX).contains(&width) || !(1..=SIZE_MAX).contains(&height) {
             let what = format!("{width} x {height} pixels; each side must be 1 to {SIZE_MAX}");
@@ -241,8 +241,8 @@ impl Layer<'_> {
     }
 }
 
-/// Adds the vertices of a surface, with the mean normal of the triangles around each, weighted by area; gives its facets
-/// back as those of all vertices.
+/// Adds the vertices of a surface, with the mean normal of the triangles around each, weighted by area; gives
+/// its facets back as those of all vertices.
 fn add_surface(
     all: &mut Vec<Vertex>,
     positions: &[DVec3],

@@ -74,7 +74,8 @@ pub(super) enum Drawn {
     Water,
 }
 
-/// Depth and primitive of each sample, stored tile by tile so that threads write apart and neighbours lie close.
+/// Depth and primitive of each sample, stored tile by tile so that threads write apart and neighbours lie
+/// close.
 pub(super) struct Samples {
     pub(super) view: View,
     tiles_x: u32,
@@ -179,7 +180,8 @@ fn primitives_of(keys: &[u64], tile: usize) -> impl Iterator<Item = u32> {
     keys[first..].iter().take_while(move |&key| key >> 32 == tile as u64).map(|&key| key as u32)
 }
 
-/// For each tile the primitives that may show in it, as sorted keys: tile in the high half, primitive in the low one.
+/// For each tile the primitives that may show in it, as sorted keys: tile in the high half, primitive in the
+/// low one.
 fn bin(geometry: &Geometry, view: View, drawn: Drawn) -> Vec<u64> {
     let (tiles_x, _) = tiles(view);
     let (balls, facets) = geometry.drawn(drawn);
@@ -343,8 +345,8 @@ fn index_in_tile(corner: (u32, u32), x: u32, y: u32) -> usize {
     ((y - corner.1) << TILE_BITS | (x - corner.0)) as usize
 }
 
-/// Calls for each sample of a tile that a facet covers: with its index in the tile, the depth, and whether the facet is
-/// seen from the side from which its corners are counter-clockwise.
+/// Calls for each sample of a tile that a facet covers: with its index in the tile, the depth, and whether
+/// the facet is seen from the side from which its corners are counter-clockwise.
 #[inline]
 fn each_of_facet(view: View, corner: (u32, u32), corners: [Vec3; 3], mut call: impl FnMut(usize, f32, bool)) {
     let corners = corners.map(|p| view.to_camera(p));
@@ -372,9 +374,9 @@ pub(super) struct BallHit {
 }
 
 impl BallHit {
-    /// The discriminant of the quadratic equation of ray and ball cancels badly when the ball is small and far. With
-    /// d the ray, c the centre and e = d - c / c_z, the vector from the centre to the nearest point of the ray is
-    /// c_z (e - d (d.e) / (d.d)), which does not.
+    /// The discriminant of the quadratic equation of ray and ball cancels badly when the ball is small and
+    /// far. With d the ray, c the centre and e = d - c / c_z, the vector from the centre to the nearest point
+    /// of the ray is c_z (e - d (d.e) / (d.d)), which does not.
     #[inline]
     pub(super) fn new(c: Vec3, ray: Vec3) -> Self {
         let inverse_z = 1.0 / c.z;

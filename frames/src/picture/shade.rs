@@ -1,4 +1,5 @@
-//! Light on what the samples see: a lamp with shadows, light from the sky and the floor, and less of it in corners.
+//! Light on what the samples see: a lamp with shadows, light from the sky and the floor, and less of it in
+//! corners.
 
 mod water;
 
@@ -210,7 +211,8 @@ impl<'a> Shader<'a> {
             return Surface { position, normal: self.up, colour: Vec3::ZERO };
         }
         if let Some(ball) = self.geometry.balls.get(id as usize) {
-            // From the ray's passage rather than from the position, which is too coarse for a small ball far away.
+            // From the ray's passage rather than from the position, which is too coarse for a small ball far
+            // away.
             let c = view.to_camera(ball.centre);
             let ray = view.ray(x, y);
             let hit = BallHit::new(c, ray);

@@ -7,8 +7,8 @@ use std::ops::{Add, Div, Mul, Sub};
 
 use super::Plain;
 
-/// Some f32 side by side. Methods take lanes one by one unless they say otherwise, and panic if a slice holds fewer
-/// values than there are lanes.
+/// Some f32 side by side. Methods take lanes one by one unless they say otherwise, and panic if a slice holds
+/// fewer values than there are lanes.
 pub trait Register:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
@@ -33,19 +33,22 @@ pub trait Register:
     fn less(self, other: Self) -> u16;
     /// `self * factor + term`, rounded once.
     fn mul_add(self, factor: Self, term: Self) -> Self;
-    /// Writes the lanes whose bit is set to the first places of `to`, in order. The places behind hold anything
-    /// finite that was in the other lanes, or what they held.
+    /// Writes the lanes whose bit is set to the first places of `to`, in order. The places behind hold
+    /// anything finite that was in the other lanes, or what they held.
     fn store_selected(self, selected: u16, to: &mut [f32]);
-    /// Writes `first + l` of the lanes l whose bit is set to the first places of `to`, in order, and anything to the
-    /// places behind.
+    /// Writes `first + l` of the lanes l whose bit is set to the first places of `to`, in order, and anything
+    /// to the places behind.
     fn store_indices(selected: u16, first: u32, to: &mut [u32]);
 
-    /// Writes the first words of `from` whose bit is set to the first places of `to`, in order, and anything to the places behind.
+    /// Writes the first words of `from` whose bit is set to the first places of `to`, in order, and anything
+    /// to the places behind.
     fn store_selected_words(from: &[u32], selected: u16, to: &mut [u32]);
-    /// The other way: the first words of `from`, in order, to the places of `to` whose bit is set, and 0 to the others.
+    /// The other way: the first words of `from`, in order, to the places of `to` whose bit is set, and 0 to
+    /// the others.
     fn expand_words(from: &[u32], selected: u16, to: &mut [u32]);
 
-    /// Four words of each record, a column of them each: a record for every four lanes, of which there are as many as a register has.
+    /// Four words of each record, a column of them each: a record for every four lanes, of which there are as
+    /// many as a register has.
     #[inline(always)]
     fn spread<const W: usize>(records: [&[i32; 4]; 4], to: &mut [[i32; W]; 4]) {
         for (word, to) in to.iter_mut().enumerate() {
@@ -55,9 +58,9 @@ pub trait Register:
         }
     }
 
-    /// A record whose first three entries are a place and the others the bits of f32: the place as `entry - origin`, wrapping and
-    /// exact up to 2^24, the others as they are; and all times `factor` plus `term`, rounded once. Of `origin` three
-    /// entries count.
+    /// A record whose first three entries are a place and the others the bits of f32: the place as `entry -
+    /// origin`, wrapping and exact up to 2^24, the others as they are; and all times `factor` plus `term`,
+    /// rounded once. Of `origin` three entries count.
     #[inline(always)]
     fn placed(record: &[i32; 8], origin: &[i32; 8], factor: &[f32; 8], term: &[f32; 8]) -> [f32; 8] {
         let mut result = record.map(|bits| f32::from_bits(bits as u32));

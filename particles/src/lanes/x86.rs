@@ -28,7 +28,8 @@ pub(super) fn run_avx512<T: Task>(task: T) -> T::Output {
     task.run::<Avx512>()
 }
 
-/// Two times eight lanes. Private, and only made inside `run_avx2`: that is why the intrinsics below are sound.
+/// Two times eight lanes. Private, and only made inside `run_avx2`: that is why the intrinsics below are
+/// sound.
 #[derive(Clone, Copy)]
 struct Avx2(__m256, __m256);
 
@@ -239,8 +240,8 @@ unsafe fn sum8(lanes: __m256) -> f32 {
     }
 }
 
-/// The same words, of which the compiler knows nothing any more. It would make a load a part of what expands words, which is slow
-/// from memory, and of shuffles others that make a loop wait for its turn before.
+/// The same words, of which the compiler knows nothing any more. It would make a load a part of what expands
+/// words, which is slow from memory, and of shuffles others that make a loop wait for its turn before.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn opaque(mut words: __m512i) -> __m512i {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use glam::DVec3;
 use rayon::prelude::*;
 
-/// The blocks of space that lie within reach of some points, as a hashed set of bits: it may say "near" of a place
-/// that is not, never the opposite. A look costs one read from a few bits per point, about a fifth of looking
-/// through the runs of a cell grid.
+/// The blocks of space that lie within reach of some points, as a hashed set of bits: it may say "near" of a
+/// place that is not, never the opposite. A look costs one read from a few bits per point, about a fifth of
+/// looking through the runs of a cell grid.
 #[derive(Debug, Default)]
 pub(super) struct Vicinity {
     inverse_block_size: f64,
@@ -16,10 +16,11 @@ pub(super) struct Vicinity {
 }
 
 impl Vicinity {
-    /// Everything within `reach` [m] along each axis of some of `points`, of which the first three numbers count.
+    /// Everything within `reach` [m] along each axis of some of `points`, of which the first three numbers
+    /// count.
     ///
-    /// Blocks are two reaches wide: a point then touches eight. Wider ones turn fewer away, narrower ones cost more
-    /// to mark.
+    /// Blocks are two reaches wide: a point then touches eight. Wider ones turn fewer away, narrower ones
+    /// cost more to mark.
     pub(super) fn rebuild(&mut self, points: &[[f64; 4]], reach: f64) {
         self.inverse_block_size = 0.5 / reach;
         let words = (points.len() / 2).next_power_of_two().max(64);
@@ -51,9 +52,9 @@ impl Vicinity {
         self.bits[word].load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Block coordinates, counted from 2^31 blocks below the origin and saturated: conversion to an integer then
-    /// rounds down without a call of `floor`. All of it is monotonic, so that nothing between `low` and `high`
-    /// falls outside of their blocks.
+    /// Block coordinates, counted from 2^31 blocks below the origin and saturated: conversion to an integer
+    /// then rounds down without a call of `floor`. All of it is monotonic, so that nothing between `low` and
+    /// `high` falls outside of their blocks.
     #[inline]
     fn block(&self, position: DVec3) -> [u32; 3] {
         let scaled = position * self.inverse_block_size + DVec3::splat(f64::from(1u32 << 31));
@@ -62,7 +63,8 @@ impl Vicinity {
 
     #[inline]
     fn place(&self, [x, y, z]: [u32; 3]) -> (usize, u64) {
-        // Multiplicative hashing with odd constants from the fractions of the golden ratio and of square roots.
+        // Multiplicative hashing with odd constants from the fractions of the golden ratio and of square
+        // roots.
         let sum = u64::from(x)
             .wrapping_add(u64::from(y).wrapping_mul(0x9e37_79b9_7f4a_7c15))
             .wrapping_add(u64::from(z).wrapping_mul(0x6a09_e667_f3bc_c909));

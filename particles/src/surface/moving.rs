@@ -2,8 +2,8 @@
 
 use glam::DVec3;
 
-/// The surface of particles at a time, for people to look at. Vertices are no particles: where a body tears, there are
-/// vertices on either side of the crack.
+/// The surface of particles at a time, for people to look at. Vertices are no particles: where a body tears,
+/// there are vertices on either side of the crack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MovingSurface {
     /// Vertices [m].

@@ -5,8 +5,8 @@ use bytemuck::Pod;
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 
-/// A column makes room for this many times what has arrived, up to what was announced: whoever announces much and sends
-/// little gets little.
+/// A column makes room for this many times what has arrived, up to what was announced: whoever announces much
+/// and sends little gets little.
 const ROOM_FACTOR: u64 = 128;
 
 /// The bytes of a column so far, in words, so that they become numbers where they lie.

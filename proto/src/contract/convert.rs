@@ -1,4 +1,5 @@
-//! The checked conversion of each call to and from headers and columns: the only place where wire types become ours.
+//! The checked conversion of each call to and from headers and columns: the only place where wire types
+//! become ours.
 
 use amalgam_particles::text::shorten;
 use amalgam_particles::{Horizon, MovingSurface, ParticleId, Particles, RADIUS_RULE, is_radius};

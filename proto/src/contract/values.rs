@@ -27,7 +27,8 @@ pub fn vec3_from_wire(name: &'static str, v: Option<v1::Vec3>) -> Result<DVec3, 
 /// No sum over particles is as large as this, in any unit: its square is a number.
 pub const SUM_LIMIT: f64 = 1e100;
 
-/// Shortest and longest step [s]: what is divided by one, and the path of the fastest particle in one, are numbers.
+/// Shortest and longest step [s]: what is divided by one, and the path of the fastest particle in one, are
+/// numbers.
 pub const DT_RANGE: (f64, f64) = (1e-30, 1e15);
 
 /// No slope or inertia is as large as this [kg].

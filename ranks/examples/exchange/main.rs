@@ -1,4 +1,5 @@
-//! A small workload on ranks that prints one hash: the same for every number of ranks, and for threads and MPI.
+//! A small workload on ranks that prints one hash: the same for every number of ranks, and for threads and
+//! MPI.
 //!
 //! `cargo run -p amalgam-ranks --release --example exchange -- --threads 3`, or, with the feature `mpi`,
 //! `mpirun -np 3 target/release/examples/exchange`. With `--bench` it prints how long calls take

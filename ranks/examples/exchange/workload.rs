@@ -6,7 +6,8 @@ use amalgam_ranks::{Cell, Cut, ExactSum, Moves, Ranks};
 
 const PARTICLES: u64 = 20_000;
 const ROUNDS: u64 = 20;
-/// Whoever sends messages in the workload: ranks share them, so that messages are the same for every number of ranks.
+/// Whoever sends messages in the workload: ranks share them, so that messages are the same for every number
+/// of ranks.
 const SENDERS: usize = 12;
 /// Cells that a particle sees around its own.
 const DEPTH: i32 = 1;
@@ -69,7 +70,8 @@ impl Particles {
         moves.arriving()
     }
 
-    /// Particle by particle a sum over those in cells around, in the order of ids: their owners do not matter.
+    /// Particle by particle a sum over those in cells around, in the order of ids: their owners do not
+    /// matter.
     fn forces(&self, ranks: &Ranks, cut: &Cut) -> Vec<f64> {
         let with = cut.neighbours(ranks.rank(), DEPTH);
         let near = |&to: &usize| {

@@ -2,8 +2,8 @@
 
 use amalgam_particles::lanes::LANES;
 
-/// The value, or zero. In bits, not as a choice: compilers make conditional stores of choices, which some processors take
-/// a vector's lanes for one after the other.
+/// The value, or zero. In bits, not as a choice: compilers make conditional stores of choices, which some
+/// processors take a vector's lanes for one after the other.
 #[inline(always)]
 pub(super) fn kept(value: f32, keep: bool) -> f32 {
     f32::from_bits(value.to_bits() & u32::from(keep).wrapping_neg())

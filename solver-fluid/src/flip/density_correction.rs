@@ -17,8 +17,8 @@ use super::group_members::MemberContributions;
 use super::particle_to_grid::ParticleToGrid;
 use super::pressure::{BLOCK, Split};
 
-/// Density relative to the rest density below which particles are spray, if it is below it in all cells around too. A
-/// full sheet, one cell thick, has 0.67.
+/// Density relative to the rest density below which particles are spray, if it is below it in all cells
+/// around too. A full sheet, one cell thick, has 0.67.
 const SPRAY: f32 = 0.5;
 
 /// The largest deviation from the rest density that counts, relative to it, as in [Kugelstadt2021].
@@ -38,8 +38,9 @@ pub(super) fn around(grid: &Grid, at: usize) -> [(usize, usize, usize); 6] {
     ]
 }
 
-/// Density in the cells that hold particles, relative to the rest density: the mean of what the particles bring to a
-/// cell's six faces. Behind a wall stands the mirror image. `full` is the number of particles in a cell at rest density.
+/// Density in the cells that hold particles, relative to the rest density: the mean of what the particles
+/// bring to a cell's six faces. Behind a wall stands the mirror image. `full` is the number of particles in a
+/// cell at rest density.
 fn measure(grid: &Grid, transferred: &ParticleToGrid, full: f64, density: &mut Vec<f32>) {
     let scale = (1.0 / (6.0 * full)) as f32;
     density.resize(grid.len(), 0.0);
@@ -62,8 +63,8 @@ fn spray(grid: &Grid, cell: &[Cell], density: &[f32]) -> Vec<usize> {
     (0..cell.len()).into_par_iter().with_min_len(BLOCK).filter(alone).collect()
 }
 
-/// Measures the density in the cells that particles were transferred to, and marks the cells of spray. `full` is the
-/// number of particles in a cell at rest density.
+/// Measures the density in the cells that particles were transferred to, and marks the cells of spray. `full`
+/// is the number of particles in a cell at rest density.
 pub(super) fn measure_and_mark_spray(grid: &Grid, full: f64, transferred: &mut ParticleToGrid) {
     let mut density = std::mem::take(&mut transferred.density);
     measure(grid, transferred, full, &mut density);
@@ -100,8 +101,8 @@ impl DensityCorrection<'_> {
         largest
     }
 
-    /// A lack of density counts only inside of the fluid: not beside air or spray, for there is its surface, nor beside
-    /// others, for they take up room that is not known here.
+    /// A lack of density counts only inside of the fluid: not beside air or spray, for there is its surface,
+    /// nor beside others, for they take up room that is not known here.
     fn deviation(&self, at: usize) -> f64 {
         let deviation = f64::from(self.transferred.density[at]) - 1.0;
         if deviation >= 0.0 {

@@ -1,4 +1,5 @@
-//! Velocities at faces in the air: the mean of the known velocities around them, one layer of faces after the other.
+//! Velocities at faces in the air: the mean of the known velocities around them, one layer of faces after the
+//! other.
 
 use std::ops::Range;
 
@@ -111,8 +112,8 @@ impl Task for MarkKnown<'_> {
             let brought = sixteen(&brought[first..]);
             let (own, lower) = (sixteen(&cell[first..]), sixteen(&cell[first - stride..]));
             for l in 0..LANES {
-                // Between air and a wall there is nothing that others could be carried on from: it would slow down what
-                // flies past the wall.
+                // Between air and a wall there is nothing that others could be carried on from: it would slow
+                // down what flies past the wall.
                 let sides = Sides::new([own[l], lower[l]]);
                 known[l] = sides.contain(OPEN) | (brought[l] & sides.contain(SPRAY));
             }
@@ -145,7 +146,8 @@ impl Task for MarkMissing<'_> {
     }
 }
 
-/// Marks the faces of a block that are not known but beside known ones, with a bit for each of those; not those of walls.
+/// Marks the faces of a block that are not known but beside known ones, with a bit for each of those; not
+/// those of walls.
 pub(super) struct MarkFacesToExtrapolate<'a> {
     /// The first face.
     pub(super) begin: usize,

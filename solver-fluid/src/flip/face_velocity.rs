@@ -1,4 +1,5 @@
-//! Velocities at faces through a sub-step: forces, walls, the pressure's gradient, and extrapolation into the air.
+//! Velocities at faces through a sub-step: forces, walls, the pressure's gradient, and extrapolation into the
+//! air.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,8 +38,8 @@ struct Field {
 pub(super) struct FaceVelocities {
     /// Before the projection. Kept, so that a later stage computes again only the faces that groups touch.
     unprojected: Field,
-    /// Largest |v - flip_ratio v_old| of any face before the projection, along each axis [m/s]: first without, then with
-    /// group members. It bounds the velocity of free particles.
+    /// Largest |v - flip_ratio v_old| of any face before the projection, along each axis [m/s]: first
+    /// without, then with group members. It bounds the velocity of free particles.
     change_max: [[f64; 3]; 2],
     /// Velocity at the start of the sub-step [m/s], where one is known.
     old: Faces<f64>,
@@ -55,7 +56,8 @@ pub(super) struct FaceVelocities {
     missing: Faces<usize>,
     /// For each face, true if its velocity is known after the projection, extrapolated ones included.
     known: Faces<bool>,
-    /// Faces of walls at which the fluid is stopped, with their velocity before the projection and their conductance.
+    /// Faces of walls at which the fluid is stopped, with their velocity before the projection and their
+    /// conductance.
     stopped: Vec<(WallFace, f64, f32)>,
     /// Faces in the air to which velocities are extrapolated, layer after layer of each axis.
     extrapolated: [[Vec<ExtrapolatedFace>; EXTRAPOLATIONS]; 3],
@@ -169,9 +171,9 @@ impl FaceVelocities {
         }
     }
 
-    /// Velocities before the projection: those of the particles, changed by gravity and by what others give groups.
-    /// Nothing flows through walls. Unless particles, cells or the length of the sub-step are `new`, only those faces
-    /// are visited that members touch, or touched the last time.
+    /// Velocities before the projection: those of the particles, changed by gravity and by what others give
+    /// groups. Nothing flows through walls. Unless particles, cells or the length of the sub-step are `new`,
+    /// only those faces are visited that members touch, or touched the last time.
     pub(super) fn apply_forces(
         &mut self,
         forces: &FaceForces<'_>,
@@ -304,9 +306,9 @@ impl FaceVelocities {
         });
     }
 
-    /// Takes the pressure, whose gradient is subtracted where velocities are asked for. Stops the fluid where it flows into
-    /// walls that let go. Returns a bound of the velocity that particles take along each axis, besides `flip_ratio` of
-    /// their old one [m/s].
+    /// Takes the pressure, whose gradient is subtracted where velocities are asked for. Stops the fluid where
+    /// it flows into walls that let go. Returns a bound of the velocity that particles take along each axis,
+    /// besides `flip_ratio` of their old one [m/s].
     pub(super) fn set_pressure(
         &mut self,
         (grid, cell): (&Grid, &[Cell]),
@@ -342,8 +344,8 @@ impl FaceVelocities {
         bound
     }
 
-    /// Adds -grad `potential` to the velocity at faces, at most `speed_max` [m/s]. Faces that members touch or that are
-    /// beside cells of others stay as they are.
+    /// Adds -grad `potential` to the velocity at faces, at most `speed_max` [m/s]. Faces that members touch
+    /// or that are beside cells of others stay as they are.
     pub(super) fn add_correction(
         &self,
         grid: &Grid,

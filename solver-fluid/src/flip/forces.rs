@@ -1,4 +1,5 @@
-//! Velocities of faces before the projection: what the particles brought, changed by gravity and by the impulses of groups.
+//! Velocities of faces before the projection: what the particles brought, changed by gravity and by the
+//! impulses of groups.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{LANES, Lanes, Task};
@@ -28,7 +29,8 @@ pub(super) struct FaceForces<'a> {
     pub(super) dt: f64,
 }
 
-/// Velocity before the projection and before the sub-step, whether they are known, and the conductance of a face.
+/// Velocity before the projection and before the sub-step, whether they are known, and the conductance of a
+/// face.
 pub(super) type FaceState = (f64, f64, bool, f32);
 
 impl FaceForces<'_> {
@@ -52,7 +54,8 @@ impl FaceForces<'_> {
         (self.dt / (h * h * self.parameters.rest_density)) as f32
     }
 
-    /// The state of a face, from its sums, the impulses by viscosity, drags and fields of force and the cells beside it.
+    /// The state of a face, from its sums, the impulses by viscosity, drags and fields of force and the cells
+    /// beside it.
     #[inline(always)]
     fn face(
         &self,
@@ -87,7 +90,8 @@ impl FaceForces<'_> {
     }
 }
 
-/// Adds the impulses by drags and fields of force at faces [kg m/s] in a sub-step that begins at a time and has a length [s].
+/// Adds the impulses by drags and fields of force at faces [kg m/s] in a sub-step that begins at a time and
+/// has a length [s].
 pub(super) fn add_fields(
     (grid, parameters): (&Grid, &FlipParameters),
     transferred: &ParticleToGrid,
@@ -111,8 +115,9 @@ pub(super) fn add_fields(
     }
 }
 
-/// Velocities and conductances of a block of faces without members. Faces before the column's first `stride` are in the
-/// domain's walls. Returns the largest velocity that particles take there besides their share of the old one [m/s].
+/// Velocities and conductances of a block of faces without members. Faces before the column's first `stride`
+/// are in the domain's walls. Returns the largest velocity that particles take there besides their share of
+/// the old one [m/s].
 pub(super) struct ApplyForces<'a> {
     pub(super) forces: &'a FaceForces<'a>,
     pub(super) axis: usize,

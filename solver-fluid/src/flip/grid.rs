@@ -4,8 +4,8 @@ use amalgam_particles::{DVec3, Lattice};
 
 use super::arithmetic::kept;
 
-/// Entries before the first and behind the last layer of a column, so that a chunk of lanes, moved on to a neighbour's
-/// place, stays inside.
+/// Entries before the first and behind the last layer of a column, so that a chunk of lanes, moved on to a
+/// neighbour's place, stays inside.
 const MARGIN: usize = 32;
 
 /// The last bit of a sum with this number stands for 1, and the sum's lowest 32 count up from 0.
@@ -16,9 +16,10 @@ pub(super) type Faces<T> = [Vec<T>; 3];
 
 /// Cubic cells over a box, with one layer of walls around them.
 ///
-/// Columns of cells and of faces share one numbering. The face of axis d with the number of a cell is the cell's lower
-/// one; those at the far sides have the numbers of the walls there. A row and a layer have an odd number of entries:
-/// neighbours along every axis have numbers of different parity, so that the parity of a number is a cell's colour.
+/// Columns of cells and of faces share one numbering. The face of axis d with the number of a cell is the
+/// cell's lower one; those at the far sides have the numbers of the walls there. A row and a layer have an
+/// odd number of entries: neighbours along every axis have numbers of different parity, so that the parity of
+/// a number is a cell's colour.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grid {
     /// Lower corner [m].
@@ -33,9 +34,9 @@ pub(super) struct Grid {
 
 /// `N` positions among the faces of each axis.
 ///
-/// For each axis the number of the lowest of the eight faces around a position, and the part of the way to the next one
-/// along each direction, where faces lie on the walls of cells ([`ON_WALLS`]) and where they lie in their middles
-/// ([`IN_MIDDLES`]).
+/// For each axis the number of the lowest of the eight faces around a position, and the part of the way to
+/// the next one along each direction, where faces lie on the walls of cells ([`ON_WALLS`]) and where they lie
+/// in their middles ([`IN_MIDDLES`]).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FacePlaces<const N: usize> {
     /// By axis.
@@ -141,7 +142,8 @@ impl Grid {
         start..start + self.cells[0]
     }
 
-    /// Numbers of the cells of positions, one column per direction: of the nearest cell for positions outside.
+    /// Numbers of the cells of positions, one column per direction: of the nearest cell for positions
+    /// outside.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "columns side by side")]
     pub(super) fn cell_numbers<const N: usize>(&self, positions: &[[f64; N]; 3]) -> [u32; N] {

@@ -16,8 +16,9 @@ pub(super) type FacePairs = [Vec<[f32; 2]>; 3];
 /// The numbers that are interpolated at a particle: both of each axis.
 pub(super) type Interpolated = [[f32; 2]; 3];
 
-/// The two numbers that particles read at a face: its velocity, and the velocity that a particle takes besides
-/// `flip_ratio` of its old one [m/s]. They follow from the velocities after the sub-step and before it.
+/// The two numbers that particles read at a face: its velocity, and the velocity that a particle takes
+/// besides `flip_ratio` of its old one [m/s]. They follow from the velocities after the sub-step and before
+/// it.
 #[inline(always)]
 pub(super) fn pair(flip_ratio: f64, [velocity, old]: [f64; 2]) -> [f32; 2] {
     [velocity as f32, (velocity - flip_ratio * old) as f32]

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use super::grid::{Among, Grid};
 
-/// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that the grid
-/// takes over the group's velocity.
+/// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that
+/// the grid takes over the group's velocity.
 const IMMOVABLE: f64 = 1e6;
 
 /// Members of one task.
@@ -133,9 +133,10 @@ impl MemberContributions {
             .for_each(|(axis, touched)| touched.sample(|face| velocities(axis, face)));
     }
 
-    /// Sums up what members add: their share of their group's inertia and its velocity in place of their own mass and
-    /// velocity. The grid's gravity acts on a group's whole inertia, its true weight is that of its members alone: the
-    /// impulse makes up for the difference; `fall` is the velocity that gravity gives in the sub-step [m/s].
+    /// Sums up what members add: their share of their group's inertia and its velocity in place of their own
+    /// mass and velocity. The grid's gravity acts on a group's whole inertia, its true weight is that of its
+    /// members alone: the impulse makes up for the difference; `fall` is the velocity that gravity gives in
+    /// the sub-step [m/s].
     ///
     /// In f64, since a group can weigh a million times what its members do. In the order of members.
     pub(super) fn add_up(
@@ -155,8 +156,8 @@ impl MemberContributions {
         });
         let members = &self.members;
         self.axes.par_iter_mut().enumerate().rev().for_each(|(axis, kept)| {
-            // The vertical axis first: on a floor it has most faces. Not in place: the axes stand side by side, and threads would
-            // wait for each other's lines of memory.
+            // The vertical axis first: on a floor it has most faces. Not in place: the axes stand side by
+            // side, and threads would wait for each other's lines of memory.
             let mut touched = std::mem::take(kept);
             touched.clear(grid.len());
             width.run(AddContributions {

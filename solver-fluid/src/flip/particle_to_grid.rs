@@ -2,8 +2,8 @@
 //! it.
 //!
 //! A face's two numbers and those of the next face along x are one vector of four on every processor.
-//! Arithmetic bounds the time of this loop, not memory: a particle visits 12 such rows, and neighbouring particles visit
-//! the same ones.
+//! Arithmetic bounds the time of this loop, not memory: a particle visits 12 such rows, and neighbouring
+//! particles visit the same ones.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use amalgam_particles::{DVec3, ParticleId, counting_sort};
@@ -17,17 +17,19 @@ use crate::cell_order::sort_cells_by_id;
 /// Particles of one task.
 pub(super) const CHUNK: usize = 4096;
 
-/// Particles that are fetched ahead of their turn: in the order of cells and ids they are far apart in memory.
+/// Particles that are fetched ahead of their turn: in the order of cells and ids they are far apart in
+/// memory.
 const AHEAD: usize = 64;
 
-/// For each axis, two numbers at each face and two at the next one along x, so that sums of neighbours do not overlap.
+/// For each axis, two numbers at each face and two at the next one along x, so that sums of neighbours do not
+/// overlap.
 type Fours = [Vec<Vec4>; 3];
 
 /// Sums over particles at faces and cells, all particles as if they were free.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ParticleToGrid {
-    /// Sums over particles of a face's weight and of weight times velocity [m/s], of those for which it is the lower one
-    /// along x; then the same of the next face.
+    /// Sums over particles of a face's weight and of weight times velocity [m/s], of those for which it is
+    /// the lower one along x; then the same of the next face.
     sums: Fours,
     /// The kind of each cell.
     pub(super) cell: Vec<Cell>,
@@ -41,10 +43,12 @@ pub(super) struct ParticleToGrid {
 }
 
 impl ParticleToGrid {
-    /// Adds up the weights and velocities that particles at positions [m] with velocities [m/s] bring to the faces.
+    /// Adds up the weights and velocities that particles at positions [m] with velocities [m/s] bring to the
+    /// faces.
     ///
-    /// Particles of one layer of cells reach three layers of faces: every third layer is done at once, each by one
-    /// thread, in the order of cells and of ids in a cell. No sum depends on threads or on the order of storage.
+    /// Particles of one layer of cells reach three layers of faces: every third layer is done at once, each
+    /// by one thread, in the order of cells and of ids in a cell. No sum depends on threads or on the order
+    /// of storage.
     pub(super) fn transfer(
         &mut self,
         grid: &Grid,
@@ -90,7 +94,8 @@ impl ParticleToGrid {
         total(four(face), four(face.wrapping_sub(1)))
     }
 
-    /// The same of sixteen faces from `first` on, of which one is before: weights and weights times velocities.
+    /// The same of sixteen faces from `first` on, of which one is before: weights and weights times
+    /// velocities.
     #[inline(always)]
     pub(super) fn sixteen(&self, axis: usize, first: usize) -> [[f32; LANES]; 2] {
         let mut sums = [[0.0; LANES]; 2];
@@ -195,8 +200,8 @@ impl Task for Scatter<'_> {
     }
 }
 
-/// Adds weights and velocities of particles to the faces of an axis around them. `sums` begins with the face of number
-/// `offset`.
+/// Adds weights and velocities of particles to the faces of an axis around them. `sums` begins with the face
+/// of number `offset`.
 #[inline(always)]
 fn scatter(
     grid: &Grid,

@@ -1,4 +1,5 @@
-//! A FLIP participant's section of the scene. The comments of its fields are the table in `docs/reference/fluid.md`.
+//! A FLIP participant's section of the scene. The comments of its fields are the table in
+//! `docs/reference/fluid.md`.
 
 use amalgam_particles::shapes::{MovingShape, Shape};
 use amalgam_particles::{DVec3, ParticleId, Particles};

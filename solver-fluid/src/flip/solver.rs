@@ -28,7 +28,8 @@ const SUBSTEP_TOLERANCE: f64 = 1e-6;
 /// Deviation from the rest density, relative to it, up to which particles are not moved for it.
 const DEVIATION_MIN: f64 = 0.05;
 
-/// Residual of the density projection relative to the largest deviation: what is left is there in the next step again.
+/// Residual of the density projection relative to the largest deviation: what is left is there in the next
+/// step again.
 const DENSITY_TOLERANCE: f64 = 0.1;
 
 /// Largest displacement of a particle by the density projection in a sub-step, in radii. Contacts are sought
@@ -59,7 +60,8 @@ pub struct FlipMethod {
     flow: FaceVelocities,
     /// None without viscosity.
     viscosity: Option<Viscosity>,
-    /// Impulses by viscosity, drags and fields of force at each face in the sub-step [kg m/s]; none without them.
+    /// Impulses by viscosity, drags and fields of force at each face in the sub-step [kg m/s]; none without
+    /// them.
     outside: Option<Faces<f64>>,
     /// At the start of the step, and of the sub-step [s].
     time: f64,
@@ -179,8 +181,8 @@ impl FlipMethod {
         Ok(())
     }
 
-    /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of its
-    /// velocity is what others feel.
+    /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of
+    /// its velocity is what others feel.
     fn member_velocities(&mut self, motion: &GroupMotion<'_>) -> Vec<DVec3> {
         let Self { grid, width, contributions, flow, parameters: FlipParameters { flip_ratio, .. }, .. } =
             self;
@@ -203,8 +205,8 @@ impl FlipMethod {
         velocities
     }
 
-    /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with the grid's
-    /// velocity, second order, through the middle of the way.
+    /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with
+    /// the grid's velocity, second order, through the middle of the way.
     fn advect(
         &self,
         groups: &GroupMap,
@@ -307,8 +309,8 @@ fn grid_velocity(interpolated: &Interpolated) -> DVec3 {
     DVec3::from_array(interpolated.map(|pair| f64::from(pair[0])))
 }
 
-/// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `velocity` are those of
-/// members, group after group [m/s].
+/// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `velocity` are
+/// those of members, group after group [m/s].
 fn group_momentum(motion: &GroupMotion<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
     let mut members = velocity.iter().zip(motion.mass);
     let momentum = |group: usize| {
@@ -481,7 +483,8 @@ impl FluidMethod for FlipMethod {
         self.parameters.jittered(id, place)
     }
 
-    /// `density` [kg/m^3] of the particles where they are, and `pressure` [Pa] of the last step, from the grid.
+    /// `density` [kg/m^3] of the particles where they are, and `pressure` [Pa] of the last step, from the
+    /// grid.
     fn fields(&self, particles: &Particles) -> Vec<Field> {
         // The transfer in `start` is of this state or of the one before, by whether the next step has begun.
         let mut now = ParticleToGrid::default();

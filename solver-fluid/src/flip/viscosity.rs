@@ -6,14 +6,14 @@
 //! 1/2 (u - u_old)^T M (u - u_old) + dt sum V mu (e_xx^2 + e_yy^2 + e_zz^2 + (g_xy^2 + g_yz^2 + g_zx^2) / 2)
 //! ```
 //!
-//! with the masses M that particles bring to faces, the rates of stretch e in cells and of shear g at edges of cells. A cell
-//! counts if it holds fluid, and an edge by the part of its four cells that do. So a free surface feels no stress, and what
-//! moves like a rigid body loses nothing, which a Laplacian of each component would not give. Particles take the impulses
-//! `-dt K u`, K u being the gradient of the sum: each stress acts on both sides with opposite signs, so that momentum is kept
-//! whatever the residual.
+//! with the masses M that particles bring to faces, the rates of stretch e in cells and of shear g at edges
+//! of cells. A cell counts if it holds fluid, and an edge by the part of its four cells that do. So a free
+//! surface feels no stress, and what moves like a rigid body loses nothing, which a Laplacian of each
+//! component would not give. Particles take the impulses `-dt K u`, K u being the gradient of the sum: each
+//! stress acts on both sides with opposite signs, so that momentum is kept whatever the residual.
 //!
-//! The impulses depend on particles and on the length of the sub-step, not on groups. A member takes its part of them as it
-//! does of other forces.
+//! The impulses depend on particles and on the length of the sub-step, not on groups. A member takes its part
+//! of them as it does of other forces.
 
 use amalgam_particles::reduce;
 use rayon::prelude::*;
@@ -29,8 +29,8 @@ const CHUNK: usize = 4096;
 /// The viscous impulses of a sub-step, and what is needed to find them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Viscosity {
-    /// mu V / h^2 of each edge, by the axis along it, an edge having the number of the cell above it [kg/s]; 0 where no
-    /// stress acts.
+    /// mu V / h^2 of each edge, by the axis along it, an edge having the number of the cell above it [kg/s];
+    /// 0 where no stress acts.
     shear: Faces<f64>,
     /// Velocities to which the system is applied [m/s]; 0 where there is no unknown.
     operand: Faces<f64>,
@@ -192,7 +192,8 @@ impl Viscosity {
                             && unknown[b][edge - s];
                         if known { full } else { 0.0 }
                     }
-                    // A wall, at which the fluid rests: a face is half a cell from it, and shear is twice the difference.
+                    // A wall, at which the fluid rests: a face is half a cell from it, and shear is twice the
+                    // difference.
                     [true, false, true, false] if no_slip[a][1] && unknown[b][edge - s] => 4.0 * full,
                     [false, true, false, true] if no_slip[a][0] && unknown[b][edge] => 4.0 * full,
                     [true, true, false, false] if no_slip[b][1] && unknown[a][edge - t] => 4.0 * full,
@@ -317,15 +318,15 @@ mod tests {
         each(|_| vec![0.0; grid.len()])
     }
 
-    /// A uniform pull for a time much longer than momentum takes to the walls leaves the velocity of Poiseuille between
-    /// two walls, G z (H - z) / 2 nu, and of a film on one of them, G z (2 D - z) / 2 nu.
+    /// A uniform pull for a time much longer than momentum takes to the walls leaves the velocity of
+    /// Poiseuille between two walls, G z (H - z) / 2 nu, and of a film on one of them, G z (2 D - z) / 2 nu.
     #[test]
     fn channels_and_films_have_parabolic_profiles() {
         let cells = DVec3::new(80.0, 2.0, 16.0);
         let parameters = parameters(cells);
         let (nu, pull, dt) = (0.01, 1.0, 1e5);
-        // Faces in the air above a film bear an eighth of a cell's mass, whose weight no stress carries: a part of 1/64 of 8
-        // cells, and of the velocity at the surface twice that.
+        // Faces in the air above a film bear an eighth of a cell's mass, whose weight no stress carries: a
+        // part of 1/64 of 8 cells, and of the velocity at the surface twice that.
         for (depth, is_film, part) in [(1.6, false, 0.01), (0.8, true, 0.032)] {
             let (grid, transferred) = transfer(&parameters, |x| x.z < depth, |_| DVec3::X * pull * dt);
             let mut viscosity = Viscosity::default();

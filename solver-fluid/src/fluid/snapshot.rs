@@ -1,7 +1,8 @@
-//! A fluid's state as bytes: its particles in the order in which they are stored, and the memory of its method.
+//! A fluid's state as bytes: its particles in the order in which they are stored, and the memory of its
+//! method.
 //!
-//! Layout: 8 bytes of magic with the version; as u64 the number of particles, of numbers of the method, of committed
-//! steps, and the next id; the time; ids, positions, velocities, and the numbers of the method.
+//! Layout: 8 bytes of magic with the version; as u64 the number of particles, of numbers of the method, of
+//! committed steps, and the next id; the time; ids, positions, velocities, and the numbers of the method.
 
 use amalgam_particles::{ParticleId, Particles};
 use amalgam_solver_kit::{SnapshotReader, SnapshotWriter, SolverError};
@@ -22,7 +23,8 @@ pub(crate) struct Progress {
 /// The fluid that a snapshot must fit.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept<'a> {
-    /// Ids of the particles that there are; none on ranks other than the first, where a snapshot is not compared with them.
+    /// Ids of the particles that there are; none on ranks other than the first, where a snapshot is not
+    /// compared with them.
     pub(crate) ids: Option<&'a [ParticleId]>,
     /// True if particles appear and disappear.
     pub(crate) may_change: bool,

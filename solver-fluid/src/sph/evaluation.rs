@@ -1,14 +1,16 @@
 //! Densities and accelerations of a fluid at one instant.
 //!
-//! Particles are sorted by place (`cells.rs`) and handled in chunks of whole rows. As many particles of a row as a
-//! register has lanes form a **group**, a particle a lane. Its **candidates** are copied next to each other, relative to the
-//! group's origin: all particles of the nine rows around it and their mirror images that lie within reach of the
-//! group's bounding box (`candidates.rs`). Each is then met with all lanes at once. Candidates outside of a particle's
-//! support contribute exactly zero, so that the inner loops have no branch, and a particle meets its neighbours in the
-//! same order whatever else there is: results do not depend on the number of lanes.
+//! Particles are sorted by place (`cells.rs`) and handled in chunks of whole rows. As many particles of a row
+//! as a register has lanes form a **group**, a particle a lane. Its **candidates** are copied next to each
+//! other, relative to the group's origin: all particles of the nine rows around it and their mirror images
+//! that lie within reach of the group's bounding box (`candidates.rs`). Each is then met with all lanes at
+//! once. Candidates outside of a particle's support contribute exactly zero, so that the inner loops have no
+//! branch, and a particle meets its neighbours in the same order whatever else there is: results do not
+//! depend on the number of lanes.
 //!
-//! Positions are in support radii, rounded to 2^-22: relative to a group's origin they are exact in f32, and so are
-//! their differences. Hence both particles of a pair, or a particle and an image, see exactly opposite offsets.
+//! Positions are in support radii, rounded to 2^-22: relative to a group's origin they are exact in f32, and
+//! so are their differences. Hence both particles of a pair, or a particle and an image, see exactly opposite
+//! offsets.
 
 #![allow(
     clippy::needless_range_loop,
@@ -47,7 +49,8 @@ use crate::sources::Sources;
 /// Least number of particles of one task, whatever the number of threads.
 const CHUNK: usize = 1024;
 
-/// Densities and accelerations, with everything that is needed to find them; memory is kept from one use to the next.
+/// Densities and accelerations, with everything that is needed to find them; memory is kept from one use to
+/// the next.
 #[derive(Debug)]
 pub struct Evaluation {
     width: Width,
@@ -86,7 +89,8 @@ struct Totals {
 #[derive(Clone, Copy, Debug)]
 struct Joined {
     compression_max: f64,
-    /// Energy of compression over the square of the speed of sound, and excess of density, summed over particles.
+    /// Energy of compression over the square of the speed of sound, and excess of density, summed over
+    /// particles.
     energy: f64,
     excess: f64,
     particles: f64,
@@ -124,8 +128,8 @@ impl Evaluation {
         }
     }
 
-    /// Finds neighbours and densities of own particles among these and `ghosts`. With ids, results do not depend on the
-    /// order in which particles are stored.
+    /// Finds neighbours and densities of own particles among these and `ghosts`. With ids, results do not
+    /// depend on the order in which particles are stored.
     pub fn find_densities(&mut self, parameters: &SphParameters, own: Points<'_>, ghosts: Points<'_>) {
         let raster = Raster::new(parameters.support_radius, parameters.walls);
         self.cells.rebuild(&raster, own, ghosts);
@@ -195,8 +199,8 @@ impl Evaluation {
             .collect_into_vec(accelerations_max);
     }
 
-    /// Exchanges pressures and volumes with other ranks, and finds what [`Self::largest_compression`] and its like tell.
-    /// Collective.
+    /// Exchanges pressures and volumes with other ranks, and finds what [`Self::largest_compression`] and its
+    /// like tell. Collective.
     pub(super) fn join_densities(&mut self, ranks: &Ranks, ghosts: &Ghosts) {
         let own = self.own;
         if !ranks.is_alone() {
@@ -270,14 +274,14 @@ impl Evaluation {
         self.joined.compression_max
     }
 
-    /// The mean of densities over rest density, each at least 1: a surface, which lacks neighbours, counts as at rest. Over
-    /// all ranks.
+    /// The mean of densities over rest density, each at least 1: a surface, which lacks neighbours, counts as
+    /// at rest. Over all ranks.
     pub fn mean_compression(&self) -> f64 {
         1.0 + self.joined.excess / self.joined.particles.max(1.0)
     }
 
-    /// Pairs that the loops over pairs went through, of densities and of forces, candidates out of reach and unused lanes
-    /// included.
+    /// Pairs that the loops over pairs went through, of densities and of forces, candidates out of reach and
+    /// unused lanes included.
     pub fn pairs(&self) -> [u64; 2] {
         [0, 1].map(|of| self.totals.iter().map(|totals| totals.pairs[of]).sum())
     }
@@ -298,7 +302,8 @@ fn clear_ghosts<T: Copy>(order: &[u32], own: usize, values: &mut [T], nothing: T
     }
 }
 
-/// Sums over particles are taken of multiples of this, so that they are exact and do not depend on how ranks share the particles.
+/// Sums over particles are taken of multiples of this, so that they are exact and do not depend on how ranks
+/// share the particles.
 const UNIT: f64 = 1.0 / (1u64 << 42) as f64;
 /// A number whose last bit stands for [`UNIT`]: what is added to it is rounded.
 const ROUNDING: f64 = 1.5 * (1u64 << 10) as f64;
@@ -343,7 +348,8 @@ impl Coefficients {
         // Value and first derivative right on the lattice, see `kernel`.
         let response = sums.moment / sums.value;
         let (base, scale) = (1.0 - 1.0 / response, 1.0 / (response * full));
-        // dW/dr / r is `slope` times the pair's function of distance; an offset in support radii brings a factor H.
+        // dW/dr / r is `slope` times the pair's function of distance; an offset in support radii brings a
+        // factor H.
         let wendland = 210.0 / (std::f64::consts::PI * support_radius.powi(5) * moment);
         let spiky = 45.0 / (std::f64::consts::PI * support_radius.powi(5) * moment);
         let (pressure, volume) = match formulation {
@@ -363,9 +369,9 @@ impl Coefficients {
                 let weight = rate * mass * state.rest_density * value.value(0.0) / moment;
                 (mass * wendland * support_radius, weight)
             }
-            // Eq. 10 [Mueller2003] over the density of the particle itself, with p_i + p_j in place of half of it: as
-            // the sum of V grad W vanishes, half of it gives half the gradient, and a column would rest on twice the
-            // pressure that it weighs.
+            // Eq. 10 [Mueller2003] over the density of the particle itself, with p_i + p_j in place of half
+            // of it: as the sum of V grad W vanishes, half of it gives half the gradient, and a column would
+            // rest on twice the pressure that it weighs.
             Formulation::Mueller { .. } => (1.0, mass * spiky * support_radius),
         };
         let over_squared_density = !matches!(formulation, Formulation::Mueller { .. });
@@ -466,8 +472,8 @@ impl Coefficients {
     }
 }
 
-/// Viscous over pressure term of a pair, Eq. 14 over Eq. 10 [Mueller2003], the Laplacian kernel calibrated like the
-/// others: the Laplacian of a quadratic field is exact on the lattice.
+/// Viscous over pressure term of a pair, Eq. 14 over Eq. 10 [Mueller2003], the Laplacian kernel calibrated
+/// like the others: the Laplacian of a quadratic field is exact on the lattice.
 fn mueller_viscosity(parameters: &SphParameters, viscosity: f64) -> f64 {
     let SphParameters { spacing, support_radius, formulation, .. } = *parameters;
     let [_, spiky] = formulation.kernels(support_radius);
@@ -485,7 +491,8 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
     let support_radius = 2.0 * spacing;
     let (count, (low, mut high)) = (points.len(), domain);
     let mut points = points.to_vec();
-    // The kernel sees no image of an image: a narrow domain is joined to its mirror image until it is wide enough.
+    // The kernel sees no image of an image: a narrow domain is joined to its mirror image until it is wide
+    // enough.
     for axis in 0..3 {
         while high[axis] - low[axis] < 2.0 * support_radius {
             let wall = high[axis];

@@ -1,8 +1,9 @@
 //! A fluid cut among ranks: which particles each rank has, and what it sees of others'.
 //!
-//! Space is cut into boxes of whole cells, one per rank ([`Cut`]). A rank has the particles in its box. Particles of others within
-//! a support radius of it are its **ghosts**: it meets them in sums, but their owners find their densities and forces. A particle
-//! meets its neighbours in the order of rows, bins and ids, on whichever rank, so that no sum depends on the cut by a bit.
+//! Space is cut into boxes of whole cells, one per rank ([`Cut`]). A rank has the particles in its box.
+//! Particles of others within a support radius of it are its **ghosts**: it meets them in sums, but their
+//! owners find their densities and forces. A particle meets its neighbours in the order of rows, bins and
+//! ids, on whichever rank, so that no sum depends on the cut by a bit.
 
 use std::time::{Duration, Instant};
 
@@ -57,7 +58,8 @@ impl Default for Share {
 }
 
 impl Share {
-    /// The part of this rank, if every rank has all particles now, and the indices of its particles. Collective.
+    /// The part of this rank, if every rank has all particles now, and the indices of its particles.
+    /// Collective.
     pub(super) fn new(ranks: &Ranks, raster: &Raster, positions: &[DVec3]) -> (Self, Vec<u32>) {
         // Each rank counts every so manieth particle.
         let of = |k: usize| ranks.rank() + k * ranks.size();
@@ -168,8 +170,8 @@ pub(super) struct Ghosts {
 }
 
 impl Ghosts {
-    /// Takes over what others have within a support radius of own particles. If particles may have left their rank's box,
-    /// `may_stray`. Collective.
+    /// Takes over what others have within a support radius of own particles. If particles may have left their
+    /// rank's box, `may_stray`. Collective.
     pub(super) fn exchange(&mut self, share: &mut Share, raster: &Raster, own: Points<'_>, may_stray: bool) {
         if share.ranks.is_alone() {
             return;

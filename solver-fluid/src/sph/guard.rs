@@ -31,7 +31,8 @@ impl Guard {
         Self { told_speed: true, told_density: true }
     }
 
-    /// Looks at the start of a step: the largest speed [m/s], and the mean of densities over rest density, each at least 1.
+    /// Looks at the start of a step: the largest speed [m/s], and the mean of densities over rest density,
+    /// each at least 1.
     ///
     /// # Errors
     /// A mean above [`REFUSED`].
@@ -80,7 +81,8 @@ fn density_message(state: &EquationOfState, compression: f64) -> String {
     )
 }
 
-/// The speed of sound [m/s] at which a pressure [Pa] changes the density of a fluid [kg/m^3] by as little as is meant.
+/// The speed of sound [m/s] at which a pressure [Pa] changes the density of a fluid [kg/m^3] by as little as
+/// is meant.
 pub fn sound_speed_under(pressure: f64, rest_density: f64) -> f64 {
     (pressure / (MEANT * rest_density)).sqrt()
 }

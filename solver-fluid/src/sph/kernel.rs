@@ -79,8 +79,8 @@ impl Kernel {
         self.slope_over_distance(offset.length()) * offset
     }
 
-    /// `1/6 sum V r^2 L` over a cubic lattice of `spacing` [m], with L = 45 / (pi H^5) t the Laplacian of Mueller's
-    /// viscosity kernel (Eq. 22 [Mueller2003]); 1 in the continuum.
+    /// `1/6 sum V r^2 L` over a cubic lattice of `spacing` [m], with L = 45 / (pi H^5) t the Laplacian of
+    /// Mueller's viscosity kernel (Eq. 22 [Mueller2003]); 1 in the continuum.
     pub fn mueller_laplacian_moment(support_radius: f64, spacing: f64) -> f64 {
         let scale = 45.0 / (PI * support_radius.powi(5));
         let term = |offset: DVec3| {
@@ -90,7 +90,8 @@ impl Kernel {
         spacing.powi(3) / 6.0 * lattice(support_radius, spacing).map(term).sum::<f64>()
     }
 
-    /// `sum V r^2 W` [m^2] over a cubic lattice of `spacing` [m]; H^2/5 in the continuum with Wendland's kernel.
+    /// `sum V r^2 W` [m^2] over a cubic lattice of `spacing` [m]; H^2/5 in the continuum with Wendland's
+    /// kernel.
     pub fn second_moment(&self, spacing: f64) -> f64 {
         let term = |offset: DVec3| self.value(offset.length()) * offset.length_squared();
         spacing.powi(3) * lattice(self.support_radius, spacing).map(term).sum::<f64>()

@@ -1,8 +1,9 @@
-//! The terms of a pair of particles: the arithmetic of the innermost loops, as many particles at a time as a register
-//! has lanes.
+//! The terms of a pair of particles: the arithmetic of the innermost loops, as many particles at a time as a
+//! register has lanes.
 //!
-//! Offsets are in support radii. Every product and sum of two particles' values is symmetric in them, or changes sign
-//! with their order, so that both particles of a pair find exactly opposite forces, up to the rounding of their sums.
+//! Offsets are in support radii. Every product and sum of two particles' values is symmetric in them, or
+//! changes sign with their order, so that both particles of a pair find exactly opposite forces, up to the
+//! rounding of their sums.
 
 #![allow(
     clippy::needless_range_loop,
@@ -11,7 +12,8 @@
 
 use amalgam_particles::lanes::Register;
 
-/// The quantities of a particle in a pair's force beside its position; constants are folded in by the evaluation.
+/// The quantities of a particle in a pair's force beside its position; constants are folded in by the
+/// evaluation.
 #[derive(Clone, Copy)]
 pub(super) struct Carried<R> {
     /// Its pressure, scaled.

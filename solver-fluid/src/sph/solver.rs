@@ -38,8 +38,8 @@ pub struct SphMethod {
 }
 
 impl Fluid<SphMethod> {
-    /// Cuts space among ranks anew, where an own particle costs `weight` [ns], so that particles move between ranks at the end
-    /// of the next step. Collective.
+    /// Cuts space among ranks anew, where an own particle costs `weight` [ns], so that particles move between
+    /// ranks at the end of the next step. Collective.
     pub fn recut(&mut self, weight: u64) {
         let raster = self.method.raster();
         self.method.share.recut(&raster, &self.particles.position, weight);
@@ -50,8 +50,8 @@ impl Fluid<SphMethod> {
         (self.method.ghosts.points().ids.len(), self.method.share.spent)
     }
 
-    /// Pairs of particle and candidate that the loops over pairs of the last step went through, for densities and for
-    /// forces, per particle.
+    /// Pairs of particle and candidate that the loops over pairs of the last step went through, for densities
+    /// and for forces, per particle.
     pub fn pairs_per_particle(&self) -> [f64; 2] {
         self.method.start.pairs().map(|pairs| pairs as f64 / self.particles.len() as f64)
     }
@@ -163,8 +163,8 @@ impl SphMethod {
         });
     }
 
-    /// Adds the impulse by which walls keep members in the domain: the least that stops the group, whole, from
-    /// carrying one of them nearer than the clearance. A group of infinite inertia is not stopped.
+    /// Adds the impulse by which walls keep members in the domain: the least that stops the group, whole,
+    /// from carrying one of them nearer than the clearance. A group of infinite inertia is not stopped.
     fn hold_groups(&self, particles: &Particles, stage: &Stage<'_>, momentum: &mut [DVec3]) {
         let Some(walls) = self.parameters.walls else { return };
         let mut ranges = vec![[DVec3::NEG_INFINITY, DVec3::INFINITY]; momentum.len()];
@@ -243,7 +243,8 @@ struct Substep {
 }
 
 impl Substep {
-    /// A group is a boundary in prescribed motion: its velocity with what others give it, in proportion to time.
+    /// A group is a boundary in prescribed motion: its velocity with what others give it, in proportion to
+    /// time.
     fn group_velocity(&self, stage: &Stage<'_>, group: usize) -> DVec3 {
         stage.velocity[group] + stage.impulse[group] / stage.inertia[group] * self.passed
     }
@@ -300,8 +301,8 @@ impl FluidMethod for SphMethod {
         length - SUBSTEP_TOLERANCE
     }
 
-    /// Densities, pressures and all forces of the first sub-step. Viscosity uses the particles' own velocities, so
-    /// that these forces do not depend on groups.
+    /// Densities, pressures and all forces of the first sub-step. Viscosity uses the particles' own
+    /// velocities, so that these forces do not depend on groups.
     fn begin(&mut self, particles: &Particles, speed_max: f64) -> Result<(), SolverError> {
         self.find_densities(When::Start, committed(particles));
         self.find_accelerations(When::Start);

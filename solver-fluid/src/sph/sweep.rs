@@ -1,5 +1,5 @@
-//! A sweep over all pairs of neighbours: chunk after chunk, group after group. Density, forces, and whatever another
-//! pressure solver sums over neighbours are visitors of it.
+//! A sweep over all pairs of neighbours: chunk after chunk, group after group. Density, forces, and whatever
+//! another pressure solver sums over neighbours are visitors of it.
 
 use super::neighbours::{Chunk, Found, Group, Surroundings};
 
@@ -18,7 +18,8 @@ pub(super) struct Sums<'a, T> {
     pub(super) chunk: &'a Chunk,
     pub(super) found: &'a mut Found,
     pub(super) values: &'a mut [T],
-    /// Number of own particles; those with higher indices are ghosts, for which nothing is summed where no own one is near.
+    /// Number of own particles; those with higher indices are ghosts, for which nothing is summed where no
+    /// own one is near.
     pub(super) own: usize,
 }
 

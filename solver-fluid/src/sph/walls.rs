@@ -1,21 +1,23 @@
 //! The walls of the domain, as planes of symmetry.
 //!
-//! Beyond a wall stands the mirror image of the fluid: position and normal velocity reversed, the same mass, density
-//! and pressure; images of images complete edges and corners. The whole, fluid and images, is an ordinary SPH fluid
-//! without walls, so density at a wall is complete, a lattice half a spacing from a wall is exactly at rest density,
-//! pressure is balanced, energy is conserved and the wall is frictionless. Rejected: the analytic integral over the
-//! half space behind a wall (edges overlap, its continuum does not match the particles beside it) and fixed boundary
-//! particles (memory with the domain's surface; fluid layers up on them).
+//! Beyond a wall stands the mirror image of the fluid: position and normal velocity reversed, the same mass,
+//! density and pressure; images of images complete edges and corners. The whole, fluid and images, is an
+//! ordinary SPH fluid without walls, so density at a wall is complete, a lattice half a spacing from a wall
+//! is exactly at rest density, pressure is balanced, energy is conserved and the wall is frictionless.
+//! Rejected: the analytic integral over the half space behind a wall (edges overlap, its continuum does not
+//! match the particles beside it) and fixed boundary particles (memory with the domain's surface; fluid
+//! layers up on them).
 //!
-//! At a **no-slip** wall the image has the tangential velocity reversed as well: the velocity field is odd about the wall
-//! and vanishes there, as for the images of [Morris1997]. Drag between a particle and an image then acts along the wall, and
-//! nothing else is different. Drag between particles and images takes energy only: of two particles each sees the other's
-//! image with the same offset, so both lose c |v_i + v_j|^2.
+//! At a **no-slip** wall the image has the tangential velocity reversed as well: the velocity field is odd
+//! about the wall and vanishes there, as for the images of [Morris1997]. Drag between a particle and an image
+//! then acts along the wall, and nothing else is different. Drag between particles and images takes energy
+//! only: of two particles each sees the other's image with the same offset, so both lose c |v_i + v_j|^2.
 //!
-//! A mirror does not stop a single particle: on the plane itself its normal force vanishes by symmetry, and one
-//! particle with its image is below rest density. So velocity is constrained, too: within a step no free particle
-//! may come nearer to a wall than the **clearance**, one eighth of the support radius, where the repulsion by its own
-//! image is strongest (t^3 s has its maximum at s = 1/4, the image being twice as far away as the wall).
+//! A mirror does not stop a single particle: on the plane itself its normal force vanishes by symmetry, and
+//! one particle with its image is below rest density. So velocity is constrained, too: within a step no free
+//! particle may come nearer to a wall than the **clearance**, one eighth of the support radius, where the
+//! repulsion by its own image is strongest (t^3 s has its maximum at s = 1/4, the image being twice as far
+//! away as the wall).
 
 use amalgam_particles::DVec3;
 
@@ -38,8 +40,8 @@ impl Walls {
         Self { min, max, clearance: support_radius / 8.0, no_slip: [[false; 2]; 3] }
     }
 
-    /// The velocity nearest to `velocity` that does not carry a particle at `position` nearer to a wall than the
-    /// clearance within `dt`. A particle that is nearer already may stay, but not move further out.
+    /// The velocity nearest to `velocity` that does not carry a particle at `position` nearer to a wall than
+    /// the clearance within `dt`. A particle that is nearer already may stay, but not move further out.
     #[inline(always)]
     pub fn hold(&self, position: DVec3, velocity: DVec3, dt: f64) -> DVec3 {
         let end = position + dt * velocity;

@@ -1,8 +1,9 @@
 //! Drags and fields of force: all that acts on particles from outside of participants, besides gravity.
 //!
-//! The equation is `dv/dt = rate (u - v) + a`, summed over drags with their u and fields of force with their a. A solver takes it as
-//! a force of the positions and velocities at the start of a step, whose exact solution over the step it adds: any rate and any step
-//! are stable. Like viscosity in SPH it does not depend on groups.
+//! The equation is `dv/dt = rate (u - v) + a`, summed over drags with their u and fields of force with their
+//! a. A solver takes it as a force of the positions and velocities at the start of a step, whose exact
+//! solution over the step it adds: any rate and any step are stable. Like viscosity in SPH it does not depend
+//! on groups.
 
 use amalgam_particles::{DVec3, Particles};
 
@@ -39,8 +40,8 @@ impl Fields {
         self.drags.is_empty() && self.forces.is_empty()
     }
 
-    /// Change of the velocity [m/s] of what is at `position` [m] with `velocity` [m/s] in a step of length `dt` from `time` on
-    /// [s].
+    /// Change of the velocity [m/s] of what is at `position` [m] with `velocity` [m/s] in a step of length
+    /// `dt` from `time` on [s].
     pub fn change(&self, (position, velocity): (DVec3, DVec3), (time, dt): (f64, f64)) -> DVec3 {
         let in_force = |from: f64, until: f64| (until.min(time + dt) - time.max(from)).max(0.0);
         let (mut lost, mut drawn) = (0.0, DVec3::ZERO);
@@ -75,9 +76,9 @@ impl Fields {
         COURANT / steepest.sqrt()
     }
 
-    /// Work [J] on movable particles in a step of length `dt` from `time` on [s], at the mean of the velocities before and after
-    /// it. `before` are positions [m] and velocities [m/s] at its start; no bit depends on the order of the particles, nor on the
-    /// ranks that have them. Collective.
+    /// Work [J] on movable particles in a step of length `dt` from `time` on [s], at the mean of the
+    /// velocities before and after it. `before` are positions [m] and velocities [m/s] at its start; no bit
+    /// depends on the order of the particles, nor on the ranks that have them. Collective.
     pub fn work(
         &self,
         ranks: &Ranks,
@@ -157,7 +158,8 @@ mod tests {
         }
     }
 
-    /// A step of the largest length that the field allows keeps the energy of an orbit over thousands of turns.
+    /// A step of the largest length that the field allows keeps the energy of an orbit over thousands of
+    /// turns.
     #[test]
     fn an_orbit_in_the_longest_steps_keeps_its_energy() {
         let field = CenterForce {

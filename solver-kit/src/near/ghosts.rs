@@ -1,8 +1,8 @@
 //! Particles of other ranks near own ones, for contacts between them.
 //!
-//! Each rank tells the others of a box around its particles. Where two boxes meet, either rank sends the other its particles in
-//! the other's box: these are the other's **ghosts**. So no solver has to say how it is cut, and a particle that strays is found
-//! wherever it is. Everything here is collective.
+//! Each rank tells the others of a box around its particles. Where two boxes meet, either rank sends the
+//! other its particles in the other's box: these are the other's **ghosts**. So no solver has to say how it
+//! is cut, and a particle that strays is found wherever it is. Everything here is collective.
 
 use amalgam_particles::{DVec3, ParticleId, Particles, reduce};
 use amalgam_ranks::Ranks;
@@ -67,7 +67,8 @@ impl Ghost {
     }
 }
 
-/// The ghosts of this rank, and its particles that are others'. Until they are found anew, both stay the same particles.
+/// The ghosts of this rank, and its particles that are others'. Until they are found anew, both stay the same
+/// particles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ghosts {
     all: Vec<Ghost>,
@@ -78,8 +79,8 @@ pub(crate) struct Ghosts {
 }
 
 impl Ghosts {
-    /// Finds the ghosts of all ranks: all pairs of spheres of these `radius` [m], one on this rank and one on another, that
-    /// intersect are among own particles and ghosts.
+    /// Finds the ghosts of all ranks: all pairs of spheres of these `radius` [m], one on this rank and one on
+    /// another, that intersect are among own particles and ghosts.
     pub(crate) fn find(&mut self, ranks: &Ranks, particles: &Particles, radius: &[f64]) {
         if ranks.is_alone() {
             return;

@@ -1,4 +1,5 @@
-//! Contacts of a body with itself. They are found where the body is, so that no other particle of it has to travel.
+//! Contacts of a body with itself. They are found where the body is, so that no other particle of it has to
+//! travel.
 
 use amalgam_particles::{DVec3, Horizon, PairFinder, ParticleId, Particles, Spheres, reduce};
 use amalgam_ranks::{ExactSum, Ranks};
@@ -9,15 +10,16 @@ use crate::ids::IdIndex;
 use crate::near::ghosts::{Beside, Ghosts};
 use crate::solver::Solver;
 
-/// Finds which of a body's particles intersect each other (rule 1, Eq. 21 [Truong2021]), or may within a horizon, joined
-/// ones excepted.
+/// Finds which of a body's particles intersect each other (rule 1, Eq. 21 [Truong2021]), or may within a
+/// horizon, joined ones excepted.
 ///
 /// The search looks a little farther than needed and its result, a list of near pairs [Verlet1967], serves
 /// until particles have moved too far for it. Contacts are then found exactly, in time proportional to the
 /// list. Of a cloth or a solid that is not folded the list is almost empty.
 ///
-/// If the body is cut among ranks, each lists the pairs that its own particles make with each other and with its ghosts, all
-/// ranks anew at the same time: contacts do not depend on lists, so they do not depend on ranks.
+/// If the body is cut among ranks, each lists the pairs that its own particles make with each other and with
+/// its ghosts, all ranks anew at the same time: contacts do not depend on lists, so they do not depend on
+/// ranks.
 pub(crate) struct OwnContacts {
     ranks: Ranks,
     finder: PairFinder,
@@ -35,7 +37,8 @@ pub(crate) struct OwnContacts {
     speed: Vec<f64>,
 }
 
-/// A list reaches this many times as far as what moves fastest does within the horizon, if that is more than the skin.
+/// A list reaches this many times as far as what moves fastest does within the horizon, if that is more than
+/// the skin.
 const RESERVE: f64 = 2.0;
 
 impl OwnContacts {
@@ -75,8 +78,8 @@ impl OwnContacts {
         Ok(this)
     }
 
-    /// The pairs of places `(i, j)`, `i < j`, that may touch within the horizon, sorted; on ranks those of own particles and of
-    /// an own one with a ghost, which is behind all own ones. Collective.
+    /// The pairs of places `(i, j)`, `i < j`, that may touch within the horizon, sorted; on ranks those of
+    /// own particles and of an own one with a ghost, which is behind all own ones. Collective.
     pub(crate) fn update(&mut self, solver: &dyn Solver, horizon: Horizon) -> &[(u32, u32)] {
         let particles = solver.particles();
         let velocity = &particles.velocity;
@@ -107,7 +110,8 @@ impl OwnContacts {
         touching
     }
 
-    /// The pairs of the last update that this rank reports: those with a ghost are left to the rank that has the lower id.
+    /// The pairs of the last update that this rank reports: those with a ghost are left to the rank that has
+    /// the lower id.
     pub(crate) fn reported(&self, particles: &Particles) -> Vec<[ParticleId; 2]> {
         let all = self.ghosts.beside(particles);
         let pairs = self.touching.iter().map(|&(i, j)| (j, [all.id(i), all.id(j)]));
@@ -134,9 +138,9 @@ impl OwnContacts {
         self.listed_skin = 0.0;
     }
 
-    /// True if every pair that can intersect now is on the list of this rank or another; the ids are those of the list. Two
-    /// particles come closer by no more than the sum of what each has moved, from whatever moving frame that is seen.
-    /// Collective.
+    /// True if every pair that can intersect now is on the list of this rank or another; the ids are those of
+    /// the list. Two particles come closer by no more than the sum of what each has moved, from whatever
+    /// moving frame that is seen. Collective.
     fn still_holds(&self, particles: &Particles, reach: f64) -> bool {
         let old = &self.listed.1;
         let count = particles.len();
@@ -247,7 +251,8 @@ mod tests {
         DVec3::from_array([0, 1, 2].map(|axis| random::uniform_f64(&[i, step, axis]) - 0.5))
     }
 
-    /// A crowd that flies away as a whole while its particles swarm, grow together, break apart and are sorted anew.
+    /// A crowd that flies away as a whole while its particles swarm, grow together, break apart and are
+    /// sorted anew.
     #[test]
     fn contacts_are_those_of_every_pair_in_every_step() {
         let mut particles = Particles::default();
@@ -300,7 +305,8 @@ mod tests {
         assert!(total > 1_000 && (2..30).contains(&searches), "{total} contacts, {searches} searches");
     }
 
-    /// A swarm whose particles go from rank to rank, as one that is whole: contacts, and what may touch within a horizon.
+    /// A swarm whose particles go from rank to rank, as one that is whole: contacts, and what may touch
+    /// within a horizon.
     #[test]
     fn ranks_find_the_contacts_of_one() {
         let horizon =

@@ -37,7 +37,8 @@ impl RankChoice {
     /// The ranks of this process, that of its own thread first. Call it once.
     ///
     /// # Errors
-    /// A program without MPI; MPI that cannot be used; processes that `mpirun` started and nobody has told of it.
+    /// A program without MPI; MPI that cannot be used; processes that `mpirun` started and nobody has told of
+    /// it.
     pub(crate) fn ranks(self) -> anyhow::Result<Vec<Ranks>> {
         match self {
             Self::Mpi => Ok(vec![mpi()?]),

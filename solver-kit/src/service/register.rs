@@ -56,7 +56,8 @@ impl Registration {
     }
 }
 
-/// Registers a service that listens at `address`, again and again: a coordinator that starts later, or anew, then finds it.
+/// Registers a service that listens at `address`, again and again: a coordinator that starts later, or anew,
+/// then finds it.
 pub(crate) async fn register(plan: Registering, description: Description, address: String) {
     let mut request = RegisterRequest {
         participant: plan.participant.clone(),

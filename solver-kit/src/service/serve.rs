@@ -33,14 +33,15 @@ pub struct ServeOptions {
     /// Threads for physics of all ranks of this process; results do not depend on it [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Cut the particles among N ranks, each with its own threads and memory, or among the processes that mpirun started;
-    /// results do not depend on it [default: 1].
+    /// Cut the particles among N ranks, each with its own threads and memory, or among the processes that
+    /// mpirun started; results do not depend on it [default: 1].
     #[arg(long, value_name = "N|mpi")]
     pub ranks: Option<RankChoice>,
     /// End when standard input does, so that the service does not outlive who started it.
     #[arg(long)]
     pub exit_with_stdin: bool,
-    /// End when a run was left in the middle and no coordinator has been connected for this long: 90s, 10m, 2h.
+    /// End when a run was left in the middle and no coordinator has been connected for this long: 90s, 10m,
+    /// 2h.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = wall_time)]
     pub orphan_timeout: Duration,
     #[command(flatten)]
@@ -73,12 +74,12 @@ pub fn main(program: impl SolverProgram) -> std::process::ExitCode {
     }
 }
 
-/// Serves a solver until SIGTERM, SIGINT or (if asked for) the end of standard input. Prints `listening ADDRESS` on
-/// standard output once connections are accepted. A call in progress is finished first.
+/// Serves a solver until SIGTERM, SIGINT or (if asked for) the end of standard input. Prints `listening
+/// ADDRESS` on standard output once connections are accepted. A call in progress is finished first.
 ///
 /// # Errors
-/// If the address cannot be listened on, or is beyond loopback without certificates and without `insecure`; if certificates or
-/// a token cannot be used; and at the orphan timeout.
+/// If the address cannot be listened on, or is beyond loopback without certificates and without `insecure`;
+/// if certificates or a token cannot be used; and at the orphan timeout.
 pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::Result<()> {
     let gate = options.security.gate(Role::Solver, CALLERS)?;
     let registration = options.registration.plan(&options.security)?;
@@ -130,8 +131,8 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
     served
 }
 
-/// Serves calls where a service listens, until `end`, with the limits that every service has. Prints `listening ADDRESS` on
-/// standard output at first. Calls in progress are finished first.
+/// Serves calls where a service listens, until `end`, with the limits that every service has. Prints
+/// `listening ADDRESS` on standard output at first. Calls in progress are finished first.
 ///
 /// # Errors
 /// The system's error.
@@ -169,8 +170,8 @@ async fn solver_routes(service: Service) -> anyhow::Result<Routes> {
     with_health_and_reflection(Routes::new(service), Service::NAME, DESCRIPTORS).await
 }
 
-/// Serves a solver inside this process, cut among `ranks` of `threads` threads each: a connection is a pipe sent into the
-/// returned queue. The service ends when the queue's senders and its connections are gone.
+/// Serves a solver inside this process, cut among `ranks` of `threads` threads each: a connection is a pipe
+/// sent into the returned queue. The service ends when the queue's senders and its connections are gone.
 ///
 /// # Errors
 /// If threads cannot be started.

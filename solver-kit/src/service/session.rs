@@ -42,8 +42,8 @@ pub(crate) enum Refusal {
     Solver(#[from] SolverError),
 }
 
-/// A served solver between Initialize and Shutdown. If it is cut among ranks, each has a session that carries out the same
-/// calls, and the first one's answers are the participant's.
+/// A served solver between Initialize and Shutdown. If it is cut among ranks, each has a session that carries
+/// out the same calls, and the first one's answers are the participant's.
 #[derive(Default)]
 pub(crate) struct Session {
     ranks: Ranks,
@@ -308,8 +308,8 @@ pub(crate) fn check_run(call: &str, context: &Context, serving: Option<&Context>
     Err(Refusal::OtherRun { got: name(context), expected: name(serving) })
 }
 
-/// Checks that a run may begin. A new run takes the place of another. One that begins anew does not: its coordinator was
-/// away, and the service has been given to others meanwhile.
+/// Checks that a run may begin. A new run takes the place of another. One that begins anew does not: its
+/// coordinator was away, and the service has been given to others meanwhile.
 fn check_beginning(beginning: &Context, serving: &Context) -> Result<(), Refusal> {
     if beginning.run_id != serving.run_id {
         return if beginning.epoch <= FIRST_EPOCH {
@@ -416,7 +416,8 @@ impl Run {
             &format!("Integrate of stage {stage}, repetition {repetition},"),
             call.context.step,
         )?;
-        // Whatever fails from here on spoils the last answer: nothing can be committed before stage 1 comes again.
+        // Whatever fails from here on spoils the last answer: nothing can be committed before stage 1 comes
+        // again.
         (self.phase, self.last_integrate) = (Phase::Begun, None);
         if let Some(groups) = &call.groups {
             self.set_groups(groups)?;
@@ -483,7 +484,8 @@ impl Run {
             end += size;
             end
         }));
-        // Members are found in ascending order, so those of a group are between those of the groups around it.
+        // Members are found in ascending order, so those of a group are between those of the groups around
+        // it.
         let number = &self.members.number;
         let own = |&offset: &u32| number.partition_point(|&number| number < offset) as u32;
         let offsets: Vec<u32> = self.offsets.iter().map(own).collect();
@@ -574,7 +576,8 @@ impl Run {
         Ok(done)
     }
 
-    /// The velocities that the solver was told to take [m/s]: of members as split, of free particles as it answered.
+    /// The velocities that the solver was told to take [m/s]: of members as split, of free particles as it
+    /// answered.
     fn told_velocities(&self, member_velocity: &[DVec3]) -> Vec<DVec3> {
         assert!(self.solver.deferred().is_none(), "a solver that defers velocities takes them as told");
         let mut told = self.answer.velocity.clone();

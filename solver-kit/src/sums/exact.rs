@@ -1,10 +1,10 @@
 //! Sums that depend neither on the order of their terms nor on threads.
 //!
-//! Plain sums round differently in another order. Here every term is cut into two pieces that are multiples of powers of
-//! two [DemmelNguyen2013]. The powers follow from the largest term and the number of terms alone. They are so large that
-//! sums of pieces are exact, in any order. The parts of terms below the second piece are dropped: of a million terms,
-//! each loses at most 2^-59 of the largest one, less than a plain sum loses. Ranks that share the terms get the same bits as
-//! one that has them all.
+//! Plain sums round differently in another order. Here every term is cut into two pieces that are multiples
+//! of powers of two [DemmelNguyen2013]. The powers follow from the largest term and the number of terms
+//! alone. They are so large that sums of pieces are exact, in any order. The parts of terms below the second
+//! piece are dropped: of a million terms, each loses at most 2^-59 of the largest one, less than a plain sum
+//! loses. Ranks that share the terms get the same bits as one that has them all.
 
 use amalgam_particles::reduce;
 use amalgam_ranks::Ranks;
@@ -13,7 +13,8 @@ use rayon::prelude::*;
 /// Bits of the mantissa of an f64.
 const MANTISSA: i32 = 52;
 
-/// The number whose last bit stands for 2^`unit`: a term that is added to it is rounded to a multiple of that.
+/// The number whose last bit stands for 2^`unit`: a term that is added to it is rounded to a multiple of
+/// that.
 fn anchor(unit: i32) -> f64 {
     // Below the smallest normal number everything is a multiple already.
     1.5 * 2.0f64.powi((unit + MANTISSA).max(f64::MIN_EXP))
@@ -30,8 +31,8 @@ fn anchors(count: usize, largest: f64) -> [f64; 2] {
     [anchor(first), anchor(second)]
 }
 
-/// The sums over ranks and over `i` in `0..count` of the columns of `term(i)`, of which `largest` are the largest magnitudes. Not
-/// a number where a magnitude is not finite. Collective.
+/// The sums over ranks and over `i` in `0..count` of the columns of `term(i)`, of which `largest` are the
+/// largest magnitudes. Not a number where a magnitude is not finite. Collective.
 pub(crate) fn sums<const N: usize>(
     ranks: &Ranks,
     count: usize,
@@ -68,8 +69,8 @@ pub(crate) fn sums<const N: usize>(
     std::array::from_fn(|n| if largest[n].is_finite() { high[n] + low[n] } else { f64::NAN })
 }
 
-/// The largest magnitudes over ranks of the columns of `term(i)` for `i` in `0..count`; infinite where a term is not finite.
-/// Collective.
+/// The largest magnitudes over ranks of the columns of `term(i)` for `i` in `0..count`; infinite where a term
+/// is not finite. Collective.
 pub(crate) fn magnitudes<const N: usize>(
     ranks: &Ranks,
     count: usize,

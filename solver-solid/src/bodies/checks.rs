@@ -43,8 +43,8 @@ impl Checks {
         }
     }
 
-    /// Checks that a lattice of this spacing [m] has no more than [`PARTICLES_MAX`] points, called `points`, in the body's
-    /// shape. Returns false if it has.
+    /// Checks that a lattice of this spacing [m] has no more than [`PARTICLES_MAX`] points, called `points`,
+    /// in the body's shape. Returns false if it has.
     pub(crate) fn fits(&mut self, shape: &Shape, spacing: f64, points: &str) -> bool {
         let exceeds = spacing > 0.0 && shape.volume() > PARTICLES_MAX as f64 * spacing.powi(3);
         self.that(!exceeds, "spacing", || {

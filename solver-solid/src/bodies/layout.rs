@@ -75,7 +75,8 @@ impl Layout {
         let held = node.held_until > 0.0;
         self.particles.push(id, node.position, node.velocity, node.mass, node.radius, held);
         self.held_until.push(node.held_until);
-        // What is never let go takes no force, so a foundation under it would only count energy that nobody gets.
+        // What is never let go takes no force, so a foundation under it would only count energy that nobody
+        // gets.
         let foundation = foundation.filter(|_| node.held_until < f64::INFINITY).map_or_else(
             Foundation::default,
             |settings| Foundation {
@@ -87,8 +88,8 @@ impl Layout {
         self.foundations.push(foundation);
     }
 
-    /// Holds parts of the body whose particles begin with index `first`: pinned ones, those that scripts move, those
-    /// with more mass. `named` says whether a particle is in a part with a name.
+    /// Holds parts of the body whose particles begin with index `first`: pinned ones, those that scripts
+    /// move, those with more mass. `named` says whether a particle is in a part with a name.
     pub(crate) fn hold(&mut self, first: usize, held: &Constraints<'_>, named: impl Fn(&str, usize) -> bool) {
         let find = |layout: &mut Self, part: &Part, key: String| -> Vec<usize> {
             let is_in = |&i: &usize| match part {

@@ -33,8 +33,8 @@ impl Script {
         (end.min(self.until) - start.max(self.from)).max(0.0)
     }
 
-    /// Velocity [m/s] of a particle at `position` that takes it in a step of length `dt` from `time` to where the
-    /// script wants it. With no length it is the velocity at that moment.
+    /// Velocity [m/s] of a particle at `position` that takes it in a step of length `dt` from `time` to where
+    /// the script wants it. With no length it is the velocity at that moment.
     fn velocity(&self, position: DVec3, time: f64, dt: f64) -> DVec3 {
         if dt == 0.0 {
             let arm = position - self.center;
@@ -47,8 +47,8 @@ impl Script {
         (self.velocity * in_force + (turn * arm - arm)) / dt
     }
 
-    /// Velocity [m/s] with which it leaves a particle at `position` that it lets go at the end of a step of length `dt`,
-    /// at `time` [s].
+    /// Velocity [m/s] with which it leaves a particle at `position` that it lets go at the end of a step of
+    /// length `dt`, at `time` [s].
     fn parting_velocity(&self, position: DVec3, time: f64, dt: f64) -> DVec3 {
         let time = time.min(self.release);
         if self.in_force(time - ROUNDING * dt, time) == 0.0 {
@@ -61,15 +61,17 @@ impl Script {
 
 /// All scripts of a solver, and the time.
 ///
-/// A particle's velocity in a step must be known when the step begins, since contacts are found with it, but how long
-/// the step will be is decided later. So it is the velocity that takes the particle to its place if the step is as
-/// long as the last one: exact while steps are equal. A step of another length leaves a particle that turns off its
-/// circle by a part of (angle of the step)^2, and one that starts or stops by a part of a step's way.
+/// A particle's velocity in a step must be known when the step begins, since contacts are found with it, but
+/// how long the step will be is decided later. So it is the velocity that takes the particle to its place if
+/// the step is as long as the last one: exact while steps are equal. A step of another length leaves a
+/// particle that turns off its circle by a part of (angle of the step)^2, and one that starts or stops by a
+/// part of a step's way.
 ///
-/// A particle is let go at the end of the first step that reaches its time, with the velocity that its scripts have at that
-/// moment.
+/// A particle is let go at the end of the first step that reaches its time, with the velocity that its
+/// scripts have at that moment.
 ///
-/// On ranks that share a solver's particles, each knows all scripts and whom they move, and moves those that it has.
+/// On ranks that share a solver's particles, each knows all scripts and whom they move, and moves those that
+/// it has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Motion {
     scripts: Vec<(Script, Vec<u32>)>,
@@ -93,8 +95,8 @@ struct Named {
 }
 
 impl Motion {
-    /// Scripts with their particles, which get their first velocities. Other immovable particles keep theirs. `held_until`
-    /// is the time until which each particle is held [s], infinite for one that is never let go.
+    /// Scripts with their particles, which get their first velocities. Other immovable particles keep theirs.
+    /// `held_until` is the time until which each particle is held [s], infinite for one that is never let go.
     pub(crate) fn new(
         scripts: Vec<(Script, Vec<u32>)>,
         held_until: &[f64],
@@ -116,8 +118,8 @@ impl Motion {
         motion
     }
 
-    /// The ranks share the solver's particles from here on; `ids` are those of all particles, which every rank still has.
-    /// [`Self::follow`] then says whom this rank has.
+    /// The ranks share the solver's particles from here on; `ids` are those of all particles, which every
+    /// rank still has. [`Self::follow`] then says whom this rank has.
     pub(crate) fn share(&mut self, ranks: &Ranks, ids: &[ParticleId]) {
         let id = |&i: &u32| ids[i as usize];
         self.ranks = ranks.clone();
@@ -147,7 +149,8 @@ impl Motion {
     }
 
     /// A step of length `dt` is over: gives scripted particles their velocities for the next one. Returns the
-    /// work of the scripts on their particles [J], against inertia and against `gravity` [m/s^2]; of all ranks. Collective.
+    /// work of the scripts on their particles [J], against inertia and against `gravity` [m/s^2]; of all
+    /// ranks. Collective.
     pub(crate) fn advance(&mut self, dt: f64, gravity: DVec3, particles: &mut Particles) -> f64 {
         self.time += dt;
         self.dt = dt;
@@ -190,8 +193,8 @@ impl Motion {
         self.all.iter().map(|&i| i as usize).filter(|&i| particles.immovable[i])
     }
 
-    /// Work [J] of the scripts against what else pulls at their particles: `impulse` is what that gave one of them in the
-    /// step [kg m/s]; of all ranks. Collective.
+    /// Work [J] of the scripts against what else pulls at their particles: `impulse` is what that gave one of
+    /// them in the step [kg m/s]; of all ranks. Collective.
     pub(crate) fn work_against(&self, particles: &Particles, impulse: impl Fn(usize) -> DVec3) -> f64 {
         let works = self.scripted(particles).map(|i| impulse(i).dot(particles.velocity[i]));
         -self.ranks.exact_sum(&works.collect())
@@ -202,7 +205,8 @@ impl Motion {
         self.scripted(particles).any(|i| particles.velocity[i] != DVec3::ZERO)
     }
 
-    /// Gives those that scripts hold their velocities for the next step, and those that are let go now theirs for good.
+    /// Gives those that scripts hold their velocities for the next step, and those that are let go now theirs
+    /// for good.
     fn set_velocities(&self, particles: &mut Particles) {
         let Particles { position, velocity, immovable, .. } = particles;
         let held = |scripted: &[u32]| -> Vec<usize> {
@@ -295,8 +299,9 @@ mod tests {
     /// The work of a step, and of each particle its id, its position and velocity, and whether it is held.
     type Told = (f64, Vec<(u64, [f64; 6], bool)>);
 
-    /// Twelve particles under two scripts, one of which lets go, with one that is held at a velocity: as they are after each of
-    /// some steps, by id, and the work of each step. After every step, particles change ranks.
+    /// Twelve particles under two scripts, one of which lets go, with one that is held at a velocity: as they
+    /// are after each of some steps, by id, and the work of each step. After every step, particles change
+    /// ranks.
     fn shared(ranks: &Ranks) -> Vec<Told> {
         let mut all = Particles::default();
         for i in 0..12u64 {

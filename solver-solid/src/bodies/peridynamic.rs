@@ -122,9 +122,10 @@ fn yes() -> bool {
 }
 
 impl Peridynamic {
-    /// Collision radius of a particle [m]. Half the spacing, so that spheres touch, where particles of the body may collide with
-    /// each other: its pieces do if it breaks. Else the sphere is as large as the cube that the particle stands for, so
-    /// that the body displaces about its volume (`docs/theory/solids.md`, "Collision radii, and where a body ends").
+    /// Collision radius of a particle [m]. Half the spacing, so that spheres touch, where particles of the
+    /// body may collide with each other: its pieces do if it breaks. Else the sphere is as large as the cube
+    /// that the particle stands for, so that the body displaces about its volume (`docs/theory/solids.md`,
+    /// "Collision radii, and where a body ends").
     fn radius(&self, self_collision: bool) -> f64 {
         let breaks = self.fracture_energy.is_some() || self.critical_stretch.is_some();
         let per_spacing = match self.model {
@@ -287,8 +288,8 @@ impl Peridynamic {
         self.body().sample(self.spacing)
     }
 
-    /// Cell as wide as the horizon, by which particles that lie on no lattice are ordered: neighbours come to lie near
-    /// each other in memory.
+    /// Cell as wide as the horizon, by which particles that lie on no lattice are ordered: neighbours come to
+    /// lie near each other in memory.
     fn cell(&self, x: DVec3) -> [i64; 3] {
         let cell = (x / (self.horizon * self.spacing)).floor();
         [cell.z as i64, cell.y as i64, cell.x as i64]

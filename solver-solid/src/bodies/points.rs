@@ -23,8 +23,8 @@ pub(crate) struct Points {
     /// Indices of the points that no force moves, from 0 in the body.
     #[serde(default)]
     pinned: Vec<usize>,
-    /// Time at which pinned points are let go with the velocity that they have, one for all or one per pinned point, `inf`
-    /// for never [s]. Default: never.
+    /// Time at which pinned points are let go with the velocity that they have, one for all or one per pinned
+    /// point, `inf` for never [s]. Default: never.
     release: Option<OneOrMany<f64>>,
     /// Springs between points, a list.
     #[serde(default)]

@@ -11,8 +11,9 @@ use super::layout::{
 
 /// A sheet as it is written.
 ///
-/// Structural springs join neighbours along the edges, shear springs along both diagonals of a cell, bending springs
-/// across two cells [Provot1995]. Their stiffness is given in the terms of a material, or directly: [`Sheet::springs`].
+/// Structural springs join neighbours along the edges, shear springs along both diagonals of a cell, bending
+/// springs across two cells [Provot1995]. Their stiffness is given in the terms of a material, or directly:
+/// [`Sheet::springs`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sheet {
@@ -25,7 +26,8 @@ pub(crate) struct Sheet {
     edge_v: DVec3,
     /// Distance of particles along an edge [m], rounded so that a whole number fits each edge.
     spacing: f64,
-    /// Young's modulus of the material [Pa], with `thickness` and `density`. Poisson's ratio in the plane is 1/3.
+    /// Young's modulus of the material [Pa], with `thickness` and `density`. Poisson's ratio in the plane is
+    /// 1/3.
     young_modulus: Option<f64>,
     /// Thickness [m].
     thickness: Option<f64>,
@@ -263,8 +265,8 @@ impl Sheet {
     /// 3/8 Y and C11 = C22 = 9/8 Y, so ks = 3/16 Y d^2/(a b) and ku = 3/8 Y (3 b/a - a/b). A spring on the rim belongs to
     /// one cell and not to two, and has half of that: so the energy is right up to the rim.
     ///
-    /// Directly: structural springs k1 everywhere, shear springs k1/2 and bending springs k1/100 unless given. With
-    /// square cells this is isotropic too, with Y = 4/3 k1; the rim counts double.
+    /// Directly: structural springs k1 everywhere, shear springs k1/2 and bending springs k1/100 unless
+    /// given. With square cells this is isotropic too, with Y = 4/3 k1; the rim counts double.
     fn springs(&self) -> Stiffness {
         let direct = self.structural_stiffness.unwrap_or(0.0);
         match self.membrane_modulus() {
@@ -344,8 +346,8 @@ impl Sheet {
     }
 }
 
-/// True if the particle in column and row `at` of a sheet of so many cells is in the part called `name`, one of
-/// [`PARTS`].
+/// True if the particle in column and row `at` of a sheet of so many cells is in the part called `name`, one
+/// of [`PARTS`].
 fn is_in(name: &str, at: (usize, usize), cells: (usize, usize)) -> bool {
     let (u0, u1, v0, v1) = (at.0 == 0, at.0 == cells.0, at.1 == 0, at.1 == cells.1);
     match name {

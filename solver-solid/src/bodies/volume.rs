@@ -12,13 +12,14 @@ use super::layout::{
     nowhere, report_shape,
 };
 
-/// Collision radius of a wall, in spacings: above the 0.71 at which spheres at the corners of a square leave no hole.
+/// Collision radius of a wall, in spacings: above the 0.71 at which spheres at the corners of a square leave
+/// no hole.
 const WALL_RADIUS: f64 = 0.75;
 
 /// A volume as it is written.
 ///
-/// The cubic cells whose centres are in the shape are the body; particles are their corners. Springs run along the
-/// edges and the diagonals of the faces of every cell: [`Volume::stiffness`].
+/// The cubic cells whose centres are in the shape are the body; particles are their corners. Springs run
+/// along the edges and the diagonals of the faces of every cell: [`Volume::stiffness`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Volume {
@@ -100,7 +101,8 @@ impl Body for Volume {
         }
         Damping::read(self.damping, self.damping_ratio, checks);
         checks.positive("radius", self.radius());
-        // Corners a spacing apart need not be joined: the edge between them may belong to no cell of a hollow shape.
+        // Corners a spacing apart need not be joined: the edge between them may belong to no cell of a hollow
+        // shape.
         let may_touch = self_collision && self.radius.is_some();
         checks.that(!may_touch || 2.0 * self.radius() <= self.spacing * (1.0 + 1e-12), "radius", || {
             format!(
@@ -188,19 +190,21 @@ impl Volume {
 
     /// Stiffness k of every spring inside [N/m].
     ///
-    /// Springs of stiffness k along the edges h of cubes and along the diagonals of their faces have, strained evenly,
-    /// the energy of a solid with C11 = 3 k/h and C12 = C44 = k/h: each spring adds k l^2 n n n n / h^3. C11 - C12 =
-    /// 2 C44, so the solid is isotropic, with Young's modulus E = 2.5 k/h and Poisson's ratio 1/4 (the only one that
-    /// springs can have). An edge is shared by four cells and a face by two, and each cell brings its share of the
-    /// spring: so the energy is right up to the surface, whatever the shape.
+    /// Springs of stiffness k along the edges h of cubes and along the diagonals of their faces have,
+    /// strained evenly, the energy of a solid with C11 = 3 k/h and C12 = C44 = k/h: each spring adds k l^2 n
+    /// n n n / h^3. C11 - C12 = 2 C44, so the solid is isotropic, with Young's modulus E = 2.5 k/h and
+    /// Poisson's ratio 1/4 (the only one that springs can have). An edge is shared by four cells and a face
+    /// by two, and each cell brings its share of the spring: so the energy is right up to the surface,
+    /// whatever the shape.
     fn stiffness(&self) -> f64 {
         self.young_modulus.map_or(self.stiffness.unwrap_or(0.0), |modulus| 0.4 * modulus * self.spacing)
     }
 
-    /// Joins the corners of cells by springs. Each cell brings its share of every spring, more of those inside a body than of those
-    /// at its surface: [`Sides`].
+    /// Joins the corners of cells by springs. Each cell brings its share of every spring, more of those
+    /// inside a body than of those at its surface: [`Sides`].
     fn join(&self, sample: &CellSample, cells: &[[usize; 8]], layout: &mut Layout) {
-        // A pair of corners is an edge if they differ along one axis, and the diagonal of a face if along two.
+        // A pair of corners is an edge if they differ along one axis, and the diagonal of a face if along
+        // two.
         let mut pairs = Vec::new();
         for a in 0..8usize {
             for b in a + 1..8 {
@@ -231,16 +235,19 @@ impl Volume {
     }
 }
 
-/// Place of a cell in its row of cells along an axis, as its parts of the springs in its lower and its upper face.
+/// Place of a cell in its row of cells along an axis, as its parts of the springs in its lower and its upper
+/// face.
 ///
-/// With equal parts a plate of n cells would bend too stiffly, by 1.22 with two cells and 1.06 with four. Bent with curvature c, springs in
-/// layers of corners have the energy A c^2 z^2/4 at their heights z, those across layers B c^2 z^2/2 at the middle of cells, both
-/// per k and cell, with A = 13/8 and B = 7/8 for Poisson's ratio 1/4. The sum over layers is that of the trapezoid rule, too large by
-/// n h^2/3 of n^3 h^2/6; over the middles of cells it is too small by n h^2/12 of n^3 h^2/12. As in Gregory's rule, cells at a
-/// surface move a part of what they bring to its layer to the next one inwards: s of the edges, and s/3 of the diagonals of faces. Both
-/// together take 2 s (n - 1) h^2 (17 + 3)/16 from A times the first sum, and the energy is that of a plate if this is n (A/3 - B/6) h^2.
-/// An even strain has the same energy as before. With a third for diagonals it also leaves no force in a body that is pulled
-/// along the layer: across, the pull of edges, diagonals within the layer and diagonals to other layers is as -1 : 3 : -2.
+/// With equal parts a plate of n cells would bend too stiffly, by 1.22 with two cells and 1.06 with four.
+/// Bent with curvature c, springs in layers of corners have the energy A c^2 z^2/4 at their heights z, those
+/// across layers B c^2 z^2/2 at the middle of cells, both per k and cell, with A = 13/8 and B = 7/8 for
+/// Poisson's ratio 1/4. The sum over layers is that of the trapezoid rule, too large by n h^2/3 of n^3 h^2/6;
+/// over the middles of cells it is too small by n h^2/12 of n^3 h^2/12. As in Gregory's rule, cells at a
+/// surface move a part of what they bring to its layer to the next one inwards: s of the edges, and s/3 of
+/// the diagonals of faces. Both together take 2 s (n - 1) h^2 (17 + 3)/16 from A times the first sum, and the
+/// energy is that of a plate if this is n (A/3 - B/6) h^2. An even strain has the same energy as before. With
+/// a third for diagonals it also leaves no force in a body that is pulled along the layer: across, the pull
+/// of edges, diagonals within the layer and diagonals to other layers is as -1 : 3 : -2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sides {
     /// Part that is moved to the upper face, or from it if negative.
@@ -272,8 +279,8 @@ impl Sides {
         })
     }
 
-    /// Part of the cell in a spring between these sides (0 or 1), over its equal part. Springs are edges, which belong to four cells
-    /// inside a body, or diagonals, which belong to two.
+    /// Part of the cell in a spring between these sides (0 or 1), over its equal part. Springs are edges,
+    /// which belong to four cells inside a body, or diagonals, which belong to two.
     fn share(self, [from, to]: [usize; 2], cells: u32) -> f64 {
         let moved = if cells == 4 { self.moved } else { self.moved / 3.0 };
         match (from, to) {

@@ -51,11 +51,11 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Computes the field at the particles' positions. Each particle sums in an order of its own that depends on
-    /// no thread.
+    /// Computes the field at the particles' positions. Each particle sums in an order of its own that depends
+    /// on no thread.
     ///
-    /// A direct sum conserves momentum to rounding, since the two halves of a pair differ only in sign. The tree does so
-    /// only to its accuracy.
+    /// A direct sum conserves momentum to rounding, since the two halves of a pair differ only in sign. The
+    /// tree does so only to its accuracy.
     pub(crate) fn update(&mut self, particles: &Particles, gravity: &Gravity) {
         let (position, mass) = (&particles.position, &particles.mass);
         let count = position.len();

@@ -1,8 +1,8 @@
 //! Grains cut among ranks: which grains each rank has, and columns of all of them.
 //!
-//! Space is cut into boxes of whole cells, one per rank, so that each has about as many grains. Nothing is computed across
-//! borders, but contacts between grains, and the kit finds those wherever grains are: so grains need not change ranks as soon
-//! as they leave their box.
+//! Space is cut into boxes of whole cells, one per rank, so that each has about as many grains. Nothing is
+//! computed across borders, but contacts between grains, and the kit finds those wherever grains are: so
+//! grains need not change ranks as soon as they leave their box.
 
 use amalgam_particles::{DVec3, ParticleId, Particles};
 use amalgam_solver_kit::{Cut, Moves, Ranks};

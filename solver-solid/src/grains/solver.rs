@@ -17,8 +17,8 @@ use crate::grains::share::Share;
 /// Part of its radius that a grain may fall in a step from rest.
 const FALL: f64 = 0.25;
 
-/// Grains without springs. A step is symplectic Euler: velocities by the forces where the grains are, then positions by
-/// the new velocities. Forces depend on no group, so the answer has no slope.
+/// Grains without springs. A step is symplectic Euler: velocities by the forces where the grains are, then
+/// positions by the new velocities. Forces depend on no group, so the answer has no slope.
 pub struct GrainSolver {
     particles: Particles,
     motion: Motion,
@@ -301,6 +301,6 @@ impl Solver for GrainSolver {
     }
 }
 
-/// The beginning of a snapshot. Then follow the number of particles (u64), positions, velocities, spins if grains turn, each in the
-/// order of ids, the time and the length of the last step (f64; all little-endian).
+/// The beginning of a snapshot. Then follow the number of particles (u64), positions, velocities, spins if
+/// grains turn, each in the order of ids, the time and the length of the last step (f64; all little-endian).
 const SNAPSHOT_HEADER: &[u8] = b"amalgam grains 1\n";

@@ -46,9 +46,9 @@ pub(crate) struct Factor {
 impl Factor {
     /// Factors `inertia` I + `block`, where `inertia` is positive and `block` positive semi-definite.
     ///
-    /// Pivots are Schur complements, so in exact arithmetic each is at least `inertia`. Where stiffness exceeds
-    /// inertia by more than f64 resolves, rounding can take a pivot below that bound: it is set to the bound, so that
-    /// the factor stays positive definite whatever the ratio.
+    /// Pivots are Schur complements, so in exact arithmetic each is at least `inertia`. Where stiffness
+    /// exceeds inertia by more than f64 resolves, rounding can take a pivot below that bound: it is set to
+    /// the bound, so that the factor stays positive definite whatever the ratio.
     #[inline]
     pub(crate) fn new(inertia: f64, block: &Block) -> Self {
         let d = block.diagonal + DVec3::splat(inertia);

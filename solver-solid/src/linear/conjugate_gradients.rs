@@ -1,10 +1,11 @@
 //! Conjugate gradients with a block-Jacobi preconditioner, to which most iterations (`rounded.rs`) add a
 //! coarse part (`multilevel.rs`), on vectors of one value per particle.
 //!
-//! The members of a group are one unknown. Its value stands at every member, and the sum of the members' rows at the
+//! The members of a group are one unknown. Its value stands at every member, and the sum of the members' rows
+//! at the
 //! **leader**, the group's first member; the rows of the others are zero. Held unknowns have a zero factor, which
-//! keeps their direction zero and their rows out of every scalar product. So one loop serves all particles, and
-//! nothing is renumbered.
+//! keeps their direction zero and their rows out of every scalar product. So one loop serves all particles,
+//! and nothing is renumbered.
 
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP};
 use rayon::prelude::*;
@@ -110,8 +111,9 @@ impl ConjugateGradients {
     /// Solves for [`Self::solution`]. The tolerance is relative to the right-hand side, or to one
     /// of squared norm `scale` if that is larger.
     ///
-    /// Residuals are measured in the norm of the diagonal blocks, sqrt(r·D^-1 r). It weighs every unknown by its own
-    /// diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the iteration needs it.
+    /// Residuals are measured in the norm of the diagonal blocks, sqrt(r·D^-1 r). It weighs every unknown by
+    /// its own diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the
+    /// iteration needs it.
     ///
     /// Iterations are rounded to f32 (`rounded.rs`) and converge to the answer of a system whose entries are
     /// off in the seventh digit. So the residual is computed again with the full operator, and the iteration
@@ -199,8 +201,8 @@ impl ConjugateGradients {
         if square <= goal { Ok(iterations) } else { Err(square) }
     }
 
-    /// Starts from the given solution, or, if it is no answer of this operator's, from its best multiple, which in the energy norm
-    /// is never worse than zero.
+    /// Starts from the given solution, or, if it is no answer of this operator's, from its best multiple,
+    /// which in the energy norm is never worse than zero.
     fn start(&mut self, system: &mut System<'_>) -> Start {
         let is_guess = system.product.is_forgotten();
         let own = system.product.of(system.operator, &self.solution);
@@ -323,7 +325,8 @@ fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mu
             image.iter().zip(own).fold(0.0, |product, (image, u)| product + u.dot(*image))
         })
         .collect_into_vec(partial);
-    // All members of a group have the same u, so the products of their own rows add up to that of the group's row.
+    // All members of a group have the same u, so the products of their own rows add up to that of the group's
+    // row.
     sum_to_leaders(system.groups, image);
     partial.iter().sum()
 }

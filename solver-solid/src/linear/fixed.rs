@@ -7,7 +7,8 @@ pub(crate) fn quantise(length: f64, per_quantum: f64) -> i32 {
     if quanta.abs() < (1u64 << 50) as f64 { whole(quanta) } else { wrapped(quanta) }
 }
 
-/// Any number modulo 2^32: what wraps around cancels in differences. Apart, as its calls would slow down loops that hardly need it.
+/// Any number modulo 2^32: what wraps around cancels in differences. Apart, as its calls would slow down
+/// loops that hardly need it.
 #[cold]
 #[inline(never)]
 fn wrapped(quanta: f64) -> i32 {

@@ -1,17 +1,19 @@
 //! The coarse part of the preconditioner: additive corrections on grids ever wider [BramblePasciakXu1990].
 //!
-//! Conjugate gradients with the diagonal alone take as many iterations as a load takes steps, from bond to bond, to get
-//! as far as it does in a time step. On a grid of cells as wide as several bonds it gets there at once. A grid's unknowns
-//! are the values at its nodes, trilinear in between (P), the next grid's nodes lie twice as far apart, and
+//! Conjugate gradients with the diagonal alone take as many iterations as a load takes steps, from bond to
+//! bond, to get as far as it does in a time step. On a grid of cells as wide as several bonds it gets there
+//! at once. A grid's unknowns are the values at its nodes, trilinear in between (P), the next grid's nodes
+//! lie twice as far apart, and
 //!
 //! ```text
 //! z = D^-1 r + w (P_1 D_1^-1 P_1^T r + P_2 D_2^-1 P_2^T r + ...)
 //! ```
 //!
-//! No grid has an operator, only diagonal blocks, which follow from those of the particles: of the stiffness B against one
-//! particle's motion, its bonds, of mean square length l^2 in all directions, meet a field of gradient g with B l^2 g^2 / 6.
-//! Whatever the blocks, z is a symmetric positive definite function of r, so that broken bonds, groups and held particles only
-//! decide how much it helps. Cells lie in the body as it was laid out.
+//! No grid has an operator, only diagonal blocks, which follow from those of the particles: of the stiffness
+//! B against one particle's motion, its bonds, of mean square length l^2 in all directions, meet a field of
+//! gradient g with B l^2 g^2 / 6. Whatever the blocks, z is a symmetric positive definite function of r, so
+//! that broken bonds, groups and held particles only decide how much it helps. Cells lie in the body as it
+//! was laid out.
 
 use std::ops::Range;
 
@@ -47,7 +49,8 @@ pub(crate) struct Multilevel {
 /// A grid, and how points lie in it: particles, or the nodes of a finer one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
-    /// The cell of each point, the one behind the last if there is none, and where in it the point is, in edges.
+    /// The cell of each point, the one behind the last if there is none, and where in it the point is, in
+    /// edges.
     cell: Vec<u32>,
     place: Vec<[f32; 3]>,
     /// Points in the order of their cells, and where each cell's begin.
@@ -57,12 +60,14 @@ pub(crate) struct Level {
     ordered: Vec<[f32; 3]>,
     /// Nodes at the corners of each cell.
     corners: Vec<[u32; 8]>,
-    /// Cells that have each node as their first corner, their second and so on; the one behind the last if there is none.
+    /// Cells that have each node as their first corner, their second and so on; the one behind the last if
+    /// there is none.
     cells: Vec<[u32; 8]>,
     factor: Vec<Factor>,
     residual: Vec<[f32; 3]>,
     value: Vec<Padded>,
-    /// Values at the corners of each cell, of three components and nothing each; those of the cell behind the last stay zero.
+    /// Values at the corners of each cell, of three components and nothing each; those of the cell behind the
+    /// last stay zero.
     around: Vec<[Sixteen; 2]>,
     /// Residuals that each cell's points leave at its corners.
     parts: Vec<Parts<3>>,
@@ -107,8 +112,8 @@ impl Multilevel {
         Self { active: 0, levels }
     }
 
-    /// Takes the diagonal blocks of a system: inertia [kg] and the entries xx, yy, zz, yz, xz, xy of each particle's, all 0 of
-    /// what is held, and nothing.
+    /// Takes the diagonal blocks of a system: inertia [kg] and the entries xx, yy, zz, yz, xz, xy of each
+    /// particle's, all 0 of what is held, and nothing.
     pub(crate) fn prepare(&mut self, diagonal: &[[f32; 8]]) {
         self.active = 0;
         let mut finer: Vec<[f32; 8]> = Vec::new();
@@ -180,13 +185,13 @@ impl Multilevel {
 /// Edge of the finest grid's cells, in root mean square lengths of bonds.
 const EDGE: f64 = 1.5;
 
-/// Ratio of stiffness to inertia below which a grid needs no wider one: such a system is well conditioned as it is, and each
-/// grid more counts what wide motions have in common once more.
+/// Ratio of stiffness to inertia below which a grid needs no wider one: such a system is well conditioned as
+/// it is, and each grid more counts what wide motions have in common once more.
 const WIDEST: f64 = 4.0;
 
-/// w, as in damped Jacobi iterations. Neighbouring nodes' corrections overlap, and so do the grids': thin bodies, in which cells
-/// are cut, suffer most. With 1 a plate four particles thick takes 18 iterations where it takes 12 without grids, and 14 with
-/// this; bulky bodies hardly notice.
+/// w, as in damped Jacobi iterations. Neighbouring nodes' corrections overlap, and so do the grids': thin
+/// bodies, in which cells are cut, suffer most. With 1 a plate four particles thick takes 18 iterations where
+/// it takes 12 without grids, and 14 with this; bulky bodies hardly notice.
 const WEIGHT: f64 = 0.5;
 
 /// Grids at most: the widest has cells of 2^20 times the finest's.
@@ -245,8 +250,8 @@ impl Level {
         (this, nodes.collect())
     }
 
-    /// P^T: what points hold, summed at the corners of each cell and nothing behind them; in the order of points, whatever the
-    /// threads.
+    /// P^T: what points hold, summed at the corners of each cell and nothing behind them; in the order of
+    /// points, whatever the threads.
     fn restrict<const K: usize, const SLOPES: bool>(
         &self,
         value: impl Fn(usize) -> [f32; K] + Sync,

@@ -8,8 +8,8 @@ use super::vectors::{Columns, Slice, Vector};
 
 /// A force that was linearised: its value where it was, and how it changes with velocities.
 ///
-/// The linearised system of a step of length h is `M + h C + h^2 K`; the part of an operator is `h C + h^2 K`, symmetric
-/// and positive semi-definite.
+/// The linearised system of a step of length h is `M + h C + h^2 K`; the part of an operator is `h C + h^2
+/// K`, symmetric and positive semi-definite.
 pub(crate) trait Operator: Send + Sync {
     /// Force [N] on particle `i`, at the positions linearised at.
     fn force(&self, i: usize) -> DVec3;
@@ -35,7 +35,8 @@ pub(crate) trait Operator: Send + Sync {
     /// `wanted`, if given.
     fn load(&mut self, u: Vector<'_>, wanted: Option<&[bool]>);
 
-    /// Adds the rows `first..`, a multiple of sixteen, of the matrix times `u`, the vector loaded last, to `image` [kg m/s].
+    /// Adds the rows `first..`, a multiple of sixteen, of the matrix times `u`, the vector loaded last, to
+    /// `image` [kg m/s].
     fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]);
 
     /// The same rounded, in slices from the one numbered `first` on. The rounded matrix is symmetric too.

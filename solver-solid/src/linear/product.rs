@@ -8,8 +8,8 @@ use super::operator::Operator;
 use super::vectors::{Vector, copy};
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
-/// The product of `h C + h^2 K` with a vector, before any sum over groups. From stage to stage of a step only the members of
-/// groups have other velocities, so that only rows near them change.
+/// The product of `h C + h^2 K` with a vector, before any sum over groups. From stage to stage of a step only
+/// the members of groups have other velocities, so that only rows near them change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Product {
     u: Vec<DVec3>,
@@ -22,11 +22,12 @@ pub(crate) struct Product {
     pub(crate) residual_bound: ResidualBound,
 }
 
-/// Bound of the difference between the residual of iterations with the rounded operator and the exact one, in the norm of
-/// the diagonal blocks.
+/// Bound of the difference between the residual of iterations with the rounded operator and the exact one, in
+/// the norm of the diagonal blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResidualBound {
-    /// The difference at the last exact product, then the same relative to the energy norm of the correction; infinite before.
+    /// The difference at the last exact product, then the same relative to the energy norm of the correction;
+    /// infinite before.
     pub(crate) off: f64,
     pub(crate) rate: f64,
     /// Sum of the bounds of all corrections since then.

@@ -37,7 +37,8 @@ pub(crate) struct Reduced {
     load: Vec<DVec3>,
 }
 
-/// Change of velocity [m/s] that gravity gives all particles in a step, and what drags and fields of force give each; nothing at all if empty.
+/// Change of velocity [m/s] that gravity gives all particles in a step, and what drags and fields of force
+/// give each; nothing at all if empty.
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'a> {
     pub(crate) fall: DVec3,
@@ -230,9 +231,9 @@ impl Reduced {
         }
     }
 
-    /// The residual of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv` summed at leaders, for the
-    /// velocity changes dv and the velocities v of `motion`: the operator is linearised at the positions that these lead to
-    /// and prepared without their stiffness.
+    /// The residual of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv` summed at
+    /// leaders, for the velocity changes dv and the velocities v of `motion`: the operator is linearised at
+    /// the positions that these lead to and prepared without their stiffness.
     pub(crate) fn remainder(
         &self,
         (particles, operator, outside): (&Particles, &mut dyn Operator, Outside<'_>),
@@ -250,8 +251,8 @@ impl Reduced {
         sum.iter_mut().zip(change.iter().zip(&self.inertia)).for_each(|(sum, (dv, m))| *sum -= *dv * *m);
     }
 
-    /// The velocity change to start iterating from: the one that leads to the velocities `expected`, of a group to
-    /// their mean by mass; none for what is held.
+    /// The velocity change to start iterating from: the one that leads to the velocities `expected`, of a
+    /// group to their mean by mass; none for what is held.
     pub(crate) fn starting_point(
         &self,
         particles: &Particles,
@@ -301,8 +302,8 @@ fn free_factor(particles: &Particles, operator: &dyn Operator, i: usize) -> Fact
     Factor::new(particles.mass[i], &block)
 }
 
-/// Impulse [kg m/s] that forces, gravity, drags and fields of force give each particle in a step of length h, linearised, if all particles
-/// move at v: `h (f + m g) - (h C + h^2 K) v`. `motion` is (h, v).
+/// Impulse [kg m/s] that forces, gravity, drags and fields of force give each particle in a step of length h,
+/// linearised, if all particles move at v: `h (f + m g) - (h C + h^2 K) v`. `motion` is (h, v).
 pub(crate) fn impulses(
     particles: &Particles,
     operator: &mut dyn Operator,

@@ -135,8 +135,8 @@ impl RoundedIteration {
         self.has_grids = false;
     }
 
-    /// Rounds the system's inertia and factors, and the residual times `scale`; no solution and no direction yet. The
-    /// squared norm of the residual.
+    /// Rounds the system's inertia and factors, and the residual times `scale`; no solution and no direction
+    /// yet. The squared norm of the residual.
     fn load(&mut self, system: &System<'_>, residual: &[DVec3], scale: f64) -> f64 {
         if !std::mem::replace(&mut self.is_loaded, true) {
             self.load_system(system);
@@ -253,8 +253,8 @@ impl RoundedIteration {
         self.partial.iter().sum()
     }
 
-    /// The next direction, conjugate to the last, for a residual of squared norm `square` and a last product of residual and
-    /// preconditioned residual, if there was one; the new product.
+    /// The next direction, conjugate to the last, for a residual of squared norm `square` and a last product
+    /// of residual and preconditioned residual, if there was one; the new product.
     fn turn(&mut self, system: &System<'_>, square: f64, last: Option<f64>) -> f64 {
         let Self { residual, free, coarse, preconditioned, .. } = self;
         let product = square
@@ -286,7 +286,8 @@ impl RoundedIteration {
     }
 }
 
-/// Rounds an unknown's inertia and the factor of its diagonal block into a lane, and the block for coarse grids.
+/// Rounds an unknown's inertia and the factor of its diagonal block into a lane, and the block for coarse
+/// grids.
 fn set_row(
     lane: usize,
     (mass, own): (f64, &Factor),
@@ -302,7 +303,8 @@ fn set_row(
     *diagonal = [mass, xx, yy, zz, yz, xz, xy, 0.0].map(|entry| entry as f32);
 }
 
-/// Mean unknowns in a group that coarse grids must know of: about as many as a cell of the finest has particles.
+/// Mean unknowns in a group that coarse grids must know of: about as many as a cell of the finest has
+/// particles.
 const HEAVY: f64 = 32.0;
 
 /// True if any group counts for more than [`HEAVY`] others.
@@ -361,8 +363,8 @@ impl Task for RoundedProduct<'_> {
     }
 }
 
-/// Advances solution and residual, and multiplies the residual with the inverse of the diagonal blocks; the sum of residual
-/// x preconditioned.
+/// Advances solution and residual, and multiplies the residual with the inverse of the diagonal blocks; the
+/// sum of residual x preconditioned.
 struct Advance<'a> {
     first: usize,
     length: f32,
@@ -432,7 +434,8 @@ fn precondition<L: Lanes>(r: [L; 3], factor: &RoundedFactor, preconditioned: &mu
     f64::from(own.sum())
 }
 
-/// The direction times `beta`, plus the preconditioned residual, of which what is free has a coarse part, too.
+/// The direction times `beta`, plus the preconditioned residual, of which what is free has a coarse part,
+/// too.
 struct Turn<'a> {
     beta: f32,
     /// First particle.

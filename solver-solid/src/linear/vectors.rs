@@ -10,7 +10,8 @@ use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 /// Three components of sixteen consecutive particles.
 pub(crate) type Slice<T = f32> = [[T; LANES]; 3];
 
-/// A vector, rounded if T is f32: a column a component, each as long as whole slices take; what pads them is zero.
+/// A vector, rounded if T is f32: a column a component, each as long as whole slices take; what pads them is
+/// zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Columns<T = f32> {
     pub(crate) axes: [Vec<T>; 3],

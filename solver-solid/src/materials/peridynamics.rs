@@ -1,9 +1,10 @@
-//! Bond-based peridynamics [SillingAskari2005]: every particle is joined to all others within its horizon by bonds that
-//! pull like springs and break, for good, when stretched too far.
+//! Bond-based peridynamics [SillingAskari2005]: every particle is joined to all others within its horizon by
+//! bonds that pull like springs and break, for good, when stretched too far.
 //!
-//! The force of a bond of rest length L at length l is `k (l - L) n` with `k = c w V V / L` (`law.rs`, `stretch.rs`): a spring,
-//! in the view of [Levine2014], and linearised like one (`springs.rs`). Two layouts (`table.rs`) hold them: words of a lattice
-//! (`lattice.rs`) and compressed rows of four particles each (`rows.rs`). Hot loops are f32 on exact differences, what is added up over them f64.
+//! The force of a bond of rest length L at length l is `k (l - L) n` with `k = c w V V / L` (`law.rs`,
+//! `stretch.rs`): a spring, in the view of [Levine2014], and linearised like one (`springs.rs`). Two layouts
+//! (`table.rs`) hold them: words of a lattice (`lattice.rs`) and compressed rows of four particles each
+//! (`rows.rs`). Hot loops are f32 on exact differences, what is added up over them f64.
 
 mod body;
 mod cubic;
@@ -40,7 +41,8 @@ pub(crate) struct Bonds {
     bodies: Vec<BodyBonds>,
     particles: usize,
     force: Vec<DVec3>,
-    /// The ends of bonds that broke at the last positions of an explicit step, and their pull on the first end [N].
+    /// The ends of bonds that broke at the last positions of an explicit step, and their pull on the first
+    /// end [N].
     parting: Vec<([u32; 2], DVec3)>,
     /// True if forces are those at the positions that [`Material::update`] saw.
     current: bool,
@@ -85,8 +87,8 @@ impl Bonds {
         })
     }
 
-    /// Forces at the positions that the bodies followed, of all bonds that hold there; the bonds that break there, by index, with
-    /// what they pulled the first end with [N].
+    /// Forces at the positions that the bodies followed, of all bonds that hold there; the bonds that break
+    /// there, by index, with what they pulled the first end with [N].
     fn find_forces(&mut self, breaking: bool) -> Vec<([u32; 2], DVec3)> {
         let mut broken = Vec::new();
         for body in &mut self.bodies {
@@ -103,9 +105,9 @@ impl Bonds {
         broken
     }
 
-    /// Adds the pull of bonds that broke at these positions. An explicit step breaks a bond after its force has been
-    /// taken, as [Parks2008] do: the bond acts until the step in which it was found too long is over. An implicit step
-    /// cannot, as its derivative would lack the bond.
+    /// Adds the pull of bonds that broke at these positions. An explicit step breaks a bond after its force
+    /// has been taken, as [Parks2008] do: the bond acts until the step in which it was found too long is
+    /// over. An implicit step cannot, as its derivative would lack the bond.
     fn add_parting(&mut self) {
         for &([a, b], pull) in &self.parting {
             self.force[a as usize] += pull;
@@ -250,10 +252,10 @@ impl Material for Bonds {
         vec![("elastic", self.bodies.iter().map(|body| body.energy).sum())]
     }
 
-    /// `stretch`: the largest stretch of a particle's bonds. `strain`: its equivalent (von Mises) strain, from the
-    /// variance of their stretches. `damage`: the part of its bonds that is broken or cut. `fragment`: which piece it
-    /// belongs to, counted from 0 in the order of the lowest particle. Without unit; particles without bonds have 0
-    /// and the fragment -1.
+    /// `stretch`: the largest stretch of a particle's bonds. `strain`: its equivalent (von Mises) strain,
+    /// from the variance of their stretches. `damage`: the part of its bonds that is broken or cut.
+    /// `fragment`: which piece it belongs to, counted from 0 in the order of the lowest particle. Without
+    /// unit; particles without bonds have 0 and the fragment -1.
     fn fields(&self, _position: &[DVec3]) -> Vec<Field> {
         let mut columns = [(); 3].map(|()| vec![0.0f32; self.particles]);
         for body in &self.bodies {

@@ -1,4 +1,5 @@
-//! Springs between particles and to the ground: forces, and the linearised system of implicit Euler, matrix-free.
+//! Springs between particles and to the ground: forces, and the linearised system of implicit Euler,
+//! matrix-free.
 //!
 //! Force on particle i of a spring to j, with d = xj - xi, l = |d|, n = d / l:
 //!
@@ -7,13 +8,13 @@
 //! df/dxj = k (n n^T + t (I - n n^T)),  t = max(0, 1 - L/l)        df/dvj = c n n^T
 //! ```
 //!
-//! [BaraffWitkin1998]. The transverse part of df/dx is 1 - L/l, negative in a spring under compression, which would
-//! make the system indefinite: such a spring gets none, as [ChoiKo2002] argue (buckling is left to the motion). The
-//! change of the damping force with position is left out, which keeps the system symmetric.
+//! [BaraffWitkin1998]. The transverse part of df/dx is 1 - L/l, negative in a spring under compression, which
+//! would make the system indefinite: such a spring gets none, as [ChoiKo2002] argue (buckling is left to the
+//! motion). The change of the damping force with position is left out, which keeps the system symmetric.
 //!
-//! The system of a step of length h is `M + h C + h^2 K`. A spring's share of `h C + h^2 K` is
-//! `h^2 k t I + (h^2 k (1 - t) + h c) n n^T`. The second factor is never negative, so its square root goes into the
-//! axis: a [`Coupling`] is four numbers.
+//! The system of a step of length h is `M + h C + h^2 K`. A spring's share of `h C + h^2 K` is `h^2 k t I +
+//! (h^2 k (1 - t) + h c) n n^T`. The second factor is never negative, so its square root goes into the axis:
+//! a [`Coupling`] is four numbers.
 
 mod couplings;
 
@@ -42,8 +43,8 @@ pub(crate) struct Spring {
     pub(crate) rest_length: f64,
 }
 
-/// A linear isotropic spring from a particle to a fixed point: force -k (x - anchor) - c v. Stiffness and damping are
-/// 0 where there is none.
+/// A linear isotropic spring from a particle to a fixed point: force -k (x - anchor) - c v. Stiffness and
+/// damping are 0 where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Foundation {
     /// Fixed point of the spring [m].
@@ -149,8 +150,8 @@ impl Springs {
         self.foundations.iter().any(|f| f.stiffness > 0.0 || f.damping > 0.0)
     }
 
-    /// The largest strain (l - L) / L among the springs of each particle; 0 for a particle that has none with a rest
-    /// length, negative if all are compressed.
+    /// The largest strain (l - L) / L among the springs of each particle; 0 for a particle that has none with
+    /// a rest length, negative if all are compressed.
     fn stretch(&self, position: &[DVec3]) -> Vec<f64> {
         let largest_strain = |i: usize| {
             let strains = self.row(i).iter().filter_map(|end| {
@@ -279,8 +280,8 @@ impl Material for Springs {
         vec![Field { name: "stretch", values }]
     }
 
-    /// By Gershgorin's circles the fastest oscillation of a particle has w^2 <= 2 sum k / m, and leapfrog is stable
-    /// for w^2 h^2 + 2 r h <= 4, where r is the rate of damping, whose force is a step late.
+    /// By Gershgorin's circles the fastest oscillation of a particle has w^2 <= 2 sum k / m, and leapfrog is
+    /// stable for w^2 h^2 + 2 r h <= 4, where r is the rate of damping, whose force is a step late.
     fn stable_dt(&self, particles: &Particles) -> f64 {
         (0..particles.len()).filter(|&i| !particles.immovable[i]).fold(f64::INFINITY, |least, i| {
             let (mut stiffness, mut damping) = (self.foundations[i].stiffness, self.foundations[i].damping);
@@ -298,7 +299,8 @@ impl Material for Springs {
 fn spring_geometry(spring: &Spring, position: &[DVec3]) -> Geometry {
     let difference = position[spring.ends[1] as usize] - position[spring.ends[0] as usize];
     let length = difference.length();
-    // Coincident ends have no direction: a spring with a rest length is then at an unstable balance, without force.
+    // Coincident ends have no direction: a spring with a rest length is then at an unstable balance, without
+    // force.
     let direction = if length > 0.0 { difference / length } else { DVec3::ZERO };
     Geometry { direction, elongation: length - spring.rest_length }
 }

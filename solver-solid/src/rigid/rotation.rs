@@ -1,16 +1,18 @@
 //! The free rotation of a rigid body.
 //!
-//! Let R take the body's principal axes to the world, I = diag(I1, I2, I3) be its moments of inertia, L its angular momentum
-//! in the world and P = R^T L the same in the body. Without torque L stays what it is, and the energy is
+//! Let R take the body's principal axes to the world, I = diag(I1, I2, I3) be its moments of inertia, L its
+//! angular momentum in the world and P = R^T L the same in the body. Without torque L stays what it is, and
+//! the energy is
 //!
 //! ```text
 //! H(P) = P1^2/(2 I1) + P2^2/(2 I2) + P3^2/(2 I3).
 //! ```
 //!
-//! Each term alone turns the body about one of its axes at the constant rate Pk/Ik, and P against it. These three motions
-//! are known exactly. One after the other, forwards for half of the time and backwards for the other half, they are a
-//! symmetric method of second order [McLachlan1993] that keeps L and |P| to rounding and whose energy does not drift. Three
-//! of its steps, of lengths g, 1 - 2 g and g with g = 1/(2 - 2^(1/3)), are a method of fourth order [Yoshida1990].
+//! Each term alone turns the body about one of its axes at the constant rate Pk/Ik, and P against it. These
+//! three motions are known exactly. One after the other, forwards for half of the time and backwards for the
+//! other half, they are a symmetric method of second order [McLachlan1993] that keeps L and |P| to rounding
+//! and whose energy does not drift. Three of its steps, of lengths g, 1 - 2 g and g with g = 1/(2 - 2^(1/3)),
+//! are a method of fourth order [Yoshida1990].
 
 use amalgam_particles::DVec3;
 use glam::{DMat3, DQuat};
@@ -84,8 +86,8 @@ mod tests {
         0.5 * rotation.spin().dot(rotation.momentum)
     }
 
-    /// A body that turns about its middle axis, which is unstable, tumbles for ever: a million revolutions would not change its
-    /// energy more than a thousand do.
+    /// A body that turns about its middle axis, which is unstable, tumbles for ever: a million revolutions
+    /// would not change its energy more than a thousand do.
     #[test]
     fn the_energy_of_an_asymmetric_top_does_not_drift() {
         let mut top = Rotation {
@@ -110,7 +112,8 @@ mod tests {
         assert_eq!(top.momentum, momentum);
     }
 
-    /// A symmetric top: its axis goes round the angular momentum at the rate |L| / I1 (Landau and Lifshitz, Mechanics, section 33).
+    /// A symmetric top: its axis goes round the angular momentum at the rate |L| / I1 (Landau and Lifshitz,
+    /// Mechanics, section 33).
     #[test]
     fn a_symmetric_top_precesses_at_its_rate() {
         let mut top = Rotation {

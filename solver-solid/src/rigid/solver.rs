@@ -32,7 +32,8 @@ struct RigidBody {
 }
 
 impl RigidBody {
-    /// The rigid body of particles that each have the moment of inertia `own` [kg m^2] about every axis through their middle.
+    /// The rigid body of particles that each have the moment of inertia `own` [kg m^2] about every axis
+    /// through their middle.
     fn new(all: &Particles, particles: Range<usize>, own: &[f64], spin: DVec3) -> Self {
         let of = || particles.clone();
         let mass: f64 = of().map(|i| all.mass[i]).sum();
@@ -75,8 +76,8 @@ fn principal_axes(inertia: DMat3) -> (DVec3, DQuat) {
     (DVec3::new(eigenvalues[0], eigenvalues[1], eigenvalues[2]), DQuat::from_mat3(&axes).normalize())
 }
 
-/// Rigid bodies. A step is symplectic Euler for the centres, and the free rotation about them with the angular momentum that
-/// contacts leave.
+/// Rigid bodies. A step is symplectic Euler for the centres, and the free rotation about them with the
+/// angular momentum that contacts leave.
 pub struct RigidSolver {
     particles: Particles,
     motion: Motion,
@@ -257,7 +258,7 @@ impl Solver for RigidSolver {
     }
 }
 
-/// The beginning of a snapshot. Then follow the numbers of particles and of free bodies (u64), positions, velocities, for each
-/// free body its centre, velocity, orientation (x, y, z, w) and angular momentum, and the time and the length of the
-/// last step (f64; all little-endian).
+/// The beginning of a snapshot. Then follow the numbers of particles and of free bodies (u64), positions,
+/// velocities, for each free body its centre, velocity, orientation (x, y, z, w) and angular momentum, and
+/// the time and the length of the last step (f64; all little-endian).
 const SNAPSHOT_HEADER: &[u8] = b"amalgam rigid 1\n";

@@ -1,4 +1,5 @@
-//! FLIP: the collapse of a column that fills three quarters of its box, everything included that a solver does in a step.
+//! FLIP: the collapse of a column that fills three quarters of its box, everything included that a solver
+//! does in a step.
 
 use std::time::Instant;
 
@@ -63,8 +64,8 @@ fn moving_with_fluid(particles: &Particles, map: GroupMap) -> AloneGroups {
     AloneGroups::new(map, inertia, velocity)
 }
 
-/// Particles on the floor, in groups of ten neighbours, as on a floor of particles of others; of ten groups as many as
-/// `tenths`.
+/// Particles on the floor, in groups of ten neighbours, as on a floor of particles of others; of ten groups
+/// as many as `tenths`.
 fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
     let position = &particles.position;
     let count = particles.len();
@@ -125,16 +126,18 @@ fn figures(
     step.bytes_per_particle = held;
     let liquid = Measurement::new(name("step, by liquid cell"), cells, whole).beside(PEER_PER_CELL);
     let of_grid = f64::from(edge).powi(3) / n as f64;
-    // To the grid: 12 rows of two pairs of f32, each a product and a sum, and 60 operations for the place; position,
-    // velocity, order. Sums stay in the cache.
+    // To the grid: 12 rows of two pairs of f32, each a product and a sum, and 60 operations for the place;
+    // position, velocity, order. Sums stay in the cache.
     let mut begin = Measurement::new(name("to the grid"), n, times.begin.clone());
     begin.bound = Some(Bound { operations: 12.0 * 8.0 + 60.0, bytes: 24.0 + 24.0 + 3.0 * 4.0 });
-    // Per iteration and cell: seven half passes of the cycle and a residual at 13 operations and 40 bytes each, a
-    // seventh more for coarse levels; A p, the steps along it and their products in f64, 40 operations and 110 bytes.
+    // Per iteration and cell: seven half passes of the cycle and a residual at 13 operations and 40 bytes
+    // each, a seventh more for coarse levels; A p, the steps along it and their products in f64, 40
+    // operations and 110 bytes.
     let cycle = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 13.0 + iterations * 40.0;
     let traffic = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 40.0 + iterations * 110.0;
     let mut integrate = Measurement::new(name("stage 1"), n, times.integrate.clone());
-    // Velocities before the push and coefficients, on faces: as much as eight passes over three columns of f64.
+    // Velocities before the push and coefficients, on faces: as much as eight passes over three columns of
+    // f64.
     integrate.bound =
         Some(Bound { operations: of_grid * (cycle + 100.0), bytes: of_grid * (traffic + 8.0 * 3.0 * 8.0) });
     let again = Measurement::new(name("stage 2"), n, times.again.clone());

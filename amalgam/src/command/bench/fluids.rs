@@ -1,4 +1,5 @@
-//! SPH: a dam break, everything included that a solver does in a step (sorting, walls, groups, time step limits).
+//! SPH: a dam break, everything included that a solver does in a step (sorting, walls, groups, time step
+//! limits).
 
 use std::time::Instant;
 
@@ -145,8 +146,8 @@ fn figures(
         .beside(case.peer);
     step.bytes_per_particle = held;
     let mut begin = Measurement::new(name("densities and forces"), n, times.begin.clone());
-    // Per candidate 17 operations for density and 32 for force, square roots among them; a pass each over what is
-    // read and written.
+    // Per candidate 17 operations for density and 32 for force, square roots among them; a pass each over
+    // what is read and written.
     let [densities, forces] = pairs;
     begin.bound = Some(Bound { operations: 17.0 * densities + 32.0 * forces, bytes: 330.0 });
     let again = Measurement::new(name("stage 2"), n, times.again.clone());

@@ -15,14 +15,15 @@ pub struct Machine {
     pub width: Width,
     /// Bytes read and written by a = b + s c over arrays larger than caches [GB/s].
     pub gigabytes_per_second: f64,
-    /// f32 multiplications and additions in registers, as separate instructions like in the hot loops [10^9/s].
+    /// f32 multiplications and additions in registers, as separate instructions like in the hot loops
+    /// [10^9/s].
     pub gigaflops: f64,
 }
 
 /// Values of each of the three arrays: 128 MiB.
 const ARRAY: usize = 1 << 25;
-/// Chains of dependent operations side by side, of one register each: enough to hide their latency. Where a chain takes two or four
-/// registers, a half or a quarter as many do, and more would not fit.
+/// Chains of dependent operations side by side, of one register each: enough to hide their latency. Where a
+/// chain takes two or four registers, a half or a quarter as many do, and more would not fit.
 const CHAINS: usize = 12;
 const ROUNDS: usize = 1 << 20;
 const REPETITIONS: usize = 5;
@@ -97,7 +98,8 @@ impl<const COUNT: usize> Task for Chains<COUNT> {
     }
 }
 
-/// The best rate of as many chains as fit if each takes one, two or four registers, which depends on the width [10^9/s].
+/// The best rate of as many chains as fit if each takes one, two or four registers, which depends on the
+/// width [10^9/s].
 fn multiply_add(threads: usize, width: Width) -> f64 {
     let whole = multiply_add_by::<CHAINS>(threads, width);
     let halves = multiply_add_by::<{ CHAINS / 2 }>(threads, width);

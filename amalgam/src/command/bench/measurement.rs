@@ -1,4 +1,5 @@
-//! A figure of a benchmark: time and memory per particle, a peer's figure beside them, and the machine's limits.
+//! A figure of a benchmark: time and memory per particle, a peer's figure beside them, and the machine's
+//! limits.
 
 use serde::Serialize;
 

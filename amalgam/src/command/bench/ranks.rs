@@ -17,7 +17,8 @@ use crate::{
     error::CommandError,
 };
 
-/// Steps of each, in turns, before those that are measured: space is cut anew behind the first, the second and the fourth.
+/// Steps of each, in turns, before those that are measured: space is cut anew behind the first, the second
+/// and the fourth.
 const WARM_UP: usize = 5;
 
 /// State of a rank after a step.
@@ -169,7 +170,8 @@ mod tests {
             let messages = mean(&|rank| after[rank].sent.messages - before[rank].sent.messages);
             let model = boundary(f64::from(EDGE).powi(3), size, SPH.depth);
             assert!((ghosts - model.ghosts).abs() <= 0.2 * model.ghosts, "{size} ranks: {ghosts} {model:?}");
-            // Particles may change ranks in the step; planes of real cuts stand in whole cells, so that corners may not meet.
+            // Particles may change ranks in the step; planes of real cuts stand in whole cells, so that
+            // corners may not meet.
             let expected = model.neighbours * SPH.bytes.len() as f64;
             assert!(
                 (0.8 * expected..=1.5 * expected).contains(&messages),

@@ -34,8 +34,9 @@ const LATTICE: [Count; 2] = [
     Count { operations: 14.0, bytes: 2.0 + 1.0 / 16.0, bytes_of_particle: 24.0 + 24.0 + 24.0 + 12.0 },
 ];
 
-/// Rows: three fifths of the lanes have a bond. Forces: 30 operations a lane; the inverse rest length, and 20 bytes that name four
-/// neighbours, for 9.6 bonds; positions, records, sums and forces. Operator: 24; the coefficient and the same; pairs, operand and image.
+/// Rows: three fifths of the lanes have a bond. Forces: 30 operations a lane; the inverse rest length, and 20
+/// bytes that name four neighbours, for 9.6 bonds; positions, records, sums and forces. Operator: 24; the
+/// coefficient and the same; pairs, operand and image.
 const ROWS: [Count; 2] = [
     Count { operations: 30.0 / 0.6, bytes: 4.0 + 20.0 / 9.6, bytes_of_particle: 24.0 + 32.0 + 48.0 + 24.0 },
     Count { operations: 24.0 / 0.6, bytes: 4.0 + 20.0 / 9.6, bytes_of_particle: 64.0 + 24.0 + 24.0 },

@@ -42,7 +42,8 @@ pub(super) fn fluids(plan: &Plan, participants: &[(&str, &str)]) -> Vec<SoftFlui
     participants.iter().enumerate().filter_map(read).collect()
 }
 
-/// Fluids that others' weight would press by more than they are made for. `masses` [kg] are those of the frames' particles.
+/// Fluids that others' weight would press by more than they are made for. `masses` [kg] are those of the
+/// frames' particles.
 pub(super) fn loads(
     plan: &Plan,
     fluids: &[SoftFluid],

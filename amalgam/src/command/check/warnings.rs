@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use amalgam_coordinator::{ParticipantFrame, Plan};
 use amalgam_particles::{DVec3, PairFinder, Spheres};
 
-/// Overlaps at the start below this part of the smaller radius [1] are left alone: round shapes filled with particles and
-/// radii that cover a lattice have them.
+/// Overlaps at the start below this part of the smaller radius [1] are left alone: round shapes filled with
+/// particles and radii that cover a lattice have them.
 const OVERLAP_MIN: f64 = 0.25;
 
-/// A particle this large [m] under gravity, in a run this short [s], looks like millimetres: the scene's own length is then
-/// some metres at least, and hardly anything falls by a radius.
+/// A particle this large [m] under gravity, in a run this short [s], looks like millimetres: the scene's own
+/// length is then some metres at least, and hardly anything falls by a radius.
 const RADIUS_MAX: f64 = 0.5;
 
 /// Everything that looks like a slip. `sections` are names and settings of participants.
@@ -23,8 +23,8 @@ pub(super) fn warnings(plan: &Plan, sections: &[(&str, &str)], frames: &[Partici
     found
 }
 
-/// Particles of different participants that overlap before anything moves: for each pair of participants how many do, and the
-/// deepest.
+/// Particles of different participants that overlap before anything moves: for each pair of participants how
+/// many do, and the deepest.
 fn overlaps(frames: &[ParticipantFrame]) -> Vec<String> {
     let owners = frames.iter().zip(0u16..);
     let owner: Vec<u16> = owners.flat_map(|(frame, k)| std::iter::repeat_n(k, frame.id.len())).collect();

@@ -1,8 +1,9 @@
 //! Model of a step on many ranks: work, memory, messages and time.
 //!
-//! Particles of a participant that is cut fill a cube, which bisections divide among ranks into boxes, as ranks do. A rank computes its own
-//! particles and receives those of others within reach of its box, its ghosts. Participants that are not cut have a node for
-//! themselves. The coordinator is one thread. Constants are those that `amalgam bench ranks` prints.
+//! Particles of a participant that is cut fill a cube, which bisections divide among ranks into boxes, as
+//! ranks do. A rank computes its own particles and receives those of others within reach of its box, its
+//! ghosts. Participants that are not cut have a node for themselves. The coordinator is one thread. Constants
+//! are those that `amalgam bench ranks` prints.
 
 use serde::Serialize;
 
@@ -139,10 +140,12 @@ impl Estimate {
 /// A box of a cut cube: lowest and highest corner [spacings].
 type Bounds = [[f64; 3]; 2];
 
-/// Rows along x are whole up to this many times the longer side across them, as in [`amalgam_solver_kit::Cut::balanced`].
+/// Rows along x are whole up to this many times the longer side across them, as in
+/// [`amalgam_solver_kit::Cut::balanced`].
 const ROW: f64 = 4.0;
 
-/// The axis across which [`amalgam_solver_kit::Cut::balanced`] would cut a box with these edges, of cells with this one.
+/// The axis across which [`amalgam_solver_kit::Cut::balanced`] would cut a box with these edges, of cells
+/// with this one.
 fn axis(edges: [f64; 3], cell: f64) -> usize {
     let [x, y, z] = edges;
     let across = if z > y { 2 } else { 1 };

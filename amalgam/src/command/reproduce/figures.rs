@@ -105,8 +105,8 @@ pub struct Variant {
     pub paper: Vec<String>,
 }
 
-/// A number in `summary.json`, or the mean of a column of a probe's table over the second half of the run, or the mean
-/// time that a phase took in a step.
+/// A number in `summary.json`, or the mean of a column of a probe's table over the second half of the run, or
+/// the mean time that a phase took in a step.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {

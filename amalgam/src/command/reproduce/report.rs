@@ -74,8 +74,8 @@ impl<'a> Report<'a> {
         page::write(&folder.join(FILE), &self.html(unfinished))
     }
 
-    /// The same without pictures, in Markdown, for a folder two levels below the root of the repository. `names` are those
-    /// of the command line.
+    /// The same without pictures, in Markdown, for a folder two levels below the root of the repository.
+    /// `names` are those of the command line.
     pub(super) fn page(&self, names: &[String]) -> Page {
         let scale = format!("{:?}", self.scale).to_lowercase();
         let command = [&["amalgam reproduce --scale".to_string(), scale], names].concat().join(" ");

@@ -1,5 +1,5 @@
-//! A solver alone: the case stands in for the coordinator. Every particle is a group of its own, so that the case can
-//! add forces that no participant gives, or prescribe motion.
+//! A solver alone: the case stands in for the coordinator. Every particle is a group of its own, so that the
+//! case can add forces that no participant gives, or prescribe motion.
 
 use super::case::CaseError;
 use crate::scene::Scene;
@@ -55,7 +55,8 @@ impl Alone {
         Ok(self.driver.commit(self.solver.as_mut(), (&self.groups, velocity), self.dt)?)
     }
 
-    /// Takes a step of velocity Verlet in its leapfrog form, with `external` forces [N] beside those of the material.
+    /// Takes a step of velocity Verlet in its leapfrog form, with `external` forces [N] beside those of the
+    /// material.
     pub(super) fn advance(
         &mut self,
         external: impl FnOnce(&Particles) -> Vec<DVec3>,

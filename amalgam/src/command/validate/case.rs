@@ -69,8 +69,9 @@ impl Check {
         Self { case: "", quantity: quantity.into(), reference, measured, tolerance, pass }
     }
 
-    /// A quantity that is known to miss `truth`, which the table names: it may differ by `tolerance` from what it is `today`, so
-    /// that what makes it worse, or right, is seen. The case's README says what is missing.
+    /// A quantity that is known to miss `truth`, which the table names: it may differ by `tolerance` from
+    /// what it is `today`, so that what makes it worse, or right, is seen. The case's README says what is
+    /// missing.
     pub(super) fn known_gap(
         quantity: impl std::fmt::Display,
         (truth, today): (f64, f64),

@@ -12,8 +12,8 @@ pub(super) fn rises(curve: &[(f64, f64)], level: f64) -> Vec<f64> {
     curve.windows(2).filter_map(through).collect()
 }
 
-/// Mean period of a curve [s], from the first to the last time at which it rises through `level`; NaN if it rises through it
-/// once or never.
+/// Mean period of a curve [s], from the first to the last time at which it rises through `level`; NaN if it
+/// rises through it once or never.
 pub(super) fn period(curve: &[(f64, f64)], level: f64) -> f64 {
     let rises = rises(curve, level);
     match rises.as_slice() {

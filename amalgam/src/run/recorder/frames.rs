@@ -154,7 +154,8 @@ impl FrameWriter {
     }
 }
 
-/// The surface of a participant: its solver's own, whose edges and cracks stay sharp, or one around its particles.
+/// The surface of a participant: its solver's own, whose edges and cracks stay sharp, or one around its
+/// particles.
 fn surface_of(frame: &ParticipantFrame, output: SurfaceOutput) -> Result<Surface, SurfaceError> {
     if let Some(MovingSurface { vertices, velocities, triangles }) = &frame.surface {
         let sharp = creased(vertices, triangles);
@@ -173,8 +174,9 @@ fn surface_of(frame: &ParticipantFrame, output: SurfaceOutput) -> Result<Surface
     reconstruct(&frame.positions, &frame.velocities, settings)
 }
 
-/// A digest of what a frame shows of a participant none of whose particles moves; nothing if any does. Groups are left
-/// out: they change where others press against a body that cannot move, and are those of the time of the file.
+/// A digest of what a frame shows of a participant none of whose particles moves; nothing if any does. Groups
+/// are left out: they change where others press against a body that cannot move, and are those of the time of
+/// the file.
 fn shown_at_rest(frame: &ParticipantFrame) -> Option<String> {
     if frame.velocities.iter().any(|velocity| velocity.to_array() != [0.0; 3]) {
         return None;

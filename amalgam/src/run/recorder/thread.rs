@@ -9,7 +9,8 @@ use std::{
 use super::{Frame, frames::FrameWriter};
 use crate::{checkpoint::results::RecorderState, folder::OutputError};
 
-/// Frames that wait while another is written: memory is bounded, and a run that is faster than its pictures waits for them.
+/// Frames that wait while another is written: memory is bounded, and a run that is faster than its pictures
+/// waits for them.
 const WAITING: usize = 1;
 
 enum Work {
@@ -18,7 +19,8 @@ enum Work {
     State(SyncSender<RecorderState>),
 }
 
-/// Writes frames one after the other, behind the run. It ends with the first failure, which the next call returns.
+/// Writes frames one after the other, behind the run. It ends with the first failure, which the next call
+/// returns.
 pub(super) struct FrameThread {
     work: Option<SyncSender<Work>>,
     thread: Option<JoinHandle<Result<(), OutputError>>>,
@@ -100,8 +102,8 @@ impl Drop for FrameThread {
     }
 }
 
-/// Gives other threads the processors first, if the system can do so for a thread: the run goes on while a frame is
-/// written.
+/// Gives other threads the processors first, if the system can do so for a thread: the run goes on while a
+/// frame is written.
 fn stand_back() {
     #[cfg(target_os = "linux")]
     {

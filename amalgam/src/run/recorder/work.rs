@@ -48,7 +48,8 @@ impl WorkTable {
         self.table.as_ref().map(CsvTable::length).transpose()
     }
 
-    /// Appends a row: dt, stages, contacts, groups and unresolved pairs of the last step, and sums from the start of the run.
+    /// Appends a row: dt, stages, contacts, groups and unresolved pairs of the last step, and sums from the
+    /// start of the run.
     ///
     /// # Errors
     /// A failure of the file system.

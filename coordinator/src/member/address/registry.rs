@@ -40,7 +40,8 @@ struct Shared {
 }
 
 impl Registry {
-    /// Listens, on a thread of its own, for the solvers of `participants`: names and the programs that they want, any if empty.
+    /// Listens, on a thread of its own, for the solvers of `participants`: names and the programs that they
+    /// want, any if empty.
     ///
     /// # Errors
     /// An address that cannot be listened at.

@@ -117,8 +117,8 @@ impl<'a> ContactExchange<'a> {
         bodies.response = Response::LowRank(models);
     }
 
-    /// Gives the implicit participants the impulses of the contacts. Returns the largest difference between their
-    /// answers and what was expected of them [m/s].
+    /// Gives the implicit participants the impulses of the contacts. Returns the largest difference between
+    /// their answers and what was expected of them [m/s].
     pub(super) fn repeat(
         &mut self,
         problem: &ContactProblem,

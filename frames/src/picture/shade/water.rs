@@ -1,4 +1,5 @@
-//! Water before the rest of a picture: it mirrors the surroundings, bends what lies behind, and takes light away.
+//! Water before the rest of a picture: it mirrors the surroundings, bends what lies behind, and takes light
+//! away.
 
 use glam::Vec3;
 use rayon::prelude::*;

@@ -1,4 +1,5 @@
-//! The pressure at faces: the coefficients of its system, and the velocity that its gradient takes from a face.
+//! The pressure at faces: the coefficients of its system, and the velocity that its gradient takes from a
+//! face.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 

@@ -1,13 +1,15 @@
 //! A multigrid cycle in f32: the preconditioner of the pressure solve.
 //!
-//! Coarser levels join eight cells into one (aggregation); the sum of the coefficients between two aggregates, halved
-//! because their centres are twice as far apart, is the coarse coefficient. So any shape of the fluid and any jump of
-//! density is coarsened by the same rule (`flip/pressure/system.rs`). Corrections are interpolated between the centres of
-//! aggregates, residuals are brought to them by the transpose. Red-black Gauss-Seidel smooths.
+//! Coarser levels join eight cells into one (aggregation); the sum of the coefficients between two
+//! aggregates, halved because their centres are twice as far apart, is the coarse coefficient. So any shape
+//! of the fluid and any jump of density is coarsened by the same rule (`flip/pressure/system.rs`).
+//! Corrections are interpolated between the centres of aggregates, residuals are brought to them by the
+//! transpose. Red-black Gauss-Seidel smooths.
 //!
-//! Columns are split by colour ([`Split`]): a sweep over one colour reads the other one only, in whole vectors, and its
-//! cells can be done in any order. Behind a sweep over the black cells these have no residual, so that only red ones
-//! are restricted; the first sweep on the way up overwrites the black ones, so that only red ones are prolonged.
+//! Columns are split by colour ([`Split`]): a sweep over one colour reads the other one only, in whole
+//! vectors, and its cells can be done in any order. Behind a sweep over the black cells these have no
+//! residual, so that only red ones are restricted; the first sweep on the way up overwrites the black ones,
+//! so that only red ones are prolonged.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
@@ -29,8 +31,8 @@ const SWEEPS: usize = 2;
 /// [Braess1995]. Eigenvalues begin at 0.69 without it, at 0.75 with it; on all levels it would lengthen the
 /// smoothest mode too much.
 const OVERCORRECTION: f32 = 1.1;
-/// Columns of one colour at least this long are shared among threads: even where that gains nothing itself, since a thread
-/// that waits longer falls asleep.
+/// Columns of one colour at least this long are shared among threads: even where that gains nothing itself,
+/// since a thread that waits longer falls asleep.
 const SHARED: usize = 1 << 11;
 
 /// A system with the work space of a cycle.
@@ -204,8 +206,8 @@ impl Level {
         });
     }
 
-    /// Adds the coarser level's solution, lengthened by a factor, to the red cells, interpolated between the centres of
-    /// aggregates.
+    /// Adds the coarser level's solution, lengthened by a factor, to the red cells, interpolated between the
+    /// centres of aggregates.
     fn prolong(&mut self, width: Width, coarse: &Self, factor: f32) {
         let (fine, grid) = (self.system.grid, coarse.system.grid);
         let [inverse, _] = &self.system.inverse;
@@ -249,7 +251,8 @@ fn near(row: usize, count: usize) -> [usize; 2] {
     [own, if row.is_multiple_of(2) { own.saturating_sub(1) } else { (own + 1).min(count - 1) }]
 }
 
-/// The rows of `fine` that take part in a row of aggregates of `count`, and their parts; zero where there is none.
+/// The rows of `fine` that take part in a row of aggregates of `count`, and their parts; zero where there is
+/// none.
 #[inline(always)]
 fn around(aggregate: usize, fine: usize, count: usize) -> [(usize, f32); 4] {
     let mut rows = [(0, 0.0); 4];
@@ -281,7 +284,8 @@ impl Task for Restrict<'_> {
         let Self { fine, grid, pair, residual, to: [red, black] } = self;
         let [n, rows, layers] = grid.cells;
         let begin = begin_of_pair(&grid, pair);
-        // Shares of red cells that are the lower ones along x in their aggregates, and of upper ones; beside walls.
+        // Shares of red cells that are the lower ones along x in their aggregates, and of upper ones; beside
+        // walls.
         let len = n.next_multiple_of(LANES);
         let mut sides = [vec![0.0; len + 2], vec![0.0; len + 2]];
         let mut sums = vec![0.0; len];
@@ -416,8 +420,8 @@ impl Multigrid {
         &self.levels[0].system
     }
 
-    /// Lets `set` set the finest coefficients `face`, `ground` and `common`, of which only those of some runs of cells may
-    /// have changed, and builds the hierarchy from them.
+    /// Lets `set` set the finest coefficients `face`, `ground` and `common`, of which only those of some runs
+    /// of cells may have changed, and builds the hierarchy from them.
     pub(in crate::flip) fn set(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
         // Passes leave out vectors without an unknown. Which ones these are changes everywhere or nowhere.
         if changed.iter().all(|&changed| changed) {
@@ -457,7 +461,8 @@ impl Multigrid {
         self.cycle_from(0)
     }
 
-    /// Sweeps from zero, on the finest level only, and only in some blocks of a colour; it stays zero in the others.
+    /// Sweeps from zero, on the finest level only, and only in some blocks of a colour; it stays zero in the
+    /// others.
     pub(in crate::flip) fn smooth(&mut self, only: &[bool]) {
         for column in &mut self.levels[0].solution {
             let blocks = column.par_chunks_mut(BLOCK).zip(only);

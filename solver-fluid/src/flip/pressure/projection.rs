@@ -1,9 +1,10 @@
 //! The pressure projection: conjugate gradients preconditioned by a multigrid cycle.
 //!
-//! The system is that of a weighted graph of cells: `sum over faces of c (p - p') = -divergence`, where a face between
-//! two cells that are no air has the coefficient `c = dt / (density cell_size^2)`, a wall has none, and behind a face to
-//! air the pressure is zero. Coefficients are f32; all else of the iteration is f64, so that a solve is as exact as its
-//! tolerance says, while the preconditioner (`flip/pressure/multigrid.rs`) is f32 throughout.
+//! The system is that of a weighted graph of cells: `sum over faces of c (p - p') = -divergence`, where a
+//! face between two cells that are no air has the coefficient `c = dt / (density cell_size^2)`, a wall has
+//! none, and behind a face to air the pressure is zero. Coefficients are f32; all else of the iteration is
+//! f64, so that a solve is as exact as its tolerance says, while the preconditioner
+//! (`flip/pressure/multigrid.rs`) is f32 throughout.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
@@ -16,8 +17,8 @@ use super::system::{BLOCK, Kind, Split, System, add_lanes, in_order, neighbours,
 /// Ratio of the residual to the wanted one above which a better starting point is worth its time.
 const START: f64 = 100.0;
 
-/// Up to how many times that sweeps alone are tried, at half the time of an iteration: they take away what single cells
-/// have too much of, and that is the largest.
+/// Up to how many times that sweeps alone are tried, at half the time of an iteration: they take away what
+/// single cells have too much of, and that is the largest.
 const FINISH: f64 = 2.0;
 
 /// Limits at which the solve stops.
@@ -31,8 +32,8 @@ pub(in crate::flip) struct Limits {
     pub(in crate::flip) iterations_max: u32,
 }
 
-/// The solver, with memory that is kept. What it visits in an iteration should fit into a processor's cache: that decides
-/// how fast it is.
+/// The solver, with memory that is kept. What it visits in an iteration should fit into a processor's cache:
+/// that decides how fast it is.
 #[derive(Clone, Debug)]
 pub(in crate::flip) struct PressureSolver {
     multigrid: Multigrid,
@@ -62,8 +63,8 @@ impl<'a> Unknowns<'a> {
         Self { system, colour: block % 2, begin: block / 2 * BLOCK, len }
     }
 
-    /// Visits the vectors of one kind that lie side by side, unless they hold no unknown: from where on in the block, how
-    /// many entries.
+    /// Visits the vectors of one kind that lie side by side, unless they hold no unknown: from where on in
+    /// the block, how many entries.
     #[inline(always)]
     fn runs(&self) -> impl Iterator<Item = (Kind, usize, usize)> {
         let kinds = &self.system.kind[self.colour][self.begin / LANES..][..self.len / LANES];
@@ -159,8 +160,8 @@ impl Task for Residual<'_> {
     }
 }
 
-/// A block of `x += length p`, of `r -= length A p`, and of r in f32; the largest entry of r. To multiply again is cheaper
-/// than to keep the product of [`Curvature`].
+/// A block of `x += length p`, of `r -= length A p`, and of r in f32; the largest entry of r. To multiply
+/// again is cheaper than to keep the product of [`Curvature`].
 struct AdvanceSolution<'a> {
     unknowns: Unknowns<'a>,
     length: f64,
@@ -254,7 +255,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     add_lanes(sums)
 }
 
-/// Products of blocks, with q = A p = b - r: of p and the residual that is left behind a step z, `p r - z q`, and `p q`.
+/// Products of blocks, with q = A p = b - r: of p and the residual that is left behind a step z, `p r - z q`,
+/// and `p q`.
 struct Products<'a> {
     z: &'a [f32],
     p: &'a [f64],
@@ -297,9 +299,10 @@ impl PressureSolver {
         self.multigrid.set(changed, set);
     }
 
-    /// Solves for `pressure`, which goes in as the starting point; the number of iterations. `right_hand_side` must be
-    /// zero where there is no unknown. Where no run of cells has `changed`, coefficients and right-hand side must be as
-    /// in the last solve, and pressures everywhere as it left them.
+    /// Solves for `pressure`, which goes in as the starting point; the number of iterations.
+    /// `right_hand_side` must be zero where there is no unknown. Where no run of cells has `changed`,
+    /// coefficients and right-hand side must be as in the last solve, and pressures everywhere as it left
+    /// them.
     pub(in crate::flip) fn solve(
         &mut self,
         right_hand_side: &mut Split<f64>,
@@ -346,8 +349,8 @@ impl PressureSolver {
         Ok(iterations)
     }
 
-    /// A fluid that touches no air has no unique pressure, and its divergence must add up to nothing: what rounding
-    /// leaves is spread over its cells. Whether it is so.
+    /// A fluid that touches no air has no unique pressure, and its divergence must add up to nothing: what
+    /// rounding leaves is spread over its cells. Whether it is so.
     fn make_consistent(&self, right_hand_side: &mut Split<f64>) -> bool {
         let system = self.multigrid.finest();
         if !system.is_closed() {
@@ -398,8 +401,9 @@ impl PressureSolver {
         });
     }
 
-    /// Improves the initial guess for less than the cost of one iteration: smooths where the residual exceeds the target
-    /// and, if only some cells changed, rescales the previous pressure. Returns the largest residual.
+    /// Improves the initial guess for less than the cost of one iteration: smooths where the residual exceeds
+    /// the target and, if only some cells changed, rescales the previous pressure. Returns the largest
+    /// residual.
     fn improve_guess(
         &mut self,
         right_hand_side: &Split<f64>,
@@ -424,8 +428,8 @@ impl PressureSolver {
         (0..blocks.len()).map(|n| around(n).contains(&true)).collect()
     }
 
-    /// Lengthens the pressure so that behind the step that the smoother found the error has least energy: it is near
-    /// the smoothest mode, the one that the preconditioner overestimates most.
+    /// Lengthens the pressure so that behind the step that the smoother found the error has least energy: it
+    /// is near the smoothest mode, the one that the preconditioner overestimates most.
     fn rescale(&mut self, right_hand_side: &Split<f64>, pressure: &mut Split<f64>) {
         let Self { multigrid, residual, largest, .. } = self;
         let width = multigrid.width();
@@ -463,8 +467,8 @@ impl PressureSolver {
         curvature
     }
 
-    /// Goes `length` along the direction in some blocks of each colour; in others the direction must be zero, and so beside them.
-    /// The largest residual there.
+    /// Goes `length` along the direction in some blocks of each colour; in others the direction must be zero,
+    /// and so beside them. The largest residual there.
     fn advance(&mut self, length: f64, only: &[bool], pressure: &mut Split<f64>) -> f64 {
         let Self { multigrid, residual, direction: p, largest } = self;
         let width = multigrid.width();

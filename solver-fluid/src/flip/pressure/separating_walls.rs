@@ -1,8 +1,9 @@
-//! Walls that let go: where the fluid does not press against the domain's wall and moves away from it, the wall does not
-//! hold it back.
+//! Walls that let go: where the fluid does not press against the domain's wall and moves away from it, the
+//! wall does not hold it back.
 //!
-//! A wall can only push: pressure p >= 0 and the velocity away from it u >= 0, and one of them is zero [Batty2007]. Which
-//! one is taken from the last pressure and the velocities before the projection, as in [Chentanez2012], not iterated.
+//! A wall can only push: pressure p >= 0 and the velocity away from it u >= 0, and one of them is zero
+//! [Batty2007]. Which one is taken from the last pressure and the velocities before the projection, as in
+//! [Chentanez2012], not iterated.
 
 use crate::flip::cell::Cell;
 use crate::flip::grid::Grid;
@@ -43,8 +44,8 @@ pub(crate) fn unpressed(grid: &Grid, cell: &[Cell], pressure: &Split<f64>) -> Ve
 }
 
 impl WallFace {
-    /// Lets go, as if there were air behind the face, if the fluid moves away under a `fall` [m/s], the velocity that
-    /// gravity gives in the sub-step.
+    /// Lets go, as if there were air behind the face, if the fluid moves away under a `fall` [m/s], the
+    /// velocity that gravity gives in the sub-step.
     pub(crate) fn release(&self, transferred: &ParticleToGrid, fall: [f64; 3], cell: &mut [Cell]) {
         let [weight, moved] = transferred.at(self.axis, self.face).map(f64::from);
         if weight > 0.0 && self.away * (moved / weight + fall[self.axis]) > 0.0 {

@@ -33,7 +33,8 @@ pub(in crate::flip) enum Kind {
     Mixed,
 }
 
-/// The coefficients of a level: `sum over faces of face (p - p') + ground p`. Entries that are no unknown have zeros.
+/// The coefficients of a level: `sum over faces of face (p - p') + ground p`. Entries that are no unknown
+/// have zeros.
 #[derive(Clone, Debug)]
 pub(in crate::flip) struct System {
     pub(in crate::flip) grid: Grid,
@@ -162,8 +163,8 @@ impl System {
         }
     }
 
-    /// Sets the coefficients of the next coarser level in layers of which some run of cells here has changed. The runs
-    /// of that level that have changed.
+    /// Sets the coefficients of the next coarser level in layers of which some run of cells here has changed.
+    /// The runs of that level that have changed.
     pub(in crate::flip) fn coarsen(&self, width: Width, changed: &[bool], coarse: &mut Self) -> Vec<bool> {
         let (fine, grid) = (self.grid, coarse.grid);
         let layers: Vec<bool> = (0..grid.cells[2])
@@ -296,8 +297,8 @@ impl Task for Settle<'_> {
     }
 }
 
-/// Tells vectors with an unknown beside another one to which it has no face from those that are uniform: cells that do not
-/// touch may make up two coarser ones that are neighbours.
+/// Tells vectors with an unknown beside another one to which it has no face from those that are uniform:
+/// cells that do not touch may make up two coarser ones that are neighbours.
 struct Part<'a> {
     /// Offsets of lower and upper neighbours.
     sides: [[isize; 3]; 2],

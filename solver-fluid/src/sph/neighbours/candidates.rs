@@ -1,5 +1,5 @@
-//! The candidates of a group of particles: copies, next to each other, of every particle and mirror image that any of
-//! the group may see.
+//! The candidates of a group of particles: copies, next to each other, of every particle and mirror image
+//! that any of the group may see.
 
 #![allow(
     clippy::needless_range_loop,
@@ -22,16 +22,16 @@ use crate::sph::ghosts::Points;
 
 use super::cells::{BINS, CellOrder, FRACTION, Place, Raster, Row};
 
-/// Squared distance from a group's bounding box within which particles are candidates, a little more than 1 for
-/// rounding.
+/// Squared distance from a group's bounding box within which particles are candidates, a little more than 1
+/// for rounding.
 const REACH: f32 = 1.000_01;
 /// Bins that a group reaches over at most. Offsets from their middle are then exact in f32, of images too.
 const GROUP_BINS: i32 = 7;
 /// Particles of one task in loops that copy.
 const COPY_CHUNK: usize = 4096;
 
-/// Walls: their axis, and whether they are the higher ones along it. Wall after wall, so that edges and corners get
-/// their images, too.
+/// Walls: their axis, and whether they are the higher ones along it. Wall after wall, so that edges and
+/// corners get their images, too.
 const SIDES: [(usize, usize); 6] = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)];
 
 /// Offsets of pressure, volume and velocity in [`Stored`] and [`Candidate`].
@@ -39,8 +39,8 @@ pub(in crate::sph) const PRESSURE: usize = 3;
 pub(in crate::sph) const VOLUME: usize = 4;
 pub(in crate::sph) const VELOCITY: usize = 5;
 
-/// A particle as stored: x, y, z [fractions of a cell, modulo 1024 cells], and the bits of f32: pressure, volume,
-/// velocity x, y, z [m/s].
+/// A particle as stored: x, y, z [fractions of a cell, modulo 1024 cells], and the bits of f32: pressure,
+/// volume, velocity x, y, z [m/s].
 pub(in crate::sph) type Stored = [i32; 8];
 /// A particle or image as a candidate: place from the group's origin on [support radii], the rest as stored.
 pub(in crate::sph) type Candidate = [f32; 8];
@@ -48,7 +48,8 @@ pub(in crate::sph) type Candidate = [f32; 8];
 /// The columns of particles that the loops over pairs read, in their order.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sph) struct Columns {
-    /// x, y, z of [`Stored`], and [`LANES`] values more, so that a register can be read from wherever a run begins.
+    /// x, y, z of [`Stored`], and [`LANES`] values more, so that a register can be read from wherever a run
+    /// begins.
     places: [Vec<i32>; 3],
     stored: Vec<Stored>,
     /// Cells, where slots can hold particles of more than one.
@@ -110,7 +111,8 @@ pub(in crate::sph) struct Candidates {
     count: usize,
 }
 
-/// Runs of the order cut into registers: where each begins; and first where its run ends, then which of its lanes are in reach.
+/// Runs of the order cut into registers: where each begins; and first where its run ends, then which of its
+/// lanes are in reach.
 #[derive(Clone, Debug, Default)]
 struct Spans {
     spans: Vec<[u32; 2]>,
@@ -128,7 +130,8 @@ impl Found {
         self.next = 0;
     }
 
-    /// Notes the number of particles that were met, and these; there are as many flags as whole registers hold. The number.
+    /// Notes the number of particles that were met, and these; there are as many flags as whole registers
+    /// hold. The number.
     #[inline(always)]
     fn add<R: Register>(&mut self, particles: &[u32], met: &[u8]) -> usize {
         let begin = self.words.len();
@@ -219,7 +222,8 @@ impl Columns {
 }
 
 impl Surroundings<'_> {
-    /// The particles of a row from `first` on, `lanes` of them unless they reach too far or are of distant cells.
+    /// The particles of a row from `first` on, `lanes` of them unless they reach too far or are of distant
+    /// cells.
     #[inline(always)]
     pub(in crate::sph) fn group<'a>(&self, in_order: &'a Row, first: usize, lanes: usize) -> Group<'a> {
         let row = in_order;
@@ -366,7 +370,8 @@ impl Places {
             *walls |= u32::from(around.plane(side, group).is_some_and(near)) << bit;
         }
         around.cut::<R>(group, spans);
-        // Found first and copied then: where a copy goes depends on those before, and the search would wait for it.
+        // Found first and copied then: where a copy goes depends on those before, and the search would wait
+        // for it.
         for span in spans.all() {
             let [at, run_end] = *span;
             let (at, present) = (at as usize, (run_end - at) as usize);
@@ -398,8 +403,8 @@ impl Places {
         }
     }
 
-    /// Appends the images behind a wall of the candidates in one set of walls. An image is never nearer than its original, so
-    /// every image in reach is one of a candidate.
+    /// Appends the images behind a wall of the candidates in one set of walls. An image is never nearer than
+    /// its original, so every image in reach is one of a candidate.
     #[inline(always)]
     fn mirror<R: Register>(&mut self, reach: &Reach<R>, axis: usize, plane: f32, set: usize) {
         let Self { columns, index, ends, .. } = self;
@@ -425,8 +430,8 @@ impl Places {
         ends.push(end);
     }
 
-    /// Calls `meet` with the place of each candidate; those for which it answers true are noted. How many there are, and how many of
-    /// them were noted.
+    /// Calls `meet` with the place of each candidate; those for which it answers true are noted. How many
+    /// there are, and how many of them were noted.
     #[inline(always)]
     pub(in crate::sph) fn visit<R: Register>(
         &mut self,
@@ -441,7 +446,8 @@ impl Places {
             let count = candidates.len();
             let [x, y, z] = columns.each_ref().map(|column| &column[candidates.clone()]);
             make_room(met, count + LANES);
-            // Noted where they are and sorted out then: an address that depends on what came before would hold up the loads.
+            // Noted where they are and sorted out then: an address that depends on what came before would
+            // hold up the loads.
             for (((&x, &y), &z), met) in x.iter().zip(y).zip(z).zip(&mut *met) {
                 *met = u8::from(meet([x, y, z]));
             }

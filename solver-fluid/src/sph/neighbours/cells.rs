@@ -1,12 +1,13 @@
 //! Particles in the order of their places: what makes those around a few of them contiguous in memory.
 //!
-//! Space is cut into **rows** along x, one support radius wide and high, and rows into **bins** of a quarter of a
-//! support radius. Rows are numbered along y, then z, over the fluid's bounding box with an empty layer around it. So
-//! eight particles in a row are near each other, and all that they may see is a run of the order in each of the nine
-//! rows around them.
+//! Space is cut into **rows** along x, one support radius wide and high, and rows into **bins** of a quarter
+//! of a support radius. Rows are numbered along y, then z, over the fluid's bounding box with an empty layer
+//! around it. So eight particles in a row are near each other, and all that they may see is a run of the
+//! order in each of the nine rows around them.
 //!
-//! If the box is too large for the number of particles (a drop that flies away), bins are counted modulo a smaller
-//! box: then a slot can hold particles of distant cells, and [`CellOrder::wraps`] says that cells must be compared.
+//! If the box is too large for the number of particles (a drop that flies away), bins are counted modulo a
+//! smaller box: then a slot can hold particles of distant cells, and [`CellOrder::wraps`] says that cells
+//! must be compared.
 
 use std::ops::Range;
 
@@ -60,8 +61,8 @@ impl Raster {
         Place(position.to_array().map(|x| self.fixed_point(x)))
     }
 
-    /// Lowest and highest corner [m] of a box whose points are all in the cells from `low` to `high`, and at least `depth` cells
-    /// away from others. Empty if there is none.
+    /// Lowest and highest corner [m] of a box whose points are all in the cells from `low` to `high`, and at
+    /// least `depth` cells away from others. Empty if there is none.
     pub(in crate::sph) fn box_within(&self, (low, high): ([i32; 3], [i32; 3]), depth: i32) -> [DVec3; 2] {
         // Space ends at the outermost cells, and rounding moves a point by less than a thousandth of a cell.
         let face = |cell: i32, is_end: bool, inwards: f64| match is_end {
@@ -82,7 +83,8 @@ impl Raster {
         self.walls.map_or([[false; 2]; 3], |walls| walls.no_slip)
     }
 
-    /// Lowest and highest plane of the walls [cells], rounded so that images fall on the positions' own raster.
+    /// Lowest and highest plane of the walls [cells], rounded so that images fall on the positions' own
+    /// raster.
     pub(in crate::sph) fn planes(&self) -> Option<[DVec3; 2]> {
         let round =
             |plane: DVec3| (plane * (self.inverse_cell_size * 2.0 * FRACTIONS)).round() / (2.0 * FRACTIONS);
@@ -192,8 +194,8 @@ pub(in crate::sph) struct Chunk {
 }
 
 impl CellOrder {
-    /// Sorts own particles, and ghosts numbered behind them, by row, bin and id. Without ids, particles of a bin stay in the
-    /// order they came in.
+    /// Sorts own particles, and ghosts numbered behind them, by row, bin and id. Without ids, particles of a
+    /// bin stay in the order they came in.
     pub(in crate::sph) fn rebuild(&mut self, raster: &Raster, own: Points<'_>, ghosts: Points<'_>) {
         let mut places = std::mem::take(&mut self.places);
         let own_count = own.positions.len();
@@ -315,8 +317,8 @@ impl CellOrder {
         [begin as usize..end.min(size.x) as usize, 0..(end - size.x).max(0) as usize]
     }
 
-    /// The runs of [`Self::order`] that hold all particles in these bins of the nine rows around a row, empty ones
-    /// included.
+    /// The runs of [`Self::order`] that hold all particles in these bins of the nine rows around a row, empty
+    /// ones included.
     #[inline(always)]
     pub(in crate::sph) fn runs(&self, row: &Row, bins: Bins, mut visit: impl FnMut(Range<u32>)) {
         for bins in bins {

@@ -12,8 +12,8 @@ pub enum Law {
     Mueller,
 }
 
-/// An equation of state with its constants. Compression is density over rest density; where it is below 1, at a free
-/// surface, the pressure is zero rather than negative.
+/// An equation of state with its constants. Compression is density over rest density; where it is below 1, at
+/// a free surface, the pressure is zero rather than negative.
 #[derive(Clone, Copy, Debug)]
 pub struct EquationOfState {
     /// The law.

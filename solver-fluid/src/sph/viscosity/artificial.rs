@@ -12,7 +12,8 @@ use crate::sph::pairs::{Carried, PairTerms, depth, squared, wendland};
 /// eta^2 of Eq. 4.2 [Monaghan1992], 0.01 squared smoothing lengths, in squared support radii.
 const SOFTENING: f32 = 0.0025;
 
-/// Wendland's kernel, artificial viscosity after Monaghan: it acts along the line of centres, on approaching pairs.
+/// Wendland's kernel, artificial viscosity after Monaghan: it acts along the line of centres, on approaching
+/// pairs.
 #[derive(Clone, Copy)]
 pub(in crate::sph) struct Artificial;
 

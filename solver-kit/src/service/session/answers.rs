@@ -12,7 +12,8 @@ use crate::error::SolverError;
 use crate::joined::{by_number, concatenated, first_fault};
 use crate::solver::{FieldValues, Report};
 
-/// The result on this rank if no rank has a fault; else, on all ranks, the fault of the lowest rank that has one.
+/// The result on this rank if no rank has a fault; else, on all ranks, the fault of the lowest rank that has
+/// one.
 pub(super) fn agreed<T>(ranks: &Ranks, result: Result<T, Refusal>) -> Result<T, Refusal> {
     if ranks.is_alone() {
         return result;
@@ -103,8 +104,8 @@ impl Run {
         Ok(travel_max)
     }
 
-    /// The end of a step, with the tracked particles where they are; one that died, where it was `before`. Of the tracked ones
-    /// this rank has those of these numbers.
+    /// The end of a step, with the tracked particles where they are; one that died, where it was `before`. Of
+    /// the tracked ones this rank has those of these numbers.
     pub(super) fn report(
         &self,
         report: &Report,

@@ -126,7 +126,8 @@ impl BodyBonds {
         pass.broken
     }
 
-    /// Follows the particles, in one step not by more than half of what a difference can hold: the body is torn apart then.
+    /// Follows the particles, in one step not by more than half of what a difference can hold: the body is
+    /// torn apart then.
     pub(super) fn follow(&mut self, particles: &Particles) -> Result<(), SolverError> {
         let position = &particles.position[self.first..self.first + self.count];
         let (origin, limit) = (position[0] - self.followed[0], STEP_MAX * self.law.spacing);
@@ -246,13 +247,14 @@ fn surface_gains(table: &dyn BondTable, count: usize, law: &Law, moment: f64) ->
     (0..count).into_par_iter().with_min_len(CHUNK).map(gain).collect()
 }
 
-/// The same for a box: each particle has the product of the gains of its layers along the axes, with which plates stretch and bend as
-/// they should ([`Plate`]).
+/// The same for a box: each particle has the product of the gains of its layers along the axes, with which
+/// plates stretch and bend as they should ([`Plate`]).
 fn box_gains(lattice: &Lattice, law: &Law, moment: f64) -> Vec<f32> {
     let plate = Plate::new(law);
     // The axis along which a layer or a row is one particle thick is the last.
     let axes = 0..law.model.dimensions();
-    // What is thin along two axes bends across the thinner one, the last, and is stretched evenly along the other.
+    // What is thin along two axes bends across the thinner one, the last, and is stretched evenly along the
+    // other.
     let layers: Vec<Vec<f64>> = axes
         .clone()
         .map(|axis| {

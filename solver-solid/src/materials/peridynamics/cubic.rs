@@ -19,8 +19,8 @@ pub(crate) struct Lattice {
 }
 
 impl Lattice {
-    /// The lattice of this spacing that all points lie on, each on a site of its own, if there is one. The longest
-    /// axis comes first, and points that are ordered by [`Self::key`] are in the order of sites.
+    /// The lattice of this spacing that all points lie on, each on a site of its own, if there is one. The
+    /// longest axis comes first, and points that are ordered by [`Self::key`] are in the order of sites.
     pub(crate) fn find(points: &[DVec3], spacing: f64) -> Option<Self> {
         let origin = *points.first()?;
         let mut steps = [DVec3::ZERO; 3];

@@ -1,12 +1,13 @@
 //! Bonds of a body whose particles lie on a simple cubic lattice.
 //!
-//! Sites are numbered along the lattice with margins as wide as the horizon, so that one *stencil*, a step from a site
-//! to a neighbour of higher number, is one shift of the number for all sites. Sixteen consecutive sites are a block; a block and a
-//! stencil share a word of sixteen live bits, and that is all that is stored: rest length, direction and stiffness are
-//! the stencil's. Each bond is computed once, from its lower end, and added to both (`columns.rs`). Positions are kept as
-//! displacements from a lattice without strain, in whole quanta: a difference of
-//! displacements is exact, and the excess follows from it without cancellation, `l^2 - L^2 = eta·(2 xi + eta)` with the
-//! lattice's vector xi and the difference eta of displacements.
+//! Sites are numbered along the lattice with margins as wide as the horizon, so that one *stencil*, a step
+//! from a site to a neighbour of higher number, is one shift of the number for all sites. Sixteen consecutive
+//! sites are a block; a block and a stencil share a word of sixteen live bits, and that is all that is
+//! stored: rest length, direction and stiffness are the stencil's. Each bond is computed once, from its lower
+//! end, and added to both (`columns.rs`). Positions are kept as displacements from a lattice without strain,
+//! in whole quanta: a difference of displacements is exact, and the excess follows from it without
+//! cancellation, `l^2 - L^2 = eta·(2 xi + eta)` with the lattice's vector xi and the difference eta of
+//! displacements.
 
 mod coefficient;
 mod columns;
@@ -177,7 +178,8 @@ impl LatticeTable {
         block * self.stencils.len()..(block + 1) * self.stencils.len()
     }
 
-    /// Index of the live word of the bond that leaves this site for a neighbour of higher number, if it lives.
+    /// Index of the live word of the bond that leaves this site for a neighbour of higher number, if it
+    /// lives.
     fn live_word(&self, site: usize, stencil: usize) -> Option<usize> {
         let block = self.block[site / LANES];
         let word = (block != VACANT).then(|| self.words(block as usize).start + stencil)?;
@@ -225,7 +227,8 @@ impl LatticeTable {
         read
     }
 
-    /// Writes `value(i)` of every particle to its site, in parallel over chunks of [`SITES`], or over those that are `read`.
+    /// Writes `value(i)` of every particle to its site, in parallel over chunks of [`SITES`], or over those
+    /// that are `read`.
     fn scatter<T: Copy + Default + Send>(
         &self,
         columns: &mut SiteColumns<T, 3>,

@@ -1,4 +1,5 @@
-//! The prototype microelastic brittle material [SillingAskari2005]: constants of a bond from those of a material.
+//! The prototype microelastic brittle material [SillingAskari2005]: constants of a bond from those of a
+//! material.
 
 use std::f64::consts::PI;
 
@@ -46,7 +47,8 @@ pub(crate) struct Law {
     pub(crate) critical_stretch: f64,
     /// Rise of a bond's threshold with the compression of its ends' other bonds (alpha).
     pub(crate) threshold_rise: f64,
-    /// Scatter s of strength: thresholds of particles are spread evenly over 1 - s to 1 + s times the critical stretch.
+    /// Scatter s of strength: thresholds of particles are spread evenly over 1 - s to 1 + s times the
+    /// critical stretch.
     pub(crate) strength_scatter: f64,
     /// True if particles near the horizon count with the part of their volume that lies inside.
     pub(crate) volume_correction: bool,
@@ -58,11 +60,12 @@ pub(crate) struct Law {
 }
 
 impl Model {
-    /// Micromodulus [N/m^6] for Young's modulus E [Pa], horizon d and thickness t (of a bar: its section) [m, m^2].
+    /// Micromodulus [N/m^6] for Young's modulus E [Pa], horizon d and thickness t (of a bar: its section) [m,
+    /// m^2].
     ///
-    /// In three dimensions c = 18 K / (pi d^4) with K = E / (3 (1 - 2/4)) [SillingAskari2005]; in a plane
-    /// c = 9 E / (pi t d^3) for plane stress and 48 E / (5 pi t d^3) for plane strain [HaBobaru2010]; 2 E / (A d^2)
-    /// in a bar.
+    /// In three dimensions c = 18 K / (pi d^4) with K = E / (3 (1 - 2/4)) [SillingAskari2005]; in a plane c =
+    /// 9 E / (pi t d^3) for plane stress and 48 E / (5 pi t d^3) for plane strain [HaBobaru2010]; 2 E / (A
+    /// d^2) in a bar.
     pub(crate) fn micromodulus(self, young_modulus: f64, horizon: f64, thickness: f64) -> f64 {
         match self {
             Self::Solid => 12.0 * young_modulus / (PI * horizon.powi(4)),
@@ -72,8 +75,8 @@ impl Model {
         }
     }
 
-    /// Critical stretch for a fracture energy G [J/m^2], from the energy of all bonds that cross a unit of area
-    /// [SillingAskari2005], [HaBobaru2010]; in a bar c s^2 d^3 A / 6 = G.
+    /// Critical stretch for a fracture energy G [J/m^2], from the energy of all bonds that cross a unit of
+    /// area [SillingAskari2005], [HaBobaru2010]; in a bar c s^2 d^3 A / 6 = G.
     pub(crate) fn critical_stretch(self, fracture_energy: f64, young_modulus: f64, horizon: f64) -> f64 {
         let ratio = fracture_energy / (young_modulus * horizon);
         match self {
@@ -85,8 +88,8 @@ impl Model {
         }
     }
 
-    /// The integral of |xi| over the horizon [m^4], with thickness t [m] or section [m^2]: what the sum of L w(L) V
-    /// over a particle's bonds would be in the continuum.
+    /// The integral of |xi| over the horizon [m^4], with thickness t [m] or section [m^2]: what the sum of L
+    /// w(L) V over a particle's bonds would be in the continuum.
     pub(crate) fn moment(self, horizon: f64, thickness: f64) -> f64 {
         match self {
             Self::Solid => PI * horizon.powi(4),
@@ -116,8 +119,8 @@ impl Model {
     /// Factor from the variance of the stretches of bonds in all directions to the square of the deviatoric
     /// strain.
     ///
-    /// With stretch n·e n, the means over directions are <s> = tr e / d and <s^2> = (2 e:e + (tr e)^2) / (d (d + 2)),
-    /// so that the deviator's e':e' is d (d + 2) / 2 times the variance, in d dimensions.
+    /// With stretch n·e n, the means over directions are <s> = tr e / d and <s^2> = (2 e:e + (tr e)^2) / (d
+    /// (d + 2)), so that the deviator's e':e' is d (d + 2) / 2 times the variance, in d dimensions.
     pub(crate) fn deviator(self) -> f64 {
         match self {
             Self::Solid => 7.5,
@@ -128,8 +131,8 @@ impl Model {
 }
 
 impl Law {
-    /// The part of a neighbour's volume that lies within the horizon, for a bond of length `rest` [m], after Parks et
-    /// al. [Parks2008]: 1 up to half a spacing before it, a half at the horizon.
+    /// The part of a neighbour's volume that lies within the horizon, for a bond of length `rest` [m], after
+    /// Parks et al. [Parks2008]: 1 up to half a spacing before it, a half at the horizon.
     pub(crate) fn volume_share(&self, rest: f64) -> f64 {
         let (constant, slope) = self.volume_line();
         (constant - slope * rest).min(1.0)
@@ -144,11 +147,12 @@ impl Law {
         }
     }
 
-    /// Takes the constants from a lattice's own sums: c so that a uniform extension has the energy of the continuum,
-    /// whose sum of L w V is `moment` [m^4], and the critical stretch so that the bonds that cross a lattice plane take
-    /// the fracture energy [J/m^2], if that is given.
+    /// Takes the constants from a lattice's own sums: c so that a uniform extension has the energy of the
+    /// continuum, whose sum of L w V is `moment` [m^4], and the critical stretch so that the bonds that cross
+    /// a lattice plane take the fracture energy [J/m^2], if that is given.
     ///
-    /// A bond that spans n layers crosses n of the planes between them, and has n like it on each cell of a plane.
+    /// A bond that spans n layers crosses n of the planes between them, and has n like it on each cell of a
+    /// plane.
     pub(crate) fn calibrate(&mut self, moment: f64, fracture_energy: Option<f64>) {
         let (mut own, mut across) = (0.0, 0.0);
         self.for_each_step(|[layers, ..], rest| {

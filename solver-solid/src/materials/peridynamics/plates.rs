@@ -1,13 +1,16 @@
-//! Plates and strips of few layers: by how much their bonds are strengthened so that they stretch and bend as a body should.
+//! Plates and strips of few layers: by how much their bonds are strengthened so that they stretch and bend as
+//! a body should.
 //!
-//! A plate has fewer bonds than an endless body, and those that it has lie nearer to its middle: it is too soft, and in bending more so
-//! than in tension. Its layers are given the gains for which both are right. A layer lacks bonds by a factor, the ratio of moments of
-//! `surface_gains`; what this factor has above 1 is scaled by p + q d, with d the number of layers to the nearest surface, and p and q
-//! are what tension and bending ask for. Layers that lack no bond keep the gain 1.
+//! A plate has fewer bonds than an endless body, and those that it has lie nearer to its middle: it is too
+//! soft, and in bending more so than in tension. Its layers are given the gains for which both are right. A
+//! layer lacks bonds by a factor, the ratio of moments of `surface_gains`; what this factor has above 1 is
+//! scaled by p + q d, with d the number of layers to the nearest surface, and p and q are what tension and
+//! bending ask for. Layers that lack no bond keep the gain 1.
 //!
-//! In tension (s = 1) and in bending (s the height of a bond's middle) a bond with the offset (a, b, c) and the length r is stretched by
-//! (a^2 s + b^2 e s + c w)/r: e is the strain across, which is free, and w by how much farther its upper layer moves up than its lower
-//! one. The energy is the least one over e and the layers' ways: a linear system.
+//! In tension (s = 1) and in bending (s the height of a bond's middle) a bond with the offset (a, b, c) and
+//! the length r is stretched by (a^2 s + b^2 e s + c w)/r: e is the strain across, which is free, and w by
+//! how much farther its upper layer moves up than its lower one. The energy is the least one over e and the
+//! layers' ways: a linear system.
 
 use super::law::Law;
 
@@ -18,7 +21,8 @@ const GAIN_MIN: f64 = 0.25;
 /// Gains are found to this part.
 const TOLERANCE: f64 = 1e-9;
 
-/// Sums over the bonds that lead from a particle up by the same number of layers, of their stiffness over r^2.
+/// Sums over the bonds that lead from a particle up by the same number of layers, of their stiffness over
+/// r^2.
 #[derive(Clone, Copy, Debug, Default)]
 struct PlateSums {
     /// Times a^4, a^2 b^2, b^4.
@@ -77,8 +81,8 @@ impl Plate {
         Self { reach, sums, modulus }
     }
 
-    /// Gains of the layers of a plate of `count`, from one surface to the other. If no gains make tension and bending right, what
-    /// `preferred` says is.
+    /// Gains of the layers of a plate of `count`, from one surface to the other. If no gains make tension and
+    /// bending right, what `preferred` says is.
     pub(super) fn gains(&self, count: usize, preferred: Strain) -> Vec<f64> {
         let thin = self.thin_gains(count.min(THICK), preferred);
         let of = |layer: usize| {
@@ -96,7 +100,8 @@ impl Plate {
         }
     }
 
-    /// Gains with which tension and bending are right, if there are any of at least [`GAIN_MIN`], by Newton's method.
+    /// Gains with which tension and bending are right, if there are any of at least [`GAIN_MIN`], by Newton's
+    /// method.
     fn both(&self, count: usize) -> Option<Vec<f64>> {
         let shape: Vec<[f64; 2]> = (0..count)
             .map(|layer| {
@@ -109,7 +114,8 @@ impl Plate {
             let gains: Vec<f64> = shape.iter().map(|[p, q]| 1.0 + p * factors[0] + q * factors[1]).collect();
             let [tension, bending] =
                 [Strain::Tension, Strain::Bending].map(|strain| self.stiffness(&gains, strain));
-            // By how much the stiffness grows with the gain of a layer: what it is at the same displacements, which are of least energy.
+            // By how much the stiffness grows with the gain of a layer: what it is at the same displacements,
+            // which are of least energy.
             let slopes = [&tension.1, &bending.1].map(|slope| {
                 let by =
                     |n: usize| slope.iter().zip(&shape).map(|(slope, shape)| slope * shape[n]).sum::<f64>();
@@ -139,7 +145,8 @@ impl Plate {
         (-self.reach..=self.reach).zip(&self.sums).filter_map(move |(c, sum)| Some((other(c)?, sum)))
     }
 
-    /// Stiffness of a plate over what it should be, and how much of it is from the bonds of each layer, per gain.
+    /// Stiffness of a plate over what it should be, and how much of it is from the bonds of each layer, per
+    /// gain.
     fn stiffness(&self, gains: &[f64], strain: Strain) -> (f64, Vec<f64>) {
         let count = gains.len();
         let middle = |i: usize, j: usize| match strain {
@@ -181,7 +188,8 @@ impl Plate {
     }
 }
 
-/// Solves a symmetric system with its right-hand side in the last column; unknowns without stiffness, and the first, are 0.
+/// Solves a symmetric system with its right-hand side in the last column; unknowns without stiffness, and the
+/// first, are 0.
 fn solve(mut system: Vec<Vec<f64>>) -> Vec<f64> {
     let count = system.len();
     let free: Vec<usize> = (1..count).filter(|&k| system[k][k] > 0.0).collect();

@@ -49,7 +49,8 @@ pub(crate) struct RowTable {
     /// Coefficient of each bond. `is_near` is true for clusters whose bonds all have one.
     coefficient: Vec<Coefficient>,
     is_near: Vec<bool>,
-    /// Position in quanta, and the gain times half a spacing in quanta (the bits of an f32), in each slot of every cluster.
+    /// Position in quanta, and the gain times half a spacing in quanta (the bits of an f32), in each slot of
+    /// every cluster.
     record: Vec<[i32; 4]>,
     /// Position from the first slot, and the vector to multiply.
     pair: Vec<Pair>,
@@ -122,7 +123,8 @@ impl RowTable {
         self.start[cluster][1]..self.start[cluster + 1][1]
     }
 
-    /// The bonds of a slot, broken ones, too: the slot of the other end, and which of the cluster's bonds it is.
+    /// The bonds of a slot, broken ones, too: the slot of the other end, and which of the cluster's bonds it
+    /// is.
     fn row(&self, slot: usize) -> impl Iterator<Item = (usize, usize)> {
         let (cluster, lane) = (slot / CLUSTER, slot % CLUSTER);
         let mut next = 0;
@@ -223,8 +225,8 @@ fn take<'a, T>(column: &mut &'a mut [T], length: usize) -> &'a mut [T] {
     column.split_off_mut(..length).expect("columns hold all bonds")
 }
 
-/// Particles in an order in which every four lie together, and so do every eight, sixteen and so on: halves across the longest
-/// side, halved again.
+/// Particles in an order in which every four lie together, and so do every eight, sixteen and so on: halves
+/// across the longest side, halved again.
 fn clustered(position: &[DVec3]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..position.len() as u32).collect();
     halve(&mut order, position);

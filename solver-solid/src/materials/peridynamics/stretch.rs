@@ -1,11 +1,11 @@
 //! The arithmetic of a bond in the hot loops, without square roots and divisions.
 //!
-//! Everything follows from one number, the *excess* `x = l^2/L^2 - 1` of a bond of rest length L at length l: the
-//! stretch is `sqrt(1 + x) - 1`, and a force `k (l - L) n` is `k r d` with `r = 1 - L/l = 1 - 1/sqrt(1 + x)` and d the
-//! vector between the ends. For |x| up to 1/8, stretches of -6.5 to +6 %, r is x times a polynomial of fifth degree
-//! (interpolated at Chebyshev's points; its error of 5e-8 is below the rounding of f32). Beyond, which brittle bodies
-//! hardly see, it is computed as it stands. Which of the two is decided for each bond by its own excess, so that both
-//! ends of a bond agree to the bit.
+//! Everything follows from one number, the *excess* `x = l^2/L^2 - 1` of a bond of rest length L at length l:
+//! the stretch is `sqrt(1 + x) - 1`, and a force `k (l - L) n` is `k r d` with `r = 1 - L/l = 1 - 1/sqrt(1 +
+//! x)` and d the vector between the ends. For |x| up to 1/8, stretches of -6.5 to +6 %, r is x times a
+//! polynomial of fifth degree (interpolated at Chebyshev's points; its error of 5e-8 is below the rounding of
+//! f32). Beyond, which brittle bodies hardly see, it is computed as it stands. Which of the two is decided
+//! for each bond by its own excess, so that both ends of a bond agree to the bit.
 
 /// Largest |x| for which the polynomial holds.
 pub(super) const SERIES_MAX: f32 = 0.125;
@@ -24,7 +24,8 @@ pub(super) fn series(excess: f32) -> f32 {
 /// The same for any excess if `FAR`; if not, that of a live bond must be within [`SERIES_MAX`].
 #[inline(always)]
 pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
-    // A broken bond, whose factor is zero, may be any length: its number must not overflow, zero times that is none.
+    // A broken bond, whose factor is zero, may be any length: its number must not overflow, zero times that
+    // is none.
     let near = series(excess.min(SERIES_MAX));
     if FAR && excess.abs() > SERIES_MAX {
         // Ends that coincide have no direction, and the vector by which this is multiplied is zero.
@@ -35,8 +36,8 @@ pub(super) fn elongation_share<const FAR: bool>(excess: f32) -> f32 {
     }
 }
 
-/// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is linear in
-/// 1/L.
+/// The stiffness of a bond by its rest length L, of the body's unit: min(a - b L, 1) spacing / L, which is
+/// linear in 1/L.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ElongationShare {
     /// Coefficient a.

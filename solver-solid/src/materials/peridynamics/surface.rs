@@ -96,8 +96,8 @@ impl Cubes<'_> {
         inside.then(|| keys.binary_search(&self.lattice.key_of(cell)).ok()).flatten()
     }
 
-    /// The particles around the lowest corner of `corner`'s cell that share it with particle `i`, ascending: those that
-    /// live bonds through faces lead to without leaving the corner.
+    /// The particles around the lowest corner of `corner`'s cell that share it with particle `i`, ascending:
+    /// those that live bonds through faces lead to without leaving the corner.
     fn sharers(&self, keys: &[u64], corner: [i32; 3], i: usize) -> Vec<u32> {
         let around: [Option<usize>; 8] = std::array::from_fn(|n| {
             self.at(keys, std::array::from_fn(|axis| corner[axis] - 1 + (n as i32 >> axis & 1)))
@@ -134,8 +134,8 @@ impl Cubes<'_> {
         (sharers.iter().map(of).sum::<DVec3>() / count, velocity / count)
     }
 
-    /// The edges of a particle's cube [m], as its neighbours along the axes have turned and stretched it. Edges without a
-    /// neighbour stand at right angles to the others.
+    /// The edges of a particle's cube [m], as its neighbours along the axes have turned and stretched it.
+    /// Edges without a neighbour stand at right angles to the others.
     fn steps(&self, keys: &[u64], i: usize) -> [DVec3; 3] {
         let rest = self.lattice.steps;
         let along = |axis: usize| {

@@ -10,8 +10,9 @@ use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::fixed::operand_scale;
 use crate::linear::vectors::{Slice, Vector};
 
-/// Lengths are whole numbers of quanta in the hot loops: this many a spacing. The difference of two positions is exact
-/// then, wherever the body is, up to 128 spacings; and forces are the same to the bit if a body moves by whole quanta.
+/// Lengths are whole numbers of quanta in the hot loops: this many a spacing. The difference of two positions
+/// is exact then, wherever the body is, up to 128 spacings; and forces are the same to the bit if a body
+/// moves by whole quanta.
 pub(crate) const QUANTA: f64 = (1 << 24) as f64;
 
 /// A bond, seen from one end.
@@ -45,29 +46,32 @@ pub(crate) struct Pass {
 
 /// The bonds of one body. Particles are counted from 0 in the body; forces are in unit stiffness x quanta.
 ///
-/// Rows store each bond at both of its ends, so that a particle only gathers, and both ends come to the same numbers: a difference
-/// has the same magnitude from either side. Lattices compute each bond once for both.
+/// Rows store each bond at both of its ends, so that a particle only gathers, and both ends come to the same
+/// numbers: a difference has the same magnitude from either side. Lattices compute each bond once for both.
 pub(crate) trait BondTable: Send + Sync {
     /// Takes positions [m].
     fn load_positions(&mut self, position: &[DVec3]);
 
-    /// Forces at the positions. With `thresholds`, the largest excess (`stretch.rs`) of each particle's bonds, a bond
-    /// above that of either end breaks first and has no force; the number beside them is the least of them.
+    /// Forces at the positions. With `thresholds`, the largest excess (`stretch.rs`) of each particle's
+    /// bonds, a bond above that of either end breaks first and has no force; the number beside them is the
+    /// least of them.
     fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass;
 
-    /// Takes the positions [m], those of [`Self::load_positions`], once more, as products with rounded vectors want them.
+    /// Takes the positions [m], those of [`Self::load_positions`], once more, as products with rounded
+    /// vectors want them.
     fn round_positions(&mut self, _position: &[DVec3]) {}
 
     /// Diagonal blocks of the stiffness at the positions.
     fn find_blocks(&mut self);
 
-    /// Multiplies the stiffness at the positions with `u`, in which the body's particles begin at `first`; the unit of
-    /// [`Self::product`] that comes out. With a rounded `u` the stiffness is rounded too, to the sixth digit, and
-    /// [`Self::round_positions`] and [`Self::find_blocks`] come first.
-    /// If `wanted` is given, only rows matter in slices of the solver's particles for which it is true.
+    /// Multiplies the stiffness at the positions with `u`, in which the body's particles begin at `first`;
+    /// the unit of [`Self::product`] that comes out. With a rounded `u` the stiffness is rounded too, to the
+    /// sixth digit, and [`Self::round_positions`] and [`Self::find_blocks`] come first. If `wanted` is given,
+    /// only rows matter in slices of the solver's particles for which it is true.
     fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64;
 
-    /// Force on particle `i`, and the least excess of its bonds, infinite without any; of use only if the law lets thresholds rise.
+    /// Force on particle `i`, and the least excess of its bonds, infinite without any; of use only if the law
+    /// lets thresholds rise.
     fn force(&self, i: usize) -> ([f32; 3], f32);
 
     /// Forces on all particles, times `unit`.

@@ -1,9 +1,10 @@
 //! Couplings of springs laid out for vectors, exact and rounded to f32.
 //!
-//! Sixteen consecutive particles are a slice. An entry is a spring of each, in a lane each, or none. Where most of a slice
-//! have a neighbour at the same distance in the numbering, as in a lattice, these springs are one entry, whose other ends
-//! are sixteen consecutive particles too: a *run*, read as it lies. What is left over is *scattered*, and gathered. Both
-//! ends of a spring hold the same rounded numbers, so that the rounded operator is symmetric as well.
+//! Sixteen consecutive particles are a slice. An entry is a spring of each, in a lane each, or none. Where
+//! most of a slice have a neighbour at the same distance in the numbering, as in a lattice, these springs are
+//! one entry, whose other ends are sixteen consecutive particles too: a *run*, read as it lies. What is left
+//! over is *scattered*, and gathered. Both ends of a spring hold the same rounded numbers, so that the
+//! rounded operator is symmetric as well.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ use crate::linear::vectors::{Columns, Slice, picked, sixteen};
 /// Lanes that a run must have springs in to be one.
 const RUN_LEAST: usize = 6;
 
-/// Springs' shares of the operator, `transverse` I + `axis` `axis`^T, in each lane: the axis and the transverse part.
+/// Springs' shares of the operator, `transverse` I + `axis` `axis`^T, in each lane: the axis and the
+/// transverse part.
 type Couplings<T> = [[T; LANES]; 4];
 
 /// The other ends of an entry's springs.
@@ -106,8 +108,8 @@ impl Slices {
         self.springs.push(springs);
     }
 
-    /// Takes over the couplings, `coupling(spring)` gives the axis and the transverse part, and what foundations add to
-    /// each particle's diagonal.
+    /// Takes over the couplings, `coupling(spring)` gives the axis and the transverse part, and what
+    /// foundations add to each particle's diagonal.
     pub(crate) fn set(&mut self, coupling: impl Fn(u32) -> (DVec3, f64) + Sync, grounding: &[f64]) {
         let entries = self.exact.par_iter_mut().zip(&mut self.rounded).zip(&self.springs);
         entries.with_min_len(512).for_each(|((exact, rounded), springs)| {
@@ -131,7 +133,8 @@ impl Slices {
         }
     }
 
-    /// Adds the springs' product with the vector loaded last to the rows of `image`, which begin with slice `first`.
+    /// Adds the springs' product with the vector loaded last to the rows of `image`, which begin with slice
+    /// `first`.
     pub(crate) fn add_exact(&self, first: usize, image: &mut [DVec3]) {
         lanes::run(AddExact { slices: self, first, image });
     }

@@ -48,9 +48,10 @@ fn angle([before, after]: &[Vec<DVec3>; 2]) -> f64 {
     heading(arm(after)) - heading(arm(before))
 }
 
-/// The same of a box that rolls on its lower row of balls without slipping. With the angle s, the row's middle moves along the
-/// slope by RADIUS s, and the centre of mass is at the distance d from it, under the angle s + s0 to the normal:
-/// (k + |dc/ds|^2) s'' + (dc/ds . d2c/ds2) s'^2 = g . dc/ds, with the inertia k = I/m and c the centre of mass.
+/// The same of a box that rolls on its lower row of balls without slipping. With the angle s, the row's
+/// middle moves along the slope by RADIUS s, and the centre of mass is at the distance d from it, under the
+/// angle s + s0 to the normal: (k + |dc/ds|^2) s'' + (dc/ds . d2c/ds2) s'^2 = g . dc/ds, with the inertia k =
+/// I/m and c the centre of mass.
 fn toppled(size: DVec3, duration: f64) -> f64 {
     let gravity = downhill(DEGREES);
     let arm = DVec3::new(RADIUS - 0.5 * size.x, 0.0, 0.5 * size.z - RADIUS);
@@ -89,7 +90,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     ];
     let moved = |[before, after]: &[Vec<DVec3>; 2]| middle(before).distance(middle(after));
     checks.push(Check::within("rests with mu 0.4: way [m]", 0.0, moved(&run(flat, 0.4, 0.4)?), REST));
-    // The outer rows of balls are 0.05 m apart: the middle is beyond the lower one if it is higher than 0.025/tan 20 = 0.0687 m.
+    // The outer rows of balls are 0.05 m apart: the middle is beyond the lower one if it is higher than
+    // 0.025/tan 20 = 0.0687 m.
     let low = DVec3::new(0.1, 0.1, 0.1);
     checks.push(Check::within("0.10 m tall, mu 2: way [m]", 0.0, moved(&run(low, 2.0, 0.4)?), REST));
     let mut fallen = Vec::new();

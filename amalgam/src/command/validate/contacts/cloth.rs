@@ -22,7 +22,8 @@ const POINT: f64 = 0.02;
 /// Mass of the cloth [kg].
 const MASS: f64 = 0.1;
 
-/// Angle from the top at which a point leaves the ball that starts there with this speed [degrees], and the way until then.
+/// Angle from the top at which a point leaves the ball that starts there with this speed [degrees], and the
+/// way until then.
 fn leaves(speed: f64) -> Result<(f64, Vec<DVec3>), CaseError> {
     let height = BALL + POINT;
     let body = format!(
@@ -40,7 +41,8 @@ fn leaves(speed: f64) -> Result<(f64, Vec<DVec3>), CaseError> {
         }
         Ok(())
     })?;
-    // Where it leaves, v^2 = g R cos; from then on the part v cos along x is kept: it is the root of g R cos^3.
+    // Where it leaves, v^2 = g R cos; from then on the part v cos along x is kept: it is the root of g R
+    // cos^3.
     let along = frames[0].velocities[0].x;
     let cos = (along * along / (GRAVITY * height)).cbrt();
     way.retain(|x| x.z > -BALL);

@@ -148,8 +148,9 @@ impl GrainColumn {
         })
     }
 
-    /// Front and height of the grains that hang together with the one nearest to the middle: what rolled away alone is not part of
-    /// the deposit, as in [StaronHinch2005]. The front of a round column is the mean over sectors of 15 degrees.
+    /// Front and height of the grains that hang together with the one nearest to the middle: what rolled away
+    /// alone is not part of the deposit, as in [StaronHinch2005]. The front of a round column is the mean
+    /// over sectors of 15 degrees.
     fn extent(&self, frame: &ParticipantFrame) -> (f64, f64) {
         let (position, radius) = (&frame.positions, &frame.radius);
         let mut order: Vec<usize> = (0..position.len()).collect();
@@ -184,8 +185,8 @@ impl GrainColumn {
     }
 }
 
-/// (L - L0)/L0 of discs without resistance to rolling [StaronHinch2005], of grains in a channel [Lube2005] and of round columns
-/// [Lube2004].
+/// (L - L0)/L0 of discs without resistance to rolling [StaronHinch2005], of grains in a channel [Lube2005]
+/// and of round columns [Lube2004].
 fn staron(a: f64) -> f64 {
     if a < 2.0 { 2.5 * a } else { 3.25 * a.powf(0.7) }
 }

@@ -36,7 +36,8 @@ fn slide(method: &str, (degrees, friction, speed, duration): Slope) -> Result<(f
     Ok((end.x, end.z - RADIUS))
 }
 
-/// Way of a point with the acceleration g (sin - mu cos), as long as it slides [m], and by how much its speed changes [m/s].
+/// Way of a point with the acceleration g (sin - mu cos), as long as it slides [m], and by how much its speed
+/// changes [m/s].
 fn exact((degrees, friction, speed, duration): Slope) -> (f64, f64) {
     let gravity = downhill(degrees);
     let acceleration = gravity.x + friction * gravity.z;
@@ -76,7 +77,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
         }
     }
     checks.push(Check::within("largest float in the end [radii]", 0.0, heights[0] / RADIUS, 1e-9));
-    // The law is solved to a hundredth of g dt, so that what is in contact may be wrong by a hundredth of g dt^2.
+    // The law is solved to a hundredth of g dt, so that what is in contact may be wrong by a hundredth of g
+    // dt^2.
     let tolerance = 0.01 * super::GRAVITY * DT * DT / RADIUS;
     checks.push(Check::within("deepest sinking in the end [radii]", 0.0, heights[1] / RADIUS, tolerance));
     let chart = |degrees: f64, way: f64| DVec3::new(degrees / 60.0, 0.0, way);

@@ -21,8 +21,8 @@ const COUNT: usize = 10;
 const RADIUS: f64 = 0.1;
 const DEGREES: f64 = 20.0;
 
-/// Balls in a vertical plane, x along the floor and y up. Contact 0 is that of the first ball with the floor, contact k that of
-/// balls k - 1 and k; a contact that pulls is open from then on.
+/// Balls in a vertical plane, x along the floor and y up. Contact 0 is that of the first ball with the floor,
+/// contact k that of balls k - 1 and k; a contact that pulls is open from then on.
 #[derive(Clone)]
 struct Chain {
     position: [DVec2; COUNT],
@@ -37,9 +37,9 @@ impl Chain {
         Self { position, velocity: [DVec2::ZERO; COUNT], closed: [true; COUNT] }
     }
 
-    /// Accelerations, and the force of each contact over the mass of a ball. A closed contact keeps its length: along its
-    /// direction n the relative acceleration is -|w|^2/(2 r), with w the relative velocity. With one unknown per contact the
-    /// matrix is tridiagonal: neighbours share a ball.
+    /// Accelerations, and the force of each contact over the mass of a ball. A closed contact keeps its
+    /// length: along its direction n the relative acceleration is -|w|^2/(2 r), with w the relative velocity.
+    /// With one unknown per contact the matrix is tridiagonal: neighbours share a ball.
     fn accelerations(&self) -> ([DVec2; COUNT], [f64; COUNT]) {
         let direction: [DVec2; COUNT] = std::array::from_fn(|k| match k {
             0 => DVec2::Y,

@@ -27,7 +27,8 @@ pub(in crate::command::validate) const RESTING: Case = Case {
 /// Time from which the grains are taken as a pile [s], and number of steps between samples.
 const FALLEN: f64 = 10.0;
 const EVERY: u64 = 10;
-/// Angular momentum of the planet that turns at 0.05 rad/s [kg m^2/s]: the scale of what comes from nothing in one that rests.
+/// Angular momentum of the planet that turns at 0.05 rad/s [kg m^2/s]: the scale of what comes from nothing
+/// in one that rests.
 const TURN: f64 = 1.5e5;
 /// Mean radius of a disc [m].
 const RADIUS: f64 = 1.25;
@@ -40,7 +41,8 @@ struct Planet {
     /// Deepest overlap over the smaller radius: ever, when the pile had fallen, and in the end.
     deepest: f64,
     overlap: [f64; 2],
-    /// Angle by which the pile turned since it had fallen, and the integral of the rate that it reported [rad].
+    /// Angle by which the pile turned since it had fallen, and the integral of the rate that it reported
+    /// [rad].
     angle: f64,
     reported: f64,
     unconverged: u32,

@@ -32,19 +32,22 @@ fn roll(degrees: f64, friction: f64, speed: f64, duration: f64) -> Result<(f64, 
 
 fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut measured, mut reference) = (Vec::new(), Vec::new(), Vec::new());
-    // Friction mu m g slows a ball down and turns it by 5 mu g/(2 r): v = v0 - mu g t is r omega after 2 v0/(7 mu g).
+    // Friction mu m g slows a ball down and turns it by 5 mu g/(2 r): v = v0 - mu g t is r omega after 2
+    // v0/(7 mu g).
     for friction in [0.1, 0.5] {
         let (way, speed) = roll(0.0, friction, 1.0, 1.0)?;
         let slides = 2.0 / (7.0 * friction * GRAVITY);
         let exact = slides - 0.5 * friction * GRAVITY * slides * slides + 5.0 / 7.0 * (1.0 - slides);
-        // The law is solved to a hundredth of g dt: 1e-4 m/s; what it leaves in one step the next one corrects.
+        // The law is solved to a hundredth of g dt: 1e-4 m/s; what it leaves in one step the next one
+        // corrects.
         checks.push(Check::within(
             format!("thrown at 1 m/s, mu {friction}: speed [m/s]"),
             5.0 / 7.0,
             speed,
             1e-6,
         ));
-        // Symplectic Euler is half of a step behind a ball that slows down: by at most its whole change of speed.
+        // Symplectic Euler is half of a step behind a ball that slows down: by at most its whole change of
+        // speed.
         let tolerance = 0.5 * DT * 2.0 / 7.0;
         checks.push(Check::within(
             format!("thrown at 1 m/s, mu {friction}: way [m]"),
@@ -53,7 +56,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             1.1 * tolerance,
         ));
     }
-    // Rolling takes the friction 2/7 m g sin, and leaves 5/7 g sin. At 30 degrees it needs mu = 2/7 tan = 0.165.
+    // Rolling takes the friction 2/7 m g sin, and leaves 5/7 g sin. At 30 degrees it needs mu = 2/7 tan =
+    // 0.165.
     let (degrees, duration) = (30.0, 0.5);
     for friction in [0.0, 0.1, 0.16, 0.17, 0.9] {
         let (_, speed) = roll(degrees, friction, 0.0, duration)?;

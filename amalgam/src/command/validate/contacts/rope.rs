@@ -123,7 +123,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             0.05,
         ));
     }
-    // With the lengths l1 and l2 > l1 on both sides, x = (l2 - l1)/2 grows as cosh(sqrt(2 g/L) t): what lies on the peg does not pull.
+    // With the lengths l1 and l2 > l1 on both sides, x = (l2 - l1)/2 grows as cosh(sqrt(2 g/L) t): what lies
+    // on the peg does not pull.
     let smooth = Rope {
         hanging: [0.7, 0.9],
         weights: [0.0, 0.0],

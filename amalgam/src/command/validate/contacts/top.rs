@@ -86,7 +86,8 @@ impl Top {
         q
     }
 
-    /// The same in closed form where the moments about x and y are equal: the box turns about its angular momentum L at the rate
+    /// The same in closed form where the moments about x and y are equal: the box turns about its angular
+    /// momentum L at the rate
     /// |L|/I_x, and about its own axis z at the rate spin_z (1 - I_z/I_x).
     fn precession(self) -> DQuat {
         let moments = self.moments();

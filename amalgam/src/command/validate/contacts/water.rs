@@ -38,7 +38,8 @@ fn bowl() -> Result<CaseOutcome, CaseError> {
     let spacing = BOWL_SPACING;
     let height = cap(frame.positions.len() as f64 * spacing.powi(3));
     let rim = (height * (2.0 * RADIUS - height)).sqrt();
-    // The highest particle in each ring, half a spacing below the surface, where there is room for two layers.
+    // The highest particle in each ring, half a spacing below the surface, where there is room for two
+    // layers.
     let rings = (0.75 * rim / (2.0 * spacing)) as usize;
     let mut tops = vec![0.0f64; rings];
     for x in &frame.positions {

@@ -19,7 +19,8 @@ pub(in crate::command::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene: edge of the shaft and height of the column [m]; springs, their stiffness [N/m]; mass of the floor [kg].
+/// As in the scene: edge of the shaft and height of the column [m]; springs, their stiffness [N/m]; mass of
+/// the floor [kg].
 const EDGE: f64 = 0.2;
 const HEIGHT: f64 = 0.4;
 const SPRINGS: f64 = 64.0;

@@ -16,7 +16,8 @@ pub(in crate::command::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene: speed of the jet [m/s], spacing [m], stiffness of the spring under a particle of the plate [N/m].
+/// As in the scene: speed of the jet [m/s], spacing [m], stiffness of the spring under a particle of the
+/// plate [N/m].
 const SPEED: f64 = 2.0;
 const SPACING: f64 = 0.01;
 const STIFFNESS: f64 = 100.0;

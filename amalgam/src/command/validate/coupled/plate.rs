@@ -16,7 +16,8 @@ pub(in crate::command::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene: length, depth of the plate and of the water, spacing [m]; Young's modulus [Pa], density [kg/m^3].
+/// As in the scene: length, depth of the plate and of the water, spacing [m]; Young's modulus [Pa], density
+/// [kg/m^3].
 const LENGTH: f64 = 1.0;
 const THICKNESS: f64 = 0.1;
 const DEPTH: f64 = 0.3;
@@ -29,8 +30,8 @@ const POISSON: f64 = 0.25;
 /// Start of the means [s].
 const SETTLED: f64 = 0.8;
 
-/// Deflection of a clamped beam of unit width under an even load at the part s of its length, by bending and by shear with the
-/// coefficient 5/6.
+/// Deflection of a clamped beam of unit width under an even load at the part s of its length, by bending and
+/// by shear with the coefficient 5/6.
 fn deflection(s: f64) -> f64 {
     let load = GRAVITY * (WATER * DEPTH + DENSITY * THICKNESS);
     let bending = YOUNG_MODULUS * THICKNESS.powi(3) / 12.0;

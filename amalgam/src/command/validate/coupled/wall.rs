@@ -16,9 +16,11 @@ pub(in crate::command::validate) const CASE: Case = Case {
     compute,
 };
 
-/// As in the scene: width, depth of the water, spacing, place of the wall [m]; stiffness of the spring under a particle of the wall [N/m].
+/// As in the scene: width, depth of the water, spacing, place of the wall [m]; stiffness of the spring under
+/// a particle of the wall [N/m].
 const WIDTH: f64 = 0.08;
-/// Water fills 0.28 m up to 0.24 m, and spreads to where its spheres touch four of the wall's: centres 0.016 m before the wall's.
+/// Water fills 0.28 m up to 0.24 m, and spreads to where its spheres touch four of the wall's: centres 0.016
+/// m before the wall's.
 const DEPTH: f64 = 0.24 * 0.28 / 0.294;
 const SPACING: f64 = 0.02;
 const WALL: f64 = 0.3;

@@ -52,7 +52,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             water.particles().len() as f64,
             0.0,
         ));
-        // That it sloshes at all: it comes to the other end, no faster than free fall from the ceiling allows twice.
+        // That it sloshes at all: it comes to the other end, no faster than free fall from the ceiling allows
+        // twice.
         checks.push(Check::relative(format!("{name}: farthest place reached [m]"), high.x, farthest, 0.05));
         let fall = (2.0 * 9.81 * (high.z - low.z)).sqrt();
         checks.push(Check::within(

@@ -19,10 +19,12 @@ pub(in crate::command::validate) const CASE: Case = Case {
 };
 
 const FLIP: Method = Method { name: "FLIP", keys: &["method=\"flip\""] };
-/// The sound is ten times sqrt(g H) fast; more viscosity than water has: the first shock dies away [m/s, Pa s].
+/// The sound is ten times sqrt(g H) fast; more viscosity than water has: the first shock dies away [m/s, Pa
+/// s].
 const SPH: Method = Method { name: "SPH", keys: &["sound_speed=31.0", "viscosity=50.0"] };
 
-/// A floor: what tables call it, and of the spring under each of its particles stiffness [N/m] and damping [N s/m].
+/// A floor: what tables call it, and of the spring under each of its particles stiffness [N/m] and damping [N
+/// s/m].
 const FLOORS: [(&str, f64, f64); 2] = [("soft", 600.0, 20.0), ("stiff", 6e6, 2000.0)];
 
 /// Values of the scene: height and width of the column, its lower end, an edge of FLIP's cells, spacing [m];
@@ -54,8 +56,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             rests.push(rest);
         }
     }
-    // For comparison, the paper's rule: told only which cells are occupied, the projection takes the held layer for
-    // falling fluid, and the column sinks through whatever holds it.
+    // For comparison, the paper's rule: told only which cells are occupied, the projection takes the held
+    // layer for falling fluid, and the column sinks through whatever holds it.
     for floor in FLOORS {
         let rest = at_rest(FLIP, floor, "average")?;
         let name = format!("FLIP, {} floor, average: sunk [cells], 1 to 20", floor.0);
@@ -121,7 +123,8 @@ impl ColumnAtRest {
         self.through = self.through.max(water.iter().filter(below).count());
     }
 
-    /// Draws the layers at the front wall, with the floor and the water's surface at the start, as column `number`.
+    /// Draws the layers at the front wall, with the floor and the water's surface at the start, as column
+    /// `number`.
     fn draw(&self, number: usize, sketch: Sketch) -> Sketch {
         let shift = DVec3::X * (1.2 * WIDTH * number as f64);
         let front = |frame: &ParticipantFrame| {

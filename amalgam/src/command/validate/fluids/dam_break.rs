@@ -65,7 +65,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     Ok(CaseOutcome { checks, picture: sketch })
 }
 
-/// Front over the width against t sqrt(2 g / a), and height at the wall over the initial one against t sqrt(g / a).
+/// Front over the width against t sqrt(2 g / a), and height at the wall over the initial one against t sqrt(g
+/// / a).
 fn collapse(method: Method) -> Result<(Curve, Curve), CaseError> {
     let mut column = Fluid::start(CASE.name, SCENE, &method.set())?;
     let (mut front, mut height) = (Curve::new(), Curve::new());

@@ -16,7 +16,8 @@ pub(in crate::command::validate) const CASE: Case = Case {
     compute,
 };
 
-/// With more jitter some of FLIP's particles come within a cell of the walls, which take a little of their momentum.
+/// With more jitter some of FLIP's particles come within a cell of the walls, which take a little of their
+/// momentum.
 const METHODS: [Method; 2] = [
     Method { name: "SPH", keys: &["viscosity=5.0"] },
     Method { name: "FLIP", keys: &["method=\"flip\"", "jitter=0.25"] },

@@ -46,7 +46,8 @@ impl Fluid {
         self.solver.particles()
     }
 
-    /// Goes on to the end of the scene; calls `each` after every step with the time [s] and the solver's report.
+    /// Goes on to the end of the scene; calls `each` after every step with the time [s] and the solver's
+    /// report.
     pub(super) fn run(
         &mut self,
         mut each: impl FnMut(&Self, f64, &Report) -> Result<(), CaseError>,

@@ -30,8 +30,8 @@ const SETTINGS: [(&str, &[&str], f64); 5] = [
     ("SPH, nu = .1, Mueller's kernels", &["viscosity=100.0", "kernels=\"mueller\""], 0.1),
 ];
 
-/// The box is filled a little too densely, so that pressure stays positive all over; more than a little, and the
-/// lattice resists shear like a solid.
+/// The box is filled a little too densely, so that pressure stays positive all over; more than a little, and
+/// the lattice resists shear like a solid.
 const EDGE: f64 = 0.999;
 /// Largest speed at the start [m/s].
 const SPEED: f64 = 0.1;
@@ -55,8 +55,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     Ok(CaseOutcome { checks, picture: sketch })
 }
 
-/// Kinetic energy [J] over time [s] of the vortex u = U (sin kx cos kz, 0, -cos kx sin kz) with k = pi / L: in an
-/// incompressible fluid it decays as exp(-4 nu k^2 t).
+/// Kinetic energy [J] over time [s] of the vortex u = U (sin kx cos kz, 0, -cos kx sin kz) with k = pi / L:
+/// in an incompressible fluid it decays as exp(-4 nu k^2 t).
 fn decay(set: &[String]) -> Result<Vec<(f64, f64)>, CaseError> {
     let (scene, world) = parse(CASE.name, SCENE, set)?;
     let (mut parameters, mut particles) =

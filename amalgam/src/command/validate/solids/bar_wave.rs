@@ -42,10 +42,12 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     Ok(CaseOutcome { checks, picture: Sketch::default().measured(measured).reference(expected) })
 }
 
-/// Phase speed, over sqrt(E / rho), of waves of `wave_number` pi / delta in a bar with `ratio` spacings to the horizon.
+/// Phase speed, over sqrt(E / rho), of waves of `wave_number` pi / delta in a bar with `ratio` spacings to
+/// the horizon.
 ///
-/// The bar gets the velocities of a standing wave and is left to itself; its middle then moves like sin(omega t) until
-/// news from the ends, which travel at most at sqrt(E / rho), arrive. `expected` says how long that must not be.
+/// The bar gets the velocities of a standing wave and is left to itself; its middle then moves like sin(omega
+/// t) until news from the ends, which travel at most at sqrt(E / rho), arrive. `expected` says how long that
+/// must not be.
 fn phase_speed(ratio: f64, wave_number: f64, expected: f64) -> Result<f64, CaseError> {
     let k = wave_number * PI / (ratio * SPACING);
     let time = (QUARTERS + 1) as f64 * PI / (2.0 * k * SPEED * expected);

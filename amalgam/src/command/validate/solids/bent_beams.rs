@@ -1,4 +1,5 @@
-//! Beams of few particles in thickness, bent and stretched by their own weight: the stiffness that a material should give them.
+//! Beams of few particles in thickness, bent and stretched by their own weight: the stiffness that a material
+//! should give them.
 
 use glam::DVec3;
 
@@ -24,8 +25,8 @@ const SLENDERNESS: f64 = 8.0;
 /// Largest strain of the beams.
 const STRAIN: f64 = 1e-3;
 
-/// Bodies: name, keys, whether a beam is as wide as thick (or one layer), and the modulus along the lattice's axes over the given one
-/// (`docs/theory/solids.md`, "Surfaces").
+/// Bodies: name, keys, whether a beam is as wide as thick (or one layer), and the modulus along the lattice's
+/// axes over the given one (`docs/theory/solids.md`, "Surfaces").
 const KINDS: [(&str, &str, bool, f64); 3] = [
     ("springs", "type = \"volume\", radius = 1.0", true, 1.0),
     (
@@ -37,8 +38,8 @@ const KINDS: [(&str, &str, bool, f64); 3] = [
     ("bonds, solid", "type = \"peridynamic\", surface_correction = true, radius = 1.0", true, 0.9239),
 ];
 
-/// Stiffness in tension of bonds in bodies of no more layers than the horizon has spacings, which cannot be right in both: number of
-/// the kind, cells, and what it is today.
+/// Stiffness in tension of bonds in bodies of no more layers than the horizon has spacings, which cannot be
+/// right in both: number of the kind, cells, and what it is today.
 const GAPS: [(usize, u32, f64); 4] = [(1, 2, 1.7), (1, 3, 1.44), (2, 2, 1.95), (2, 3, 1.57)];
 
 fn compute() -> Result<CaseOutcome, CaseError> {
@@ -86,15 +87,16 @@ impl Beam {
         SLENDERNESS * self.thickness()
     }
 
-    /// Bending stiffness over E I. The second difference of the deflection between three quarters of the length tells it,
-    /// whatever the beam does at its end.
+    /// Bending stiffness over E I. The second difference of the deflection between three quarters of the
+    /// length tells it, whatever the beam does at its end.
     fn bend(&self) -> Result<f64, CaseError> {
         let (h, l) = (self.thickness(), self.length());
         // The strain is q l^2/2 h/2 / (E I) at the clamp, with q = rho g A.
         let gravity = STRAIN * YOUNG_MODULUS * h / (3.0 * DENSITY * l * l);
         let moved = self.rest(DVec3::NEG_Z * gravity)?;
         let load = DENSITY * gravity;
-        // Deflection of a cantilever of unit section area: by bending, and by shear with 5/6 and Poisson's ratio 1/4.
+        // Deflection of a cantilever of unit section area: by bending, and by shear with 5/6 and Poisson's
+        // ratio 1/4.
         let exact = |x: f64| {
             let bending = load * (x.powi(4) - 4.0 * l * x.powi(3) + 6.0 * l * l * x * x)
                 / (2.0 * YOUNG_MODULUS * h * h);

@@ -24,8 +24,8 @@ const TIP: f64 = 0.05;
 /// Stress on the long edges [Pa].
 const STRESS: f64 = 12e6;
 
-/// Speed of Rayleigh waves [m/s], which no crack that opens can outrun: about (0.862 + 1.14 nu) / (1 + nu) of that of
-/// shear waves, sqrt(E / (2 (1 + nu) rho)), with nu = 1/3.
+/// Speed of Rayleigh waves [m/s], which no crack that opens can outrun: about (0.862 + 1.14 nu) / (1 + nu) of
+/// that of shear waves, sqrt(E / (2 (1 + nu) rho)), with nu = 1/3.
 const RAYLEIGH: f64 = 3098.0;
 
 /// Part of its bonds that a particle beside a crack has lost: beside a straight one, somewhat more.
@@ -71,7 +71,8 @@ impl Plate {
     fn tear(seed: u64) -> Result<Self, CaseError> {
         let mut plate = Alone::start(CASE.name, SCENE, &[format!("scene.seed={seed}")])?;
         let rest = plate.particles().position.clone();
-        // The outermost rows carry the stress on the edges: force by area, times a particle's part of the edge.
+        // The outermost rows carry the stress on the edges: force by area, times a particle's part of the
+        // edge.
         let pull = STRESS * SPACING * SPACING;
         let load: Vec<DVec3> = rest
             .iter()
@@ -106,10 +107,11 @@ impl Plate {
     }
 }
 
-/// For each column of particles beyond the notch, from left to right: its x, and the number of cracks across it.
+/// For each column of particles beyond the notch, from left to right: its x, and the number of cracks across
+/// it.
 ///
-/// Cracks of a column are runs of cracked particles that lie no more than a horizon apart. What the loaded edges lose
-/// is no crack.
+/// Cracks of a column are runs of cracked particles that lie no more than a horizon apart. What the loaded
+/// edges lose is no crack.
 fn clusters(rest: &[DVec3], damage: &[f32]) -> Vec<(f64, usize)> {
     let mut cracked: Vec<(i64, f64, f64)> = rest
         .iter()

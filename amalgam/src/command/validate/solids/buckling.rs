@@ -27,7 +27,8 @@ const ANGLES: [f64; 3] = [60.0, 80.0, 120.0];
 
 fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
-    // Below the critical load the part LEAN of the weight bends the column to LEAN (tan u/u - 1), u = pi/2 sqrt(P/P_c).
+    // Below the critical load the part LEAN of the weight bends the column to LEAN (tan u/u - 1), u = pi/2
+    // sqrt(P/P_c).
     for load in [0.5f64, 0.8, 0.9] {
         let line = column(load)?;
         let u = FRAC_PI_2 * load.sqrt();
@@ -36,7 +37,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
         checks.push(Check::relative(name, expected, line[CELLS_ALONG].x, 0.03 / (1.0 - load)));
         sketch = sketch.measured(line);
     }
-    // The elastica [TimoshenkoGere1961] of a clamped column whose tip turns by a: P/P_c = (2 K/pi)^2, x/L = 2 k/K, z/L = 2 E/K - 1, k = sin a/2.
+    // The elastica [TimoshenkoGere1961] of a clamped column whose tip turns by a: P/P_c = (2 K/pi)^2, x/L = 2
+    // k/K, z/L = 2 E/K - 1, k = sin a/2.
     for degrees in ANGLES {
         let k = (0.5 * degrees).to_radians().sin();
         let (first, second) = elliptic(k);

@@ -39,11 +39,11 @@ const TOLERANCE: f64 = 0.03;
 
 /// Bending stiffness E I [N m^2] that the springs have by theory; nothing is fitted.
 ///
-/// In a cell of edge h that is bent with curvature c, the springs along its upper and lower edge (each shared by two
-/// cells, k/2) are strained by c z at their heights z, and both diagonals (k/2 each) by the mean of that, less what the
-/// cell loses in depth, e. The least energy over e, with the upright springs (k), is
-/// h^2/2 (k/2 (c z_upper)^2 + k/2 (c z_lower)^2 + k/3 (c z_middle)^2). Over n cells of depth, with k = 3/4 Y, the sum is
-/// the stiffness of a beam, Y depth^3/12, times 1 + 5/(4 n^2): the lattice's own, coarse as it is.
+/// In a cell of edge h that is bent with curvature c, the springs along its upper and lower edge (each shared
+/// by two cells, k/2) are strained by c z at their heights z, and both diagonals (k/2 each) by the mean of
+/// that, less what the cell loses in depth, e. The least energy over e, with the upright springs (k), is
+/// h^2/2 (k/2 (c z_upper)^2 + k/2 (c z_lower)^2 + k/3 (c z_middle)^2). Over n cells of depth, with k = 3/4 Y,
+/// the sum is the stiffness of a beam, Y depth^3/12, times 1 + 5/(4 n^2): the lattice's own, coarse as it is.
 pub(super) fn bending_stiffness() -> f64 {
     let cells = CELLS_ACROSS as f64;
     YOUNG_MODULUS * WIDTH * DEPTH.powi(3) / 12.0 * (1.0 + 1.25 / (cells * cells))

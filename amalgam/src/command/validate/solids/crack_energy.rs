@@ -40,11 +40,12 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     Ok(CaseOutcome { checks, picture })
 }
 
-/// Parts the upper from the lower half, and gives the work by area [J/m^2], at the end and with the opening [m].
+/// Parts the upper from the lower half, and gives the work by area [J/m^2], at the end and with the opening
+/// [m].
 ///
-/// Only the middle of the upper half is counted, particles whose bonds across the plane are all there, so that the
-/// rim has no part in it. Nothing inside a half is strained, and every bond across the plane breaks: what the halves
-/// were pulled with all went into the crack.
+/// Only the middle of the upper half is counted, particles whose bonds across the plane are all there, so
+/// that the rim has no part in it. Nothing inside a half is strained, and every bond across the plane breaks:
+/// what the halves were pulled with all went into the crack.
 fn part(plane: bool, horizon: f64) -> Result<(f64, Vec<(f64, f64)>), CaseError> {
     let body = "participants[0].settings.bodies[0]";
     let mut set = vec![format!("{body}.horizon={horizon}")];

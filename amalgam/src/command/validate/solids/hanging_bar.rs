@@ -20,7 +20,8 @@ const WEIGHT: f64 = 1000.0 * 9.81 / 1e7;
 const ACROSS: usize = 3;
 const LAYERS: usize = 21;
 const SPACING: f64 = 0.05;
-/// A layer two thicknesses below the clamp, a fifth of the length: what keeps the clamped end wide is not felt there.
+/// A layer two thicknesses below the clamp, a fifth of the length: what keeps the clamped end wide is not
+/// felt there.
 const CLEAR: usize = 16;
 
 fn compute() -> Result<CaseOutcome, CaseError> {

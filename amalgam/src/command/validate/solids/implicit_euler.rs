@@ -20,7 +20,8 @@ const MASS: f64 = 0.3;
 const STIFFNESS: f64 = 50.0;
 const DAMPING: f64 = 0.05;
 
-/// Implicit Euler of m x'' = -k x - c x' is x_n = Re(A q^n) with (1 + h c/m + h^2 k/m) q^2 - (2 + h c/m) q + 1 = 0. So
+/// Implicit Euler of m x'' = -k x - c x' is x_n = Re(A q^n) with (1 + h c/m + h^2 k/m) q^2 - (2 + h c/m) q +
+/// 1 = 0. So
 /// |q|^2 = 1 / (1 + h c/m + h^2 k/m) and 2 Re q = (2 + h c/m) |q|^2. Both are found from positions alone:
 /// d_n = x_n x_(n+2) - x_(n+1)^2 falls by |q|^2 a step, and x_n + |q|^-2 x_(n+2) = 2 Re q |q|^-2 x_(n+1).
 fn compute() -> Result<CaseOutcome, CaseError> {

@@ -1,4 +1,5 @@
-//! The experiment of Kalthoff and Winkler: a notched plate of steel, struck, cracks at 70 degrees to its notches.
+//! The experiment of Kalthoff and Winkler: a notched plate of steel, struck, cracks at 70 degrees to its
+//! notches.
 
 use amalgam_particles::CellGrid;
 use glam::{DVec2, DVec3};
@@ -27,7 +28,8 @@ const TIPS: [DVec2; 2] = [DVec2::new(0.05, 0.025), DVec2::new(0.05, -0.025)];
 /// Part of its bonds that a particle beside a crack loses: beside a straight one, somewhat more.
 const CRACKED: f32 = 0.3;
 
-/// The part of a crack that is fitted begins this far from the notch [m], where the notch has no part in the damage.
+/// The part of a crack that is fitted begins this far from the notch [m], where the notch has no part in the
+/// damage.
 const NEAR: f64 = 2.0 * HORIZON;
 
 fn compute() -> Result<CaseOutcome, CaseError> {
@@ -93,8 +95,8 @@ fn grown_from(tip: DVec2, cracked: &[DVec3]) -> Vec<DVec2> {
     crack
 }
 
-/// Direction of the line of least squares of distances through the particles of a crack, as the angle to the notch
-/// [degrees], outwards positive, and its standard error.
+/// Direction of the line of least squares of distances through the particles of a crack, as the angle to the
+/// notch [degrees], outwards positive, and its standard error.
 fn fit(tip: DVec2, crack: &[DVec2]) -> Option<(f64, f64)> {
     let points: Vec<DVec2> = crack.iter().copied().filter(|x| x.distance(tip) > NEAR).collect();
     let count = points.len() as f64;

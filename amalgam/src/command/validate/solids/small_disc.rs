@@ -24,8 +24,8 @@ const HORIZON: f64 = 0.0015001;
 const MICROMODULUS: f64 = 1.6863e22;
 const VOLUME: f64 = 1.25e-10;
 
-/// The sphere: radius [m], stiffness of its force K (R - r)^2 [N/m^5 a particle's volume], first height of its
-/// centre [m] and speed downwards [m/s].
+/// The sphere: radius [m], stiffness of its force K (R - r)^2 [N/m^5 a particle's volume], first height of
+/// its centre [m] and speed downwards [m/s].
 const SPHERE_RADIUS: f64 = 1.5e-3;
 const SPHERE_STIFFNESS: f64 = 1e17;
 const SPHERE_HEIGHT: f64 = 1.55e-3;
@@ -66,8 +66,8 @@ fn history(length: usize) -> Result<Vec<(f64, f64)>, CaseError> {
     Ok(history)
 }
 
-/// Force of the sphere, and of particles on each other [N]: any two repel below 1.35 spacings and 0.9 of their first
-/// distance, with fifteen times the stiffness of a bond [Parks2008].
+/// Force of the sphere, and of particles on each other [N]: any two repel below 1.35 spacings and 0.9 of
+/// their first distance, with fifteen times the stiffness of a bond [Parks2008].
 fn contact(rest: &[DVec3], x: &[DVec3], sphere: DVec3) -> Vec<DVec3> {
     let reach = 1.35 * SPACING;
     let grid = CellGrid::new(x, reach);

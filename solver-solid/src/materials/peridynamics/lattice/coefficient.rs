@@ -1,7 +1,7 @@
 //! The stiffness of a bond in 32 bits.
 
-/// The stiffness of a bond near its rest length, rounded: across the bond in the last [`ACROSS_BITS`] bits, as whole
-/// parts in [`ACROSS`], and along it, in [`ALONG`], before; 0 of a bond that is not there.
+/// The stiffness of a bond near its rest length, rounded: across the bond in the last [`ACROSS_BITS`] bits,
+/// as whole parts in [`ACROSS`], and along it, in [`ALONG`], before; 0 of a bond that is not there.
 ///
 /// It serves all iterations of a step: reading it takes less than computing it.
 pub(super) type Coefficient = u32;

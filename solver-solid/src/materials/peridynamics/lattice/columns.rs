@@ -97,8 +97,8 @@ impl<const K: usize> Sums<K> {
         Self { columns: SiteColumns::new(cut.tasks * (cut.length + cut.spill), before), cut }
     }
 
-    /// Runs `add` for each task that has an item, with its part of the sums, which hold `none`, and joins what came out in the order
-    /// of tasks, by `with(k, sum, term)`. Sums of other tasks are not touched.
+    /// Runs `add` for each task that has an item, with its part of the sums, which hold `none`, and joins
+    /// what came out in the order of tasks, by `with(k, sum, term)`. Sums of other tasks are not touched.
     pub(super) fn collect<I: Send, R: Send>(
         &mut self,
         none: [f32; K],

@@ -79,7 +79,8 @@ pub(super) trait BondTerm<const K: usize> {
     /// Reads it.
     fn own(&self, site: usize) -> Self::Own;
 
-    /// The terms of the bonds of a stencil from the block to the sites from `there` on; none if there is no such bond.
+    /// The terms of the bonds of a stencil from the block to the sites from `there` on; none if there is no
+    /// such bond.
     fn terms<L: Lanes>(&mut self, own: &Self::Own, stencil: usize, there: usize) -> Option<[Strip; K]>;
 
     /// A sum at the lower end of a bond and one more term.
@@ -95,11 +96,11 @@ pub(super) trait BondTerm<const K: usize> {
     }
 }
 
-/// Sums over the bonds of a block of sites to sites of higher number, at both of their ends: a column of each sum, in which `start` is the
-/// first site. The task yields the term as it leaves it.
+/// Sums over the bonds of a block of sites to sites of higher number, at both of their ends: a column of each
+/// sum, in which `start` is the first site. The task yields the term as it leaves it.
 ///
-/// Stencils are visited in an order in which rows of sites come back late: a load from where two stores have just been waits until
-/// both are done.
+/// Stencils are visited in an order in which rows of sites come back late: a load from where two stores have
+/// just been waits until both are done.
 pub(super) struct BothEnds<'a, T, const K: usize> {
     pub(super) term: T,
     pub(super) geometry: StencilGeometry<'a>,
@@ -174,8 +175,8 @@ pub(super) struct Thresholds<'a> {
     pub(super) particle: &'a [u32],
 }
 
-/// Forces, if `LEAST` the least excess of each particle's bonds, and at their lower ends twice the energies of bonds. Bonds beyond the
-/// thresholds break first.
+/// Forces, if `LEAST` the least excess of each particle's bonds, and at their lower ends twice the energies
+/// of bonds. Bonds beyond the thresholds break first.
 pub(super) struct ForceTerm<'a, const GAIN: bool, const LEAST: bool> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a mut [u16],
@@ -292,8 +293,8 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN
     }
 }
 
-/// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use where the series holds. `FAR` if it
-/// does not for all.
+/// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use where the
+/// series holds. `FAR` if it does not for all.
 pub(super) struct DiagonalTerm<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
@@ -360,8 +361,8 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a, GAI
     }
 }
 
-/// The stiffness of a bond across it, 1 - L/l and not negative, and what it has along it above that times L^2/l^2, both by
-/// its stiffness.
+/// The stiffness of a bond across it, 1 - L/l and not negative, and what it has along it above that times
+/// L^2/l^2, both by its stiffness.
 #[inline(always)]
 fn linearised(share: f32) -> (f32, f32) {
     let across = if share > 0.0 { share } else { 0.0 };
@@ -370,12 +371,13 @@ fn linearised(share: f32) -> (f32, f32) {
     (across, (1.0 - across) * (ratio * ratio))
 }
 
-/// Bytes ahead that coefficients are asked for: they are read once, in order, and the processor's own foresight ends with each
-/// page.
+/// Bytes ahead that coefficients are asked for: they are read once, in order, and the processor's own
+/// foresight ends with each page.
 const PREFETCH: usize = 2048;
 
-/// The product as the iteration wants it: operand and positions are f32, coefficients those that [`DiagonalTerm`] left. Entries
-/// are off in the sixth digit. If `FAR`, coefficients are computed, and those of bonds for which the series holds rounded alike.
+/// The product as the iteration wants it: operand and positions are f32, coefficients those that
+/// [`DiagonalTerm`] left. Entries are off in the sixth digit. If `FAR`, coefficients are computed, and those
+/// of bonds for which the series holds rounded alike.
 pub(super) struct RoundedTerm<'a, const GAIN: bool, const FAR: bool> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],

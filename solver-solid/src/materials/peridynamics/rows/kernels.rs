@@ -55,7 +55,8 @@ impl Neighbours {
     }
 }
 
-/// The entries of a particle that the iteration reads, bits of f32: its position in [`UNIT`]s, and the operand from [`OPERAND`] on.
+/// The entries of a particle that the iteration reads, bits of f32: its position in [`UNIT`]s, and the
+/// operand from [`OPERAND`] on.
 pub(super) type Pair = [i32; 8];
 pub(super) const OPERAND: usize = 4;
 
@@ -119,8 +120,8 @@ impl<K: Kernel> Task for Abreast<K> {
     }
 }
 
-/// The entries of four neighbours in a register, all or two of them: their slots, as many as it has quarters of sixteen lanes, the lanes
-/// that are bonded, and where these bonds begin. `at` goes on to the next four.
+/// The entries of four neighbours in a register, all or two of them: their slots, as many as it has quarters
+/// of sixteen lanes, the lanes that are bonded, and where these bonds begin. `at` goes on to the next four.
 #[inline(always)]
 fn taken<const W: usize, const PART: usize>(
     four: &Neighbours,
@@ -166,7 +167,8 @@ fn fold<const W: usize, const N: usize>(sums: &[[f32; W]; N], total: &mut [Four;
     }
 }
 
-/// A bond in a lane: the vector to the neighbour, its square, the excess, and the stiffness as if the bond were live.
+/// A bond in a lane: the vector to the neighbour, its square, the excess, and the stiffness as if the bond
+/// were live.
 #[inline(always)]
 fn bond<const W: usize>(
     own: &[[i32; W]; 4],
@@ -217,8 +219,8 @@ fn expanded_values<L: Lanes, const W: usize>(values: &[f32], at: usize, selected
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forces {
     pub(super) force: [Four; 3],
-    /// Least excess of the bonds, infinite without any, and largest; or, if a kernel does without the `EXTREMES`, what all
-    /// excesses are between, as far from 0 as the one that is furthest.
+    /// Least excess of the bonds, infinite without any, and largest; or, if a kernel does without the
+    /// `EXTREMES`, what all excesses are between, as far from 0 as the one that is furthest.
     pub(super) least: Four,
     pub(super) largest: Four,
     pub(super) energy: Four,
@@ -265,7 +267,8 @@ impl<const FAR: bool, const GAIN: bool, const EXTREMES: bool> Kernel
                     bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
                 let is_live = inverse_rest[lane] > 0.0;
                 let high = if is_live { excess } else { 0.0 };
-                // Beyond its reach nothing is taken from a series: extremes tell, and the kernel that is `FAR` follows.
+                // Beyond its reach nothing is taken from a series: extremes tell, and the kernel that is
+                // `FAR` follows.
                 let share = if FAR { elongation_share::<true>(high) } else { series(high) };
                 let stiffness = if GAIN { stiffness } else { rows.share.stiffness(inverse_rest[lane]) };
                 let pull = stiffness * share;
@@ -307,8 +310,8 @@ impl<const FAR: bool, const GAIN: bool, const EXTREMES: bool> Kernel
     }
 }
 
-/// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that, divided by the
-/// square of its length.
+/// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that,
+/// divided by the square of its length.
 #[inline(always)]
 fn linearised<const FAR: bool>(excess: f32, inverse_rest: f32, stiffness: f32) -> (f32, f32) {
     let share = elongation_share::<FAR>(excess);
@@ -318,11 +321,12 @@ fn linearised<const FAR: bool>(excess: f32, inverse_rest: f32, stiffness: f32) -
     (across, (stiffness - across) * (inverse * inverse))
 }
 
-/// The result of [`linearised`], rounded, and found once per step: it serves all iterations, and reading it takes less than
-/// computing it. 0 of a bond that is not there.
+/// The result of [`linearised`], rounded, and found once per step: it serves all iterations, and reading it
+/// takes less than computing it. 0 of a bond that is not there.
 ///
-/// The last [`ACROSS_BITS`] bits are the stiffness across in parts of the greatest power of two in what is before; that is the
-/// stiffness along plus [`LEAST`], an f32 without its sign, three bits of its exponent and eight of its fraction.
+/// The last [`ACROSS_BITS`] bits are the stiffness across in parts of the greatest power of two in what is
+/// before; that is the stiffness along plus [`LEAST`], an f32 without its sign, three bits of its exponent
+/// and eight of its fraction.
 pub(super) type Coefficient = u32;
 
 const ACROSS_BITS: u32 = 12;
@@ -332,7 +336,8 @@ const CUT_BITS: u32 = 8;
 const LEAST: f32 = 0.015625;
 const EXPONENT: u32 = 0xff << 23;
 
-/// Length of which iterations count positions [spacings]: with it a stiffness across is to that along as their bits are.
+/// Length of which iterations count positions [spacings]: with it a stiffness across is to that along as
+/// their bits are.
 pub(super) const UNIT: f32 = 32.0;
 
 /// [`UNIT`]^2 in quanta^2.
@@ -409,8 +414,8 @@ impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
     }
 }
 
-/// The product as it is, of an operand in whole numbers; or, if `ROUNDED`, of one of f32, with coefficients rounded as
-/// they are where others are read.
+/// The product as it is, of an operand in whole numbers; or, if `ROUNDED`, of one of f32, with coefficients
+/// rounded as they are where others are read.
 pub(super) struct ProductKernel<'a, const FAR: bool, const ROUNDED: bool> {
     pub(super) rows: Rows<'a>,
     pub(super) inverse_rest: &'a [f32],
@@ -457,7 +462,8 @@ impl<const FAR: bool, const ROUNDED: bool> Kernel for ProductKernel<'_, FAR, ROU
     }
 }
 
-/// The product as the iteration wants it, with coefficients that [`DiagonalKernel`] left. Entries are off in the fifth digit.
+/// The product as the iteration wants it, with coefficients that [`DiagonalKernel`] left. Entries are off in
+/// the fifth digit.
 pub(super) struct RoundedKernel<'a> {
     pub(super) rows: Rows<'a>,
     pub(super) coefficient: &'a [Coefficient],
@@ -580,7 +586,8 @@ mod tests {
         assert_eq!(packed((0.0, 0.0)), (0, true));
         for case in 0..10_000 {
             let random = |what| uniform_f64(&[case, what]);
-            // Bonds of a twentieth of a spacing to four, as far as the stiffness across is below a quarter of that along in spacings.
+            // Bonds of a twentieth of a spacing to four, as far as the stiffness across is below a quarter of
+            // that along in spacings.
             let length = 0.05 + 3.95 * random(0);
             let share = 0.2 * random(1) / f64::max(1.0, length * length);
             let stiffness = 1.0 / length;
