@@ -7,7 +7,8 @@ use amalgam_coordinator::settings::ContactMethod;
 use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_fluid::FluidProgram;
 use amalgam_solver_kit::{
-    Answer, Description, Integration, Report, SectionError, Solver, SolverError, SolverProgram, Stage, World,
+    Answer, Description, Integration, Report, Request, SectionError, Solver, SolverError, SolverProgram,
+    World,
 };
 use amalgam_solver_solid::SolidProgram;
 use support::{GRAVITY, Scene, positions};
@@ -23,7 +24,7 @@ impl Solver for Pump {
         &self.particles
     }
 
-    fn integrate(&mut self, _stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate(&mut self, _request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         let grown = self.particles.velocity.iter().map(|velocity| *velocity * (1.0 + self.growth));
         answer.velocity = grown.collect();
         Ok(())

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use amalgam_coordinator::CoordinatorError;
 use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Description, Integration, Listen, Report, SectionError, ServeOptions, Solver, SolverError,
-    SolverProgram, Stage, World, serve,
+    Answer, Description, Integration, Listen, Report, Request, SectionError, ServeOptions, Solver,
+    SolverError, SolverProgram, World, serve,
 };
 use support::Scene;
 use support::process::{Folder, children, is_alive, repository, signal, stderr, wait_until};
@@ -250,12 +250,12 @@ impl Solver for Mad {
         &self.particles
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         answer.velocity.copy_from_slice(&self.particles.velocity);
         // The first particle is pulled towards the other participant's ball, so that they stay in contact.
-        answer.velocity[0] += DVec3::NEG_X * stage.dt;
-        answer.momentum.fill(DVec3::NEG_X * stage.dt);
-        if stage.step == MAD_STEP {
+        answer.velocity[0] += DVec3::NEG_X * request.dt;
+        answer.momentum.fill(DVec3::NEG_X * request.dt);
+        if request.step == MAD_STEP {
             match self.madness {
                 Madness::Velocity => answer.velocity[1].y = f64::NAN,
                 Madness::Momentum => answer.momentum.fill(DVec3::INFINITY),

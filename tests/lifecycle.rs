@@ -5,7 +5,8 @@ mod support;
 use amalgam_coordinator::{CoordinatorError, Quantity};
 use amalgam_particles::{DVec3, Lattice, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Description, Integration, Report, SectionError, Solver, SolverError, SolverProgram, Stage, World,
+    Answer, Description, Integration, Report, Request, SectionError, Solver, SolverError, SolverProgram,
+    World,
 };
 use support::Scene;
 use support::balls::BallsProgram;
@@ -27,8 +28,8 @@ impl Solver for Mortal {
         &self.particles
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        self.step = stage.step;
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        self.step = request.step;
         answer.velocity.copy_from_slice(&self.particles.velocity);
         Ok(())
     }
@@ -126,7 +127,7 @@ impl Solver for Curious {
         Some(Lattice { origin: DVec3::ZERO, cell_size: 1.0 })
     }
 
-    fn integrate(&mut self, _stage: &Stage<'_>, _answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate(&mut self, _request: &Request<'_>, _answer: &mut Answer) -> Result<(), SolverError> {
         Ok(())
     }
 

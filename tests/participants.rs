@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use amalgam_coordinator::{CoordinatorError, Quantity};
 use amalgam_particles::{CellSet, DVec3, Lattice, NO_GROUP, ParticleId, Particles, Reach, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Description, Integration, Report, SectionError, Solver, SolverError, SolverProgram, Stage, World,
+    Answer, Description, Integration, Report, Request, SectionError, Solver, SolverError, SolverProgram,
+    World,
 };
 use amalgam_solver_solid::SolidProgram;
 use support::balls::BallsProgram;
@@ -173,13 +174,13 @@ impl Solver for Damper {
         &self.particles
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        if stage.groups.group_of()[0] == NO_GROUP {
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        if request.groups.group_of()[0] == NO_GROUP {
             let own = self.particles.mass[0];
-            answer.velocity[0] = self.solve(own, self.particles.velocity[0], DVec3::ZERO, stage.dt);
+            answer.velocity[0] = self.solve(own, self.particles.velocity[0], DVec3::ZERO, request.dt);
         } else {
-            let v = self.solve(stage.inertia[0], stage.velocity[0], stage.impulse[0], stage.dt);
-            answer.momentum[0] = self.impulse(v, stage.dt);
+            let v = self.solve(request.inertia[0], request.velocity[0], request.impulse[0], request.dt);
+            answer.momentum[0] = self.impulse(v, request.dt);
         }
         Ok(())
     }
@@ -271,10 +272,10 @@ impl Solver for Listener {
         Some(GRID)
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         answer.velocity.copy_from_slice(&self.particles.velocity);
         let own = GRID.occupied(&self.particles.position, &self.particles.radius, Reach::Centre);
-        self.heard.lock().expect("a list").push((stage.occupied.cloned(), own));
+        self.heard.lock().expect("a list").push((request.occupied.cloned(), own));
         Ok(())
     }
 
@@ -338,7 +339,7 @@ impl Solver for Sled {
         &self.particles
     }
 
-    fn integrate(&mut self, _: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate(&mut self, _: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         answer.velocity.copy_from_slice(&self.particles.velocity);
         Ok(())
     }

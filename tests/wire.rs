@@ -11,7 +11,8 @@ use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
 use amalgam_proto::contract::{Batch, Groups};
 use amalgam_proto::v1;
 use amalgam_solver_kit::{
-    Answer, Description, Integration, Report, SectionError, Solver, SolverError, SolverProgram, Stage, World,
+    Answer, Description, Integration, Report, Request, SectionError, Solver, SolverError, SolverProgram,
+    World,
 };
 use support::balls::BallsProgram;
 use support::client::{Client, put};
@@ -51,9 +52,13 @@ impl Solver for Warm {
         &self.particles
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         self.calls += 1.0;
-        answer.momentum.iter_mut().zip(stage.velocity).for_each(|(j, &v)| *j = v + DVec3::splat(self.calls));
+        answer
+            .momentum
+            .iter_mut()
+            .zip(request.velocity)
+            .for_each(|(j, &v)| *j = v + DVec3::splat(self.calls));
         answer.velocity.fill(DVec3::X * self.calls);
         Ok(())
     }

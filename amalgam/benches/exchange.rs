@@ -31,8 +31,8 @@ use amalgam_proto::contract::{
 };
 use amalgam_proto::{Columns, Incoming, Known, Outgoing, Packet, Room, call, gather, v1};
 use amalgam_solver_kit::{
-    Answer, Description, Gate, Integration, Listen, Report, SectionError, ServeOptions, Solver, SolverError,
-    SolverProgram, Stage, World, listen, serve, serve_routes,
+    Answer, Description, Gate, Integration, Listen, Report, Request, SectionError, ServeOptions, Solver,
+    SolverError, SolverProgram, World, listen, serve, serve_routes,
 };
 use futures_util::future::BoxFuture;
 use tonic::Status;
@@ -58,7 +58,7 @@ impl Solver for Rest {
         &self.0
     }
 
-    fn integrate(&mut self, _stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate(&mut self, _request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         answer.velocity.copy_from_slice(&self.0.velocity);
         answer.momentum.fill(DVec3::Z);
         Ok(())

@@ -16,8 +16,8 @@ use amalgam_coordinator::{
 };
 use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Description, Integration, Listen, Report, SectionError, ServeOptions, Solver, SolverError,
-    SolverProgram, Stage, World, serve, serve_in_process,
+    Answer, Description, Integration, Listen, Report, Request, SectionError, ServeOptions, Solver,
+    SolverError, SolverProgram, World, serve, serve_in_process,
 };
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
@@ -31,7 +31,7 @@ impl Solver for Rest {
         &self.0
     }
 
-    fn integrate(&mut self, _stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate(&mut self, _request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         answer.velocity.copy_from_slice(&self.0.velocity);
         Ok(())
     }

@@ -17,8 +17,8 @@ use amalgam_network::{Access, dial_in_process};
 use amalgam_particles::{DMat3, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_proto::v1;
 use amalgam_solver_kit::{
-    Answer, Description, Integration, Report, SectionError, Solver, SolverError, SolverProgram, Stage, World,
-    serve_in_process,
+    Answer, Description, Integration, Report, Request, SectionError, Solver, SolverError, SolverProgram,
+    World, serve_in_process,
 };
 use balls::BallsProgram;
 use client::{Lie, Queue, put, serve_liar};
@@ -107,18 +107,19 @@ impl Solver for Tethered {
         &self.particles
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        let (dt, slope) = (stage.dt, self.slope(stage.dt));
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        let (dt, slope) = (request.dt, self.slope(request.dt));
         for i in 0..self.particles.len() {
             let (mass, before) = (self.particles.mass[i], self.particles.velocity[i]);
             answer.velocity[i] = (before * mass + self.force(i) * dt) / (mass + slope);
         }
-        answer.slope.resize(stage.groups.len(), DMat3::ZERO);
-        for group in 0..stage.groups.len() {
-            let members = stage.groups.members(group);
+        answer.slope.resize(request.groups.len(), DMat3::ZERO);
+        for group in 0..request.groups.len() {
+            let members = request.groups.members(group);
             let force: DVec3 = members.iter().map(|&i| self.force(i as usize) * dt).sum();
             let slope = slope * members.len() as f64;
-            let (mass, impulse, before) = (stage.inertia[group], stage.impulse[group], stage.velocity[group]);
+            let (mass, impulse, before) =
+                (request.inertia[group], request.impulse[group], request.velocity[group]);
             let after =
                 if mass.is_finite() { (before * mass + impulse + force) / (mass + slope) } else { before };
             answer.momentum[group] = force - after * slope;

@@ -8,7 +8,7 @@ mod snapshot;
 use amalgam_particles::lanes::Width;
 use amalgam_particles::{DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Deferred, Field, Fields, Integration, Moves, Ranks, Report, Solver, SolverError, Stage, agreed,
+    Answer, Deferred, Field, Fields, Integration, Moves, Ranks, Report, Request, Solver, SolverError, agreed,
 };
 use rayon::prelude::*;
 
@@ -100,7 +100,7 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
         &mut self,
         particles: &Particles,
         tentative: &mut Tentative,
-        stage: (&Stage<'_>, Cut),
+        stage: (&Request<'_>, Cut),
         answer: &mut Answer,
     ) -> Result<(), SolverError>;
 
@@ -279,11 +279,11 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         Ok(())
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        let cut = self.cut(stage.dt)?;
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        let cut = self.cut(request.dt)?;
         self.method.set_time(self.sources.time);
         self.tentative.clear(self.speed_max);
-        self.method.integrate(&self.particles, &mut self.tentative, (stage, cut), answer)
+        self.method.integrate(&self.particles, &mut self.tentative, (request, cut), answer)
     }
 
     fn deferred(&self) -> Option<&dyn Deferred> {

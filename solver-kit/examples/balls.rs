@@ -6,8 +6,8 @@
 
 use amalgam_particles::{DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Description, Integration, Report, SectionError, Solver, SolverError, SolverProgram, Stage, World,
-    parse_section,
+    Answer, Description, Integration, Report, Request, SectionError, Solver, SolverError, SolverProgram,
+    World, parse_section,
 };
 
 #[derive(serde::Deserialize)]
@@ -41,13 +41,13 @@ impl Solver for Balls {
         self.self_collision
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         for (group, momentum) in answer.momentum.iter_mut().enumerate() {
-            let members = stage.groups.members(group).iter();
-            *momentum = members.map(|&i| self.gravity * self.particles.mass[i as usize] * stage.dt).sum();
+            let members = request.groups.members(group).iter();
+            *momentum = members.map(|&i| self.gravity * self.particles.mass[i as usize] * request.dt).sum();
         }
         for (after, &before) in answer.velocity.iter_mut().zip(&self.particles.velocity) {
-            *after = before + self.gravity * stage.dt;
+            *after = before + self.gravity * request.dt;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use amalgam_particles::{DVec3, GroupMap, Particles, StepEnd};
 
 use crate::error::SolverError;
 use crate::joined::Members;
-use crate::solver::{Answer, Report, Solver, Stage};
+use crate::solver::{Answer, Report, Request, Solver};
 use amalgam_ranks::Ranks;
 
 /// Groups of a solver's particles, with the numbers that a coordinator would send with them.
@@ -83,7 +83,7 @@ impl Alone {
         slope.clear();
         velocity.clear();
         velocity.resize(velocities, DVec3::ZERO);
-        let stage = Stage {
+        let stage = Request {
             step: self.step,
             stage: self.stage,
             repetition: 0,

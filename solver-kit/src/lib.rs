@@ -32,7 +32,7 @@ pub use service::serve::{
 };
 pub use snapshot::{SnapshotReader, SnapshotWriter};
 pub use solver::{
-    Answer, Deferred, Description, Field, FieldValues, Integration, Report, Solver, SolverProgram, Stage,
+    Answer, Deferred, Description, Field, FieldValues, Integration, Report, Request, Solver, SolverProgram,
     World,
 };
 pub use sums::exact::sum_integers;

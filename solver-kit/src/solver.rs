@@ -38,7 +38,7 @@ pub struct World {
 
 /// A request to integrate, tentative: the state at the start of the step stays untouched.
 #[derive(Clone, Copy, Debug)]
-pub struct Stage<'a> {
+pub struct Request<'a> {
     /// Step, from 0.
     pub step: u64,
     /// Stage, from 1; groups change between stages, positions do not.
@@ -65,7 +65,7 @@ pub struct Stage<'a> {
     pub occupied: Option<&'a CellSet>,
 }
 
-/// The answer of a solver to a [`Stage`]. Momentum and velocity arrive with the right lengths, zeroed; the
+/// The answer of a solver to a [`Request`]. Momentum and velocity arrive with the right lengths, zeroed; the
 /// rest is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
@@ -218,7 +218,7 @@ pub trait Solver: Send + Sync + 'static {
     ///
     /// # Errors
     /// A fault that makes the integration impossible, with the particle's id.
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError>;
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError>;
 
     /// Access to velocities that are not part of the solver's answers. `None` if the answers hold all
     /// velocities.

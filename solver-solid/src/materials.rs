@@ -55,8 +55,8 @@ impl Operator for Materials {
         self.iter().for_each(|material| material.add_diagonal(i, internal, block));
     }
 
-    fn load(&mut self, u: Vector<'_>, wanted: Option<&[bool]>) {
-        self.iter_mut().for_each(|material| material.load(u, wanted));
+    fn set_operand(&mut self, u: Vector<'_>, wanted: Option<&[bool]>) {
+        self.iter_mut().for_each(|material| material.set_operand(u, wanted));
     }
 
     fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]) {

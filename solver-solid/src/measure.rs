@@ -97,11 +97,11 @@ pub fn bond_passes(particles: usize, layout: BondLayout, repeats: usize) -> Bond
         force_seconds.push(start.elapsed().as_secs_f64());
         assert!(broken.is_empty(), "the block is not strained enough to break");
         let start = Instant::now();
-        bonds.load(Vector::Exact(&u), None);
+        bonds.set_operand(Vector::Exact(&u), None);
         bonds.add_rows(0, &u, &mut image);
         exact_seconds.push(start.elapsed().as_secs_f64());
         let start = Instant::now();
-        bonds.load(Vector::Rounded(&rounded), None);
+        bonds.set_operand(Vector::Rounded(&rounded), None);
         let chunks = rounded_image.par_chunks_mut(CHUNK / LANES).enumerate();
         chunks.for_each(|(chunk, image)| bonds.add_rounded(chunk * CHUNK / LANES, &rounded, image));
         product_seconds.push(start.elapsed().as_secs_f64());

@@ -2,8 +2,8 @@
 
 use amalgam_particles::{DVec3, MovingSurface, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Field, FieldValues, Fields, Integration, Ranks, Report, SectionError, SnapshotReader,
-    SnapshotWriter, Solver, SolverError, Stage, World,
+    Answer, Field, FieldValues, Fields, Integration, Ranks, Report, Request, SectionError, SnapshotReader,
+    SnapshotWriter, Solver, SolverError, World,
 };
 use rayon::prelude::*;
 
@@ -209,46 +209,46 @@ impl SolidSolver {
         (0..particles.len()).into_par_iter().with_min_len(CHUNK).map(of).collect_into_vec(pushed);
     }
 
-    fn integrate_implicit(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate_implicit(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         if !self.ends.is_empty() {
             // An earlier stage has left the materials linearised where it led to.
             self.linearise();
         }
-        if self.integrator == Integrator::ImplicitEuler && stage.stage == 1 {
-            self.spin_guard.look(&self.particles, (stage.step, stage.dt));
+        if self.integrator == Integrator::ImplicitEuler && request.stage == 1 {
+            self.spin_guard.look(&self.particles, (request.step, request.dt));
         }
-        let factors = self.factors(stage.dt);
+        let factors = self.factors(request.dt);
         let Self { particles, materials, reduced, iteration, .. } = self;
         materials.prepare(factors.0, factors.1);
-        if !reduced.is_set_for(stage) {
+        if !reduced.is_set_for(request) {
             iteration.forget_system();
-            reduced.set(particles, materials, stage)?;
+            reduced.set(particles, materials, request)?;
             let load = &mut iteration.right_hand_side;
             let outside = Outside { fall: self.gravity * factors.0, pushed: &self.pushed };
             if self.integrator == Integrator::HhtAlpha {
                 let of = (&*particles, &mut *materials as &mut dyn Operator, outside);
-                reduced.find_hht_load(of, stage, (&self.mean_travel, factors), load);
+                reduced.find_hht_load(of, request, (&self.mean_travel, factors), load);
             } else {
-                reduced.find_load(particles, materials, outside, stage, load);
+                reduced.find_load(particles, materials, outside, request, load);
             }
-            reduced.starting_point(particles, &self.expected, stage, &mut iteration.solution);
+            reduced.starting_point(particles, &self.expected, request, &mut iteration.solution);
         }
-        reduced.set_impulses(stage, &mut iteration.right_hand_side);
-        let limits = Limits { forcing: stage.forcing, floor: reduced.rounding(), ..self.limits };
-        let solved = iteration.solve(&mut reduced.system(materials, stage), &limits, None);
+        reduced.set_impulses(request, &mut iteration.right_hand_side);
+        let limits = Limits { forcing: request.forcing, floor: reduced.rounding(), ..self.limits };
+        let solved = iteration.solve(&mut reduced.system(materials, request), &limits, None);
         let solved = solved.map_err(|failure| self.explain(failure))?;
         self.iterations = solved.iterations;
         self.expect()?;
         let mut scale = solved.scale;
         for _ in 1..self.newton_iterations {
-            let solved = self.correct(stage, scale)?;
+            let solved = self.correct(request, scale)?;
             if solved.iterations == 0 {
                 break;
             }
             scale = solved.scale;
         }
-        tracing::debug!(step = stage.step, stage = stage.stage, iterations = self.iterations, "solved");
-        self.answer(stage, answer);
+        tracing::debug!(step = request.step, stage = request.stage, iterations = self.iterations, "solved");
+        self.answer(request, answer);
         Ok(())
     }
 
@@ -271,20 +271,20 @@ impl SolidSolver {
     /// tolerance. The tolerance is relative to the largest right-hand side of the step, of which `scale` is
     /// the squared norm so far; the remainder may be larger. For a body that spins, the first right-hand side
     /// is rounding alone, while the remainder holds the centripetal forces.
-    fn correct(&mut self, stage: &Stage<'_>, scale: f64) -> Result<Solved, SolverError> {
-        self.linearise_at_end(stage.dt);
+    fn correct(&mut self, request: &Request<'_>, scale: f64) -> Result<Solved, SolverError> {
+        self.linearise_at_end(request.dt);
         let Self { particles, materials, reduced, iteration, expected, .. } = self;
         self.change.clone_from(&iteration.solution);
-        materials.prepare(stage.dt, 0.0);
+        materials.prepare(request.dt, 0.0);
         let remainder = &mut iteration.right_hand_side;
-        let outside = Outside { fall: self.gravity * stage.dt, pushed: &self.pushed };
-        reduced.remainder((particles, materials, outside), stage, (&self.change, expected), remainder);
-        materials.prepare(stage.dt, stage.dt * stage.dt);
-        reduced.set(particles, materials, stage)?;
+        let outside = Outside { fall: self.gravity * request.dt, pushed: &self.pushed };
+        reduced.remainder((particles, materials, outside), request, (&self.change, expected), remainder);
+        materials.prepare(request.dt, request.dt * request.dt);
+        reduced.set(particles, materials, request)?;
         iteration.forget_system();
         iteration.solution.fill(DVec3::ZERO);
         let limits = Limits { floor: reduced.rounding(), ..self.limits };
-        let solved = iteration.solve(&mut reduced.system(materials, stage), &limits, Some(scale));
+        let solved = iteration.solve(&mut reduced.system(materials, request), &limits, Some(scale));
         let solved = solved.map_err(|failure| self.explain(failure))?;
         self.iteration.solution.iter_mut().zip(&self.change).for_each(|(change, before)| *change += *before);
         self.iterations += solved.iterations;
@@ -302,24 +302,24 @@ impl SolidSolver {
         reduced.reset();
     }
 
-    fn answer(&mut self, stage: &Stage<'_>, answer: &mut Answer) {
+    fn answer(&mut self, request: &Request<'_>, answer: &mut Answer) {
         let change = &self.iteration.solution;
         copy(&self.expected, &mut answer.velocity);
         answer.slope.clone_from(&self.reduced.slope);
-        let held = |group: usize| !stage.inertia[group].is_finite();
+        let held = |group: usize| !request.inertia[group].is_finite();
         for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| !held(group)) {
-            if let Some(&leader) = stage.groups.members(group).first() {
-                *momentum = change[leader as usize] * stage.inertia[group] - stage.impulse[group];
+            if let Some(&leader) = request.groups.members(group).first() {
+                *momentum = change[leader as usize] * request.inertia[group] - request.impulse[group];
             }
         }
-        if (0..stage.groups.len()).any(held) {
+        if (0..request.groups.len()).any(held) {
             // A held group takes up whatever the materials give it: its row of the system without the
             // inertia.
-            self.find_reactions(stage.dt);
+            self.find_reactions(request.dt);
             let reaction = &self.change;
             for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| held(group))
             {
-                *momentum = stage.groups.members(group).iter().map(|&i| reaction[i as usize]).sum();
+                *momentum = request.groups.members(group).iter().map(|&i| reaction[i as usize]).sum();
             }
         }
     }
@@ -384,19 +384,19 @@ impl SolidSolver {
 
     /// Kick of a leapfrog step. Damping takes the particles' own velocities, so that the momentum given to a
     /// group does not depend on how it was merged.
-    fn integrate_explicit(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        let (kick, square) = self.factors(stage.dt);
+    fn integrate_explicit(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        let (kick, square) = self.factors(request.dt);
         let Self { particles, materials, iteration, .. } = self;
         materials.prepare(kick, square);
         let impulse = &mut iteration.right_hand_side;
         let outside = Outside { fall: self.gravity * kick, pushed: &self.pushed };
         impulses(particles, materials, outside, (kick, &particles.velocity), impulse);
-        let group_of = stage.groups.group_of();
+        let group_of = request.groups.group_of();
         for (i, velocity) in answer.velocity.iter_mut().enumerate() {
             let kick = if particles.immovable[i] { DVec3::ZERO } else { impulse[i] / particles.mass[i] };
             *velocity = particles.velocity[i] + if group_of[i] == NO_GROUP { kick } else { DVec3::ZERO };
         }
-        stage.groups.sum_into(impulse, &mut answer.momentum);
+        request.groups.sum_into(impulse, &mut answer.momentum);
         check_finite(particles, &answer.velocity, "velocity")
     }
 
@@ -462,13 +462,13 @@ impl Solver for SolidSolver {
         Ok(())
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        self.find_pushes(stage.dt);
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        self.find_pushes(request.dt);
         // Inside a worker of the pool, the many short parallel loops start without a hand-over between
         // threads.
         rayon::scope(|_| match self.integrator {
-            Integrator::ImplicitEuler | Integrator::HhtAlpha => self.integrate_implicit(stage, answer),
-            Integrator::VelocityVerlet => self.integrate_explicit(stage, answer),
+            Integrator::ImplicitEuler | Integrator::HhtAlpha => self.integrate_implicit(request, answer),
+            Integrator::VelocityVerlet => self.integrate_explicit(request, answer),
         })
     }
 

@@ -80,7 +80,7 @@ pub(crate) struct Connection {
     /// Number of its particles.
     particles: u64,
     /// Number of particles in the last batch.
-    told: usize,
+    sent_count: usize,
     /// Stage of the last Integrate in the step.
     stage: u32,
     /// The last call, and when it was answered.
@@ -162,7 +162,7 @@ impl Connection {
             context,
             deadline,
             particles: 0,
-            told: 0,
+            sent_count: 0,
             stage: 0,
             answered: None,
             before: WireBytes::default(),
@@ -240,12 +240,12 @@ impl Connection {
     }
 
     fn note_told(&mut self, phase: &'static str, batch: &Batch) -> Result<(), CoordinatorError> {
-        let (count, known) = (batch.position.len(), self.told);
+        let (count, known) = (batch.position.len(), self.sent_count);
         if batch.id.is_none() && count != known {
             let reason = format!("{count} particles as before, but before there were {known}");
             return Err(self.broken(phase, reason));
         }
-        self.told = count;
+        self.sent_count = count;
         Ok(())
     }
 
@@ -314,7 +314,7 @@ impl Connection {
             let reason = format!("its state has hash {restored:016x}, but {state_hash:016x} was saved");
             return Err(self.broken("Restore", reason));
         }
-        (self.particles, self.told) = (particles, 0);
+        (self.particles, self.sent_count) = (particles, 0);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use amalgam_particles::{DVec3, GroupMap, Particles};
-use amalgam_solver_kit::Stage;
+use amalgam_solver_kit::Request;
 use rayon::prelude::*;
 
 use super::grid::{Among, Grid};
@@ -98,9 +98,9 @@ pub(super) fn masses(groups: &GroupMap, particles: &Particles) -> (Vec<f64>, Vec
 }
 
 /// The inertia that each group has here [kg].
-pub(super) fn inertias(stage: &Stage<'_>, own: &[f64]) -> Vec<f64> {
+pub(super) fn inertias(request: &Request<'_>, own: &[f64]) -> Vec<f64> {
     let inertia = |(&inertia, own): (&f64, f64)| if inertia.is_finite() { inertia } else { IMMOVABLE * own };
-    stage.inertia.iter().zip(own.iter().copied()).map(inertia).collect()
+    request.inertia.iter().zip(own.iter().copied()).map(inertia).collect()
 }
 
 impl MemberContributions {

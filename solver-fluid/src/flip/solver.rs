@@ -2,7 +2,7 @@
 
 use amalgam_particles::lanes::{LANES, Width};
 use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles};
-use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Integration, SolverError, Stage};
+use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Integration, Request, SolverError};
 use rayon::prelude::*;
 
 use super::FlipParameters;
@@ -132,10 +132,10 @@ impl FlipMethod {
         first: bool,
         (particles, tentative): (&Particles, &mut Tentative),
         motion: &GroupMotion<'_>,
-        stage: &Stage<'_>,
+        request: &Request<'_>,
     ) -> Result<(), SolverError> {
         let dt = self.substep;
-        let new_cells = self.classify_cells(first, stage.occupied);
+        let new_cells = self.classify_cells(first, request.occupied);
         let before = std::mem::replace(&mut self.forced_dt, first.then_some(dt));
         let new = new_cells || before != Some(dt) || !first;
         let Self { grid, width, parameters, contributions, cell, flow, viscosity, outside, begin, .. } = self;
@@ -164,7 +164,7 @@ impl FlipMethod {
         flow.negative_divergence(grid, cell, &mut self.right_hand_side);
         let limits = Limits {
             tolerance: parameters.tolerance,
-            forcing: stage.forcing,
+            forcing: request.forcing,
             iterations_max: parameters.iterations_max,
         };
         let solved =
@@ -411,17 +411,17 @@ impl FluidMethod for FlipMethod {
         &mut self,
         particles: &Particles,
         tentative: &mut Tentative,
-        (stage, cut): (&Stage<'_>, Cut),
+        (request, cut): (&Request<'_>, Cut),
         answer: &mut Answer,
     ) -> Result<(), SolverError> {
         let substeps = cut.substeps;
         self.relaxation_time = cut.stable / self.parameters.cfl;
         self.substep = cut.dt;
-        let (own, mass) = masses(stage.groups, particles);
-        let inertia = inertias(stage, &own);
+        let (own, mass) = masses(request.groups, particles);
+        let inertia = inertias(request, &own);
         let impulse: Vec<DVec3> =
-            stage.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
-        let mut velocity = stage.velocity.to_vec();
+            request.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
+        let mut velocity = request.velocity.to_vec();
         for k in 0..substeps {
             let first = k == 0;
             self.begin = self.time + f64::from(k) * cut.dt;
@@ -432,14 +432,14 @@ impl FluidMethod for FlipMethod {
                 self.unpressed = unpressed(&self.grid, &self.later.cell, &self.pressure);
             }
             let motion = GroupMotion {
-                groups: stage.groups,
+                groups: request.groups,
                 velocity: &velocity,
                 impulse: &impulse,
                 inertia: &inertia,
                 own: &own,
                 mass: &mass,
             };
-            self.advance_grid(first, (particles, tentative), &motion, stage)?;
+            self.advance_grid(first, (particles, tentative), &motion, request)?;
             let given = group_momentum(&motion, &self.member_velocities(&motion));
             if k + 1 < substeps {
                 self.set_face_pairs(first)?;

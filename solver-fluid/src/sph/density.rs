@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 
-use super::neighbours::{Found, Group, Places, Surroundings};
+use super::neighbours::{Group, NeighbourList, Places, Surroundings};
 use super::pairs::{PairTerms, squared};
 use super::sweep::Sums;
 
@@ -44,7 +44,7 @@ fn densities<S: PairTerms, R: Register>(
     group: &Group<'_>,
     around: &Surroundings<'_>,
     places: &mut Places,
-    found: &mut Found,
+    found: &mut NeighbourList,
     values: &mut [f32],
 ) -> [usize; 2] {
     places.collect::<R>(around, group);

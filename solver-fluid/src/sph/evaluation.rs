@@ -36,7 +36,7 @@ use super::density::Densities;
 use super::ghosts::{Ghosts, Points};
 use super::kernel::Kernel;
 use super::neighbours::{
-    Candidates, CellOrder, Chunk, Columns, Found, PRESSURE, Places, Raster, Stored, VOLUME,
+    Candidates, CellOrder, Chunk, Columns, NeighbourList, PRESSURE, Places, Raster, Stored, VOLUME,
 };
 use super::pairs::PairTerms;
 use super::pressure::equation_of_state::{EquationOfState, Law};
@@ -63,7 +63,7 @@ pub struct Evaluation {
     totals: Vec<Totals>,
     /// The square of each chunk's largest acceleration [m^2/s^4].
     accelerations_max: Vec<f32>,
-    found: Vec<Found>,
+    found: Vec<NeighbourList>,
     /// Place of each particle in the sorted order.
     rank: Vec<AtomicU32>,
     /// Number of own particles, behind which ghosts are numbered.
@@ -144,7 +144,7 @@ impl Evaluation {
         compression.resize(count, 0.0);
         let coefficients = Coefficients::new(parameters);
         let (around, stored) = columns.parts(cells, &raster);
-        found.resize_with(chunks.len(), Found::default);
+        found.resize_with(chunks.len(), NeighbourList::default);
         let tasks =
             (chunks.par_iter(), found.par_iter_mut(), split(compression, chunks), split(stored, chunks));
         tasks

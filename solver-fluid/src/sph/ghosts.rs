@@ -153,7 +153,7 @@ struct Seen {
 }
 
 /// Pressure and volume of a particle, as loops over pairs read them.
-pub(super) type Found = [i32; 2];
+pub(super) type PressureAndVolume = [i32; 2];
 
 /// Particles of other ranks that own ones may see.
 #[derive(Clone, Debug, Default)]
@@ -228,7 +228,11 @@ impl Ghosts {
     }
 
     /// The ghosts' values from their owners, in the order of the ghosts. Collective.
-    pub(super) fn ask(&self, ranks: &Ranks, own: impl Fn(u32) -> Found) -> Vec<Found> {
+    pub(super) fn ask(
+        &self,
+        ranks: &Ranks,
+        own: impl Fn(u32) -> PressureAndVolume,
+    ) -> Vec<PressureAndVolume> {
         let of = |seen: &Vec<u32>| seen.iter().map(|&i| own(i)).collect();
         let arrived = ranks.exchange(&self.with, self.seen.iter().map(of).collect());
         debug_assert!(arrived.iter().map(Vec::len).eq(self.from.iter().copied()));

@@ -4,6 +4,6 @@ mod candidates;
 mod cells;
 
 pub(super) use candidates::{
-    Candidates, Columns, Found, Group, PRESSURE, Places, Stored, Surroundings, VELOCITY, VOLUME,
+    Candidates, Columns, Group, NeighbourList, PRESSURE, Places, Stored, Surroundings, VELOCITY, VOLUME,
 };
 pub(super) use cells::{CellOrder, Chunk, Raster};

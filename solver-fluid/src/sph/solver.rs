@@ -2,7 +2,7 @@
 
 use amalgam_particles::lanes::Width;
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
-use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Members, Ranks, SolverError, Stage};
+use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Members, Ranks, Request, SolverError};
 use rayon::prelude::*;
 
 use super::ghosts::{Ghosts, Points, Share, Spent};
@@ -123,12 +123,12 @@ impl SphMethod {
     }
 
     /// Ends a sub-step that is not the last: free particles are advanced, members move with their group.
-    fn end_substep(&self, particles: &Particles, tentative: &mut Tentative, stage: &Stage<'_>) {
+    fn end_substep(&self, particles: &Particles, tentative: &mut Tentative, request: &Request<'_>) {
         let (mut position, mut velocity) = tentative.take(particles);
-        let mut extremes = self.travel(stage.groups, &mut position, &mut velocity);
-        for group in 0..stage.groups.len() {
-            let with_group = self.substep.group_velocity(stage, group);
-            for &member in stage.groups.members(group) {
+        let mut extremes = self.travel(request.groups, &mut position, &mut velocity);
+        for group in 0..request.groups.len() {
+            let with_group = self.substep.group_velocity(request, group);
+            for &member in request.groups.members(group) {
                 velocity[member as usize] = with_group;
                 position[member as usize] += self.substep.dt * with_group;
                 extremes.include(position[member as usize], with_group);
@@ -165,22 +165,22 @@ impl SphMethod {
 
     /// Adds the impulse by which walls keep members in the domain: the least that stops the group, whole,
     /// from carrying one of them nearer than the clearance. A group of infinite inertia is not stopped.
-    fn hold_groups(&self, particles: &Particles, stage: &Stage<'_>, momentum: &mut [DVec3]) {
+    fn hold_groups(&self, particles: &Particles, request: &Request<'_>, momentum: &mut [DVec3]) {
         let Some(walls) = self.parameters.walls else { return };
         let mut ranges = vec![[DVec3::NEG_INFINITY, DVec3::INFINITY]; momentum.len()];
         let of_member = |member: u32| {
-            let (low, high) = walls.bounds(particles.position[member as usize], stage.dt);
+            let (low, high) = walls.bounds(particles.position[member as usize], request.dt);
             [low, high]
         };
-        stage.members.for_each(stage.groups, of_member, |group, [low, high]| {
+        request.members.for_each(request.groups, of_member, |group, [low, high]| {
             ranges[group] = [ranges[group][0].max(low), ranges[group][1].min(high)];
         });
         for (group, (momentum, [lowest, highest])) in momentum.iter_mut().zip(ranges).enumerate() {
-            let inertia = stage.inertia[group];
+            let inertia = request.inertia[group];
             if !inertia.is_finite() {
                 continue;
             }
-            let velocity = stage.velocity[group] + (*momentum + stage.impulse[group]) / inertia;
+            let velocity = request.velocity[group] + (*momentum + request.impulse[group]) / inertia;
             *momentum += inertia * (velocity.clamp(lowest, highest) - velocity);
         }
     }
@@ -245,8 +245,8 @@ struct Substep {
 impl Substep {
     /// A group is a boundary in prescribed motion: its velocity with what others give it, in proportion to
     /// time.
-    fn group_velocity(&self, stage: &Stage<'_>, group: usize) -> DVec3 {
-        stage.velocity[group] + stage.impulse[group] / stage.inertia[group] * self.passed
+    fn group_velocity(&self, request: &Request<'_>, group: usize) -> DVec3 {
+        request.velocity[group] + request.impulse[group] / request.inertia[group] * self.passed
     }
 }
 
@@ -315,19 +315,19 @@ impl FluidMethod for SphMethod {
         &mut self,
         particles: &Particles,
         tentative: &mut Tentative,
-        (stage, cut): (&Stage<'_>, Cut),
+        (request, cut): (&Request<'_>, Cut),
         answer: &mut Answer,
     ) -> Result<(), SolverError> {
         let Cut { substeps, dt, .. } = cut;
         for k in 0..substeps {
             if k > 0 {
-                self.end_substep(particles, tentative, stage);
+                self.end_substep(particles, tentative, request);
                 self.find_densities(When::Later, points(particles, tentative.before(particles)));
                 self.find_accelerations(When::Later);
             }
             self.substep = Substep { number: k, dt, passed: f64::from(k + 1) / f64::from(substeps) };
             let momentum = &mut answer.momentum;
-            self.add_momentum((stage.groups, stage.members), tentative.before(particles), momentum);
+            self.add_momentum((request.groups, request.members), tentative.before(particles), momentum);
         }
         // Walls only slow down.
         let acceleration = self.evaluation().largest_acceleration() + self.parameters.gravity.length();
@@ -335,7 +335,7 @@ impl FluidMethod for SphMethod {
         if !self.parameters.fields.is_empty() {
             tentative.speed_bound += self.parameters.fields.change_max(tentative.speed_bound, dt);
         }
-        self.hold_groups(particles, stage, &mut answer.momentum);
+        self.hold_groups(particles, request, &mut answer.momentum);
         Ok(())
     }
 

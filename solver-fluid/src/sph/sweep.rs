@@ -1,7 +1,7 @@
 //! A sweep over all pairs of neighbours: chunk after chunk, group after group. Density, forces, and whatever
 //! another pressure solver sums over neighbours are visitors of it.
 
-use super::neighbours::{Chunk, Found, Group, Surroundings};
+use super::neighbours::{Chunk, Group, NeighbourList, Surroundings};
 
 /// A column cut into chunks.
 pub(super) fn split<'a, T>(column: &'a mut [T], chunks: &[Chunk]) -> Vec<&'a mut [T]> {
@@ -16,7 +16,7 @@ pub(super) fn split<'a, T>(column: &'a mut [T], chunks: &[Chunk]) -> Vec<&'a mut
 pub(super) struct Sums<'a, T> {
     pub(super) around: Surroundings<'a>,
     pub(super) chunk: &'a Chunk,
-    pub(super) found: &'a mut Found,
+    pub(super) found: &'a mut NeighbourList,
     pub(super) values: &'a mut [T],
     /// Number of own particles; those with higher indices are ghosts, for which nothing is summed where no
     /// own one is near.
@@ -29,7 +29,7 @@ impl<T> Sums<'_, T> {
     pub(super) fn visit(
         self,
         lanes: usize,
-        mut sum: impl FnMut(&Group<'_>, &Surroundings<'_>, &mut Found, &mut [T]),
+        mut sum: impl FnMut(&Group<'_>, &Surroundings<'_>, &mut NeighbourList, &mut [T]),
     ) {
         let Self { around, chunk, found, values, own } = self;
         let (order, has_ghosts) = (around.order.order(), around.order.order().len() > own);

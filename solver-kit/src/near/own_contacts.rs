@@ -223,7 +223,7 @@ mod tests {
     use amalgam_particles::{StepEnd, random};
 
     use super::*;
-    use crate::solver::{Answer, Report, Stage};
+    use crate::solver::{Answer, Report, Request};
 
     /// Particles with some pairs joined.
     struct Body(Particles, Vec<(ParticleId, ParticleId)>);
@@ -238,7 +238,7 @@ mod tests {
             self.1.contains(&(a.max(b), a.min(b)))
         }
 
-        fn integrate(&mut self, _: &Stage<'_>, _: &mut Answer) -> Result<(), SolverError> {
+        fn integrate(&mut self, _: &Request<'_>, _: &mut Answer) -> Result<(), SolverError> {
             unreachable!("nothing moves but by the test's hand")
         }
 

@@ -21,7 +21,7 @@ use crate::ids::{Found, IdIndex};
 use crate::joined::{Members, by_number, united};
 use crate::near::NearParticles;
 use crate::section::SectionError;
-use crate::solver::{Answer, Solver, SolverProgram, Stage, World};
+use crate::solver::{Answer, Request, Solver, SolverProgram, World};
 use crate::sums::{check_finite, missing_energy, state_hash, totals};
 use answers::agreed;
 
@@ -438,7 +438,7 @@ impl Run {
         self.answer.velocity.resize(velocities, DVec3::ZERO);
         self.answer.velocity.par_iter_mut().with_min_len(4096).for_each(|velocity| *velocity = DVec3::ZERO);
         self.dt = call.dt;
-        let request = Stage {
+        let request = Request {
             step: self.context.step,
             stage,
             repetition,

@@ -2,8 +2,8 @@
 
 use amalgam_particles::{Body, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, ExactSum, Field as FrameField, FieldValues, Fields, Integration, Moves, Ranks, Report,
-    SectionError, SnapshotReader, SnapshotWriter, Solver, SolverError, Stage, World, agreed,
+    Answer, ExactSum, Field as FrameField, FieldValues, Fields, Integration, Moves, Ranks, Report, Request,
+    SectionError, SnapshotReader, SnapshotWriter, Solver, SolverError, World, agreed,
 };
 use rayon::prelude::*;
 
@@ -190,23 +190,23 @@ impl Solver for GrainSolver {
         self.check_acceleration()
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
         for (i, velocity) in answer.velocity.iter_mut().enumerate() {
-            let change = if self.particles.immovable[i] { DVec3::ZERO } else { self.change(i, stage.dt) };
+            let change = if self.particles.immovable[i] { DVec3::ZERO } else { self.change(i, request.dt) };
             *velocity = self.particles.velocity[i] + change;
         }
         let Answer { momentum, bodies, .. } = answer;
-        let impulse = |i: u32| self.impulse(i as usize, stage.dt);
-        stage.members.for_each(stage.groups, impulse, |group, impulse| momentum[group] += impulse);
+        let impulse = |i: u32| self.impulse(i as usize, request.dt);
+        request.members.for_each(request.groups, impulse, |group, impulse| momentum[group] += impulse);
         if self.turns {
             let body = |i: u32| {
                 let i = i as usize;
                 let (mass, centre) = (self.particles.mass[i], self.particles.position[i]);
-                let velocity = self.particles.velocity[i] + self.change(i, stage.dt);
+                let velocity = self.particles.velocity[i] + self.change(i, request.dt);
                 Body::round(mass, self.inertia(i), centre, velocity, self.spin[i])
             };
             // A group is one grain.
-            stage.members.for_each(stage.groups, body, |_, body| bodies.push(body));
+            request.members.for_each(request.groups, body, |_, body| bodies.push(body));
         }
         check_finite(&self.particles, &answer.velocity, "velocity")
     }

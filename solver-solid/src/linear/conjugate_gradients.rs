@@ -309,7 +309,7 @@ impl ConjugateGradients {
 
 /// `image` = S^T A times `u`, summed at leaders; returns u·image.
 fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mut Vec<f64>) -> f64 {
-    system.operator.load(Vector::Exact(u), None);
+    system.operator.set_operand(Vector::Exact(u), None);
     let operator = &*system.operator;
     image
         .par_chunks_mut(CHUNK)

@@ -33,7 +33,7 @@ pub(crate) trait Operator: Send + Sync {
     /// Takes the vector that [`Self::add_rows`] or [`Self::add_rounded`] will multiply, and does the work
     /// that is not done row by row. For an exact vector it does so only for the slices of sixteen rows in
     /// `wanted`, if given.
-    fn load(&mut self, u: Vector<'_>, wanted: Option<&[bool]>);
+    fn set_operand(&mut self, u: Vector<'_>, wanted: Option<&[bool]>);
 
     /// Adds the rows `first..`, a multiple of sixteen, of the matrix times `u`, the vector loaded last, to
     /// `image` [kg m/s].

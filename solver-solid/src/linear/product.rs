@@ -68,7 +68,7 @@ impl Product {
         }
         if self.stale.contains(&true) {
             let Self { image, stale, .. } = self;
-            operator.load(Vector::Exact(u), Some(stale));
+            operator.set_operand(Vector::Exact(u), Some(stale));
             let operator = &*operator;
             let slices = image.par_chunks_mut(LANES).zip(&*stale).enumerate();
             slices.with_min_len(CHUNK / LANES * CHUNKS_PER_TASK).for_each(|(slice, (image, &stale))| {

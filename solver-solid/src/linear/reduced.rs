@@ -2,7 +2,7 @@
 //! (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 
 use amalgam_particles::{DMat3, DVec3, GroupMap, NO_GROUP, Particles};
-use amalgam_solver_kit::{SolverError, Stage};
+use amalgam_solver_kit::{Request, SolverError};
 use rayon::prelude::*;
 
 use super::block::{Block, Factor};
@@ -59,11 +59,11 @@ impl Reduced {
 
     /// True if unknowns and load are those of this stage. The stage is then a repetition, which differs only
     /// in the impulses from others.
-    pub(crate) fn is_set_for(&self, stage: &Stage<'_>) -> bool {
-        self.dt == stage.dt
-            && self.groups == *stage.groups
-            && self.group_inertia == stage.inertia
-            && self.group_velocity == stage.velocity
+    pub(crate) fn is_set_for(&self, request: &Request<'_>) -> bool {
+        self.dt == request.dt
+            && self.groups == *request.groups
+            && self.group_inertia == request.inertia
+            && self.group_velocity == request.velocity
     }
 
     /// Sets the unknowns of a stage.
@@ -74,9 +74,9 @@ impl Reduced {
         &mut self,
         particles: &Particles,
         operator: &dyn Operator,
-        stage: &Stage<'_>,
+        request: &Request<'_>,
     ) -> Result<(), SolverError> {
-        if self.dt == stage.dt {
+        if self.dt == request.dt {
             // Only the groups of the last stage are left of it.
             let Self { velocity, inertia, factor, groups, .. } = self;
             for &i in groups.all_members() {
@@ -85,16 +85,16 @@ impl Reduced {
                 factor[i] = free_factor(particles, operator, i);
             }
         } else {
-            self.set_free(particles, operator, stage.dt);
+            self.set_free(particles, operator, request.dt);
         }
-        self.groups.clone_from(stage.groups);
+        self.groups.clone_from(request.groups);
         self.group_inertia.clear();
-        self.group_inertia.extend_from_slice(stage.inertia);
+        self.group_inertia.extend_from_slice(request.inertia);
         self.group_velocity.clear();
-        self.group_velocity.extend_from_slice(stage.velocity);
+        self.group_velocity.extend_from_slice(request.velocity);
         self.slope.clear();
-        for group in 0..stage.groups.len() {
-            let slope = self.set_group(group, particles, operator, stage)?;
+        for group in 0..request.groups.len() {
+            let slope = self.set_group(group, particles, operator, request)?;
             self.slope.push(slope);
         }
         Ok(())
@@ -123,10 +123,10 @@ impl Reduced {
         group: usize,
         particles: &Particles,
         operator: &dyn Operator,
-        stage: &Stage<'_>,
+        request: &Request<'_>,
     ) -> Result<DMat3, SolverError> {
-        let (members, inertia) = (stage.groups.members(group), stage.inertia[group]);
-        let group_of = stage.groups.group_of();
+        let (members, inertia) = (request.groups.members(group), request.inertia[group]);
+        let group_of = request.groups.group_of();
         let internal = |neighbour: u32| group_of[neighbour as usize] == group as u32;
         let mut block = Block::default();
         for &member in members {
@@ -137,7 +137,7 @@ impl Reduced {
                     particles.id[member]
                 )));
             }
-            self.velocity[member] = stage.velocity[group];
+            self.velocity[member] = request.velocity[group];
             self.inertia[member] = 0.0;
             self.factor[member] = Factor::default();
             operator.add_diagonal(member, Some(&internal), &mut block);
@@ -158,16 +158,16 @@ impl Reduced {
         particles: &Particles,
         operator: &mut dyn Operator,
         outside: Outside<'_>,
-        stage: &Stage<'_>,
+        request: &Request<'_>,
         sum: &mut [DVec3],
     ) {
         let product = self.start.of(operator, &self.velocity);
-        let dt = stage.dt;
+        let dt = request.dt;
         let rows = sum.par_iter_mut().zip(product).enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
         rows.for_each(|(i, (sum, product))| {
             *sum = free_impulse(particles, operator, outside, dt, i) - *product;
         });
-        self.sum_load(stage, sum);
+        self.sum_load(request, sum);
     }
 
     /// The same with HHT-alpha: S^T (h F - h C v - a h^2 K (v - t)) for the velocities t of
@@ -176,7 +176,7 @@ impl Reduced {
     pub(crate) fn find_hht_load(
         &mut self,
         (particles, operator, outside): (&Particles, &mut dyn Operator, Outside<'_>),
-        stage: &Stage<'_>,
+        request: &Request<'_>,
         (travel, (kick, square)): (&[DVec3], (f64, f64)),
         sum: &mut [DVec3],
     ) {
@@ -193,13 +193,13 @@ impl Reduced {
         rows.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, (sum, (product, damped)))| {
             *sum = free_impulse(particles, operator, outside, kick, i) - *product - *damped;
         });
-        self.sum_load(stage, sum);
+        self.sum_load(request, sum);
     }
 
     /// S^T of a load, which is kept for repetitions.
-    fn sum_load(&mut self, stage: &Stage<'_>, sum: &mut [DVec3]) {
-        sum_to_leaders(stage.groups, sum);
-        let leaders = (0..stage.groups.len()).map(|group| stage.groups.members(group).first());
+    fn sum_load(&mut self, request: &Request<'_>, sum: &mut [DVec3]) {
+        sum_to_leaders(request.groups, sum);
+        let leaders = (0..request.groups.len()).map(|group| request.groups.members(group).first());
         self.load.clear();
         self.load.extend(leaders.map(|leader| leader.map_or(DVec3::ZERO, |&leader| sum[leader as usize])));
     }
@@ -223,9 +223,9 @@ impl Reduced {
     }
 
     /// Adds J_ext to the load of [`Self::find_load`], in place of any earlier J_ext.
-    pub(crate) fn set_impulses(&self, stage: &Stage<'_>, sum: &mut [DVec3]) {
-        for (group, (load, impulse)) in self.load.iter().zip(stage.impulse).enumerate() {
-            if let Some(&leader) = stage.groups.members(group).first() {
+    pub(crate) fn set_impulses(&self, request: &Request<'_>, sum: &mut [DVec3]) {
+        for (group, (load, impulse)) in self.load.iter().zip(request.impulse).enumerate() {
+            if let Some(&leader) = request.groups.members(group).first() {
                 sum[leader as usize] = *load + *impulse;
             }
         }
@@ -237,14 +237,14 @@ impl Reduced {
     pub(crate) fn remainder(
         &self,
         (particles, operator, outside): (&Particles, &mut dyn Operator, Outside<'_>),
-        stage: &Stage<'_>,
+        request: &Request<'_>,
         (change, velocity): (&[DVec3], &[DVec3]),
         sum: &mut [DVec3],
     ) {
-        impulses(particles, operator, outside, (stage.dt, velocity), sum);
-        sum_to_leaders(stage.groups, sum);
-        for (group, &impulse) in stage.impulse.iter().enumerate() {
-            if let Some(&leader) = stage.groups.members(group).first() {
+        impulses(particles, operator, outside, (request.dt, velocity), sum);
+        sum_to_leaders(request.groups, sum);
+        for (group, &impulse) in request.impulse.iter().enumerate() {
+            if let Some(&leader) = request.groups.members(group).first() {
                 sum[leader as usize] += impulse;
             }
         }
@@ -257,10 +257,10 @@ impl Reduced {
         &self,
         particles: &Particles,
         expected: &[DVec3],
-        stage: &Stage<'_>,
+        request: &Request<'_>,
         change: &mut [DVec3],
     ) {
-        let group_of = stage.groups.group_of();
+        let group_of = request.groups.group_of();
         change.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, change)| {
             if group_of[i] != NO_GROUP || particles.immovable[i] {
                 *change = DVec3::ZERO;
@@ -269,22 +269,26 @@ impl Reduced {
                 *change = expected[i] - self.velocity[i];
             }
         });
-        for group in (0..stage.groups.len()).filter(|&group| stage.inertia[group].is_finite()) {
-            let members = stage.groups.members(group);
+        for group in (0..request.groups.len()).filter(|&group| request.inertia[group].is_finite()) {
+            let members = request.groups.members(group);
             let mass: f64 = members.iter().map(|&i| particles.mass[i as usize]).sum();
             let momentum: DVec3 =
                 members.iter().map(|&i| expected[i as usize] * particles.mass[i as usize]).sum();
             for &i in members {
-                change[i as usize] = momentum / mass - stage.velocity[group];
+                change[i as usize] = momentum / mass - request.velocity[group];
             }
         }
     }
 
     /// The system as the iteration wants it.
-    pub(crate) fn system<'a>(&'a mut self, operator: &'a mut dyn Operator, stage: &Stage<'a>) -> System<'a> {
+    pub(crate) fn system<'a>(
+        &'a mut self,
+        operator: &'a mut dyn Operator,
+        request: &Request<'a>,
+    ) -> System<'a> {
         System {
             operator,
-            groups: stage.groups,
+            groups: request.groups,
             inertia: &self.inertia,
             factor: &self.factor,
             product: &mut self.change,
@@ -311,7 +315,7 @@ pub(crate) fn impulses(
     (dt, velocity): (f64, &[DVec3]),
     sum: &mut [DVec3],
 ) {
-    operator.load(Vector::Exact(velocity), None);
+    operator.set_operand(Vector::Exact(velocity), None);
     sum.par_chunks_mut(CHUNK).enumerate().with_min_len(CHUNKS_PER_TASK).for_each(|(chunk, sum)| {
         let first = chunk * CHUNK;
         sum.fill(DVec3::ZERO);
@@ -324,7 +328,7 @@ pub(crate) fn impulses(
 
 /// Takes the operator's product with `change` away from `sum`.
 pub(crate) fn subtract_product(operator: &mut dyn Operator, change: &[DVec3], sum: &mut [DVec3]) {
-    operator.load(Vector::Exact(change), None);
+    operator.set_operand(Vector::Exact(change), None);
     sum.par_chunks_mut(CHUNK).enumerate().with_min_len(CHUNKS_PER_TASK).for_each(|(chunk, sum)| {
         let mut product = [DVec3::ZERO; CHUNK];
         let product = &mut product[..sum.len()];

@@ -199,7 +199,7 @@ impl RoundedIteration {
 
     /// The operator times the direction; the product of both.
     fn apply(&mut self, system: &mut System<'_>) -> f64 {
-        system.operator.load(Vector::Rounded(&self.direction), None);
+        system.operator.set_operand(Vector::Rounded(&self.direction), None);
         let (operator, direction) = (&*system.operator, &self.direction);
         let chunks = self.image.par_chunks_mut(SLICES).zip(self.inertia.par_chunks(SLICES)).enumerate();
         chunks

@@ -188,7 +188,7 @@ impl Operator for Bonds {
         });
     }
 
-    fn load(&mut self, u: Vector<'_>, wanted: Option<&[bool]>) {
+    fn set_operand(&mut self, u: Vector<'_>, wanted: Option<&[bool]>) {
         for body in &mut self.bodies {
             let factor = self.square + self.dt * body.law.damping_time;
             body.product_unit = match factor {
@@ -233,7 +233,7 @@ impl Material for Bonds {
         if implicit {
             for body in &mut self.bodies {
                 body.table.round_positions(&body.followed);
-                body.table.find_blocks();
+                body.table.update_diagonal();
             }
         }
     }

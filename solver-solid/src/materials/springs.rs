@@ -209,7 +209,7 @@ impl Operator for Springs {
         }
     }
 
-    fn load(&mut self, u: Vector<'_>, _wanted: Option<&[bool]>) {
+    fn set_operand(&mut self, u: Vector<'_>, _wanted: Option<&[bool]>) {
         if let Vector::Exact(u) = u {
             self.slices.load(u);
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use amalgam_particles::{Body, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Integration, Report, SectionError, SnapshotReader, SnapshotWriter, Solver, SolverError, Stage,
+    Answer, Integration, Report, Request, SectionError, SnapshotReader, SnapshotWriter, Solver, SolverError,
     World,
 };
 use glam::{DMat3, DQuat};
@@ -120,8 +120,8 @@ impl RigidSolver {
         Ok(Self { particles, motion, triangles, gravity, self_collision, bodies, body_of, free, own })
     }
 
-    fn body_of_group(&self, stage: &Stage<'_>, group: usize) -> Option<&RigidBody> {
-        let first = stage.groups.members(group)[0];
+    fn body_of_group(&self, request: &Request<'_>, group: usize) -> Option<&RigidBody> {
+        let first = request.groups.members(group)[0];
         self.bodies.get(self.free[first as usize] as usize)
     }
 
@@ -171,15 +171,15 @@ impl Solver for RigidSolver {
         (FALL * radius / self.gravity.length()).sqrt()
     }
 
-    fn integrate(&mut self, stage: &Stage<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        let change = self.gravity * stage.dt;
+    fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        let change = self.gravity * request.dt;
         answer.velocity.copy_from_slice(&self.particles.velocity);
         for body in &self.bodies {
             answer.velocity[body.particles.clone()].iter_mut().for_each(|velocity| *velocity += change);
         }
-        for group in 0..stage.groups.len() {
-            let body = self.body_of_group(stage, group).ok_or_else(|| {
-                let id = self.particles.id[stage.groups.members(group)[0] as usize];
+        for group in 0..request.groups.len() {
+            let body = self.body_of_group(request, group).ok_or_else(|| {
+                let id = self.particles.id[request.groups.members(group)[0] as usize];
                 SolverError(format!("particle {id} is in a group, but its body is held"))
             })?;
             answer.momentum[group] = change * body.mass;

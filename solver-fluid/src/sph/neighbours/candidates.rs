@@ -84,7 +84,7 @@ pub(in crate::sph) struct Group<'a> {
 /// are found with densities and used again for forces. A group begins with the walls in reach, as bits of
 /// [`SIDES`]. For each set of these walls follow the number of candidates mirrored in it, and their indices.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sph) struct Found {
+pub(in crate::sph) struct NeighbourList {
     words: Vec<u32>,
     /// The next one to be read.
     next: usize,
@@ -119,7 +119,7 @@ struct Spans {
     count: usize,
 }
 
-impl Found {
+impl NeighbourList {
     /// Begins anew, to find them.
     pub(in crate::sph) fn clear(&mut self) {
         self.words.clear();
@@ -435,7 +435,7 @@ impl Places {
     #[inline(always)]
     pub(in crate::sph) fn visit<R: Register>(
         &mut self,
-        found: &mut Found,
+        found: &mut NeighbourList,
         mut meet: impl FnMut([f32; 3]) -> bool,
     ) -> [usize; 2] {
         let Self { columns, index, met, ends, .. } = self;
@@ -479,7 +479,7 @@ impl Candidates {
         around: &Surroundings<'_>,
         stored: &[Stored],
         group: &Group<'_>,
-        found: &mut Found,
+        found: &mut NeighbourList,
     ) {
         let Self { candidates, count } = self;
         let [x, y, z] = group.origin;

@@ -10,7 +10,7 @@ use super::lattice::LatticeTable;
 use super::law::Law;
 use super::plates::{Plate, Strain};
 use super::rows::RowTable;
-use super::stretch::{excess_of, stretch_of};
+use super::stretch::{double_strain_of, stretch_of};
 use super::table::{BondTable, Broken, QUANTA};
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::vectors::least;
@@ -53,7 +53,7 @@ pub(super) struct BodyBonds {
     pub(super) intact: Vec<u32>,
     /// Stretch at which bonds of each particle break without the influence of compression.
     pub(super) strength: Vec<f32>,
-    /// The excess that this is, with it.
+    /// The double strain that this is, with it.
     pub(super) threshold: Vec<f32>,
     /// Positions [m] that the bonds followed last.
     pub(super) followed: Vec<DVec3>,
@@ -94,7 +94,7 @@ impl BodyBonds {
         let strength: Vec<f32> =
             particles.id[first..first + count].iter().map(|&id| strength(&law, seed, id) as f32).collect();
         Self {
-            threshold: strength.iter().map(|&s| excess_of(f64::from(s)) as f32).collect(),
+            threshold: strength.iter().map(|&s| double_strain_of(f64::from(s)) as f32).collect(),
             strength,
             intact,
             followed: position.to_vec(),
@@ -120,7 +120,7 @@ impl BodyBonds {
             thresholds.with_min_len(CHUNK).for_each(|(i, (threshold, &strength))| {
                 let least = f64::from(table.force(i).1);
                 let least = if least < f64::INFINITY { stretch_of(least) } else { 0.0 };
-                *threshold = excess_of(f64::from(strength) - rise * least) as f32;
+                *threshold = double_strain_of(f64::from(strength) - rise * least) as f32;
             });
         }
         pass.broken

@@ -5,7 +5,7 @@
 //! sites are a block; a block and a stencil share a word of sixteen live bits, and that is all that is
 //! stored: rest length, direction and stiffness are the stencil's. Each bond is computed once, from its lower
 //! end, and added to both (`columns.rs`). Positions are kept as displacements from a lattice without strain,
-//! in whole quanta: a difference of displacements is exact, and the excess follows from it without
+//! in whole quanta: a difference of displacements is exact, and the double strain follows from it without
 //! cancellation, `l^2 - L^2 = eta·(2 xi + eta)` with the lattice's vector xi and the difference eta of
 //! displacements.
 
@@ -63,13 +63,13 @@ pub(crate) struct LatticeTable {
     far: Vec<bool>,
     /// Half of each site's gain, if any is not 1.
     half_gain: Vec<f32>,
-    /// True if the least excess of bonds is asked for.
+    /// True if the least double strain of bonds is asked for.
     thresholds_rise: bool,
     displacement: SiteColumns<i32, 3>,
     /// Against the particle in the middle of the order, in spacings, for rounded products.
     position: SiteColumns<f32, 3>,
     operand: SiteColumns<i32, 3>,
-    /// Force, least excess, and twice the energy of the bonds to neighbours of higher number.
+    /// Force, least double strain, and twice the energy of the bonds to neighbours of higher number.
     force: Sums<5>,
     diagonal: Option<Sums<6>>,
     /// Coefficients beside each live word, computed when the operator is first needed.
@@ -343,7 +343,7 @@ impl BondTable for LatticeTable {
         })
     }
 
-    fn find_blocks(&mut self) {
+    fn update_diagonal(&mut self) {
         let mut diagonal = self.diagonal.take().unwrap_or_else(|| Sums::new(self.cut, READ));
         let mut all = std::mem::take(&mut self.coefficient);
         all.resize(self.live.len(), [0; LANES]);

@@ -16,13 +16,13 @@ use amalgam_particles::{CellGrid, DVec3};
 use rayon::prelude::*;
 
 use super::law::Law;
-use super::stretch::{ElongationShare, SERIES_MAX, elongation_share};
+use super::stretch::{BondStiffness, SERIES_MAX, elongation_share};
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
 use crate::linear::fixed::{quantise, whole};
 use crate::linear::vectors::{Slice, Vector};
 use kernels::{
     Abreast, CLUSTER, Coefficient, DiagonalKernel, ForceKernel, Forces, Four, Neighbours, OPERAND, Pair,
-    ProductKernel, RoundedKernel, Rows, TOGETHER, UNIT, difference, excess, square,
+    ProductKernel, RoundedKernel, Rows, TOGETHER, UNIT, difference, double_strain, square,
 };
 
 /// Clusters that one task works on.
@@ -32,8 +32,8 @@ const CHUNK: usize = 64;
 pub(crate) struct RowTable {
     /// Quanta in a metre.
     per_quantum: f64,
-    share: ElongationShare,
-    /// True if the least excess of bonds is asked for.
+    share: BondStiffness,
+    /// True if the least double strain of bonds is asked for.
     thresholds_rise: bool,
     /// True if any gain is not 1.
     has_gains: bool,
@@ -77,7 +77,7 @@ impl RowTable {
         let slots = bonds.len() * CLUSTER;
         let mut this = Self {
             per_quantum: QUANTA / law.spacing,
-            share: ElongationShare { inner: constant as f32, slope: (slope * law.spacing / QUANTA) as f32 },
+            share: BondStiffness { inner: constant as f32, slope: (slope * law.spacing / QUANTA) as f32 },
             thresholds_rise: law.threshold_rise != 0.0,
             has_gains: false,
             neighbours: bonds.concat(),
@@ -160,7 +160,8 @@ impl RowTable {
         slots.for_each(|(pair, &i)| pair[OPERAND..][..3].copy_from_slice(&u(i as usize)));
     }
 
-    /// Forces on a cluster. Extremes are as they are if thresholds rise or any excess is above `limit`.
+    /// Forces on a cluster. Extremes are as they are if thresholds rise or any double strain is above
+    /// `limit`.
     fn forces_of(&self, rows: Rows<'_>, inverse_rest: &[f32], limit: f32) -> Forces {
         if !self.thresholds_rise {
             let near = if self.has_gains {
@@ -179,7 +180,7 @@ impl RowTable {
         forces(rows, inverse_rest)
     }
 
-    /// Breaks bonds of a slot whose excess is above the threshold of either end.
+    /// Breaks bonds of a slot whose double strain is above the threshold of either end.
     fn break_bonds(
         &self,
         slot: usize,
@@ -190,12 +191,12 @@ impl RowTable {
         for (other, at) in self.row(slot) {
             let (i, j) = (self.order[slot] as usize, self.order[other] as usize);
             let d = difference(&self.record[other], &self.record[slot]);
-            let excess = excess(square(d), inverse_rest[at]);
-            if inverse_rest[at] > 0.0 && excess > thresholds[i].min(thresholds[j]) {
+            let double_strain = double_strain(square(d), inverse_rest[at]);
+            if inverse_rest[at] > 0.0 && double_strain > thresholds[i].min(thresholds[j]) {
                 if i < j {
                     let stiffness =
                         (self.gain(slot) + self.gain(other)) * self.share.stiffness(inverse_rest[at]);
-                    let pull = stiffness * elongation_share::<true>(excess);
+                    let pull = stiffness * elongation_share::<true>(double_strain);
                     broken.push(Broken { ends: [i as u32, j as u32], pull: d.map(|d| pull * d) });
                 }
                 inverse_rest[at] = -inverse_rest[at];
@@ -333,7 +334,7 @@ impl BondTable for RowTable {
         })
     }
 
-    fn find_blocks(&mut self) {
+    fn update_diagonal(&mut self) {
         let origin = self.record.first().copied().unwrap_or_default();
         let unit = 1.0 / (UNIT * QUANTA as f32);
         self.pair.par_iter_mut().zip(&self.record).with_min_len(4096).for_each(|(pair, record)| {

@@ -52,9 +52,9 @@ pub(crate) trait BondTable: Send + Sync {
     /// Takes positions [m].
     fn load_positions(&mut self, position: &[DVec3]);
 
-    /// Forces at the positions. With `thresholds`, the largest excess (`stretch.rs`) of each particle's
-    /// bonds, a bond above that of either end breaks first and has no force; the number beside them is the
-    /// least of them.
+    /// Forces at the positions. With `thresholds`, the largest double strain (`stretch.rs`) of each
+    /// particle's bonds, a bond above that of either end breaks first and has no force; the number beside
+    /// them is the least of them.
     fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass;
 
     /// Takes the positions [m], those of [`Self::load_positions`], once more, as products with rounded
@@ -62,16 +62,16 @@ pub(crate) trait BondTable: Send + Sync {
     fn round_positions(&mut self, _position: &[DVec3]) {}
 
     /// Diagonal blocks of the stiffness at the positions.
-    fn find_blocks(&mut self);
+    fn update_diagonal(&mut self);
 
     /// Multiplies the stiffness at the positions with `u`, in which the body's particles begin at `first`;
     /// the unit of [`Self::product`] that comes out. With a rounded `u` the stiffness is rounded too, to the
-    /// sixth digit, and [`Self::round_positions`] and [`Self::find_blocks`] come first. If `wanted` is given,
-    /// only rows matter in slices of the solver's particles for which it is true.
+    /// sixth digit, and [`Self::round_positions`] and [`Self::update_diagonal`] come first. If `wanted` is
+    /// given, only rows matter in slices of the solver's particles for which it is true.
     fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64;
 
-    /// Force on particle `i`, and the least excess of its bonds, infinite without any; of use only if the law
-    /// lets thresholds rise.
+    /// Force on particle `i`, and the least double strain of its bonds, infinite without any; of use only if
+    /// the law lets thresholds rise.
     fn force(&self, i: usize) -> ([f32; 3], f32);
 
     /// Forces on all particles, times `unit`.

@@ -145,21 +145,21 @@ impl<T: BondTerm<K>, const K: usize> Task for BothEnds<'_, T, K> {
 
 /// Excesses of bonds for these differences of displacements, 0 of those that do not live.
 #[inline(always)]
-fn excesses(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
-    let mut excess = [0.0; LANES];
+fn double_strains(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
+    let mut double_strain = [0.0; LANES];
     for lane in 0..LANES {
-        let own = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
-        excess[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
+        let own = step.double_strain([eta[0][lane], eta[1][lane], eta[2][lane]]);
+        double_strain[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
     }
-    excess
+    double_strain
 }
 
 /// The result of [`elongation_share`] for them.
 #[inline(always)]
 fn shares<const FAR: bool>(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
-    let (excess, mut share) = (excesses(step, eta, live), [0.0; LANES]);
+    let (double_strain, mut share) = (double_strains(step, eta, live), [0.0; LANES]);
     for lane in 0..LANES {
-        share[lane] = elongation_share::<FAR>(excess[lane]);
+        share[lane] = elongation_share::<FAR>(double_strain[lane]);
     }
     share
 }
@@ -167,7 +167,7 @@ fn shares<const FAR: bool>(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> 
 /// Thresholds at which bonds break.
 #[derive(Clone, Copy)]
 pub(super) struct Thresholds<'a> {
-    /// Largest excess of each particle's bonds.
+    /// Largest double strain of each particle's bonds.
     pub(super) of: &'a [f32],
     /// The least of them.
     pub(super) least: f32,
@@ -175,8 +175,8 @@ pub(super) struct Thresholds<'a> {
     pub(super) particle: &'a [u32],
 }
 
-/// Forces, if `LEAST` the least excess of each particle's bonds, and at their lower ends twice the energies
-/// of bonds. Bonds beyond the thresholds break first.
+/// Forces, if `LEAST` the least double strain of each particle's bonds, and at their lower ends twice the
+/// energies of bonds. Bonds beyond the thresholds break first.
 pub(super) struct ForceTerm<'a, const GAIN: bool, const LEAST: bool> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a mut [u16],
@@ -198,44 +198,44 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
             let site = geometry.site + lane;
             let there = site + step.shift;
             let eta = column.map(|column| column[there].wrapping_sub(column[site]));
-            let excess = step.excess(eta);
+            let double_strain = step.double_strain(eta);
             if let Some(Thresholds { of, particle, .. }) = thresholds {
                 let ends = [particle[site], particle[there]];
                 let [own, other] = ends.map(|end| of[end as usize]);
-                if excess > own.min(other) {
+                if double_strain > own.min(other) {
                     let gain = geometry.gain::<GAIN>(site)[0] + geometry.gain::<GAIN>(there)[0];
-                    let pull = step.stiffness * gain * elongation_share::<true>(excess);
+                    let pull = step.stiffness * gain * elongation_share::<true>(double_strain);
                     let pull = std::array::from_fn(|axis| pull * (step.offset[axis] + eta[axis] as f32));
                     self.broken.push(Broken { ends, pull });
                     self.live[stencil] &= !(1 << lane);
                     continue;
                 }
             }
-            self.is_far |= excess.abs() > SERIES_MAX;
+            self.is_far |= double_strain.abs() > SERIES_MAX;
         }
     }
 
-    /// The terms of bonds of these excesses and differences of displacements.
+    /// The terms of bonds of these double strains and differences of displacements.
     #[inline(always)]
     fn pulls<const FAR: bool>(
         &self,
         own_gain: &Strip,
         (step, there): (&Stencil, usize),
         live: u32,
-        excess: &Strip,
+        double_strain: &Strip,
         eta: &[Strip<i32>; 3],
     ) -> [Strip; 5] {
         let gain = self.geometry.gain::<GAIN>(there);
         let mut terms = [[0.0; LANES]; 5];
         for lane in 0..LANES {
-            let share = elongation_share::<FAR>(excess[lane]);
+            let share = elongation_share::<FAR>(double_strain[lane]);
             let pull = step.stiffness * (own_gain[lane] + gain[lane]) * share;
             for axis in 0..3 {
                 terms[axis][lane] = pull * (step.offset[axis] + eta[axis][lane] as f32);
             }
-            let square = excess[lane].mul_add(step.rest_square, step.rest_square);
+            let square = double_strain[lane].mul_add(step.rest_square, step.rest_square);
             terms[4][lane] = pull * share * square;
-            terms[3][lane] = if live & (1 << lane) != 0 { excess[lane] } else { f32::INFINITY };
+            terms[3][lane] = if live & (1 << lane) != 0 { double_strain[lane] } else { f32::INFINITY };
         }
         terms
     }
@@ -243,7 +243,7 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
 
 impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN, LEAST> {
     const NONE: [f32; 5] = [0.0, 0.0, 0.0, f32::INFINITY, 0.0];
-    /// A particle's surroundings and strip, and the excess beyond which a bond is treated by itself.
+    /// A particle's surroundings and strip, and the double strain beyond which a bond is treated by itself.
     type Own = (Around<'a, i32>, Strip, f32);
 
     #[inline(always)]
@@ -264,14 +264,14 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN
             return None;
         }
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
-        let excess = excesses(step, &eta, live);
-        if L::any_outside(&excess, -SERIES_MAX, *limit) {
+        let double_strain = double_strains(step, &eta, live);
+        if L::any_outside(&double_strain, -SERIES_MAX, *limit) {
             self.break_beyond(stencil);
             let live = u32::from(self.live[stencil]);
-            let excess = excesses(step, &eta, live);
-            return Some(self.pulls::<true>(own_gain, (step, there), live, &excess, &eta));
+            let double_strain = double_strains(step, &eta, live);
+            return Some(self.pulls::<true>(own_gain, (step, there), live, &double_strain, &eta));
         }
-        Some(self.pulls::<false>(own_gain, (step, there), live, &excess, &eta))
+        Some(self.pulls::<false>(own_gain, (step, there), live, &double_strain, &eta))
     }
 
     #[inline(always)]
@@ -398,11 +398,11 @@ impl<const GAIN: bool, const FAR: bool> RoundedTerm<'_, GAIN, FAR> {
         if FAR {
             let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
             for lane in 0..LANES {
-                let excess = step.excess([eta[0][lane], eta[1][lane], eta[2][lane]]);
-                let exact = linearised(elongation_share::<true>(excess));
+                let double_strain = step.double_strain([eta[0][lane], eta[1][lane], eta[2][lane]]);
+                let exact = linearised(elongation_share::<true>(double_strain));
                 let near = unpacked(packed(exact));
                 let far = (exact.0 * ACROSS, exact.1 * ALONG);
-                let of = if excess.abs() > SERIES_MAX { far } else { near };
+                let of = if double_strain.abs() > SERIES_MAX { far } else { near };
                 (across[lane], along[lane]) = if live & (1 << lane) != 0 { of } else { (0.0, 0.0) };
             }
         } else {

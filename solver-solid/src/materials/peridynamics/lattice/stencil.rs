@@ -24,9 +24,9 @@ pub(super) struct Stencil {
 }
 
 impl Stencil {
-    /// The excess l^2/L^2 - 1 for a difference of displacements.
+    /// The double strain l^2/L^2 - 1 for a difference of displacements.
     #[inline(always)]
-    pub(super) fn excess(&self, eta: [i32; 3]) -> f32 {
+    pub(super) fn double_strain(&self, eta: [i32; 3]) -> f32 {
         let [x, y, z] = [eta[0] as f32, eta[1] as f32, eta[2] as f32];
         let [two_x, two_y, two_z] = self.twice;
         let difference = z.mul_add(two_z + z, y.mul_add(two_y + y, x * (two_x + x)));

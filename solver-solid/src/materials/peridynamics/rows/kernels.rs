@@ -7,7 +7,7 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 
-use super::super::stretch::{ElongationShare, SERIES_MAX, elongation_share, series};
+use super::super::stretch::{BondStiffness, SERIES_MAX, elongation_share, series};
 use super::super::table::{QUANTA, component_difference};
 use crate::linear::vectors::window;
 
@@ -36,7 +36,7 @@ pub(super) fn square(d: [f32; 3]) -> f32 {
 
 /// l^2/L^2 - 1.
 #[inline(always)]
-pub(super) fn excess(square: f32, inverse_rest: f32) -> f32 {
+pub(super) fn double_strain(square: f32, inverse_rest: f32) -> f32 {
     (square * inverse_rest).mul_add(inverse_rest, -1.0)
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Rows<'a> {
     pub(super) neighbours: &'a [Neighbours],
     /// Position in quanta and the gain times half a spacing [quanta] (the bits of an f32) at each slot.
     pub(super) record: &'a [[i32; 4]],
-    pub(super) share: ElongationShare,
+    pub(super) share: BondStiffness,
 }
 
 impl Rows<'_> {
@@ -167,21 +167,21 @@ fn fold<const W: usize, const N: usize>(sums: &[[f32; W]; N], total: &mut [Four;
     }
 }
 
-/// A bond in a lane: the vector to the neighbour, its square, the excess, and the stiffness as if the bond
-/// were live.
+/// A bond in a lane: the vector to the neighbour, its square, the double strain, and the stiffness as if the
+/// bond were live.
 #[inline(always)]
 fn bond<const W: usize>(
     own: &[[i32; W]; 4],
     other: &[[i32; W]; 4],
     lane: usize,
-    share: ElongationShare,
+    share: BondStiffness,
     inverse_rest: f32,
 ) -> ([f32; 3], f32, f32, f32) {
     let other = [other[0][lane], other[1][lane], other[2][lane], other[3][lane]];
     let d = difference(&other, &[own[0][lane], own[1][lane], own[2][lane], 0]);
     let square = square(d);
     let gain = f32_of(own[3][lane]) + f32_of(other[3]);
-    (d, square, excess(square, inverse_rest), gain * share.stiffness(inverse_rest))
+    (d, square, double_strain(square, inverse_rest), gain * share.stiffness(inverse_rest))
 }
 
 /// Prefetch distance [bytes]. Hardware prefetchers stop at page boundaries, so the loop prefetches
@@ -219,8 +219,8 @@ fn expanded_values<L: Lanes, const W: usize>(values: &[f32], at: usize, selected
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forces {
     pub(super) force: [Four; 3],
-    /// Least excess of the bonds, infinite without any, and largest; or, if a kernel does without the
-    /// `EXTREMES`, what all excesses are between, as far from 0 as the one that is furthest.
+    /// Least double strain of the bonds, infinite without any, and largest; or, if a kernel does without the
+    /// `EXTREMES`, what all double strains are between, as far from 0 as the one that is furthest.
     pub(super) least: Four,
     pub(super) largest: Four,
     pub(super) energy: Four,
@@ -263,10 +263,10 @@ impl<const FAR: bool, const GAIN: bool, const EXTREMES: bool> Kernel
             let inverse_rest = expanded_values::<L, W>(inverse_rest, begin, selected);
             let other = columns::<L, _, W>(rows.record, others, 0);
             for lane in 0..W {
-                let (d, square, excess, stiffness) =
+                let (d, square, double_strain, stiffness) =
                     bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
                 let is_live = inverse_rest[lane] > 0.0;
-                let high = if is_live { excess } else { 0.0 };
+                let high = if is_live { double_strain } else { 0.0 };
                 // Beyond its reach nothing is taken from a series: extremes tell, and the kernel that is
                 // `FAR` follows.
                 let share = if FAR { elongation_share::<true>(high) } else { series(high) };
@@ -279,7 +279,7 @@ impl<const FAR: bool, const GAIN: bool, const EXTREMES: bool> Kernel
                 let high = if EXTREMES { high } else { high.abs() };
                 largest[lane] = if high > largest[lane] { high } else { largest[lane] };
                 if EXTREMES {
-                    let low = if is_live { excess } else { f32::INFINITY };
+                    let low = if is_live { double_strain } else { f32::INFINITY };
                     least[lane] = if low < least[lane] { low } else { least[lane] };
                 } else {
                     least[lane] = -largest[lane];
@@ -313,8 +313,8 @@ impl<const FAR: bool, const GAIN: bool, const EXTREMES: bool> Kernel
 /// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that,
 /// divided by the square of its length.
 #[inline(always)]
-fn linearised<const FAR: bool>(excess: f32, inverse_rest: f32, stiffness: f32) -> (f32, f32) {
-    let share = elongation_share::<FAR>(excess);
+fn linearised<const FAR: bool>(double_strain: f32, inverse_rest: f32, stiffness: f32) -> (f32, f32) {
+    let share = elongation_share::<FAR>(double_strain);
     let across = stiffness * if share > 0.0 { share } else { 0.0 };
     // 1/l = (1 - share) / L.
     let inverse = (1.0 - share) * inverse_rest;
@@ -388,9 +388,10 @@ impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
             let other = columns::<L, _, W>(rows.record, others, 0);
             let mut words = [0; W];
             for lane in 0..W {
-                let (d, _, excess, stiffness) = bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
+                let (d, _, double_strain, stiffness) =
+                    bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
                 let stiffness = if inverse_rest[lane] > 0.0 { stiffness } else { 0.0 };
-                let (across, along) = linearised::<FAR>(excess, inverse_rest[lane], stiffness);
+                let (across, along) = linearised::<FAR>(double_strain, inverse_rest[lane], stiffness);
                 let (word, fits) = packed((across, along * UNIT_SQUARE));
                 words[lane] = word;
                 far[lane] |= u32::from(!fits);
@@ -439,9 +440,10 @@ impl<const FAR: bool, const ROUNDED: bool> Kernel for ProductKernel<'_, FAR, ROU
             let other = columns::<L, _, W>(rows.record, others, 0);
             let other_u = columns::<L, _, W>(pair, others, OPERAND);
             for lane in 0..W {
-                let (d, _, excess, stiffness) = bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
+                let (d, _, double_strain, stiffness) =
+                    bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
                 let stiffness = if inverse_rest[lane] > 0.0 { stiffness } else { 0.0 };
-                let (mut across, mut along) = linearised::<FAR>(excess, inverse_rest[lane], stiffness);
+                let (mut across, mut along) = linearised::<FAR>(double_strain, inverse_rest[lane], stiffness);
                 if ROUNDED {
                     let (word, fits) = packed((across, along * UNIT_SQUARE));
                     let near = unpacked(word);
@@ -529,7 +531,7 @@ mod tests {
         let pair: Vec<Pair> = (0..96)
             .map(|i| std::array::from_fn(|k| if k % 4 < 3 { bits(i, 20 + k as u64) } else { 0 }))
             .collect();
-        let share = ElongationShare { inner: 3.5, slope: 1.0 / QUANTA as f32 };
+        let share = BondStiffness { inner: 3.5, slope: 1.0 / QUANTA as f32 };
         for first in (0..96).step_by(CLUSTER) {
             let others: Vec<u32> = (0..96)
                 .filter(|&other| other / CLUSTER != first / CLUSTER)
