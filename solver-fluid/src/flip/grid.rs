@@ -43,8 +43,6 @@ pub(super) struct FacePlaces<const N: usize> {
     pub(super) low: [[u32; N]; 3],
     /// By direction and kind of face.
     part: [[[f32; N]; 2]; 3],
-    /// The cell.
-    pub(super) cell: [u32; N],
 }
 
 const ON_WALLS: usize = 0;
@@ -165,7 +163,7 @@ impl Grid {
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "columns side by side")]
     pub(super) fn places<const N: usize>(&self, positions: &[[f64; N]; 3]) -> FacePlaces<N> {
-        let mut places = FacePlaces { low: [[0; N]; 3], part: [[[0.0; N]; 2]; 3], cell: [0; N] };
+        let mut places = FacePlaces { low: [[0; N]; 3], part: [[[0.0; N]; 2]; 3] };
         let mut low = [[[0i32; N]; 2]; 3];
         let (inverse, origin) = (1.0 / self.cell_size, self.origin.to_array());
         for d in 0..3 {
@@ -191,7 +189,6 @@ impl Grid {
                 let [i, j, k] = [low[0][kinds[0]][l], low[1][kinds[1]][l], low[2][kinds[2]][l]];
                 corner + k as u32 * layer + j as u32 * row + i as u32
             };
-            places.cell[l] = number([ON_WALLS; 3]);
             places.low[0][l] = number([ON_WALLS, IN_MIDDLES, IN_MIDDLES]);
             places.low[1][l] = number([IN_MIDDLES, ON_WALLS, IN_MIDDLES]);
             places.low[2][l] = number([IN_MIDDLES, IN_MIDDLES, ON_WALLS]);
@@ -328,7 +325,6 @@ mod tests {
                 let position = grid.origin + DVec3::new(x, y, 0.5 * (x + y));
                 let [number] = grid.cell_numbers(&position.to_array().map(|x| [x]));
                 assert_eq!(number as usize, grid.index(grid.cell(position)), "{position}");
-                assert_eq!(number, grid.place(position).cell[0], "{position}");
             }
         }
     }

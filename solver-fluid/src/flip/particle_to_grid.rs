@@ -61,16 +61,15 @@ impl ParticleToGrid {
             sums.resize(grid.len(), Vec4::ZERO);
             sums.par_chunks_mut(CHUNK).for_each(|sums| sums.fill(Vec4::ZERO));
         }
-        self.reset_cells(grid);
-        let Self { sums, cell, start, order, .. } = self;
+        self.mark_cells(grid);
+        let Self { sums, start, order, .. } = self;
         // Beyond the last layer of cells stands one of walls, which holds no particle.
         let layer_start = |k: usize| start[grid.index([0, 0, k])] as usize;
         for third in 0..3 {
             let chunk = 3 * grid.layer();
             let begin = grid.first() + third * grid.layer();
             let [x, y, z] = sums.each_mut().map(|sums| sums[begin..].par_chunks_mut(chunk));
-            let cells = cell[begin..].par_chunks_mut(chunk);
-            x.zip(y).zip(z).zip(cells).enumerate().for_each(|(n, (((x, y), z), cell))| {
+            x.zip(y).zip(z).enumerate().for_each(|(n, ((x, y), z))| {
                 let k = third + 3 * n;
                 if k >= grid.cells[2] {
                     return;
@@ -81,7 +80,6 @@ impl ParticleToGrid {
                     particles: (position, velocity),
                     offset: begin + n * chunk,
                     sums: [x, y, z],
-                    cell,
                 });
             });
         }
@@ -119,12 +117,18 @@ impl ParticleToGrid {
         &self.order
     }
 
-    fn reset_cells(&mut self, grid: &Grid) {
+    /// Marks the cells that hold particles.
+    fn mark_cells(&mut self, grid: &Grid) {
         self.cell.clear();
         self.cell.resize(grid.len(), Cell::Wall);
         for k in 0..grid.cells[2] {
             for j in 0..grid.cells[1] {
-                self.cell[grid.row(j, k)].fill(Cell::Air);
+                let row = grid.row(j, k);
+                for (cell, bounds) in
+                    self.cell[row.clone()].iter_mut().zip(self.start[row.start..].windows(2))
+                {
+                    *cell = if bounds[0] < bounds[1] { Cell::Fluid } else { Cell::Air };
+                }
             }
         }
     }
@@ -164,10 +168,9 @@ struct Scatter<'a> {
     order: &'a [u32],
     /// Positions [m] and velocities [m/s].
     particles: (&'a [DVec3], &'a [DVec3]),
-    /// Number of the face with which `sums` and `cell` begin.
+    /// Number of the face with which `sums` begin.
     offset: usize,
     sums: [&'a mut [Vec4]; 3],
-    cell: &'a mut [Cell],
 }
 
 impl Task for Scatter<'_> {
@@ -175,7 +178,7 @@ impl Task for Scatter<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { grid, order, particles: (position, velocity), offset, sums: [x, y, z], cell } = self;
+        let Self { grid, order, particles: (position, velocity), offset, sums: [x, y, z] } = self;
         let (mut positions, mut velocities) = ([[0.0; LANES]; 3], [[0.0f32; LANES]; 3]);
         for (n, some) in order.chunks(LANES).enumerate() {
             for &i in order.iter().skip(LANES * n + AHEAD).take(LANES) {
@@ -190,9 +193,6 @@ impl Task for Scatter<'_> {
                 velocities[2][l] = velocity.z as f32;
             }
             let places = grid.places(&positions);
-            for &number in &places.cell[..some.len()] {
-                cell[number as usize - offset] = Cell::Fluid;
-            }
             scatter(grid, &places, 0, &velocities[0][..some.len()], (offset, x));
             scatter(grid, &places, 1, &velocities[1][..some.len()], (offset, y));
             scatter(grid, &places, 2, &velocities[2][..some.len()], (offset, z));

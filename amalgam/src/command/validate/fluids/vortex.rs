@@ -22,12 +22,12 @@ pub(in crate::command::validate) const CASE: Case = Case {
 
 /// Settings, and the kinematic viscosity that they should amount to [m^2/s].
 const SETTINGS: [(&str, &[&str], f64); 5] = [
-    ("SPH, nu = .05", &["viscosity=50.0"], 0.05),
-    ("SPH, nu = .2", &["viscosity=200.0"], 0.2),
-    ("SPH, nu = .1, longer kernel", &["viscosity=100.0", "smoothing_ratio=1.3"], 0.1),
+    ("SPH, nu = 0.05", &["viscosity=50.0"], 0.05),
+    ("SPH, nu = 0.2", &["viscosity=200.0"], 0.2),
+    ("SPH, nu = 0.1, longer kernel", &["viscosity=100.0", "smoothing_ratio=1.3"], 0.1),
     // 2/15 of epsilon, the speed of sound and the smoothing length.
-    ("SPH, nu = .1, XSPH", &["xsph=5.0"], 0.1),
-    ("SPH, nu = .1, Mueller's kernels", &["viscosity=100.0", "kernels=\"mueller\""], 0.1),
+    ("SPH, nu = 0.1, XSPH", &["xsph=5.0"], 0.1),
+    ("SPH, nu = 0.1, Mueller's kernels", &["viscosity=100.0", "kernels=\"mueller\""], 0.1),
 ];
 
 /// The box is filled a little too densely, so that pressure stays positive all over; more than a little, and
