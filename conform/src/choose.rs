@@ -27,10 +27,18 @@ impl Bench<'_> {
         self.ids().iter().map(|id| self.known[id].radius).collect()
     }
 
-    /// Places of particles that may move, in the state.
+    /// Places of all particles in the state, by id: a service may answer the particles in any order.
+    pub(crate) fn by_id(&self) -> Vec<usize> {
+        let ids = self.ids();
+        let mut places = Vec::from_iter(0..ids.len());
+        places.sort_unstable_by_key(|&place| ids[place]);
+        places
+    }
+
+    /// Places of particles that may move, in the state, by id.
     pub(crate) fn movable(&self) -> Vec<usize> {
         let ids = self.ids();
-        (0..ids.len()).filter(|&place| !self.known[&ids[place]].immovable).collect()
+        self.by_id().into_iter().filter(|&place| !self.known[&ids[place]].immovable).collect()
     }
 
     /// The cells that the own particles occupy, if the service wants to know.
@@ -78,7 +86,7 @@ impl Bench<'_> {
         let distance = |place: usize| position[place].distance_squared(position[first]);
         let mut near: Vec<usize> =
             movable.into_iter().filter(|&i| !self.has_bodies() || body(i) == body(first)).collect();
-        near.sort_by(|&a, &b| distance(a).total_cmp(&distance(b)).then(a.cmp(&b)));
+        near.sort_by(|&a, &b| distance(a).total_cmp(&distance(b)).then(ids[a].cmp(&ids[b])));
         near.truncate(size);
         Ok(near)
     }

@@ -140,7 +140,7 @@ fn slopes(bench: &mut Bench<'_>) -> Check {
     bench.step()?;
     bench.begin()?;
     let one = bench.group(1)?;
-    let others: Vec<usize> = (0..bench.ids().len()).filter(|place| *place != one[0]).collect();
+    let others: Vec<usize> = bench.by_id().into_iter().filter(|place| *place != one[0]).collect();
     let groups = if others.is_empty() { vec![one] } else { vec![one, others] };
     let mut ask = bench.ask(&groups);
     // Whatever the others do, they do it with a velocity that is prescribed.
