@@ -95,7 +95,7 @@ fn a_free_axis_makes_up_for_a_stretched_one() {
 
 #[test]
 fn whole_numbers_of_spacings_are_filled_as_ever() {
-    let section = water("sph", "") + &cuboid([0.0; 3], [0.1, 0.1, 0.12]);
+    let section = water("sph", "hydrostatic = false\n") + &cuboid([0.0; 3], [0.1, 0.1, 0.12]);
     let solver = create(&section, &world(TANK, 9.81));
     let sample = amalgam_particles::shapes::Shape::Box { min: DVec3::ZERO, max: DVec3::new(0.1, 0.1, 0.12) };
     assert_eq!(solver.particles().position, sample.sample(0.01).expect("a good box"));
@@ -116,10 +116,13 @@ fn a_start_too_dense_is_an_error_at_its_shape() {
 #[test]
 fn water_with_a_hole_starts_as_the_whole_does() {
     let domain = DVec3::new(0.085, 0.1, 0.25);
-    let whole = create(&(water("sph", "") + &cuboid([0.0; 3], [0.085, 0.1, 0.125])), &world(domain, 9.81));
+    let whole = create(
+        &(water("sph", "hydrostatic = false\n") + &cuboid([0.0; 3], [0.085, 0.1, 0.125])),
+        &world(domain, 9.81),
+    );
     let cut = "\n[[shapes]]\ntype = \"difference\"\nfrom = { type = \"box\", min = [0, 0, 0], max = [0.085, 0.1, 0.125] }\n\
                subtract = [{ type = \"sphere\", center = [0.04, 0.05, 0.06], radius = 0.03 }]\n";
-    let cut = create(&(water("sph", "") + cut), &world(domain, 9.81));
+    let cut = create(&(water("sph", "hydrostatic = false\n") + cut), &world(domain, 9.81));
     let is_left = |x: &&DVec3| x.distance(DVec3::new(0.04, 0.05, 0.06)) > 0.03;
     let left: Vec<DVec3> = whole.particles().position.iter().filter(is_left).copied().collect();
     assert!(left.len() < whole.particles().len() - 50);

@@ -63,8 +63,7 @@ fn some_groups(particles: &Particles, inertia: f64) -> Groups {
 
 #[test]
 fn a_full_lattice_has_rest_density_up_to_the_walls() {
-    let section =
-        "spacing = 0.1\nsmoothing_ratio = 1.3\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [1, 1, 1]";
+    let section = "spacing = 0.1\nsmoothing_ratio = 1.3\nhydrostatic = false\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [1, 1, 1]";
     let solver = create(section, &world(DVec3::ONE, 9.81));
     for density in field(&*solver, "density") {
         assert!((density - 1000.0).abs() < 1e-2, "{density}");
@@ -107,6 +106,38 @@ fn a_column_rests_on_hydrostatic_pressure() {
         // Relative to the weight times the height.
         assert!(energy / count < 1e-5 * 0.36 * 9.81 * 0.1, "still moving: {} J", energy / count);
     }
+}
+
+/// A deep pool starts as it rests. At rest density its middle sinks by about g H^2 / (3 c^2), and swings about
+/// that place, and the pressure at the bottom between zero and twice the weight.
+#[test]
+fn a_pool_starts_at_hydrostatic_pressure() {
+    let moved = |extra: &str| {
+        let section = format!(
+            "spacing = 0.02\n{extra}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [0.12, 0.12, 0.8]"
+        );
+        let mut solver = create(&section, &world(DVec3::new(0.12, 0.12, 1.2), 9.81));
+        let middle = |solver: &dyn Solver| {
+            solver.particles().position.iter().map(|x| x.z).sum::<f64>() / solver.particles().len() as f64
+        };
+        let start = middle(&*solver);
+        let (mut way, mut energy, mut pressures) = (0.0f64, 0.0f64, (f64::INFINITY, 0.0f64));
+        run(&mut *solver, 0.5, |solver, _, _| {
+            way = way.max((middle(solver) - start).abs());
+            energy = energy.max(kinetic_energy(solver));
+            // The lowest two of 40 layers.
+            let lowest = solver.particles().id.iter().zip(field(solver, "pressure"));
+            let lowest = lowest.filter(|(id, _)| id.0 < 72).map(|(_, p)| f64::from(p) / 72.0).sum();
+            pressures = (pressures.0.min(lowest), pressures.1.max(lowest));
+        });
+        println!("{extra:20} way {way:.2e} m, energy {energy:.2e} J, pressure {pressures:?} Pa");
+        (way, energy, pressures)
+    };
+    let (plain, pressed) = (moved("hydrostatic = false"), moved(""));
+    assert!(pressed.0 < 0.1 * plain.0 && pressed.1 < 0.05 * plain.1, "{pressed:?} {plain:?}");
+    let weight = 9810.0 * 0.78;
+    assert!(plain.2.1 > 1.3 * weight, "{plain:?}");
+    assert!(pressed.2.0 > 0.95 * weight && pressed.2.1 < 1.05 * weight, "{pressed:?}");
 }
 
 #[test]

@@ -4,3 +4,4 @@
 //! weakly compressible. `docs/theory/sph.md` says what another one needs.
 
 pub mod equation_of_state;
+pub(super) mod hydrostatic;

@@ -27,7 +27,10 @@ use super::{
     Formulation, SphParameters,
     evaluation::compressions,
     guard::{SOUND_SPEED_RATIO, speed_warning},
-    pressure::equation_of_state::{EquationOfState, Law},
+    pressure::{
+        equation_of_state::{EquationOfState, Law},
+        hydrostatic::{Weight, press},
+    },
     walls::Walls,
 };
 use crate::filling::{check_density, fill, volume_warnings};
@@ -84,6 +87,9 @@ struct SphSection {
     /// `false`.
     #[serde(default = "no_faces")]
     no_slip: FacesSection,
+    /// True: fluid at rest starts under the pressure of its own weight, its layers pressed together; false: at
+    /// rest density, without pressure. Default: `true` for pools that walls hold on all sides.
+    hydrostatic: Option<bool>,
     /// Courant number of a sub-step, above 0 and at most 1.
     #[serde(default = "default_cfl")]
     cfl: f64,
@@ -145,7 +151,7 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
     let support_radius = 2.0 * section.smoothing_ratio * section.spacing;
     let walls = section.walls(world, support_radius);
     let held_by = walls.map(|walls| (walls.min, walls.max));
-    let bodies = fill(&mut section.shapes, section.spacing, held_by, &mut faults);
+    let mut bodies = fill(&mut section.shapes, section.spacing, held_by, &mut faults);
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -184,6 +190,9 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
     let mut warnings = volume_warnings(&section.shapes, &bodies, section.spacing);
     warnings.extend(speed_warning(sound_speed, initial_speed));
     warnings.extend(check_density(&bodies, &at_start, section.rest_density, &mut faults));
+    let SphParameters { spacing, gravity, state, .. } = parameters;
+    let weight = Weight { spacing, gravity, state, walls: held_by };
+    faults.extend(press((&section.shapes, &mut bodies), section.hydrostatic, &weight).err());
     if !faults.is_empty() {
         return Err(faults);
     }

@@ -35,6 +35,15 @@ impl EquationOfState {
         }
     }
 
+    /// The compression at which the fluid has a pressure [Pa], which is not negative.
+    pub fn compression(&self, pressure: f64) -> f64 {
+        let strain = pressure / (self.rest_density * self.sound_speed * self.sound_speed);
+        match self.law {
+            Law::Tait => (1.0 + 7.0 * strain).powf(1.0 / 7.0),
+            Law::Mueller => 1.0 + strain,
+        }
+    }
+
     /// Local speed of sound [m/s], the square root of the pressure's derivative by density.
     pub fn local_sound_speed(&self, compression: f64) -> f64 {
         let x = compression.max(1.0);
@@ -70,6 +79,7 @@ mod tests {
                 let energy_slope = slope(&|x| state.energy(x)) / 900.0;
                 assert!((energy_slope / (state.pressure(x) / (rho * rho)) - 1.0).abs() < 1e-4);
                 let c2 = slope(&|x| state.pressure(x)) / 900.0;
+                assert!((state.compression(state.pressure(x)) - x).abs() < 1e-12);
                 assert!((c2.sqrt() / state.local_sound_speed(x) - 1.0).abs() < 1e-6);
             }
             assert_eq!((state.pressure(0.7), state.energy(0.7)), (0.0, 0.0));
