@@ -37,7 +37,8 @@ mod viscosity;
 pub mod walls;
 
 pub use crate::sources;
-pub use ghosts::{Points, Spent};
+pub use ghosts::Spent;
+pub use neighbours::Points;
 pub use solver::SphMethod;
 
 /// An SPH fluid as a participant.

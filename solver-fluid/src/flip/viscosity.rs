@@ -1,6 +1,6 @@
 //! Viscosity, implicit and with the full stress [Batty2008].
 //!
-//! The velocities u of faces lose to viscosity in a sub-step what minimises
+//! In a sub-step viscosity changes the velocities u_old of faces to the u that minimises
 //!
 //! ```text
 //! 1/2 (u - u_old)^T M (u - u_old) + dt sum V mu (e_xx^2 + e_yy^2 + e_zz^2 + (g_xy^2 + g_yz^2 + g_zx^2) / 2)

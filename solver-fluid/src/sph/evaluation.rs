@@ -33,10 +33,10 @@ use rayon::prelude::*;
 
 use super::acceleration::Accelerations;
 use super::density::Densities;
-use super::ghosts::{Ghosts, Points};
+use super::ghosts::Ghosts;
 use super::kernel::Kernel;
 use super::neighbours::{
-    Candidates, CellOrder, Chunk, Columns, NeighbourList, PRESSURE, Places, Raster, Stored, VOLUME,
+    Candidates, CellOrder, Chunk, Columns, NeighbourList, PRESSURE, Places, Points, Raster, Stored, VOLUME,
 };
 use super::pairs::PairTerms;
 use super::pressure::equation_of_state::{EquationOfState, Law};

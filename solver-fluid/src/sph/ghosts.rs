@@ -13,23 +13,12 @@ use bytemuck::{Pod, Zeroable};
 use glam::{IVec3, Vec3};
 use rayon::prelude::*;
 
-use super::neighbours::Raster;
+use super::neighbours::{Points, Raster};
 
 /// Particles of one task in loops over particles.
 const CHUNK: usize = 4096;
 /// Work of the busiest rank over that of the mean one from which on space is cut anew.
 const UNBALANCED: f64 = 1.1;
-
-/// Particles as loops over pairs read them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Points<'a> {
-    /// Their ids. Without, the order of storage stands for that of ids.
-    pub ids: &'a [ParticleId],
-    /// Positions [m].
-    pub positions: &'a [DVec3],
-    /// Velocities [m/s].
-    pub velocities: &'a [DVec3],
-}
 
 /// The part of a fluid that this rank has.
 #[derive(Clone, Debug)]

@@ -6,4 +6,5 @@ mod cells;
 pub(super) use candidates::{
     Candidates, Columns, Group, NeighbourList, PRESSURE, Places, Stored, Surroundings, VELOCITY, VOLUME,
 };
+pub use cells::Points;
 pub(super) use cells::{CellOrder, Chunk, Raster};

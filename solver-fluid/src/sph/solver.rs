@@ -5,8 +5,8 @@ use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Members, Ranks, Request, SolverError};
 use rayon::prelude::*;
 
-use super::ghosts::{Ghosts, Points, Share, Spent};
-use super::neighbours::Raster;
+use super::ghosts::{Ghosts, Share, Spent};
+use super::neighbours::{Points, Raster};
 use super::{SphParameters, evaluation::Evaluation, guard::Guard, sources::Sources, walls::Walls};
 use crate::fluid::{Basics, Cut, Fluid, FluidMethod};
 use crate::substeps::{Extremes, Tentative};

@@ -119,8 +119,8 @@ impl ConjugateGradients {
     /// off in the seventh digit. So the residual is computed again with the full operator, and the iteration
     /// restarts from there if it is not small enough. Should that no longer help, this one does the rest in
     /// f64. What rounding does to the residual has a part that goes with the solution, the exact product's
-    /// own, and one that goes with the energy norm of the correction. Each is taken for all of what was found
-    /// last: later residuals are not taken anew where that says that it would change nothing.
+    /// own, and one that goes with the energy norm of the correction. Both parts were measured by the residual
+    /// that was computed last. Where they say that another one would change nothing, it is not computed.
     pub(crate) fn solve(
         &mut self,
         system: &mut System<'_>,

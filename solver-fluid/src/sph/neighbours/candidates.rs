@@ -18,9 +18,7 @@ use amalgam_particles::{
 use glam::IVec3;
 use rayon::prelude::*;
 
-use crate::sph::ghosts::Points;
-
-use super::cells::{BINS, CellOrder, FRACTION, Place, Raster, Row};
+use super::cells::{BINS, CellOrder, FRACTION, Place, Points, Raster, Row};
 
 /// Squared distance from a group's bounding box within which particles are candidates, a little more than 1
 /// for rounding.

@@ -11,12 +11,11 @@
 
 use std::ops::Range;
 
-use amalgam_particles::{DVec3, counting_sort};
+use amalgam_particles::{DVec3, ParticleId, counting_sort};
 use glam::{I64Vec3, IVec3};
 use rayon::prelude::*;
 
 use crate::cell_order::sort_cells_by_id;
-use crate::sph::ghosts::Points;
 use crate::sph::walls::Walls;
 
 /// Particles of one task.
@@ -35,6 +34,17 @@ pub(in crate::sph) const FRACTION: f32 = (1.0 / FRACTIONS) as f32;
 const SIZE_MIN: i64 = 6;
 /// Cells are numbered up to here [cells from the origin]; what is farther counts as there, alone.
 const CELL_MAX: f64 = (1u64 << 27) as f64;
+
+/// Particles as loops over pairs read them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Points<'a> {
+    /// Their ids. Without, the order of storage stands for that of ids.
+    pub ids: &'a [ParticleId],
+    /// Positions [m].
+    pub positions: &'a [DVec3],
+    /// Velocities [m/s].
+    pub velocities: &'a [DVec3],
+}
 
 /// The cells, and the places of particles in them.
 #[derive(Clone, Copy, Debug)]
