@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "explicit",
         "Integrate",
-        "The momentum that an explicit participant gives a group depends neither on its inertia nor on its impulse, but where a wall stops the group.",
+        "The momentum that an explicit participant gives a group depends neither on its inertia nor on its impulse, except at walls.",
         explicit,
     ),
     rule(
