@@ -1,4 +1,4 @@
-//! The contract of a material with the integrators: its stored energy and fields, breaking, and its snapshot.
+//! Materials: forces between particles, their linearisation, stored energies and fields, breaking, and snapshots.
 
 pub(crate) mod peridynamics;
 pub(crate) mod springs;
@@ -8,38 +8,72 @@ use amalgam_solver_kit::{Field, SolverError};
 
 use crate::linear::block::Block;
 use crate::linear::multilevel::Region;
-use crate::linear::operator::Operator;
+use crate::linear::operator::{Operator, OperatorVersion};
 use crate::linear::vectors::{Columns, Slice, Vector};
 
-/// The materials of a solver, springs beside bonds. As an operator they are their sum.
+/// Positions at which materials are linearised.
+#[derive(Clone, Copy)]
+pub(crate) struct Positions<'a> {
+    /// One position per particle [m].
+    pub(crate) values: &'a [DVec3],
+    /// Version of the particles' positions; `None` for positions that particles do not have, as in an
+    /// iteration.
+    pub(crate) version: Option<u64>,
+}
+
+impl<'a> Positions<'a> {
+    /// Positions that particles do not have.
+    pub(crate) fn tentative(values: &'a [DVec3]) -> Self {
+        Self { values, version: None }
+    }
+}
+
+/// The materials of a solver: springs and bonds. As an operator they are their sum.
 #[derive(Default)]
-pub(crate) struct Materials(Vec<Box<dyn Material>>);
+pub(crate) struct Materials {
+    materials: Vec<Box<dyn Material>>,
+    version: OperatorVersion,
+    /// Version of the positions linearised at.
+    linearised_at: Option<u64>,
+}
 
 impl Materials {
     pub(crate) fn push(&mut self, material: impl Material + 'static) {
-        self.0.push(Box::new(material));
+        self.materials.push(Box::new(material));
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Material> {
-        self.0.iter().map(|material| &**material)
+        self.materials.iter().map(|material| &**material)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Material>> {
-        self.0.iter_mut()
+        self.materials.iter_mut()
     }
 
-    /// Linearises all of them, see [`Material::linearise`].
-    pub(crate) fn linearise(&mut self, position: &[DVec3], implicit: bool) {
-        self.iter_mut().for_each(|material| material.linearise(position, implicit));
+    /// Linearises all materials, see [`Material::linearise`].
+    pub(crate) fn linearise(&mut self, positions: Positions<'_>, implicit: bool) {
+        self.version.linearisation += 1;
+        self.linearised_at = positions.version;
+        self.iter_mut().for_each(|material| material.linearise(positions, implicit));
+    }
+
+    /// True if the last linearisation was at particles' positions of this version.
+    pub(crate) fn are_linearised_at(&self, version: u64) -> bool {
+        self.linearised_at == Some(version)
     }
 }
 
 impl Operator for Materials {
+    fn version(&self) -> OperatorVersion {
+        self.version
+    }
+
     fn force(&self, i: usize) -> DVec3 {
         self.iter().map(|material| material.force(i)).sum()
     }
 
     fn prepare(&mut self, dt: f64, square: f64) {
+        self.version = OperatorVersion { dt, square, ..self.version };
         self.iter_mut().for_each(|material| material.prepare(dt, square));
     }
 
@@ -68,17 +102,26 @@ impl Operator for Materials {
     }
 }
 
-/// A material, which holds particles together.
+/// A material: forces that hold particles together.
 pub(crate) trait Material: Operator {
     /// True if two particles are joined, by index.
     fn joined(&self, a: u32, b: u32) -> bool;
 
-    /// Takes forces at these positions and, for an implicit step, everything of the operator that does not
-    /// depend on its length.
-    fn linearise(&mut self, position: &[DVec3], implicit: bool);
+    /// Computes forces at these positions and, for an implicit step, the terms of the operator that do not
+    /// depend on the step's length.
+    fn linearise(&mut self, positions: Positions<'_>, implicit: bool);
 
-    /// Called when particles have moved: what breaks there; the pairs that are no longer joined.
-    fn update(&mut self, _particles: &Particles, _implicit: bool) -> Result<Vec<[u32; 2]>, SolverError> {
+    /// Breaks what breaks where particles have moved to; returns the pairs that are no longer joined. `version`
+    /// is the version of the new positions.
+    ///
+    /// # Errors
+    /// Particles that have moved further than the material can follow.
+    fn update(
+        &mut self,
+        _particles: &Particles,
+        _version: u64,
+        _implicit: bool,
+    ) -> Result<Vec<[u32; 2]>, SolverError> {
         Ok(Vec::new())
     }
 
@@ -88,18 +131,18 @@ pub(crate) trait Material: Operator {
     /// Fields for frames.
     fn fields(&self, position: &[DVec3]) -> Vec<Field>;
 
-    /// Adds the surface of bodies that tear.
+    /// Adds the surfaces of bodies that can tear.
     fn add_surface(&self, _particles: &Particles, _surface: &mut MovingSurface) {}
 
     /// Longest step of an explicit integrator [s].
     fn stable_dt(&self, particles: &Particles) -> f64;
 
-    /// The state beside positions and velocities, for a snapshot.
+    /// Saves the state that is in neither positions nor velocities.
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Restores a snapshot of [`Self::save`]; false if that is not its own.
+    /// Restores the state from a snapshot of [`Self::save`]; false if it was saved by another material.
     fn restore(&mut self, snapshot: &[u8]) -> bool {
         snapshot.is_empty()
     }

@@ -17,9 +17,9 @@ use crate::linear::operator::Operator;
 use crate::linear::reduced::{Outside, Reduced, impulses, subtract_product};
 use crate::linear::system::Limits;
 use crate::linear::vectors::copy;
-use crate::materials::Materials;
 use crate::materials::peridynamics::Bonds;
 use crate::materials::springs::Springs;
+use crate::materials::{Materials, Positions};
 use crate::section::{self, Integrator};
 use crate::spin::SpinGuard;
 
@@ -57,7 +57,9 @@ pub struct SolidSolver {
     materials: Materials,
     integrator: Integrator,
     newton_iterations: u32,
-    /// Positions [m] at the end of the step as the last solve has them, for Newton's iterations.
+    /// Version of the particles' positions: it changes whenever they do.
+    positions_version: u64,
+    /// Positions [m] at the end of the step according to the last solve, for Newton's iterations.
     ends: Vec<DVec3>,
     /// Velocity changes [m/s] that Newton's iterations add up.
     change: Vec<DVec3>,
@@ -121,6 +123,7 @@ impl SolidSolver {
             materials,
             integrator: solid.integrator,
             newton_iterations: solid.newton_iterations,
+            positions_version: 0,
             ends: Vec::new(),
             change: Vec::new(),
             spin_guard,
@@ -188,11 +191,9 @@ impl SolidSolver {
     }
 
     fn linearise(&mut self) {
-        let position = &self.particles.position;
+        let positions = Positions { values: &self.particles.position, version: Some(self.positions_version) };
         let implicit = self.integrator.is_implicit();
-        rayon::scope(|_| self.materials.linearise(position, implicit));
-        self.ends.clear();
-        self.reduced.reset();
+        rayon::scope(|_| self.materials.linearise(positions, implicit));
     }
 
     /// Finds what drags and fields of force give each particle in a step of `dt` [s].
@@ -210,8 +211,8 @@ impl SolidSolver {
     }
 
     fn integrate_implicit(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        if !self.ends.is_empty() {
-            // An earlier stage has left the materials linearised where it led to.
+        if !self.materials.are_linearised_at(self.positions_version) {
+            // An earlier stage linearised them at the end of the step.
             self.linearise();
         }
         if self.integrator == Integrator::ImplicitEuler && request.stage == 1 {
@@ -220,8 +221,7 @@ impl SolidSolver {
         let factors = self.factors(request.dt);
         let Self { particles, materials, reduced, iteration, .. } = self;
         materials.prepare(factors.0, factors.1);
-        if !reduced.is_set_for(request) {
-            iteration.forget_system();
+        if !reduced.is_set_for(materials, request) {
             reduced.set(particles, materials, request)?;
             let load = &mut iteration.right_hand_side;
             let outside = Outside { fall: self.gravity * factors.0, pushed: &self.pushed };
@@ -281,7 +281,6 @@ impl SolidSolver {
         reduced.remainder((particles, materials, outside), request, (&self.change, expected), remainder);
         materials.prepare(request.dt, request.dt * request.dt);
         reduced.set(particles, materials, request)?;
-        iteration.forget_system();
         iteration.solution.fill(DVec3::ZERO);
         let limits = Limits { floor: reduced.rounding(), ..self.limits };
         let solved = iteration.solve(&mut reduced.system(materials, request), &limits, Some(scale));
@@ -295,11 +294,10 @@ impl SolidSolver {
     /// Linearises the materials at the positions that the expected velocities lead to in a step of length
     /// `dt` [s].
     fn linearise_at_end(&mut self, dt: f64) {
-        let Self { particles, materials, reduced, ends, expected, .. } = self;
+        let Self { particles, materials, ends, expected, .. } = self;
         ends.clear();
         ends.extend(particles.position.iter().zip(expected.iter()).map(|(x, v)| *x + *v * dt));
-        materials.linearise(ends, true);
-        reduced.reset();
+        materials.linearise(Positions::tentative(ends), true);
     }
 
     fn answer(&mut self, request: &Request<'_>, answer: &mut Answer) {
@@ -481,6 +479,7 @@ impl Solver for SolidSolver {
         let before = (!self.fields.is_empty())
             .then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         end.advance(&mut self.particles, integrated);
+        self.positions_version += 1;
         if let Some((position, velocity)) = before {
             given += self.fields.work(&Ranks::alone(), (&position, &velocity), &self.particles, step);
         }
@@ -492,7 +491,8 @@ impl Solver for SolidSolver {
         let id = &self.particles.id;
         let implicit = self.integrator.is_implicit();
         for material in self.materials.iter_mut() {
-            let broken = rayon::scope(|_| material.update(&self.particles, implicit))?;
+            let version = self.positions_version;
+            let broken = rayon::scope(|_| material.update(&self.particles, version, implicit))?;
             report.broken.extend(broken.iter().map(|&[a, b]| (id[a as usize], id[b as usize])));
             for (name, energy) in material.energies(&self.particles.position) {
                 match report.energies.iter_mut().find(|(known, _)| *known == name) {
@@ -556,6 +556,7 @@ impl Solver for SolidSolver {
         }
         self.motion.set_clock(reader.array()?, &mut self.particles);
         reader.finish()?;
+        self.positions_version += 1;
         self.linearise();
         Ok(())
     }

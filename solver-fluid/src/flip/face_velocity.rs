@@ -13,7 +13,7 @@ use super::cell::{Cell, is_free, is_open};
 use super::extrapolation::{
     ExtrapolatedFace, MarkKnown, MarkMissing, faces_to_extrapolate, marked, means, neighbours,
 };
-use super::forces::{ApplyForces, FaceForces};
+use super::forces::{ApplyForces, FaceForces, ForcesVersion};
 use super::grid::{Faces, Grid};
 use super::grid_to_particle::{FacePairs, FaceSource, SetFacePairs, pair};
 use super::group_members::{MEMBERS, MemberContributions};
@@ -47,8 +47,10 @@ pub(super) struct FaceVelocities {
     conductance: Faces<f32>,
     /// For each run of cells ([`RUN`]), true if forces were last applied to one of its faces.
     changed: Vec<bool>,
-    /// True if a conductance changed when forces were last applied.
-    coefficients_changed: bool,
+    /// Version of the velocities before the projection; `None` before the first.
+    forces: Option<ForcesVersion>,
+    /// Version of `conductance`.
+    conductance_version: u64,
     /// The pressure set last, in the order of cells [Pa].
     pressure: Vec<f64>,
     width: Width,
@@ -63,8 +65,9 @@ pub(super) struct FaceVelocities {
     extrapolated: [[Vec<ExtrapolatedFace>; EXTRAPOLATIONS]; 3],
     /// For each extrapolated face, the known faces around it as bits; 0 for all others.
     known_around: Faces<u8>,
-    /// True if extrapolated faces must be found again. Members do not change which faces particles reach.
-    extrapolation_stale: bool,
+    /// Version of the velocities from which extrapolated faces were found. Members change no velocity from
+    /// unknown to known.
+    extrapolated_from: Option<ForcesVersion>,
 }
 
 impl Field {
@@ -158,7 +161,8 @@ impl FaceVelocities {
             old: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
             conductance: [0, 1, 2].map(|_| vec![0.0; grid.len()]),
             changed: vec![true; grid.len() / RUN],
-            coefficients_changed: true,
+            forces: None,
+            conductance_version: 0,
             pressure: vec![0.0; grid.len()],
             width,
             missing: [0, 1, 2].map(|_| Vec::new()),
@@ -167,19 +171,15 @@ impl FaceVelocities {
             stopped: Vec::new(),
             extrapolated: Default::default(),
             known_around: [0, 1, 2].map(|_| vec![0; grid.len()]),
-            extrapolation_stale: true,
+            extrapolated_from: None,
         }
     }
 
-    /// Velocities before the projection: those of the particles, changed by gravity and by what others give
-    /// groups. Nothing flows through walls. Unless particles, cells or the length of the sub-step are `new`,
-    /// only those faces are visited that members touch, or touched the last time.
-    pub(super) fn apply_forces(
-        &mut self,
-        forces: &FaceForces<'_>,
-        contributions: &MemberContributions,
-        new: bool,
-    ) {
+    /// Computes the velocities before the projection: those of the particles, changed by gravity and by the
+    /// impulses of groups. Nothing flows through walls. If only the members have changed, it visits only the
+    /// faces that members touch now, or touched the last time.
+    pub(super) fn apply_forces(&mut self, forces: &FaceForces<'_>, contributions: &MemberContributions) {
+        let new = self.forces.replace(forces.version) != Some(forces.version);
         let (grid, width) = (forces.grid, self.width);
         let Self { unprojected, old, conductance, missing, changed, change_max, stopped, .. } = self;
         let Field { velocity, known } = unprojected;
@@ -187,7 +187,7 @@ impl FaceVelocities {
             (velocity[wall.axis][wall.face], conductance[wall.axis][wall.face]) = (before, coefficient);
         }
         changed.fill(new);
-        let coefficients_changed = AtomicBool::new(new);
+        let conductance_changed = AtomicBool::new(new);
         let [alone, with_members] = change_max;
         let fields = velocity.par_iter_mut().zip(&mut *old).zip(known).zip(conductance);
         let fields = fields.zip(alone.par_iter_mut().zip(with_members)).enumerate();
@@ -214,12 +214,11 @@ impl FaceVelocities {
                 (velocity[face], old[face], known[face], conductance[face]) = brought;
                 *with_members = larger(*with_members, forces.update(velocity[face], old[face]));
                 if conductance[face] != before {
-                    coefficients_changed.store(true, Ordering::Relaxed);
+                    conductance_changed.store(true, Ordering::Relaxed);
                 }
             }
         });
-        self.coefficients_changed = coefficients_changed.into_inner();
-        self.extrapolation_stale |= new;
+        self.conductance_version += u64::from(conductance_changed.into_inner());
         if new {
             *missing = [0, 1, 2].map(|axis| unprojected.missing(grid, width, axis, forces.cell));
         }
@@ -241,12 +240,12 @@ impl FaceVelocities {
         &self.changed
     }
 
-    /// True if coefficients changed in the last [`Self::apply_forces`].
-    pub(super) fn coefficients_changed(&self) -> bool {
-        self.coefficients_changed
+    /// Version of the coefficients that [`Self::set_coefficients`] sets.
+    pub(super) fn conductance_version(&self) -> u64 {
+        self.conductance_version
     }
 
-    /// Sets what has changed of the coefficients of the pressure's system.
+    /// Sets the coefficients of the pressure's system in all runs of cells that have changed.
     pub(super) fn set_coefficients(&self, forces: &FaceForces<'_>, system: &mut System) {
         let (grid, cell) = (forces.grid, forces.cell);
         let System { common, face, ground, .. } = system;
@@ -316,7 +315,8 @@ impl FaceVelocities {
         walls: &[WallFace],
         flip_ratio: f64,
     ) -> DVec3 {
-        if std::mem::take(&mut self.extrapolation_stale) {
+        if self.extrapolated_from != self.forces {
+            self.extrapolated_from = self.forces;
             self.find_extrapolated(grid, cell);
         }
         let [red, black] = split;

@@ -16,6 +16,19 @@ use super::particle_to_grid::{CHUNK, ParticleToGrid};
 /// (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 const DENSITY_MIN: f64 = 1e-3;
 
+/// Version of the velocities before the projection, apart from what group members add to them: velocities of
+/// equal versions are equal. Whatever is computed from them keeps the version beside it, and is computed again
+/// when the versions differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ForcesVersion {
+    /// Number of the transfer from particles to the grid.
+    pub(super) transfer: u64,
+    /// Number of changes of cells so far.
+    pub(super) cells: u64,
+    /// Length of the sub-step [s].
+    pub(super) dt: f64,
+}
+
 /// The sources of velocities at faces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FaceForces<'a> {
@@ -25,8 +38,7 @@ pub(super) struct FaceForces<'a> {
     pub(super) cell: &'a [Cell],
     /// Impulses by viscosity, drags and fields of force at each face [kg m/s], if there are any.
     pub(super) outside: Option<&'a Faces<f64>>,
-    /// Length of the sub-step [s].
-    pub(super) dt: f64,
+    pub(super) version: ForcesVersion,
 }
 
 /// Velocity before the projection and before the sub-step, whether they are known, and the conductance of a
@@ -51,7 +63,7 @@ impl FaceForces<'_> {
     /// Conductance of a face in the midst of the fluid.
     pub(super) fn conductance_inside(&self) -> f32 {
         let h = self.grid.cell_size;
-        (self.dt / (h * h * self.parameters.rest_density)) as f32
+        (self.version.dt / (h * h * self.parameters.rest_density)) as f32
     }
 
     /// The state of a face, from its sums, the impulses by viscosity, drags and fields of force and the cells
@@ -65,7 +77,7 @@ impl FaceForces<'_> {
         sides: Sides,
     ) -> FaceState {
         let FlipParameters { rest_density: rest, particle_mass: mass, gravity, .. } = *self.parameters;
-        let (h, dt) = (self.grid.cell_size, self.dt);
+        let (h, dt) = (self.grid.cell_size, self.version.dt);
         let [weight, moved] = sums.map(|sum| mass * f64::from(sum));
         let FaceContribution { mass, momentum, impulse } = contribution.unwrap_or_default();
         let total = weight + mass;

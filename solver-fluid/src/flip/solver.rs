@@ -9,7 +9,7 @@ use super::FlipParameters;
 use super::cell::Cell;
 use super::density_correction::{DensityCorrection, around, measure_and_mark_spray};
 use super::face_velocity::FaceVelocities;
-use super::forces::{FaceForces, add_fields};
+use super::forces::{FaceForces, ForcesVersion, add_fields};
 use super::grid::{Faces, Grid};
 use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
 use super::group_members::{GroupMotion, MEMBERS, MemberContributions, SampleMembers, inertias, masses};
@@ -46,28 +46,32 @@ const BLOCK: usize = 256;
 pub struct FlipMethod {
     parameters: FlipParameters,
     grid: Grid,
-    /// The transfer at the start of the step; it serves the first sub-step of every stage.
-    start: ParticleToGrid,
-    /// The transfer at later sub-steps; unused while steps have one.
-    later: ParticleToGrid,
+    /// The transfer at the start of the step, for the first sub-step of every stage.
+    start: Transfer,
+    /// The transfer at the last of the later sub-steps; unused while steps have one.
+    later: Transfer,
+    /// Number of transfers so far.
+    transfers: u64,
     contributions: MemberContributions,
     /// Faces where the walls may let go.
     unpressed: Vec<WallFace>,
     /// The kind of each cell, cells of others included.
     cell: Vec<Cell>,
-    /// The same in the last sub-step.
+    /// The kind of each cell in the last sub-step.
     cell_before: Vec<Cell>,
+    /// Version of `cell`.
+    cells: u64,
     flow: FaceVelocities,
     /// None without viscosity.
     viscosity: Option<Viscosity>,
     /// Impulses by viscosity, drags and fields of force at each face in the sub-step [kg m/s]; none without
     /// them.
     outside: Option<Faces<f64>>,
+    /// The transfer and the length of the sub-step [s] for which `outside` was computed.
+    outside_for: Option<(u64, f64)>,
     /// At the start of the step, and of the sub-step [s].
     time: f64,
     begin: f64,
-    /// Length of the sub-step [s] for which forces were applied to `start` in `flow`; none if they were not.
-    forced_dt: Option<f64>,
     /// The velocities that free particles take: see [`FaceVelocities::set_face_pairs`].
     pairs: FacePairs,
     right_hand_side: Split<f64>,
@@ -84,6 +88,14 @@ pub struct FlipMethod {
     width: Width,
 }
 
+/// A transfer from particles to the grid.
+#[derive(Default)]
+struct Transfer {
+    grid: ParticleToGrid,
+    /// Number of the transfer.
+    number: u64,
+}
+
 impl Fluid<FlipMethod> {
     /// Iterations of the last projection.
     pub fn iterations(&self) -> u32 {
@@ -92,14 +104,26 @@ impl Fluid<FlipMethod> {
 
     /// Cells that hold particles of this fluid.
     pub fn liquid_cells(&self) -> usize {
-        self.method.start.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
+        self.method.start.grid.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
     }
 }
 
 impl FlipMethod {
-    /// Sets which cells are no air; whether any is another than before.
-    fn classify_cells(&mut self, first: bool, occupied: Option<&CellSet>) -> bool {
-        let transferred = if first { &self.start } else { &self.later };
+    /// Transfers particles to the grid as if all were free: groups are added to the result. Finds spray, and the
+    /// faces at which walls may let go.
+    fn transfer(&mut self, first: bool, id: &[ParticleId], state: (&[DVec3], &[DVec3])) {
+        let Self { start, later, transfers, grid, width, parameters, pressure, .. } = self;
+        *transfers += 1;
+        let transfer = if first { start } else { later };
+        transfer.number = *transfers;
+        transfer.grid.transfer(grid, *width, id, state);
+        measure_and_mark_spray(grid, parameters.full(), &mut transfer.grid);
+        self.unpressed = unpressed(grid, &transfer.grid.cell, pressure);
+    }
+
+    /// Finds the cells that are no air.
+    fn classify_cells(&mut self, first: bool, occupied: Option<&CellSet>) {
+        let transferred = if first { &self.start.grid } else { &self.later.grid };
         std::mem::swap(&mut self.cell, &mut self.cell_before);
         self.cell.clone_from(&transferred.cell);
         let fall = (self.parameters.gravity * self.substep).to_array();
@@ -122,8 +146,10 @@ impl FlipMethod {
             }
         }
         let pairs = self.cell.iter().zip(&self.cell_before);
-        // Without a way out early: in vectors.
-        pairs.fold(self.cell.len() != self.cell_before.len(), |other, (a, b)| other | (a != b))
+        // Without an early exit the comparison runs in vectors.
+        let differ =
+            pairs.fold(self.cell.len() != self.cell_before.len(), |differ, (a, b)| differ | (a != b));
+        self.cells += u64::from(differ);
     }
 
     /// Advances the grid by a sub-step, to velocities that are divergence-free in all cells except air.
@@ -135,12 +161,12 @@ impl FlipMethod {
         request: &Request<'_>,
     ) -> Result<(), SolverError> {
         let dt = self.substep;
-        let new_cells = self.classify_cells(first, request.occupied);
-        let before = std::mem::replace(&mut self.forced_dt, first.then_some(dt));
-        let new = new_cells || before != Some(dt) || !first;
+        self.classify_cells(first, request.occupied);
         let Self { grid, width, parameters, contributions, cell, flow, viscosity, outside, begin, .. } = self;
-        let transferred = if first { &self.start } else { &self.later };
-        if let Some(outside) = outside.as_mut().filter(|_| before != Some(dt) || !first) {
+        let Transfer { grid: transferred, number } = if first { &self.start } else { &self.later };
+        let source = Some((*number, dt));
+        let is_new = std::mem::replace(&mut self.outside_for, source) != source;
+        if let Some(outside) = outside.as_mut().filter(|_| is_new) {
             outside.iter_mut().for_each(|column| column.fill(0.0));
             if let Some(viscosity) = viscosity {
                 let found = viscosity.find((grid, parameters), transferred, dt, outside);
@@ -156,11 +182,11 @@ impl FlipMethod {
         }
         let (position, _) = tentative.before(particles);
         contributions.add_up((grid, *width), (position, particles), motion, parameters.gravity * dt);
-        let forces = FaceForces { grid, parameters, transferred, cell, outside: outside.as_ref(), dt };
-        flow.apply_forces(&forces, contributions, new);
-        if flow.coefficients_changed() {
-            self.solver.set_coefficients(flow.changed(), |system| flow.set_coefficients(&forces, system));
-        }
+        let version = ForcesVersion { transfer: *number, cells: self.cells, dt };
+        let forces = FaceForces { grid, parameters, transferred, cell, outside: outside.as_ref(), version };
+        flow.apply_forces(&forces, contributions);
+        let set = |system: &mut _| flow.set_coefficients(&forces, system);
+        self.solver.set_coefficients(flow.conductance_version(), flow.changed(), set);
         flow.negative_divergence(grid, cell, &mut self.right_hand_side);
         let limits = Limits {
             tolerance: parameters.tolerance,
@@ -333,19 +359,21 @@ impl FluidMethod for FlipMethod {
     fn new(parameters: FlipParameters, _: &Particles, width: Width) -> Self {
         let grid = Grid::new(parameters.domain.0, parameters.cell_size, parameters.cells());
         Self {
-            start: ParticleToGrid::default(),
-            later: ParticleToGrid::default(),
+            start: Transfer::default(),
+            later: Transfer::default(),
+            transfers: 0,
             contributions: MemberContributions::default(),
             unpressed: Vec::new(),
             cell: Vec::new(),
             cell_before: Vec::new(),
+            cells: 0,
             flow: FaceVelocities::new(&grid, width),
             viscosity: (parameters.viscosity > 0.0).then(Viscosity::default),
             outside: (parameters.viscosity > 0.0 || !parameters.fields.is_empty())
                 .then(|| [0, 1, 2].map(|_| vec![0.0; grid.len()])),
             time: 0.0,
             begin: 0.0,
-            forced_dt: None,
+            outside_for: None,
             pairs: FacePairs::default(),
             right_hand_side: split_zeros(&grid),
             solver: PressureSolver::new(grid, width),
@@ -397,13 +425,8 @@ impl FluidMethod for FlipMethod {
         length * (1.0 - SUBSTEP_TOLERANCE)
     }
 
-    /// Transfers all particles as if they were free: groups only add to that.
     fn begin(&mut self, particles: &Particles, _: f64) -> Result<(), SolverError> {
-        let Self { start, grid, width, parameters, .. } = self;
-        start.transfer(grid, *width, &particles.id, (&particles.position, &particles.velocity));
-        measure_and_mark_spray(grid, parameters.full(), start);
-        self.unpressed = unpressed(&self.grid, &self.start.cell, &self.pressure);
-        self.forced_dt = None;
+        self.transfer(true, &particles.id, (&particles.position, &particles.velocity));
         Ok(())
     }
 
@@ -426,10 +449,7 @@ impl FluidMethod for FlipMethod {
             let first = k == 0;
             self.begin = self.time + f64::from(k) * cut.dt;
             if !first {
-                let Self { later, grid, width, parameters, .. } = self;
-                later.transfer(grid, *width, &particles.id, tentative.before(particles));
-                measure_and_mark_spray(grid, parameters.full(), later);
-                self.unpressed = unpressed(&self.grid, &self.later.cell, &self.pressure);
+                self.transfer(false, &particles.id, tentative.before(particles));
             }
             let motion = GroupMotion {
                 groups: request.groups,
@@ -476,7 +496,7 @@ impl FluidMethod for FlipMethod {
 
     /// By the cells in which the particles were at the start of the step.
     fn sort_storage(&self, particles: &mut Particles) {
-        particles.reorder(self.start.order());
+        particles.reorder(self.start.grid.order());
     }
 
     fn emitted(&self, id: ParticleId, place: DVec3) -> DVec3 {

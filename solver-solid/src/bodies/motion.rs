@@ -49,7 +49,7 @@ impl Script {
 
     /// Velocity [m/s] with which it leaves a particle at `position` that it lets go at the end of a step of
     /// length `dt`, at `time` [s].
-    fn parting_velocity(&self, position: DVec3, time: f64, dt: f64) -> DVec3 {
+    fn release_velocity(&self, position: DVec3, time: f64, dt: f64) -> DVec3 {
         let time = time.min(self.release);
         if self.in_force(time - ROUNDING * dt, time) == 0.0 {
             return DVec3::ZERO;
@@ -221,7 +221,7 @@ impl Motion {
         for (script, scripted) in self.scripts.iter().filter(|(script, _)| !gone(script)) {
             for i in held(scripted) {
                 if leaves.contains(&(i as u32)) {
-                    velocity[i] += script.parting_velocity(position[i], self.time, self.dt);
+                    velocity[i] += script.release_velocity(position[i], self.time, self.dt);
                 } else if !self.has_come(script.release) {
                     velocity[i] += script.velocity(position[i], self.time, self.dt);
                 }

@@ -23,14 +23,14 @@ pub(crate) struct Gravity {
 
 /// The attraction that one particle feels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Pull {
+struct Attraction {
     /// [m/s^2] over G.
     acceleration: DVec3,
     /// [J/kg] over G.
     potential: f64,
 }
 
-impl Pull {
+impl Attraction {
     /// Adds the attraction of a mass at distance `d`, with Plummer's softening squared.
     #[inline(always)]
     fn add_mass(&mut self, d: DVec3, mass: f64, softening_squared: f64) {
@@ -47,7 +47,7 @@ pub(crate) struct Field {
     pub(crate) acceleration: Vec<DVec3>,
     /// Potential energy [J].
     pub(crate) energy: f64,
-    pulls: Vec<Pull>,
+    attractions: Vec<Attraction>,
 }
 
 impl Field {
@@ -59,28 +59,32 @@ impl Field {
     pub(crate) fn update(&mut self, particles: &Particles, gravity: &Gravity) {
         let (position, mass) = (&particles.position, &particles.mass);
         let count = position.len();
-        self.pulls.clear();
-        self.pulls.resize(count, Pull::default());
+        self.attractions.clear();
+        self.attractions.resize(count, Attraction::default());
         if gravity.constant != 0.0 {
             let softening = gravity.softening * gravity.softening;
             let tree = (count > gravity.direct_max).then(|| Tree::new(position, mass));
-            self.pulls.par_iter_mut().enumerate().with_min_len(CHUNK / 8).for_each(|(i, pull)| match &tree {
-                Some(tree) => *pull = tree.pull(i, gravity.opening_angle, softening),
-                None => {
-                    let here = position[i];
-                    for (x, m) in position[..i].iter().zip(&mass[..i]) {
-                        pull.add_mass(*x - here, *m, softening);
+            self.attractions.par_iter_mut().enumerate().with_min_len(CHUNK / 8).for_each(
+                |(i, attraction)| match &tree {
+                    Some(tree) => *attraction = tree.attraction(i, gravity.opening_angle, softening),
+                    None => {
+                        let here = position[i];
+                        for (x, m) in position[..i].iter().zip(&mass[..i]) {
+                            attraction.add_mass(*x - here, *m, softening);
+                        }
+                        for (x, m) in position[i + 1..].iter().zip(&mass[i + 1..]) {
+                            attraction.add_mass(*x - here, *m, softening);
+                        }
                     }
-                    for (x, m) in position[i + 1..].iter().zip(&mass[i + 1..]) {
-                        pull.add_mass(*x - here, *m, softening);
-                    }
-                }
-            });
+                },
+            );
         }
         self.acceleration.clear();
-        self.acceleration.extend(self.pulls.iter().map(|pull| pull.acceleration * gravity.constant));
-        let pulls = &self.pulls;
-        self.energy = 0.5 * gravity.constant * reduce::sum(count, 0.0, |i| mass[i] * pulls[i].potential);
+        self.acceleration
+            .extend(self.attractions.iter().map(|attraction| attraction.acceleration * gravity.constant));
+        let attractions = &self.attractions;
+        self.energy =
+            0.5 * gravity.constant * reduce::sum(count, 0.0, |i| mass[i] * attractions[i].potential);
     }
 }
 

@@ -223,8 +223,8 @@ impl Solver for GrainSolver {
                 self.spin[grain as usize] = *spin;
             }
         }
-        let pull = |i: usize| self.field.acceleration[i] * (self.particles.mass[i] * end.dt);
-        let against = self.motion.work_against(&self.particles, pull);
+        let impulse = |i: usize| self.field.acceleration[i] * (self.particles.mass[i] * end.dt);
+        let against = self.motion.work_against(&self.particles, impulse);
         let given = against + pushed + self.motion.advance(end.dt, self.world_gravity, &mut self.particles);
         let released = self.motion.release(&mut self.particles);
         if let Some(z) = self.plane {

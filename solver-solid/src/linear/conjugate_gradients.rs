@@ -1,11 +1,10 @@
-//! Conjugate gradients with a block-Jacobi preconditioner, to which most iterations (`rounded.rs`) add a
-//! coarse part (`multilevel.rs`), on vectors of one value per particle.
+//! Conjugate gradients with a block-Jacobi preconditioner. Most iterations run in f32 (`rounded.rs`), and their
+//! preconditioner also corrects on coarse grids (`multilevel.rs`).
 //!
-//! The members of a group are one unknown. Its value stands at every member, and the sum of the members' rows
-//! at the
-//! **leader**, the group's first member; the rows of the others are zero. Held unknowns have a zero factor, which
-//! keeps their direction zero and their rows out of every scalar product. So one loop serves all particles,
-//! and nothing is renumbered.
+//! Vectors have one value per particle. The members of a group are one unknown: every member has the unknown's
+//! value, and the **leader**, the first member, has the sum of the members' rows; the rows of the other members
+//! are zero. Held unknowns have a zero factor, so their direction stays zero and their rows add nothing to
+//! scalar products. One loop thus serves all particles, and no unknown is renumbered.
 
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP};
 use rayon::prelude::*;
@@ -17,10 +16,10 @@ use super::system::{Limits, System, sum_to_leaders};
 use super::vectors::Vector;
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
-/// Reasons for which a solve failed.
+/// Reason for which a solve failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Failure {
-    /// The iterations were used up at this residual, relative to the right-hand side.
+    /// No iterations were left at this residual, relative to the right-hand side.
     Unconverged(f64),
     /// A number overflowed.
     NotFinite,
@@ -30,16 +29,16 @@ pub(crate) enum Failure {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Solved {
     pub(crate) iterations: u32,
-    /// Squared norm that the tolerance was relative to.
+    /// Squared norm to which the tolerance was relative.
     pub(crate) scale: f64,
 }
 
 /// The vectors of the iteration, kept between solves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConjugateGradients {
-    /// The unknowns, S times the reduced ones: the starting point going in, the answer coming out.
+    /// S times the unknowns: before a solve its starting point, after a solve its answer.
     pub(crate) solution: Vec<DVec3>,
-    /// The right-hand side, summed at leaders and zero at the other members.
+    /// The right-hand side: sums at leaders, zero at other members.
     pub(crate) right_hand_side: Vec<DVec3>,
     residual: Vec<DVec3>,
     preconditioned: Vec<DVec3>,
@@ -53,9 +52,11 @@ pub(crate) struct ConjugateGradients {
 /// State of a solve after its first residual.
 #[derive(Clone, Copy, Debug, Default)]
 struct Start {
-    /// Squared norms of the residual, of the right-hand side, and of what the residual at hand was off by.
+    /// Squared norm of the exact residual.
     square: f64,
+    /// Squared norm of the right-hand side.
     scale: f64,
+    /// Squared norm of the difference between the residual carried along and the exact one.
     off: f64,
     /// Largest component of the preconditioned residual.
     largest: f64,
@@ -72,19 +73,19 @@ impl Start {
     }
 }
 
-/// Factor by which the rounded iteration may reduce a squared residual before the exact residual is computed
-/// again.
+/// The rounded iteration reduces a squared residual by at most this factor, before the exact residual is
+/// computed again.
 const ROUNDED_GAIN: f64 = 1e-10;
 
-/// Rounding of the operator's coefficients in rounded iterations. The error of an iteration, relative to its
-/// correction, is taken to be at least this large, since with few unknowns it can be smaller by chance.
+/// Relative rounding error of the operator's coefficients in rounded iterations. The measured error over the
+/// correction is taken to be at least this large: with few unknowns it can be smaller by chance.
 const COEFFICIENTS: f64 = 1.0 / (1 << 18) as f64;
 
 /// Safety factor on the measured error of the residual of rounded iterations.
 const DOUBT_SAFETY: f64 = 4.0;
 
-/// The part of a squared residual that a refinement must leave at most to be worth another.
-const REFINEMENT_LEAST: f64 = 0.25;
+/// Another refinement follows only if the last one reduced the squared residual at least by this factor.
+const REFINEMENT_MAX: f64 = 0.25;
 
 impl ConjugateGradients {
     /// Vectors for so many particles.
@@ -103,24 +104,21 @@ impl ConjugateGradients {
         }
     }
 
-    /// Tells that the next system differs from the last in more than its right-hand side.
-    pub(crate) fn forget_system(&mut self) {
-        self.rounded.forget_system();
-    }
-
-    /// Solves for [`Self::solution`]. The tolerance is relative to the right-hand side, or to one
-    /// of squared norm `scale` if that is larger.
+    /// Solves for [`Self::solution`]. The tolerance is relative to the norm of the right-hand side, or to the
+    /// square root of `scale` if this is larger.
     ///
-    /// Residuals are measured in the norm of the diagonal blocks, sqrt(r·D^-1 r). It weighs every unknown by
-    /// its own diagonal, so that stiff or heavy unknowns do not hide the others, and costs nothing: the
-    /// iteration needs it.
+    /// The norm of a residual r is sqrt(r·D^-1 r) with the diagonal blocks D. Each unknown is weighed by its
+    /// own block, so stiff or heavy unknowns do not hide the others. The iteration needs this product anyway.
     ///
-    /// Iterations are rounded to f32 (`rounded.rs`) and converge to the answer of a system whose entries are
-    /// off in the seventh digit. So the residual is computed again with the full operator, and the iteration
-    /// restarts from there if it is not small enough. Should that no longer help, this one does the rest in
-    /// f64. What rounding does to the residual has a part that goes with the solution, the exact product's
-    /// own, and one that goes with the energy norm of the correction. Both parts were measured by the residual
-    /// that was computed last. Where they say that another one would change nothing, it is not computed.
+    /// Iterative refinement: iterations in f32 (`rounded.rs`) converge to the solution of a system whose
+    /// entries differ in the seventh digit. Then the residual is computed with the exact operator, and the
+    /// iteration restarts from it if it is too large. If a refinement no longer reduces the residual enough,
+    /// the remaining iterations run in f64.
+    ///
+    /// The residual carried along by the f32 iteration differs from the exact one by an error of the exact
+    /// product ([`ResidualBound::off`]) and by one in proportion to the energy norm of the correction
+    /// ([`ResidualBound::rate`]). The last exact residual measured both. If the residual plus this bound is
+    /// within the tolerance, no exact residual is computed.
     pub(crate) fn solve(
         &mut self,
         system: &mut System<'_>,
@@ -128,9 +126,6 @@ impl ConjugateGradients {
         scale: Option<f64>,
     ) -> Result<Solved, Failure> {
         let (mut iterations, mut last) = (0, f64::INFINITY);
-        if system.product.is_forgotten() {
-            self.rounded.forget_operator();
-        }
         let (mut energy, mut first) = (0.0, None);
         loop {
             let Start { square, scale: own_scale, off, largest } = self.start(system);
@@ -152,7 +147,7 @@ impl ConjugateGradients {
                 true => Failure::Unconverged((square / scale).sqrt()),
                 false => Failure::NotFinite,
             };
-            if square > REFINEMENT_LEAST * last {
+            if square > REFINEMENT_MAX * last {
                 iterations += self.iterate(system, square, (target, limit)).map_err(failure)?;
                 return Ok(Solved { iterations, scale });
             }
@@ -169,7 +164,7 @@ impl ConjugateGradients {
                 system.product.assume(x, |i| b[i] - r[i] - x[i] * system.inertia[i], system.groups);
                 return Ok(Solved { iterations, scale });
             }
-            // An overflow of f32 leaves all to the other.
+            // After an overflow of f32, all iterations run in f64.
             last = if reached.square.is_finite() { square } else { 0.0 };
             if reached.square > goal && iterations == limits.iterations_max {
                 return Err(failure(reached.square));
@@ -177,8 +172,9 @@ impl ConjugateGradients {
         }
     }
 
-    /// Iterates from the residual at hand, of squared norm `square`, until that is at most `goal`, at most
-    /// `limit` times; the number of iterations. Fails with the squared norm reached, which may not be finite.
+    /// Iterates in f64 from the residual, of squared norm `square`, until its squared norm is at most `goal`, at
+    /// most `limit` times. Returns the number of iterations; fails with the squared norm reached, which may not
+    /// be finite.
     fn iterate(
         &mut self,
         system: &mut System<'_>,
@@ -194,17 +190,17 @@ impl ConjugateGradients {
                 return Err(f64::NAN);
             }
             let next_square = self.advance(system, square / curvature);
-            self.turn(system, next_square / square);
+            self.update_direction(system, next_square / square);
             square = next_square;
             iterations += 1;
         }
         if square <= goal { Ok(iterations) } else { Err(square) }
     }
 
-    /// Starts from the given solution, or, if it is no answer of this operator's, from its best multiple,
-    /// which in the energy norm is never worse than zero.
+    /// Computes the exact residual. A solution x of another operator is scaled first: its multiple by
+    /// x·b / x·A x has the least error in the energy norm, which is never above the error of zero.
     fn start(&mut self, system: &mut System<'_>) -> Start {
-        let is_guess = system.product.is_forgotten();
+        let is_guess = !system.product.is_with(system.operator);
         let own = system.product.of(system.operator, &self.solution);
         let multiple = if is_guess {
             let chunks = self.solution.par_chunks(CHUNK).zip(self.right_hand_side.par_chunks(CHUNK));
@@ -226,15 +222,21 @@ impl ConjugateGradients {
         let groups = system.groups;
         let others = |group: usize| groups.members(group).iter().skip(1).map(|&i| own[i as usize]).sum();
         let others: Vec<DVec3> = (0..groups.len()).map(others).collect();
-        let chunks = self.residual.par_chunks_mut(CHUNK).zip(self.solution.par_chunks_mut(CHUNK));
-        let chunks =
-            chunks.zip(self.preconditioned.par_chunks_mut(CHUNK)).zip(self.right_hand_side.par_chunks(CHUNK));
-        let chunks = chunks.zip(own.par_chunks(CHUNK)).zip(groups.group_of().par_chunks(CHUNK));
-        let chunks = chunks.zip(system.inertia.par_chunks(CHUNK)).zip(system.factor.par_chunks(CHUNK));
+        let chunks = (
+            self.residual.par_chunks_mut(CHUNK),
+            self.solution.par_chunks_mut(CHUNK),
+            self.preconditioned.par_chunks_mut(CHUNK),
+            self.right_hand_side.par_chunks(CHUNK),
+            own.par_chunks(CHUNK),
+            groups.group_of().par_chunks(CHUNK),
+            system.inertia.par_chunks(CHUNK),
+            system.factor.par_chunks(CHUNK),
+        );
         chunks
+            .into_par_iter()
             .enumerate()
             .with_min_len(CHUNKS_PER_TASK)
-            .map(|(chunk, (((((((r, x), z), b), own), group), inertia), factor))| {
+            .map(|(chunk, (r, x, z, b, own, group, inertia, factor))| {
                 let n = r.len();
                 let (x, z, b, own) = (&mut x[..n], &mut z[..n], &b[..n], &own[..n]);
                 let (group, inertia, factor) = (&group[..n], &inertia[..n], &factor[..n]);
@@ -266,20 +268,22 @@ impl ConjugateGradients {
         self.partial_starts.iter().fold(Start::default(), Start::and)
     }
 
-    /// A step of this length along the direction; the new squared norm of the residual.
+    /// Advances solution and residual by `length` along the direction; returns the new squared norm of the
+    /// residual.
     fn advance(&mut self, system: &System<'_>, length: f64) -> f64 {
-        let chunks = self
-            .residual
-            .par_chunks_mut(CHUNK)
-            .zip(self.solution.par_chunks_mut(CHUNK))
-            .zip(self.preconditioned.par_chunks_mut(CHUNK))
-            .zip(self.direction.par_chunks(CHUNK))
-            .zip(self.image.par_chunks(CHUNK))
-            .zip(system.factor.par_chunks(CHUNK));
+        let chunks = (
+            self.residual.par_chunks_mut(CHUNK),
+            self.solution.par_chunks_mut(CHUNK),
+            self.preconditioned.par_chunks_mut(CHUNK),
+            self.direction.par_chunks(CHUNK),
+            self.image.par_chunks(CHUNK),
+            system.factor.par_chunks(CHUNK),
+        );
         chunks
+            .into_par_iter()
             .with_min_len(CHUNKS_PER_TASK)
-            .map(|(((((r, x), z), p), q), factor)| {
-                // Slices of one known length need no check of bounds in the loop.
+            .map(|(r, x, z, p, q, factor)| {
+                // Slices of one length, known to the compiler, need no bounds checks in the loop.
                 let n = r.len();
                 let (x, z, p, q, factor) = (&mut x[..n], &mut z[..n], &p[..n], &q[..n], &factor[..n]);
                 let mut square = 0.0;
@@ -295,8 +299,8 @@ impl ConjugateGradients {
         self.partial.iter().sum()
     }
 
-    /// The next direction, conjugate to the last.
-    fn turn(&mut self, system: &System<'_>, beta: f64) {
+    /// Sets the next direction `p = z + beta p`, conjugate to the last one.
+    fn update_direction(&mut self, system: &System<'_>, beta: f64) {
         let chunks = self.direction.par_chunks_mut(CHUNK).zip(self.preconditioned.par_chunks(CHUNK));
         chunks.with_min_len(CHUNKS_PER_TASK).for_each(|(p, z)| {
             for (p, z) in p.iter_mut().zip(z) {
@@ -307,7 +311,7 @@ impl ConjugateGradients {
     }
 }
 
-/// `image` = S^T A times `u`, summed at leaders; returns u·image.
+/// Computes `image` = S^T A u, summed at leaders; returns u·image.
 fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mut Vec<f64>) -> f64 {
     system.operator.set_operand(Vector::Exact(u), None);
     let operator = &*system.operator;
@@ -325,13 +329,12 @@ fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mu
             image.iter().zip(own).fold(0.0, |product, (image, u)| product + u.dot(*image))
         })
         .collect_into_vec(partial);
-    // All members of a group have the same u, so the products of their own rows add up to that of the group's
-    // row.
+    // All members of a group have one u, so u times the sum of their rows is the sum computed above.
     sum_to_leaders(system.groups, image);
     partial.iter().sum()
 }
 
-/// S: the value of a group's leader at every member.
+/// Applies S: every member of a group gets the leader's value.
 pub(crate) fn copy_from_leaders(groups: &GroupMap, values: &mut [DVec3]) {
     for group in 0..groups.len() {
         if let [leader, others @ ..] = groups.members(group) {
@@ -351,8 +354,8 @@ mod tests {
     use super::*;
     use crate::linear::block::Block;
     use crate::linear::operator::Operator as _;
-    use crate::materials::Material as _;
     use crate::materials::peridynamics::Bonds;
+    use crate::materials::{Material as _, Positions};
     use crate::section;
 
     #[test]
@@ -369,7 +372,7 @@ mod tests {
         };
         // Strained, so that the operator's coefficients are not round.
         let position: Vec<DVec3> = (0..count).map(|i| particles.position[i] + random(i, 0) * 0.02).collect();
-        bonds.linearise(&position, true);
+        bonds.linearise(Positions::tentative(&position), true);
         bonds.prepare(0.0, 100.0);
         let factor = |i| {
             let mut block = Block::default();
@@ -393,6 +396,7 @@ mod tests {
                 let mut system = System {
                     operator: &mut bonds,
                     groups: &groups,
+                    number: 1,
                     inertia: &particles.mass,
                     factor: &factor,
                     product: &mut product,

@@ -1,19 +1,20 @@
-//! The coarse part of the preconditioner: additive corrections on grids ever wider [BramblePasciakXu1990].
+//! The coarse part of the preconditioner: additive corrections on ever wider grids [BramblePasciakXu1990].
 //!
-//! Conjugate gradients with the diagonal alone take as many iterations as a load takes steps, from bond to
-//! bond, to get as far as it does in a time step. On a grid of cells as wide as several bonds it gets there
-//! at once. A grid's unknowns are the values at its nodes, trilinear in between (P), the next grid's nodes
-//! lie twice as far apart, and
+//! An iteration with the diagonal blocks alone carries a load one bond further. So conjugate gradients take as
+//! many iterations as there are bonds along the way that the load travels in a time step. On a grid with cells
+//! several bonds wide, the load travels this way in a few iterations. A grid's unknowns are the values at its
+//! nodes; the prolongation P interpolates between them trilinearly. Each grid's nodes lie twice as far apart as
+//! those of the grid before. The preconditioned residual is
 //!
 //! ```text
 //! z = D^-1 r + w (P_1 D_1^-1 P_1^T r + P_2 D_2^-1 P_2^T r + ...)
 //! ```
 //!
-//! No grid has an operator, only diagonal blocks, which follow from those of the particles: of the stiffness
-//! B against one particle's motion, its bonds, of mean square length l^2 in all directions, meet a field of
-//! gradient g with B l^2 g^2 / 6. Whatever the blocks, z is a symmetric positive definite function of r, so
-//! that broken bonds, groups and held particles only decide how much it helps. Cells lie in the body as it
-//! was laid out.
+//! A grid has no operator, only diagonal blocks D_n, computed from the particles' blocks. Let B be the stiffness
+//! of a particle's bonds against its motion, and l^2 their mean square length. In a field of displacements with
+//! gradient g, bonds in all directions have the energy B l^2 g^2 / 6. For any positive definite blocks, z is a
+//! symmetric positive definite function of r: broken bonds, groups and held particles change the number of
+//! iterations, never the answer. Cells are laid out once, in the undeformed body.
 
 use std::ops::Range;
 
@@ -23,65 +24,65 @@ use rayon::prelude::*;
 
 use super::block::{Block, Factor};
 
-/// Points or cells that one task works on.
+/// Points or cells per task.
 const CHUNK: usize = 1024;
 
-/// Cells that one loop works on.
+/// Cells per loop inside a task.
 const CELLS: usize = 16;
 
-/// Particles whose bonds have one mean square length.
+/// Particles whose bonds share one mean square length.
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
     pub(crate) particles: Range<usize>,
-    /// Root of the mean square length of bonds, by stiffness [m].
+    /// Root of the mean square length of bonds [m], weighted by stiffness.
     pub(crate) bond_length: f64,
 }
 
-/// See the module.
+/// The grids of the preconditioner (see the module).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Multilevel {
     /// Transfers from particles to the finest grid, and from each grid to the next.
     levels: Vec<Level>,
-    /// Levels in use.
+    /// Number of levels in use.
     active: usize,
 }
 
-/// A grid, and how points lie in it: particles, or the nodes of a finer one.
+/// A grid, and the places of points in it. The points are particles, or the nodes of the next finer grid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
-    /// The cell of each point, the one behind the last if there is none, and where in it the point is, in
+    /// The cell of each point, one past the last cell if the point is in none, and the point's place in it, in
     /// edges.
     cell: Vec<u32>,
     place: Vec<[f32; 3]>,
-    /// Points in the order of their cells, and where each cell's begin.
+    /// Points in the order of their cells, and the index of each cell's first point.
     order: Vec<u32>,
     start: Vec<u32>,
     /// Places in that order.
     ordered: Vec<[f32; 3]>,
     /// Nodes at the corners of each cell.
     corners: Vec<[u32; 8]>,
-    /// Cells that have each node as their first corner, their second and so on; the one behind the last if
-    /// there is none.
+    /// The cells of which each node is the first corner, the second and so on; one past the last cell if there
+    /// is none.
     cells: Vec<[u32; 8]>,
     factor: Vec<Factor>,
     residual: Vec<[f32; 3]>,
     value: Vec<Padded>,
-    /// Values at the corners of each cell, of three components and nothing each; those of the cell behind the
-    /// last stay zero.
+    /// Values at the corners of each cell: three components and padding each. The values past the last cell
+    /// stay zero.
     around: Vec<[Sixteen; 2]>,
-    /// Residuals that each cell's points leave at its corners.
+    /// Sums of the residuals of each cell's points at its corners.
     parts: Vec<Parts<3>>,
-    /// Product of residual and value, of each chunk of nodes.
+    /// Sum of residual·value over each chunk of nodes.
     products: Vec<f64>,
 }
 
-/// x, y, z and nothing, for four lanes.
+/// x, y, z and padding, for four lanes.
 pub(crate) type Padded = [f32; 4];
 
-/// Sums at the corners of a cell: a row of corners each.
+/// Sums at the corners of a cell: one row of eight corners per component.
 type Parts<const K: usize> = [[f32; 8]; K];
 
-/// Region that holds a point, and the point's distance from the region's first corner in cells.
+/// Region of a point, and the point's distance from the region's first corner in cells.
 type Place = Option<(u32, DVec3)>;
 
 impl Multilevel {
@@ -112,8 +113,8 @@ impl Multilevel {
         Self { active: 0, levels }
     }
 
-    /// Takes the diagonal blocks of a system: inertia [kg] and the entries xx, yy, zz, yz, xz, xy of each
-    /// particle's, all 0 of what is held, and nothing.
+    /// Computes the grids' blocks from the particles'. Each row of `diagonal` is a particle's inertia [kg], the
+    /// entries xx, yy, zz, yz, xz, xy of its block [kg], and padding; it is all 0 for a held particle.
     pub(crate) fn prepare(&mut self, diagonal: &[[f32; 8]]) {
         self.active = 0;
         let mut finer: Vec<[f32; 8]> = Vec::new();
@@ -149,8 +150,8 @@ impl Multilevel {
         }
     }
 
-    /// The coarse part of z for this residual, and its product with the residual. A held particle has no
-    /// residual.
+    /// Computes the coarse part of z for the residual r, and returns its product with r. The residual of a held
+    /// particle must be zero.
     pub(crate) fn correct(&mut self, residual: impl Fn(usize) -> [f32; 3] + Sync) -> f64 {
         let mut product = 0.0;
         for l in 0..self.active {
@@ -176,7 +177,7 @@ impl Multilevel {
         product
     }
 
-    /// The grid from which particles have the coarse part of z, if there is one.
+    /// The grid from which the coarse part of z is interpolated to particles, if there is one.
     pub(crate) fn finest(&self) -> Option<&Level> {
         self.levels.first().filter(|_| self.active > 0)
     }
@@ -185,16 +186,16 @@ impl Multilevel {
 /// Edge of the finest grid's cells, in root mean square lengths of bonds.
 const EDGE: f64 = 1.5;
 
-/// Ratio of stiffness to inertia below which a grid needs no wider one: such a system is well conditioned as
-/// it is, and each grid more counts what wide motions have in common once more.
+/// Ratio of stiffness to inertia below which no wider grid follows. Such a system is well conditioned, and each
+/// further grid would add the correction of wide motions once more.
 const WIDEST: f64 = 4.0;
 
-/// w, as in damped Jacobi iterations. Neighbouring nodes' corrections overlap, and so do the grids': thin
-/// bodies, in which cells are cut, suffer most. With 1 a plate four particles thick takes 18 iterations where
-/// it takes 12 without grids, and 14 with this; bulky bodies hardly notice.
+/// Weight w of the coarse part, as in damped Jacobi iterations: the corrections of neighbouring nodes overlap,
+/// and so do those of the grids. Thin bodies need the damping most, because they cut through cells: a plate four
+/// particles thick takes 12 iterations without grids, 18 with w = 1, and 14 with this w.
 const WEIGHT: f64 = 0.5;
 
-/// Grids at most: the widest has cells of 2^20 times the finest's.
+/// Largest number of grids: the cells of the widest are 2^20 times as wide as the finest's.
 const LEVELS_MAX: usize = 20;
 
 impl Level {

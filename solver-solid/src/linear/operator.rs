@@ -6,16 +6,31 @@ use super::block::Block;
 use super::multilevel::Region;
 use super::vectors::{Columns, Slice, Vector};
 
-/// A force that was linearised: its value where it was, and how it changes with velocities.
+/// The version of an operator's matrix `dt` C + `square` K: matrices of equal versions are equal. Whatever
+/// is computed from the matrix keeps the version beside it, and is computed again when the versions differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct OperatorVersion {
+    /// Number of linearisations so far, which C and K depend on.
+    pub(crate) linearisation: u64,
+    /// Factor of C [s].
+    pub(crate) dt: f64,
+    /// Factor of K [s^2].
+    pub(crate) square: f64,
+}
+
+/// A linearised force: its value at some positions, and its change with the velocities.
 ///
-/// The linearised system of a step of length h is `M + h C + h^2 K`; the part of an operator is `h C + h^2
-/// K`, symmetric and positive semi-definite.
+/// The linearised system of a step of length h is `M + h C + h^2 K`. An operator is the part `h C + h^2 K`,
+/// which is symmetric and positive semi-definite.
 pub(crate) trait Operator: Send + Sync {
+    /// Version of the matrix, which [`Self::prepare`] and each linearisation change.
+    fn version(&self) -> OperatorVersion;
+
     /// Force [N] on particle `i`, at the positions linearised at.
     fn force(&self, i: usize) -> DVec3;
 
-    /// Makes the matrix `dt` C + `square` K for steps of length `dt` [s]; `square` is dt^2 [s^2], or 0 for an
-    /// explicit step, which only wants the damping.
+    /// Makes the matrix `dt` C + `square` K for steps of length `dt` [s]. `square` is dt^2 [s^2], or 0 for an
+    /// explicit step, which needs the damping alone.
     fn prepare(&mut self, dt: f64, square: f64);
 
     /// Visits the particles whose rows have a block for particle `i`, by index; one may come twice.
@@ -30,15 +45,16 @@ pub(crate) trait Operator: Send + Sync {
     /// are `internal` to its group.
     fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block);
 
-    /// Takes the vector that [`Self::add_rows`] or [`Self::add_rounded`] will multiply, and does the work
-    /// that is not done row by row. For an exact vector it does so only for the slices of sixteen rows in
-    /// `wanted`, if given.
+    /// Takes the vector that [`Self::add_rows`] or [`Self::add_rounded`] multiplies next, and does the part
+    /// of the product that cannot be computed row by row. With an exact vector and `wanted`, only the
+    /// slices of sixteen rows that `wanted` marks need to be right.
     fn set_operand(&mut self, u: Vector<'_>, wanted: Option<&[bool]>);
 
-    /// Adds the rows `first..`, a multiple of sixteen, of the matrix times `u`, the vector loaded last, to
-    /// `image` [kg m/s].
+    /// Adds rows of the matrix times `u` to `image` [kg m/s], from the row `first` on, a multiple of
+    /// sixteen. `u` is the vector of the last [`Self::set_operand`].
     fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]);
 
-    /// The same rounded, in slices from the one numbered `first` on. The rounded matrix is symmetric too.
+    /// Adds rows of the rounded matrix times `u` to `image`, from the slice `first` on. The rounded matrix is
+    /// symmetric, too.
     fn add_rounded(&self, first: usize, u: &Columns, image: &mut [Slice]);
 }

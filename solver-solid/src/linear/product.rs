@@ -1,36 +1,39 @@
-//! Products with an operator. They are kept, so that the next product computes only the rows that differ.
+//! Products with an operator, kept so that the next product computes only the rows that differ.
 
 use amalgam_particles::lanes::LANES;
 use amalgam_particles::{DVec3, GroupMap};
 use rayon::prelude::*;
 
-use super::operator::Operator;
+use super::operator::{Operator, OperatorVersion};
 use super::vectors::{Vector, copy};
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
-/// The product of `h C + h^2 K` with a vector, before any sum over groups. From stage to stage of a step only
-/// the members of groups have other velocities, so that only rows near them change.
+/// The product of `h C + h^2 K` with a vector, before any sum over groups.
+///
+/// From stage to stage of a step, only the velocities of group members change. So only the rows of members
+/// and of their neighbours are computed again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Product {
     u: Vec<DVec3>,
     image: Vec<DVec3>,
-    /// True if the product is current for the operator.
-    is_kept: bool,
-    /// For each slice of sixteen rows, true if it is still to be computed.
+    /// The operator that `image` is a product with; `None` before the first product.
+    operator: Option<OperatorVersion>,
+    /// For each slice of sixteen rows, true if its rows must be computed again.
     stale: Vec<bool>,
-    /// A bound of the error of the product after rounded iterations.
+    /// Bound of the product's error after rounded iterations.
     pub(crate) residual_bound: ResidualBound,
 }
 
-/// Bound of the difference between the residual of iterations with the rounded operator and the exact one, in
-/// the norm of the diagonal blocks.
+/// Bound of the difference between the residual that rounded iterations carry along and the exact residual,
+/// in the norm of the diagonal blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResidualBound {
-    /// The difference at the last exact product, then the same relative to the energy norm of the correction;
-    /// infinite before.
+    /// The difference at the last exact residual; infinite before the first.
     pub(crate) off: f64,
+    /// The difference at the last exact residual over the energy norm of the correction before it; infinite
+    /// before the first.
     pub(crate) rate: f64,
-    /// Sum of the bounds of all corrections since then.
+    /// Sum of the bounds of all corrections since the last exact residual.
     pub(crate) sum: f64,
 }
 
@@ -40,26 +43,22 @@ impl Default for ResidualBound {
     }
 }
 
-/// Particles that change, as a part of all, beyond which all rows are computed.
+/// All rows are computed again if more than one in so many particles has another value.
 const CHANGED_MAX: usize = 64;
 
 impl Product {
-    /// Tells that the operator is another one.
-    pub(crate) fn forget(&mut self) {
-        self.is_kept = false;
-        self.residual_bound = ResidualBound::default();
-    }
-
-    /// True if nothing is kept.
-    pub(crate) fn is_forgotten(&self) -> bool {
-        !self.is_kept
+    /// True if the product is one with this operator.
+    pub(crate) fn is_with(&self, operator: &dyn Operator) -> bool {
+        self.operator == Some(operator.version())
     }
 
     /// The product with `u` [kg m/s].
     pub(crate) fn of(&mut self, operator: &mut dyn Operator, u: &[DVec3]) -> &[DVec3] {
-        if std::mem::replace(&mut self.is_kept, true) {
+        if self.is_with(operator) {
             self.follow(operator, u);
         } else {
+            self.operator = Some(operator.version());
+            self.residual_bound = ResidualBound::default();
             self.image.resize(u.len(), DVec3::ZERO);
             self.u.resize(u.len(), DVec3::ZERO);
             copy(u, &mut self.u);
@@ -82,7 +81,7 @@ impl Product {
         &self.image
     }
 
-    /// Multiplies vector and product.
+    /// Multiplies the vector, and so its product, by `factor`.
     pub(crate) fn scale(&mut self, factor: f64) {
         let both = self.u.par_iter_mut().zip(&mut self.image).with_min_len(CHUNK * CHUNKS_PER_TASK);
         both.for_each(|(u, image)| {
@@ -91,8 +90,8 @@ impl Product {
         });
     }
 
-    /// Takes `row(i)` for the product with `u`, except for members of groups, whose rows are computed on
-    /// demand.
+    /// Takes `row(i)` as row `i` of the product with `u`, except for members of groups: the next call of
+    /// [`Self::of`] computes their rows.
     pub(crate) fn assume(&mut self, u: &[DVec3], row: impl Fn(usize) -> DVec3 + Sync, groups: &GroupMap) {
         let rows = self.image.par_iter_mut().zip(self.u.par_iter_mut().zip(u)).enumerate();
         rows.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, (image, (before, u)))| {
@@ -103,7 +102,7 @@ impl Product {
         }
     }
 
-    /// Takes `u`, and marks the rows that this changes.
+    /// Replaces the vector by `u`, and marks the rows that have changed by it.
     fn follow(&mut self, operator: &dyn Operator, u: &[DVec3]) {
         let Self { u: before, stale, residual_bound, .. } = self;
         let both = before.par_iter_mut().zip(u).enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK);
@@ -131,8 +130,8 @@ mod tests {
     use amalgam_particles::random::uniform_f64;
 
     use super::*;
-    use crate::materials::Material as _;
     use crate::materials::peridynamics::Bonds;
+    use crate::materials::{Material as _, Positions};
     use crate::section;
 
     #[test]
@@ -147,7 +146,7 @@ mod tests {
             let particles = solid.layout.particles;
             let bonds = Bonds::new(solid.layout.bonded, &particles, 1);
             let mut bonds = bonds.unwrap_or_else(|faults| panic!("{faults:?}"));
-            bonds.linearise(&particles.position, true);
+            bonds.linearise(Positions::tentative(&particles.position), true);
             bonds.prepare(0.0, 1.0);
             let random = |i: usize| DVec3::from_array([0, 1, 2].map(|a| uniform_f64(&[i as u64, a]) - 0.5));
             let mut u: Vec<DVec3> = (0..particles.len()).map(random).collect();

@@ -1,44 +1,48 @@
-//! The reduced system of a stage: one unknown velocity change a group and one a free particle
-//! (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
+//! The reduced system of a stage. Its unknowns are velocity changes: one of each group and one of each free
+//! particle (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 
 use amalgam_particles::{DMat3, DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{Request, SolverError};
 use rayon::prelude::*;
 
 use super::block::{Block, Factor};
-use super::operator::Operator;
+use super::operator::{Operator, OperatorVersion};
 use super::product::Product;
 use super::system::{System, sum_to_leaders};
 use super::vectors::Vector;
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
-/// The system S^T (M + h C + h^2 K) S of a stage, apart from h C + h^2 K, which all stages share.
+/// The system S^T (M + h C + h^2 K) S of a stage, except for h C + h^2 K, which all stages share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reduced {
-    /// Velocity of each particle at the start of the step, of members that of their group [m/s]: S v_reduced.
+    /// Velocity at the start of the step [m/s], S v_reduced: members have their group's velocity.
     pub(crate) velocity: Vec<DVec3>,
     /// Slope of the momentum given to each group [kg].
     pub(crate) slope: Vec<DMat3>,
-    /// Length of the step that the factors are for [s]; NaN where there are none.
-    dt: f64,
+    /// The operator that the factors were computed from; `None` before the first system.
+    operator: Option<OperatorVersion>,
+    /// Number of systems set so far.
+    number: u64,
     inertia: Vec<f64>,
     factor: Vec<Factor>,
-    /// The groups that the unknowns are for, with their inertias and velocities.
+    /// The groups that are unknowns, with their inertias and velocities.
     groups: GroupMap,
     group_inertia: Vec<f64>,
     group_velocity: Vec<DVec3>,
-    /// (h C + h^2 K) times the velocities, and times the change that an iteration has come to.
+    /// (h C + h^2 K) times the velocities.
     start: Product,
+    /// (h C + h^2 K) times the velocity changes of the last iteration.
     change: Product,
-    /// Terms of HHT-alpha: velocities less those of travel [m/s], and h C times the velocities of travel.
+    /// Velocities less the velocities of travel [m/s], with HHT-alpha.
     imposed: Vec<DVec3>,
+    /// h C times the velocities of travel, with HHT-alpha.
     damped: Product,
-    /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without the impulses of others [kg m/s].
+    /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without the others' impulses [kg m/s].
     load: Vec<DVec3>,
 }
 
-/// Change of velocity [m/s] that gravity gives all particles in a step, and what drags and fields of force
-/// give each; nothing at all if empty.
+/// Changes of velocity in a step by what is outside of the materials: by gravity, the same for all particles
+/// [m/s], and by drags and fields of force, one value per particle [m/s], or none if there are no fields.
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'a> {
     pub(crate) fall: DVec3,
@@ -52,15 +56,10 @@ impl Outside<'_> {
 }
 
 impl Reduced {
-    /// Forgets all data that depend on the operator, which was linearised anew.
-    pub(crate) fn reset(&mut self) {
-        self.dt = f64::NAN;
-    }
-
-    /// True if unknowns and load are those of this stage. The stage is then a repetition, which differs only
-    /// in the impulses from others.
-    pub(crate) fn is_set_for(&self, request: &Request<'_>) -> bool {
-        self.dt == request.dt
+    /// True if unknowns and load are those of this stage. The stage is then a repetition of the last one: only
+    /// the others' impulses differ.
+    pub(crate) fn is_set_for(&self, operator: &dyn Operator, request: &Request<'_>) -> bool {
+        self.operator == Some(operator.version())
             && self.groups == *request.groups
             && self.group_inertia == request.inertia
             && self.group_velocity == request.velocity
@@ -76,8 +75,9 @@ impl Reduced {
         operator: &dyn Operator,
         request: &Request<'_>,
     ) -> Result<(), SolverError> {
-        if self.dt == request.dt {
-            // Only the groups of the last stage are left of it.
+        self.number += 1;
+        if self.operator == Some(operator.version()) {
+            // Only members of the last stage's groups differ from free particles.
             let Self { velocity, inertia, factor, groups, .. } = self;
             for &i in groups.all_members() {
                 let i = i as usize;
@@ -85,7 +85,7 @@ impl Reduced {
                 factor[i] = free_factor(particles, operator, i);
             }
         } else {
-            self.set_free(particles, operator, request.dt);
+            self.set_free(particles, operator);
         }
         self.groups.clone_from(request.groups);
         self.group_inertia.clear();
@@ -100,12 +100,9 @@ impl Reduced {
         Ok(())
     }
 
-    /// Sets all unknowns as they are without groups.
-    fn set_free(&mut self, particles: &Particles, operator: &dyn Operator, dt: f64) {
-        self.dt = dt;
-        self.start.forget();
-        self.change.forget();
-        self.damped.forget();
+    /// Makes each particle an unknown of its own.
+    fn set_free(&mut self, particles: &Particles, operator: &dyn Operator) {
+        self.operator = Some(operator.version());
         let Self { velocity, inertia, factor, .. } = self;
         velocity.resize(particles.len(), DVec3::ZERO);
         inertia.resize(particles.len(), 0.0);
@@ -117,7 +114,7 @@ impl Reduced {
         });
     }
 
-    /// Makes the members of a group one unknown; its slope.
+    /// Makes the members of a group one unknown; returns its slope.
     fn set_group(
         &mut self,
         group: usize,
@@ -170,9 +167,9 @@ impl Reduced {
         self.sum_load(request, sum);
     }
 
-    /// The same with HHT-alpha: S^T (h F - h C v - a h^2 K (v - t)) for the velocities t of
-    /// `travel` [m/s]. `kick` is h [s] and `square` a h^2 [s^2], for which the operator is prepared
-    /// before and after.
+    /// Finds the right-hand side of HHT-alpha without the impulses of others,
+    /// S^T (h F - h C v - a h^2 K (v - t)) for the velocities t of `travel` [m/s]. `kick` is h [s] and
+    /// `square` is a h^2 [s^2]; the operator is prepared for both, before and after.
     pub(crate) fn find_hht_load(
         &mut self,
         (particles, operator, outside): (&Particles, &mut dyn Operator, Outside<'_>),
@@ -183,8 +180,8 @@ impl Reduced {
         let Self { velocity, imposed, start, damped, .. } = self;
         let change = velocity.par_iter().zip(travel).with_min_len(CHUNK * CHUNKS_PER_TASK);
         change.map(|(v, t)| *v - *t).collect_into_vec(imposed);
-        // h C v = h C t + h C (v - t): the last has the system's own operator, and t is the same in
-        // all stages.
+        // h C v + a h^2 K (v - t) = h C t + (h C + a h^2 K) (v - t): the last operator is the system's own, and
+        // h C t is equal in all stages.
         operator.prepare(kick, 0.0);
         let damped = damped.of(operator, travel);
         operator.prepare(kick, square);
@@ -196,7 +193,7 @@ impl Reduced {
         self.sum_load(request, sum);
     }
 
-    /// S^T of a load, which is kept for repetitions.
+    /// Applies S^T to a load, and keeps the groups' loads for repetitions.
     fn sum_load(&mut self, request: &Request<'_>, sum: &mut [DVec3]) {
         sum_to_leaders(request.groups, sum);
         let leaders = (0..request.groups.len()).map(|group| request.groups.members(group).first());
@@ -204,11 +201,11 @@ impl Reduced {
         self.load.extend(leaders.map(|leader| leader.map_or(DVec3::ZERO, |&leader| sum[leader as usize])));
     }
 
-    /// Squared norm that a residual of rounding alone has at most: what f64 cannot tell of the
-    /// unknowns' momenta.
+    /// Largest squared norm that rounding alone can give a residual: the norm of the unknowns' momenta times
+    /// the machine epsilon.
     ///
-    /// A relative tolerance has no meaning for a right-hand side that is zero except for rounding, as in free
-    /// flight. Rounding is relative to momentum, which has a scale of its own.
+    /// In free flight the right-hand side is zero except for rounding, so a tolerance relative to the
+    /// right-hand side can never be met. The rounding errors are relative to the momenta instead.
     pub(crate) fn rounding(&self) -> f64 {
         let unknowns = self.velocity.par_chunks(CHUNK).zip(self.inertia.par_chunks(CHUNK));
         let unknowns = unknowns.zip(self.factor.par_chunks(CHUNK)).with_min_len(CHUNKS_PER_TASK);
@@ -222,7 +219,7 @@ impl Reduced {
         square.max(f64::MIN_POSITIVE)
     }
 
-    /// Adds J_ext to the load of [`Self::find_load`], in place of any earlier J_ext.
+    /// Sets `sum` at leaders to the load of [`Self::find_load`] plus J_ext.
     pub(crate) fn set_impulses(&self, request: &Request<'_>, sum: &mut [DVec3]) {
         for (group, (load, impulse)) in self.load.iter().zip(request.impulse).enumerate() {
             if let Some(&leader) = request.groups.members(group).first() {
@@ -231,9 +228,9 @@ impl Reduced {
         }
     }
 
-    /// The residual of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv` summed at
-    /// leaders, for the velocity changes dv and the velocities v of `motion`: the operator is linearised at
-    /// the positions that these lead to and prepared without their stiffness.
+    /// Computes the residual of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv`, summed at
+    /// leaders, for velocity changes dv and velocities v. The operator must be linearised at the positions that
+    /// v leads to, and prepared with the square 0.
     pub(crate) fn remainder(
         &self,
         (particles, operator, outside): (&Particles, &mut dyn Operator, Outside<'_>),
@@ -251,8 +248,8 @@ impl Reduced {
         sum.iter_mut().zip(change.iter().zip(&self.inertia)).for_each(|(sum, (dv, m))| *sum -= *dv * *m);
     }
 
-    /// The velocity change to start iterating from: the one that leads to the velocities `expected`, of a
-    /// group to their mean by mass; none for what is held.
+    /// Sets the velocity changes from which the iteration starts. A free particle's leads to its velocity in
+    /// `expected`, a group's to the mean of its members' velocities by mass. Held unknowns have none.
     pub(crate) fn starting_point(
         &self,
         particles: &Particles,
@@ -265,7 +262,7 @@ impl Reduced {
             if group_of[i] != NO_GROUP || particles.immovable[i] {
                 *change = DVec3::ZERO;
             } else if self.velocity[i] + *change != expected[i] {
-                // Else it stays to the bit, and with it what the operator makes of it.
+                // Otherwise the change keeps its bits, and its row of the kept product stays valid.
                 *change = expected[i] - self.velocity[i];
             }
         });
@@ -280,7 +277,7 @@ impl Reduced {
         }
     }
 
-    /// The system as the iteration wants it.
+    /// The system, for the iteration.
     pub(crate) fn system<'a>(
         &'a mut self,
         operator: &'a mut dyn Operator,
@@ -289,6 +286,7 @@ impl Reduced {
         System {
             operator,
             groups: request.groups,
+            number: self.number,
             inertia: &self.inertia,
             factor: &self.factor,
             product: &mut self.change,
@@ -296,7 +294,7 @@ impl Reduced {
     }
 }
 
-/// Factor of a particle's diagonal block if it is in no group.
+/// Factor of the diagonal block of a particle without group; zero if the particle is immovable.
 fn free_factor(particles: &Particles, operator: &dyn Operator, i: usize) -> Factor {
     if particles.immovable[i] {
         return Factor::default();
@@ -306,8 +304,8 @@ fn free_factor(particles: &Particles, operator: &dyn Operator, i: usize) -> Fact
     Factor::new(particles.mass[i], &block)
 }
 
-/// Impulse [kg m/s] that forces, gravity, drags and fields of force give each particle in a step of length h,
-/// linearised, if all particles move at v: `h (f + m g) - (h C + h^2 K) v`. `motion` is (h, v).
+/// Computes the impulse [kg m/s] that forces, gravity, drags and fields of force give each particle in a step
+/// of length h = `dt` with the velocities v: `h (f + m g) - (h C + h^2 K) v`.
 pub(crate) fn impulses(
     particles: &Particles,
     operator: &mut dyn Operator,
@@ -326,7 +324,7 @@ pub(crate) fn impulses(
     });
 }
 
-/// Takes the operator's product with `change` away from `sum`.
+/// Subtracts the operator's product with `change` from `sum`.
 pub(crate) fn subtract_product(operator: &mut dyn Operator, change: &[DVec3], sum: &mut [DVec3]) {
     operator.set_operand(Vector::Exact(change), None);
     sum.par_chunks_mut(CHUNK).enumerate().with_min_len(CHUNKS_PER_TASK).for_each(|(chunk, sum)| {
@@ -337,7 +335,7 @@ pub(crate) fn subtract_product(operator: &mut dyn Operator, change: &[DVec3], su
     });
 }
 
-/// Impulse of forces as they are at the start [kg m/s], `h (f + m g)`.
+/// Impulse of the forces at the start of the step [kg m/s], `h (f + m g)`.
 fn free_impulse(
     particles: &Particles,
     operator: &dyn Operator,

@@ -1,9 +1,9 @@
-//! Conjugate gradients in f32, for most of the way (`conjugate_gradients.rs` has the rest).
+//! Conjugate gradients in f32: the inner iteration of `conjugate_gradients.rs`.
 //!
-//! Residual and directions are f32, sixteen particles side by side; scalar products are summed in f64, and so
-//! is the solution. A rounded direction is as good as another, as long as the residual falls by the operator
-//! times the very direction by which the solution advances. So the rounded iteration converges to the answer
-//! of its own operator, whose entries are off in the seventh digit.
+//! Residuals and directions are f32, sixteen particles side by side. Scalar products and the solution are
+//! summed in f64. A rounded direction p is still a valid direction of search: the solution advances by
+//! `alpha p`, and the residual falls by `alpha A p` with the same rounded p. So the iteration converges to the
+//! solution for the rounded operator A, whose entries differ from the exact ones in the seventh digit.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
@@ -12,14 +12,15 @@ use rayon::prelude::*;
 use super::block::{Factor, RoundedFactor};
 use super::fixed::operand_scale;
 use super::multilevel::{Level, Multilevel};
+use super::operator::OperatorVersion;
 use super::system::System;
 use super::vectors::{Columns, Slice, Vector, sixteen, window_mut};
 use crate::chunks::CHUNK;
 
-/// Slices of a chunk, whose sum is formed in order.
+/// Slices per chunk. The sum over a chunk is formed in the order of its slices.
 const SLICES: usize = CHUNK / LANES;
 
-/// Chunks below which a loop is not split between threads: waking a thread costs more than they take.
+/// A loop over fewer chunks runs on one thread, because waking a second thread would take longer.
 const CHUNKS_PER_TASK: usize = 8;
 
 /// The vectors of the iteration, kept between solves.
@@ -32,15 +33,15 @@ pub(crate) struct RoundedIteration {
     preconditioned: Vec<Slice>,
     image: Vec<Slice>,
     direction: Columns,
-    /// 1 for a free particle, 0 for one that is held or has no unknown of its own.
+    /// 1 for a particle with an unknown, 0 for a held particle and for members of groups but their leader.
     free: Vec<Sixteen>,
     diagonal: Vec<[f32; 8]>,
     coarse: Multilevel,
-    /// True if inertia and factors are those of the system.
-    is_loaded: bool,
-    /// True if coarse grids, except for groups, are those of the operator.
-    has_grids: bool,
-    /// Members of the groups that are loaded.
+    /// Number of the system that inertia and factors are those of.
+    system: Option<u64>,
+    /// The operator that factors and coarse grids, except for groups, were computed from.
+    operator: Option<OperatorVersion>,
+    /// Members of the groups of that system.
     members: Vec<u32>,
     partial: Vec<f64>,
 }
@@ -72,16 +73,16 @@ impl RoundedIteration {
             free: vec![[0.0; LANES]; slices],
             diagonal: vec![[0.0; 8]; particles],
             coarse,
-            is_loaded: false,
-            has_grids: false,
+            system: None,
+            operator: None,
             members: Vec::new(),
             partial: Vec::new(),
         }
     }
 
-    /// Reduces the residual of a system from `residual`, whose preconditioned values are `largest` at most,
-    /// until its squared norm is at most `goal`, in at most `limit` iterations. Adds the correction to the
-    /// solution, and leaves the final residual.
+    /// Iterates from `residual` until its squared norm is at most `goal`, at most `limit` times. Adds the
+    /// correction to `solution`, and replaces `residual` by the final one. `largest` is a bound of the
+    /// preconditioned residual's components.
     pub(crate) fn reduce(
         &mut self,
         system: &mut System<'_>,
@@ -92,7 +93,7 @@ impl RoundedIteration {
         let scale = operand_scale(largest);
         let square = self.load(system, residual, scale);
         let mut reached = Reached { iterations: 0, square, energy: 0.0 };
-        let mut product = self.turn(system, square, None);
+        let mut product = self.update_direction(system, square, None);
         let goal = goal * scale * scale;
         while reached.square > goal && reached.iterations < limit {
             let curvature = self.apply(system);
@@ -103,7 +104,7 @@ impl RoundedIteration {
             }
             reached.energy += f64::from(length) * product;
             let square = self.advance(length);
-            product = self.turn(system, square, Some(product));
+            product = self.update_direction(system, square, Some(product));
             reached = Reached { iterations: reached.iterations + 1, square, ..reached };
         }
         reached.square /= scale * scale;
@@ -125,22 +126,10 @@ impl RoundedIteration {
         reached
     }
 
-    /// Tells that the next system is another one.
-    pub(crate) fn forget_system(&mut self) {
-        self.is_loaded = false;
-    }
-
-    /// Tells that the operator is another one, too.
-    pub(crate) fn forget_operator(&mut self) {
-        self.has_grids = false;
-    }
-
-    /// Rounds the system's inertia and factors, and the residual times `scale`; no solution and no direction
-    /// yet. The squared norm of the residual.
+    /// Rounds the system's inertia and factors, and the residual times `scale`; sets solution and direction
+    /// to zero. Returns the squared norm of the residual.
     fn load(&mut self, system: &System<'_>, residual: &[DVec3], scale: f64) -> f64 {
-        if !std::mem::replace(&mut self.is_loaded, true) {
-            self.load_system(system);
-        }
+        self.load_system(system);
         let [x, y, z] = &mut self.direction.axes;
         let direction = x.par_chunks_mut(CHUNK).zip(y.par_chunks_mut(CHUNK)).zip(z.par_chunks_mut(CHUNK));
         let chunks = self.residual.par_chunks_mut(SLICES).zip(residual.par_chunks(CHUNK));
@@ -165,11 +154,14 @@ impl RoundedIteration {
         self.partial.iter().sum()
     }
 
-    /// If the operator is loaded already, only groups may differ.
+    /// Rounds inertia and factors, of which two systems with one operator differ only at group members.
     fn load_system(&mut self, system: &System<'_>) {
-        let has_grids = std::mem::replace(&mut self.has_grids, true);
+        let is_known = self.operator.replace(system.operator.version()) == Some(system.operator.version());
+        if self.system.replace(system.number) == Some(system.number) && is_known {
+            return;
+        }
         let members = system.groups.all_members();
-        if has_grids {
+        if is_known {
             for i in std::mem::take(&mut self.members).iter().chain(members).map(|&i| i as usize) {
                 let (slice, lane) = (i / LANES, i % LANES);
                 let row = (&mut self.inertia[slice], &mut self.factor[slice], &mut self.free[slice]);
@@ -191,13 +183,13 @@ impl RoundedIteration {
         }
         self.members.clear();
         self.members.extend_from_slice(members);
-        // Light groups decide little about the grids: later stages have the first one's.
-        if !has_grids || has_heavy_groups(system) {
+        // Light groups change the grids little, so later stages keep the grids of the first.
+        if !is_known || has_heavy_groups(system) {
             self.coarse.prepare(&self.diagonal);
         }
     }
 
-    /// The operator times the direction; the product of both.
+    /// Multiplies the system's matrix A with the direction p; returns p·A p.
     fn apply(&mut self, system: &mut System<'_>) -> f64 {
         system.operator.set_operand(Vector::Rounded(&self.direction), None);
         let (operator, direction) = (&*system.operator, &self.direction);
@@ -226,7 +218,8 @@ impl RoundedIteration {
         self.partial.iter().sum()
     }
 
-    /// A step of this length along the direction; the new squared norm of the residual.
+    /// Advances solution and residual by `length` along the direction; returns the new squared norm of the
+    /// residual.
     fn advance(&mut self, length: f32) -> f64 {
         let direction = &self.direction;
         let chunks = self.residual.par_chunks_mut(SLICES).zip(self.solution.par_chunks_mut(SLICES));
@@ -253,9 +246,10 @@ impl RoundedIteration {
         self.partial.iter().sum()
     }
 
-    /// The next direction, conjugate to the last, for a residual of squared norm `square` and a last product
-    /// of residual and preconditioned residual, if there was one; the new product.
-    fn turn(&mut self, system: &System<'_>, square: f64, last: Option<f64>) -> f64 {
+    /// Sets the next direction `p = z + (r·z / last) p`, conjugate to the last one, for the residual r and
+    /// the preconditioned residual z. `square` is the squared norm of r, and `last` is r·z of the iteration
+    /// before, if there was one. Returns r·z.
+    fn update_direction(&mut self, system: &System<'_>, square: f64, last: Option<f64>) -> f64 {
         let Self { residual, free, coarse, preconditioned, .. } = self;
         let product = square
             + coarse.correct(|i| {
@@ -274,7 +268,7 @@ impl RoundedIteration {
             .with_min_len(CHUNKS_PER_TASK)
             .for_each(|(chunk, (((x, y), z), (preconditioned, free)))| {
                 let (first, direction) = (chunk * CHUNK, [x, y, z]);
-                lanes::run(Turn { beta, first, direction, preconditioned, coarse, free });
+                lanes::run(UpdateDirection { beta, first, direction, preconditioned, coarse, free });
             });
         for group in 0..system.groups.len() {
             if let [leader, others @ ..] = system.groups.members(group) {
@@ -286,8 +280,8 @@ impl RoundedIteration {
     }
 }
 
-/// Rounds an unknown's inertia and the factor of its diagonal block into a lane, and the block for coarse
-/// grids.
+/// Rounds an unknown's inertia and the factor of its diagonal block into a lane, and the block itself into
+/// the row for coarse grids.
 fn set_row(
     lane: usize,
     (mass, own): (f64, &Factor),
@@ -303,11 +297,11 @@ fn set_row(
     *diagonal = [mass, xx, yy, zz, yz, xz, xy, 0.0].map(|entry| entry as f32);
 }
 
-/// Mean unknowns in a group that coarse grids must know of: about as many as a cell of the finest has
-/// particles.
+/// Inertia of a group, over the mean of all unknowns, from which on coarse grids must take it into account.
+/// It is about the number of particles in a cell of the finest grid.
 const HEAVY: f64 = 32.0;
 
-/// True if any group counts for more than [`HEAVY`] others.
+/// True if any group has more than [`HEAVY`] times the mean inertia.
 fn has_heavy_groups(system: &System<'_>) -> bool {
     let chunks = system.inertia.par_chunks(CHUNK).with_min_len(CHUNKS_PER_TASK);
     let sums: Vec<f64> = chunks.map(|chunk| chunk.iter().sum()).collect();
@@ -318,7 +312,7 @@ fn has_heavy_groups(system: &System<'_>) -> bool {
     })
 }
 
-/// `image` = inertia x direction.
+/// Computes `image = M p` for the inertia M and the direction p.
 struct Inertial<'a> {
     first: usize,
     inertia: &'a [Sixteen],
@@ -339,7 +333,7 @@ impl Task for Inertial<'_> {
     }
 }
 
-/// The sum of image x direction.
+/// Computes p·q for the direction p and its image q.
 struct RoundedProduct<'a> {
     first: usize,
     direction: &'a Columns,
@@ -363,8 +357,8 @@ impl Task for RoundedProduct<'_> {
     }
 }
 
-/// Advances solution and residual, and multiplies the residual with the inverse of the diagonal blocks; the
-/// sum of residual x preconditioned.
+/// Advances the solution by `length` p and the residual r by `-length` q, and computes z = D^-1 r for the
+/// diagonal blocks D; returns r·z.
 struct Advance<'a> {
     first: usize,
     length: f32,
@@ -400,7 +394,7 @@ impl Task for Advance<'_> {
     }
 }
 
-/// Multiplies the residual with the inverse of the diagonal blocks; the sum of residual x preconditioned.
+/// Computes z = D^-1 r for the residual r and the diagonal blocks D; returns r·z.
 struct Precondition<'a> {
     factor: &'a [RoundedFactor],
     residual: &'a [Slice],
@@ -423,7 +417,7 @@ impl Task for Precondition<'_> {
     }
 }
 
-/// Preconditions a slice; see [`Precondition`].
+/// Computes z = D^-1 r for one slice, as [`Precondition`] does; returns r·z.
 #[inline(always)]
 fn precondition<L: Lanes>(r: [L; 3], factor: &RoundedFactor, preconditioned: &mut Slice) -> f64 {
     let z = factor.solve(r);
@@ -434,9 +428,9 @@ fn precondition<L: Lanes>(r: [L; 3], factor: &RoundedFactor, preconditioned: &mu
     f64::from(own.sum())
 }
 
-/// The direction times `beta`, plus the preconditioned residual, of which what is free has a coarse part,
-/// too.
-struct Turn<'a> {
+/// `p = beta p + z` for the direction p and the preconditioned residual z. At free particles, z includes the
+/// correction of the coarse grids.
+struct UpdateDirection<'a> {
     beta: f32,
     /// First particle.
     first: usize,
@@ -446,7 +440,7 @@ struct Turn<'a> {
     free: &'a [Sixteen],
 }
 
-impl Task for Turn<'_> {
+impl Task for UpdateDirection<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! The linear system of a stage, and when its solution is good enough.
+//! The linear system of a stage, and the accuracy of its solution.
 
 use amalgam_particles::{DVec3, GroupMap};
 
@@ -9,13 +9,14 @@ use super::product::Product;
 /// Limits at which a solve stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Residual, relative to the right-hand side, at which the answer is good enough.
+    /// Largest residual of a solution, relative to the right-hand side.
     pub(crate) tolerance: f64,
-    /// Part of the first residual that is good enough, too.
+    /// Largest residual of a solution, relative to the first residual: the forcing term of an inexact
+    /// Newton method. The looser of the two limits counts.
     pub(crate) forcing: f64,
-    /// Squared norm of a residual that is rounding alone: nothing is reduced below it.
+    /// Squared norm of the rounding errors in a residual: no solve reduces its residual further.
     pub(crate) floor: f64,
-    /// Iterations after which the solve has failed.
+    /// Iterations after which a solve fails.
     pub(crate) iterations_max: u32,
 }
 
@@ -24,15 +25,17 @@ pub(crate) struct System<'a> {
     /// h C + h^2 K.
     pub(crate) operator: &'a mut dyn Operator,
     pub(crate) groups: &'a GroupMap,
-    /// Inertia [kg]: of a group at its leader, of others their mass, 0 where there is no unknown of its own.
+    /// Version of `groups`, `inertia` and `factor`: systems with one number and one operator are equal.
+    pub(crate) number: u64,
+    /// Inertia of each unknown [kg]: a group's at its leader, a free particle's mass, 0 for other members.
     pub(crate) inertia: &'a [f64],
-    /// Factor of each unknown's diagonal block; zero where there is no unknown.
+    /// Factor of each unknown's diagonal block; zero for a particle without an unknown of its own.
     pub(crate) factor: &'a [Factor],
     /// The operator's product with the solution.
     pub(crate) product: &'a mut Product,
 }
 
-/// S^T: the sum of a group's members at its leader, zero at the others.
+/// Applies S^T: the leader of each group gets the sum of the members' values, the other members get zero.
 pub(crate) fn sum_to_leaders(groups: &GroupMap, values: &mut [DVec3]) {
     for group in 0..groups.len() {
         if let [leader, others @ ..] = groups.members(group) {

@@ -30,9 +30,9 @@ pub(crate) use law::{Calibration, Law, Model};
 use crate::chunks::CHUNK;
 use crate::linear::block::Block;
 use crate::linear::multilevel::Region;
-use crate::linear::operator::Operator;
+use crate::linear::operator::{Operator, OperatorVersion};
 use crate::linear::vectors::{Columns, Slice, Vector, copy};
-use crate::materials::Material;
+use crate::materials::{Material, Positions};
 use body::{BodyBonds, bond_length, live_bonds};
 use table::{QUANTA, vector};
 
@@ -41,14 +41,12 @@ pub(crate) struct Bonds {
     bodies: Vec<BodyBonds>,
     particles: usize,
     force: Vec<DVec3>,
-    /// The ends of bonds that broke at the last positions of an explicit step, and their pull on the first
-    /// end [N].
-    parting: Vec<([u32; 2], DVec3)>,
-    /// True if forces are those at the positions that [`Material::update`] saw.
-    current: bool,
-    /// The factor of each body's K in the operator [s^2].
-    dt: f64,
-    square: f64,
+    /// The ends of bonds that broke at the last positions of an explicit step, and the force of each on its
+    /// first end [N].
+    just_broken: Vec<([u32; 2], DVec3)>,
+    /// Version of the particles' positions that forces were computed at.
+    forces_at: Option<u64>,
+    version: OperatorVersion,
     /// Longest step of an explicit integrator [s], found once: a body only grows softer as its bonds break.
     stable_dt: f64,
 }
@@ -67,10 +65,9 @@ impl Bonds {
             bodies: bodies.into_iter().map(|body| BodyBonds::new(body, particles, seed)).collect(),
             particles: particles.len(),
             force: vec![DVec3::ZERO; particles.len()],
-            parting: Vec::new(),
-            current: false,
-            dt: f64::NAN,
-            square: f64::NAN,
+            just_broken: Vec::new(),
+            forces_at: None,
+            version: OperatorVersion::default(),
             stable_dt: f64::INFINITY,
         };
         this.stable_dt =
@@ -87,8 +84,8 @@ impl Bonds {
         })
     }
 
-    /// Forces at the positions that the bodies followed, of all bonds that hold there; the bonds that break
-    /// there, by index, with what they pulled the first end with [N].
+    /// Computes the forces at the positions that the bodies followed, of all bonds that hold there. Returns the
+    /// ends of the bonds that break there, and the force of each on its first end [N].
     fn find_forces(&mut self, breaking: bool) -> Vec<([u32; 2], DVec3)> {
         let mut broken = Vec::new();
         for body in &mut self.bodies {
@@ -97,7 +94,7 @@ impl Bonds {
             broken.extend(
                 body.find_forces(breaking)
                     .iter()
-                    .map(|bond| (bond.ends.map(|i| first + i), vector(bond.pull) * unit)),
+                    .map(|bond| (bond.ends.map(|i| first + i), vector(bond.force) * unit)),
             );
             let own = &mut self.force[body.first..body.first + body.count];
             body.table.set_forces(unit, own);
@@ -105,17 +102,17 @@ impl Bonds {
         broken
     }
 
-    /// Adds the pull of bonds that broke at these positions. An explicit step breaks a bond after its force
-    /// has been taken, as [Parks2008] do: the bond acts until the step in which it was found too long is
-    /// over. An implicit step cannot, as its derivative would lack the bond.
-    fn add_parting(&mut self) {
-        for &([a, b], pull) in &self.parting {
-            self.force[a as usize] += pull;
-            self.force[b as usize] -= pull;
+    /// Adds the forces of bonds that broke at these positions. An explicit step breaks a bond after computing
+    /// its force, as [Parks2008] do: the bond still acts in the step in which it is found too long. An implicit
+    /// step does not add the force, because its derivative would be missing from the operator.
+    fn add_forces_of_just_broken(&mut self) {
+        for &([a, b], force) in &self.just_broken {
+            self.force[a as usize] += force;
+            self.force[b as usize] -= force;
         }
     }
 
-    /// The bodies that have rows in `first..first + count`, with the part of that each has.
+    /// The bodies with rows in `first..first + count`, and the rows of each in it.
     fn parts(&self, first: usize, count: usize) -> impl Iterator<Item = (&BodyBonds, Range<usize>)> {
         self.bodies.iter().filter_map(move |body| {
             let start = first.max(body.first);
@@ -124,30 +121,35 @@ impl Bonds {
         })
     }
 
-    /// [`Self::parts`] of those that the last product is not nothing for.
+    /// [`Self::parts`] of the bodies whose last product is not zero.
     fn products(&self, first: usize, count: usize) -> impl Iterator<Item = (&BodyBonds, Range<usize>)> {
         self.parts(first, count).filter(|(body, _)| body.product_unit != 0.0)
     }
-
-    /// dt C + square K = this times K.
-    fn factor(&self, body: &BodyBonds) -> f64 {
-        self.square + self.dt * body.law.damping_time
-    }
 }
 
-/// Bytes of a bond that broke last in a snapshot.
-const PARTING_BYTES: usize = 2 * 4 + 3 * 8;
+/// The factor of a body's K in the operator [s^2]: damping is C = `damping_time` K, so that
+/// dt C + square K is this times K.
+fn stiffness_factor(OperatorVersion { dt, square, .. }: OperatorVersion, body: &BodyBonds) -> f64 {
+    square + dt * body.law.damping_time
+}
 
-fn read_parting(bytes: &[u8; PARTING_BYTES]) -> ([u32; 2], DVec3) {
-    let (ends, pull) = bytes.split_at(8);
-    let (ends, pull) = (ends.as_chunks().0, pull.as_chunks().0);
+/// Bytes of a just broken bond in a snapshot.
+const BROKEN_BYTES: usize = 2 * 4 + 3 * 8;
+
+fn read_broken(bytes: &[u8; BROKEN_BYTES]) -> ([u32; 2], DVec3) {
+    let (ends, force) = bytes.split_at(8);
+    let (ends, force) = (ends.as_chunks().0, force.as_chunks().0);
     (
         std::array::from_fn(|end| u32::from_le_bytes(ends[end])),
-        DVec3::from_array(std::array::from_fn(|axis| f64::from_le_bytes(pull[axis]))),
+        DVec3::from_array(std::array::from_fn(|axis| f64::from_le_bytes(force[axis]))),
     )
 }
 
 impl Operator for Bonds {
+    fn version(&self) -> OperatorVersion {
+        self.version
+    }
+
     fn visit_neighbours(&self, i: usize, visit: &mut dyn FnMut(u32)) {
         if let Some((body, _)) = self.parts(i, 1).next() {
             body.table.visit(i - body.first, &mut |bond| visit(body.first as u32 + bond.neighbour));
@@ -167,12 +169,12 @@ impl Operator for Bonds {
     }
 
     fn prepare(&mut self, dt: f64, square: f64) {
-        (self.dt, self.square) = (dt, square);
+        self.version = OperatorVersion { dt, square, ..self.version };
     }
 
     fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block) {
         let Some((body, _)) = self.parts(i, 1).next() else { return };
-        let unit = self.factor(body) * body.law.unit_stiffness();
+        let unit = stiffness_factor(self.version, body) * body.law.unit_stiffness();
         let Some(internal) = internal else {
             block.add_entries(body.table.block(i - body.first).map(|entry| unit * f64::from(entry)));
             return;
@@ -190,7 +192,7 @@ impl Operator for Bonds {
 
     fn set_operand(&mut self, u: Vector<'_>, wanted: Option<&[bool]>) {
         for body in &mut self.bodies {
-            let factor = self.square + self.dt * body.law.damping_time;
+            let factor = stiffness_factor(self.version, body);
             body.product_unit = match factor {
                 0.0 => 0.0,
                 _ => body.table.multiply(u, body.first, wanted) * factor * body.law.unit_stiffness(),
@@ -222,13 +224,15 @@ impl Material for Bonds {
             .is_some_and(|body| body.table.joined(a as usize - body.first, b as usize - body.first))
     }
 
-    fn linearise(&mut self, position: &[DVec3], implicit: bool) {
-        if !std::mem::take(&mut self.current) {
+    fn linearise(&mut self, positions: Positions<'_>, implicit: bool) {
+        self.version.linearisation += 1;
+        if positions.version.is_none() || self.forces_at != positions.version {
+            self.forces_at = positions.version;
             for body in &mut self.bodies {
-                copy(&position[body.first..body.first + body.count], &mut body.followed);
+                copy(&positions.values[body.first..body.first + body.count], &mut body.followed);
             }
             self.find_forces(false);
-            self.add_parting();
+            self.add_forces_of_just_broken();
         }
         if implicit {
             for body in &mut self.bodies {
@@ -238,13 +242,18 @@ impl Material for Bonds {
         }
     }
 
-    fn update(&mut self, particles: &Particles, implicit: bool) -> Result<Vec<[u32; 2]>, SolverError> {
+    fn update(
+        &mut self,
+        particles: &Particles,
+        version: u64,
+        implicit: bool,
+    ) -> Result<Vec<[u32; 2]>, SolverError> {
         self.bodies.iter_mut().try_for_each(|body| body.follow(particles))?;
         let broken = self.find_forces(true);
         let ends = broken.iter().map(|&(ends, _)| ends).collect();
-        self.parting = if implicit { Vec::new() } else { broken };
-        self.add_parting();
-        self.current = true;
+        self.just_broken = if implicit { Vec::new() } else { broken };
+        self.add_forces_of_just_broken();
+        self.forces_at = Some(version);
         Ok(ends)
     }
 
@@ -286,12 +295,12 @@ impl Material for Bonds {
         self.stable_dt
     }
 
-    /// The live bits, the thresholds as they are used next, and the bonds that broke last.
+    /// Saves the bonds that broke last, and of each body the bits of live bonds and the thresholds of breaking.
     fn save(&self) -> Vec<u8> {
-        let mut bytes = (self.parting.len() as u64).to_le_bytes().to_vec();
-        for (ends, pull) in &self.parting {
+        let mut bytes = (self.just_broken.len() as u64).to_le_bytes().to_vec();
+        for (ends, force) in &self.just_broken {
             bytes.extend(ends.iter().flat_map(|end| end.to_le_bytes()));
-            bytes.extend(pull.to_array().iter().flat_map(|pull| pull.to_le_bytes()));
+            bytes.extend(force.to_array().iter().flat_map(|force| force.to_le_bytes()));
         }
         for body in &self.bodies {
             bytes.extend(body.table.live().iter().flat_map(|word| word.to_le_bytes()));
@@ -301,15 +310,14 @@ impl Material for Bonds {
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> bool {
-        self.current = false;
         let Some((count, rest)) = snapshot.split_first_chunk() else { return false };
-        let bytes = u64::from_le_bytes(*count).checked_mul(PARTING_BYTES as u64);
+        let bytes = u64::from_le_bytes(*count).checked_mul(BROKEN_BYTES as u64);
         let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
-        let Some((parting, mut snapshot)) = bytes.and_then(|bytes| rest.split_at_checked(bytes)) else {
+        let Some((broken, mut snapshot)) = bytes.and_then(|bytes| rest.split_at_checked(bytes)) else {
             return false;
         };
-        self.parting = parting.as_chunks().0.iter().map(read_parting).collect();
-        if self.parting.iter().any(|(ends, _)| ends.iter().any(|&end| end as usize >= self.particles)) {
+        self.just_broken = broken.as_chunks().0.iter().map(read_broken).collect();
+        if self.just_broken.iter().any(|(ends, _)| ends.iter().any(|&end| end as usize >= self.particles)) {
             return false;
         }
         for body in &mut self.bodies {

@@ -25,9 +25,9 @@ use rayon::prelude::*;
 
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::block::Block;
-use crate::linear::operator::Operator;
+use crate::linear::operator::{Operator, OperatorVersion};
 use crate::linear::vectors::{Columns, Slice, Vector};
-use crate::materials::Material;
+use crate::materials::{Material, Positions};
 use couplings::Slices;
 
 /// A spring between two particles.
@@ -88,9 +88,9 @@ pub(crate) struct Springs {
     rows: Vec<Incidence>,
     geometry: Vec<Geometry>,
     elastic_force: Vec<DVec3>,
-    /// The factors of C and K in what follows [s] and [s^2]; NaN before the first.
-    dt: f64,
-    square: f64,
+    version: OperatorVersion,
+    /// The operator that `couplings`, `grounding` and `slices` were computed for.
+    prepared: Option<OperatorVersion>,
     couplings: Vec<Coupling>,
     /// Diagonal of `h C + h^2 K` that foundations give each particle [kg].
     grounding: Vec<f64>,
@@ -132,8 +132,8 @@ impl Springs {
             couplings: vec![Coupling::default(); springs.len()],
             elastic_force: vec![DVec3::ZERO; particles],
             grounding: vec![0.0; particles],
-            dt: f64::NAN,
-            square: f64::NAN,
+            version: OperatorVersion::default(),
+            prepared: None,
             springs,
             foundations,
             row_start,
@@ -171,6 +171,10 @@ impl Springs {
 }
 
 impl Operator for Springs {
+    fn version(&self) -> OperatorVersion {
+        self.version
+    }
+
     fn visit_neighbours(&self, i: usize, visit: &mut dyn FnMut(u32)) {
         self.row(i).iter().for_each(|end| visit(end.neighbour));
     }
@@ -180,10 +184,10 @@ impl Operator for Springs {
     }
 
     fn prepare(&mut self, dt: f64, square: f64) {
-        if (self.dt, self.square) == (dt, square) {
+        self.version = OperatorVersion { dt, square, ..self.version };
+        if self.prepared.replace(self.version) == Some(self.version) {
             return;
         }
-        (self.dt, self.square) = (dt, square);
         let (springs, geometry) = (&self.springs, &self.geometry);
         self.couplings
             .par_iter_mut()
@@ -232,8 +236,8 @@ impl Material for Springs {
         self.row(a as usize).iter().any(|end| end.neighbour == b)
     }
 
-    fn linearise(&mut self, position: &[DVec3], _implicit: bool) {
-        self.dt = f64::NAN;
+    fn linearise(&mut self, Positions { values: position, .. }: Positions<'_>, _implicit: bool) {
+        self.version.linearisation += 1;
         let springs = &self.springs;
         self.geometry.par_iter_mut().with_min_len(CHUNK * CHUNKS_PER_TASK).zip(springs).for_each(
             |(geometry, spring)| {

@@ -37,6 +37,8 @@ pub(in crate::flip) struct Limits {
 #[derive(Clone, Debug)]
 pub(in crate::flip) struct PressureSolver {
     multigrid: Multigrid,
+    /// Version of the coefficients.
+    coefficients: Option<u64>,
     /// Kept from solve to solve: what has not changed since the last one needs no other.
     residual: Split<f64>,
     direction: Split<f64>,
@@ -288,15 +290,24 @@ impl PressureSolver {
     pub(in crate::flip) fn new(grid: Grid, width: Width) -> Self {
         Self {
             multigrid: Multigrid::new(grid, width),
+            coefficients: None,
             residual: split_zeros(&grid),
             direction: split_zeros(&grid),
             largest: vec![[0.0; 2]; 2 * (grid.len() / 2).div_ceil(BLOCK)],
         }
     }
 
-    /// Lets `set` set the coefficients for [`Self::solve`]: see [`Multigrid::set`].
-    pub(in crate::flip) fn set_coefficients(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
-        self.multigrid.set(changed, set);
+    /// Lets `set` set the coefficients for [`Self::solve`], unless it has those of this `version` already: see
+    /// [`Multigrid::set`].
+    pub(in crate::flip) fn set_coefficients(
+        &mut self,
+        version: u64,
+        changed: &[bool],
+        set: impl FnOnce(&mut System),
+    ) {
+        if self.coefficients.replace(version) != Some(version) {
+            self.multigrid.set(changed, set);
+        }
     }
 
     /// Solves for `pressure`, which goes in as the starting point; the number of iterations.
@@ -470,7 +481,7 @@ impl PressureSolver {
     /// Goes `length` along the direction in some blocks of each colour; in others the direction must be zero,
     /// and so beside them. The largest residual there.
     fn advance(&mut self, length: f64, only: &[bool], pressure: &mut Split<f64>) -> f64 {
-        let Self { multigrid, residual, direction: p, largest } = self;
+        let Self { multigrid, residual, direction: p, largest, .. } = self;
         let width = multigrid.width();
         let (system, rounded) = multigrid.finest_and_right_hand_side();
         let columns = blocks_mut(pressure).zip(blocks_mut(residual)).zip(blocks_mut(rounded));

@@ -2,7 +2,7 @@
 
 use amalgam_particles::DVec3;
 
-use super::Pull;
+use super::Attraction;
 
 /// Particles up to which a cell is not divided.
 const LEAF: usize = 8;
@@ -112,34 +112,34 @@ impl Tree {
     }
 
     /// The attraction of particle `i` by all others.
-    pub(super) fn pull(&self, i: usize, opening_angle: f64, softening_squared: f64) -> Pull {
+    pub(super) fn attraction(&self, i: usize, opening_angle: f64, softening_squared: f64) -> Attraction {
         let place = self.place_of[i] as usize;
         let here = self.position[place];
-        let mut pull = Pull::default();
+        let mut attraction = Attraction::default();
         let mut at = 0;
         while let Some(cell) = self.cells.get(at) {
             let d = cell.center - here;
             let inside = (cell.first as usize..cell.end as usize).contains(&place);
             if !inside && cell.edge * cell.edge < opening_angle * opening_angle * d.length_squared() {
-                cell.add_to(&mut pull, d, softening_squared);
+                cell.add_to(&mut attraction, d, softening_squared);
                 at = cell.next as usize;
             } else if cell.is_leaf {
                 for other in (cell.first as usize..cell.end as usize).filter(|other| *other != place) {
-                    pull.add_mass(self.position[other] - here, self.mass[other], softening_squared);
+                    attraction.add_mass(self.position[other] - here, self.mass[other], softening_squared);
                 }
                 at = cell.next as usize;
             } else {
                 at += 1;
             }
         }
-        pull
+        attraction
     }
 }
 
 impl Cell {
     /// Mass and quadrupole: the potential is -M/r - d Q d / (2 r^5).
-    fn add_to(&self, pull: &mut Pull, d: DVec3, softening_squared: f64) {
-        pull.add_mass(d, self.mass, softening_squared);
+    fn add_to(&self, attraction: &mut Attraction, d: DVec3, softening_squared: f64) {
+        attraction.add_mass(d, self.mass, softening_squared);
         let square = d.length_squared() + softening_squared;
         let fifth = 1.0 / (square * square * square.sqrt());
         let turned = self.diagonal * d
@@ -149,8 +149,8 @@ impl Cell {
                 self.mixed.y * d.y + self.mixed.z * d.x,
             );
         let along = d.dot(turned);
-        pull.potential -= 0.5 * along * fifth;
-        pull.acceleration += (d * (2.5 * along / square) - turned) * fifth;
+        attraction.potential -= 0.5 * along * fifth;
+        attraction.acceleration += (d * (2.5 * along / square) - turned) * fifth;
     }
 }
 

@@ -71,12 +71,12 @@ impl BodyBonds {
             _ => Box::new(RowTable::new(position, &law)),
         };
         if law.surface_correction {
-            let gains =
+            let corrections =
                 match lattice.as_ref().filter(|lattice| lattice.is_box() && law.model.dimensions() > 1) {
-                    Some(lattice) => box_gains(lattice, &law, moment),
-                    None => surface_gains(table.as_ref(), count, &law, moment),
+                    Some(lattice) => box_corrections(lattice, &law, moment),
+                    None => surface_factors(table.as_ref(), count, &law, moment),
                 };
-            table.set_gains(&gains);
+            table.set_corrections(&corrections);
         }
         let lattice = lattice.filter(|_| stored_by_lattice);
         let intact = live_bonds(table.as_ref(), count);
@@ -236,20 +236,20 @@ pub(super) fn live_bonds(table: &dyn BondTable, count: usize) -> Vec<u32> {
 
 /// Factor by which each particle's bonds are strengthened, so that the energy of a uniform extension is that
 /// far from surfaces: the sum of L w V there over that of its own bonds.
-fn surface_gains(table: &dyn BondTable, count: usize, law: &Law, moment: f64) -> Vec<f32> {
-    let gain = |i| {
+fn surface_factors(table: &dyn BondTable, count: usize, law: &Law, moment: f64) -> Vec<f32> {
+    let correction = |i| {
         let mut sum = 0.0;
         // stiffness = w spacing / L.
         table.visit(i, &mut |bond| sum += bond.stiffness * bond.rest * bond.rest);
         let sum = sum * law.spacing * law.volume;
         if sum > 0.0 { (moment / sum) as f32 } else { 1.0 }
     };
-    (0..count).into_par_iter().with_min_len(CHUNK).map(gain).collect()
+    (0..count).into_par_iter().with_min_len(CHUNK).map(correction).collect()
 }
 
-/// The same for a box: each particle has the product of the gains of its layers along the axes, with which
+/// The same for a box: each particle has the product of the corrections of its layers along the axes, with which
 /// plates stretch and bend as they should ([`Plate`]).
-fn box_gains(lattice: &Lattice, law: &Law, moment: f64) -> Vec<f32> {
+fn box_corrections(lattice: &Lattice, law: &Law, moment: f64) -> Vec<f32> {
     let plate = Plate::new(law);
     // The axis along which a layer or a row is one particle thick is the last.
     let axes = 0..law.model.dimensions();
@@ -259,15 +259,15 @@ fn box_gains(lattice: &Lattice, law: &Law, moment: f64) -> Vec<f32> {
         .clone()
         .map(|axis| {
             let preferred = if axis + 1 == axes.end { Strain::Bending } else { Strain::Tension };
-            plate.gains(lattice.extent[axis] as usize, preferred)
+            plate.corrections(lattice.extent[axis] as usize, preferred)
         })
         .collect();
     let inside = moment / law.lattice_moment();
-    let gain = |cell: &[i32; 3]| {
+    let correction = |cell: &[i32; 3]| {
         let of_layers: f64 = axes.clone().map(|axis| layers[axis][cell[axis] as usize]).product();
         (inside * of_layers) as f32
     };
-    lattice.cells.iter().map(gain).collect()
+    lattice.cells.iter().map(correction).collect()
 }
 
 /// Root of the mean square rest length of bonds, by stiffness, in spacings; NaN without any.

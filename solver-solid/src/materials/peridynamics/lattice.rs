@@ -61,8 +61,8 @@ pub(crate) struct LatticeTable {
     live: Vec<u16>,
     /// For each block, true if it has bonds for which the series does not hold (`stretch.rs`).
     far: Vec<bool>,
-    /// Half of each site's gain, if any is not 1.
-    half_gain: Vec<f32>,
+    /// Half of each site's correction, if any is not 1.
+    half_correction: Vec<f32>,
     /// True if the least double strain of bonds is asked for.
     thresholds_rise: bool,
     displacement: SiteColumns<i32, 3>,
@@ -127,7 +127,7 @@ impl LatticeTable {
             particle,
             stencils,
             by_shift,
-            half_gain: Vec::new(),
+            half_correction: Vec::new(),
             thresholds_rise: law.threshold_rise != 0.0,
             displacement: SiteColumns::new(total, 0),
             position: SiteColumns::new(total, 3),
@@ -158,9 +158,9 @@ impl LatticeTable {
 
     /// Stiffness of a bond from `site`, of the body's unit.
     fn stiffness(&self, stencil: &Stencil, site: usize) -> f32 {
-        match self.half_gain.as_slice() {
+        match self.half_correction.as_slice() {
             [] => stencil.stiffness,
-            gain => stencil.stiffness * (gain[site] + gain[site + stencil.shift]),
+            correction => stencil.stiffness * (correction[site] + correction[site + stencil.shift]),
         }
     }
 
@@ -169,7 +169,7 @@ impl LatticeTable {
             site: self.block_site[block] as usize,
             stencils: &self.stencils,
             displacement: self.displacement.all(),
-            half_gain: &self.half_gain,
+            half_correction: &self.half_correction,
         }
     }
 
@@ -315,14 +315,19 @@ impl BondTable for LatticeTable {
                     let geometry = self.geometry(block);
                     let broken = &mut pass.broken;
                     macro_rules! add {
-                        ($gain:literal, $least:literal) => {{
+                        ($correction:literal, $least:literal) => {{
                             let (is_far, thresholds) = (false, thresholds);
-                            let term =
-                                ForceTerm::<$gain, $least> { geometry, live, thresholds, is_far, broken };
+                            let term = ForceTerm::<$correction, $least> {
+                                geometry,
+                                live,
+                                thresholds,
+                                is_far,
+                                broken,
+                            };
                             add_block(term, geometry, start, &mut sums).is_far
                         }};
                     }
-                    *far = match (!self.half_gain.is_empty(), self.thresholds_rise) {
+                    *far = match (!self.half_correction.is_empty(), self.thresholds_rise) {
                         (false, false) => add!(false, false),
                         (false, true) => add!(false, true),
                         (true, false) => add!(true, false),
@@ -358,12 +363,12 @@ impl BondTable for LatticeTable {
                 for (block, coefficient) in blocks.zip(coefficient) {
                     let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
                     macro_rules! add {
-                        ($gain:literal, $far:literal) => {{
-                            let term = DiagonalTerm::<$gain, $far> { geometry, live, coefficient };
+                        ($correction:literal, $far:literal) => {{
+                            let term = DiagonalTerm::<$correction, $far> { geometry, live, coefficient };
                             add_block(term, geometry, start, &mut sums);
                         }};
                     }
-                    match (!self.half_gain.is_empty(), self.far[block]) {
+                    match (!self.half_correction.is_empty(), self.far[block]) {
                         (false, false) => add!(false, false),
                         (false, true) => add!(false, true),
                         (true, false) => add!(true, false),
@@ -405,20 +410,25 @@ impl BondTable for LatticeTable {
                 let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
                 let (operand, position) = (self.operand.all(), self.position.all());
                 macro_rules! rounded {
-                    ($gain:literal, $far:literal) => {{
+                    ($correction:literal, $far:literal) => {{
                         let coefficient = &self.coefficient[self.words(block)];
-                        let term =
-                            RoundedTerm::<$gain, $far> { geometry, live, coefficient, position, operand };
+                        let term = RoundedTerm::<$correction, $far> {
+                            geometry,
+                            live,
+                            coefficient,
+                            position,
+                            operand,
+                        };
                         add_block(term, geometry, start, &mut sums);
                     }};
                 }
                 macro_rules! exact {
-                    ($gain:literal, $far:literal) => {{
-                        let term = ProductTerm::<$gain, $far> { geometry, live, operand };
+                    ($correction:literal, $far:literal) => {{
+                        let term = ProductTerm::<$correction, $far> { geometry, live, operand };
                         add_block(term, geometry, start, &mut sums);
                     }};
                 }
-                match (rounded, !self.half_gain.is_empty(), self.far[block]) {
+                match (rounded, !self.half_correction.is_empty(), self.far[block]) {
                     (true, false, false) => rounded!(false, false),
                     (true, false, true) => rounded!(false, true),
                     (true, true, false) => rounded!(true, false),
@@ -510,11 +520,11 @@ impl BondTable for LatticeTable {
         }
     }
 
-    fn set_gains(&mut self, gains: &[f32]) {
-        self.half_gain = vec![0.5; self.particle.len()];
-        for (i, gain) in gains.iter().enumerate() {
+    fn set_corrections(&mut self, corrections: &[f32]) {
+        self.half_correction = vec![0.5; self.particle.len()];
+        for (i, correction) in corrections.iter().enumerate() {
             let site = self.site(i);
-            self.half_gain[site] = 0.5 * gain;
+            self.half_correction[site] = 0.5 * correction;
         }
     }
 
@@ -530,7 +540,8 @@ impl BondTable for LatticeTable {
         let per_particle = 24 + 4;
         self.live.len() * 2
             + self.coefficient.len() * size_of::<[Coefficient; LANES]>()
-            + (self.particle.len() + self.block.len() + self.block_site.len() + self.half_gain.len()) * 4
+            + (self.particle.len() + self.block.len() + self.block_site.len() + self.half_correction.len())
+                * 4
             + self.displacement.bytes()
             + self.position.bytes()
             + self.operand.bytes()

@@ -2,10 +2,10 @@
 //! a body should.
 //!
 //! A plate has fewer bonds than an endless body, and those that it has lie nearer to its middle: it is too
-//! soft, and in bending more so than in tension. Its layers are given the gains for which both are right. A
-//! layer lacks bonds by a factor, the ratio of moments of `surface_gains`; what this factor has above 1 is
+//! soft, and in bending more so than in tension. Its layers are given the corrections for which both are right. A
+//! layer lacks bonds by a factor, the ratio of moments of `surface_factors`; what this factor has above 1 is
 //! scaled by p + q d, with d the number of layers to the nearest surface, and p and q are what tension and
-//! bending ask for. Layers that lack no bond keep the gain 1.
+//! bending ask for. Layers that lack no bond keep the correction 1.
 //!
 //! In tension (s = 1) and in bending (s the height of a bond's middle) a bond with the offset (a, b, c) and
 //! the length r is stretched by (a^2 s + b^2 e s + c w)/r: e is the strain across, which is free, and w by
@@ -14,11 +14,11 @@
 
 use super::law::Law;
 
-/// Layers from which on gains at surfaces are those of a thick body: more change them by thousandths.
+/// Layers from which on corrections at surfaces are those of a thick body: more change them by thousandths.
 const THICK: usize = 32;
-/// The smallest gain. Below, bonds within a layer would hardly resist, and below 0 not at all.
-const GAIN_MIN: f64 = 0.25;
-/// Gains are found to this part.
+/// The smallest correction. Below, bonds within a layer would hardly resist, and below 0 not at all.
+const CORRECTION_MIN: f64 = 0.25;
+/// Corrections are found to this part.
 const TOLERANCE: f64 = 1e-9;
 
 /// Sums over the bonds that lead from a particle up by the same number of layers, of their stiffness over
@@ -81,10 +81,10 @@ impl Plate {
         Self { reach, sums, modulus }
     }
 
-    /// Gains of the layers of a plate of `count`, from one surface to the other. If no gains make tension and
+    /// Corrections of the layers of a plate of `count`, from one surface to the other. If no corrections make tension and
     /// bending right, what `preferred` says is.
-    pub(super) fn gains(&self, count: usize, preferred: Strain) -> Vec<f64> {
-        let thin = self.thin_gains(count.min(THICK), preferred);
+    pub(super) fn corrections(&self, count: usize, preferred: Strain) -> Vec<f64> {
+        let thin = self.thin_corrections(count.min(THICK), preferred);
         let of = |layer: usize| {
             let depth = layer.min(count - 1 - layer);
             thin.get(depth).filter(|_| depth < thin.len().div_ceil(2)).copied().unwrap_or(1.0)
@@ -92,7 +92,7 @@ impl Plate {
         (0..count).map(of).collect()
     }
 
-    fn thin_gains(&self, count: usize, preferred: Strain) -> Vec<f64> {
+    fn thin_corrections(&self, count: usize, preferred: Strain) -> Vec<f64> {
         let equal = |strain| vec![1.0 / self.stiffness(&vec![1.0; count], strain).0; count];
         match count {
             1 => equal(Strain::Tension),
@@ -100,7 +100,7 @@ impl Plate {
         }
     }
 
-    /// Gains with which tension and bending are right, if there are any of at least [`GAIN_MIN`], by Newton's
+    /// Corrections with which tension and bending are right, if there are any of at least [`CORRECTION_MIN`], by Newton's
     /// method.
     fn both(&self, count: usize) -> Option<Vec<f64>> {
         let shape: Vec<[f64; 2]> = (0..count)
@@ -111,10 +111,11 @@ impl Plate {
             .collect();
         let mut factors = [1.0, 0.0];
         for _ in 0..50 {
-            let gains: Vec<f64> = shape.iter().map(|[p, q]| 1.0 + p * factors[0] + q * factors[1]).collect();
+            let corrections: Vec<f64> =
+                shape.iter().map(|[p, q]| 1.0 + p * factors[0] + q * factors[1]).collect();
             let [tension, bending] =
-                [Strain::Tension, Strain::Bending].map(|strain| self.stiffness(&gains, strain));
-            // By how much the stiffness grows with the gain of a layer: what it is at the same displacements,
+                [Strain::Tension, Strain::Bending].map(|strain| self.stiffness(&corrections, strain));
+            // By how much the stiffness grows with the correction of a layer: what it is at the same displacements,
             // which are of least energy.
             let slopes = [&tension.1, &bending.1].map(|slope| {
                 let by =
@@ -123,7 +124,10 @@ impl Plate {
             });
             let errors = [tension.0 - 1.0, bending.0 - 1.0];
             if errors.iter().all(|error| error.abs() < TOLERANCE) {
-                return gains.iter().all(|gain| *gain >= GAIN_MIN).then_some(gains);
+                return corrections
+                    .iter()
+                    .all(|correction| *correction >= CORRECTION_MIN)
+                    .then_some(corrections);
             }
             let [[a, b], [c, d]] = slopes;
             let determinant = a * d - b * c;
@@ -146,9 +150,9 @@ impl Plate {
     }
 
     /// Stiffness of a plate over what it should be, and how much of it is from the bonds of each layer, per
-    /// gain.
-    fn stiffness(&self, gains: &[f64], strain: Strain) -> (f64, Vec<f64>) {
-        let count = gains.len();
+    /// correction.
+    fn stiffness(&self, corrections: &[f64], strain: Strain) -> (f64, Vec<f64>) {
+        let count = corrections.len();
         let middle = |i: usize, j: usize| match strain {
             Strain::Tension => 1.0,
             Strain::Bending => 0.5 * ((i + j) as f64 - (count - 1) as f64),
@@ -157,15 +161,16 @@ impl Plate {
         let mut system = vec![vec![0.0; count + 2]; count + 1];
         for i in 0..count {
             for (j, sum) in self.neighbours(i, count) {
-                let (gain, s, c) = (0.5 * (gains[i] + gains[j]), middle(i, j), j as f64 - i as f64);
-                system[count][count] += gain * sum.across * s * s;
-                system[count][count + 1] -= gain * sum.mixed * s * s;
+                let (correction, s, c) =
+                    (0.5 * (corrections[i] + corrections[j]), middle(i, j), j as f64 - i as f64);
+                system[count][count] += correction * sum.across * s * s;
+                system[count][count + 1] -= correction * sum.mixed * s * s;
                 for (k, sign) in [(i, -c), (j, c)] {
-                    system[k][count + 1] -= gain * sum.along_up * s * sign;
-                    system[k][count] += gain * sum.across_up * s * sign;
-                    system[count][k] += gain * sum.across_up * s * sign;
-                    system[k][i] -= gain * sum.up * c * sign;
-                    system[k][j] += gain * sum.up * c * sign;
+                    system[k][count + 1] -= correction * sum.along_up * s * sign;
+                    system[k][count] += correction * sum.across_up * s * sign;
+                    system[count][k] += correction * sum.across_up * s * sign;
+                    system[k][i] -= correction * sum.up * c * sign;
+                    system[k][j] += correction * sum.up * c * sign;
                 }
             }
         }
@@ -184,7 +189,7 @@ impl Plate {
                 parts[j] += 0.5 * energy;
             }
         }
-        (parts.iter().zip(gains).map(|(part, gain)| part * gain).sum(), parts)
+        (parts.iter().zip(corrections).map(|(part, correction)| part * correction).sum(), parts)
     }
 }
 
@@ -230,35 +235,38 @@ mod tests {
     }
 
     #[test]
-    fn thick_plates_need_no_gain_inside_and_thin_ones_get_both_stiffnesses() {
+    fn thick_plates_need_no_correction_inside_and_thin_ones_get_both_stiffnesses() {
         for (model, horizon) in
             [(Model::Solid, 3.015), (Model::PlaneStress, 3.015), (Model::PlaneStress, 5.015)]
         {
             let plate = Plate::new(&law(model, horizon));
             for count in [6, 8, 13, 32] {
-                let gains = plate.gains(count, Strain::Bending);
+                let corrections = plate.corrections(count, Strain::Bending);
                 for strain in [Strain::Tension, Strain::Bending] {
-                    let (stiffness, _) = plate.stiffness(&gains, strain);
+                    let (stiffness, _) = plate.stiffness(&corrections, strain);
                     assert!(
                         (stiffness - 1.0).abs() < 1e-8,
                         "{model:?}, {count} layers, {strain:?}: {stiffness}"
                     );
                 }
                 let inside = count / 2;
-                assert!(count < 13 || (gains[inside] - 1.0).abs() < 1e-12, "{gains:?}");
+                assert!(count < 13 || (corrections[inside] - 1.0).abs() < 1e-12, "{corrections:?}");
                 assert!(
-                    gains.iter().eq(gains.iter().rev())
-                        || gains.iter().zip(gains.iter().rev()).all(|(a, b)| (a - b).abs() < 1e-12)
+                    corrections.iter().eq(corrections.iter().rev())
+                        || corrections
+                            .iter()
+                            .zip(corrections.iter().rev())
+                            .all(|(a, b)| (a - b).abs() < 1e-12)
                 );
             }
-            let (two, _) = plate.stiffness(&plate.gains(2, Strain::Bending), Strain::Bending);
+            let (two, _) = plate.stiffness(&plate.corrections(2, Strain::Bending), Strain::Bending);
             assert!((two - 1.0).abs() < 1e-12, "{two}");
-            assert_eq!(plate.gains(200, Strain::Bending)[100], 1.0);
+            assert_eq!(plate.corrections(200, Strain::Bending)[100], 1.0);
         }
     }
 
     #[test]
-    fn a_plate_without_gains_is_as_soft_as_an_independent_computation_says() {
+    fn a_plate_without_corrections_is_as_soft_as_an_independent_computation_says() {
         // Root of the prototype: dense least squares over all displacements of a section.
         let plate = Plate::new(&law(Model::PlaneStress, 3.015));
         for (count, tension, bending) in [(2, 0.705, 0.415), (4, 0.853, 0.649), (8, 0.926, 0.803)] {

@@ -35,8 +35,8 @@ pub(crate) struct RowTable {
     share: BondStiffness,
     /// True if the least double strain of bonds is asked for.
     thresholds_rise: bool,
-    /// True if any gain is not 1.
-    has_gains: bool,
+    /// True if any correction is not 1.
+    has_corrections: bool,
     /// The particle in each slot, and the slot of each particle.
     order: Vec<u32>,
     slot: Vec<u32>,
@@ -49,7 +49,7 @@ pub(crate) struct RowTable {
     /// Coefficient of each bond. `is_near` is true for clusters whose bonds all have one.
     coefficient: Vec<Coefficient>,
     is_near: Vec<bool>,
-    /// Position in quanta, and the gain times half a spacing in quanta (the bits of an f32), in each slot of
+    /// Position in quanta, and the correction times half a spacing in quanta (the bits of an f32), in each slot of
     /// every cluster.
     record: Vec<[i32; 4]>,
     /// Position from the first slot, and the vector to multiply.
@@ -79,7 +79,7 @@ impl RowTable {
             per_quantum: QUANTA / law.spacing,
             share: BondStiffness { inner: constant as f32, slope: (slope * law.spacing / QUANTA) as f32 },
             thresholds_rise: law.threshold_rise != 0.0,
-            has_gains: false,
+            has_corrections: false,
             neighbours: bonds.concat(),
             inverse_rest: vec![0.0; start[bonds.len()][1]],
             coefficient: Vec::new(),
@@ -150,7 +150,7 @@ impl RowTable {
         (slot / CLUSTER, slot % CLUSTER)
     }
 
-    fn gain(&self, slot: usize) -> f32 {
+    fn correction(&self, slot: usize) -> f32 {
         f32::from_bits(self.record[slot][3] as u32)
     }
 
@@ -164,7 +164,7 @@ impl RowTable {
     /// `limit`.
     fn forces_of(&self, rows: Rows<'_>, inverse_rest: &[f32], limit: f32) -> Forces {
         if !self.thresholds_rise {
-            let near = if self.has_gains {
+            let near = if self.has_corrections {
                 lanes::run(Abreast(ForceKernel::<false, true, false> { rows, inverse_rest }))
             } else {
                 lanes::run(Abreast(ForceKernel::<false, false, false> { rows, inverse_rest }))
@@ -194,10 +194,11 @@ impl RowTable {
             let double_strain = double_strain(square(d), inverse_rest[at]);
             if inverse_rest[at] > 0.0 && double_strain > thresholds[i].min(thresholds[j]) {
                 if i < j {
-                    let stiffness =
-                        (self.gain(slot) + self.gain(other)) * self.share.stiffness(inverse_rest[at]);
-                    let pull = stiffness * elongation_share::<true>(double_strain);
-                    broken.push(Broken { ends: [i as u32, j as u32], pull: d.map(|d| pull * d) });
+                    let stiffness = (self.correction(slot) + self.correction(other))
+                        * self.share.stiffness(inverse_rest[at]);
+                    let force_per_length = stiffness * elongation_share::<true>(double_strain);
+                    broken
+                        .push(Broken { ends: [i as u32, j as u32], force: d.map(|d| force_per_length * d) });
                 }
                 inverse_rest[at] = -inverse_rest[at];
             }
@@ -441,13 +442,13 @@ impl BondTable for RowTable {
     }
 
     fn visit(&self, i: usize, visit: &mut dyn FnMut(Bond)) {
-        let own = self.gain(self.slot[i] as usize);
+        let own = self.correction(self.slot[i] as usize);
         for (other, at) in self.live_row(i) {
             let inverse_rest = self.inverse_rest[at];
             visit(Bond {
                 neighbour: self.order[other],
                 rest: 1.0 / (f64::from(inverse_rest) * QUANTA),
-                stiffness: f64::from((own + self.gain(other)) * self.share.stiffness(inverse_rest)),
+                stiffness: f64::from((own + self.correction(other)) * self.share.stiffness(inverse_rest)),
             });
         }
     }
@@ -461,10 +462,10 @@ impl BondTable for RowTable {
         }
     }
 
-    fn set_gains(&mut self, gains: &[f32]) {
-        self.has_gains = gains.iter().any(|&gain| gain != 1.0);
+    fn set_corrections(&mut self, corrections: &[f32]) {
+        self.has_corrections = corrections.iter().any(|&correction| correction != 1.0);
         for (record, &i) in self.record.iter_mut().zip(&self.order) {
-            record[3] = (0.5 * QUANTA as f32 * gains[i as usize]).to_bits() as i32;
+            record[3] = (0.5 * QUANTA as f32 * corrections[i as usize]).to_bits() as i32;
         }
     }
 

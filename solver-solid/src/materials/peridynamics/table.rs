@@ -31,8 +31,8 @@ pub(crate) struct Bond {
 pub(crate) struct Broken {
     /// Its ends, by index in the body, the lower one first.
     pub(crate) ends: [u32; 2],
-    /// Its pull on the first end, in unit stiffness x quanta.
-    pub(crate) pull: [f32; 3],
+    /// Its force on the first end, in unit stiffness x quanta.
+    pub(crate) force: [f32; 3],
 }
 
 /// The result of a pass over all bonds.
@@ -107,7 +107,7 @@ pub(crate) trait BondTable: Send + Sync {
     fn cut(&mut self, i: usize, cut: &dyn Fn(u32) -> bool);
 
     /// Sets the factors by which particles' bonds are strengthened; a bond takes the mean of its ends'.
-    fn set_gains(&mut self, gains: &[f32]);
+    fn set_corrections(&mut self, corrections: &[f32]);
 
     /// A bit for each bond, set while it lives, in an order of the layout's own.
     fn live(&self) -> Cow<'_, [u16]>;

@@ -17,14 +17,14 @@ pub(super) struct StencilGeometry<'a> {
     pub(super) site: usize,
     pub(super) stencils: &'a [Stencil],
     pub(super) displacement: [&'a [i32]; 3],
-    pub(super) half_gain: &'a [f32],
+    pub(super) half_correction: &'a [f32],
 }
 
 impl<'a> StencilGeometry<'a> {
-    /// Half of the gains from a site on.
+    /// Half of the corrections from a site on.
     #[inline(always)]
-    fn gain<const GAIN: bool>(&self, site: usize) -> Strip {
-        if GAIN { *window(self.half_gain, site) } else { [0.5; LANES] }
+    fn correction<const CORRECTED: bool>(&self, site: usize) -> Strip {
+        if CORRECTED { *window(self.half_correction, site) } else { [0.5; LANES] }
     }
 
     /// The displacements around a block.
@@ -177,7 +177,7 @@ pub(super) struct Thresholds<'a> {
 
 /// Forces, if `LEAST` the least double strain of each particle's bonds, and at their lower ends twice the
 /// energies of bonds. Bonds beyond the thresholds break first.
-pub(super) struct ForceTerm<'a, const GAIN: bool, const LEAST: bool> {
+pub(super) struct ForceTerm<'a, const CORRECTED: bool, const LEAST: bool> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a mut [u16],
     pub(super) thresholds: Option<Thresholds<'a>>,
@@ -186,7 +186,7 @@ pub(super) struct ForceTerm<'a, const GAIN: bool, const LEAST: bool> {
     pub(super) broken: &'a mut Vec<Broken>,
 }
 
-impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
+impl<const CORRECTED: bool, const LEAST: bool> ForceTerm<'_, CORRECTED, LEAST> {
     /// Breaks bonds beyond their thresholds, and notes whether any of the others is far.
     #[cold]
     #[inline(never)]
@@ -203,10 +203,13 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
                 let ends = [particle[site], particle[there]];
                 let [own, other] = ends.map(|end| of[end as usize]);
                 if double_strain > own.min(other) {
-                    let gain = geometry.gain::<GAIN>(site)[0] + geometry.gain::<GAIN>(there)[0];
-                    let pull = step.stiffness * gain * elongation_share::<true>(double_strain);
-                    let pull = std::array::from_fn(|axis| pull * (step.offset[axis] + eta[axis] as f32));
-                    self.broken.push(Broken { ends, pull });
+                    let correction = geometry.correction::<CORRECTED>(site)[0]
+                        + geometry.correction::<CORRECTED>(there)[0];
+                    let force_per_length =
+                        step.stiffness * correction * elongation_share::<true>(double_strain);
+                    let force =
+                        std::array::from_fn(|axis| force_per_length * (step.offset[axis] + eta[axis] as f32));
+                    self.broken.push(Broken { ends, force });
                     self.live[stencil] &= !(1 << lane);
                     continue;
                 }
@@ -217,31 +220,31 @@ impl<const GAIN: bool, const LEAST: bool> ForceTerm<'_, GAIN, LEAST> {
 
     /// The terms of bonds of these double strains and differences of displacements.
     #[inline(always)]
-    fn pulls<const FAR: bool>(
+    fn forces<const FAR: bool>(
         &self,
-        own_gain: &Strip,
+        own_correction: &Strip,
         (step, there): (&Stencil, usize),
         live: u32,
         double_strain: &Strip,
         eta: &[Strip<i32>; 3],
     ) -> [Strip; 5] {
-        let gain = self.geometry.gain::<GAIN>(there);
+        let correction = self.geometry.correction::<CORRECTED>(there);
         let mut terms = [[0.0; LANES]; 5];
         for lane in 0..LANES {
             let share = elongation_share::<FAR>(double_strain[lane]);
-            let pull = step.stiffness * (own_gain[lane] + gain[lane]) * share;
+            let force_per_length = step.stiffness * (own_correction[lane] + correction[lane]) * share;
             for axis in 0..3 {
-                terms[axis][lane] = pull * (step.offset[axis] + eta[axis][lane] as f32);
+                terms[axis][lane] = force_per_length * (step.offset[axis] + eta[axis][lane] as f32);
             }
             let square = double_strain[lane].mul_add(step.rest_square, step.rest_square);
-            terms[4][lane] = pull * share * square;
+            terms[4][lane] = force_per_length * share * square;
             terms[3][lane] = if live & (1 << lane) != 0 { double_strain[lane] } else { f32::INFINITY };
         }
         terms
     }
 }
 
-impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN, LEAST> {
+impl<'a, const CORRECTED: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, CORRECTED, LEAST> {
     const NONE: [f32; 5] = [0.0, 0.0, 0.0, f32::INFINITY, 0.0];
     /// A particle's surroundings and strip, and the double strain beyond which a bond is treated by itself.
     type Own = (Around<'a, i32>, Strip, f32);
@@ -249,13 +252,13 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN
     #[inline(always)]
     fn own(&self, site: usize) -> Self::Own {
         let limit = self.thresholds.map_or(SERIES_MAX, |thresholds| thresholds.least.min(SERIES_MAX));
-        (self.geometry.displacements(site), self.geometry.gain::<GAIN>(site), limit)
+        (self.geometry.displacements(site), self.geometry.correction::<CORRECTED>(site), limit)
     }
 
     #[inline(always)]
     fn terms<L: Lanes>(
         &mut self,
-        (own, own_gain, limit): &Self::Own,
+        (own, own_correction, limit): &Self::Own,
         stencil: usize,
         there: usize,
     ) -> Option<[Strip; 5]> {
@@ -269,9 +272,9 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN
             self.break_beyond(stencil);
             let live = u32::from(self.live[stencil]);
             let double_strain = double_strains(step, &eta, live);
-            return Some(self.pulls::<true>(own_gain, (step, there), live, &double_strain, &eta));
+            return Some(self.forces::<true>(own_correction, (step, there), live, &double_strain, &eta));
         }
-        Some(self.pulls::<false>(own_gain, (step, there), live, &double_strain, &eta))
+        Some(self.forces::<false>(own_correction, (step, there), live, &double_strain, &eta))
     }
 
     #[inline(always)]
@@ -295,24 +298,24 @@ impl<'a, const GAIN: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, GAIN
 
 /// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use where the
 /// series holds. `FAR` if it does not for all.
-pub(super) struct DiagonalTerm<'a, const GAIN: bool, const FAR: bool> {
+pub(super) struct DiagonalTerm<'a, const CORRECTED: bool, const FAR: bool> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) coefficient: &'a mut [[Coefficient; LANES]],
 }
 
-impl<'a, const GAIN: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a, GAIN, FAR> {
+impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a, CORRECTED, FAR> {
     type Own = (Around<'a, i32>, Strip);
 
     #[inline(always)]
     fn own(&self, site: usize) -> Self::Own {
-        (self.geometry.displacements(site), self.geometry.gain::<GAIN>(site))
+        (self.geometry.displacements(site), self.geometry.correction::<CORRECTED>(site))
     }
 
     #[inline(always)]
     fn terms<L: Lanes>(
         &mut self,
-        (own, own_gain): &Self::Own,
+        (own, own_correction): &Self::Own,
         stencil: usize,
         there: usize,
     ) -> Option<[Strip; 6]> {
@@ -323,7 +326,7 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a, GAI
             return None;
         }
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
-        let gain = self.geometry.gain::<GAIN>(there);
+        let correction = self.geometry.correction::<CORRECTED>(there);
         let share = shares::<FAR>(step, &eta, live);
         let mut rounded = [0; LANES];
         for lane in 0..LANES {
@@ -334,7 +337,7 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a, GAI
         // In a loop of its own: a choice would keep the next one from becoming vectors.
         let mut stiffness = [0.0; LANES];
         for lane in 0..LANES {
-            let own = step.stiffness * (own_gain[lane] + gain[lane]);
+            let own = step.stiffness * (own_correction[lane] + correction[lane]);
             stiffness[lane] = if live & (1 << lane) != 0 { own } else { 0.0 };
         }
         let mut terms = [[0.0; LANES]; 6];
@@ -378,7 +381,7 @@ const PREFETCH: usize = 2048;
 /// The product as the iteration wants it: operand and positions are f32, coefficients those that
 /// [`DiagonalTerm`] left. Entries are off in the sixth digit. If `FAR`, coefficients are computed, and those
 /// of bonds for which the series holds rounded alike.
-pub(super) struct RoundedTerm<'a, const GAIN: bool, const FAR: bool> {
+pub(super) struct RoundedTerm<'a, const CORRECTED: bool, const FAR: bool> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
     /// Coefficients, one entry per live word.
@@ -389,7 +392,7 @@ pub(super) struct RoundedTerm<'a, const GAIN: bool, const FAR: bool> {
     pub(super) operand: [&'a [i32]; 3],
 }
 
-impl<const GAIN: bool, const FAR: bool> RoundedTerm<'_, GAIN, FAR> {
+impl<const CORRECTED: bool, const FAR: bool> RoundedTerm<'_, CORRECTED, FAR> {
     /// Parts across and along of each bond.
     #[inline(always)]
     fn parts(&self, own: &Around<'_, i32>, stencil: usize, live: u32, there: usize) -> [Strip; 2] {
@@ -414,20 +417,20 @@ impl<const GAIN: bool, const FAR: bool> RoundedTerm<'_, GAIN, FAR> {
     }
 }
 
-impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a, GAIN, FAR> {
+impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a, CORRECTED, FAR> {
     type Own = (Around<'a, f32>, Around<'a, i32>, Around<'a, i32>, Strip);
 
     #[inline(always)]
     fn own(&self, site: usize) -> Self::Own {
         let geometry = self.geometry;
         let (position, operand) = (geometry.around(self.position, site), geometry.around(self.operand, site));
-        (position, operand, geometry.displacements(site), geometry.gain::<GAIN>(site))
+        (position, operand, geometry.displacements(site), geometry.correction::<CORRECTED>(site))
     }
 
     #[inline(always)]
     fn terms<L: Lanes>(
         &mut self,
-        (position, operand, displacement, own_gain): &Self::Own,
+        (position, operand, displacement, own_correction): &Self::Own,
         stencil: usize,
         there: usize,
     ) -> Option<[Strip; 3]> {
@@ -439,13 +442,15 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a, GAIN
         let step = &self.geometry.stencils[stencil];
         let (own, other) = (&position.own, at(position.columns, there));
         let (own_u, other_u) = (&operand.own, at(operand.columns, there));
-        let gain = self.geometry.gain::<GAIN>(there);
+        let correction = self.geometry.correction::<CORRECTED>(there);
         let [across, along] = self.parts(displacement, stencil, live, there);
         let mut terms = [[0.0; LANES]; 3];
         for lane in 0..LANES {
-            let gain = own_gain[lane] + gain[lane];
-            let (across, along) =
-                (across[lane] * (step.across_part * gain), along[lane] * (step.along_part * gain));
+            let correction = own_correction[lane] + correction[lane];
+            let (across, along) = (
+                across[lane] * (step.across_part * correction),
+                along[lane] * (step.along_part * correction),
+            );
             let d =
                 [other[0][lane] - own[0][lane], other[1][lane] - own[1][lane], other[2][lane] - own[2][lane]];
             let u = [
@@ -463,25 +468,25 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a, GAIN
 }
 
 /// The product with an operand in whole numbers; `FAR` if the series does not hold for all bonds.
-pub(super) struct ProductTerm<'a, const GAIN: bool, const FAR: bool> {
+pub(super) struct ProductTerm<'a, const CORRECTED: bool, const FAR: bool> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) operand: [&'a [i32]; 3],
 }
 
-impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for ProductTerm<'a, GAIN, FAR> {
+impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for ProductTerm<'a, CORRECTED, FAR> {
     type Own = (Around<'a, i32>, Around<'a, i32>, Strip);
 
     #[inline(always)]
     fn own(&self, site: usize) -> Self::Own {
         let operand = self.geometry.around(self.operand, site);
-        (self.geometry.displacements(site), operand, self.geometry.gain::<GAIN>(site))
+        (self.geometry.displacements(site), operand, self.geometry.correction::<CORRECTED>(site))
     }
 
     #[inline(always)]
     fn terms<L: Lanes>(
         &mut self,
-        (own, operand, own_gain): &Self::Own,
+        (own, operand, own_correction): &Self::Own,
         stencil: usize,
         there: usize,
     ) -> Option<[Strip; 3]> {
@@ -491,11 +496,11 @@ impl<'a, const GAIN: bool, const FAR: bool> BondTerm<3> for ProductTerm<'a, GAIN
         }
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
         let (own_u, other_u) = (&operand.own, at(operand.columns, there));
-        let gain = self.geometry.gain::<GAIN>(there);
+        let correction = self.geometry.correction::<CORRECTED>(there);
         let share = shares::<FAR>(step, &eta, live);
         let mut terms = [[0.0; LANES]; 3];
         for lane in 0..LANES {
-            let stiffness = step.stiffness * (own_gain[lane] + gain[lane]);
+            let stiffness = step.stiffness * (own_correction[lane] + correction[lane]);
             let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
             let (across, along) = linearised(share[lane]);
             let (across, along) = (stiffness * across, stiffness * (along * step.inverse_square));

@@ -6,7 +6,7 @@ use amalgam_particles::random::uniform_f64;
 use super::super::law::Model;
 use super::*;
 
-fn table(gain: bool) -> LatticeTable {
+fn table(correction: bool) -> LatticeTable {
     let points: Vec<DVec3> = (0..7 * 6 * 5)
         .map(|i| DVec3::new(f64::from(i % 7), f64::from(i / 7 % 6), f64::from(i / 42)))
         .collect();
@@ -20,14 +20,14 @@ fn table(gain: bool) -> LatticeTable {
         threshold_rise: 0.0,
         strength_scatter: 0.0,
         volume_correction: true,
-        surface_correction: gain,
+        surface_correction: correction,
         damping_time: 0.0,
         model: Model::Solid,
     };
     law.calibrate(Model::Solid.moment(law.horizon, 1.0), None);
     let mut table = LatticeTable::new(&lattice, &law);
-    if gain {
-        table.set_gains(&(0..points.len()).map(|i| 1.0 + 0.01 * i as f32).collect::<Vec<_>>());
+    if correction {
+        table.set_corrections(&(0..points.len()).map(|i| 1.0 + 0.01 * i as f32).collect::<Vec<_>>());
     }
     let shaken = |i: usize, x: &DVec3| {
         *x + DVec3::from_array([0, 1, 2].map(|axis| 0.2 * uniform_f64(&[i as u64, axis])))

@@ -71,7 +71,7 @@ pub(super) struct Rows<'a> {
     /// Slot of its first particle.
     pub(super) first: usize,
     pub(super) neighbours: &'a [Neighbours],
-    /// Position in quanta and the gain times half a spacing [quanta] (the bits of an f32) at each slot.
+    /// Position in quanta and the correction times half a spacing [quanta] (the bits of an f32) at each slot.
     pub(super) record: &'a [[i32; 4]],
     pub(super) share: BondStiffness,
 }
@@ -180,8 +180,8 @@ fn bond<const W: usize>(
     let other = [other[0][lane], other[1][lane], other[2][lane], other[3][lane]];
     let d = difference(&other, &[own[0][lane], own[1][lane], own[2][lane], 0]);
     let square = square(d);
-    let gain = f32_of(own[3][lane]) + f32_of(other[3]);
-    (d, square, double_strain(square, inverse_rest), gain * share.stiffness(inverse_rest))
+    let correction = f32_of(own[3][lane]) + f32_of(other[3]);
+    (d, square, double_strain(square, inverse_rest), correction * share.stiffness(inverse_rest))
 }
 
 /// Prefetch distance [bytes]. Hardware prefetchers stop at page boundaries, so the loop prefetches
@@ -234,14 +234,14 @@ impl Forces {
     }
 }
 
-/// Forces, with extremes as they are if `EXTREMES`. Without `GAIN` all gains must be 1.
-pub(super) struct ForceKernel<'a, const FAR: bool, const GAIN: bool, const EXTREMES: bool> {
+/// Forces, with extremes as they are if `EXTREMES`. Without `CORRECTED` all corrections must be 1.
+pub(super) struct ForceKernel<'a, const FAR: bool, const CORRECTED: bool, const EXTREMES: bool> {
     pub(super) rows: Rows<'a>,
     pub(super) inverse_rest: &'a [f32],
 }
 
-impl<const FAR: bool, const GAIN: bool, const EXTREMES: bool> Kernel
-    for ForceKernel<'_, FAR, GAIN, EXTREMES>
+impl<const FAR: bool, const CORRECTED: bool, const EXTREMES: bool> Kernel
+    for ForceKernel<'_, FAR, CORRECTED, EXTREMES>
 {
     type Output = Forces;
     const NOTHING: Forces = Forces {
@@ -270,12 +270,12 @@ impl<const FAR: bool, const GAIN: bool, const EXTREMES: bool> Kernel
                 // Beyond its reach nothing is taken from a series: extremes tell, and the kernel that is
                 // `FAR` follows.
                 let share = if FAR { elongation_share::<true>(high) } else { series(high) };
-                let stiffness = if GAIN { stiffness } else { rows.share.stiffness(inverse_rest[lane]) };
-                let pull = stiffness * share;
-                force[0][lane] = pull.mul_add(d[0], force[0][lane]);
-                force[1][lane] = pull.mul_add(d[1], force[1][lane]);
-                force[2][lane] = pull.mul_add(d[2], force[2][lane]);
-                energy[0][lane] = (pull * share).mul_add(square, energy[0][lane]);
+                let stiffness = if CORRECTED { stiffness } else { rows.share.stiffness(inverse_rest[lane]) };
+                let force_per_length = stiffness * share;
+                force[0][lane] = force_per_length.mul_add(d[0], force[0][lane]);
+                force[1][lane] = force_per_length.mul_add(d[1], force[1][lane]);
+                force[2][lane] = force_per_length.mul_add(d[2], force[2][lane]);
+                energy[0][lane] = (force_per_length * share).mul_add(square, energy[0][lane]);
                 let high = if EXTREMES { high } else { high.abs() };
                 largest[lane] = if high > largest[lane] { high } else { largest[lane] };
                 if EXTREMES {
@@ -286,8 +286,8 @@ impl<const FAR: bool, const GAIN: bool, const EXTREMES: bool> Kernel
                 }
             }
         }
-        if !GAIN {
-            // The sum of gains of 1, a power of two: of the sums at once it is the same.
+        if !CORRECTED {
+            // The sum of corrections of 1, a power of two: of the sums at once it is the same.
             for lane in 0..W {
                 force[0][lane] *= QUANTA as f32;
                 force[1][lane] *= QUANTA as f32;
@@ -523,8 +523,8 @@ mod tests {
         let quanta = |i: usize, what: u64| (random(i, what) * 3.0 * QUANTA) as i32;
         let record: Vec<[i32; 4]> = (0..96)
             .map(|i| {
-                let gain = ((0.5 + 0.01 * random(i, 9)) * QUANTA) as f32;
-                [quanta(i, 0), quanta(i, 1), quanta(i, 2), gain.to_bits() as i32]
+                let correction = ((0.5 + 0.01 * random(i, 9)) * QUANTA) as f32;
+                [quanta(i, 0), quanta(i, 1), quanta(i, 2), correction.to_bits() as i32]
             })
             .collect();
         let bits = |i: usize, what: u64| (random(i, what) as f32).to_bits() as i32;
@@ -578,7 +578,7 @@ mod tests {
             let (rows, inverse_rest) = (Rows { record: &ones, ..rows }, inverse_rest.as_slice());
             let read = widths[0].run(Abreast(ForceKernel::<false, true, false> { rows, inverse_rest }));
             let not = widths[0].run(Abreast(ForceKernel::<false, false, false> { rows, inverse_rest }));
-            assert_eq!((read.force, read.energy), (not.force, not.energy), "gains of 1, read or not");
+            assert_eq!((read.force, read.energy), (not.force, not.energy), "corrections of 1, read or not");
         }
     }
 
