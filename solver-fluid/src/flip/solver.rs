@@ -289,7 +289,7 @@ impl FlipMethod {
     fn set_face_pairs(&mut self, first: bool) -> Result<(), SolverError> {
         let Self { grid, parameters, contributions, cell, right_hand_side, potential, .. } = self;
         self.flow.set_face_pairs(grid, parameters.flip_ratio, &mut self.pairs);
-        let transferred = if first { &self.start } else { &self.later };
+        let transferred = if first { &self.start.grid } else { &self.later.grid };
         let crowd = DensityCorrection { grid, transferred, contributions, cell, full: parameters.full() };
         if crowd.deviations(right_hand_side) < DEVIATION_MIN {
             return Ok(());
