@@ -119,18 +119,20 @@ impl ParticleToGrid {
 
     /// Marks the cells that hold particles.
     fn mark_cells(&mut self, grid: &Grid) {
-        self.cell.clear();
+        // Walls, which surround each layer of cells, never change.
         self.cell.resize(grid.len(), Cell::Wall);
-        for k in 0..grid.cells[2] {
+        let (start, layer) = (&self.start, grid.layer());
+        let layers = self.cell[grid.first() + layer..].par_chunks_mut(layer).take(grid.cells[2]).enumerate();
+        layers.for_each(|(k, cells)| {
+            let begin = grid.first() + (k + 1) * layer;
             for j in 0..grid.cells[1] {
                 let row = grid.row(j, k);
-                for (cell, bounds) in
-                    self.cell[row.clone()].iter_mut().zip(self.start[row.start..].windows(2))
-                {
+                let cells = &mut cells[row.start - begin..row.end - begin];
+                for (cell, bounds) in cells.iter_mut().zip(start[row.start..].windows(2)) {
                     *cell = if bounds[0] < bounds[1] { Cell::Fluid } else { Cell::Air };
                 }
             }
-        }
+        });
     }
 }
 
