@@ -22,7 +22,7 @@ use std::{
 
 use crate::{
     checkpoint::{KEPT, Saved, every::Every},
-    cli::{LaunchArgs, Reach, ResumeArgs, RunArgs, Seeing, Transport},
+    cli::{LaunchArgs, Patience, Reach, ResumeArgs, RunArgs, Seeing, Threads, Transport},
     console::{Console, Progress, note, say},
     error::{CommandError, ending::Ending},
     folder::{Folder, OutputError},
@@ -64,46 +64,43 @@ pub struct Options {
     pub reach: Reach,
 }
 
-impl From<&RunArgs> for Options {
-    fn from(args: &RunArgs) -> Self {
+impl Options {
+    /// Options that `run` and `resume` share, without checkpoints.
+    fn new(transport: Transport, threads: Threads, patience: Patience, reach: &Reach) -> Self {
         Self {
-            transport: args.transport,
-            threads: args.threads.count(),
-            every: args.checkpoint_every.clone(),
-            keep: args.keep_checkpoints,
-            wait: args.patience.wait,
-            reconnect: args.patience.reconnect,
-            reach: args.reach.clone(),
+            transport,
+            threads: threads.count(),
+            every: None,
+            keep: KEPT,
+            wait: patience.wait,
+            reconnect: patience.reconnect,
+            reach: reach.clone(),
+        }
+    }
+
+    /// Options of a resumed run: checkpoints are written as before unless the command line says otherwise.
+    pub(crate) fn resumed(args: &ResumeArgs, saved: &Saved) -> Self {
+        Self {
+            every: args.checkpoint_every.clone().or_else(|| saved.every.clone()),
+            keep: args.keep_checkpoints.unwrap_or(saved.keep),
+            ..Self::new(args.transport, args.threads, args.patience, &args.reach)
         }
     }
 }
 
-/// Options of a resumed run, as far as the command line gives them.
-impl From<&ResumeArgs> for Options {
-    fn from(args: &ResumeArgs) -> Self {
+impl From<&RunArgs> for Options {
+    fn from(args: &RunArgs) -> Self {
         Self {
-            transport: args.transport,
-            threads: args.threads.count(),
             every: args.checkpoint_every.clone(),
-            keep: args.keep_checkpoints.unwrap_or(KEPT),
-            wait: args.patience.wait,
-            reconnect: args.patience.reconnect,
-            reach: args.reach.clone(),
+            keep: args.keep_checkpoints,
+            ..Self::new(args.transport, args.threads, args.patience, &args.reach)
         }
     }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            transport: Transport::Unix,
-            threads: None,
-            every: None,
-            keep: KEPT,
-            wait: None,
-            reconnect: None,
-            reach: Reach::default(),
-        }
+        Self::new(Transport::Unix, Threads::default(), Patience::default(), &Reach::default())
     }
 }
 

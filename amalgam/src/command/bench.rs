@@ -7,6 +7,7 @@ pub mod machine;
 pub mod measurement;
 pub mod ranks;
 pub mod solids;
+mod steps;
 
 use std::{path::Path, process::Command, time::Instant};
 
