@@ -157,7 +157,7 @@ pub fn launch(args: &LaunchArgs) -> Result<Ending, CommandError> {
     run(&args.run)
 }
 
-/// Lets `compute` run a scene that was started by people, and tells them how it went.
+/// Lets `compute` run a scene for the command line, and tells how it went.
 ///
 /// # Errors
 /// As [`run`].
@@ -202,7 +202,7 @@ pub(crate) fn show(
     } else if !seeing.quiet && !interrupt.is_hung_up() {
         outcome.lines.iter().try_for_each(say)?;
     }
-    // Whoever looks at the page looks on; a script does not wait.
+    // People may go on looking at the page; a script does not wait.
     if seeing.watch.is_some() && matches!(outcome.ending, Ending::Finished) && io::stdin().is_terminal() {
         note("the page stays until Ctrl-C");
         interrupt.wait();
@@ -241,7 +241,7 @@ impl Run<'_> {
             Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),
             Err(error) => return not_started(scene, &mut folder, error, &locals, &control),
         };
-        // Those of the scene, also if a checkpoint follows.
+        // The participants of the scene, even if a checkpoint follows.
         let at_start = simulation.participants();
         let recorder = match saved {
             None => {
@@ -266,7 +266,7 @@ impl Run<'_> {
             scene,
             folder: &folder,
         };
-        // Inside the pool of workers: steps then start where they are, not with a hand-over between threads.
+        // Inside the pool of workers, parallel loops start on this thread, without a hand-over.
         let result = rayon::scope(|_| {
             let _about = log::about_run(course.recovery.run_id());
             course.complete(saved.is_some())
@@ -302,7 +302,7 @@ fn take_back(
     Ok(Recorder::resume(scene, folder, &saved.output, simulation)?)
 }
 
-/// A run that has come to its participants.
+/// A run that has joined its participants.
 struct Course<'a> {
     simulation: Simulation,
     at_start: Vec<ParticipantSummary>,
@@ -352,7 +352,7 @@ impl Course<'_> {
         if !goes_on {
             self.frame(0.0)?;
             if self.keeper.is_wanted() {
-                // Who asks for checkpoints wants to know at once if there can be none.
+                // If checkpoints were asked for, a solver that cannot make any is found at once.
                 self.keep()?;
             }
         }
@@ -386,7 +386,7 @@ impl Course<'_> {
         Ok(Ending::Finished)
     }
 
-    /// Writes a checkpoint; one that the disk does not take ends no run.
+    /// Writes a checkpoint. A failure of the disk does not end the run.
     fn checkpoint(&mut self) -> Result<(), RunError> {
         match self.keep() {
             Err(RunError::Output(error)) => {
@@ -416,7 +416,7 @@ impl Course<'_> {
     }
 }
 
-/// A number with four decimals, without if it is whole, or with an exponent if it is very small or large.
+/// A number with four decimals, or none if it is whole; very small and large numbers have an exponent.
 fn with_four_decimals(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),

@@ -152,8 +152,8 @@ impl Integrated {
         groups: u64,
         watched: u64,
     ) -> Result<Self, WireError> {
-        // What may be one value for all comes after what must hold one for each: nobody makes room for more
-        // than was sent.
+        // A single slope may stand for all groups. It is spread to them only after `momentum`, which holds a
+        // value for each group. So no more room is made than was sent.
         let momentum = columns.take_vec3("momentum", groups, MOMENTA)?;
         let mut slope: Vec<DMat3> =
             columns.take_single_or_all("slope", groups)?.into_iter().map(symmetric_from_wire).collect();

@@ -1,5 +1,5 @@
-//! FLIP: the collapse of a column that fills three quarters of its box, everything included that a solver
-//! does in a step.
+//! FLIP: the collapse of a column that fills three quarters of its box, with everything that a solver does in
+//! a step.
 
 use amalgam_particles::{DVec3, GroupMap, Particles};
 use amalgam_solver_fluid::flip::{Flip, section};
@@ -60,8 +60,8 @@ fn moving_with_fluid(particles: &Particles, map: GroupMap) -> AloneGroups {
     AloneGroups::new(map, inertia, velocity)
 }
 
-/// Particles on the floor, in groups of ten neighbours, as on a floor of particles of others; of ten groups
-/// as many as `tenths`.
+/// Particles on the floor in groups of ten neighbours, as if the floor were particles of another participant.
+/// Of ten groups, `tenths` are taken.
 fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
     let position = &particles.position;
     let count = particles.len();
@@ -74,7 +74,8 @@ fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
     groups
 }
 
-/// `counts` are the edge in cells and the particles; `work` the liquid cells and iterations of a projection.
+/// `counts` are the cells along an edge and the particles; `work` is the number of liquid cells and the
+/// iterations of a projection.
 fn figures(
     times: &StepTimes,
     counts: (u32, usize),
@@ -88,23 +89,25 @@ fn figures(
     step.bytes_per_particle = held;
     let liquid = Measurement::new(name("step, by liquid cell"), cells, whole).beside(PEER_PER_CELL);
     let of_grid = f64::from(edge).powi(3) / n as f64;
-    // To the grid: 12 rows of two pairs of f32, each a product and a sum, and 60 operations for the place;
-    // position, velocity, order. Sums stay in the cache.
+    // To the grid, per particle: 12 rows of four f32, each with a product and a sum, and 60 operations for
+    // the place. Bytes: position, velocity and order. Sums stay in the cache.
     let mut begin = Measurement::new(name("to the grid"), n, times.begin.clone());
     begin.bound = Some(Bound { operations: 12.0 * 8.0 + 60.0, bytes: 24.0 + 24.0 + 3.0 * 4.0 });
-    // Per iteration and cell: seven half passes of the cycle and a residual at 13 operations and 40 bytes
-    // each, a seventh more for coarse levels; A p, the steps along it and their products in f64, 40
+    // Conjugate gradients with a multigrid cycle, per iteration and cell. The cycle has seven half passes and
+    // a residual that counts as an eighth. A full pass takes 13 operations and 40 bytes. Coarser levels make
+    // this 8/7 as much (1 + 1/8 + 1/64 + ...). A p, the steps along p and the dot products in f64 take 40
     // operations and 110 bytes.
     let cycle = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 13.0 + iterations * 40.0;
     let traffic = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 40.0 + iterations * 110.0;
     let mut integrate = Measurement::new(name("stage 1"), n, times.first_stage.clone());
-    // Velocities before the push and coefficients, on faces: as much as eight passes over three columns of
-    // f64.
+    // Velocities before the projection and coefficients, on faces: as much as eight passes over three columns
+    // of f64.
     integrate.bound =
         Some(Bound { operations: of_grid * (cycle + 100.0), bytes: of_grid * (traffic + 8.0 * 3.0 * 8.0) });
     let again = Measurement::new(name("stage 2"), n, times.second_stage.clone());
     let mut commit = Measurement::new(name("commit"), n, times.commit.clone());
-    // Back, twice: 12 rows and the place each. Position and velocity, read and written, and the group.
+    // Two transfers back to particles, each with 12 rows and 70 operations for the place. Bytes: position and
+    // velocity, read and written, and the group.
     commit.bound = Some(Bound { operations: 2.0 * (12.0 * 8.0 + 70.0), bytes: 24.0 * 4.0 + 4.0 });
     vec![step, liquid, begin, integrate, again, commit]
 }

@@ -1,5 +1,4 @@
-//! SPH: a dam break, everything included that a solver does in a step (sorting, walls, groups, time step
-//! limits).
+//! SPH: a dam break, with everything that a solver does in a step (sorting, walls, groups, time step limits).
 
 use amalgam_particles::{DVec3, GroupMap};
 use amalgam_solver_fluid::sph::{Sph, section};
@@ -41,8 +40,8 @@ const LARGE: BlockOfWater = BlockOfWater {
     peer: Peer { name: "Truong et al. 2021, stage 1", ns: 1985.0 },
 };
 
-/// All figures of fluids, or those that take a few seconds. Cases grow: memory that the allocator keeps of
-/// one is used by the next.
+/// All figures of fluids, or only quick ones. Cases grow: the next one uses memory that the allocator keeps
+/// of the last.
 ///
 /// # Errors
 /// If the solver fails.
@@ -102,13 +101,13 @@ fn figures(
     let mut step = Measurement::new(name("step"), n, times.of_steps()).beside(case.peer);
     step.bytes_per_particle = held;
     let mut begin = Measurement::new(name("densities and forces"), n, times.begin.clone());
-    // Per candidate 17 operations for density and 32 for force, square roots among them; a pass each over
-    // what is read and written.
+    // Per candidate neighbour 17 operations for density and 32 for force, square roots included; one pass
+    // over all columns that are read and written.
     let [densities, forces] = pairs;
     begin.bound = Some(Bound { operations: 17.0 * densities + 32.0 * forces, bytes: 330.0 });
     let again = Measurement::new(name("stage 2"), n, times.second_stage.clone());
     let mut commit = Measurement::new(name("commit"), n, times.commit.clone());
-    // Place in the order, acceleration, group; position and velocity, read and written.
+    // Bytes: place in the order, acceleration and group; position and velocity, read and written.
     commit.bound = Some(Bound { operations: 35.0, bytes: 4.0 + 12.0 + 4.0 + 2.0 * 48.0 });
     vec![step, begin, again, commit]
 }

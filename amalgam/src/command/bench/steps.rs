@@ -28,8 +28,8 @@ impl StepTimes {
         repeat(steps)
     }
 
-    /// Takes a step of two stages with the groups of each, and calls `after_stage` after both. Groups end with
-    /// the velocity that the momentum of the second stage gives them.
+    /// Takes a step of two stages with the groups of each, and calls `after_stage` after each stage. Groups
+    /// end with the velocity that the momentum of the second stage gives them.
     pub(super) fn step<S: Solver>(
         &mut self,
         solver: &mut S,
