@@ -116,7 +116,7 @@ struct FetchArgs {
 /// # Errors
 /// A service that cannot be reached or refuses, and a followed run that fails.
 pub fn at(args: &AtArgs) -> Result<Ending, CommandError> {
-    // Faults of a scene are shown before anything is sent.
+    // Faults of a scene are found before anything is sent.
     let scene = match &args.what {
         What::Submit(submit) => Some(Scene::read(&submit.scene, &submit.set)?.limited_to(submit.frames)?),
         _ => None,
@@ -207,7 +207,7 @@ async fn submit(client: &mut Client, args: &SubmitArgs, scene: &Scene) -> Result
     transfer::submit(client, options, scene).await
 }
 
-/// Shows a run to its end: lines, changes of its state, and now and then a step.
+/// Shows a run to its end: its lines, changes of its state, and a line about steps at intervals.
 async fn follow(client: &mut Client, id: &str) -> Result<Ending, CommandError> {
     let wrong = |status: Status| refused(&status);
     let request = v1::FollowRequest { id: id.into() };

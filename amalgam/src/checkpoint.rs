@@ -126,7 +126,7 @@ impl Store {
         Ok(steps)
     }
 
-    /// Entries of the folder of checkpoints; none if there is no folder.
+    /// Entries of the folder of checkpoints; none if the folder does not exist.
     fn entries(&self) -> io::Result<Vec<PathBuf>> {
         match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -154,11 +154,11 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a checkpoint, then removes older ones beyond those to keep, and later ones: they are of a run
-    /// that went on from here before and is now computed anew.
+    /// Writes a checkpoint, then removes older ones beyond those to keep. Later ones are removed, too: an
+    /// earlier course of the run wrote them, and the run is now computed anew from here.
     ///
     /// # Errors
-    /// A failure of the file system; the checkpoints of before are as they were.
+    /// A failure of the file system; the earlier checkpoints are unchanged.
     pub fn write(&self, scene: &Scene, saved: &Saved) -> Result<(), OutputError> {
         let steps = saved.checkpoint.steps;
         let path = self.path(steps);
@@ -453,7 +453,7 @@ method = 'sph'
         let whole = saved(9, 2);
         assert_eq!((read.checkpoint, read.output), (whole.checkpoint, whole.output));
         assert_eq!((read.every, read.keep, skipped.len()), (whole.every, 2, 0));
-        // From step 5 the run goes on anew: what was after it is of another future.
+        // The run goes on anew from step 5: later checkpoints belong to the earlier course.
         store.write(&scene(SCENE), &saved(5, 2)).expect("writes");
         assert_eq!(store.steps().expect("reads"), [5]);
         assert!(refusal(&store, SCENE, 9).contains("no checkpoint of step 9; there are 5"));
@@ -486,7 +486,7 @@ method = 'sph'
             spoilt(file, &whole[..whole.len() - 40], "cut off");
             spoilt(file, &[], "no file of a checkpoint");
         }
-        // Whole files, but of another participant or step.
+        // The files are whole, but of another participant or step.
         let read = |step, file: &str| fs::read(store.path(step).join(file)).expect("reads");
         spoilt("participant-a", &read(8, "participant-b"), "it is file participant-b of step 8");
         spoilt("participant-a", &read(4, "participant-a"), "it is file participant-a of step 4");
@@ -509,7 +509,7 @@ method = 'sph'
             let error = refusal(&store, &SCENE.replace(from, to), 4);
             assert!(error.contains("manifest") && error.contains("it is of another scene"), "{error}");
         }
-        // The snapshot alone tells, too, if it is put beside another scene's files.
+        // The snapshot alone tells, too, when it lies among the files of another scene.
         let other = scene(&SCENE.replace("'mass-spring'", "'grains'"));
         let (_second, elsewhere) = folder();
         elsewhere.write(&other, &saved(4, 2)).expect("writes");
@@ -519,7 +519,7 @@ method = 'sph'
         fs::copy(snapshot(&elsewhere, "participant-a"), snapshot(&store, "participant-a")).expect("copies");
         let error = refusal(&store, SCENE, 4);
         assert!(error.contains("another section of participant a, or another seed or domain"), "{error}");
-        // A manifest of another version of this program, sealed as it would have.
+        // A manifest that another version of this program sealed.
         let path = snapshot(&store, MANIFEST);
         let (label, text) = Label::open(fs::read(&path).expect("reads")).expect("is whole");
         let label = Label { program: "amalgam 0.0.1".into(), ..label };
@@ -558,13 +558,13 @@ method = 'sph'
         store.write(&scene(SCENE), &bad).expect_err("the same for a checkpoint that is there");
         assert_eq!(store.entries().expect("reads"), [store.path(4)]);
         assert_eq!(store.read(&scene(SCENE), 4).expect("is whole").checkpoint, saved(4, 1).checkpoint);
-        // Killed while it wrote, and between two renames.
+        // The run was killed while it wrote, and between two renames.
         fs::create_dir(store.path(8).with_extension(UNFINISHED)).expect("creates");
         fs::rename(store.path(4), store.path(4).with_extension(REPLACED)).expect("renames");
         assert!(store.steps().expect("reads").is_empty());
         store.tidy().expect("tidies");
         assert_eq!(store.entries().expect("reads"), [store.path(4)]);
-        // Killed before it removed what was replaced.
+        // The run was killed before it removed the replaced checkpoint.
         fs::create_dir(store.path(4).with_extension(REPLACED)).expect("creates");
         store.tidy().expect("tidies");
         assert_eq!(store.newest(&scene(SCENE)).expect("is whole").0.checkpoint, saved(4, 1).checkpoint);

@@ -484,7 +484,7 @@ impl std::str::FromStr for RanksOf {
 }
 
 /// `--threads`.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Threads {
     /// Threads of each solver and of the coordinator; results do not depend on it [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]

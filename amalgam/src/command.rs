@@ -1,4 +1,4 @@
-//! Execution of a command, from the command line to an exit code.
+//! Execution of a command: from the command line to an exit code.
 
 pub mod bench;
 pub mod certs;

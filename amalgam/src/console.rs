@@ -39,8 +39,8 @@ pub fn say(line: impl fmt::Display) -> Result<(), CommandError> {
     }
 }
 
-/// Writes a line to standard error, or to the log if that is for machines; where that is impossible, there is
-/// nowhere to say so.
+/// Writes a line to standard error, or to the log if the log is for machines. A failure is ignored: no
+/// channel is left to report it.
 pub fn note(line: impl fmt::Display) {
     if log::is_json() {
         return log::tell(&line.to_string());
@@ -51,8 +51,7 @@ pub fn note(line: impl fmt::Display) {
 /// Takes lines for people.
 type Sink = dyn Fn(&str) + Send + Sync;
 
-/// Standard error, shared by the progress bar and everything else that writes there; or another receiver of
-/// the lines.
+/// Standard error, shared by the progress bar and all other lines; or another receiver of the lines.
 #[derive(Clone)]
 pub struct Console {
     bar: Option<Arc<ProgressBar>>,
@@ -64,7 +63,7 @@ impl Console {
     pub fn new(quiet: bool) -> Self {
         let bar = (!quiet && !log::is_json() && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(BAR_LENGTH), ProgressDrawTarget::stderr());
-            // The template is constant; a bar without style is better than none.
+            // The template is constant, so this does not fail; a bar without style would be better than none.
             if let Ok(style) = ProgressStyle::with_template("{bar:20.cyan/blue} {percent:>3}% {wide_msg}") {
                 bar.set_style(style);
             }
@@ -73,7 +72,7 @@ impl Console {
         Self { bar, sink: None }
     }
 
-    /// Lines go to `sink` in place of standard error.
+    /// Sends lines to `sink` in place of standard error.
     pub fn to(sink: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { bar: None, sink: Some(Arc::new(sink)) }
     }
@@ -87,7 +86,7 @@ impl Console {
         }
     }
 
-    /// A line of a participant's process. A JSON object of its log names its subject itself.
+    /// Writes a line of a participant's process. A JSON object of its log names its participant itself.
     pub(crate) fn line_of(&self, participant: &str, text: &str) {
         if log::is_json() && self.sink.is_none() && text.starts_with('{') {
             let _ = writeln!(std::io::stderr(), "{text}");
@@ -110,13 +109,13 @@ pub struct Progress {
     quiet: bool,
     duration: f64,
     shown: Instant,
-    /// Simulated time when it was last shown [s], and how fast it passed [s per s of wall time], smoothed.
+    /// Simulated time at the last output [s], and its smoothed rate [s per s of wall time].
     shown_time: f64,
     speed: f64,
 }
 
 impl Progress {
-    /// Before the first step of a run that simulates `duration` [s].
+    /// Progress before the first step of a run that simulates `duration` [s].
     pub fn new(console: Console, quiet: bool, duration: f64) -> Self {
         Self { console, quiet, duration, shown: Instant::now(), shown_time: 0.0, speed: 0.0 }
     }
@@ -128,8 +127,7 @@ impl Progress {
             return;
         }
         let speed = (record.time - self.shown_time) / elapsed.as_secs_f64();
-        // Forgets with a time of some ten seconds, so that the remaining time follows the scene and does not
-        // jump.
+        // Exponential smoothing over some ten seconds: the remaining time follows the scene without jumps.
         let new = 1.0 - (-elapsed.as_secs_f64() / 10.0).exp();
         self.speed = if self.speed == 0.0 { speed } else { self.speed + new * (speed - self.speed) };
         (self.shown, self.shown_time) = (Instant::now(), record.time);

@@ -16,8 +16,8 @@ use amalgam_coordinator::Faces;
 use amalgam_surfaces::SurfaceError;
 use lock::{LOCK, Lock};
 
-/// First line of the scene that is written beside the results; by it a folder is known to hold results of
-/// ours.
+/// First line of the scene that is written beside the results. It marks a folder as one with results of this
+/// program.
 pub(crate) const SCENE_HEADER: &str =
     "# The scene of this run, with what --set changed. Written by `amalgam run`.\n";
 
@@ -126,7 +126,7 @@ impl Folder {
         };
         let of_a_run = |scene: &str| scene.starts_with(SCENE_HEADER);
         let ours = fs::read_to_string(path.join(SCENE)).is_ok_and(|scene| of_a_run(&scene));
-        // A run that was killed as it began leaves its lock alone.
+        // A run that was killed as it began leaves only its lock.
         let others = entries.filter(|entry| !entry.as_ref().is_ok_and(|entry| entry.file_name() == LOCK));
         if others.count() > 0 && !ours {
             return Err(OutputError::NotOurs(path));
@@ -234,7 +234,7 @@ impl Folder {
             fs::rename(&unfinished, &path)
         };
         write().map_err(|error| {
-            // The error that matters is the first.
+            // The first error is the one to report.
             let _ = fs::remove_file(&unfinished);
             failed("write", &path)(error)
         })
@@ -271,7 +271,7 @@ pub(crate) fn make(results: &Path, name: &str) -> Result<(), OutputError> {
     fs::create_dir_all(&folder).map_err(failed("create the folder", &folder))
 }
 
-/// Waits until the disk knows the entries of a folder.
+/// Waits until the entries of a folder are on the disk.
 pub(crate) fn sync(folder: &Path) -> Result<(), OutputError> {
     let sync = || fs::File::open(folder)?.sync_all();
     sync().map_err(failed("write", folder))

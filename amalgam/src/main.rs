@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Keeps memory that a step frees for the next one: columns of megabytes would else be new pages in every
-/// step.
+/// Keeps memory that a step frees for the next one. Otherwise columns of megabytes would be mapped as new
+/// pages in every step.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -12,7 +12,7 @@ pub struct Seen<'a> {
     pub spans: &'a Spans,
 }
 
-/// Observer of a run, which changes nothing of it.
+/// Observer of a run. It changes nothing in the run.
 pub trait Watch: Send {
     /// True if the observer reads [`Seen::spans`].
     fn wants_spans(&self) -> bool {
@@ -22,7 +22,7 @@ pub trait Watch: Send {
     /// Called when the run has come to its participants, at the start and after each loss.
     ///
     /// # Errors
-    /// Why it cannot go on looking.
+    /// The reason why it cannot go on observing.
     fn begin(&mut self, _simulation: &Simulation) -> Result<(), String> {
         Ok(())
     }
@@ -30,7 +30,7 @@ pub trait Watch: Send {
     /// Called after each step.
     ///
     /// # Errors
-    /// Why it cannot go on looking.
+    /// The reason why it cannot go on observing.
     fn step(&mut self, seen: &Seen<'_>) -> Result<(), String>;
 
     /// Called when a checkpoint of this number of steps is on the disk.
@@ -83,7 +83,7 @@ impl Watchers {
         self.each(tell, |watcher| watcher.end(&spans));
     }
 
-    /// Lets each look. Who cannot go on is told of and looks no more: the run is not theirs to end.
+    /// Calls each observer. One that fails is reported and dropped: it must not end the run.
     fn each(&mut self, tell: &dyn Fn(&str), mut look: impl FnMut(&mut dyn Watch) -> Result<(), String>) {
         self.0.retain_mut(|watcher| match look(watcher.as_mut()) {
             Ok(()) => true,

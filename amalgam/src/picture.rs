@@ -15,13 +15,13 @@ use amalgam_surfaces::Surface;
 /// Colour of obstacles.
 pub(crate) const STONE: [f32; 3] = [0.76, 0.75, 0.72];
 
-/// Colour of a fluid of which the surface is drawn: of light that came through much of it.
+/// Colour of a fluid that is drawn by its surface: light that came through much water.
 pub(crate) const WATER: [u8; 3] = [0x3a, 0xa6, 0xc4];
 
 /// Margin around the visible box, over the largest side of the box.
 const MARGIN: f64 = 0.08;
 
-/// Number of particles of which one may be out of the picture, at each end of each axis.
+/// One in so many particles may be out of the picture, at each end of each axis.
 const STRAY: usize = 200;
 
 /// Plain colours of participants that the scene gives none, in the order of the scene.
@@ -76,12 +76,12 @@ impl Painter {
         }
     }
 
-    /// The corners of a box around the places where particles have been in pictures, to go on with.
+    /// The corners of a box around the places where particles have been in pictures, for a checkpoint.
     pub(crate) fn framed(&self) -> Option<(DVec3, DVec3)> {
         self.framed
     }
 
-    /// Goes on where a run was that had drawn before.
+    /// Takes over the box of a run that goes on.
     pub(crate) fn go_on(&mut self, framed: Option<(DVec3, DVec3)>) {
         self.framed = framed;
     }
@@ -112,7 +112,7 @@ impl Painter {
         let obstacles = Layer::Wall { positions, triangles, colour: Paint::One(STONE) };
         let drawing = Drawing {
             layers: layers.chain([obstacles]).collect(),
-            // Not if the camera looks straight at it.
+            // A camera that looks straight at the floor gets none.
             ground: (camera.up == self.up).then(|| self.floor()),
             outline: Some(self.domain),
             ..Drawing::default()
@@ -139,7 +139,8 @@ impl Painter {
         camera(&self.settings, self.domain, (low.max(a - margin), high.min(b + margin)), self.up)
     }
 
-    /// The surface of a participant, if it has one and its colour is known there: a plain one, or by speed.
+    /// The surface of a participant, if there is one that its colour can be drawn on: a plain colour, or
+    /// speed.
     fn drawn_by_surface<'a>(
         &self,
         frame: &ParticipantFrame,
@@ -160,7 +161,7 @@ impl Painter {
         };
         let triangles: Vec<[u32; 3]> = surface.triangles.iter().filter(is_kept).copied().collect();
         let radius = Cow::Owned(Vec::new());
-        // Through a surface that is cut open nobody could say how much water lies behind.
+        // A surface that is cut open does not tell how much water lies behind it.
         let is_water = self.settings.cut.is_none() && self.fluids.contains(&frame.name);
         let shape = if is_water { Shape::Water } else { Shape::Surface };
         Some(Drawn {
@@ -303,7 +304,7 @@ fn bounds(frame: &ParticipantFrame) -> Option<(DVec3, DVec3)> {
 fn camera(settings: &PictureSettings, domain: (DVec3, DVec3), seen: (DVec3, DVec3), up: DVec3) -> Camera {
     let aspect = f64::from(settings.width) / f64::from(settings.height);
     let (right, ahead) = up.any_orthonormal_pair();
-    // Straight down or up: which way the picture is turned is free, but it must be one.
+    // A view straight down or up needs some direction for the top of the picture.
     let upright = |view: DVec3| if view.cross(up).length() < 1e-6 * view.length() { ahead } else { up };
     if let Some(eye) = settings.eye {
         let target = settings.target.unwrap_or(0.5 * (domain.0 + domain.1));
@@ -331,8 +332,8 @@ pub(crate) fn colours(scene: &Scene, settings: &PictureSettings) -> Vec<(String,
             if scene.output.surfaces.contains_key(name) && settings.cut.is_none() {
                 return Colour::Plain(WATER);
             }
-            // Over three quarters of free fall through the domain, so that colours mean the same in all
-            // frames.
+            // Up to three quarters of the speed of free fall through the domain, so that colours mean the
+            // same in all frames.
             let height =
                 (scene.domain.max - scene.domain.min).dot(scene.domain.gravity.normalize_or_zero()).abs();
             let fastest = 0.75 * (2.0 * scene.domain.gravity.length() * height).sqrt();

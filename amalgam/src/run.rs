@@ -22,7 +22,7 @@ use std::{
 
 use crate::{
     checkpoint::{KEPT, Saved, every::Every},
-    cli::{LaunchArgs, Reach, ResumeArgs, RunArgs, Seeing, Transport},
+    cli::{LaunchArgs, Patience, Reach, ResumeArgs, RunArgs, Seeing, Threads, Transport},
     console::{Console, Progress, note, say},
     error::{CommandError, ending::Ending},
     folder::{Folder, OutputError},
@@ -64,46 +64,43 @@ pub struct Options {
     pub reach: Reach,
 }
 
-impl From<&RunArgs> for Options {
-    fn from(args: &RunArgs) -> Self {
+impl Options {
+    /// Options that `run` and `resume` share, without checkpoints.
+    fn new(transport: Transport, threads: Threads, patience: Patience, reach: &Reach) -> Self {
         Self {
-            transport: args.transport,
-            threads: args.threads.count(),
-            every: args.checkpoint_every.clone(),
-            keep: args.keep_checkpoints,
-            wait: args.patience.wait,
-            reconnect: args.patience.reconnect,
-            reach: args.reach.clone(),
+            transport,
+            threads: threads.count(),
+            every: None,
+            keep: KEPT,
+            wait: patience.wait,
+            reconnect: patience.reconnect,
+            reach: reach.clone(),
+        }
+    }
+
+    /// Options of a resumed run: checkpoints are written as before unless the command line says otherwise.
+    pub(crate) fn resumed(args: &ResumeArgs, saved: &Saved) -> Self {
+        Self {
+            every: args.checkpoint_every.clone().or_else(|| saved.every.clone()),
+            keep: args.keep_checkpoints.unwrap_or(saved.keep),
+            ..Self::new(args.transport, args.threads, args.patience, &args.reach)
         }
     }
 }
 
-/// Options of a resumed run, as far as the command line gives them.
-impl From<&ResumeArgs> for Options {
-    fn from(args: &ResumeArgs) -> Self {
+impl From<&RunArgs> for Options {
+    fn from(args: &RunArgs) -> Self {
         Self {
-            transport: args.transport,
-            threads: args.threads.count(),
             every: args.checkpoint_every.clone(),
-            keep: args.keep_checkpoints.unwrap_or(KEPT),
-            wait: args.patience.wait,
-            reconnect: args.patience.reconnect,
-            reach: args.reach.clone(),
+            keep: args.keep_checkpoints,
+            ..Self::new(args.transport, args.threads, args.patience, &args.reach)
         }
     }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            transport: Transport::Unix,
-            threads: None,
-            every: None,
-            keep: KEPT,
-            wait: None,
-            reconnect: None,
-            reach: Reach::default(),
-        }
+        Self::new(Transport::Unix, Threads::default(), Patience::default(), &Reach::default())
     }
 }
 
@@ -160,7 +157,7 @@ pub fn launch(args: &LaunchArgs) -> Result<Ending, CommandError> {
     run(&args.run)
 }
 
-/// Lets `compute` run a scene that was started by people, and tells them how it went.
+/// Lets `compute` run a scene for the command line, and tells how it went.
 ///
 /// # Errors
 /// As [`run`].
@@ -205,7 +202,7 @@ pub(crate) fn show(
     } else if !seeing.quiet && !interrupt.is_hung_up() {
         outcome.lines.iter().try_for_each(say)?;
     }
-    // Whoever looks at the page looks on; a script does not wait.
+    // People may go on looking at the page; a script does not wait.
     if seeing.watch.is_some() && matches!(outcome.ending, Ending::Finished) && io::stdin().is_terminal() {
         note("the page stays until Ctrl-C");
         interrupt.wait();
@@ -244,7 +241,7 @@ impl Run<'_> {
             Err(error) if saved.is_some() => return Err(CommandError::at_start(scene, error)),
             Err(error) => return not_started(scene, &mut folder, error, &locals, &control),
         };
-        // Those of the scene, also if a checkpoint follows.
+        // The participants of the scene, even if a checkpoint follows.
         let at_start = simulation.participants();
         let recorder = match saved {
             None => {
@@ -269,7 +266,7 @@ impl Run<'_> {
             scene,
             folder: &folder,
         };
-        // Inside the pool of workers: steps then start where they are, not with a hand-over between threads.
+        // Inside the pool of workers, parallel loops start on this thread, without a hand-over.
         let result = rayon::scope(|_| {
             let _about = log::about_run(course.recovery.run_id());
             course.complete(saved.is_some())
@@ -305,7 +302,7 @@ fn take_back(
     Ok(Recorder::resume(scene, folder, &saved.output, simulation)?)
 }
 
-/// A run that has come to its participants.
+/// A run that has joined its participants.
 struct Course<'a> {
     simulation: Simulation,
     at_start: Vec<ParticipantSummary>,
@@ -355,7 +352,7 @@ impl Course<'_> {
         if !goes_on {
             self.frame(0.0)?;
             if self.keeper.is_wanted() {
-                // Who asks for checkpoints wants to know at once if there can be none.
+                // If checkpoints were asked for, a solver that cannot make any is found at once.
                 self.keep()?;
             }
         }
@@ -389,7 +386,7 @@ impl Course<'_> {
         Ok(Ending::Finished)
     }
 
-    /// Writes a checkpoint; one that the disk does not take ends no run.
+    /// Writes a checkpoint. A failure of the disk does not end the run.
     fn checkpoint(&mut self) -> Result<(), RunError> {
         match self.keep() {
             Err(RunError::Output(error)) => {
@@ -419,7 +416,7 @@ impl Course<'_> {
     }
 }
 
-/// A number with four decimals, without if it is whole, or with an exponent if it is very small or large.
+/// A number with four decimals, or none if it is whole; very small and large numbers have an exponent.
 fn with_four_decimals(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),

@@ -350,7 +350,7 @@ fn participants(reader: &mut Reader<'_>, value: Option<toml::Value>) -> Vec<Part
             reader.fault(&base.key("name"), &message, Some("give each participant a name of its own"));
         }
         if let Some(served) = served(reader, &base, &raw) {
-            // Text and numbers come back to the same bits; comments and the order of keys are not kept.
+            // Text and numbers are read back as the same bits; comments and the order of keys are lost.
             match toml::to_string(&raw.settings) {
                 Ok(section) => {
                     participants.push(Participant { name: raw.name, solver: raw.solver, served, section })
@@ -395,8 +395,8 @@ fn probes(reader: &mut Reader<'_>, value: Option<toml::Value>) -> Vec<ProbeSetti
     let mut probes = Vec::new();
     for (index, mut entry) in entries.into_iter().enumerate() {
         let base = root("probes").index(index);
-        // The quantity's keys stand beside `name`; read apart, since serde cannot refuse unknown keys in a
-        // flattened table.
+        // The quantity's keys stand beside `name`. They are read apart, since serde cannot refuse unknown
+        // keys in a flattened table.
         let name = entry.as_table_mut().and_then(|table| table.remove("name"));
         let Some(toml::Value::String(name)) = name else {
             reader.fault(&base.key("name"), "the probe has no name", Some("add name = \"my-probe\" here"));
@@ -413,7 +413,7 @@ fn probes(reader: &mut Reader<'_>, value: Option<toml::Value>) -> Vec<ProbeSetti
     probes
 }
 
-/// Names become file names and parts of paths.
+/// Checks a name: names become file names and parts of paths.
 fn check_name(reader: &mut Reader<'_>, path: &KeyPath, what: &str, name: &str) {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > NAME_LENGTH_MAX || !name.chars().all(allowed) {
@@ -448,7 +448,7 @@ fn check_values(
     reader.values(&root("output"), output.map(OutputSettings::faults).unwrap_or_default());
 }
 
-/// Probes and colours name participants that exist.
+/// Checks that probes and colours name participants that exist.
 fn check_references(
     reader: &mut Reader<'_>,
     participants: &[Participant],

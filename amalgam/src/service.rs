@@ -68,7 +68,7 @@ pub fn serve(args: &CoordinatorArgs) -> Result<(), CommandError> {
         let end = async move {
             end.await;
             tokio::spawn(second_signal());
-            // Runs take as long as a step and a checkpoint; followers see them end.
+            // Runs end after their current step and a checkpoint; followers are told.
             let _ = tokio::task::spawn_blocking(move || ending.end()).await;
             let _ = ended.send(());
         };
@@ -86,8 +86,8 @@ pub fn serve(args: &CoordinatorArgs) -> Result<(), CommandError> {
     served.map_err(|error| CommandError::Failed(format!("{error:#}")))
 }
 
-/// Ends the process at a signal: somebody does not want to wait, or waits in vain for a step to end. Solvers
-/// of the service end with their standard input.
+/// Ends the process at a signal: a user does not want to wait, or a step does not end. The service's solvers
+/// end with their standard input.
 async fn second_signal() {
     if let Ok(end) = end_of_service(false) {
         end.await;

@@ -60,7 +60,7 @@ fn source(args: &WatchArgs) -> Result<Source, CommandError> {
 pub fn show(source: Source, at: &At, security: &SecurityOptions) -> Result<String, CommandError> {
     let failed =
         |error: anyhow::Error| CommandError::Usage(format!("cannot show the run at {at}: {error:#}"));
-    // Whoever shares the machine must not see the run unless told of its address.
+    // Other users of the machine must not see the run unless they are told its address.
     let token = Token::random().map_err(|error| failed(error.into()))?.word()[..32].to_string();
     let prefix = format!("/{token}/");
     let answer = move |path: &str, query: &str| match path.strip_prefix(&prefix) {

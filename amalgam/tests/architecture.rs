@@ -15,7 +15,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Text files below a folder of the repository, by path from its root; none that git would not keep.
+/// Text files below a folder of the repository, by path from its root, except for ignored folders.
 fn files(folder: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root().join(folder)];
@@ -53,7 +53,7 @@ fn dependencies(package: &str, tables: &[&str]) -> BTreeSet<String> {
     names.flat_map(|table| table.keys().cloned()).collect()
 }
 
-/// The dependencies that are crates of this workspace, by folder.
+/// The dependencies that are crates of this workspace, by the names of their folders.
 fn ours(dependencies: &BTreeSet<String>) -> BTreeSet<String> {
     dependencies.iter().filter_map(|name| name.strip_prefix("amalgam-")).map(String::from).collect()
 }
@@ -142,7 +142,7 @@ fn the_coordinator_knows_no_solver_and_solvers_do_not_know_each_other() {
     }
     for (name, text) in files("coordinator/src") {
         for material in ["solid", "fluid", "sph", "flip", "spring", "cloth"] {
-            // The name of a method of contact, after where its equations come from.
+            // This method of contact is named after the method that its equations come from.
             let mut words = words_of_code(&text).filter(|word| *word != "sph_repulsion");
             let found = words.any(|word| word.to_lowercase().split('_').any(|part| part == material));
             assert!(!found, "{name} says {material}");
@@ -152,13 +152,13 @@ fn the_coordinator_knows_no_solver_and_solvers_do_not_know_each_other() {
 
 #[test]
 fn no_file_holds_a_path_of_somebodys_machine() {
-    // Put together here, so that this file does not hold them.
+    // The paths are put together here, so that this file does not hold them.
     let folders = ["home", "root", "Users", "work", "mnt"].map(|folder| format!("/{folder}/"));
     for (name, text) in files("") {
         for folder in &folders {
             let path = |at: usize| {
                 let before = text[..at].chars().next_back();
-                // A folder of that name in a relative path or an address is none of the machine's.
+                // In a relative path or an address, a folder of this name is not the machine's.
                 before.is_none_or(|c| !(c.is_alphanumeric() || "._-/:)}".contains(c)))
             };
             let found = text.match_indices(folder.as_str()).any(|(at, _)| path(at));

@@ -72,7 +72,7 @@ fn a_benchmark_of_fluids_writes_one_file_with_both_methods() {
         });
         let step = step.unwrap_or_else(|| panic!("no step of {method}"));
         assert!(step["ns_per_particle"].as_f64().is_some_and(|ns| ns > 0.0), "{step}");
-        // What a method holds was not counted as the other's.
+        // Memory that one method holds is not counted for the other.
         let bytes = step["bytes_per_particle"].as_f64();
         assert!(!cfg!(target_os = "linux") || bytes.is_some_and(|bytes| bytes > 100.0), "{step}");
     }
@@ -151,7 +151,7 @@ fn check_says_that_a_gas_is_too_soft_for_water_on_it() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stderr).expect("UTF-8")
     };
-    // 0.2 m of water are 1962 Pa, a hundredth of 1 kg/m^3 at 443 m/s squared.
+    // 0.2 m of water press with 1962 Pa, a hundredth of rho c^2 at 1 kg/m^3 and 443 m/s.
     let gas = warnings(1.0);
     assert!(
         gas.contains("1.96e3 Pa on the mean") && gas.contains("write sound_speed = 442.9 for gas"),

@@ -1,6 +1,6 @@
-//! The tables of keys in `docs/reference` are generated from the settings' own doc comments. A table stands below a line
-//! such as `<!-- keys of solver-solid/src/section.rs: Section -->`. `UPDATE_KEYS=1 cargo test --release -p amalgam --test keys`
-//! writes the tables.
+//! The tables of keys in `docs/reference` are generated from the settings' own doc comments. A table stands
+//! below a line such as `<!-- keys of solver-solid/src/section.rs: Section -->`. The tables are written by
+//! `UPDATE_KEYS=1 cargo test --release -p amalgam --test keys`.
 //!
 //! A field's comment gives unit, meaning and, where the code has none, the default: `Collision radius [m].
 //! Default: half the spacing.` Other defaults come from serde's attributes and from `Default`.
@@ -70,7 +70,7 @@ fn with_tables(text: &str) -> (String, usize) {
     (page, tables)
 }
 
-/// A file and behind it all files of its crate, where the enums of its fields may be.
+/// The text of a file, followed by all files of its crate, which may hold the enums of its fields.
 fn sources(file: &str) -> String {
     let (package, _) = file.split_once("/src/").expect("a source of a crate");
     let (mut text, mut folders) = (read(file), vec![root().join(package).join("src")]);
@@ -117,7 +117,7 @@ fn keys(source: &str, name: &str) -> Vec<Key> {
     found
 }
 
-/// A key from its comment, serde's attribute, the field and the default that the code has.
+/// Makes a key from its comment, serde's attribute, the field and the default in the code.
 fn key(comment: &str, serde: &str, field: &str, code: String) -> Key {
     assert!(!comment.is_empty(), "the field {field} has no comment");
     let renamed = serde.split("rename = \"").nth(1).and_then(|rest| rest.split('"').next());
@@ -129,7 +129,7 @@ fn key(comment: &str, serde: &str, field: &str, code: String) -> Key {
         let unit = rest.split(']').next()?;
         is_unit(unit).then(|| unit.to_string())
     });
-    // One unit has a column; where there are several, each stays in its place.
+    // A single unit gets a column of its own; several units stay in the text.
     let meaning = match &unit {
         Some(unit) if !several(meaning) => meaning.replacen(&format!(" [{unit}]"), "", 1),
         _ => meaning.to_string(),
@@ -184,7 +184,7 @@ fn of_default(source: &str, name: &str, field: &str) -> String {
     let fields = body.split([',', '\n']).map(str::trim);
     let own = fields.clone().find_map(|text| text.strip_prefix(&format!("{field}: ")));
     match own {
-        // A list holds commas itself.
+        // A list contains commas.
         Some(list) if list.starts_with('[') => {
             let rest = body.split(&format!("{field}: [")).nth(1).and_then(|rest| rest.split(']').next());
             format!("`[{}]`", rest.unwrap_or_default())

@@ -69,7 +69,7 @@ fn prose(text: &str) -> String {
             .map(|(at, part)| if at % 2 == 0 { part } else { rest })
             .collect();
     }
-    // Addresses of links are no words.
+    // Addresses of links do not count as words.
     let mut words = String::new();
     let mut rest = plain.as_str();
     while let Some((before, after)) = rest.split_once("](") {
@@ -197,7 +197,7 @@ fn sources(language: &str) -> Vec<(String, String)> {
     found
 }
 
-/// First words of comments that are fragments, or sentences about something that has no name yet.
+/// First words of comments that are fragments, or of sentences whose subject has no name yet.
 const FRAGMENTS: [&str; 15] = [
     "Of", "That", "Those", "What", "Whether", "How", "Where", "Which", "Who", "Whom", "Whose", "Why", "When",
     "It", "They",

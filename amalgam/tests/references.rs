@@ -50,7 +50,7 @@ fn files(extensions: &[&str]) -> BTreeMap<String, String> {
     found.into_iter().filter(wanted).map(named).collect()
 }
 
-/// Keys such as Truong2021 in brackets, perhaps with a place behind a comma.
+/// Keys in brackets such as Truong2021, perhaps with a place after a comma.
 fn citations(text: &str) -> BTreeSet<String> {
     let inside = text.split('[').skip(1).filter_map(|rest| rest.split_once(']')).map(|(inside, _)| inside);
     let key = |inside: &str| inside.split(',').next().unwrap_or_default().to_string();
@@ -63,7 +63,7 @@ fn is_citation(key: &str) -> bool {
     digits == 4
         && name.starts_with(|c: char| c.is_ascii_uppercase())
         && name.chars().all(|c| c.is_ascii_alphabetic())
-        // What documents write where any key may stand.
+        // Documents write "Key" where any key may stand.
         && name != "Key"
 }
 
@@ -80,7 +80,7 @@ fn every_work_cited_is_in_the_bibliography_and_every_entry_is_cited() {
     let entries: BTreeSet<String> = bibliography.lines().filter_map(key).collect();
     let mut cited = BTreeSet::new();
     for (name, text) in files(&["rs", "md", "proto", "toml"]) {
-        // This file's own example.
+        // This file holds made-up examples.
         let text = if name == "amalgam/tests/references.rs" { String::new() } else { text };
         for key in citations(&text) {
             assert!(entries.contains(&key), "{name} cites [{key}], which docs/references.bib does not have");
@@ -155,7 +155,7 @@ fn documents_that_sources_name_exist() {
     assert!(checked > 5, "only {checked} sections");
 }
 
-/// Names that serde offers in place of an unknown one.
+/// Names that serde suggests in place of an unknown one.
 fn offered(error: &str) -> Vec<String> {
     let (_, expected) = error.split_once("expected ").unwrap_or_else(|| panic!("no names in: {error}"));
     expected.split('`').skip(1).step_by(2).map(String::from).collect()
@@ -222,32 +222,7 @@ fn every_key_of_a_scene_is_described() {
 
 #[test]
 fn every_entry_of_the_summary_is_described() {
-    let participant = ParticipantSummary {
-        name: String::new(),
-        solver: String::new(),
-        version: String::new(),
-        particles: 0,
-        solver_s: 0.0,
-        waited_s: 0.0,
-        bytes_out: 0,
-        bytes_in: 0,
-    };
-    let summary = Summary {
-        scene: String::new(),
-        steps: 0,
-        simulated_s: 0.0,
-        wall_s: 0.0,
-        participants: vec![participant],
-        phases_s: Default::default(),
-        stages: Default::default(),
-        contacts: Default::default(),
-        wire: Default::default(),
-        coupling: Default::default(),
-        energy: Default::default(),
-        speed_max: 0.0,
-        probes: BTreeMap::new(),
-        state_hash: String::new(),
-    };
+    let summary = Summary { participants: vec![ParticipantSummary::default()], ..Summary::default() };
     fn keys(value: &serde_json::Value, found: &mut Vec<String>) {
         match value {
             serde_json::Value::Object(entries) => entries.iter().for_each(|(key, value)| {
@@ -272,7 +247,7 @@ fn scenes_in_documents_are_right() {
         {
             let parsed: Result<toml::Table, _> = toml::from_str(block);
             assert!(parsed.is_ok(), "{name}: this is not TOML:\n{block}");
-            // Pieces of scenes are completed by what they need.
+            // Parts of scenes get the tables that they lack.
             let mut scene = block.to_string();
             for (table, rest) in [
                 ("[scene]", "name = 'example'"),

@@ -40,7 +40,7 @@ fn a_page_holds_verdict_pictures_and_curves_of_a_run() {
     assert!(!page.contains("http://") && !page.contains("https://"), "the page loads something");
     assert!(page.len() < 1 << 20, "{} bytes", page.len());
 
-    // A failure stands first; what is in it is text.
+    // A failure comes first. Its text is escaped.
     let summary = fs::read_to_string(out.join("summary.json")).expect("a summary");
     let failed = summary.replace("\"error\": null", "\"error\": \"water <was> lost\"");
     fs::write(out.join("summary.json"), failed).expect("writes");

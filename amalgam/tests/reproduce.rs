@@ -59,7 +59,7 @@ fn every_method_of_contact_gives_the_same_bits_on_any_threads_and_transport() {
     let mut hashes = BTreeSet::new();
     for method in ["merge-split", "penalty", "sph-repulsion", "pairwise-impulse"] {
         let set = format!("coupling.method={method}");
-        // Later than the first frames, so that the drop has reached the cloth.
+        // The frame interval is long enough for the drop to reach the cloth.
         let settings = [set.as_str(), "time.frame_interval=0.03"];
         let one = state_hash(folder.path(), &settings, &["--threads", "1"]);
         assert_eq!(

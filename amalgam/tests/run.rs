@@ -97,7 +97,7 @@ fn the_scene_beside_the_results_repeats_the_run_and_replaces_its_results() {
     assert_eq!(fs::read_to_string(out.join("notes.txt")).expect("reads"), "mine");
 }
 
-/// Files of a participant's frames, by the list.
+/// Files of a participant's frames, from its list.
 fn listed(out: &Path, participant: &str) -> Vec<String> {
     let list = fs::read_to_string(out.join(format!("{participant}.pvd"))).expect("reads");
     list.split("file=\"").skip(1).map(|rest| rest.split('"').next().expect("a name").to_string()).collect()
@@ -125,7 +125,7 @@ fn a_body_that_does_not_move_is_written_once_and_after_a_resume_too() {
     expect_once();
 }
 
-/// Single light particles may become fast by stored energy that is let go, never by energy from nowhere.
+/// Single light particles may become fast when stored energy is released. The total energy must not rise.
 #[test]
 fn the_total_energy_never_rises() {
     for (split, alpha) in [("paper", "0"), ("paper", "1"), ("symmetric", "1")] {
@@ -144,7 +144,7 @@ fn the_total_energy_never_rises() {
 }
 
 /// Starts a run that would take minutes, and waits until its first frames are there. `hangup` is an option of
-/// `env`: what the program finds set for SIGHUP.
+/// `env` that sets how the program handles SIGHUP.
 fn start_long(folder: &Path, hangup: &str) -> Child {
     let arguments = ["--set", "time.duration=1000", "--set", "time.frame_interval=0.001"];
     let run = command(folder, &arguments);
@@ -180,7 +180,7 @@ fn an_interrupted_run_writes_its_summary() {
     }
 }
 
-/// `nohup` has SIGHUP ignored.
+/// `nohup` makes its program ignore SIGHUP.
 #[test]
 fn a_run_that_ignores_hangups_goes_on() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -232,10 +232,10 @@ fn a_second_signal_does_not_wait_for_a_stopped_solver() {
     let solvers = children(child.id());
     assert_eq!(solvers.len(), 2, "a process per participant");
     signal(solvers[0], "STOP");
-    // Until the run waits for the stopped solver.
+    // By then the run waits for the stopped solver.
     std::thread::sleep(Duration::from_millis(200));
     signal(child.id(), "INT");
-    // Two signals at once, as `timeout` sends them, are one.
+    // Two signals at once, as `timeout` sends them, count as one.
     signal(child.id(), "INT");
     std::thread::sleep(Duration::from_millis(400));
     assert!(child.try_wait().expect("asks").is_none(), "the first signal lets the step finish");
@@ -277,7 +277,7 @@ fn children(parent: u32) -> Vec<u32> {
     files(Path::new("/proc")).iter().filter_map(|name| name.parse().ok()).filter(is_child).collect()
 }
 
-/// A sheet that strikes water at 10 m/s. Water takes its momentum and throws nothing back.
+/// A sheet strikes water at 10 m/s. Water takes its momentum and throws nothing back.
 #[test]
 fn water_does_not_throw_back_what_strikes_it() {
     const SCENE: &str = "[scene]
@@ -321,7 +321,7 @@ participant = 'sheet'
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("sheet.toml");
     fs::write(&file, SCENE).expect("writes");
-    // Part of the momentum [kg m/s] with which the sheet comes that it leaves with, upwards.
+    // The sheet's largest momentum upwards, as a part of the momentum with which it comes.
     let thrown_back = |set: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
         command.arg("run").arg(&file).args(["--quiet", "--transport=in-process"]).args(set);

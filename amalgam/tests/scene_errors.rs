@@ -171,7 +171,7 @@ fn a_solvers_fault_is_shown_in_the_file() {
 }
 
 proptest::proptest! {
-    /// For any edit of a scene, the answer is a scene or faults with places inside the text.
+    /// After any edit, a scene is read, or its faults have places inside the text.
     #[test]
     fn no_edit_of_a_scene_makes_reading_panic(
         from in 0..SCENE.len(),

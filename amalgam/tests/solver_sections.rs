@@ -64,7 +64,8 @@ fn the_main_scene_is_as_large_as_it_says() {
 
 /// Faults reported for the drop scene with values replaced.
 fn faults(overrides: &[&str]) -> String {
-    // Relative to the folder of the package, where tests run: the report names no folder of this machine.
+    // The path is relative to the package's folder, where tests run, so that the report names no folder of
+    // this machine.
     let scene = read("../scenes/small/drop.toml".as_ref(), overrides);
     render(&check(&scene).expect_err("the section is wrong"), false)
 }

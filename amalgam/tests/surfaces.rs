@@ -1,4 +1,4 @@
-//! Runs that write surfaces, read back with a reader that is not ours.
+//! Runs that write surfaces, read back with a reader that is not part of this project.
 
 use std::{collections::HashSet, fs::File, path::Path};
 
@@ -10,8 +10,8 @@ use ply_rs_bw::{
     ply::{DefaultElement, Property},
 };
 
-/// Height [m] and velocity [m/s] of each vertex of a participant's surface in frame 1, which is closed, of
-/// one piece and without handles.
+/// Height [m] and velocity [m/s] of each vertex of a participant's surface in frame 1. The surface is
+/// checked: closed, of one piece and without handles.
 fn vertices(scene: &str, participant: &str, settings: &[&str]) -> Vec<(f32, Vec3)> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let out = folder.path().join("out");
@@ -35,7 +35,8 @@ fn vertices(scene: &str, participant: &str, settings: &[&str]) -> Vec<(f32, Vec3
         _ => panic!("{name} is no float"),
     };
     let vector = |vertex: &DefaultElement, names: [&str; 3]| names.map(|name| float(vertex, name));
-    // Euler's formula. Where an edge is sharp a place has several vertices, each with a normal.
+    // Euler's formula V - E + F = 2 holds for places. Where an edge is sharp, a place has several vertices,
+    // each with its own normal.
     let places: HashSet<[u32; 3]> =
         vertices.iter().map(|vertex| vector(vertex, ["x", "y", "z"]).map(f32::to_bits)).collect();
     assert_eq!(places.len() + faces.len() - faces.len() * 3 / 2, 2);
@@ -53,20 +54,20 @@ fn a_run_writes_the_surface_of_a_fluid() {
     let vertices = vertices("small/drop.toml", "water", &["output.surfaces.water.cell=0.8"]);
     for (height, velocity) in vertices {
         assert!((0.08..0.21).contains(&height), "{height}");
-        // It started with 1 m/s, and has fallen for 0.02 s.
+        // It started with 1 m/s and has fallen for 0.02 s: 1.196 m/s.
         assert!((velocity - Vec3::NEG_Z * 1.196).length() < 0.15, "{velocity}");
     }
 }
 
 #[test]
 fn a_run_writes_the_surface_of_a_solid_as_its_solver_knows_it() {
-    // The wall is a metre high and stands on z = 0, to half a spacing that the cubes leave over.
+    // The wall is a metre high and stands on z = 0. Cubes leave over up to half a spacing.
     let settings = ["output.surfaces.wall.every=1", "time.frame_interval=0.0005"];
     let wall = vertices("paper/fig5.toml", "wall", &settings);
     let heights = || wall.iter().map(|&(height, _)| height);
     let [low, high] = [f32::min, f32::max].map(|end| heights().reduce(end).expect("vertices"));
     assert!(low.abs() < 0.002 && (high - 1.0).abs() < 0.002, "from {low} to {high} m");
-    // The ball is on its way.
+    // The ball is moving.
     let ball = vertices("paper/fig5.toml", "ball", &["output.surfaces.ball.every=1", settings[1]]);
     assert!(ball.iter().all(|(_, velocity)| (*velocity - 10.0 * Vec3::Y).length() < 0.01), "{ball:?}");
 }

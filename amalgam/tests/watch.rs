@@ -17,7 +17,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails only if it has ended.
+        // Killing fails only if the program has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -34,14 +34,14 @@ fn run(folder: &Path) {
     assert!(command.arg(folder).status().expect("runs").success());
 }
 
-/// Starts `amalgam watch`, and the page's host with its path.
+/// Starts `amalgam watch`. Returns it with the page's host and path.
 fn watch(folder: &Path) -> (Running, String, String) {
     let (running, address) = started(Command::new(PROGRAM).arg("watch").arg(folder));
     let (host, path) = parts(&address);
     (running, host, path)
 }
 
-/// Starts a command, and the first line that it prints.
+/// Starts a command. Returns it with the first line that it prints.
 fn started(command: &mut Command) -> (Running, String) {
     let mut running = Running(command.stdout(Stdio::piped()).spawn().expect("starts"));
     let mut line = String::new();
@@ -105,7 +105,7 @@ fn a_finished_run_is_shown_to_whoever_knows_the_address() {
     }
     let fastest = frame.velocities.iter().map(|v| glam::Vec3::from(*v).length()).fold(0.0, f32::max);
     assert!((head["range"][1].as_f64().expect("a number") - f64::from(fastest)).abs() < 1e-6);
-    // What the page has is not sent again.
+    // A frame that the page already has is not sent again.
     let key = head["key"].as_str().expect("a key");
     assert_eq!(get(&host, &format!("{path}particles/water/2?field=speed&have={key}")).0, 204);
 
@@ -196,7 +196,7 @@ fn a_run_that_goes_on_is_shown() {
     let address =
         said.find_map(|line| line.expect("a line").split_once("watch at ").map(|found| found.1.to_string()));
     let (host, path) = parts(&address.expect("an address"));
-    // Others must read on, so that the run can write.
+    // The rest of the output must be read, so that the run can write.
     std::thread::spawn(move || said.for_each(drop));
     let mut seen = Vec::new();
     let begun = Instant::now();
@@ -285,8 +285,8 @@ fn a_browser_draws_the_frame_and_the_curve() {
             let value: f64 = output("value").parse().expect("a number");
             assert!((value / last - 1.0).abs() < 1e-4, "{value} is not {last}");
         }
-        // It draws: the cloth is coloured by its speed, violet where it rests, and the drop in place of its
-        // surface, yellow.
+        // The page is drawn: the cloth at rest is violet, and the drop's particles, drawn in place of its
+        // surface, are yellow.
         chromium(0, "--screenshot=page.png");
         let file =
             std::io::BufReader::new(std::fs::File::open(folder.path().join("page.png")).expect("a picture"));
@@ -325,7 +325,8 @@ fn pictures_per_second() {
         command.arg("run").arg(file).args(["--quiet", "--transport", "in-process", "--out"]).arg(&out);
         assert!(command.status().expect("runs").success());
         let (_running, host, path) = watch(&out);
-        // Time in the page stands still while it draws: it is taken outside, with few pictures and with more.
+        // The page's own clock stands still while it draws. So the time is taken outside, with few pictures
+        // and with more.
         let [few, many] = [1, 1 + PICTURES].map(|pictures| {
             let start = Instant::now();
             let mut command = chromium(1280, 800);

@@ -52,7 +52,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) gravity: DVec3,
     pub(crate) table: Table,
     pub(crate) integration: Integration,
-    /// Each particle that is alive.
+    /// Properties of each particle that is alive.
     pub(crate) known: HashMap<ParticleId, Property>,
     /// All particles at the start of the step, from the last Begin for all.
     pub(crate) state: Batch,
@@ -82,12 +82,12 @@ pub(crate) struct End {
     pub(crate) next: Option<Next>,
 }
 
-/// All particles, contacts that are there now.
+/// Asks for all particles, and for contacts at this moment.
 pub(crate) fn everyone() -> Interest {
     interest(Wanted::All)
 }
 
-/// Particles, and contacts that are there now.
+/// Asks for these particles, and for contacts at this moment.
 pub(crate) fn interest(wanted: Wanted) -> Interest {
     Interest { wanted, triangles: false, horizon: Horizon::default() }
 }
@@ -226,7 +226,7 @@ impl<'a> Bench<'a> {
         self.integrate_with(ask, |_| ())
     }
 
-    /// Integrate with its messages changed.
+    /// Calls Integrate with changed messages.
     pub(crate) fn integrate_with(
         &mut self,
         ask: &Ask,
@@ -239,7 +239,7 @@ impl<'a> Bench<'a> {
         self.wire.integrate(stream::iter(packets), text, counts)
     }
 
-    /// End of a step as the answer prescribes: each group has the velocity that its momenta give it.
+    /// End of a step that follows the answer: each group has the velocity that its momenta give it.
     pub(crate) fn end(&self, ask: &Ask, answer: &Integrated) -> End {
         let mut end = End::default();
         let mut at = 0;
@@ -278,7 +278,7 @@ impl<'a> Bench<'a> {
         call.into_packets()
     }
 
-    /// Commit, which is not noted: the step stays the same.
+    /// Calls Commit without taking note of it: the bench stays in the same step.
     pub(crate) fn try_commit(
         &mut self,
         ask: &Ask,
@@ -297,7 +297,7 @@ impl<'a> Bench<'a> {
         Ok(done)
     }
 
-    /// Takes births, deaths, releases and the end of the step over.
+    /// Takes note of births, deaths, releases and the end of the step.
     pub(crate) fn note(&mut self, done: &Committed) -> Check {
         for &(id, mass, radius, immovable) in &done.born {
             if self.known.insert(id, Property { mass, radius, immovable, body: id }).is_some() {
@@ -344,7 +344,7 @@ impl<'a> Bench<'a> {
         self.wire.frame(request, room)
     }
 
-    /// Save, or the rule is skipped because the service keeps no checkpoints.
+    /// Calls Save. The rule is skipped if the service keeps no checkpoints.
     pub(crate) fn save(&mut self) -> Result<Snapshot, Stop> {
         let request = v1::SaveRequest { context: Some(self.context.to_wire()) };
         let room = self.room();
@@ -390,7 +390,7 @@ pub(crate) fn state_hash(frame: &Frame) -> u64 {
     })
 }
 
-/// Answers to Commit without what may differ from one to the next: the wall time.
+/// An answer to Commit without the wall time, which may differ between equal answers.
 pub(crate) fn timeless(done: &Committed) -> Committed {
     Committed { solver_seconds: 0.0, ..done.clone() }
 }

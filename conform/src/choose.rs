@@ -27,7 +27,7 @@ impl Bench<'_> {
         self.ids().iter().map(|id| self.known[id].radius).collect()
     }
 
-    /// Places of all particles in the state, by id: a service may answer the particles in any order.
+    /// Places of all particles in the state, sorted by id: a service may answer the particles in any order.
     pub(crate) fn by_id(&self) -> Vec<usize> {
         let ids = self.ids();
         let mut places = Vec::from_iter(0..ids.len());
@@ -35,13 +35,13 @@ impl Bench<'_> {
         places
     }
 
-    /// Places of particles that may move, in the state, by id.
+    /// Places of movable particles in the state, sorted by id.
     pub(crate) fn movable(&self) -> Vec<usize> {
         let ids = self.ids();
         self.by_id().into_iter().filter(|&place| !self.known[&ids[place]].immovable).collect()
     }
 
-    /// The cells that the own particles occupy, if the service wants to know.
+    /// The cells that the own particles occupy, if the service asks for occupied cells.
     fn occupied(&self) -> Option<CellSet> {
         let lattice = self.table.occupancy?;
         Some(lattice.occupied(&self.state.position, &self.radii(), Reach::Centre))
@@ -96,7 +96,7 @@ impl Bench<'_> {
         Ok(self.ask(&[self.group(2)?]))
     }
 
-    /// Relative difference of answers that is no fault: an iteration ends where its tolerance is reached.
+    /// Relative difference of answers that is no fault: an iteration ends when its tolerance is reached.
     pub(crate) fn tolerance(&self) -> f64 {
         match self.integration {
             Integration::Explicit => 1e-9,

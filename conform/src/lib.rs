@@ -2,9 +2,9 @@
 //! calls.
 //!
 //! A rule has a name, one sentence and a place in `docs/reference/protocol.md`. [`examine`] tries rules on a
-//! service that it is connected to, one after the other, each in a run of its own. A rule that is broken
-//! comes with the calls that show it. The rules are in files by subject, below `rules/`. They are written
-//! with `bench.rs`.
+//! service that it is connected to, one after the other, each in a run of its own. A broken rule comes with
+//! the calls that show the fault. The rules are in files by subject, below `rules/`. They are written with
+//! `bench.rs`.
 
 mod bench;
 mod choose;

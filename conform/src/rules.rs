@@ -13,7 +13,7 @@ mod snapshot;
 
 use self::rule::Rule;
 
-/// All rules, those that others build on first.
+/// All rules; rules that others build on come first.
 pub static RULES: &[&[Rule]] = &[
     order::RULES,
     before::RULES,

@@ -27,7 +27,7 @@ pub struct Finding {
     pub see: &'static str,
     /// Verdict on the service.
     pub verdict: Verdict,
-    /// The last calls before it was seen to be broken, the last of them at fault.
+    /// The last calls before the fault was seen; the very last one is at fault.
     pub calls: Vec<Exchange>,
 }
 

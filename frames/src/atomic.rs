@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::FramesError;
 
 /// Writes `path` through a temporary file beside it, `.NAME.part`, which is renamed at the end and removed on
-/// error. The name is fixed, so that what a killed run left behind is overwritten by the next; two processes
+/// error. The name is fixed, so that the next run overwrites the file that a killed run left. Two processes
 /// must not write the same file at once.
 ///
 /// The data is handed to the disk before the rename: quotas and network file systems report a full disk only

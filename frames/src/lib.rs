@@ -6,8 +6,8 @@
 //! - [`write_usd`] writes all frames as one animated scene;
 //! - [`CsvTable`] holds numbers over time.
 //!
-//! Architecture invariants: this crate depends on nothing else of the project, and whoever reads a file while
-//! a run goes on, or after it was killed, finds only whole frames, whole lists and whole rows.
+//! Architecture invariants: this crate depends on nothing else of the project. A reader finds only whole
+//! frames, whole lists and whole rows, also while a run goes on or after it was killed.
 
 mod atomic;
 mod error;

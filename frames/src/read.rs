@@ -66,7 +66,7 @@ fn not_ours(path: &Path, kind: &str, what: &str) -> FramesError {
     FramesError::data(path, format!("this is no {kind} as amalgam writes it: {what}"))
 }
 
-/// The text before a mark, and the bytes behind it.
+/// The text before a mark, and the bytes after it.
 fn parted<'a>(bytes: &'a [u8], mark: &str) -> Result<(&'a str, &'a [u8]), String> {
     let at = bytes.windows(mark.len()).position(|window| window == mark.as_bytes());
     let at = at.ok_or_else(|| format!("{mark:?} is missing"))?;

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::FramesError;
 
 /// A comma-separated table of numbers. Each value is written with the fewest digits that read back to the
-/// same bits, each row with one call to the system, so that what has been appended can be read after an
-/// interruption.
+/// same bits. Each row is one call to the system, so that all rows can be read after an interruption.
 #[derive(Debug)]
 pub struct CsvTable {
     path: PathBuf,
@@ -32,8 +31,8 @@ impl CsvTable {
         Ok(Self { path, file, columns: header.len(), row: String::new() })
     }
 
-    /// Continues the table of an interrupted run that was `length` bytes long when its checkpoint was taken:
-    /// what follows is dropped, since the run will write it again.
+    /// Continues the table of an interrupted run that was `length` bytes long when its checkpoint was taken.
+    /// Later rows are dropped, since the run will write them again.
     ///
     /// # Errors
     /// A failure of the file system, another header than `header`, or a table that does not have a row that
@@ -140,7 +139,7 @@ mod tests {
         for row in rows() {
             table.append(&row).expect("appends");
         }
-        // Read while the table is still open: nothing may wait in a buffer.
+        // The table is still open: nothing may wait in a buffer.
         let text = fs::read_to_string(&path).expect("reads");
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("time [s],energy [J],speed_max [m/s]"));

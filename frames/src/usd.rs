@@ -1,7 +1,7 @@
 //! Scenes over time in Universal Scene Description (`.usda`), which Blender, Houdini and Omniverse open.
 //!
-//! Everything lies below `/World`, in metres, with Z up. A time code is a frame. The form with text is
-//! written here since no library in Rust writes a binary one that Pixar's own reads.
+//! Everything lies below `/World`, in metres, with Z up. A time code is a frame. The text form is written
+//! here, since no library in Rust writes a binary form that Pixar's own library reads.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
@@ -99,7 +99,7 @@ pub struct UsdMesh {
     pub positions: Vec<[f32; 3]>,
     /// Velocities [m/s], or none.
     pub velocities: Vec<[f32; 3]>,
-    /// Normals of the vertices; without, edges are sharp where triangles meet at an angle.
+    /// Normals of the vertices. Without normals, edges are sharp where triangles meet at an angle.
     pub normals: Vec<[f32; 3]>,
     /// Vertices of each triangle, anticlockwise seen from outside.
     pub triangles: Vec<[u32; 3]>,
@@ -356,7 +356,7 @@ fn write_attributes<S>(
     let mut declared = BTreeSet::new();
     for ((attribute, is_same), _) in there.filter(|(_, is_there)| **is_there) {
         let declaration = attribute.declaration;
-        // A surface that is always empty has normals of both kinds.
+        // A surface that is empty in all states has both attributes of normals; only the first is written.
         if !declared.insert(declaration) {
             continue;
         }
@@ -404,7 +404,7 @@ struct Number(f32);
 
 impl Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Small whole numbers without their `.0`.
+        // Small whole numbers are written without `.0`.
         if self.0.fract() == 0.0 && self.0.abs() < 1e6 {
             write!(f, "{}", self.0)
         } else {
@@ -446,7 +446,7 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// A name that USD takes and that nobody has.
+/// A name that USD accepts and that is not taken.
 fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let mut plain: String = name.chars().map(letter).collect();

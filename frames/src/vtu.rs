@@ -61,8 +61,8 @@ pub enum Compression {
     Zlib,
 }
 
-/// Bytes of values in a compressed block: large enough for zlib's window of 32 KiB, small enough for all
-/// processors.
+/// Bytes of values in a compressed block: large enough for zlib's window of 32 KiB, small enough to give all
+/// processors work.
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// Writes a frame: one VTK_VERTEX cell per particle, in order, then one VTK_TRIANGLE per triangle. The file
@@ -208,7 +208,7 @@ fn write(out: &mut impl Write, frame: &FrameData<'_>, compression: Compression) 
         FrameValues::Unsigned(v) => array(field.name, "UInt32", 1, points, v.iter().map(|v| v.to_le_bytes())),
     }));
     let positions = vec![array("Points", "Float64", 3, points, frame.positions.iter().map(bytes_of_dvec3))];
-    // Fits: `check` has counted the corners.
+    // This fits: `check` has counted the corners.
     let vertices = 0..points as u32;
     let corners = vertices.chain(frame.triangles.as_flattened().iter().copied()).map(u32::to_le_bytes);
     let ends = (1..=points as u32).chain((1..=triangles as u32).map(move |t| points as u32 + 3 * t));

@@ -32,7 +32,7 @@ use crate::token::Token;
 /// Bytes that are given to HTTP/2 at once: fewer than a window may hold.
 const SENT_AT_ONCE: usize = 1 << 30;
 
-/// A way to a service, for each new connection.
+/// Opens a connection to a service; called for each new connection.
 type Way = dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Wire>>> + Send + Sync;
 
 /// Calls of a service over a connection that is made anew when it was lost. Clones share the connection. Each
@@ -88,7 +88,7 @@ async fn open(way: &Way) -> io::Result<SendRequest<Pieces>> {
         .handshake(wire)
         .await;
     let (calls, connection) = opened.map_err(io::Error::other)?;
-    // Its calls fail with the error that ends it.
+    // An error that ends the connection is the error of its calls.
     tokio::spawn(connection.map(drop));
     Ok(calls)
 }

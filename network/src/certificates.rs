@@ -138,12 +138,11 @@ fn file(path: &Path, error: std::io::Error) -> CertificatesError {
     CertificatesError::File { path: path.display().to_string(), error }
 }
 
-/// Writes a file beside its place and moves it there: whoever reads it meanwhile has the old one or the new
-/// one.
+/// Writes a file beside its place and moves it there: a reader finds the whole old file or the whole new one.
 fn write(path: &Path, mode: u32, text: &str) -> Result<(), CertificatesError> {
     let beside = path.with_extension("new");
     let written = (|| {
-        // One that is left from before may have other permissions.
+        // A file that an earlier run left may have other permissions.
         let _ = fs::remove_file(&beside);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
         file.write_all(text.as_bytes())?;

@@ -63,8 +63,8 @@ pub async fn dial(
     whereabouts: impl Fn() -> io::Result<String> + Send + Sync + 'static,
     access: &Access,
 ) -> io::Result<Calls> {
-    // Calls name the host that is known now; a service of this kind is the only one at its address and does
-    // not look.
+    // Calls carry the name of the host that is known now. A service ignores it, since it is the only one at
+    // its address.
     let host = whereabouts().unwrap_or_else(|_| "localhost".into());
     let scheme = if access.has_tls() { "https" } else { "http" };
     let token = access.token.clone();

@@ -1,9 +1,9 @@
 //! Connections between machines: who may connect, how both ends prove who they are, and how long a silent one
-//! is borne.
+//! is tolerated.
 //!
 //! Beyond the loopback interface both ends show certificates of one authority ([`certificates`]) with a role
-//! ([`Role`]), and everything is encrypted. On a host that others use too, a caller shows a word out of a
-//! file ([`Token`]).
+//! ([`Role`]), and everything is encrypted. On a host that others use too, a caller shows a secret word from
+//! a file ([`Token`]).
 
 mod calls;
 pub mod certificates;

@@ -150,7 +150,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A call begins, as far as the service goes into it; it lasts until the value is dropped.
+    /// Begins a call that the service carries out; it lasts until the value is dropped.
     pub fn call(&self) -> OpenCall {
         let mut calls = self.state.calls();
         let id = calls.next;
@@ -160,12 +160,12 @@ impl Caller {
         OpenCall { id, caller: self.clone() }
     }
 
-    /// A call was one of the run that is served: the connection may be silent from now on.
+    /// Notes that a call belonged to the run that is served: this connection may be silent from now on.
     pub fn is_of_run(&self) {
         self.state.of_run.store(true, Ordering::Relaxed);
     }
 
-    /// A call has begun a run: from now on no other connection may be silent.
+    /// Notes that a call began a run: from now on this connection alone may be silent.
     pub fn begins_run(&self) {
         for state in self.lines.lock().values() {
             state.of_run.store(false, Ordering::Relaxed);
@@ -186,7 +186,8 @@ impl OpenCall {
         &self.caller
     }
 
-    /// The answer is there: its bytes must be taken in [`PATIENCE`] and the time that they need.
+    /// Notes that the answer is ready: the client must take its bytes within [`PATIENCE`] and the time that
+    /// they need.
     pub fn answers(&self, bytes: u64) {
         let deadline = Instant::now() + PATIENCE + time_for(bytes);
         self.caller.state.calls().open.insert(self.id, Some(deadline));
@@ -224,13 +225,13 @@ mod tests {
         assert_eq!(lines.count(), 3);
         lines.look(later);
         assert!(is_ended(&silent) && !is_ended(&calls) && !is_ended(&of_run));
-        // Its answer is not taken: longer for more bytes.
+        // The client does not take its answer; a longer answer gets more time.
         call.answers(100 * crate::RATE_MIN);
         lines.look(later + PATIENCE);
         assert!(!is_ended(&calls));
         lines.look(later + PATIENCE + Duration::from_secs(100));
         assert!(is_ended(&calls) && !is_ended(&of_run));
-        // Another begins a run.
+        // Another connection begins a run.
         lines.admit().expect("a place").caller().begins_run();
         lines.look(later + PATIENCE);
         assert!(is_ended(&of_run));

@@ -90,7 +90,7 @@ impl Gate {
     }
 }
 
-/// A service that listens. The file of a Unix socket goes when it is dropped.
+/// A service that listens. The file of a Unix socket is removed when this is dropped.
 pub struct Listening {
     /// Address at which callers reach the service.
     pub address: String,
@@ -174,7 +174,7 @@ async fn admit<IO>(
             next = incoming.next() => match next {
                 Some(Ok(wire)) => wire,
                 Some(Err(error)) => {
-                    // Too many open files, mostly: others may close theirs.
+                    // Most often too many files are open: other connections may close.
                     refused.tell(&format!("a connection could not be taken: {error}"));
                     tokio::time::sleep(LOOK_INTERVAL).await;
                     continue;
@@ -193,7 +193,7 @@ async fn admit<IO>(
         };
         tokio::spawn(hand_over(wire, place, tls.clone(), refused.clone(), sender.clone()));
     }
-    // The connections that are there stay, and are looked at, until the last of them has ended.
+    // Connections that are open stay, with their limits on silence, until the last one has ended.
     while lines.count() > 0 && !sender.is_closed() {
         lines.look(looks.tick().await.into_std());
     }
@@ -216,11 +216,11 @@ async fn hand_over<IO>(
             Err(_) => return refused.tell("it did not finish the handshake of TLS"),
         },
     };
-    // Nobody wants it any more if the service ends.
+    // Sending fails only if the service has ended.
     let _ = sender.send(Ok(Line::new(wire, place))).await;
 }
 
-/// Connections that were refused and not yet told of.
+/// Connections that were refused and not yet logged.
 #[derive(Clone, Default)]
 struct Refused(std::sync::Arc<std::sync::Mutex<Told>>);
 
@@ -240,7 +240,7 @@ impl Refused {
 }
 
 impl Told {
-    /// Counts one more; the number to tell of, if it is time to.
+    /// Counts one more refusal. Returns the number of them to log, if a line is due.
     fn count(&mut self, now: Instant) -> Option<u64> {
         self.count += 1;
         if self.last.is_some_and(|last| now.duration_since(last) < LOG_INTERVAL) {
@@ -251,13 +251,13 @@ impl Told {
     }
 }
 
-/// Listens at `HOST:PORT`; the second value is what others write to reach it.
+/// Listens at `HOST:PORT`; the second value is the address by which others reach it.
 pub(crate) async fn bind(
     address: &str,
     may_leave_host: bool,
 ) -> anyhow::Result<(tokio::net::TcpListener, String)> {
     let everywhere = address.strip_prefix("*:");
-    // A socket of IPv6 takes connections of IPv4 too; where there is no IPv6, those alone.
+    // An IPv6 socket takes IPv4 connections, too. Without IPv6, the socket is an IPv4 one.
     let looked_up = match everywhere {
         Some(port) => {
             let has_ipv6 = tokio::net::TcpListener::bind("[::]:0").await.is_ok();

@@ -19,8 +19,8 @@ pub(crate) fn time_for(bytes: u64) -> Duration {
     Duration::from_secs_f64(bytes as f64 / RATE_MIN as f64)
 }
 
-/// The messages of a call, which ends with DEADLINE_EXCEEDED if they come too slowly: [`PATIENCE`] and the
-/// time that their bytes need.
+/// The messages of a call. It ends with DEADLINE_EXCEEDED if they take longer than [`PATIENCE`] and the time
+/// that their bytes need.
 pub fn paced<P, S>(stream: S, bytes: fn(&P) -> u64) -> impl Stream<Item = Result<P, Status>> + Unpin
 where
     S: Stream<Item = Result<P, Status>> + Unpin,
@@ -60,7 +60,7 @@ where
             self.end += time;
         }
         let end = self.end;
-        // Messages without bytes may come without end: the clock is looked at whatever comes.
+        // Messages without bytes could come without end, so each one is checked against the clock.
         if Instant::now() >= end {
             return Poll::Ready(Some(Err(Status::deadline_exceeded(format!(
                 "the messages of the call came too slowly: {} s and {RATE_MIN} bytes in each second more are allowed",

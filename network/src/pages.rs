@@ -16,7 +16,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Pages that anyone may read who reaches them, without encryption.
+    /// Pages without encryption, which anyone who reaches them may read.
     pub fn open() -> Self {
         Self { tls: None, insecure: true }
     }

@@ -14,7 +14,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 3] = [Self::Coordinator, Self::Solver, Self::Operator];
 
     /// The name, as in the names of files.

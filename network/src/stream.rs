@@ -10,8 +10,8 @@ use tonic::transport::server::Connected;
 
 use crate::lines::{Caller, Place};
 
-/// Bytes that a Unix socket holds on their way. The system's own measure is smaller than a frame, so that
-/// sender and receiver would wait for each other in each frame.
+/// Bytes that a Unix socket holds on their way. The system's default is smaller than a frame, so that sender
+/// and receiver would wait for each other in each frame.
 const SOCKET_BYTES: usize = 2 << 20;
 
 /// Makes room in a Unix socket, as far as the system allows.
@@ -59,7 +59,7 @@ impl AsyncWrite for Line {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Nobody who has been hung up on is waited for.
+        // A connection that the server has ended is not waited for.
         if self.place.is_ended(cx) {
             return Poll::Ready(Err(ended()));
         }

@@ -21,10 +21,10 @@ use crate::role::Role;
 /// Name of HTTP/2 in the negotiation of a protocol (ALPN).
 const HTTP2: &[u8] = b"h2";
 
-/// Name of HTTP/1.1 in that agreement.
+/// Name of HTTP/1.1 in ALPN.
 const HTTP1: &[u8] = b"http/1.1";
 
-/// A certificate whose role is none that is wanted.
+/// A certificate with a role that is not accepted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("its certificate is that of {}, and {} is wanted", found.map_or("no role of amalgam's", Role::one), wanted.one())]
 pub(crate) struct WrongRole {
@@ -51,7 +51,7 @@ impl Credentials {
             .with_single_cert(self.chain, self.key)
             .map_err(|error| unfit(error.to_string()))?;
         config.alpn_protocols = vec![HTTP2.into()];
-        // A session that is taken up again would not show its certificate.
+        // A resumed session would not show its certificate.
         config.send_tls13_tickets = 0;
         Ok(TlsAcceptor::from(Arc::new(config)))
     }

@@ -1,9 +1,9 @@
-//! Bodies that turn: what contacts need to know of them.
+//! Rigid bodies as contacts see them: mass, inertia and motion.
 
 use glam::{DMat3, DVec3};
 
-/// A rigid body at the start of a step, with the motion that it will have at the end of the step without
-/// others.
+/// A rigid body at the start of a step, with the velocities that it would have at the end of the step if no
+/// other body touched it.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Body {
@@ -21,7 +21,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// A ball, or another body with the same moment of inertia [kg m^2] about every axis.
+    /// A body with the same moment of inertia [kg m^2] about every axis, for example a ball.
     pub fn round(mass: f64, inertia: f64, centre: DVec3, velocity: DVec3, spin: DVec3) -> Self {
         Self { mass, inertia: DMat3::from_diagonal(DVec3::splat(inertia)), centre, velocity, spin }
     }

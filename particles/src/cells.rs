@@ -1,4 +1,5 @@
-//! Sets of occupied cells: how participants tell each other where they are without telling what they are.
+//! Sets of occupied cells: participants tell each other where their particles are, and nothing else about
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,16 +21,16 @@ pub struct Lattice {
 /// Rule by which a particle occupies cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reach {
-    /// The cell that holds its centre.
+    /// Only the cell that holds the particle's centre.
     Centre,
-    /// Every cell that the bounding box of its collision sphere touches, if the sphere is larger by this part
-    /// of its radius.
+    /// Every cell that the bounding box of the particle's collision sphere touches. The sphere counts as
+    /// larger by this part of its radius.
     Sphere(f64),
 }
 
 impl Reach {
-    /// Half the edge of the cube around its centre in which a particle occupies cells, in the unit of the
-    /// radius.
+    /// Half the edge [m] of the cube, centred at a particle of this `radius` [m], in which the particle
+    /// occupies cells.
     #[inline]
     fn extent(self, radius: f64) -> f64 {
         match self {
@@ -50,7 +51,7 @@ pub struct CellSet {
 const HALF: i32 = 1 << 20;
 
 impl Lattice {
-    /// The cell that holds `position`, saturated at 2^20 cells from the origin.
+    /// The cell that holds `position`. Coordinates beyond 2^20 cells from the origin are clamped.
     #[inline]
     pub fn cell(&self, position: DVec3) -> IVec3 {
         let scaled = (position - self.origin) * (1.0 / self.cell_size);
@@ -65,7 +66,7 @@ impl Lattice {
         };
         let count = positions.len();
         if let Some(block) = self.block(positions, radii, reach) {
-            // Marking bits commutes, so the set does not depend on the order of threads.
+            // Setting bits commutes, so the set does not depend on the order of threads.
             let bits: Vec<AtomicU64> = (0..block.words()).map(|_| AtomicU64::new(0)).collect();
             (0..count).into_par_iter().with_min_len(4096).for_each(|i| {
                 let (low, high) = extent(i);
@@ -105,7 +106,7 @@ struct Block {
 }
 
 impl Block {
-    /// Bits of a block at most: 8 MiB.
+    /// Largest number of bits in a block: 8 MiB.
     const BITS_MAX: u64 = 1 << 26;
 
     fn new(low: IVec3, high: IVec3) -> Option<Self> {
@@ -288,8 +289,8 @@ impl CellSet {
     }
 }
 
-/// The largest integers not above `x`, which must be within the range of i32 less one. The library's rounding
-/// is a function call where the machine's oldest instruction set has none.
+/// Rounds each component down to an integer. Components must be within the range of i32 less one.
+/// `f64::floor` would be a function call: the oldest instruction set of x86-64 has no rounding.
 #[inline]
 pub(crate) fn floor(x: DVec3) -> IVec3 {
     let truncated = x.as_ivec3();

@@ -9,18 +9,20 @@ use crate::grid::POSITION_LIMIT;
 use crate::id::ParticleId;
 use crate::text::{number, vector};
 
-/// No velocity has a component of this size [m/s]: it would cross in a second whatever positions can be.
+/// Every component of a velocity is smaller than this [m/s]: in a second, a particle of this speed crosses
+/// [`POSITION_LIMIT`].
 pub const SPEED_LIMIT: f64 = 1e12;
 
-/// Smallest and largest mass of a particle [kg], beyond an electron's and a galaxy's. Squares of momenta, and
-/// sums of them over all particles that there can be, are numbers.
+/// Smallest and largest mass of a particle [kg]: below an electron's and above a galaxy's. Within it, squares
+/// of momenta and their sums over all particles are finite in f64.
 pub const MASS_RANGE: (f64, f64) = (1e-50, 1e50);
 
-/// Smallest and largest radius of a particle [m]: the square of a speed over it is a number, and it is no
-/// larger than space.
+/// Smallest and largest radius of a particle [m]. The square of speed / radius is finite in f64, and no
+/// radius exceeds the limit of positions.
 pub const RADIUS_RANGE: (f64, f64) = (1e-30, POSITION_LIMIT);
 
-/// No momentum or impulse has a component of this size [kg m/s]: the largest mass at the largest speed.
+/// Every component of a momentum or an impulse is smaller than this [kg m/s]: the largest mass at the largest
+/// speed.
 pub const MOMENTUM_LIMIT: f64 = MASS_RANGE.1 * SPEED_LIMIT;
 
 /// True if a mass [kg] is within [`MASS_RANGE`].

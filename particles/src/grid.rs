@@ -8,12 +8,12 @@ use crate::cells::floor;
 /// Positions must lie within this distance of the origin [m], and within 2^31 cells of it.
 pub const POSITION_LIMIT: f64 = 1e12;
 
-/// Points sorted into cubic cells, for finding what is near a place.
+/// Points sorted into cubic cells, to search the neighbourhood of a place.
 ///
-/// Cells are hashed so that a cell and its neighbours along x fall into consecutive slots: the 27 cells
-/// around a point are nine contiguous runs of the sorted order, in a dense block and in an endless sparse
-/// scene alike. Memory is proportional to the number of points, never to the volume. Distinct cells may share
-/// a slot, so that a run may hold points that are far away: callers test distances anyway.
+/// Cells are hashed so that a cell and its neighbours along x fall into consecutive slots. The 27 cells
+/// around a point are then nine contiguous runs of the sorted order, in dense and in sparse scenes. Memory is
+/// proportional to the number of points, never to the volume. Distinct cells may share a slot, so that a run
+/// may hold points that are far away: callers test distances anyway.
 ///
 /// Within a slot, points stay in the order they came in, so the result does not depend on the number of
 /// threads.
@@ -78,7 +78,8 @@ impl CellGrid {
         }
         firsts.sort_unstable();
         let mut runs = Runs { run: [(0, 0); 18], count: 0 };
-        // Rows whose slots overlap would show a point twice: each row begins where the last one ended.
+        // Runs of rows with overlapping slots would show a point twice. So each run begins where the last one
+        // ended.
         let mut covered = 0u32;
         let last_end = u64::from(firsts[8]) + 3;
         let wrapped = last_end.saturating_sub(u64::from(self.mask) + 1) as u32;
@@ -188,7 +189,7 @@ impl Runs {
 
 #[inline]
 fn cell(position: DVec3, inverse_cell_size: f64) -> IVec3 {
-    // Positions beyond 2^31 cells share the outermost ones, and are still found.
+    // Positions beyond 2^31 cells share the outermost cells, and are found there.
     const LIMIT: f64 = (i32::MAX - 2) as f64;
     floor((position * inverse_cell_size).clamp(DVec3::splat(-LIMIT), DVec3::splat(LIMIT)))
 }

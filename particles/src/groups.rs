@@ -1,5 +1,5 @@
-//! The group map: S of `docs/theory/coupling.md`, "Integrating a meta-particle". It exists once, for every
-//! solver.
+//! The group map: the matrix S of `docs/theory/coupling.md`, "Integrating a meta-particle". Every solver uses
+//! this one.
 
 use glam::DVec3;
 use rayon::prelude::*;
@@ -25,12 +25,12 @@ impl GroupMap {
         Self { group_of: vec![NO_GROUP; particles], offsets: vec![0], members: Vec::new() }
     }
 
-    /// Sets the groups among `particles` particles: group g has the particles `members[offsets[g]..offsets[g + 1]]`.
-    /// Memory of the last time is reused.
+    /// Sets the groups among `particles` particles. Members of group g are
+    /// `members[offsets[g]..offsets[g+1]]`. Memory of the last time is reused.
     ///
     /// # Panics
-    /// If offsets do not ascend from 0 to `members.len()`, or a member is out of range or in two groups:
-    /// whoever reads groups from outside checks them first.
+    /// If offsets do not ascend from 0 to `members.len()`, or a member is out of range or in two groups.
+    /// Callers check groups from outside first.
     pub fn set(&mut self, particles: usize, offsets: &[u32], members: &[u32]) {
         assert!(offsets.first() == Some(&0) && offsets.is_sorted(), "offsets of groups must ascend from 0");
         assert_eq!(offsets.last().map(|&o| o as usize), Some(members.len()), "last offset of groups");
@@ -117,8 +117,8 @@ impl StepEnd<'_> {
     /// Advances particles by one step: free ones by their integrated velocity, members by their group's.
     /// Immovable particles must have their prescribed velocity in `integrated`, and keep it.
     ///
-    /// For solvers without sub-steps of their own; others move their free particles themselves and then call
-    /// [`Self::place_members`].
+    /// This is for solvers without sub-steps. Other solvers move their free particles themselves and then
+    /// call [`Self::place_members`].
     pub fn advance(&self, particles: &mut Particles, integrated: &[DVec3]) {
         let group_of = self.groups.group_of();
         let columns = particles.position.par_iter_mut().zip(&mut particles.velocity);
@@ -132,8 +132,8 @@ impl StepEnd<'_> {
         self.place_members(particles);
     }
 
-    /// Advances the members of groups: position by the group's velocity from where they are, velocity as
-    /// split.
+    /// Advances the members of groups. A member moves by the group's velocity, and then has its own velocity
+    /// after splitting.
     pub fn place_members(&self, particles: &mut Particles) {
         for (group, &velocity) in self.group_velocity.iter().enumerate() {
             let range = self.groups.offsets[group] as usize..self.groups.offsets[group + 1] as usize;

@@ -11,11 +11,11 @@ pub struct Horizon {
     pub acceleration: f64,
 }
 
-/// Particles that hit others in a row are followed over this many hits.
+/// Chains of collisions are followed over this many hits.
 const HITS: usize = 4;
 
 impl Horizon {
-    /// Speed that a particle has at most [m/s], as long as nothing hits it.
+    /// Largest speed of a particle within the horizon [m/s], if nothing hits it.
     pub fn speed(&self, velocity: DVec3) -> f64 {
         velocity.length() + self.acceleration * self.time
     }
@@ -26,7 +26,7 @@ impl Horizon {
         2.0 * speed * self.time
     }
 
-    /// True if a pair with this gap [m] between its surfaces may touch.
+    /// True if a pair with this gap [m] between its surfaces may touch within the horizon.
     pub fn meets(&self, gap: f64, speeds: [f64; 2]) -> bool {
         gap < self.reach(speeds[0]) + self.reach(speeds[1])
     }
@@ -37,9 +37,9 @@ impl Horizon {
         self.foresee_with(pairs, gap, speed, |_, raised| raised);
     }
 
-    /// As [`Self::foresee`] where others raise speeds, too: after each hit, `follow` is given the speeds and
-    /// whether one of them was raised. It takes over what others raised, and says whether anyone has raised
-    /// any.
+    /// As [`Self::foresee`], where other ranks raise speeds, too. After each hit, `follow` gets the speeds
+    /// and whether this rank raised one. It takes over the speeds that other ranks raised, and returns
+    /// whether any rank raised one.
     pub fn foresee_with(
         &self,
         pairs: &[(u32, u32)],

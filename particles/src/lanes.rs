@@ -4,9 +4,9 @@
 //! AVX-512 and picks one at run time. All have sixteen lanes and do the same operations in the same order
 //! (IEEE addition, subtraction, multiplication, division and square root, fused multiply-add only where it is
 //! written, sums over lanes as a fixed tree). So results do not depend on the width. A loop may also be plain
-//! code over arrays of sixteen, which the compiler turns into vectors of the width; without fused
-//! multiply-add in hardware that is computed in software: slow, and the same. Where lanes never meet, a loop
-//! may work on one [`Register`] of them at a time.
+//! code over arrays of sixteen, which the compiler turns into vectors of the width. Without fused
+//! multiply-add in hardware, software computes the same result slowly. A loop that never combines lanes may
+//! work on one [`Register`] of them at a time.
 //!
 //! This is the only place of the workspace with `unsafe` code. It is sound because a [`Width`] other than the
 //! plain one only exists where the processor was found to have it, and because every load and store goes
@@ -23,7 +23,7 @@ pub const LANES: usize = 16;
 /// Sixteen f32 in memory.
 pub type Sixteen = [f32; LANES];
 
-/// Sixteen f32. Methods take lanes one by one unless they say otherwise.
+/// Sixteen f32. Methods act on each lane by itself unless they say otherwise.
 pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> {
     /// The register type of this width.
     type Register: Register;
@@ -71,7 +71,7 @@ pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = S
         values.iter().fold(false, |any, &value| any | (value < low) | (value > high))
     }
 
-    /// Asks for what lies `bytes` after `at`, which need not be there.
+    /// Prefetches the memory `bytes` after `at`, which need not be valid.
     #[inline(always)]
     fn prefetch<T>(at: &T, bytes: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -83,9 +83,9 @@ pub trait Lanes: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = S
     }
 }
 
-/// A loop to be compiled for each width. `run` must be `#[inline(always)]`, and so must what it calls in its
-/// loops: only code that is inlined into the caller is compiled for its width, which the body of a closure is
-/// not always.
+/// A loop to be compiled for each width. `run` must be `#[inline(always)]`, and so must every function that
+/// it calls in its loops: only code that is inlined into the caller is compiled for its width. The body of a
+/// closure is not always inlined.
 pub trait Task {
     /// The result of the loop.
     type Output;
@@ -131,7 +131,8 @@ impl Width {
     }
 
     /// The widest that this processor has; `AMALGAM_LANES` may ask for less (`plain`, `avx2`, `avx512`),
-    /// which changes the time that a run takes and nothing else. Unknown or missing ones are passed over.
+    /// which changes the time that a run takes and nothing else. A name that is unknown, or that the
+    /// processor lacks, is ignored.
     pub fn of_machine() -> Self {
         let supported = Self::supported();
         let asked = std::env::var("AMALGAM_LANES").unwrap_or_default();
@@ -284,7 +285,7 @@ mod tests {
             let run = |width: Width| width.run(Everything { a: &a, b: &b });
             let expected = run(Width(Kind::Plain));
             for width in Width::supported() {
-                // Which NaN comes out of an operation on two is not laid down.
+                // IEEE 754 leaves open which NaN an operation on two NaNs returns.
                 let equal = |(&x, &y): (&u32, &u32)| {
                     x == y || f32::from_bits(x).is_nan() && f32::from_bits(y).is_nan()
                 };

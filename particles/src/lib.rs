@@ -1,7 +1,6 @@
-//! Pure things that more than one crate needs: particle fields, ids, the cell grid for neighbour search,
-//! intersecting spheres, sets of occupied cells, the group map (S of `docs/theory/coupling.md`, section
-//! "Integrating a meta-particle") and counter-based random numbers. No input or output, no async, no wire
-//! types.
+//! Pure things that more than one crate needs: particle fields, ids, the cell grid, intersecting spheres,
+//! sets of occupied cells, the group map and counter-based random numbers. No input or output, no async, no
+//! wire types.
 
 mod body;
 mod cells;

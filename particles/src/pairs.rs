@@ -27,8 +27,9 @@ pub struct Spheres<'a> {
 /// Spheres are dealt into *cohorts*: those of one class whose radii lie within a factor of two. Each two
 /// cohorts that may intersect are searched once: the finer one looks into the coarser one's cell grid, whose
 /// cells are as wide as the sum of their largest radii. So a huge sphere costs one look for each small one,
-/// and never a wide search. At equal coarseness the larger cohort looks into the smaller one's grid: most of
-/// it is turned away by one bit (`Vicinity`), and only the smaller one and those near it are sorted.
+/// and never a wide search. At equal fineness, the cohort with more members looks into the other one's grid:
+/// one bit (`Vicinity`) turns most of its members away. Only the other cohort and the members near it are
+/// sorted.
 #[derive(Debug, Default)]
 pub struct PairFinder {
     runs: Vec<Vec<Run>>,
@@ -94,9 +95,9 @@ const LEVEL_BITS: u32 = 12;
 struct Search {
     seeker: usize,
     target: usize,
-    /// The seekers that may be near the target. In the target's order, or nearly, they find what they look at
-    /// in cache: in the order of ids, which for a mixed fluid says nothing of places, the search took twice
-    /// as long.
+    /// The seekers that may be near the target, nearly in the target's order: neighbours of consecutive
+    /// seekers are then in cache. In the order of ids, which in a mixed fluid does not follow positions, the
+    /// search took twice as long.
     near: Sorted,
     members: Vec<u32>,
 }
@@ -104,8 +105,8 @@ struct Search {
 /// Spheres in a task.
 const CHUNK: usize = 4096;
 
-/// Cells are wider than spheres can reach by this much, so that rounding of x / cell cannot carry a neighbour
-/// beyond the next cell: up to 2^31 cells from the origin that rounding is below 2.4e-7 of a cell.
+/// Cells are wider than spheres can reach by this part, so that rounding of x / cell cannot carry a neighbour
+/// beyond the next cell. Up to 2^31 cells from the origin, the rounding is below 2.4e-7 of a cell.
 const CELL_SLACK: f64 = 1e-6;
 
 impl PairFinder {
@@ -133,7 +134,8 @@ impl PairFinder {
         &self.pairs
     }
 
-    /// Distances computed in the last search: what it cost, the same on every machine.
+    /// Number of distances computed in the last search: a measure of its cost that is the same on every
+    /// machine.
     pub fn distances(&self) -> u64 {
         self.distances
     }
@@ -217,7 +219,7 @@ impl PairFinder {
             let members = &cohorts[searches[search].seeker].members;
             let vicinity = &cohorts[searches[search].target].vicinity;
             let members = &members[start..(start + CHUNK).min(members.len())];
-            // Every member is written and only those near are kept: who is near cannot be predicted.
+            // Every member is written, and only near ones advance the count: a branch could not be predicted.
             near.resize(members.len(), 0);
             let mut count = 0;
             for &i in members {
@@ -253,7 +255,8 @@ impl PairFinder {
         });
     }
 
-    /// Every pair was found once, so that the sorted list does not depend on who found it.
+    /// Sorts the pairs of all tasks. Every pair was found once, so the list does not depend on which task
+    /// found it.
     fn collect(&mut self) {
         self.pairs.clear();
         self.distances = 0;

@@ -1,4 +1,4 @@
-//! Counter-based random numbers: a number is a pure function of what it is for, never of the order of
+//! Counter-based random numbers: a number is a pure function of its purpose, never of the order of
 //! evaluation.
 
 /// The finaliser of SplitMix64: every bit of the result depends on every bit of `x`.

@@ -225,7 +225,7 @@ impl Shape {
         };
         let counts = DVec3::from_array([0, 1, 2].map(|axis| {
             let cells = frame.extent[axis] / spacing;
-            // A tenth of a billionth keeps 0.3 / 0.1 at three cells.
+            // (0.4 - 0.1) / 0.1 is slightly above 3 in f64: 1e-10 keeps it at three cells.
             if round[axis] { (cells - 1e-10).ceil() } else { cells.round() }
         }));
         let total = counts.element_product();
@@ -281,7 +281,8 @@ impl Shape {
         }
     }
 
-    /// Volume [m^3]; 0 for single points. A difference has that of the shape that loses: no more fits.
+    /// Volume [m^3]; 0 for single points. A difference has the volume of the shape that it takes from, an
+    /// upper bound.
     pub fn volume(&self) -> f64 {
         match *self {
             Self::Box { min, max } => (max - min).element_product(),
@@ -403,9 +404,9 @@ impl MovingShape {
         Ok(sample)
     }
 
-    /// The point that lies in the box around the shape, in its own frame, at these parts of its edges (0 to
-    /// 1), if it is in the shape: for random points. With `flat` it is moved along z to the height of the
-    /// middle.
+    /// Places a point in the box around the shape, in its own frame, at these parts of its edges (0 to 1):
+    /// for random points. There is none if the point is outside of the shape. With `flat` it is moved along z
+    /// to the height of the middle.
     pub fn point_in(&self, parts: DVec3, flat: bool) -> Option<DVec3> {
         let frame = self.shape.frame();
         let point = frame.middle + frame.basis * ((parts - 0.5) * frame.extent);

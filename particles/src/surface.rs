@@ -1,4 +1,4 @@
-//! Closed surfaces of triangles: what is wrong with them, and what they enclose.
+//! Closed surfaces of triangles: their faults, and the volume that they enclose.
 
 pub(crate) mod moving;
 
@@ -24,7 +24,7 @@ impl Surface {
     /// they cover nothing.
     ///
     /// # Panics
-    /// If a triangle names no corner: whoever reads a file checks that.
+    /// If a triangle names no corner: the reader of a file checks that.
     pub fn new(corners: &[DVec3], triangles: &[[u32; 3]]) -> Self {
         let mut order: Vec<u32> = (0..corners.len() as u32).collect();
         // Plus zero: -0 and 0 are the same place.
@@ -174,7 +174,7 @@ impl Surface {
                 let normal = (b - a).cross(c - a);
                 let (least, most) = (a.x.min(b.x).min(c.x), a.x.max(b.x).max(c.x));
                 let offset = (point.y - a.y) * normal.y + (point.z - a.z) * normal.z;
-                // A triangle seen from its edge has no definite crossing: anywhere on it will do.
+                // A triangle parallel to the line has no single crossing: any of its points will do.
                 let x = if normal.x == 0.0 { least } else { (a.x - offset / normal.x).clamp(least, most) };
                 crossings.push((x, winding));
             }

@@ -1,4 +1,4 @@
-//! Numbers, times and other people's words, as people read and write them.
+//! Numbers, times and texts of other programs, as people read and write them.
 
 use std::time::Duration;
 

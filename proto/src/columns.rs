@@ -321,7 +321,7 @@ impl Columns {
         self.bytes_of(name)
     }
 
-    /// Takes a column whose length is right, or what there is of its bytes.
+    /// Takes the values of a column whose length has been checked; none if the column is absent.
     fn take_all<T: Pod>(&mut self, name: &str) -> Vec<T> {
         match self.columns.iter().position(|(known, _)| known == name) {
             Some(at) => self.columns.swap_remove(at).1.into_values(),
@@ -348,7 +348,7 @@ mod tests {
             (&[2.5], 8),
             (&[2.5; 5], 8),
             (&[2.5, 2.5, 1.0], 24),
-            // Equal, but not the same.
+            // Equal as numbers, but not as bits.
             (&[0.0, -0.0], 16),
         ] {
             let (sent_bytes, back) = sent(values);

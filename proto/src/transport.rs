@@ -23,9 +23,9 @@ impl TransportLimits {
     pub const CONNECTIONS_MAX: usize = 16;
     /// Bytes of HTTP/2 headers in a call.
     pub const HEADER_LIST_BYTES: u32 = 64 << 10;
-    /// Time after which the kernel asks again, if there was no answer.
+    /// Time of silence after which the kernel asks whether the other end is there.
     pub const KEEPALIVE: std::time::Duration = std::time::Duration::from_secs(20);
-    /// Time after which it asks again, if there was no answer.
+    /// Time after which the kernel asks once more, if there was no answer.
     pub const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
     /// Number of times that the kernel asks before it gives the connection up.
     pub const KEEPALIVE_TRIES: u32 = 4;

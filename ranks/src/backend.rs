@@ -1,4 +1,4 @@
-//! The way of messages: the part of [`crate::Ranks`] that differs between threads and processes.
+//! Messages between ranks: the part of [`crate::Ranks`] that differs between threads and processes.
 
 use crate::message::Message;
 
@@ -18,12 +18,13 @@ pub(crate) trait Backend: Send + Sync {
 
     fn broadcast(&self, message: Message) -> Message;
 
-    /// As `broadcast` where the wait may be long; `like` is empty, and as wide as the message that comes.
+    /// Receives a broadcast for which the wait may be long. `like` is empty, and as wide as the message that
+    /// comes.
     fn await_broadcast(&self, like: Message) -> Message;
 
     fn max(&self, values: &mut [i64]);
 
-    /// Wraps.
+    /// Sums element by element over ranks; sums wrap.
     fn sum(&self, values: &mut [u64]);
 
     fn sum_exact(&self, values: &mut [f64]);

@@ -7,10 +7,11 @@ use crate::{
     ranks::Ranks,
 };
 
-/// Bins of a histogram, at most: beyond, several planes of cells share a bin, and bins are cut again.
+/// Largest number of bins in a histogram. Longer windows have several planes of cells per bin; the bin that
+/// holds the plane is then divided again.
 const BINS_MAX: i64 = 4096;
 
-/// The largest cost of a particle [ns]: 2^38 of them sum up below 2^62.
+/// The largest cost of a particle [ns]: the sum of 2^38 of them stays below 2^62.
 const WEIGHT_MAX: u64 = 1 << 24;
 
 /// Rows along x are cut where they are longer than this many times the longer side across them.
@@ -124,10 +125,10 @@ impl Node {
         let possible = |axis: &usize| self.range(*axis).is_some();
         let longest = |axes: [usize; 3], least: i64| {
             let axes = axes.into_iter().filter(possible).filter(|&axis| thick(axis) >= least);
-            // The first one of equals.
+            // Of equally thick axes, the first one.
             axes.reduce(|best, axis| if thick(axis) > thick(best) { axis } else { best })
         };
-        // Four cells are two on either side.
+        // Four cells leave two on either side.
         match (longest([1, 2, 2], 4), longest([0, 0, 0], 2)) {
             (Some(across), Some(x)) if thick(x) <= ROW * thick(across) => Some(across),
             (across, x) => x.or(across),
@@ -141,7 +142,7 @@ impl Search {
     fn new(node: &Node, extent: [(i64, i64); 3]) -> Self {
         let axis = node.axis(&extent);
         let window = extent[axis];
-        // Without particles any place will do.
+        // Without particles, any plane will do.
         let above = (window.0 > window.1).then_some(0);
         Self { axis, window, bin: 1, offset: 0, below: 0, total: None, above }
     }
@@ -166,7 +167,7 @@ impl Search {
         for (k, &weight) in bins.iter().enumerate() {
             let missing = wanted - i128::from(below) * ranks;
             let with = i128::from(below + weight) * ranks - wanted;
-            // The last bin that is needed to have enough below.
+            // Bins are passed until the next one would bring the weight below the plane to what is wanted.
             if with < 0 && k + 1 < bins.len() {
                 below += weight;
                 continue;
@@ -182,7 +183,7 @@ impl Search {
         }
     }
 
-    /// The plane: where it was found, or next to it where a side would have fewer cells than ranks.
+    /// The plane: where it was found, or the nearest one that leaves each side as many cells as ranks.
     fn plane(&self, node: &Node) -> Plane {
         let (lowest, highest) = node.range(self.axis).expect("the axis was chosen so");
         let above = self.above.unwrap_or(0).clamp(lowest, highest);
@@ -190,7 +191,7 @@ impl Search {
     }
 }
 
-/// Sets each search's bins within its window; answers the number of all bins.
+/// Sets each search's bins within its window; returns the number of all bins.
 fn place_bins(searches: &mut [Search]) -> usize {
     let mut bins = 0;
     for search in searches {

@@ -59,7 +59,7 @@ impl Cut {
                 at += 1;
                 ranks = below;
             } else {
-                // Past this plane and the planes below it, one fewer than there are ranks.
+                // Skips this plane and the planes of the ranks below it: one fewer than these ranks.
                 at += below;
                 first += below;
                 ranks -= below;
@@ -73,8 +73,8 @@ impl Cut {
         self.regions[rank]
     }
 
-    /// Ranks other than `rank` whose regions, grown by `depth` cells, meet that of `rank`, in ascending
-    /// order. A rank is its neighbours' neighbour.
+    /// Ranks other than `rank` whose regions, grown by `depth` cells, meet the region of `rank`, in ascending
+    /// order. The relation is symmetric.
     pub fn neighbours(&self, rank: usize, depth: i32) -> Vec<usize> {
         let own = self.regions[rank];
         let others = (0..self.size()).filter(|&other| other != rank);
@@ -92,7 +92,7 @@ impl Cut {
         self.planes.iter().flat_map(|plane| [plane.axis as i32, plane.above]).collect()
     }
 
-    /// A cut from the numbers of [`Self::to_words`]; none if they are not such.
+    /// A cut from the numbers of [`Self::to_words`]; none if they are no cut.
     pub fn from_words(words: &[i32]) -> Option<Self> {
         let (pairs, rest) = words.as_chunks::<2>();
         let sound =
@@ -189,7 +189,7 @@ mod tests {
                         (low - i64::from(depth)..=high + i64::from(depth)).contains(&i64::from(cell[a]))
                     });
                     prop_assert_eq!(cut.is_near(rank, cell, depth), near);
-                    // Whoever must know of a cell is a neighbour of its owner.
+                    // A rank that must know of a cell is a neighbour of the cell's owner.
                     let owner = cut.owner(cell);
                     prop_assert!(!near || rank == owner || cut.neighbours(owner, depth).contains(&rank));
                 }

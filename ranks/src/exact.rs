@@ -93,14 +93,14 @@ impl ExactSum {
         if self.terms + other.terms + 1 > TERMS_MAX {
             other.carry();
         }
-        // Digits without carries are at most as large as those of one term.
+        // Digits without carries are at most as large as the digits of one term.
         self.terms += other.terms + 1;
         for (digit, other) in self.digits.iter_mut().zip(other.digits) {
             *digit += other;
         }
     }
 
-    /// The sum, rounded once to the nearest f64, of two the even one. Not a number if a term was not finite.
+    /// The sum, rounded once to the nearest f64, ties to even. Not a number if a term was not finite.
     pub fn value(&self) -> f64 {
         if self.broken {
             return f64::NAN;

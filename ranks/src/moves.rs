@@ -49,7 +49,7 @@ impl Moves {
         let counts = to.iter().map(|to| if to.is_empty() { Vec::new() } else { vec![to.len() as u64] });
         let from = ranks.all_to_all(counts.collect());
         for (rank, (to, from)) in to.into_iter().zip(from).enumerate() {
-            // The other rank sees the same two numbers, and also takes or leaves this pair.
+            // The other rank sees both numbers, too, and takes or leaves the pair as this one does.
             if !to.is_empty() || !from.is_empty() {
                 moves.with.push(rank);
                 moves.to.push(to);
@@ -74,9 +74,9 @@ impl Moves {
         self.from.iter().sum()
     }
 
-    /// Replaces the values of particles that leave by those that arrived, by rank; the rest of them come
-    /// behind the others, and places that are left over take the last values. So the time follows the
-    /// particles that move, not all. Collective.
+    /// Replaces the values of particles that leave by the values that arrived, in the order of ranks. Further
+    /// arrivals are appended; gaps that are left over take the last values. So the time is proportional to
+    /// the particles that move. Collective.
     ///
     /// # Panics
     /// If the column has not one entry for each particle that the plan was made for.
@@ -106,7 +106,7 @@ impl Moves {
         }
         left_over.extend(gaps);
         column.extend(arrived);
-        // From the end: what comes last then is never a gap.
+        // From the end, so that the last value is never itself a gap.
         for gap in left_over.into_iter().rev() {
             column.swap_remove(gap);
         }

@@ -21,10 +21,10 @@ use mpi::{
 use crate::{backend::Backend, message::Message};
 
 /// Bytes that MPI is given at once: its counts have 32 bits. A longer message is sent in pieces of this
-/// length, and ends with a shorter one, if need be with none.
+/// length. It ends with a shorter piece, which may be empty.
 const PIECE: usize = 1 << 30;
 
-/// Tags tell messages between neighbours from lengths of broadcasts.
+/// Tags distinguish messages between neighbours from lengths of broadcasts.
 const DATA: i32 = 1;
 const LENGTH: i32 = 2;
 
@@ -144,7 +144,7 @@ fn pieces(bytes: &[u8], length: usize) -> impl Iterator<Item = &[u8]> {
 
 impl Drop for Mpi {
     fn drop(&mut self) {
-        // Finalising waits for the others, who may wait for this rank.
+        // Finalising would wait for the other ranks, which may wait for this one.
         if thread::panicking() {
             self.abandon();
         }
@@ -215,7 +215,8 @@ impl Backend for Mpi {
             probes += 1;
             if probes > PROBES {
                 thread::sleep(sleep);
-                // A ninth of the time already slept, about: a call that follows soon is answered soon.
+                // Sleeps grow by an eighth, to about a ninth of the time slept so far: a call that comes soon
+                // is answered soon.
                 sleep = (sleep * 9 / 8).min(SLEEP_MAX);
             } else {
                 thread::yield_now();
@@ -238,7 +239,8 @@ impl Backend for Mpi {
 
     fn abandon(&self) {
         if self.size > 1 {
-            // Without the lock: another thread may hold it while it waits for a rank that waits for this one.
+            // Without the lock: another thread may hold it while it waits for a rank that waits for this
+            // rank.
             SimpleCommunicator::world().abort(ABANDONED);
         }
     }

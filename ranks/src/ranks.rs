@@ -86,8 +86,8 @@ impl Ranks {
 
     /// One handle for each of `size` threads that act as ranks, the first rank's first.
     ///
-    /// Where a rank's last handle is dropped, or one while its thread panics, the other ranks panic as soon
-    /// as they need that rank.
+    /// If a rank's last handle is dropped, or one while its thread panics, the other ranks panic as soon as
+    /// they need that rank.
     ///
     /// # Panics
     /// If `size` is 0.
@@ -101,9 +101,9 @@ impl Ranks {
 
     /// This process among those that `mpirun` started.
     ///
-    /// A handle that is dropped while its thread panics ends all processes. The last one to be dropped
-    /// finalises MPI, and that waits for the other ranks: a rank that stops early for another reason calls
-    /// [`Self::abandon`]. MPI asks that the thread that began also ends: keep a handle where this was called.
+    /// A handle that is dropped while its thread panics ends all processes. The last handle to be dropped
+    /// finalises MPI, which waits for the other ranks: a rank that stops early for another reason calls
+    /// [`Self::abandon`]. MPI must end on the thread that began it: keep a handle where this was called.
     ///
     /// # Errors
     /// If MPI was initialised before, or does not let threads take turns in calling it.
@@ -215,7 +215,7 @@ impl Ranks {
         self.backend.await_broadcast(Message::pack(Vec::<T>::new())).unpack()
     }
 
-    /// Element by element the largest over ranks; NaN where one is NaN. Zero is larger than minus zero.
+    /// Largest value over ranks, element by element; NaN if any is NaN. Zero is larger than minus zero.
     pub fn max(&self, values: &mut [f64]) {
         let mut keys: Vec<i64> = values.iter().map(|&value| key(value)).collect();
         if !self.is_alone() {
@@ -227,8 +227,8 @@ impl Ranks {
         }
     }
 
-    /// Element by element the sum over ranks, of terms whose sums are exact in any order: multiples of one
-    /// power of two, of which the sum is far below 2^53 times as large. A sum of zeros is plus zero.
+    /// Sum over ranks, element by element, of terms whose sums are exact in any order: multiples of a power
+    /// of two, with sums far below 2^53 times that power. A sum of zeros is plus zero.
     pub fn sum_exact(&self, values: &mut [f64]) {
         if !self.is_alone() {
             self.counters.collective();
@@ -239,7 +239,7 @@ impl Ranks {
         }
     }
 
-    /// Element by element the sum over ranks; it wraps.
+    /// Sum over ranks, element by element; it wraps.
     pub fn sum(&self, values: &mut [i64]) {
         if !self.is_alone() {
             self.counters.collective();

@@ -18,7 +18,7 @@ struct Inbox {
 
 impl Inbox {
     fn lock(&self) -> MutexGuard<'_, Vec<VecDeque<Message>>> {
-        // Nothing panics while a queue is half changed.
+        // A poisoned lock is no fault: nothing panics while a queue is half changed.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -26,7 +26,7 @@ impl Inbox {
 struct Shared {
     inboxes: Vec<Inbox>,
     gone: Vec<AtomicBool>,
-    /// The rank that made the first of all panic. The others name it, instead of a rank that fell after it.
+    /// The rank that panicked first. The others name it, instead of a rank that panicked because of it.
     culprit: OnceLock<usize>,
 }
 
@@ -61,7 +61,7 @@ impl Thread {
         let inbox = &self.shared.inboxes[self.rank];
         let mut queues = inbox.lock();
         loop {
-            // A rank that is gone may have left a message.
+            // A rank that is gone may have left a message before.
             if let Some(message) = queues[from].pop_front() {
                 return message;
             }
@@ -81,7 +81,7 @@ impl Thread {
     fn leave(&self) {
         self.shared.gone[self.rank].store(true, Ordering::SeqCst);
         for inbox in &self.shared.inboxes {
-            // With the lock: a rank that has just looked, and goes to wait, must not miss the news.
+            // Holds the lock: a rank that has just looked, and is about to wait, must not miss the signal.
             let _queues = inbox.lock();
             inbox.changed.notify_all();
         }

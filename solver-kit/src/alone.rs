@@ -62,8 +62,8 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Asks for the next stage of a step of `dt` [s], with new groups. A solver that works in iterations may
-    /// leave `forcing` of its first residual; 0 asks for its own tolerance.
+    /// Asks for the next stage of a step of `dt` [s], with new groups. An iterative solver may stop when its
+    /// residual has fallen to `forcing` times the first one; 0 asks for its own tolerance.
     ///
     /// # Errors
     /// The solver's.

@@ -115,7 +115,7 @@ impl ForceSettings {
     pub(crate) fn acceleration_max(&self) -> f64 {
         match self {
             Self::Uniform(field) => field.acceleration.length(),
-            // At a distance of softening / sqrt 2.
+            // The maximum is at the distance softening / sqrt 2.
             Self::Center(field) => {
                 2.0 / 27.0f64.sqrt() * field.strength.abs() / (field.softening * field.softening)
             }
@@ -123,7 +123,7 @@ impl ForceSettings {
         }
     }
 
-    /// The largest rate at which the acceleration changes along a way [1/s^2].
+    /// The largest derivative of the acceleration in any direction [1/s^2].
     pub(crate) fn gradient_max(&self) -> f64 {
         match self {
             Self::Uniform(_) => 0.0,

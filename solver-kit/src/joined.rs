@@ -54,8 +54,7 @@ pub struct Members<'a> {
 
 impl Members<'_> {
     /// Hands the value of every member to `add`, with its group, in the order in which the coordinator named
-    /// the members, whichever rank has them. That happens at the first rank; at others `add` is never called.
-    /// Collective.
+    /// the members, whichever rank has them. Only the first rank calls `add`. Collective.
     pub fn for_each<T: Pod>(
         &self,
         groups: &GroupMap,
@@ -77,7 +76,7 @@ impl Members<'_> {
     }
 }
 
-/// The values of all ranks by their numbers, which are those from 0 on; at the first rank.
+/// The values of all ranks at the first rank, in the order of their numbers, which count from 0.
 pub(crate) fn by_number<T: Pod>(ranks: &Ranks, number: &[u32], values: Vec<T>) -> Option<Vec<T>> {
     if ranks.is_alone() {
         return Some(values);

@@ -17,8 +17,8 @@ use crate::joined::{concatenated, united};
 use crate::solver::Solver;
 use own_contacts::OwnContacts;
 
-/// The particles that a coordinator hears of, and those it has heard of. Ranks call all but [`Self::allow`]
-/// and [`Self::reorder`] together.
+/// The particles that a coordinator is told of, and the particles that it knows already. Ranks call all but
+/// [`Self::allow`] and [`Self::reorder`] together.
 pub(crate) struct NearParticles {
     ranks: Ranks,
     /// Absent if own particles do not collide with each other.
@@ -98,8 +98,8 @@ impl NearParticles {
         }
     }
 
-    /// The particles that are wanted, as far as they are alive, and those in contact with one of their own.
-    /// The interest was checked.
+    /// The particles that are wanted, as far as they are alive, and own particles in contact with each other.
+    /// The interest has been checked.
     pub(crate) fn begin(&mut self, solver: &dyn Solver, ids: &IdIndex, interest: Interest) -> Batch {
         let particles = solver.particles();
         let (count, mut corners) = (particles.len() as u32, interest.triangles);
@@ -127,7 +127,7 @@ impl NearParticles {
                 wanted
             }
             Wanted::Again => {
-                // The list holds them already.
+                // The last list holds the corners already.
                 corners = false;
                 places(self.listed.as_deref().unwrap_or_default())
             }
@@ -137,7 +137,7 @@ impl NearParticles {
         }
         let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(solver, interest.horizon));
         if !own.is_empty() {
-            // Ghosts are behind own particles; their ranks name them.
+            // Ghosts are behind own particles; the ranks that own them report them.
             wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]).filter(|&i| i < count));
             wanted.par_sort_unstable();
             wanted.dedup();
@@ -194,7 +194,8 @@ impl NearParticles {
         }
     }
 
-    /// Follows the solver, which stores its particles in another order than `before`, or others.
+    /// Follows a solver that now stores its particles in another order than `before`, or stores other
+    /// particles.
     pub(crate) fn reorder(&mut self, before: &IdIndex, particles: &Particles) {
         if let Some(surveyed) = &mut self.surveyed {
             let position = |&id| before.find(id).map_or(DVec3::NAN, |i| surveyed[i as usize]);
@@ -209,12 +210,12 @@ impl NearParticles {
         }
     }
 
-    /// Lets the next batch say all ids.
+    /// Makes the next batch name all ids.
     pub(crate) fn say_all(&mut self) {
         self.told = None;
     }
 
-    /// Forgets all, for particles that are somewhere else.
+    /// Forgets everything, because the particles are other ones or have moved without a step.
     pub(crate) fn forget(&mut self) {
         self.surveyed = None;
         self.listed = None;

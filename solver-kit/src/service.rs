@@ -31,7 +31,8 @@ use crate::solver::SolverProgram;
 use order::{Order, Reply};
 use session::{Refusal, Session, check_run};
 
-/// Calls waiting for the solver's thread. The coordinator has one at a time; more is a second coordinator.
+/// Calls waiting for the solver's thread. A coordinator sends one at a time; more calls come from a second
+/// coordinator.
 const QUEUE: usize = 4;
 
 /// The run that is served and the number of its particles: enough to refuse a call before its columns are
@@ -66,7 +67,7 @@ impl Service {
         }
         let (own, served, pool) = (Arc::clone(&program), Arc::clone(&serving), workers(threads)?);
         let solver = std::thread::Builder::new().name("solver".into()).spawn(move || {
-            // Inside the pool of workers: each parallel loop then starts where it is, not with a hand-over.
+            // Inside the pool of workers, a parallel loop starts on the calling thread, without a hand-over.
             pool.install(|| {
                 let (mut session, mut participant) = (Session::new(first.clone()), String::new());
                 while let Some(order) = inbox.blocking_recv() {
@@ -243,7 +244,8 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, serving: &
     }
 }
 
-/// Merge-independent work overlaps with detection. Its fault is the next call's answer.
+/// Does the work that does not depend on merging, while the coordinator looks for contacts. A fault is the
+/// answer of the next call.
 fn prepare(session: &mut Session) {
     if let Err(error) = session.prepare() {
         session.fail(error);

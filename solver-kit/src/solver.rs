@@ -47,9 +47,9 @@ pub struct Request<'a> {
     pub repetition: u32,
     /// Length of the step [s].
     pub dt: f64,
-    /// The part of its first residual that an iteration may leave [EisenstatWalker1996]: above 0 only where
-    /// another repetition follows for certain, so that nothing of the answer is committed. Solvers may leave
-    /// that alone.
+    /// The part of its first residual that an iteration may leave [EisenstatWalker1996]. It is above 0 only
+    /// where another repetition follows for certain, so that nothing of the answer is committed. Solvers may
+    /// ignore it.
     pub forcing: f64,
     /// Own particles that must move as one.
     pub groups: &'a GroupMap,
@@ -92,8 +92,8 @@ pub trait Deferred {
     /// its radius.
     fn travel_bound(&self, dt: f64) -> f64;
 
-    /// Velocities with which these free particles would move in a commit [m/s]: for a solver that moves them
-    /// by their new velocities those, for a grid that carries them its own at their places.
+    /// Velocities with which a commit would move these free particles [m/s]. They are the particles' new
+    /// velocities, or the grid's velocities at their positions if a grid carries them.
     fn velocity(&self, wanted: &[u32]) -> Vec<DVec3>;
 }
 
@@ -175,7 +175,7 @@ pub trait Solver: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The surface of the own particles now, if the solver knows one better than positions tell. Asked for
+    /// The surface of the own particles now, if the solver knows a better one than positions tell. Asked for
     /// frames, where a scene wants it.
     fn surface(&self) -> Option<MovingSurface> {
         None
@@ -239,11 +239,12 @@ pub trait Solver: Send + Sync + 'static {
 
     /// Keeps only the particles of this rank, of those that every rank has after its initialisation. From
     /// here on the solvers of all ranks together are the participant: each has a part of the particles and is
-    /// called for all of them, in the same order. Answers are those of its part, but
+    /// called for all of them, in the same order. Answers are those of its part, except for
     /// - momenta of groups, which are the whole ones at the first rank and are not read at others
-    ///   ([`Members::for_each`] brings members' values there), and groups as bodies, which others have none of;
-    /// - [`Report::stable_dt`], energies, spin and [`Report::given`], [`Self::stable_dt`] and [`Deferred::travel_bound`],
-    ///   which are those of the participant, on all ranks.
+    ///   ([`Members::for_each`] brings members' values to the first rank);
+    /// - groups as bodies, which only the first rank answers;
+    /// - [`Report::stable_dt`], energies, spin and [`Report::given`], [`Self::stable_dt`] and
+    ///   [`Deferred::travel_bound`], which are those of the participant, on all ranks.
     ///
     /// No result may depend on the ranks by a bit.
     ///

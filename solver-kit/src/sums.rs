@@ -35,13 +35,13 @@ fn moments(particles: &Particles, i: usize) -> [f64; 10] {
     [p[0], p[1], p[2], l[0], l[1], l[2], c[0], c[1], c[2], 0.5 * momentum.dot(v[i])]
 }
 
-/// Sums over a step's end; the velocity before is not a number for a particle that was not there. Collective.
+/// Sums at the end of a step. `velocity_before` is NaN for a particle that was born in the step. Collective.
 ///
 /// No bit depends on the order in which particles are stored, nor on the ranks that have them.
 pub(crate) fn totals(ranks: &Ranks, particles: &Particles, velocity_before: &[DVec3], dt: f64) -> Totals {
     let Particles { velocity: v, radius, .. } = particles;
     let count = particles.len();
-    // The largest moments; behind them those of squares of speed, speed over radius, and change of velocity.
+    // The largest magnitudes of the moments, then of v^2, (v / radius)^2 and the squared change of velocity.
     let largest: [f64; 13] = exact::magnitudes(ranks, count, |i| {
         let speed = v[i].length_squared();
         let change = (v[i] - velocity_before[i]).length_squared().max(0.0);
@@ -64,7 +64,7 @@ pub(crate) fn totals(ranks: &Ranks, particles: &Particles, velocity_before: &[DV
 }
 
 /// Kinetic energy [J] that movable particles would have at the velocities that they were `told` [m/s], less
-/// their own kinetic energy. A particle that nobody told, since it was born in the step, counts for nothing.
+/// their own kinetic energy. A particle that was born in the step was told none and does not count.
 /// Collective.
 pub(crate) fn missing_energy(ranks: &Ranks, particles: &Particles, told: &[DVec3]) -> f64 {
     let missing = |i: usize| {

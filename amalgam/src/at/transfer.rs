@@ -63,7 +63,7 @@ pub(super) async fn submit(
         Ok::<(), CommandError>(())
     });
     let answer = client.submit(ReceiverStream::new(receiver)).await;
-    // A file that could not be read is the reason for whatever was answered.
+    // A file that could not be read is the reason for any refusal.
     reading.await.map_err(|error| CommandError::Failed(error.to_string()))??;
     let run = answer.map_err(|status| refused(&status))?.into_inner().run;
     run.map(|run| run.id).ok_or_else(|| CommandError::Failed("the service answered without a run".into()))
@@ -96,7 +96,7 @@ pub(super) async fn fetch(
         named => named.to_vec(),
     };
     for path in &paths {
-        // Whatever a service says is written below the folder.
+        // Whatever path a service names, files are written below the folder only.
         let below = plain_path(path);
         let below = below.ok_or_else(|| CommandError::Failed(format!("{path:?} is no path of a result")))?;
         fetch_one(client, run, path, &out.join(below)).await?;
@@ -123,13 +123,13 @@ pub(crate) async fn fetch_one(
         Err(error) => Err(error),
     };
     if result.is_err() {
-        // The error that matters is the first.
+        // The first error is the one to report.
         let _ = fs::remove_file(&unfinished);
     }
     result
 }
 
-/// Appends a file from a byte on to `file`, which faults call `to`.
+/// Appends the rest of a file, from a byte on, to `file`; faults name it `to`.
 pub(crate) async fn fetch_rest(
     client: &mut Client,
     run: &str,

@@ -19,7 +19,7 @@ pub struct RecorderState {
     pub frame: u64,
     /// Lists of frames, and how many each of them has.
     pub lists: Vec<(String, usize)>,
-    /// Content of the last frame of each list, if nothing in it moves: as the recorder compares it.
+    /// Content of the last frame of each list, if nothing in the frame moves.
     #[serde(default)]
     pub at_rest: Vec<Option<String>>,
     /// Corners of a box around the places where particles have been in pictures [m].

@@ -41,7 +41,7 @@ impl Frames {
         self.first
     }
 
-    /// True for a frame between both.
+    /// True for a frame from the first to the last.
     pub(crate) fn has(self, frame: f64) -> bool {
         frame >= f64::from(self.first) && frame <= f64::from(self.last)
     }

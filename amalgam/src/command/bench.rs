@@ -7,6 +7,7 @@ pub mod machine;
 pub mod measurement;
 pub mod ranks;
 pub mod solids;
+mod steps;
 
 use std::{path::Path, process::Command, time::Instant};
 
@@ -32,14 +33,15 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     }
     args.threads.apply()?;
     let (start, idle) = (Instant::now(), Idle::now());
-    // As services do: among the workers, where a parallel loop starts without a hand-over.
+    // Measures inside the pool of workers, as services compute: parallel loops start without a hand-over.
     let figures = rayon::scope(|_| match args.what {
         Benchmark::Flip => flip::measure(if args.quick { 32 } else { 64 }, idle),
         Benchmark::Fluids | Benchmark::Sph => fluids::measure(args.quick, idle),
         Benchmark::Solids => Ok(solids::measure(args.quick, idle)),
         Benchmark::Ranks => ranks::measure(args.quick, rayon::current_num_threads()),
     })?;
-    // Only now: the allocator keeps what this frees for a while, and what a solver needs would seem less.
+    // The machine comes last: the allocator keeps memory that this frees, and solvers would seem to need
+    // less.
     let machine = Machine::measure();
     say(machine)?;
     print_table(&figures, &machine)?;
@@ -93,8 +95,8 @@ fn page(args: &BenchArgs, figures: &[Value]) -> Page {
     page
 }
 
-/// Runs benchmarks each in a process of its own: memory that one leaves with the allocator would be missing
-/// in the measured need of the next.
+/// Runs each benchmark in a process of its own. Otherwise memory that the allocator keeps from one would be
+/// missing in the measured need of the next.
 fn apart(args: &BenchArgs, parts: [&str; 2]) -> Result<(), CommandError> {
     let mut figures: Vec<Value> = Vec::new();
     let folder = tempfile::tempdir();

@@ -60,7 +60,7 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
     simulation.finish().map_err(|error| CommandError::Failed(error.to_string()))
 }
 
-/// Starts a scene in this process, with its solvers at addresses as they are.
+/// Starts a scene in this process. Solvers at addresses are used where they are.
 ///
 /// # Errors
 /// A wrong section, or a solver that cannot be reached.
@@ -75,7 +75,8 @@ pub(crate) fn start(
     Ok((locals, simulation.map_err(|error| CommandError::at_start(scene, error))?))
 }
 
-/// Takes some steps, so that a scene that cannot begin is told here, and says how long the run will take.
+/// Takes some steps, so that a scene that cannot begin is found here. Returns a line on how long the run will
+/// take.
 fn try_steps(scene: &Scene, simulation: &mut Simulation) -> Result<String, CommandError> {
     let start = Instant::now();
     let mut taken = 0;
@@ -98,7 +99,7 @@ fn try_steps(scene: &Scene, simulation: &mut Simulation) -> Result<String, Comma
     ))
 }
 
-/// A length of time for the eye.
+/// A length of time for people.
 fn span(seconds: f64) -> String {
     match seconds {
         0.0..1.0 => format!("{:.1} ms", 1e3 * seconds),
@@ -113,7 +114,7 @@ fn extent(scene: &Scene, dt: f64, frames: &[ParticipantFrame]) -> String {
     let steps = (scene.time.duration / dt).ceil();
     let mut text = format!("steps of {dt:.1e} s at the start, {steps:.0} of them to the end");
     if scene.output.vtk {
-        // The start is a frame, too.
+        // The start is written as a frame, too.
         let written = 1 + scene.time.frames() / u64::from(scene.output.every);
         let bytes = written as f64 * frames.iter().map(frame_bytes).sum::<u64>() as f64;
         text += &format!("; {written} frames of {} in all", size(bytes));
@@ -123,7 +124,7 @@ fn extent(scene: &Scene, dt: f64, frames: &[ParticipantFrame]) -> String {
 
 /// Bytes of a `.vtu` file without compression, less its header.
 fn frame_bytes(frame: &ParticipantFrame) -> u64 {
-    // Position, id, velocity, group; a cell's corner, end and type.
+    // Position, id, velocity and group; corner, end and type of a cell.
     let particle = 24 + 8 + 12 + 4 + (4 + 4 + 1);
     let field = |field: &FrameField| match field {
         FrameField::Scalar(values) => 4 * values.len(),
@@ -133,7 +134,7 @@ fn frame_bytes(frame: &ParticipantFrame) -> u64 {
     (frame.id.len() * particle + frame.triangles.len() * (12 + 4 + 1) + fields) as u64
 }
 
-/// A number of bytes for the eye.
+/// A number of bytes for people.
 pub(crate) fn size(bytes: f64) -> String {
     match bytes {
         0.0..1e6 => format!("{:.0} kB", bytes / 1e3),

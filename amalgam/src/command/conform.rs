@@ -1,4 +1,4 @@
-//! `amalgam conform`: does a service keep the contract between coordinator and solver?
+//! `amalgam conform`: finds out whether a service keeps the contract between coordinator and solver.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -179,7 +179,7 @@ impl StartedSolver {
             for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()) {
                 let Ok(line) = line else { break };
                 match line.strip_prefix("listening ") {
-                    // Nobody waits any more if it took too long.
+                    // Sending fails only if the start took too long.
                     Some(address) => drop(sender.send(address.to_string())),
                     None => crate::console::note(line),
                 }
@@ -199,7 +199,7 @@ impl StartedSolver {
 
 impl Drop for StartedSolver {
     fn drop(&mut self) {
-        // Fails only for a process that has ended.
+        // Killing fails only for a process that has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

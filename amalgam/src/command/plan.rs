@@ -1,4 +1,4 @@
-//! `amalgam plan`: what a scene would take on a cluster, and what would limit it there.
+//! `amalgam plan`: the needs of a scene on a cluster, and what would limit it there.
 
 pub(crate) mod basis;
 pub mod model;
@@ -12,13 +12,13 @@ use crate::{
 use basis::Basis;
 use model::{Cluster, Estimate, estimate};
 
-/// Cores for which a node gets a rank: those of a part of a processor that shares its memory.
+/// Cores per rank on a node: the part of a processor that shares its memory.
 const CORES_PER_RANK: usize = 16;
 
-/// Nodes up to which the model looks for the wall.
+/// Number of nodes up to which the model looks for the limit of scaling.
 const NODES_MAX: usize = 4096;
 
-/// Measures or reads what a step takes here, and prints what it would take on a cluster.
+/// Measures or reads the needs of a step here, and prints its needs on a cluster.
 ///
 /// # Errors
 /// A wrong scene, a folder without results, or a solver that cannot be reached.
@@ -35,7 +35,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), CommandError> {
         None => 1.0,
     };
     let loads = basis.loads(factor);
-    // Contacts are on surfaces.
+    // Contacts lie on surfaces, whose area grows as the volume to the power 2/3.
     let coordinator = basis.coordinator(factor.powf(2.0 / 3.0));
     say(&basis)?;
     if factor != 1.0 {
@@ -106,7 +106,7 @@ fn print(estimates: &[Estimate]) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The number of nodes from which on half of the cores wait, and for what.
+/// The number of nodes from which on half of the cores wait, and the reason.
 fn wall(on: &impl Fn(usize) -> Estimate, cores: u32) -> String {
     let mut nodes = 1;
     while nodes <= NODES_MAX {
@@ -131,7 +131,7 @@ fn memory(last: &Estimate) -> String {
     )
 }
 
-/// A time of a step for the eye.
+/// The time of a step for people.
 fn time(seconds: f64) -> String {
     match seconds {
         0.0..1e-3 => format!("{:.0} us", 1e6 * seconds),

@@ -20,7 +20,7 @@ use crate::{
 /// Pictures on the page, evenly over the run.
 const PICTURES: usize = 12;
 
-/// Parts of wall time whose curves are drawn: more are not told apart.
+/// Number of parts of wall time whose curves are drawn: more could not be told apart.
 const PARTS_MAX: usize = 6;
 
 /// Writes the page.
@@ -115,7 +115,7 @@ fn pictures(scene: &Scene, folder: &Path) -> Markup {
     }
 }
 
-/// Places of at most [`PICTURES`] of so many, the first and the last among them.
+/// At most [`PICTURES`] places out of `count`, the first and the last among them.
 fn evenly(count: usize) -> impl Iterator<Item = usize> {
     let shown = count.min(PICTURES);
     (0..shown).map(move |k| if shown > 1 { k * (count - 1) / (shown - 1) } else { 0 })

@@ -130,9 +130,9 @@ struct Workers {
 }
 
 impl Workers {
-    /// Threads for this number of runs. Coarse scenes do not fill several cores each: as many runs at a time
-    /// as there are cores. Fine ones do, and need the memory, and Table 1 is about their time: one after the
-    /// other.
+    /// Threads for this number of runs. Coarse scenes do not keep several cores busy, so as many runs go at a
+    /// time as there are cores. Fine scenes do, and need the memory, and Table 1 measures their time: they
+    /// run one after the other.
     fn new(args: &ReproduceArgs, runs: usize) -> Result<Self, CommandError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let side_by_side = cores / args.threads.count().unwrap_or(1);
@@ -143,7 +143,7 @@ impl Workers {
         Ok(Self { pools: (0..at_a_time).map(|_| pool()).collect::<Result<_, _>>()?, threads })
     }
 
-    /// Computes the runs 0 to `runs` and hands over their outcomes, in the order in which they end. After an
+    /// Computes the runs 0 to `runs` and passes on their outcomes, in the order in which they end. After an
     /// error no further run begins.
     fn each<T: Send>(
         &self,
@@ -216,8 +216,8 @@ fn one_run(
     let error = match computed.and_then(|folder| run.compute(folder)).map(|outcome| outcome.ending) {
         Ok(Ending::Finished) => None,
         Ok(Ending::Interrupted) => return Ok(None),
-        // Whatever happens while a scene runs is a result; that it cannot be run is a fault of ours or of the
-        // system.
+        // A failure while a scene runs is a result. A scene that cannot be run is a fault of this program or
+        // of the system.
         Err(CommandError::Failed(error)) => Some(error),
         Err(wrong) => return Err(wrong),
     };
@@ -252,7 +252,7 @@ fn chosen(names: &[String]) -> Result<Vec<Figure>, CommandError> {
         let help = suggest(unknown, &known, "figures");
         return Err(CommandError::Usage(format!("there is no figure `{unknown}`; {help}")));
     }
-    // Table 1 is about the paper's numbers of particles: only who asks for it gets it.
+    // Table 1 needs the paper's numbers of particles, so it is computed only if it is asked for.
     let wanted = |figure: &Figure| match names {
         [] => !is_part(&figure.name, table1::NAME),
         names => names.iter().any(|name| is_part(&figure.name, name)),
@@ -260,7 +260,7 @@ fn chosen(names: &[String]) -> Result<Vec<Figure>, CommandError> {
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// True if a figure goes by this name: its own, or, of `fig8-top`, `fig8`.
+/// True if a figure has this name, or the name before a hyphen: `fig8` names `fig8-top`.
 fn is_part(figure: &str, name: &str) -> bool {
     figure.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn every_run_is_computed_once_side_by_side() {
-        // Two runs that wait for each other: they end only if they are computed at the same time.
+        // Two runs that wait for each other end only if they are computed at the same time.
         let meeting = std::sync::Barrier::new(2);
         let compute = |run| {
             meeting.wait();

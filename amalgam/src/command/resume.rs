@@ -46,8 +46,6 @@ pub fn resume(args: &ResumeArgs) -> Result<Ending, CommandError> {
         note(format_args!("warning: a checkpoint is left out: {reason}"));
     }
     args.threads.apply()?;
-    let mut options = Options::from(args);
-    options.every = options.every.or_else(|| saved.every.clone());
-    options.keep = args.keep_checkpoints.unwrap_or(saved.keep);
+    let options = Options::resumed(args, &saved);
     show(&scene, &options, &args.seeing, &Interrupt::listen()?, held, |run, folder| run.go_on(folder, &saved))
 }

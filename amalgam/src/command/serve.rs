@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl SolverKind {
-    /// The program that makes such solvers.
+    /// The program that makes solvers of this kind.
     pub fn program(self) -> Arc<dyn SolverProgram> {
         match self {
             Self::Solid => Arc::new(SolidProgram),

@@ -1,8 +1,8 @@
 //! `amalgam validate`: computes validation cases and compares them with their references.
 //!
-//! A case is a folder `validation/CASE` (scene, reference data, where they are from, a picture) and a
-//! function here that computes the scene and returns the measurements. Both are part of the program, so that
-//! the command works anywhere. A new case is a folder, a file, and a line in `CASES`.
+//! A case is a folder `validation/CASE` (scene, reference data and their source, a picture) and a function
+//! here that computes the scene and returns the measurements. Both are part of the program, so that the
+//! command works anywhere. A new case is a folder, a file, and a line in `CASES`.
 
 mod alone;
 mod case;
@@ -71,8 +71,8 @@ static CASES: [Case; 45] = [
     coupled::log::CASE,
 ];
 
-/// Cases that are not met, or were never computed to their end: computed when named only. Their README gives
-/// the reason.
+/// Cases that miss their reference, or that were never computed to their end. They are computed only when
+/// they are named; their README gives the reason.
 static GAPS: [Case; 4] =
     [contacts::planet::RESTING, contacts::column::DISCS, contacts::column::SPHERES, contacts::water::BOWL];
 

@@ -12,7 +12,7 @@ use super::{OutputError, failed};
 /// runs hold locks on two files of that name.
 pub(crate) const LOCK: &str = ".lock";
 
-/// Holds the folder of a run. The system lets it go when the process ends, however the process ends.
+/// Holds the folder of a run. The system releases the lock when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
 
@@ -39,7 +39,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Only for those who look into the file: the lock itself ends with the process.
+        // This is for readers of the file only: the lock itself ends with the process.
         let _ = self.0.set_len(0);
     }
 }

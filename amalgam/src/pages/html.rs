@@ -14,7 +14,7 @@ use crate::error::CommandError;
 /// Quality of pictures, 1 to 100.
 const QUALITY: u8 = 82;
 
-/// Points of a curve: a screen shows no more.
+/// Points of a curve; a screen shows no more.
 const POINTS_MAX: usize = 600;
 
 /// Width and height of the area of a curve [pixels].
@@ -60,13 +60,13 @@ pub fn write(path: &Path, page: &str) -> Result<(), CommandError> {
     written.map_err(|error| CommandError::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
-/// A PNG picture with a line below, smaller than the file; none if there is no such file.
+/// A PNG picture as a smaller JPEG with a line below; none if there is no such file.
 pub fn picture(png: &Path, below: &str) -> Option<Markup> {
     let source = format!("data:image/jpeg;base64,{}", BASE64_STANDARD.encode(jpeg_of(png)?));
     Some(html! { figure { img src=(source) alt=(below); figcaption { (below) } } })
 }
 
-/// A picture of a run, which are all 8-bit RGB, as JPEG.
+/// Converts a picture of a run to JPEG; all are 8-bit RGB.
 fn jpeg_of(png: &Path) -> Option<Vec<u8>> {
     let mut reader = png::Decoder::new(BufReader::new(fs::File::open(png).ok()?)).read_info().ok()?;
     let mut pixels = vec![0; reader.output_buffer_size()?];
@@ -138,7 +138,7 @@ pub fn curves(title: &str, curves: &[Curve]) -> Markup {
     }
 }
 
-/// The least and the greatest of each run of `step` points, so that no peak is lost.
+/// The least and the greatest of each `2 * step` points, so that no peak is lost.
 fn thinned(points: &[(f64, f64)], step: usize) -> Vec<(f64, f64)> {
     if step == 1 {
         return points.to_vec();

@@ -64,7 +64,7 @@ impl Answer {
         Self { status: StatusCode::NO_CONTENT, kind: "text/plain", body: Bytes::new() }
     }
 
-    /// There is no such page; a sentence says why.
+    /// Answer that there is no such page; a sentence says why.
     pub fn missing(why: impl Into<Bytes>) -> Self {
         Self { status: StatusCode::NOT_FOUND, kind: "text/plain", body: why.into() }
     }
@@ -94,12 +94,12 @@ pub fn serve(
                         let (pages, answer) = (pages.clone(), answer.clone());
                         tokio::task::spawn_local(async move {
                             let conversation = converse(pages, stream, answer);
-                            // One that breaks off is of no interest.
+                            // A connection that breaks off is no fault.
                             let _ = tokio::time::timeout(CONNECTION_DEADLINE, conversation).await;
                             drop(place);
                         });
                     }
-                    // Such as too many open files: others may close some.
+                    // Most often too many files are open: others may close.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 }
             }
@@ -108,7 +108,7 @@ pub fn serve(
     Ok(address_to_open(&address))
 }
 
-/// The address that a browser opens: no browser reaches "everywhere".
+/// The address that a browser opens: it cannot open an address that stands for all interfaces.
 fn address_to_open(address: &str) -> String {
     let Some((scheme, socket)) = address.split_once("//") else { return address.into() };
     match socket.parse::<std::net::SocketAddr>() {

@@ -74,7 +74,7 @@ impl Page {
 
 /// The day of a time in seconds since 1970 (UTC), by the Gregorian calendar: YYYY-MM-DD.
 fn date(seconds: u64) -> String {
-    // Days since 0000-03-01: a leap day is then the last day of its year.
+    // Days since 0000-03-01, so that a leap day is the last day of its year.
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -98,7 +98,7 @@ fn commit() -> String {
         Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
     };
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return version() };
-    // Pages of results differ while they are written.
+    // Pages of results change while they are written, so they do not count as changes.
     let changed =
         git(&["status", "--porcelain", "--", ".", ":!docs"]).is_none_or(|changes| !changes.is_empty());
     if changed { format!("{commit} with changes") } else { commit }

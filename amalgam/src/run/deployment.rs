@@ -166,7 +166,7 @@ fn check(reader: &mut Reader<'_>, raw: &Raw, scene: &Scene) {
                 _ => (),
             }
         }
-        // ssh takes what begins with a dash for an option.
+        // ssh takes a word that begins with a dash for an option.
         if placement.host.as_ref().is_some_and(|host| host.is_empty() || host.starts_with('-')) {
             reader.fault(&base.key("host"), "this is no host", Some("write for example host = \"node7\""));
         }
@@ -268,7 +268,7 @@ impl Placement {
     }
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word so that a shell reads it back unchanged.
 fn quoted(word: &str) -> String {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
     if !word.is_empty() && word.chars().all(harmless) {

@@ -53,7 +53,7 @@ pub fn export(args: &ExportArgs) -> Result<(), CommandError> {
     say(format_args!("{}: in Blender, File, Import, Universal Scene Description", path.display()))
 }
 
-/// Writes the frames in the folder of a run as one file; a line on each object comes back.
+/// Writes the frames in the folder of a run as one file. Returns a line on each object.
 pub(crate) fn write(
     scene: &Scene,
     folder: &Path,
@@ -145,11 +145,11 @@ fn particles(
     for (time, file) in PvdCollection::read(list)? {
         let frame = (time * frames_per_second).round();
         let file = folder.join(file);
-        // Nothing moves while the same file stands for several times.
+        // Nothing moves while one file stands for several times.
         if !wanted.has(frame) || files.last() == Some(&file) {
             continue;
         }
-        // A sheet whose last triangle is torn stays a mesh, of none.
+        // A sheet whose last triangle is torn stays a mesh without triangles.
         is_mesh = is_mesh || !Frame::read_vtu(&file)?.triangles.is_empty();
         frames.push(frame);
         files.push(file);

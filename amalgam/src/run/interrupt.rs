@@ -71,7 +71,7 @@ impl Interrupt {
     fn signalled(&self) {
         let first = *self.0.requested.get_or_init(Instant::now);
         if first.elapsed() > SAME_SIGNAL {
-            // Somebody does not want to wait, or waits in vain for a step to end.
+            // The user does not want to wait, or a step does not end.
             self.0.control.end();
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
@@ -99,7 +99,7 @@ impl Interrupt {
     }
 }
 
-/// Waits until the terminal is closed; for ever if that ends nothing.
+/// Waits until the terminal is closed; for ever if SIGHUP does not end this process.
 async fn hung_up(hangup: &mut Option<Signal>) {
     match hangup {
         Some(hangup) => drop(hangup.recv().await),
@@ -107,8 +107,8 @@ async fn hung_up(hangup: &mut Option<Signal>) {
     }
 }
 
-/// True if SIGHUP ends this process: not under `nohup`, which has it ignored. Where the system does not tell,
-/// the setting at the start of the process stays.
+/// True if SIGHUP ends this process. `nohup` makes a process ignore it. Where the system does not tell, the
+/// signal's handling at the start of the process is kept.
 fn hangup_ends() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -18,12 +18,12 @@ pub(super) struct Keeper<'a> {
     keep: u32,
     /// Time at which the last checkpoint was written, or the run began.
     since: Instant,
-    /// Steps before the last one that is whole.
+    /// Number of steps of the last whole checkpoint.
     last: Option<u64>,
 }
 
 impl<'a> Keeper<'a> {
-    /// `last`: the steps of the checkpoint that the run goes on from.
+    /// Keeper of a run; `last` is the number of steps of the checkpoint that the run goes on from.
     pub(super) fn new(
         scene: &'a Scene,
         folder: &Folder,
@@ -62,7 +62,7 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// The newest checkpoint that is whole; those after it are told of.
+    /// The newest checkpoint that is whole; later ones are reported.
     pub(super) fn newest(&mut self, tell: &dyn Fn(&str)) -> Result<Saved, CheckpointError> {
         let (saved, skipped) = self.store.newest(self.scene)?;
         skipped.iter().for_each(|reason| tell(&format!("warning: a checkpoint is left out: {reason}")));

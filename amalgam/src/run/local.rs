@@ -169,7 +169,8 @@ pub struct Locals {
 }
 
 impl Locals {
-    /// Starts the solver of every participant that the run is to start, and says where each participant is.
+    /// Starts the solver of every participant that the run is to start, and returns where each participant
+    /// is.
     ///
     /// # Errors
     /// The first solver that does not come up; those that did are ended.
@@ -199,7 +200,7 @@ impl Locals {
         Ok((locals, plans))
     }
 
-    /// Starts a solver, or says where somebody else did.
+    /// Starts a solver, or finds where somebody else started it.
     fn begin(&mut self, index: usize, participant: &Participant) -> Result<Started, StartError> {
         let wrong = |message: &str| StartError::Address {
             participant: participant.name.clone(),
@@ -262,8 +263,8 @@ impl Locals {
         }
     }
 
-    /// Starts a process anew for each that has ended; that of participant `lost` is ended first, if it has
-    /// one here. Says which were started.
+    /// Starts a new process for each that has ended. The process of participant `lost` is ended first, if
+    /// there is one here. Returns the names of the participants.
     ///
     /// # Errors
     /// The first solver that does not come up.
@@ -283,11 +284,11 @@ impl Locals {
         Ok(ended)
     }
 
-    /// Forgets the processes that have ended, that of `lost` among them, and says whose they were.
+    /// Forgets the processes that have ended and that of `lost`, and returns whose they were.
     fn take_ended(&self, lost: &str) -> Vec<String> {
         let has_ended = |(name, child): &mut (String, Child)| {
             if name == lost {
-                // Fails only for a process that has ended.
+                // Killing fails only for a process that has ended.
                 let _ = child.kill();
                 let _ = child.wait();
             }
@@ -371,8 +372,8 @@ impl Locals {
         Ok(command)
     }
 
-    /// Starts a process. It ends when its standard input does, so not even killing this process leaves it
-    /// behind; and so does one that ssh or Slurm starts elsewhere.
+    /// Starts a process. It ends when its standard input does, so that it ends even if this process is
+    /// killed. The same holds for a process that ssh or Slurm starts elsewhere.
     fn spawn(
         &mut self,
         index: usize,
@@ -380,7 +381,7 @@ impl Locals {
     ) -> Result<mpsc::Receiver<String>, StartError> {
         let mut command = self.command(index, participant)?;
         let system = |error| StartError::System { participant: participant.name.clone(), error };
-        // A process group of its own: Ctrl-C is for the run, which then ends its solvers in order.
+        // A process group of its own: Ctrl-C reaches only the run, which then ends its solvers in order.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(system)?;
         let (sender, listening) = mpsc::channel();
@@ -388,7 +389,7 @@ impl Locals {
         self.lock().push((participant.name.clone(), child));
         let (name, to) = (participant.name.clone(), self.console.clone());
         relay(stdout, move |line| match line.strip_prefix("listening ") {
-            // Nobody waits any more if the run has been given up.
+            // Sending fails only if the run was given up.
             Some(address) => drop(sender.send(address.to_string())),
             None => to.line_of(&name, line),
         })
@@ -432,8 +433,8 @@ impl Locals {
         children.iter_mut().filter_map(ended).collect()
     }
 
-    /// Lets the processes end in order: closes their standard input and waits, at most [`END_DEADLINE`]. Says
-    /// who has not ended by then.
+    /// Lets the processes end in order: closes their standard input and waits, at most [`END_DEADLINE`].
+    /// Reports the ones that have not ended by then.
     pub fn end(&self) {
         for (_, child) in self.lock().iter_mut() {
             drop(child.stdin.take());
@@ -462,7 +463,7 @@ impl Locals {
         move || {
             kill(&children);
             if let Some(folder) = folder {
-                // The process ends: whatever keeps the folder from being removed, nobody can act on it.
+                // The process ends, so nobody could act on a failure to remove the folder.
                 let _ = std::fs::remove_dir_all(folder);
             }
         }
@@ -482,7 +483,7 @@ impl Drop for Locals {
 fn kill(children: &Mutex<Vec<(String, Child)>>) {
     let mut children = children.lock().unwrap_or_else(PoisonError::into_inner);
     for (_, child) in children.iter_mut() {
-        // Fails only for a process that has ended.
+        // Killing fails only for a process that has ended.
         let _ = child.kill();
     }
     for (_, child) in children.iter_mut() {

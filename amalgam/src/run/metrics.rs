@@ -174,7 +174,7 @@ struct Known {
     bytes: Vec<[u64; 2]>,
 }
 
-/// Growth of a sum. A sum that became smaller, because the run went back, starts anew.
+/// Growth of a sum since `before`, which is updated. A sum that fell, because the run went back, counts as 0.
 fn grown(before: &mut f64, now: f64) -> f64 {
     (now - std::mem::replace(before, now)).max(0.0)
 }
@@ -204,7 +204,7 @@ impl Owned {
         for (before, phase) in known.phases.iter_mut().zip(Phase::ALL) {
             *before = simulation.profile().seconds(phase);
         }
-        // Seen from the start, not only when there is something to count.
+        // Counters exist from the start, at zero.
         let (families, run) = (&self.families, self.of_run());
         drop((families.recoveries.get_or_create(&run), families.checkpoints.get_or_create(&run)));
     }

@@ -34,7 +34,7 @@ struct Frame {
 struct Plan {
     vtk_every: Option<u64>,
     pictures_every: Option<u64>,
-    /// By participant.
+    /// Settings of surfaces by participant.
     surfaces: BTreeMap<String, SurfaceOutput>,
 }
 
@@ -146,8 +146,8 @@ impl Recorder {
         self.plan.surface_of(participant, self.frame).is_some()
     }
 
-    /// Goes on to the next frame; `participants` is empty if [`Self::wants_frame`] said no. Returns before
-    /// the frame is written, unless others wait for it.
+    /// Records the next frame; `participants` is empty if [`Self::wants_frame`] was false. Returns before the
+    /// frame is written, unless other frames wait for it.
     ///
     /// # Errors
     /// A failure of the file system, also one of a frame before; earlier files stay readable.

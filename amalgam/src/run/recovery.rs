@@ -14,7 +14,7 @@ use crate::{
 };
 use amalgam_coordinator::{Cancel, CoordinatorError, Joining, ParticipantPlan, Simulation, new_run_id};
 
-/// Losses in a row, without a step that was not taken before, after which a run ends.
+/// A run ends after this many losses in a row between which it came no step farther.
 const LOSSES_IN_VAIN_MAX: u32 = 5;
 
 /// Connects a run to its participants, and again when one was lost.
@@ -44,7 +44,7 @@ impl<'a> Recovery<'a> {
         Self { scene, participants, run_id, epoch: 0, reconnect, cancel, farthest: 0, in_vain: 0, losses: 0 }
     }
 
-    /// Name of the run, which no other one has.
+    /// Unique name of the run.
     pub(super) fn run_id(&self) -> &str {
         &self.run_id
     }
@@ -54,7 +54,7 @@ impl<'a> Recovery<'a> {
         self.losses
     }
 
-    /// Comes to all participants, under a new epoch; services that the run did not start are waited for.
+    /// Joins all participants, under a new epoch; waits for services that the run did not start.
     pub(super) fn join(
         &mut self,
         wait: Duration,
@@ -69,11 +69,11 @@ impl<'a> Recovery<'a> {
         Simulation::join(self.scene.plan(), &self.participants, &joining)
     }
 
-    /// Goes back after a loss that came when `steps` steps were taken: a simulation that is as it was at the
-    /// checkpoint.
+    /// Goes back after a loss that came when `steps` steps were taken. Returns a simulation in the state of
+    /// the checkpoint.
     ///
     /// # Errors
-    /// The loss itself if the run is not to go back, or why it cannot.
+    /// The loss itself if the run is not to go back, or the reason why it cannot.
     pub(super) fn go_back(
         &mut self,
         loss: CoordinatorError,
@@ -145,7 +145,7 @@ enum Hindrance {
 }
 
 impl Hindrance {
-    /// The participant that was lost on the way, if it was that.
+    /// The participant that was lost on the way back, if there was one.
     fn lost(&self) -> Option<&str> {
         if let Self::Coordinator(error) = self { error.lost() } else { None }
     }

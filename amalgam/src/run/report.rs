@@ -58,7 +58,7 @@ struct FailedStart<'a> {
     error: Option<String>,
 }
 
-/// Says why a run did not begin; if the scene is right, in `summary.json` too.
+/// Reports why a run did not begin. If the scene is right, `summary.json` has the reason, too.
 pub(super) fn not_started(
     scene: &Scene,
     folder: &mut Folder,
@@ -90,8 +90,7 @@ fn pretty(report: &impl Serialize) -> Result<String, CommandError> {
     serde_json::to_string_pretty(report).map_err(|error| CommandError::Failed(error.to_string()))
 }
 
-/// The error of the coordinator, and which solver's process has ended: the reason for what the coordinator
-/// saw.
+/// The error of the coordinator, and the solvers whose process has ended: the probable cause.
 pub(super) fn with_ended(mut error: String, locals: &Locals) -> String {
     // A process may close its connection a moment before it can be reaped.
     std::thread::sleep(Duration::from_millis(50));
@@ -102,7 +101,7 @@ pub(super) fn with_ended(mut error: String, locals: &Locals) -> String {
 }
 
 impl Course<'_> {
-    /// Writes the summary and says how it went.
+    /// Writes the summary and reports how the run went.
     pub(super) fn conclude(
         mut self,
         result: Result<Ending, RunError>,
@@ -112,7 +111,7 @@ impl Course<'_> {
         let (abandoned, folder) = (result.is_err(), self.folder);
         let (interrupted, error) = match result {
             Ok(ending) => (ending == Ending::Interrupted, None),
-            // It was stopped while a participant was waited for.
+            // The run was stopped while it waited for a participant.
             Err(RunError::Coordinator(CoordinatorError::Cancelled)) => (true, None),
             Err(RunError::Coordinator(error)) => (false, Some(with_ended(error.to_string(), &self.locals))),
             Err(error) => (false, Some(error.to_string())),
@@ -143,7 +142,7 @@ impl Course<'_> {
             export::write(self.scene, folder.path(), &file, settings, Frames::ALL)
         });
         let mut lines = self.lines(&summary, interrupted, started);
-        // Participants that were left in the middle of a step may not answer any more.
+        // Participants that were left in the middle of a step may not answer.
         if !abandoned {
             if let Err(error) = self.simulation.finish() {
                 self.console.line(&format!("warning: all results are written, but {error}"));

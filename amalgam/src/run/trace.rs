@@ -1,7 +1,7 @@
 //! `--trace`: phases, calls and bytes of every step, as a file that Perfetto and chrome://tracing open.
 //!
-//! The format is the JSON array of Chrome's trace events. The array's closing bracket is written with every
-//! piece and overwritten by the next one, so that the file is JSON at every moment, however the run ends.
+//! The format is the JSON array of Chrome's trace events. Every piece ends with the array's closing bracket,
+//! which the next piece overwrites. So the file is JSON at every moment, however the run ends.
 
 use std::{
     fmt::Write as _,
@@ -112,7 +112,7 @@ impl Trace {
         let at = SeekFrom::Start(self.length);
         let written = self.file.seek(at).and_then(|_| self.file.write_all(&bytes));
         if let Err(error) = written {
-            // As it was: whether that works, too, is up to the disk.
+            // Restores the file as it was; the disk may refuse this, too.
             let _ = self.file.set_len(self.length);
             let _ = self.file.seek(at).and_then(|_| self.file.write_all(CLOSING));
             return Err(format!("cannot write {}: {error}; later steps are left out", self.path.display()));

@@ -9,7 +9,8 @@ const OVERLAP_MAX: f64 = 0.5;
 /// Relative errors of momentum and energy in merging and splitting that are more than rounding [1].
 const ROUNDING_MAX: f64 = 1e-6;
 
-/// Part of the steps in which a pressure projection may touch a solid that bends without a word [1].
+/// Part of the steps in which a pressure projection may touch a solid that bends before a caution is given
+/// [1].
 const PROJECTED_MAX: f64 = 0.1;
 
 /// Lines about a run that began with the participants `at_start`: first the findings, then the cautions.
@@ -37,7 +38,7 @@ fn found(summary: &Summary) -> String {
     )
 }
 
-/// Statement of the energy that the scene was given and lost.
+/// Line about the energy that the scene was given and lost.
 fn balance(summary: &Summary) -> String {
     let energy = &summary.energy;
     format!(
@@ -52,11 +53,11 @@ fn balance(summary: &Summary) -> String {
     )
 }
 
-/// Unresolved pairs matter where they end in deep overlaps: pairs that part again by themselves are harmless.
+/// Unresolved pairs matter if they end in deep overlaps: pairs that part again by themselves are harmless.
 fn overlap(summary: &Summary) -> Option<String> {
     let contacts = &summary.contacts;
     let overlap = contacts.overlap_relative_max;
-    // NaN is told, too.
+    // Written so that NaN is reported.
     if overlap <= OVERLAP_MAX {
         return None;
     }
@@ -81,8 +82,8 @@ fn unconverged(summary: &Summary) -> Option<String> {
     (steps > 0).then(|| format!("the contact law stopped before its tolerance in {steps} of {of} steps"))
 }
 
-/// Under a pressure projection solids bend too little in long steps, and no run can see by itself what is
-/// long.
+/// Under a pressure projection, solids bend too little in long steps. A run cannot tell by itself which steps
+/// are long.
 fn projected(summary: &Summary) -> Option<String> {
     let (steps, of) = (summary.coupling.projected_steps, summary.steps);
     let step = summary.simulated_s / of.max(1) as f64;
@@ -119,32 +120,8 @@ pub(super) mod tests {
 
     /// A summary of a run of four steps with one participant, changed.
     pub(in crate::run) fn summary(change: impl FnOnce(&mut Summary)) -> Summary {
-        let participant = ParticipantSummary {
-            name: "a".into(),
-            solver: String::new(),
-            version: String::new(),
-            particles: 10,
-            solver_s: 0.0,
-            waited_s: 0.0,
-            bytes_out: 0,
-            bytes_in: 0,
-        };
-        let mut summary = Summary {
-            scene: String::new(),
-            steps: 4,
-            simulated_s: 0.0,
-            wall_s: 0.0,
-            participants: vec![participant],
-            phases_s: Default::default(),
-            stages: Default::default(),
-            contacts: Default::default(),
-            wire: Default::default(),
-            coupling: Default::default(),
-            energy: Default::default(),
-            speed_max: 0.0,
-            probes: Default::default(),
-            state_hash: String::new(),
-        };
+        let participant = ParticipantSummary { name: "a".into(), particles: 10, ..Default::default() };
+        let mut summary = Summary { steps: 4, participants: vec![participant], ..Default::default() };
         change(&mut summary);
         summary
     }

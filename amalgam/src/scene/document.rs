@@ -39,7 +39,7 @@ struct Override {
     value: Range<usize>,
 }
 
-/// Advice for text that is no TOML at this place. Commas in numbers and backslashes in paths are common.
+/// Advice for text that is not TOML at this place: commas in numbers and backslashes in paths are common.
 fn syntax_help(text: &str, at: usize) -> String {
     let start = text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
     let line = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
@@ -104,7 +104,7 @@ impl Document {
         Ok(Self { name: name.to_string(), folder, written, effective, overrides: Vec::new() })
     }
 
-    /// The same, with the files that it names in this folder.
+    /// The same document, with the folder of the files that it names.
     pub(crate) fn within(self, folder: &Path) -> Self {
         Self { folder: folder.to_path_buf(), ..self }
     }
@@ -133,7 +133,7 @@ impl Document {
     /// files on its own machine.
     pub(crate) fn resolve_files(&mut self) {
         let folder = &self.folder;
-        // A path that the system cannot make absolute is left to whoever reads the file.
+        // A path that the system cannot make absolute is left to the reader of the file.
         let resolved = |file: &str| std::path::absolute(folder.join(file)).ok();
         each_file(&mut self.effective, &mut |file| resolved(file).map(|path| path.display().to_string()));
     }
@@ -254,7 +254,7 @@ impl Document {
                     };
                     let last = depth + 1 == path.0.len();
                     let key_span = if last && part == Part::Key { key.span() } else { None };
-                    // A dotted or implied table has no place of its own: its key has.
+                    // A dotted or implied table has no place of its own: the place of its key is taken.
                     span = key_span.or_else(|| next.span()).or_else(|| key.span()).unwrap_or(span);
                     next
                 }
@@ -288,7 +288,7 @@ fn each_file(scene: &mut DocumentMut, replace: &mut dyn FnMut(&str) -> Option<St
     }
 }
 
-/// The same at any depth of a value.
+/// Does so at any depth of a value.
 fn each_file_in(item: &mut Item, replace: &mut dyn FnMut(&str) -> Option<String>) {
     if let Some(table) = item.as_table_like_mut() {
         for (key, item) in table.iter_mut() {
@@ -320,7 +320,8 @@ fn each_file_in(item: &mut Item, replace: &mut dyn FnMut(&str) -> Option<String>
     }
 }
 
-/// A value as in TOML; what does not begin like one and holds only harmless characters is text.
+/// A value as in TOML. Text that does not begin like a value of TOML, and that has only harmless characters,
+/// needs no quotes.
 fn read_value(raw: &str) -> Result<Value, String> {
     let word = |c: char| c.is_alphanumeric() || "_-./:+ @".contains(c);
     match raw.parse::<Value>() {

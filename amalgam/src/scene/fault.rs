@@ -7,7 +7,8 @@ use miette::{Diagnostic, NamedSource, SourceSpan};
 /// Name shown in place of the file for a value from the command line.
 pub(crate) const FROM_SET: &str = "--set";
 
-/// Old and new names of keys of a scene's own tables. Sections of solvers tell theirs themselves.
+/// Old and new names of keys of a scene's own tables. Solvers report renamed keys of their sections
+/// themselves.
 const RENAMED: [(&str, &str); 3] = [
     ("max_stages", "stages_max"),
     ("stage_cap", "converged_stages_max"),
@@ -71,8 +72,7 @@ fn count(faults: usize) -> String {
     if faults == 1 { "1 fault".to_string() } else { format!("{faults} faults") }
 }
 
-/// Puts serde's words for a fault into the words of someone who writes a scene: the message, and what to
-/// write.
+/// Turns serde's message about a fault into words for the author of a scene: the message, and what to write.
 pub(crate) fn explain(message: &str, key: Option<&str>) -> (String, Option<String>) {
     let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_string).collect::<Vec<_>>();
     let of_key = key.map(|key| format!("{key}: ")).unwrap_or_default();
@@ -119,7 +119,7 @@ pub(crate) fn explain(message: &str, key: Option<&str>) -> (String, Option<Strin
         Some((wrong, right)) => (wrong, Some(format!("write {right}"))),
         None => (message, None),
     };
-    // Settings may rely on the key being shown beside their words.
+    // Such a message continues a sentence that begins with the key.
     let goes_on = ["must ", "is ", "has ", "holds ", "hold ", "would ", "stands "];
     let message = match key {
         Some(key) if goes_on.iter().any(|verb| message.starts_with(verb)) => format!("{key} {message}"),
@@ -129,7 +129,7 @@ pub(crate) fn explain(message: &str, key: Option<&str>) -> (String, Option<Strin
     (message, help)
 }
 
-/// Names the nearest of `names`, and all of them.
+/// Names the nearest of `names`, then all of them.
 pub(crate) fn suggest(unknown: &str, names: &[String], what: &str) -> String {
     let mut known = names.to_vec();
     known.sort();

@@ -228,11 +228,23 @@ impl<'de> Visitor<'de> for ColourVisitor {
     }
 }
 
+/// The path of a key, and what to write instead.
+type KeyFault = (String, String);
+
+fn fault(key: &str, message: &str) -> KeyFault {
+    (key.to_string(), message.to_string())
+}
+
+/// Puts the path of a table before the keys of its faults.
+fn inside(table: &str, faults: Vec<KeyFault>) -> impl Iterator<Item = KeyFault> {
+    faults.into_iter().map(move |(key, message)| (format!("{table}.{key}"), message))
+}
+
 impl OutputSettings {
-    /// Faults of the values: the key's path, and what to write.
-    pub fn faults(&self) -> Vec<(String, String)> {
+    /// Finds the faults of the values: the key's path, and what to write.
+    pub fn faults(&self) -> Vec<KeyFault> {
         let mut faults = Vec::new();
-        let mut wrong = |key: &str, message: &str| faults.push((key.to_string(), message.to_string()));
+        let mut wrong = |key: &str, message: &str| faults.push(fault(key, message));
         if self.every == 0 {
             wrong("every", "every must be at least 1: every frame is written with every = 1");
         }
@@ -240,75 +252,98 @@ impl OutputSettings {
             wrong("usd", "the scene over time is made of the frames: write vtk = true");
         }
         for (name, surface) in &self.surfaces {
-            if surface.every == 0 {
-                wrong(
-                    &format!("surfaces.{name}.every"),
-                    "every must be at least 1: every frame gets a surface with every = 1",
-                );
-            }
-            if surface.smoothing > SMOOTHING_MAX {
-                wrong(
-                    &format!("surfaces.{name}.smoothing"),
-                    &format!("smoothing is at most {SMOOTHING_MAX} passes; water looks smooth after 25"),
-                );
-            }
-            // Written so that NaN fails.
-            if !(surface.cell >= 0.1 && surface.cell <= 4.0) {
-                wrong(
-                    &format!("surfaces.{name}.cell"),
-                    "cell is in particle radii, from 0.1 (fine) to 4 (coarse); write for example cell = 1.0",
-                );
-            }
+            faults.extend(inside(&format!("surfaces.{name}"), surface.faults()));
         }
-        let Some(pictures) = &self.pictures else { return faults };
-        if pictures.every == 0 {
-            wrong("pictures.every", "every must be at least 1: every frame is drawn with every = 1");
+        if let Some(pictures) = &self.pictures {
+            faults.extend(inside("pictures", pictures.faults()));
         }
-        for (key, side) in [("pictures.width", pictures.width), ("pictures.height", pictures.height)] {
+        faults
+    }
+}
+
+impl SurfaceOutput {
+    fn faults(&self) -> Vec<KeyFault> {
+        let mut faults = Vec::new();
+        let mut wrong = |key: &str, message: &str| faults.push(fault(key, message));
+        if self.every == 0 {
+            wrong("every", "every must be at least 1: every frame gets a surface with every = 1");
+        }
+        if self.smoothing > SMOOTHING_MAX {
+            wrong(
+                "smoothing",
+                &format!("smoothing is at most {SMOOTHING_MAX} passes; water looks smooth after 25"),
+            );
+        }
+        // Written so that NaN fails.
+        if !(self.cell >= 0.1 && self.cell <= 4.0) {
+            wrong(
+                "cell",
+                "cell is in particle radii, from 0.1 (fine) to 4 (coarse); write for example cell = 1.0",
+            );
+        }
+        faults
+    }
+}
+
+impl PictureSettings {
+    fn faults(&self) -> Vec<KeyFault> {
+        [self.faults_of_size(), self.faults_of_camera(), self.faults_of_content()].concat()
+    }
+
+    fn faults_of_size(&self) -> Vec<KeyFault> {
+        let mut faults = Vec::new();
+        let mut wrong = |key: &str, message: &str| faults.push(fault(key, message));
+        if self.every == 0 {
+            wrong("every", "every must be at least 1: every frame is drawn with every = 1");
+        }
+        for (key, side) in [("width", self.width), ("height", self.height)] {
             if !(16..=PICTURE_SIDE_MAX).contains(&side) {
                 wrong(key, &format!("a picture's side is 16 to {PICTURE_SIDE_MAX} pixels, not {side}"));
             }
         }
-        if !(pictures.field_of_view > 0.0 && pictures.field_of_view < 170.0) {
-            wrong("pictures.field_of_view", "field_of_view is in degrees, above 0 and below 170");
+        faults
+    }
+
+    fn faults_of_camera(&self) -> Vec<KeyFault> {
+        let mut faults = Vec::new();
+        let mut wrong = |key: &str, message: &str| faults.push(fault(key, message));
+        if !(self.field_of_view > 0.0 && self.field_of_view < 170.0) {
+            wrong("field_of_view", "field_of_view is in degrees, above 0 and below 170");
         }
-        let vectors = [("eye", pictures.eye), ("target", pictures.target), ("direction", pictures.direction)];
-        for (key, vector) in vectors {
+        for (key, vector) in [("eye", self.eye), ("target", self.target), ("direction", self.direction)] {
             if vector.is_some_and(|vector| !vector.is_finite()) {
-                wrong(&format!("pictures.{key}"), &format!("{key} must be three finite numbers"));
+                wrong(key, &format!("{key} must be three finite numbers"));
             }
         }
-        if pictures.eye.is_some() && pictures.direction.is_some() {
+        if self.eye.is_some() && self.direction.is_some() {
             wrong(
-                "pictures.direction",
+                "direction",
                 "give eye or direction, not both: direction is for a camera that finds its own place",
             );
         }
-        if pictures.eye.is_some() && pictures.eye == pictures.target {
-            wrong("pictures.target", "target must not be where the eye is");
+        if self.eye.is_some() && self.eye == self.target {
+            wrong("target", "target must not be where the eye is");
         }
-        if pictures.direction == Some(DVec3::ZERO) {
-            wrong(
-                "pictures.direction",
-                "direction must not be zero; write for example direction = [-0.6, 1.0, -0.4]",
-            );
+        if self.direction == Some(DVec3::ZERO) {
+            wrong("direction", "direction must not be zero; write for example direction = [-0.6, 1.0, -0.4]");
         }
-        if pictures
+        faults
+    }
+
+    /// Faults of the cut and of the colours.
+    fn faults_of_content(&self) -> Vec<KeyFault> {
+        let mut faults = Vec::new();
+        let mut wrong = |key: &str, message: &str| faults.push(fault(key, message));
+        if self
             .cut
             .is_some_and(|cut| !cut.point.is_finite() || !cut.normal.is_finite() || cut.normal == DVec3::ZERO)
         {
-            wrong(
-                "pictures.cut",
-                "cut needs a point and a normal that is not zero, such as normal = [0, -1, 0]",
-            );
+            wrong("cut", "cut needs a point and a normal that is not zero, such as normal = [0, -1, 0]");
         }
-        for (name, colour) in &pictures.colours {
+        for (name, colour) in &self.colours {
             let Colour::Field(FieldColour { range: Some([low, high]), .. }) = colour else { continue };
             if !(low.is_finite() && high.is_finite() && low < high) {
-                wrong(
-                    &format!("pictures.colours.{name}.range"),
-                    "range is [least, greatest] with least < greatest",
-                );
+                wrong(&format!("colours.{name}.range"), "range is [least, greatest] with least < greatest");
             }
         }
         faults

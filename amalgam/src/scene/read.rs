@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a table. After a fault its key is left out and reading starts again, so that the next fault is
-    /// found too; the returned value then has defaults in its place and only serves to look for more faults.
+    /// found too. The returned value then has defaults in its place and only serves to look for more faults.
     pub(crate) fn table<T: DeserializeOwned>(&mut self, base: &KeyPath, mut value: toml::Value) -> Option<T> {
         let mut left_out: Vec<KeyPath> = Vec::new();
         for _ in 0..FAULTS_PER_TABLE_MAX {
@@ -70,8 +70,7 @@ fn serde_fault(document: &Document, path: &KeyPath, message: &str) -> Fault {
 
 /// A fault at a key given as text relative to `base`, as solvers and settings report them.
 pub(crate) fn key_fault(document: &Document, base: &KeyPath, key: &str, message: &str) -> Fault {
-    // A key that cannot be read as a path (a solver in another language may write it as it likes) is shown as
-    // is.
+    // A key that cannot be read as a path, as a solver in another language may write it, is shown unchanged.
     let (path, message) = match KeyPath::parse(key) {
         Ok(path) => (path, message.to_string()),
         Err(_) if key.is_empty() => (KeyPath::default(), message.to_string()),
@@ -84,8 +83,8 @@ fn missing_key(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.strip_suffix('`')
 }
 
-/// Serde reads tagged tables in two passes and loses the path in the second: finds the key that the message
-/// names.
+/// Finds the key that the message names. Serde reads tagged tables in two passes and loses the path in the
+/// second.
 fn named(document: &Document, base: &KeyPath, path: KeyPath, message: &str) -> KeyPath {
     match message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next()) {
         Some(name) if document.has(&base.join(&path).key(name)) => path.key(name),
@@ -96,7 +95,7 @@ fn named(document: &Document, base: &KeyPath, path: KeyPath, message: &str) -> K
 fn leave_out(value: &mut toml::Value, path: &[Segment]) -> bool {
     match (value, path) {
         (toml::Value::Table(table), [Segment::Key(key)]) => table.remove(key).is_some(),
-        // Later entries of an array would move: leaves the whole array out instead.
+        // Removing one entry of an array would move later entries, so the whole array is left out.
         (toml::Value::Table(table), [Segment::Key(key), Segment::Index(_)]) => table.remove(key).is_some(),
         (toml::Value::Table(table), [Segment::Key(key), rest @ ..]) => {
             table.get_mut(key).is_some_and(|next| leave_out(next, rest))

@@ -50,7 +50,7 @@ impl Watch for Feed {
             frame: record.frame_due,
             probes: seen.simulation.probes().iter().flat_map(values).collect(),
         };
-        // Nobody reading is no fault.
+        // A run without followers is no fault.
         let _ = self.sender.send(event(Event::Step(step)));
         Ok(())
     }

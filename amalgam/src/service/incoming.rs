@@ -18,7 +18,7 @@ use crate::{
     scene::{Scene, SceneError},
 };
 
-/// Bytes of a scene's text, which may take some hundred times as much while it is read.
+/// Bytes of a scene's text. Reading it may take some hundred times as much memory.
 const SCENE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of all files of a scene.
@@ -148,7 +148,7 @@ impl Incoming {
         let wanted = self.wanted.take().ok_or_else(|| invalid("nothing was sent"))?;
         let text = String::from_utf8(std::mem::take(&mut self.scene));
         let text = text.map_err(|error| invalid(format!("the scene is not UTF-8: {error}")))?;
-        // First of all which files it names: none but those that came with it is read.
+        // First, the files that the scene names: only files that came with it are read.
         let named = Scene::files_named(SCENE, &text).map_err(|error| faults(&error))?;
         let named: BTreeSet<String> = named.into_iter().collect();
         if let Some(missing) = named.difference(&self.files).next() {

@@ -66,7 +66,7 @@ impl Wanted {
         })
     }
 
-    /// Options of the run, with this number of threads and these options for solvers of others.
+    /// Options of the run, with the service's number of threads and its options for where solvers run.
     pub(super) fn options(&self, threads: Option<usize>, reach: Reach) -> Options {
         Options {
             threads,
@@ -105,7 +105,7 @@ impl Record {
         Ok(serde_json::from_slice(&fs::read(folder.join(FILE))?)?)
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the record, whole or not at all.
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
         let unfinished: PathBuf = folder.join(format!(".{FILE}.unfinished"));
         fs::write(&unfinished, serde_json::to_vec_pretty(self)?)?;

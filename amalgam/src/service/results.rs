@@ -1,4 +1,4 @@
-//! Files of a run's results: which there are, and reading one, never outside of the folder.
+//! Files of a run's results: the list of them and the content of one, never outside of the folder.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,7 @@ use crate::folder::plain_path;
 /// Bytes of a file in a message.
 const PIECE_BYTES: usize = 512 << 10;
 
-/// The file of the folder with this path, opened for reading. A link out of the folder is none of its files.
+/// Opens a file of the folder by its path. A link out of the folder is refused.
 pub(super) fn open(folder: &Path, path: &str) -> io::Result<File> {
     let missing = || io::Error::from(io::ErrorKind::NotFound);
     let path = plain_path(path).ok_or_else(missing)?;
@@ -29,8 +29,8 @@ pub(super) fn piece(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     Ok((!bytes.is_empty()).then_some(bytes))
 }
 
-/// Calls `each` with the path and size of every file below the folder, by path; hidden ones are of no
-/// interest. Ends when `each` says that it wants no more.
+/// Calls `each` with the path and size of every file below the folder, in order of paths. Hidden files are
+/// left out. Ends when `each` returns false.
 pub(super) fn list(folder: &Path, each: &mut dyn FnMut(String, u64) -> bool) -> io::Result<()> {
     let walked = walk(folder, "", each);
     match walked {
@@ -45,7 +45,7 @@ fn walk(folder: &Path, above: &str, each: &mut dyn FnMut(String, u64) -> bool) -
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let Ok(name) = entry.file_name().into_string() else { continue };
-        // What is being written may be gone by now, under another name.
+        // A file that is being written may have been renamed by now.
         let Ok(metadata) = entry.path().symlink_metadata() else { continue };
         let path = format!("{above}{name}");
         let goes_on = match () {

@@ -78,7 +78,7 @@ async fn next(following: Following) -> Option<(Result<v1::FollowResponse, Status
     Some((Ok(response), then))
 }
 
-/// A call that lasts: its connection is not silent as long as the value lives.
+/// Begins a call: its connection does not count as silent as long as the value lives.
 fn begun<T>(request: &Request<T>) -> Option<OpenCall> {
     request.extensions().get::<Caller>().map(Caller::call)
 }
@@ -148,13 +148,13 @@ impl Coordinator for Service {
             incoming.take(message?)?;
         }
         let (runs, turn) = (Arc::clone(&self.runs), Arc::clone(&self.reading).acquire_owned().await);
-        // A thread of its own for each, one after the other: all take their memory from the same arena of the
-        // allocator.
+        // Each scene is read on a thread of its own, one after the other, so that all take memory from the
+        // same arena of the allocator.
         let (answer, answered) = oneshot::channel();
         let read = move || {
-            // It lasts as long as the reading, also of a client who has gone.
+            // The turn lasts as long as the reading, even if the client has gone.
             let _turn = turn;
-            // Such a client does not want its answer.
+            // Sending fails only if the client has gone.
             let _ = answer.send(incoming.finish().and_then(|submission| runs.submit(submission)));
         };
         let thread = std::thread::Builder::new().name("scene".into()).spawn(read);

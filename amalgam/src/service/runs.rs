@@ -114,8 +114,8 @@ fn refused(id: &str, state: State, what: &str) -> Status {
 }
 
 impl Runs {
-    /// The runs that a folder holds; the folder is made if it is not there. Runs that were being computed or
-    /// waited when an earlier service ended are stopped ones.
+    /// The runs that a folder holds; the folder is made if it does not exist. Runs that were computed or
+    /// queued when an earlier service ended count as stopped.
     ///
     /// # Errors
     /// A folder that cannot be used, or that another service uses.
@@ -164,7 +164,7 @@ impl Runs {
 
     /// Begins to receive a scene.
     pub(super) fn receive(&self) -> Result<Incoming, Status> {
-        // Refused early: nothing need be sent in vain.
+        // Refused early, so that nothing is sent in vain.
         self.check_room(&self.lock())?;
         Incoming::begin(&self.folder)
     }
@@ -210,7 +210,8 @@ impl Runs {
             Ok(id)
         });
         let id = id.inspect_err(|_| {
-            // It has become no run; whatever stays is removed when the service starts next.
+            // The submission did not become a run. Files that stay are removed at the next start of the
+            // service.
             let _ = fs::remove_dir_all(&submission.folder);
         })?;
         self.enqueue(&mut inner, &id)
@@ -423,7 +424,7 @@ impl Job {
     }
 
     fn compute(&self) -> Result<Outcome, CommandError> {
-        // Pools of their own: a run that waits for its solvers keeps no other from computing.
+        // Each run has its own pools: a run that waits for its solvers does not block the others.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.options.threads.unwrap_or(0)).build();
         let pool = pool.map_err(|error| CommandError::Failed(format!("cannot start threads: {error}")))?;
         pool.install(|| {

@@ -166,7 +166,7 @@ impl<'a> Results<'a> {
         mesh(&self.source.file(OBSTACLES)?)
     }
 
-    /// The rows of a probe's table from a byte on; whole ones.
+    /// The whole rows of a probe's table from a byte on.
     ///
     /// # Errors
     /// A probe that is not there.
@@ -177,7 +177,7 @@ impl<'a> Results<'a> {
         self.table(&format!("probes/{name}.csv"), from)
     }
 
-    /// The rows of counts and wall times from a byte on; whole ones.
+    /// The whole rows of counts and wall times from a byte on.
     ///
     /// # Errors
     /// A run that has none yet.
@@ -205,7 +205,7 @@ impl<'a> Results<'a> {
         Ok(Shown::New(bytes))
     }
 
-    /// Refuses names that are none of a participant, such as those that lead out of the folder.
+    /// Refuses names that no participant has, such as paths out of the folder.
     fn knows(&self, participant: &str) -> Result<(), String> {
         let scene = self.scene()?;
         let is_known = scene.participants.iter().any(|known| known.name == participant);
@@ -238,8 +238,8 @@ fn mesh(file: &Path) -> Result<Shown, String> {
     Ok(Shown::New(packing.finish(head)))
 }
 
-/// Columns of numbers as the page reads them: the length of a head, the head, and columns, each of a multiple
-/// of four bytes. Positions have 16 bits for each axis, values 8.
+/// Columns of numbers as the page reads them: the length of a head, the head, then the columns, each padded
+/// to a multiple of four bytes. Positions have 16 bits for each axis, values 8.
 struct Packing {
     low: [f32; 3],
     high: [f32; 3],
@@ -263,7 +263,7 @@ impl Packing {
         this
     }
 
-    /// Adds numbers between the least and the greatest, which come back.
+    /// Adds numbers, scaled to the range from the least to the greatest. Returns this range.
     fn numbers(&mut self, values: &[f32]) -> [f32; 2] {
         let [low, high] = range(values);
         let part = |value: &f32| ((value - low) / (high - low).max(f32::MIN_POSITIVE) * 255.0).round() as u8;

@@ -81,7 +81,7 @@ impl Source {
 
 type Task = Box<dyn FnOnce(&mut Mirror) + Send>;
 
-/// A thread that copies files of a run, since a page is answered where nobody may wait for a network.
+/// A thread that copies files of a run: a page is answered by code that must not wait for a network.
 #[derive(Clone)]
 pub struct Remote(mpsc::Sender<Task>);
 
@@ -101,7 +101,7 @@ impl Remote {
         let (sender, answer) = mpsc::sync_channel(1);
         let gone = "the thread that copies results has ended";
         let task = Box::new(move |mirror: &mut Mirror| {
-            // The page may have gone.
+            // The page may be closed.
             let _ = sender.send(task(mirror));
         });
         self.0.send(task).map_err(|_| gone)?;
@@ -109,7 +109,7 @@ impl Remote {
     }
 }
 
-/// Copies of the files of a run that were asked for, in a folder of their own that goes with the program.
+/// Copies of the files of a run that were asked for, in a folder that the program removes at its end.
 struct Mirror {
     runtime: Runtime,
     address: Address,
@@ -118,7 +118,7 @@ struct Mirror {
     run: String,
     folder: TempDir,
     listed: Option<(Instant, BTreeMap<String, u64>)>,
-    /// Files that are as the list says.
+    /// Files that have not changed since the list was taken.
     fresh: BTreeSet<String>,
 }
 
@@ -147,7 +147,7 @@ impl Mirror {
         Ok(Self { runtime, address, access, client, run, folder, listed: None, fresh: BTreeSet::new() })
     }
 
-    /// The files of the run with their lengths [bytes], a moment ago.
+    /// The files of the run with their lengths [bytes], as of a moment ago.
     fn list(&mut self) -> Result<BTreeMap<String, u64>, String> {
         if let Some((when, files)) = &self.listed
             && when.elapsed() < LIST_AGE_MAX
@@ -156,7 +156,7 @@ impl Mirror {
         }
         let mut listed = self.runtime.block_on(transfer::files(&mut self.client, &self.run));
         if listed.is_err() {
-            // The service may have been started again.
+            // The service may have been restarted.
             self.client = self.runtime.block_on(at::connect(&self.address, &self.access)).map_err(told)?;
             listed = self.runtime.block_on(transfer::files(&mut self.client, &self.run));
         }

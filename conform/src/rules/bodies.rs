@@ -164,7 +164,7 @@ fn occupancy(bench: &mut Bench<'_>) -> Check {
         }
     };
     refused(bench.integrate_with(&ask, spoil), Code::InvalidArgument, "Integrate with cells that are none")?;
-    // Cells that others occupy besides.
+    // Further cells, as if other participants occupied them.
     let mut more: Ask = bench.nobody();
     if let (Some(lattice), Some(cells)) = (bench.table.occupancy, &mut more.groups.occupied) {
         let there = lattice.occupied(

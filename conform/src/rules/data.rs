@@ -225,7 +225,7 @@ fn pieces(bench: &mut Bench<'_>) -> Check {
     let whole = bench.integrate(&ask)?;
     bench.start()?;
     bench.begin()?;
-    // Five bytes at a time, no piece where a number ends, all columns in turn.
+    // Five bytes at a time, so that most pieces end inside numbers; columns take turns.
     let cut = bench.integrate_with(&ask, |packets| {
         let (header, columns) = packets.remove(0).split();
         packets.push(v1::IntegrateRequest { header, columns: Vec::new() });
@@ -286,7 +286,7 @@ fn refusals(bench: &mut Bench<'_>) -> Check {
                 put(&mut packet.columns, "impulse", &[f64::NAN; 3]);
             })?;
         }
-        // What follows a refused Integrate is stage 1 again.
+        // After a refused Integrate, stage 1 comes again.
         let (ask, end) = integrated(bench)?;
         if is_disturbed {
             commit_wrong(bench, (&ask, &end), "a member's velocity too few", |packet| {

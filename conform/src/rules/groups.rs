@@ -73,7 +73,8 @@ fn group_of_one(bench: &mut Bench<'_>) -> Check {
     let before = alone.groups.velocity[0];
     let (change, given) = (velocity - before, answer.momentum[0] / alone.inertia[0]);
     let size = change.length() + 1e-3 * (velocity.length() + before.length());
-    // A grid gives a particle what it interpolates, and a group what the faces around it got.
+    // A grid interpolates a free particle's velocity, but it gives a group the momentum from the faces around
+    // it.
     let tolerance = if bench.integration == Integration::Projection { 0.1 } else { bench.tolerance() };
     demand(change.distance(given) <= tolerance * size + 1e-12, || {
         format!(
@@ -143,7 +144,7 @@ fn slopes(bench: &mut Bench<'_>) -> Check {
     let others: Vec<usize> = bench.by_id().into_iter().filter(|place| *place != one[0]).collect();
     let groups = if others.is_empty() { vec![one] } else { vec![one, others] };
     let mut ask = bench.ask(&groups);
-    // Whatever the others do, they do it with a velocity that is prescribed.
+    // All other groups have a prescribed velocity, so that their motion does not enter.
     ask.inertia.iter_mut().skip(1).for_each(|inertia| *inertia = f64::INFINITY);
     let rest = bench.integrate(&ask)?;
     let (mass, mut largest) = (ask.inertia[0], 0.0f64);
@@ -170,7 +171,7 @@ fn slopes(bench: &mut Bench<'_>) -> Check {
 }
 
 fn prescribed(bench: &mut Bench<'_>) -> Check {
-    // Each in a run of its own: what iterates then starts from the same place.
+    // Each answer comes from a run of its own, so that iterations start from the same place.
     let mut given = |impulse: DVec3| -> Result<DVec3, Stop> {
         bench.start()?;
         bench.step()?;
@@ -190,7 +191,7 @@ fn prescribed(bench: &mut Bench<'_>) -> Check {
 }
 
 fn momentum_of_groups(bench: &mut Bench<'_>) -> Check {
-    // Where walls, pins or foundations take momentum, nobody outside can add it up.
+    // If walls, pins or foundations take momentum, the sum cannot be checked from outside.
     let change = |bench: &mut Bench<'_>, is_pushed: bool| -> Result<(DVec3, f64), Stop> {
         bench.start()?;
         let before = bench.step()?.totals.momentum;

@@ -52,7 +52,7 @@ fn members_move(bench: &mut Bench<'_>) -> Check {
     let mut end = bench.end(&ask, &answer);
     let masses: Vec<f64> = ask.groups.member.iter().map(|id| bench.known[id].mass).collect();
     if let ([first, second], [one, two]) = (&mut end.member_velocity[..], &masses[..]) {
-        // They leave each other, and keep their momentum.
+        // The members part with different velocities; the group keeps its momentum.
         *first += DVec3::new(0.02, 0.01, -0.03) / *one * one.min(*two);
         *second -= DVec3::new(0.02, 0.01, -0.03) / *two * one.min(*two);
     }
@@ -100,7 +100,8 @@ fn free_move(bench: &mut Bench<'_>) -> Check {
             if bench.integration == Integration::Projection {
                 let way = frame.position[at] - before.position[place[id]];
                 let radius = bench.known[id].radius;
-                // The grid's velocity changes on the way, and its density moves particles besides.
+                // The grid's velocity changes along the path, and the correction of density moves particles,
+                // too.
                 let allowed = 0.1 * ask.dt * told.length() + 0.5 * radius;
                 demand(way.distance(*told * ask.dt) <= allowed, || {
                     format!(
@@ -132,7 +133,8 @@ fn paths(bench: &mut Bench<'_>) -> Check {
     let end = bench.end(&ask, &answer);
     let done = bench.commit(&ask, &end)?;
     let frame = bench.frame()?;
-    // A grid carries particles by its own velocities, which are no larger than theirs.
+    // A grid carries particles by its own velocities, which are no larger than the largest speed of
+    // particles.
     let is_carried = bench.integration == Integration::Projection;
     let carried = if is_carried { done.totals.speed_max * ask.dt } else { 0.0 };
     for (at, id) in frame.id.iter().enumerate() {
@@ -140,8 +142,8 @@ fn paths(bench: &mut Bench<'_>) -> Check {
         let way = frame.position[at] - before.position[from];
         let (old, new) = (before.velocity[from], frame.velocity[at]);
         let straight = (old + new) * (0.5 * ask.dt);
-        // Sub-steps, turning bodies and walls bend a path, by no more than velocities change and some of what
-        // they are.
+        // Sub-steps, turning bodies and walls bend a path, by at most the change of velocity and half of both
+        // speeds.
         let allowed = ask.dt * (old.distance(new) + 0.5 * (old.length() + new.length())) + carried + 1e-12;
         demand(way.distance(straight) <= allowed, || {
             format!(
@@ -175,7 +177,7 @@ fn travel(bench: &mut Bench<'_>) -> Check {
 fn births_and_deaths(bench: &mut Bench<'_>) -> Check {
     bench.start()?;
     for _ in 0..4 {
-        // Commit is checked for ids that are born twice or die twice, and for the number.
+        // The call of Commit checks the number of particles, and that no id is born or dies twice.
         bench.step()?;
         let frame = bench.frame()?;
         demand(frame.id.len() == bench.known.len(), || {

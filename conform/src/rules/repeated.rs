@@ -74,7 +74,7 @@ fn integrate_repeated(bench: &mut Bench<'_>) -> Check {
     Ok(())
 }
 
-/// A step from a state that moves; `disturb` before it is asked for what is committed.
+/// Takes a step in which particles move. `disturb` makes calls before the Integrate that is committed.
 fn step_after(
     bench: &mut Bench<'_>,
     disturb: impl FnOnce(&mut Bench<'_>) -> Check,
@@ -165,7 +165,7 @@ fn commit_begins_next(bench: &mut Bench<'_>) -> Check {
     let Some(next) = done.next else {
         return broken("Commit with `next_within` infinite did not begin the next step");
     };
-    // It has begun: Integrate may follow at once.
+    // The step has begun: Integrate may follow at once.
     bench.state.id = next.id.clone().or(bench.state.id.take());
     demand(bench.ids().len() == next.position.len(), || {
         "Commit begins the next step with other particles than before, and without ids".into()
@@ -176,7 +176,7 @@ fn commit_begins_next(bench: &mut Bench<'_>) -> Check {
     let answer = bench.integrate(&ask)?;
     let end = bench.end(&ask, &answer);
     bench.commit(&ask, &end)?;
-    // The same steps, each begun by itself.
+    // Takes the same steps again, each with a Begin of its own.
     bench.start()?;
     bench.step()?;
     bench.begin()?;

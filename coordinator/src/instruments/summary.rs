@@ -10,7 +10,7 @@ use crate::instruments::record::StepRecord;
 use crate::member::Member;
 
 /// A run so far.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct Summary {
     pub scene: String,
@@ -30,7 +30,7 @@ pub struct Summary {
 }
 
 /// A participant in a summary.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct ParticipantSummary {
     pub name: String,

@@ -35,9 +35,10 @@ impl Camera {
             DVec3::new(pick(0), pick(1), pick(2)) - centre
         };
         // The eye e sees the corner c inside both planes of an axis a, whose slope is t, if
-        // +-(c - e).a <= t (c - e).forward. With P and M the largest +-c.a - t c.forward, both planes touch the box
-        // at e.a = (P - M) / 2 and e.forward = -(P + M) / (2 t). The axis that needs the larger distance
-        // decides.
+        // +-(c - e).a <= t (c - e).forward.
+        // With P and M the largest +-c.a - t c.forward, both planes touch the box at
+        // e.a = (P - M) / 2 and e.forward = -(P + M) / (2 t).
+        // The axis that needs the larger distance decides.
         let place = |axis: DVec3, slope: f64| {
             let largest = |side: f64| {
                 let reach = |i| side * corner(i).dot(axis) - slope * corner(i).dot(forward);

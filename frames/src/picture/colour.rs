@@ -12,8 +12,8 @@ pub type Rgb = [f32; 3];
 pub enum Colour<'a> {
     /// All the same.
     One(Rgb),
-    /// A scalar field through a colour map. Values outside the range get the colour of its end; a value that
-    /// is not a number is drawn magenta.
+    /// A scalar field through a colour map. Values outside the range get the colour of its nearer end; NaN is
+    /// drawn magenta.
     Mapped {
         /// One value per particle.
         values: &'a [f32],

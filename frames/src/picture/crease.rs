@@ -1,14 +1,14 @@
-//! Edges of surfaces that are drawn smooth.
+//! Surfaces that are drawn smooth and keep their sharp edges.
 
 use glam::DVec3;
 
-/// Triangles that meet at a smaller angle are parts of one round face.
+/// Triangles whose normals differ by less than this angle belong to one round face.
 const ANGLE_DEGREES: f64 = 35.0;
 
 /// A surface whose vertices have one normal each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Creased {
-    /// For each vertex, which one of the surface it is a copy of.
+    /// For each vertex, the vertex of the original surface that it copies.
     pub vertex: Vec<u32>,
     /// Normal of each vertex, of length 1.
     pub normals: Vec<[f32; 3]>,
@@ -17,25 +17,25 @@ pub struct Creased {
 }
 
 impl Creased {
-    /// Values of the vertices, of which `of` are those of the surface's.
+    /// Values of the copies, from the values `of` of the original vertices.
     pub fn each<T: Copy>(&self, of: &[T]) -> Vec<T> {
         self.vertex.iter().map(|&i| of[i as usize]).collect()
     }
 }
 
-/// The same surface with a vertex for each round face around it, so that edges between faces stay sharp where
-/// it is drawn smooth. Triangles keep their order and the order of their corners.
+/// Gives each vertex of a surface one copy for each round face around it, so that edges between faces stay
+/// sharp in smooth drawing. Triangles keep their order and the order of their corners.
 ///
 /// # Panics
 /// If a triangle names no vertex.
 pub fn creased(positions: &[DVec3], triangles: &[[u32; 3]]) -> Creased {
     let least = ANGLE_DEGREES.to_radians().cos();
-    // For each vertex its copies: the normal of the first triangle of each, and its number.
+    // The copies of each vertex: the normal of a copy's first triangle, and the copy's number.
     let mut copies: Vec<Vec<(DVec3, u32)>> = vec![Vec::new(); positions.len()];
     let (mut vertex, mut normals): (Vec<u32>, Vec<DVec3>) = (Vec::new(), Vec::new());
     let copied = |t: &[u32; 3]| {
         let [a, b, c] = t.map(|i| positions[i as usize]);
-        // As long as the triangle is large: small ones count less.
+        // Its length is twice the triangle's area, so that large triangles count more.
         let area = (b - a).cross(c - a);
         let normal = area.normalize_or_zero();
         t.map(|i| {

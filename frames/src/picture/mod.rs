@@ -1,11 +1,11 @@
 //! Pictures of a scene: a small software renderer for spheres and surfaces.
 //!
-//! A picture is drawn in passes, each parallel over tiles or rows and each pixel computed by itself, so that
+//! A picture is drawn in passes, each parallel over tiles or rows. Each pixel is computed by itself, so that
 //! the result does not depend on the number of threads:
 //! 1. depth and primitive of each sample as the camera sees it (`raster.rs`), four samples per pixel;
-//! 2. the same from the lamp, for shadows;
+//! 2. depth and primitive as the lamp sees them, for shadows;
 //! 3. light on each sample (`shade.rs`), averaged into pixels;
-//! 4. before them water (`shade/water.rs`), if there is any.
+//! 4. water in front of the result (`shade/water.rs`), if there is any.
 
 mod camera;
 mod colour;
@@ -241,8 +241,8 @@ impl Layer<'_> {
     }
 }
 
-/// Adds the vertices of a surface, with the mean normal of the triangles around each, weighted by area; gives
-/// its facets back as those of all vertices.
+/// Adds the vertices of a surface, with the mean normal of the triangles around each, weighted by area.
+/// Returns its facets as indices of all vertices.
 fn add_surface(
     all: &mut Vec<Vertex>,
     positions: &[DVec3],
@@ -278,7 +278,7 @@ impl Picture {
         atomic::write(path.as_ref(), |out| {
             let mut encoder = png::Encoder::new(out, self.width, self.height);
             encoder.set_color(png::ColorType::Rgb);
-            // A tenth of the time for a fifth to a half more bytes.
+            // This takes a tenth of the time, for a fifth to a half more bytes.
             encoder.set_compression(png::Compression::Fast);
             encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
             let as_io = |error| match error {

@@ -27,7 +27,7 @@ pub(super) struct Vertex {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facet {
     pub(super) vertices: [u32; 3],
-    /// True if only the side shows from which the vertices are counter-clockwise.
+    /// True if only the side is drawn from which the vertices are counter-clockwise.
     pub(super) is_one_sided: bool,
 }
 
@@ -249,7 +249,7 @@ impl Tile<'_> {
         index_in_tile(self.corner, x, y)
     }
 
-    /// Keeps what is nearest; of equals the first, which has the lowest number.
+    /// Keeps the nearest primitive; of equally near ones, the one with the lowest number.
     #[inline]
     fn put(&mut self, index: usize, depth: f32, id: u32) {
         if depth < self.depth[index] {
@@ -267,11 +267,11 @@ impl Tile<'_> {
         for y in y0..y1 {
             let row = self.index(x0, y)..self.index(x0, y) + (x1 - x0) as usize;
             let row = self.depth[row.clone()].iter_mut().zip(&mut self.primitive[row]);
-            // Without branches: many samples fit into one instruction.
+            // Without branches, so that one instruction handles many samples.
             for (x, (depth, primitive)) in (x0..x1).zip(row) {
                 let hit = BallHit::new(c, view.ray(x, y));
                 let half_chord_squared = radius_squared - hit.distance_squared;
-                // No number beside the ball, and no number is nearer than any.
+                // Beside the ball this is NaN, and NaN is not less than any depth.
                 let new = hit.middle - (half_chord_squared * hit.inverse_ray_squared).sqrt();
                 let is_nearer = (half_chord_squared > 0.0) & (new < *depth);
                 *depth = if is_nearer { new } else { *depth };
@@ -324,7 +324,7 @@ impl Tile<'_> {
             for x in x0..x0 + TILE {
                 let (t, distance_squared) = nearest(x as f32 + 0.5, y as f32 + 0.5);
                 let index = self.index(x, y);
-                // An edge that lies on the floor shows.
+                // A thousandth nearer, so that an edge that lies on the floor shows.
                 let nearness = (a.z + t * (b.z - a.z)) * 1.001;
                 if distance_squared < LINE_HALF_WIDTH * LINE_HALF_WIDTH && nearness * self.depth[index] > 1.0
                 {
@@ -374,9 +374,10 @@ pub(super) struct BallHit {
 }
 
 impl BallHit {
-    /// The discriminant of the quadratic equation of ray and ball cancels badly when the ball is small and
-    /// far. With d the ray, c the centre and e = d - c / c_z, the vector from the centre to the nearest point
-    /// of the ray is c_z (e - d (d.e) / (d.d)), which does not.
+    /// The distance from the centre is not taken from the discriminant of the quadratic equation of ray and
+    /// ball, which cancels badly when the ball is small and far. With d the ray, c the centre and e = d - c /
+    /// c_z, the vector from the centre to the nearest point of the ray is c_z (e - d (d.e) / (d.d)). This
+    /// does not cancel.
     #[inline]
     pub(super) fn new(c: Vec3, ray: Vec3) -> Self {
         let inverse_z = 1.0 / c.z;

@@ -1,5 +1,5 @@
-//! Light on what the samples see: a lamp with shadows, light from the sky and the floor, and less of it in
-//! corners.
+//! Light on the surfaces that the samples see: a lamp with shadows, and light from the sky and the floor,
+//! which reaches corners less.
 
 mod water;
 
@@ -12,7 +12,7 @@ use super::camera::{Camera, View};
 use super::colour::ToSrgb;
 use super::raster::{BallHit, Drawn, Facet, FacetHit, GROUND, Geometry, LINE, NOTHING, Samples};
 
-/// Light of the lamp and, from above and from below, of the surroundings.
+/// Light of the lamp, then light of the surroundings from above and from below.
 pub(super) const LAMP: Vec3 = Vec3::new(0.86, 0.82, 0.75);
 pub(super) const SKY: Vec3 = Vec3::new(0.46, 0.51, 0.58);
 const BOUNCE: Vec3 = Vec3::new(0.24, 0.22, 0.20);
@@ -22,9 +22,9 @@ const HIGHLIGHT_POWER: i32 = 32;
 /// Side of the lamp's view [samples].
 const SHADOW_SIZE: u32 = 1024;
 const SHADOW_TAPS: usize = 10;
-/// Half-width of a shadow's soft edge, over the radius of what is seen.
+/// Half-width of a shadow's soft edge, relative to the radius of the visible scene.
 pub(super) const SHADOW_SOFTNESS: f32 = 0.006;
-/// The same on the floor, which is farther from what shades it.
+/// Half-width of a soft edge on the floor, which is farther from the objects that shade it.
 const FLOOR_SHADOW_SOFTNESS: f32 = 0.022;
 /// The part of the lamp's light that comes through water.
 const THROUGH_WATER: f32 = 0.6;
@@ -33,7 +33,7 @@ const OCCLUSION_TAPS: usize = 14;
 /// visible scene.
 const OCCLUSION_REACH: f32 = 0.15;
 const OCCLUSION_STRENGTH: f32 = 1.8;
-/// Taps are turned from sample to sample by one of these many angles.
+/// The pattern of taps is turned by one of this many angles, which differ from sample to sample.
 const TURNS: usize = 32;
 /// Colour and opacity of lines.
 const LINE_COLOUR: Vec3 = Vec3::new(0.05, 0.06, 0.08);
@@ -87,7 +87,8 @@ pub(super) struct Shader<'a> {
     /// Centre, in camera coordinates, and radius of what is seen [m].
     centre: Vec3,
     pub(super) extent: f32,
-    /// Places on the unit disc for each turn: evenly spread, and denser towards the middle.
+    /// Places on the unit disc for each turn: evenly spread ones, then ones that are denser towards the
+    /// middle.
     even_taps: Vec<[(f32, f32); SHADOW_TAPS]>,
     central_taps: Vec<[(f32, f32); OCCLUSION_TAPS]>,
 }
@@ -134,7 +135,7 @@ impl<'a> Shader<'a> {
         }
     }
 
-    /// Mean light of the samples of a pixel. Samples that see the same have the same light.
+    /// Mean light of the samples of a pixel. Samples that see the same surface share the light.
     fn mean_light(&self, samples: impl Iterator<Item = (u32, u32)>) -> Vec3 {
         let (mut sum, mut count, mut shade) = (Vec3::ZERO, 0.0, None);
         let mut last = None;
@@ -142,7 +143,7 @@ impl<'a> Shader<'a> {
             let marked = self.seen.primitive(self.seen.index(x, y));
             let light = match last {
                 Some((primitive, light)) if primitive == marked => light,
-                // Clipped before the mean, so that the edge of a highlight stays smooth.
+                // Clipped before the mean is taken, so that the edge of a highlight stays smooth.
                 _ => self.light(x, y, &mut shade).min(Vec3::ONE),
             };
             last = Some((marked, light));
@@ -168,7 +169,8 @@ impl<'a> Shader<'a> {
                 _ => *shade.insert(self.shade(primitive, &surface, x, y)),
             };
             if primitive == GROUND {
-                // The floor shows the backdrop, so that it has no edge, and only holds shadows.
+                // The floor takes the colour of the backdrop, so that its end does not show, and is darkened
+                // only by shadows.
                 self.backdrop(y) * (0.45 + 0.55 * shade.lit) * (0.3 + 0.7 * shade.open)
             } else {
                 self.reflected(&surface, shade)
@@ -191,7 +193,7 @@ impl<'a> Shader<'a> {
     fn shade(&self, primitive: u32, surface: &Surface, x: u32, y: u32) -> Shade {
         let turn = turn_of(x, y);
         let &Surface { position, normal, .. } = surface;
-        // Far from everything there is nothing that could take light away.
+        // Far from everything, no object takes light away.
         let far = (1.0 + OCCLUSION_REACH) * self.extent;
         let open = if position.distance_squared(self.centre) > far * far {
             1.0
@@ -211,8 +213,8 @@ impl<'a> Shader<'a> {
             return Surface { position, normal: self.up, colour: Vec3::ZERO };
         }
         if let Some(ball) = self.geometry.balls.get(id as usize) {
-            // From the ray's passage rather than from the position, which is too coarse for a small ball far
-            // away.
+            // The normal comes from the ray's passage. The position is too coarse in single precision for a
+            // small ball far away.
             let c = view.to_camera(ball.centre);
             let ray = view.ray(x, y);
             let hit = BallHit::new(c, ray);
@@ -232,7 +234,7 @@ impl<'a> Shader<'a> {
         let shares = FacetHit::new(*view, corners).map_or([1.0 / 3.0; 3], |hit| hit.shares(x, y));
         let mix = |of: [Vec3; 3]| shares[0] * of[0] + shares[1] * of[1] + shares[2] * of[2];
         let normal = view.rotate(mix(vertices.map(|v| v.normal))).normalize_or(-Vec3::Z);
-        // Both sides are front sides.
+        // Both sides are lit as front sides: the normal is turned to the camera.
         let normal = if normal.dot(position) > 0.0 { -normal } else { normal };
         Surface { position, normal, colour: mix(vertices.map(|v| v.colour)) }
     }
@@ -250,7 +252,7 @@ impl<'a> Shader<'a> {
     pub(super) fn lit(&self, position: Vec3, normal: Vec3, softness: f32, turn: usize) -> f32 {
         let Some((shadow, water)) = &self.shadow else { return 1.0 };
         let view = &self.seen.view;
-        // Off the surface by as far as taps reach, so that a plane does not shade itself.
+        // The point is moved off the surface by as far as taps reach, so that a plane does not shade itself.
         let point = view.eye + view.rotate_back(position + 1.5 * softness * normal);
         let c = shadow.view.to_camera(point);
         let (px, py) = shadow.view.project(c);
@@ -299,7 +301,8 @@ impl<'a> Shader<'a> {
     }
 }
 
-/// Places on a disc along a golden spiral, from a first angle, `radius` being a function of 0 to 1.
+/// Places on a disc along a golden spiral. `first` is the first angle; `radius` maps 0 to 1 to the distance
+/// from the middle.
 fn spiral<const N: usize>(first: f32, radius: impl Fn(f32) -> f32) -> [(f32, f32); N] {
     let golden = PI * (3.0 - 5f32.sqrt());
     std::array::from_fn(|i| {
@@ -320,7 +323,7 @@ fn bounds_of_seen(geometry: &Geometry, view: View) -> Option<(Vec3, f32)> {
     let in_picture =
         |point: Vec3, radius: f32| view.rectangle_of_ball(view.to_camera(point), radius).is_some();
     let union = |a: (Vec3, Vec3), b: (Vec3, Vec3)| (a.0.min(b.0), a.1.max(b.1));
-    // Least and greatest are the same in any order.
+    // Least and greatest values do not depend on the order.
     let balls = geometry
         .balls
         .par_iter()
@@ -331,7 +334,7 @@ fn bounds_of_seen(geometry: &Geometry, view: View) -> Option<(Vec3, f32)> {
     let vertices = vertices.map(|v| (v.position, v.position)).reduce_with(union);
     let (low, high) = balls.into_iter().chain(vertices).reduce(union)?;
     let centre = 0.5 * (low + high);
-    // Large enough for single precision at the place where it is.
+    // At least as large as single precision resolves at this distance.
     let radius = (0.5 * (high - low).length()).max(1e-4 * centre.length()).max(f32::MIN_POSITIVE);
     Some((centre, radius))
 }

@@ -1,14 +1,14 @@
 //! A register of lanes: eight, or sixteen with AVX-512.
 //!
-//! Used by loops whose lanes never meet, for example with one particle per lane. Results then do not depend
+//! Loops that never combine lanes use it, for example with one particle per lane. Their results do not depend
 //! on the number of lanes.
 
 use std::ops::{Add, Div, Mul, Sub};
 
 use super::Plain;
 
-/// Some f32 side by side. Methods take lanes one by one unless they say otherwise, and panic if a slice holds
-/// fewer values than there are lanes.
+/// Some f32 side by side. Methods act on each lane by itself unless they say otherwise, and panic if a slice
+/// holds fewer values than there are lanes.
 pub trait Register:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
@@ -19,7 +19,7 @@ pub trait Register:
     fn splat(value: f32) -> Self;
     /// The first values of a slice.
     fn load(from: &[f32]) -> Self;
-    /// The first values of a slice, `from - origin`, wrapping, as f32: exact up to 2^24.
+    /// The first values of a slice less `origin`, with wrapping, as f32: exact up to 2^24.
     fn load_differences(from: &[i32], origin: i32) -> Self;
     /// Stores the register to the first places of a slice.
     fn store(self, to: &mut [f32]);
@@ -33,22 +33,22 @@ pub trait Register:
     fn less(self, other: Self) -> u16;
     /// `self * factor + term`, rounded once.
     fn mul_add(self, factor: Self, term: Self) -> Self;
-    /// Writes the lanes whose bit is set to the first places of `to`, in order. The places behind hold
-    /// anything finite that was in the other lanes, or what they held.
+    /// Writes the lanes whose bit is set to the first places of `to`, in order. The places behind them keep
+    /// their values or get finite values of the other lanes.
     fn store_selected(self, selected: u16, to: &mut [f32]);
-    /// Writes `first + l` of the lanes l whose bit is set to the first places of `to`, in order, and anything
-    /// to the places behind.
+    /// Writes `first + l` for each lane l whose bit is set to the first places of `to`, in order. The places
+    /// behind them get any values.
     fn store_indices(selected: u16, first: u32, to: &mut [u32]);
 
-    /// Writes the first words of `from` whose bit is set to the first places of `to`, in order, and anything
-    /// to the places behind.
+    /// Writes the first words of `from` whose bit is set to the first places of `to`, in order. The places
+    /// behind them get any values.
     fn store_selected_words(from: &[u32], selected: u16, to: &mut [u32]);
-    /// The other way: the first words of `from`, in order, to the places of `to` whose bit is set, and 0 to
-    /// the others.
+    /// The inverse of [`Self::store_selected_words`]: writes the first words of `from`, in order, to the
+    /// places of `to` whose bit is set, and 0 to the other places.
     fn expand_words(from: &[u32], selected: u16, to: &mut [u32]);
 
-    /// Four words of each record, a column of them each: a record for every four lanes, of which there are as
-    /// many as a register has.
+    /// Writes four words of each record to four columns. Record r fills the lanes 4 r to 4 r + 3, so that a
+    /// register takes as many records as it has groups of four lanes.
     #[inline(always)]
     fn spread<const W: usize>(records: [&[i32; 4]; 4], to: &mut [[i32; W]; 4]) {
         for (word, to) in to.iter_mut().enumerate() {
@@ -58,9 +58,9 @@ pub trait Register:
         }
     }
 
-    /// A record whose first three entries are a place and the others the bits of f32: the place as `entry -
-    /// origin`, wrapping and exact up to 2^24, the others as they are; and all times `factor` plus `term`,
-    /// rounded once. Of `origin` three entries count.
+    /// Reads a record: its first three entries are a place, the others the bits of f32. The place becomes
+    /// `entry - origin`, with wrapping and exact up to 2^24. Then each value is multiplied by `factor` and
+    /// `term` is added, rounded once. Only three entries of `origin` count.
     #[inline(always)]
     fn placed(record: &[i32; 8], origin: &[i32; 8], factor: &[f32; 8], term: &[f32; 8]) -> [f32; 8] {
         let mut result = record.map(|bits| f32::from_bits(bits as u32));
@@ -269,7 +269,7 @@ mod tests {
             let run = |width: Width| width.run(EveryOperation { a: &a, b: &b, places: &places });
             let expected = run(Width::supported()[0]);
             for width in Width::supported() {
-                // Which NaN comes out of an operation on two is not laid down.
+                // IEEE 754 leaves open which NaN an operation on two NaNs returns.
                 let equal = |(&x, &y): (&u32, &u32)| {
                     x == y || f32::from_bits(x).is_nan() && f32::from_bits(y).is_nan()
                 };

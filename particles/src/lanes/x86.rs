@@ -211,8 +211,8 @@ unsafe fn selected_first(selected: u16) -> __m256i {
     unsafe { _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(lanes as i64)) }
 }
 
-/// For each set of eight lanes, the word that each lane takes, with the highest bit set if it takes none. As
-/// wide as they are used: the compiler would make a shuffle more of bytes.
+/// For each set of eight lanes, the word that each lane takes, with the highest bit set if it takes none.
+/// Entries are as wide as the instruction reads them: with bytes, the compiler would add a shuffle.
 static RANK: [[u32; 8]; 256] = {
     let mut table = [[1 << 31; 8]; 256];
     let mut set = 0;
@@ -240,8 +240,9 @@ unsafe fn sum8(lanes: __m256) -> f32 {
     }
 }
 
-/// The same words, of which the compiler knows nothing any more. It would make a load a part of what expands
-/// words, which is slow from memory, and of shuffles others that make a loop wait for its turn before.
+/// Returns the words, hidden from the optimiser. Otherwise the compiler would fuse the load with the
+/// instruction that expands words, which is slow from memory. It would also choose shuffles that make an
+/// iteration wait for the one before.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn opaque(mut words: __m512i) -> __m512i {
@@ -340,7 +341,8 @@ impl Register for Avx512 {
     }
     #[inline(always)]
     fn store_selected(self, selected: u16, to: &mut [f32]) {
-        // Into a register and then whole: stores of single lanes under a mask are slow on some processors.
+        // Compresses into a register and stores it whole: stores of single lanes under a mask are slow on
+        // some processors.
         unsafe { _mm512_storeu_ps(to[..LANES].as_mut_ptr(), _mm512_maskz_compress_ps(selected, self.0)) }
     }
     #[inline(always)]

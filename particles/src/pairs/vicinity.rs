@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use glam::DVec3;
 use rayon::prelude::*;
 
-/// The blocks of space that lie within reach of some points, as a hashed set of bits: it may say "near" of a
-/// place that is not, never the opposite. A look costs one read from a few bits per point, about a fifth of
-/// looking through the runs of a cell grid.
+/// A hashed set of bits: the blocks of space within reach of some points. Blocks may share a bit, so that a
+/// far place may count as near, but never a near one as far. A look-up reads one of a few bits per point and
+/// takes about a fifth of the time of a search in a cell grid.
 #[derive(Debug, Default)]
 pub(super) struct Vicinity {
     inverse_block_size: f64,
@@ -16,11 +16,11 @@ pub(super) struct Vicinity {
 }
 
 impl Vicinity {
-    /// Everything within `reach` [m] along each axis of some of `points`, of which the first three numbers
-    /// count.
+    /// Marks everything within `reach` [m] along each axis of any of `points`. The first three numbers of a
+    /// point are its position; the fourth is not read.
     ///
-    /// Blocks are two reaches wide: a point then touches eight. Wider ones turn fewer away, narrower ones
-    /// cost more to mark.
+    /// Blocks are two reaches wide, so that a point marks eight. Wider blocks would turn fewer places away,
+    /// narrower ones cost more to mark.
     pub(super) fn rebuild(&mut self, points: &[[f64; 4]], reach: f64) {
         self.inverse_block_size = 0.5 / reach;
         let words = (points.len() / 2).next_power_of_two().max(64);
@@ -53,8 +53,8 @@ impl Vicinity {
     }
 
     /// Block coordinates, counted from 2^31 blocks below the origin and saturated: conversion to an integer
-    /// then rounds down without a call of `floor`. All of it is monotonic, so that nothing between `low` and
-    /// `high` falls outside of their blocks.
+    /// then rounds down without a call of `floor`. Each operation is monotonic, so that every place between
+    /// `low` and `high` lies in a block between theirs.
     #[inline]
     fn block(&self, position: DVec3) -> [u32; 3] {
         let scaled = position * self.inverse_block_size + DVec3::splat(f64::from(1u32 << 31));

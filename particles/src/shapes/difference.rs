@@ -1,4 +1,4 @@
-//! Shapes without others.
+//! Differences: shapes from which other shapes are taken away.
 
 use glam::DVec3;
 
@@ -62,7 +62,7 @@ impl Shape {
     }
 }
 
-/// Faults of a part, with the key of the part before theirs.
+/// Faults of a part, with the key of the part before their own keys.
 fn within(parent: &str, faults: Vec<ShapeError>) -> Vec<ShapeError> {
     faults.into_iter().map(|fault| ShapeError { key: fault.path(parent), ..fault }).collect()
 }

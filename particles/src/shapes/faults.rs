@@ -3,6 +3,7 @@
 use glam::DVec3;
 
 use super::{MovingShape, Rotation, Shape};
+use crate::surface::Surface;
 
 /// A fault of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,15 +44,7 @@ impl Shape {
     pub fn faults(&self) -> Vec<ShapeError> {
         let mut faults = Faults::default();
         match self {
-            Self::Box { min, max } => {
-                if faults.finite("min", *min) & faults.finite("max", *max) && !max.cmpgt(*min).all() {
-                    faults.add(
-                        "max",
-                        "must be larger than min along each axis: write e.g. min = [0.0, 0.0, 0.0] and max = [1.0, \
-                         1.0, 1.0]",
-                    );
-                }
-            }
+            Self::Box { min, max } => faults.corners(*min, *max),
             Self::Sphere { center, radius } => {
                 faults.finite("center", *center);
                 faults.positive("radius", *radius);
@@ -64,67 +57,30 @@ impl Shape {
             }
             Self::Ellipsoid { center, semi_axes } => {
                 faults.finite("center", *center);
-                if !(semi_axes.is_finite() && semi_axes.min_element() > 0.0) {
-                    faults.add(
-                        "semi_axes",
-                        "must be three positive numbers: write e.g. semi_axes = [0.2, 0.1, 0.1]",
-                    );
-                }
+                faults.semi_axes(*semi_axes);
             }
             Self::Torus { center, axis, radius, tube_radius } => {
                 faults.finite("center", *center);
                 faults.direction("axis", *axis);
                 faults.positive("radius", *radius);
-                faults.positive("tube_radius", *tube_radius);
-                if tube_radius >= radius {
-                    faults.add(
-                        "tube_radius",
-                        "must be smaller than radius, or the ring has no hole: write e.g. half of it",
-                    );
-                }
+                faults.tube_radius(*tube_radius, *radius);
             }
             Self::Shell { center, radius, thickness, axis, half_angle } => {
                 faults.finite("center", *center);
                 faults.direction("axis", *axis);
                 faults.positive("radius", *radius);
-                faults.positive("thickness", *thickness);
-                if thickness > radius {
-                    faults.add("thickness", "must be at most the radius: write e.g. a tenth of it");
-                }
-                if !(*half_angle > 0.0 && *half_angle <= 180.0) {
-                    faults.add(
-                        "half_angle",
-                        "must be above 0 and at most 180 degrees: write e.g. half_angle = 90.0",
-                    );
-                }
+                faults.thickness(*thickness, *radius);
+                faults.half_angle(*half_angle);
             }
             Self::Mesh { scale, translation, surface, .. } => {
                 faults.positive("scale", *scale);
                 faults.finite("translation", *translation);
-                match surface {
-                    None => {
-                        faults.add("file", "has not been read: write the path of an OBJ, STL or PLY file")
-                    }
-                    Some(surface) => surface.faults().into_iter().for_each(|fault| faults.add("file", fault)),
-                }
+                faults.surface(surface.as_ref());
             }
             Self::Difference { from, subtract } => {
                 faults.0.extend(Self::faults_of_difference(from, subtract));
             }
-            Self::Points { positions } => {
-                if positions.is_empty() {
-                    faults.add(
-                        "positions",
-                        "must hold at least one point: write e.g. positions = [[0.0, 0.0, 0.0]]",
-                    );
-                }
-                for (i, position) in positions.iter().enumerate().filter(|(_, p)| !p.is_finite()) {
-                    faults.add(
-                        format!("positions[{i}]"),
-                        format!("is {position}, but must be three finite numbers"),
-                    );
-                }
-            }
+            Self::Points { positions } => faults.positions(positions),
         }
         faults.0
     }
@@ -185,6 +141,61 @@ impl Faults {
     fn direction(&mut self, key: &str, value: DVec3) {
         if self.finite(key, value) && value.try_normalize().is_none() {
             self.add(key, format!("must not be zero: write e.g. {key} = [0.0, 0.0, 1.0]"));
+        }
+    }
+
+    fn corners(&mut self, min: DVec3, max: DVec3) {
+        if self.finite("min", min) & self.finite("max", max) && !max.cmpgt(min).all() {
+            self.add(
+                "max",
+                "must be larger than min along each axis: write e.g. min = [0.0, 0.0, 0.0] and max = [1.0, \
+                 1.0, 1.0]",
+            );
+        }
+    }
+
+    fn semi_axes(&mut self, semi_axes: DVec3) {
+        if !(semi_axes.is_finite() && semi_axes.min_element() > 0.0) {
+            self.add("semi_axes", "must be three positive numbers: write e.g. semi_axes = [0.2, 0.1, 0.1]");
+        }
+    }
+
+    fn tube_radius(&mut self, tube_radius: f64, radius: f64) {
+        self.positive("tube_radius", tube_radius);
+        if tube_radius >= radius {
+            self.add(
+                "tube_radius",
+                "must be smaller than radius, or the ring has no hole: write e.g. half of it",
+            );
+        }
+    }
+
+    fn thickness(&mut self, thickness: f64, radius: f64) {
+        self.positive("thickness", thickness);
+        if thickness > radius {
+            self.add("thickness", "must be at most the radius: write e.g. a tenth of it");
+        }
+    }
+
+    fn half_angle(&mut self, degrees: f64) {
+        if !(degrees > 0.0 && degrees <= 180.0) {
+            self.add("half_angle", "must be above 0 and at most 180 degrees: write e.g. half_angle = 90.0");
+        }
+    }
+
+    fn surface(&mut self, surface: Option<&Surface>) {
+        match surface {
+            None => self.add("file", "has not been read: write the path of an OBJ, STL or PLY file"),
+            Some(surface) => surface.faults().into_iter().for_each(|fault| self.add("file", fault)),
+        }
+    }
+
+    fn positions(&mut self, positions: &[DVec3]) {
+        if positions.is_empty() {
+            self.add("positions", "must hold at least one point: write e.g. positions = [[0.0, 0.0, 0.0]]");
+        }
+        for (i, position) in positions.iter().enumerate().filter(|(_, p)| !p.is_finite()) {
+            self.add(format!("positions[{i}]"), format!("is {position}, but must be three finite numbers"));
         }
     }
 }

@@ -70,7 +70,7 @@ impl Limit {
     }
 }
 
-/// True if all numbers have a magnitude below the limit, which none has that is NaN.
+/// True if all magnitudes are below the limit; a NaN is not.
 struct AllBelow<'a> {
     numbers: &'a [f64],
     limit: f64,
@@ -81,7 +81,7 @@ impl lanes::Task for AllBelow<'_> {
 
     #[inline(always)]
     fn run<L: lanes::Lanes>(self) -> bool {
-        // Without a branch for each number: many fit into one instruction.
+        // Without a branch for each number, so that one instruction compares many.
         let (blocks, rest) = self.numbers.as_chunks::<{ 4 * lanes::LANES }>();
         let mut is_below = true;
         for block in blocks {

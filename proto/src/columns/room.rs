@@ -60,8 +60,8 @@ impl Known {
     }
 }
 
-/// The columns that a header calls for, each with the bytes that it may still hold, and those that it may
-/// hold at all.
+/// The columns that a header calls for, each with the bytes that it may still hold and the bytes that it may
+/// hold in total.
 #[derive(Clone, Debug, Default)]
 pub struct Room(Vec<(Cow<'static, str>, u64, u64)>);
 

@@ -411,7 +411,8 @@ impl Call for Snapshot {
 impl Call for Restore {
     type Packet = v1::RestoreRequest;
 
-    /// A fluid that is poured in may have begun with no particle at all: the header says how many there are.
+    /// The header says how many particles the snapshot holds: a fluid that is poured in may have begun
+    /// without any.
     fn room(header: &v1::RestoreHeader, known: &Known) -> Result<Room, WireError> {
         let particles = check_count("particles", header.particles)?.max(known.particles);
         Ok(Room::snapshot(&Known { particles, ..*known }))

@@ -7,11 +7,16 @@ use super::values::{
 };
 use super::{Batch, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Totals};
 use amalgam_particles::text::number;
-use amalgam_particles::{Body, DMat3, MASS_RANGE, MASS_RULE, RADIUS_RULE, SPEED_LIMIT, is_mass, is_radius};
+use amalgam_particles::{
+    Body, DMat3, MASS_RANGE, MASS_RULE, ParticleId, RADIUS_RULE, SPEED_LIMIT, is_mass, is_radius,
+};
 
 use crate::columns::room::{CELL_COLUMNS, GRIDS_MAX, Known, Room};
 use crate::columns::{Columns, MOMENTA, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
 use crate::generated::v1;
+
+/// Kinds of potential energy that a solver may tell, at most.
+const POTENTIAL_ENERGIES_MAX: usize = 16;
 
 impl Call for Integrate {
     type Packet = v1::IntegrateRequest;
@@ -147,8 +152,8 @@ impl Integrated {
         groups: u64,
         watched: u64,
     ) -> Result<Self, WireError> {
-        // What may be one value for all comes after what must hold one for each: nobody makes room for more
-        // than was sent.
+        // A single slope may stand for all groups. It is spread to them only after `momentum`, which holds a
+        // value for each group. So no more room is made than was sent.
         let momentum = columns.take_vec3("momentum", groups, MOMENTA)?;
         let mut slope: Vec<DMat3> =
             columns.take_single_or_all("slope", groups)?.into_iter().map(symmetric_from_wire).collect();
@@ -328,63 +333,11 @@ impl Committed {
         grids: usize,
         tracked: u64,
     ) -> Result<Self, WireError> {
-        let totals = Totals {
-            momentum: vec3_from_wire("momentum", header.momentum)?,
-            angular_momentum: vec3_from_wire("angular_momentum", header.angular_momentum)?,
-            kinetic_energy: header.kinetic_energy,
-            mass_moment: vec3_from_wire("mass_moment", header.mass_moment)?,
-            speed_max: header.speed_max,
-            radius_rate_max: header.radius_rate_max,
-            acceleration_max: header.acceleration_max,
-        };
-        for (name, value, limit) in [
-            ("kinetic_energy", totals.kinetic_energy, SUM_LIMIT),
-            ("speed_max", totals.speed_max, 2.0 * SPEED_LIMIT),
-            ("radius_rate_max", totals.radius_rate_max, SUM_LIMIT),
-            ("acceleration_max", totals.acceleration_max, SUM_LIMIT),
-            ("solver_seconds", header.solver_seconds, SUM_LIMIT),
-        ] {
-            if !(0.0..limit).contains(&value) {
-                let value = number(value);
-                return Err(WireError::Rule(format!("{name} is {value}, but must be from 0 to {limit:e}")));
-            }
-        }
-        let (solver_seconds, not_taken, given) = (header.solver_seconds, header.not_taken, header.given);
-        for (name, value) in [("not_taken", not_taken), ("given", given)] {
-            if value.is_nan() || value.abs() >= SUM_LIMIT {
-                let joule = number(value);
-                return Err(WireError::Rule(format!("{name} is {joule}, but must be below {SUM_LIMIT:e} J")));
-            }
-        }
-        let energies = header.potential_energies.into_iter().map(|v1::Energy { name, joule }| (name, joule));
-        let potential_energies: Vec<(String, f64)> = energies.collect();
-        if potential_energies.len() > 16 {
-            return Err(WireError::Rule("more than 16 potential energies".into()));
-        }
-        for (name, joule) in &potential_energies {
-            check_name("the name of a potential energy", name)?;
-            if joule.abs() >= SUM_LIMIT || joule.is_nan() {
-                let joule = number(*joule);
-                return Err(WireError::Rule(format!(
-                    "energy {name:?} is {joule}, but must be below {SUM_LIMIT:e} J"
-                )));
-            }
-        }
-        let born = check_count("born", header.born)?;
-        let (id, mass, radius, immovable): (_, Vec<f64>, Vec<f64>, _) = (
-            columns.take_ids("born_id", born)?,
-            columns.take_uniform("born_mass", born)?,
-            columns.take_uniform("born_radius", born)?,
-            flags(columns.take_uniform("born_immovable", born)?)?,
-        );
-        check("born_mass", &mass, Some(&id), MASS_RULE, |&mass| is_mass(mass))?;
-        check("born_radius", &radius, Some(&id), RADIUS_RULE, |&radius| is_radius(radius))?;
-        check_unique("born_id", &id)?;
-        let released = check_count("released", header.released)?;
-        let (released_id, released_mass): (_, Vec<f64>) =
-            (columns.take_ids("released_id", released)?, columns.take_uniform("released_mass", released)?);
-        check("released_mass", &released_mass, Some(&released_id), MASS_RULE, |&mass| is_mass(mass))?;
-        check_unique("released_id", &released_id)?;
+        let totals = totals_from_wire(&header)?;
+        check_seconds_and_energies(&header)?;
+        let potential_energies = energies_from_wire(header.potential_energies)?;
+        let born = take_born(&mut columns, check_count("born", header.born)?)?;
+        let released = take_released(&mut columns, check_count("released", header.released)?)?;
         let committed = Self {
             particles: check_count("particles", header.particles)?,
             stable_dt: positive_time("stable_dt", header.stable_dt)?,
@@ -392,21 +345,94 @@ impl Committed {
             potential_energies,
             state_hash: header.state_hash,
             broken: header.broken,
-            born: (0..id.len()).map(|i| (id[i], mass[i], radius[i], immovable[i])).collect(),
+            born,
             dead: columns.take_ids("dead", check_count("dead", header.dead)?)?,
-            released: released_id.into_iter().zip(released_mass).collect(),
+            released,
             cells: CELL_COLUMNS[..grids.min(GRIDS_MAX)]
                 .iter()
                 .map(|name| columns.take_cells(name))
                 .collect::<Result<_, WireError>>()?,
             track_position: columns.take_vec3("track_position", tracked, POSITIONS)?,
             track_velocity: columns.take_vec3("track_velocity", tracked, VELOCITIES)?,
-            solver_seconds,
-            not_taken,
-            given,
+            solver_seconds: header.solver_seconds,
+            not_taken: header.not_taken,
+            given: header.given,
             next: header.next.map(|answer| Batch::take(answer, &mut columns)).transpose()?,
         };
         columns.finish()?;
         Ok(committed)
     }
+}
+
+/// Sums and maxima of the particles, whose kinetic energy, speed, rate and acceleration are not negative.
+fn totals_from_wire(header: &v1::CommitAnswer) -> Result<Totals, WireError> {
+    let totals = Totals {
+        momentum: vec3_from_wire("momentum", header.momentum)?,
+        angular_momentum: vec3_from_wire("angular_momentum", header.angular_momentum)?,
+        kinetic_energy: header.kinetic_energy,
+        mass_moment: vec3_from_wire("mass_moment", header.mass_moment)?,
+        speed_max: header.speed_max,
+        radius_rate_max: header.radius_rate_max,
+        acceleration_max: header.acceleration_max,
+    };
+    check_range("kinetic_energy", totals.kinetic_energy, SUM_LIMIT)?;
+    check_range("speed_max", totals.speed_max, 2.0 * SPEED_LIMIT)?;
+    check_range("radius_rate_max", totals.radius_rate_max, SUM_LIMIT)?;
+    check_range("acceleration_max", totals.acceleration_max, SUM_LIMIT)?;
+    Ok(totals)
+}
+
+fn check_seconds_and_energies(header: &v1::CommitAnswer) -> Result<(), WireError> {
+    check_range("solver_seconds", header.solver_seconds, SUM_LIMIT)?;
+    check_energy("not_taken", header.not_taken)?;
+    check_energy("given", header.given)
+}
+
+/// Checks that a value is from 0 to below a limit.
+fn check_range(name: &str, value: f64, limit: f64) -> Result<(), WireError> {
+    if (0.0..limit).contains(&value) {
+        return Ok(());
+    }
+    Err(WireError::Rule(format!("{name} is {}, but must be from 0 to {limit:e}", number(value))))
+}
+
+/// Checks that an energy [J] of either sign is below [`SUM_LIMIT`].
+fn check_energy(name: &str, joule: f64) -> Result<(), WireError> {
+    if joule.abs() < SUM_LIMIT {
+        return Ok(());
+    }
+    Err(WireError::Rule(format!("{name} is {}, but must be below {SUM_LIMIT:e} J", number(joule))))
+}
+
+fn energies_from_wire(energies: Vec<v1::Energy>) -> Result<Vec<(String, f64)>, WireError> {
+    if energies.len() > POTENTIAL_ENERGIES_MAX {
+        return Err(WireError::Rule(format!("more than {POTENTIAL_ENERGIES_MAX} potential energies")));
+    }
+    let checked = |v1::Energy { name, joule }| {
+        check_name("the name of a potential energy", &name)?;
+        check_energy(&format!("energy {name:?}"), joule)?;
+        Ok((name, joule))
+    };
+    energies.into_iter().map(checked).collect()
+}
+
+/// Particles that appeared, by id, mass [kg], radius [m] and whether they are immovable.
+fn take_born(columns: &mut Columns, count: u64) -> Result<Vec<(ParticleId, f64, f64, bool)>, WireError> {
+    let id = columns.take_ids("born_id", count)?;
+    let mass: Vec<f64> = columns.take_uniform("born_mass", count)?;
+    let radius: Vec<f64> = columns.take_uniform("born_radius", count)?;
+    let immovable = flags(columns.take_uniform("born_immovable", count)?)?;
+    check("born_mass", &mass, Some(&id), MASS_RULE, |&mass| is_mass(mass))?;
+    check("born_radius", &radius, Some(&id), RADIUS_RULE, |&radius| is_radius(radius))?;
+    check_unique("born_id", &id)?;
+    Ok((0..id.len()).map(|i| (id[i], mass[i], radius[i], immovable[i])).collect())
+}
+
+/// Particles that are immovable no longer, by id and mass [kg].
+fn take_released(columns: &mut Columns, count: u64) -> Result<Vec<(ParticleId, f64)>, WireError> {
+    let id = columns.take_ids("released_id", count)?;
+    let mass: Vec<f64> = columns.take_uniform("released_mass", count)?;
+    check("released_mass", &mass, Some(&id), MASS_RULE, |&mass| is_mass(mass))?;
+    check_unique("released_id", &id)?;
+    Ok(id.into_iter().zip(mass).collect())
 }

@@ -24,14 +24,14 @@ pub fn vec3_from_wire(name: &'static str, v: Option<v1::Vec3>) -> Result<DVec3, 
     Err(WireError::Rule(format!("{name} is {}, but must be finite and below {SUM_LIMIT:e}", vector(v))))
 }
 
-/// No sum over particles is as large as this, in any unit: its square is a number.
+/// Every sum over particles is smaller than this, in any SI unit: its square is finite in f64.
 pub const SUM_LIMIT: f64 = 1e100;
 
-/// Shortest and longest step [s]: what is divided by one, and the path of the fastest particle in one, are
-/// numbers.
+/// Shortest and longest step [s]: quotients by dt, and the path of the fastest particle in dt, are finite in
+/// f64.
 pub const DT_RANGE: (f64, f64) = (1e-30, 1e15);
 
-/// No slope or inertia is as large as this [kg].
+/// Every slope and every inertia is smaller than this [kg].
 pub const SLOPE_LIMIT: f64 = 1e62;
 
 /// Bytes of a name: of a program, its version, a participant or a run.
@@ -63,7 +63,7 @@ pub(super) fn lattice_from_wire(lattice: v1::Lattice) -> Result<Lattice, WireErr
     Ok(Lattice { origin: vec3_from_wire("origin", lattice.origin)?, cell_size })
 }
 
-/// Spheres count as larger by this part of their radius at most, so that none fills space.
+/// A sphere counts as larger by at most this part of its radius, which bounds the cells that it touches.
 const MARGIN_MAX: f64 = 4.0;
 
 pub(super) fn margin_from_wire(margin: f64) -> Result<f64, WireError> {
@@ -137,12 +137,13 @@ pub(super) fn symmetric_from_wire([xx, yy, zz, yz, xz, xy]: [f64; 6]) -> DMat3 {
     DMat3::from_cols_array(&[xx, xy, xz, xy, yy, yz, xz, yz, zz])
 }
 
-/// Part of a slope's trace below which a negative direction is rounding.
+/// A negative eigenvalue below this part of a slope's trace counts as rounding.
 const SLOPE_ROUNDING: f64 = 1e-6;
 
-/// True if no direction has a negative value, except for the rounding of f32, in which a solver may compute:
-/// a block that is a little larger has positive pivots. The largest pivot comes first, so that rounding stays
-/// below the addition even if the block has rank one.
+/// True if the matrix is positive semidefinite up to the rounding of f32, in which a solver may compute. The
+/// matrix is divided by its trace, and SLOPE_ROUNDING is added to its diagonal. The result must have positive
+/// pivots in Gaussian elimination. The largest pivot comes first, so that rounding stays below the addition
+/// even if the matrix has rank one.
 pub(super) fn is_positive_semidefinite(matrix: &DMat3) -> bool {
     let [xx, yy, zz, ..] = symmetric_to_wire(matrix);
     let size = xx + yy + zz;

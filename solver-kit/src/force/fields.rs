@@ -12,7 +12,8 @@ use crate::section::SectionError;
 use crate::sums::exact;
 use amalgam_ranks::Ranks;
 
-/// Length of a step times the rate of the fastest oscillation in a field of force, at most.
+/// Largest dt sqrt(gradient): a particle in a field of this gradient oscillates at sqrt(gradient) [rad/s] at
+/// most.
 const COURANT: f64 = 0.5;
 
 /// All drags and fields of force of a participant.
@@ -70,7 +71,7 @@ impl Fields {
         pushed - (speed + wind) * (-lost).exp_m1()
     }
 
-    /// The longest step in which fields of force are followed [s]; infinite without them.
+    /// The longest step that resolves motion in the fields of force [s]; infinite without them.
     pub fn stable_dt(&self) -> f64 {
         let steepest = self.forces.iter().fold(0.0, |sum, force| sum + force.gradient_max());
         COURANT / steepest.sqrt()

@@ -67,20 +67,20 @@ impl Ghost {
     }
 }
 
-/// The ghosts of this rank, and its particles that are others'. Until they are found anew, both stay the same
-/// particles.
+/// The ghosts of this rank, and the particles of this rank that are ghosts of others. Both lists name the
+/// same particles until the next [`Self::find`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ghosts {
     all: Vec<Ghost>,
-    /// Ranks with which there is anything to tell.
+    /// Ranks with which ghosts are exchanged.
     with: Vec<usize>,
     /// The own particles that are ghosts of each of them.
     seen: Vec<Vec<u32>>,
 }
 
 impl Ghosts {
-    /// Finds the ghosts of all ranks: all pairs of spheres of these `radius` [m], one on this rank and one on
-    /// another, that intersect are among own particles and ghosts.
+    /// Finds the ghosts of all ranks. Two spheres of this `radius` [m] that intersect, one on this rank and
+    /// one on another, are then among own particles and ghosts.
     pub(crate) fn find(&mut self, ranks: &Ranks, particles: &Particles, radius: &[f64]) {
         if ranks.is_alone() {
             return;
@@ -99,7 +99,7 @@ impl Ghosts {
         self.follow(ranks, particles);
     }
 
-    /// Takes over what has become of the ghosts since they were found.
+    /// Updates the state of the ghosts, which stay the same particles.
     pub(crate) fn follow(&mut self, ranks: &Ranks, particles: &Particles) {
         self.all = self.ask(ranks, |i| Ghost::of(particles, i));
     }

@@ -1,5 +1,5 @@
-//! Contacts of a body with itself. They are found where the body is, so that no other particle of it has to
-//! travel.
+//! Contacts of a body with itself. The solver's own service finds them, so that only particles in contact
+//! travel to the coordinator.
 
 use amalgam_particles::{DVec3, Horizon, PairFinder, ParticleId, Particles, Spheres, reduce};
 use amalgam_ranks::{ExactSum, Ranks};
@@ -15,11 +15,11 @@ use crate::solver::Solver;
 ///
 /// The search looks a little farther than needed and its result, a list of near pairs [Verlet1967], serves
 /// until particles have moved too far for it. Contacts are then found exactly, in time proportional to the
-/// list. Of a cloth or a solid that is not folded the list is almost empty.
+/// list. For a cloth or a solid that is not folded, the list is almost empty.
 ///
 /// If the body is cut among ranks, each lists the pairs that its own particles make with each other and with
-/// its ghosts, all ranks anew at the same time: contacts do not depend on lists, so they do not depend on
-/// ranks.
+/// its ghosts. All ranks make new lists at the same time. Contacts do not depend on lists, so they do not
+/// depend on ranks.
 pub(crate) struct OwnContacts {
     ranks: Ranks,
     finder: PairFinder,
@@ -37,8 +37,8 @@ pub(crate) struct OwnContacts {
     speed: Vec<f64>,
 }
 
-/// A list reaches this many times as far as what moves fastest does within the horizon, if that is more than
-/// the skin.
+/// A list covers gaps of up to this many times the reach of the fastest particle within the horizon, if that
+/// is more than the skin.
 const RESERVE: f64 = 2.0;
 
 impl OwnContacts {
@@ -51,7 +51,7 @@ impl OwnContacts {
         let mut this = Self {
             ranks: ranks.clone(),
             finder: PairFinder::new(),
-            // Shorter lists for more searches: a pair within a radius of touching is on it.
+            // The smallest radius: a thinner skin would make lists shorter and searches more frequent.
             skin: radius.iter().copied().fold(f64::INFINITY, f64::min),
             listed_skin: 0.0,
             near: Vec::new(),
@@ -78,8 +78,8 @@ impl OwnContacts {
         Ok(this)
     }
 
-    /// The pairs of places `(i, j)`, `i < j`, that may touch within the horizon, sorted; on ranks those of
-    /// own particles and of an own one with a ghost, which is behind all own ones. Collective.
+    /// The pairs of places `(i, j)`, `i < j`, that may touch within the horizon, sorted. On ranks, a pair has
+    /// two own particles, or an own one and a ghost, which is behind all own ones. Collective.
     pub(crate) fn update(&mut self, solver: &dyn Solver, horizon: Horizon) -> &[(u32, u32)] {
         let particles = solver.particles();
         let velocity = &particles.velocity;
@@ -139,8 +139,8 @@ impl OwnContacts {
     }
 
     /// True if every pair that can intersect now is on the list of this rank or another; the ids are those of
-    /// the list. Two particles come closer by no more than the sum of what each has moved, from whatever
-    /// moving frame that is seen. Collective.
+    /// the list. The gap of a pair shrinks by at most the sum of the two displacements. These are measured
+    /// from the mean displacement, so that motion as a whole does not count. Collective.
     fn still_holds(&self, particles: &Particles, reach: f64) -> bool {
         let old = &self.listed.1;
         let count = particles.len();
@@ -149,7 +149,7 @@ impl OwnContacts {
         let mean = DVec3::from_array(mean(&self.ranks, sum, count));
         let mut farthest = [reduce::max(count, 0.0, |i| (moved(i) - mean).length())];
         self.ranks.max(&mut farthest);
-        // A little less than half, since this sum is rounded and the distances of the search are, too.
+        // A little less than half: the sum and the distances of the search are rounded.
         farthest[0] < 0.499 * (self.listed_skin - reach)
     }
 
@@ -170,7 +170,7 @@ impl OwnContacts {
         }
         let position_of_all = if count > own { &with_ghosts } else { position };
         let spheres = Spheres { position: position_of_all, radius: &wide_radius, class: None };
-        // Ghosts meet each other elsewhere.
+        // Pairs of two ghosts are found by the ranks that own them.
         let found = self.finder.find(spheres, |i, j| match (i < own, j < own) {
             (true, true) => !solver.joined(i, j),
             (one, other) => one || other,

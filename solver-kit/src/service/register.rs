@@ -70,7 +70,7 @@ pub(crate) async fn register(plan: Registering, description: Description, addres
     let mut told = None;
     loop {
         match register_as_long_as_it_goes(&plan, &mut request, &address, &mut told).await {
-            // A coordinator that is not there yet is nothing to tell of.
+            // A coordinator that has not started yet is no reason for a message.
             Problem::NotThere => (),
             Problem::Refused(reason) => {
                 tell(&mut told, format!("registration at {} failed: {reason}", plan.registry))
@@ -143,7 +143,7 @@ async fn reachable(address: &str, registry: &str) -> String {
     let own = async {
         let there = tokio::net::lookup_host(registry).await?.next().ok_or(std::io::ErrorKind::NotFound)?;
         let any = if there.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        // Nothing is sent: the system only looks for the way.
+        // Nothing is sent: the system only looks up the route.
         let socket = tokio::net::UdpSocket::bind(any).await?;
         socket.connect(there).await?;
         socket.local_addr()

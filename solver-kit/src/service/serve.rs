@@ -92,7 +92,8 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
     // MPI ends with the thread that began it: this one.
     let first = ranks[0].clone();
     if !first.is_first() {
-        // The first rank says when it is over; a signal to all processes is for that rank.
+        // The first rank decides when the service ends. A signal to all processes is meant for the first
+        // rank.
         let _deaf = runtime.block_on(async { end_of_service(false) })?;
         follow(&program, threads, &first);
         return Ok(());
@@ -125,7 +126,7 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
     // Standard input may still be read by a blocking thread that nothing can wake.
     runtime.shutdown_background();
     if !first.is_alone() {
-        // The other ranks are told that it is over.
+        // The end of the first rank's service tells the other ranks to end.
         solver.join().map_err(|_| anyhow!("the solver panicked"))?;
     }
     served
@@ -266,6 +267,6 @@ pub fn end_of_service(with_stdin: bool) -> anyhow::Result<impl Future<Output = (
 fn announce(address: &str) {
     use std::io::Write as _;
     let mut output = std::io::stdout();
-    // Nobody reading is no reason to stop.
+    // A closed standard output is no reason to stop.
     let _ = writeln!(output, "listening {address}").and_then(|()| output.flush());
 }

@@ -184,7 +184,7 @@ impl Session {
         run.ids.update(&run.solver.particles().id);
         run.near.check(run.solver.particles(), &run.ids, &call.interest)?;
         if run.phase == Phase::Begun {
-            // Whoever asks again may not have taken over the last answer.
+            // A caller that asks again may have lost the last answer.
             run.near.say_all();
         }
         Ok(run.begin(call.interest))
@@ -221,7 +221,7 @@ impl Session {
             && call.context.step.checked_add(1) == Some(run.context.step)
             && let Some((done, next)) = run.last_commit.clone()
         {
-            // Its answer was lost, and with it what was said of particles.
+            // The answer was lost, and with it the ids that it named.
             run.near.say_all();
             return Ok(run.start_next(done, next));
         }
@@ -255,7 +255,7 @@ impl Session {
             }
             Err(fault) => {
                 if matches!(fault, Refusal::Solver(_)) {
-                    // Half a step was taken: no state is left that anyone could go on from.
+                    // The step is half done: no consistent state is left to go on from.
                     self.run = None;
                 }
                 Err(fault)
@@ -273,7 +273,8 @@ impl Session {
     pub(crate) fn save(&mut self, context: &Context) -> Result<Snapshot, Refusal> {
         let run = self.run("Save", context)?;
         run.expect(run.is_between_steps(), "Save", context.step)?;
-        // A run that is restored from here hears all ids; this one, too, so that both see the same bytes.
+        // A run that is restored from here is told all ids. This run is told them, too, so that both see the
+        // same bytes.
         run.near.say_all();
         let state_hash = state_hash(&run.ranks, run.solver.particles());
         let bytes = run.solver.save().map_err(Refusal::from);
@@ -392,7 +393,7 @@ impl Run {
         self.near.begin(&*self.solver, &self.ids, interest)
     }
 
-    /// Begins the next step with the end of this one, if that was asked for.
+    /// Begins the next step in the same call as the end of this one, if the call asks for it.
     fn start_next(&mut self, done: Committed, next: Option<Next>) -> Committed {
         let drift = self.near.drift(self.solver.particles());
         let next = next.filter(|next| drift <= next.within);
@@ -403,11 +404,12 @@ impl Run {
         if let Some((last, answer)) = &self.last_integrate
             && *last == call
         {
-            // Its answer was lost. Whatever iterates would start from there and end elsewhere.
+            // The answer was lost. A second integration would start its iterations from the first result and
+            // end with other bits.
             return Ok(answer.clone());
         }
         let (stage, repetition) = (call.stage, call.repetition);
-        // Stage 1 may come again: the coordinator starts over with a shorter step.
+        // Stage 1 may come again: the coordinator then starts the step again with a shorter dt.
         let in_order = (stage, repetition) == (1, 0) && self.phase != Phase::Ready
             || matches!(self.phase, Phase::Integrated { stage: s, repetition: r }
                 if (stage, repetition) == (s, r + 1) || (stage, repetition) == (s + 1, 0));
@@ -416,7 +418,7 @@ impl Run {
             &format!("Integrate of stage {stage}, repetition {repetition},"),
             call.context.step,
         )?;
-        // Whatever fails from here on spoils the last answer: nothing can be committed before stage 1 comes
+        // Any failure from here on spoils the last answer: nothing can be committed before stage 1 comes
         // again.
         (self.phase, self.last_integrate) = (Phase::Begun, None);
         if let Some(groups) = &call.groups {
@@ -484,8 +486,7 @@ impl Run {
             end += size;
             end
         }));
-        // Members are found in ascending order, so those of a group are between those of the groups around
-        // it.
+        // Members are found in ascending order of their numbers, so the members of a group are consecutive.
         let number = &self.members.number;
         let own = |&offset: &u32| number.partition_point(|&number| number < offset) as u32;
         let offsets: Vec<u32> = self.offsets.iter().map(own).collect();
@@ -526,7 +527,8 @@ impl Run {
         self.near.allow(&report.broken, &self.ids);
         let mut told = if report.adjusted { self.told_velocities(&member_velocity) } else { Vec::new() };
         let particles = self.solver.particles();
-        // A solver may store its particles in another order after a step, or others: all are known by id.
+        // After a step a solver may store its particles in another order, or other particles. Ids tell which
+        // is which.
         if self.ids.ids != particles.id {
             let (ids, before) = (&self.ids, &self.velocity_before);
             let before = |id| ids.find(id).map_or(DVec3::NAN, |i| before[i as usize]);

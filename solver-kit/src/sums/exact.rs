@@ -26,7 +26,7 @@ fn anchors(count: usize, largest: f64) -> [f64; 2] {
     let exponent = (largest.to_bits() >> MANTISSA) as i32 - 1023 + 2;
     let bits = (usize::BITS - count.leading_zeros()) as i32 + 2;
     let first = exponent + bits - MANTISSA;
-    // The first piece leaves at most half of its unit.
+    // The remainder after the first piece is at most half of the first unit.
     let second = first + bits - MANTISSA;
     [anchor(first), anchor(second)]
 }

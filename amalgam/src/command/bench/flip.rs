@@ -1,14 +1,12 @@
-//! FLIP: the collapse of a column that fills three quarters of its box, everything included that a solver
-//! does in a step.
-
-use std::time::Instant;
+//! FLIP: the collapse of a column that fills three quarters of its box, with everything that a solver does in
+//! a step.
 
 use amalgam_particles::{DVec3, GroupMap, Particles};
 use amalgam_solver_fluid::flip::{Flip, section};
-use amalgam_solver_kit::{Alone, AloneGroups, Solver, SolverError, World};
+use amalgam_solver_kit::{Alone, AloneGroups, Solver};
 
-use super::fluids::StepTimes;
 use super::measurement::{Bound, Idle, Measurement, Peer};
+use super::steps::{StepTimes, world};
 use crate::error::CommandError;
 
 const WARM_UP: u64 = 2;
@@ -26,31 +24,29 @@ pub fn measure(edge: u32, idle: Idle) -> Result<Vec<Measurement>, CommandError> 
 }
 
 fn column(edge: u32, idle: Idle) -> Result<Vec<Measurement>, String> {
-    let world = World {
-        participant: "water".into(),
-        domain: (DVec3::ZERO, DVec3::ONE),
-        gravity: DVec3::new(0.0, 0.0, -9.81),
-        seed: 1,
-    };
     let cell = 1.0 / f64::from(edge);
     let width = f64::from(edge * 3 / 4) * cell;
     let section = format!(
         "method = \"flip\"\nspacing = {}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [{width}, 1, 1]",
         0.5 * cell
     );
-    let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
+    let (parameters, particles) =
+        section::read(&section, &world(DVec3::ONE)).map_err(|faults| format!("{faults:?}"))?;
     let mut solver = Flip::new(parameters, particles);
     let n = solver.particles().len();
-    let (mut times, mut alone, mut iterations) = (StepTimes::default(), Alone::default(), 0.0);
-    for step in 0..STEPS + WARM_UP {
-        if step == WARM_UP {
-            times = StepTimes::default();
-        }
-        iterations =
-            advance(&mut solver, 0.5 * cell, (&mut times, &mut alone)).map_err(|error| error.to_string())?;
-    }
+    let (mut alone, mut iterations) = (Alone::default(), 0);
+    let times = StepTimes::measure((WARM_UP, STEPS), |times| {
+        // A tenth of the groups is found in the second stage only.
+        let [first, second] = [9, 10].map(|tenths| {
+            let particles = solver.particles();
+            moving_with_fluid(particles, on_floor(particles, 0.5 * cell, tenths))
+        });
+        iterations = 0;
+        let most = |flip: &Flip| iterations = iterations.max(flip.iterations());
+        times.step(&mut solver, &mut alone, [&first, &second], most)
+    })?;
     let held = idle.held_for_each(n);
-    Ok(figures(&times, (edge, n), held, (solver.liquid_cells(), iterations)))
+    Ok(figures(&times, (edge, n), held, (solver.liquid_cells(), f64::from(iterations))))
 }
 
 /// Groups that are twice as heavy as their fluid and move with it.
@@ -64,8 +60,8 @@ fn moving_with_fluid(particles: &Particles, map: GroupMap) -> AloneGroups {
     AloneGroups::new(map, inertia, velocity)
 }
 
-/// Particles on the floor, in groups of ten neighbours, as on a floor of particles of others; of ten groups
-/// as many as `tenths`.
+/// Particles on the floor in groups of ten neighbours, as if the floor were particles of another participant.
+/// Of ten groups, `tenths` are taken.
 fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
     let position = &particles.position;
     let count = particles.len();
@@ -78,38 +74,8 @@ fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
     groups
 }
 
-/// Takes a step of two stages; a tenth of the groups is found in the second one, and members end with the
-/// velocity of their group. Returns the iterations of the first projection.
-fn advance(
-    solver: &mut Flip,
-    spacing: f64,
-    (times, alone): (&mut StepTimes, &mut Alone),
-) -> Result<f64, SolverError> {
-    let [first, second] = [9, 10].map(|tenths| {
-        let particles = solver.particles();
-        moving_with_fluid(particles, on_floor(particles, spacing, tenths))
-    });
-    let dt = solver.stable_dt();
-    let mut clock = Instant::now();
-    let mut lap = |times: &mut Vec<f64>| {
-        times.push(clock.elapsed().as_secs_f64());
-        clock = Instant::now();
-    };
-    solver.begin()?;
-    lap(&mut times.begin);
-    let mut iterations = 0;
-    for (groups, times) in [(&first, &mut times.integrate), (&second, &mut times.again)] {
-        alone.integrate(solver, (groups, 0.0), dt)?;
-        iterations = iterations.max(solver.iterations());
-        lap(times);
-    }
-    let end = alone.group_velocities(&second);
-    alone.commit(solver, (&second, &end), dt)?;
-    lap(&mut times.commit);
-    Ok(f64::from(iterations))
-}
-
-/// `counts` are the edge in cells and the particles; `work` the liquid cells and iterations of a projection.
+/// `counts` are the cells along an edge and the particles; `work` is the number of liquid cells and the
+/// iterations of a projection.
 fn figures(
     times: &StepTimes,
     counts: (u32, usize),
@@ -117,32 +83,31 @@ fn figures(
     work: (usize, f64),
 ) -> Vec<Measurement> {
     let ((edge, n), (cells, iterations)) = (counts, work);
-    let sum = |parts: &[&Vec<f64>]| -> Vec<f64> {
-        (0..times.begin.len()).map(|k| parts.iter().map(|part| part[k]).sum()).collect()
-    };
     let name = |part: &str| format!("FLIP {edge}^3, {part}");
-    let whole = sum(&[&times.begin, &times.integrate, &times.commit]);
+    let whole = times.of_steps();
     let mut step = Measurement::new(name("step"), n, whole.clone()).beside(PEER);
     step.bytes_per_particle = held;
     let liquid = Measurement::new(name("step, by liquid cell"), cells, whole).beside(PEER_PER_CELL);
     let of_grid = f64::from(edge).powi(3) / n as f64;
-    // To the grid: 12 rows of two pairs of f32, each a product and a sum, and 60 operations for the place;
-    // position, velocity, order. Sums stay in the cache.
+    // To the grid, per particle: 12 rows of four f32, each with a product and a sum, and 60 operations for
+    // the place. Bytes: position, velocity and order. Sums stay in the cache.
     let mut begin = Measurement::new(name("to the grid"), n, times.begin.clone());
     begin.bound = Some(Bound { operations: 12.0 * 8.0 + 60.0, bytes: 24.0 + 24.0 + 3.0 * 4.0 });
-    // Per iteration and cell: seven half passes of the cycle and a residual at 13 operations and 40 bytes
-    // each, a seventh more for coarse levels; A p, the steps along it and their products in f64, 40
+    // Conjugate gradients with a multigrid cycle, per iteration and cell. The cycle has seven half passes and
+    // a residual that counts as an eighth. A full pass takes 13 operations and 40 bytes. Coarser levels make
+    // this 8/7 as much (1 + 1/8 + 1/64 + ...). A p, the steps along p and the dot products in f64 take 40
     // operations and 110 bytes.
     let cycle = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 13.0 + iterations * 40.0;
     let traffic = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 40.0 + iterations * 110.0;
-    let mut integrate = Measurement::new(name("stage 1"), n, times.integrate.clone());
-    // Velocities before the push and coefficients, on faces: as much as eight passes over three columns of
-    // f64.
+    let mut integrate = Measurement::new(name("stage 1"), n, times.first_stage.clone());
+    // Velocities before the projection and coefficients, on faces: as much as eight passes over three columns
+    // of f64.
     integrate.bound =
         Some(Bound { operations: of_grid * (cycle + 100.0), bytes: of_grid * (traffic + 8.0 * 3.0 * 8.0) });
-    let again = Measurement::new(name("stage 2"), n, times.again.clone());
+    let again = Measurement::new(name("stage 2"), n, times.second_stage.clone());
     let mut commit = Measurement::new(name("commit"), n, times.commit.clone());
-    // Back, twice: 12 rows and the place each. Position and velocity, read and written, and the group.
+    // Two transfers back to particles, each with 12 rows and 70 operations for the place. Bytes: position and
+    // velocity, read and written, and the group.
     commit.bound = Some(Bound { operations: 2.0 * (12.0 * 8.0 + 70.0), bytes: 24.0 * 4.0 + 4.0 });
     vec![step, liquid, begin, integrate, again, commit]
 }

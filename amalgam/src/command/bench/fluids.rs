@@ -1,13 +1,11 @@
-//! SPH: a dam break, everything included that a solver does in a step (sorting, walls, groups, time step
-//! limits).
-
-use std::time::Instant;
+//! SPH: a dam break, with everything that a solver does in a step (sorting, walls, groups, time step limits).
 
 use amalgam_particles::{DVec3, GroupMap};
 use amalgam_solver_fluid::sph::{Sph, section};
-use amalgam_solver_kit::{Alone, AloneGroups, Solver, SolverError, World};
+use amalgam_solver_kit::{Alone, AloneGroups, Solver};
 
 use super::measurement::{Bound, Idle, Measurement, Peer};
+use super::steps::{StepTimes, world};
 use crate::error::CommandError;
 
 /// Edge of the cube of water [m], in a tank twice as long.
@@ -42,8 +40,8 @@ const LARGE: BlockOfWater = BlockOfWater {
     peer: Peer { name: "Truong et al. 2021, stage 1", ns: 1985.0 },
 };
 
-/// All figures of fluids, or those that take a few seconds. Cases grow: memory that the allocator keeps of
-/// one is used by the next.
+/// All figures of fluids, or only quick ones. Cases grow: the next one uses memory that the allocator keeps
+/// of the last.
 ///
 /// # Errors
 /// If the solver fails.
@@ -56,29 +54,14 @@ pub fn measure(quick: bool, idle: Idle) -> Result<Vec<Measurement>, CommandError
     Ok(figures)
 }
 
-/// Wall time of every step [s].
-#[derive(Default)]
-pub(super) struct StepTimes {
-    pub(super) begin: Vec<f64>,
-    pub(super) integrate: Vec<f64>,
-    /// The second stage.
-    pub(super) again: Vec<f64>,
-    pub(super) commit: Vec<f64>,
-}
-
 /// A cube of water that is about to fall apart, with `edge` particles along an edge.
 pub(super) fn cube(edge: u32) -> Result<Sph, String> {
-    let world = World {
-        participant: "water".into(),
-        domain: (DVec3::ZERO, DVec3::new(2.0 * EDGE, EDGE, 2.0 * EDGE)),
-        gravity: DVec3::new(0.0, 0.0, -9.81),
-        seed: 1,
-    };
     let section = format!(
         "spacing = {}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [{EDGE}, {EDGE}, {EDGE}]",
         EDGE / f64::from(edge)
     );
-    let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
+    let (parameters, particles) = section::read(&section, &world(DVec3::new(2.0 * EDGE, EDGE, 2.0 * EDGE)))
+        .map_err(|faults| format!("{faults:?}"))?;
     Ok(Sph::new(parameters, particles))
 }
 
@@ -91,44 +74,20 @@ fn dam_break(case: &BlockOfWater, idle: Idle) -> Result<Vec<Measurement>, String
     offsets.push(members.len() as u32);
     let mut groups = GroupMap::default();
     groups.set(n, &offsets, &members);
-    let mut times = StepTimes::default();
     let mut alone = Alone::default();
-    for step in 0..case.steps + WARM_UP {
-        if step == WARM_UP {
-            times = StepTimes::default();
-        }
-        advance(&mut solver, &groups, &mut alone, &mut times).map_err(|error| error.to_string())?;
-    }
+    let times = StepTimes::measure((WARM_UP, case.steps), |times| {
+        let groups = moving_with_fluid(&solver.particles().velocity, &groups);
+        times.step(&mut solver, &mut alone, [&groups, &groups], |_| ())
+    })?;
     let held = idle.held_for_each(n);
     Ok(figures(case, &times, n, held, solver.pairs_per_particle()))
 }
 
-/// Takes a step of two stages; members end with the velocity of their group.
-fn advance(
-    solver: &mut Sph,
-    map: &GroupMap,
-    alone: &mut Alone,
-    times: &mut StepTimes,
-) -> Result<(), SolverError> {
-    let velocity = &solver.particles().velocity;
+/// Groups of ten particles that move with their fluid and keep their velocity: their inertia is infinite.
+fn moving_with_fluid(velocity: &[DVec3], map: &GroupMap) -> AloneGroups {
     let mean = |g: usize| map.members(g).iter().map(|&i| velocity[i as usize]).sum::<DVec3>() / 10.0;
     let velocity = (0..map.len()).map(mean).collect();
-    let groups = AloneGroups::new(map.clone(), vec![f64::INFINITY; map.len()], velocity);
-    let dt = solver.stable_dt();
-    let mut clock = Instant::now();
-    let mut lap = |times: &mut Vec<f64>| {
-        times.push(clock.elapsed().as_secs_f64());
-        clock = Instant::now();
-    };
-    solver.begin()?;
-    lap(&mut times.begin);
-    for times in [&mut times.integrate, &mut times.again] {
-        alone.integrate(solver, (&groups, 0.0), dt)?;
-        lap(times);
-    }
-    alone.commit(solver, (&groups, &groups.velocity), dt)?;
-    lap(&mut times.commit);
-    Ok(())
+    AloneGroups::new(map.clone(), vec![f64::INFINITY; map.len()], velocity)
 }
 
 fn figures(
@@ -138,21 +97,17 @@ fn figures(
     held: Option<f64>,
     pairs: [f64; 2],
 ) -> Vec<Measurement> {
-    let sum = |parts: &[&Vec<f64>]| -> Vec<f64> {
-        (0..times.begin.len()).map(|k| parts.iter().map(|part| part[k]).sum()).collect()
-    };
     let name = |part: &str| format!("{}, {part}", case.name);
-    let mut step = Measurement::new(name("step"), n, sum(&[&times.begin, &times.integrate, &times.commit]))
-        .beside(case.peer);
+    let mut step = Measurement::new(name("step"), n, times.of_steps()).beside(case.peer);
     step.bytes_per_particle = held;
     let mut begin = Measurement::new(name("densities and forces"), n, times.begin.clone());
-    // Per candidate 17 operations for density and 32 for force, square roots among them; a pass each over
-    // what is read and written.
+    // Per candidate neighbour 17 operations for density and 32 for force, square roots included; one pass
+    // over all columns that are read and written.
     let [densities, forces] = pairs;
     begin.bound = Some(Bound { operations: 17.0 * densities + 32.0 * forces, bytes: 330.0 });
-    let again = Measurement::new(name("stage 2"), n, times.again.clone());
+    let again = Measurement::new(name("stage 2"), n, times.second_stage.clone());
     let mut commit = Measurement::new(name("commit"), n, times.commit.clone());
-    // Place in the order, acceleration, group; position and velocity, read and written.
+    // Bytes: place in the order, acceleration and group; position and velocity, read and written.
     commit.bound = Some(Bound { operations: 35.0, bytes: 4.0 + 12.0 + 4.0 + 2.0 * 48.0 });
     vec![step, begin, again, commit]
 }

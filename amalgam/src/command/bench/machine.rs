@@ -22,14 +22,14 @@ pub struct Machine {
 
 /// Values of each of the three arrays: 128 MiB.
 const ARRAY: usize = 1 << 25;
-/// Chains of dependent operations side by side, of one register each: enough to hide their latency. Where a
-/// chain takes two or four registers, a half or a quarter as many do, and more would not fit.
+/// Independent chains of dependent operations, of one register each: enough to hide their latency. Chains of
+/// two or four registers are a half or a quarter as many, since more would not fit into the registers.
 const CHAINS: usize = 12;
 const ROUNDS: usize = 1 << 20;
 const REPETITIONS: usize = 5;
 
 impl Machine {
-    /// Measures, in about a second.
+    /// Measures the limits, in about a second.
     pub fn measure() -> Self {
         let threads = rayon::current_num_threads();
         let width = Width::of_machine();
@@ -98,8 +98,8 @@ impl<const COUNT: usize> Task for Chains<COUNT> {
     }
 }
 
-/// The best rate of as many chains as fit if each takes one, two or four registers, which depends on the
-/// width [10^9/s].
+/// The best rate of as many chains as fit [10^9/s]. A chain takes one, two or four registers, depending on
+/// the width.
 fn multiply_add(threads: usize, width: Width) -> f64 {
     let whole = multiply_add_by::<CHAINS>(threads, width);
     let halves = multiply_add_by::<{ CHAINS / 2 }>(threads, width);

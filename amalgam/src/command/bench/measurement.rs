@@ -13,13 +13,13 @@ impl Idle {
         Self(resident_bytes())
     }
 
-    /// Bytes in use beyond that for each of `count` particles, where the system says.
+    /// Additional bytes in use per particle, for `count` particles, where the system tells.
     pub fn held_for_each(self, count: usize) -> Option<f64> {
         resident_bytes().zip(self.0).map(|(now, before)| now.saturating_sub(before) as f64 / count as f64)
     }
 }
 
-/// Memory of this process that is in use [bytes], where the system says.
+/// Memory of this process that is in use [bytes], where the system tells.
 fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -48,12 +48,12 @@ pub struct Measurement {
     pub peer: Option<String>,
     /// The peer's time divided by ours.
     pub ratio: Option<f64>,
-    /// Share of the machine's limits: operations and bytes per particle, against the measured peaks.
+    /// Operations and bytes per particle, which the table compares with the measured peaks.
     #[serde(skip)]
     pub bound: Option<Bound>,
 }
 
-/// Operations and bytes of a loop per particle, by count.
+/// Counted operations and bytes of a loop per particle.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     /// Multiplications, additions and the like, in single lanes.

@@ -1,4 +1,5 @@
-//! SPH on one rank with several threads, and on as many ranks with a thread each: the same work, in turns.
+//! SPH on one rank with several threads, and on as many ranks with a thread each. Both do the same work, in
+//! turns.
 
 use std::{
     sync::mpsc,
@@ -17,8 +18,8 @@ use crate::{
     error::CommandError,
 };
 
-/// Steps of each, in turns, before those that are measured: space is cut anew behind the first, the second
-/// and the fourth.
+/// Steps of each, in turns, before the measured ones: space is cut anew after the first, the second and the
+/// fourth.
 const WARM_UP: usize = 5;
 
 /// State of a rank after a step.
@@ -72,7 +73,7 @@ fn step(ranks: &[Stepper]) -> (f64, Vec<Done>) {
     (start.elapsed().as_secs_f64(), done)
 }
 
-/// Figures of both, and what ranks cost.
+/// Figures of both, and the cost of ranks.
 ///
 /// # Errors
 /// Output that cannot be written.
@@ -170,7 +171,7 @@ mod tests {
             let messages = mean(&|rank| after[rank].sent.messages - before[rank].sent.messages);
             let model = boundary(f64::from(EDGE).powi(3), size, SPH.depth);
             assert!((ghosts - model.ghosts).abs() <= 0.2 * model.ghosts, "{size} ranks: {ghosts} {model:?}");
-            // Particles may change ranks in the step; planes of real cuts stand in whole cells, so that
+            // Particles may change ranks in the step. Planes of real cuts lie between whole cells, so that
             // corners may not meet.
             let expected = model.neighbours * SPH.bytes.len() as f64;
             assert!(

@@ -26,27 +26,30 @@ struct Count {
     bytes_of_particle: f64,
 }
 
-/// Lattices: a bond is computed once for both ends. Forces: 41 operations, and one bit that says whether it
-/// is live; positions, displacements, five columns of sums, forces. Operator: 28, and a coefficient of 4
-/// bytes; positions, operand, three columns of sums and the image. Data of neighbours stay in the cache.
+/// A lattice computes a bond once for both ends, so that a directed bond has half of its operations and
+/// bytes. Forces: 41 operations per bond and one bit that says whether it is live. Per particle: position,
+/// displacement, five columns of sums, force. Operator: 28 operations per bond, a coefficient of 4 bytes and
+/// the bit. Per particle: position, operand, three columns of sums and the image. Data of neighbours stay in
+/// the cache.
 const LATTICE: [Count; 2] = [
     Count { operations: 20.5, bytes: 1.0 / 16.0, bytes_of_particle: 24.0 + 24.0 + 40.0 + 24.0 },
     Count { operations: 14.0, bytes: 2.0 + 1.0 / 16.0, bytes_of_particle: 24.0 + 24.0 + 24.0 + 12.0 },
 ];
 
-/// Rows: three fifths of the lanes have a bond. Forces: 30 operations a lane; the inverse rest length, and 20
-/// bytes that name four neighbours, for 9.6 bonds; positions, records, sums and forces. Operator: 24; the
-/// coefficient and the same; pairs, operand and image.
+/// Rows have a bond in three fifths of their lanes. Forces: 30 operations per lane, 4 bytes per bond for the
+/// inverse rest length, and 20 bytes per 9.6 bonds that name four neighbours. Per particle: position, record,
+/// sums and force. Operator: 24 operations per lane, 4 bytes per bond for the coefficient, and the same
+/// names. Per particle: pair, operand and image.
 const ROWS: [Count; 2] = [
     Count { operations: 30.0 / 0.6, bytes: 4.0 + 20.0 / 9.6, bytes_of_particle: 24.0 + 32.0 + 48.0 + 24.0 },
     Count { operations: 24.0 / 0.6, bytes: 4.0 + 20.0 / 9.6, bytes_of_particle: 64.0 + 24.0 + 24.0 },
 ];
 
-/// All figures of solids, or those that take a few seconds.
+/// All figures of solids, or only quick ones.
 pub fn measure(quick: bool, idle: Idle) -> Vec<Measurement> {
     let sizes: &[usize] = if quick { &[100_000] } else { &[100_000, 250_000] };
     let layouts = [(BondLayout::Lattice, "lattice", LATTICE), (BondLayout::Rows, "rows", ROWS)];
-    // Steps come first, while nothing is kept by the allocator that they did not ask for.
+    // Implicit steps come first, while the allocator keeps no memory of other measurements.
     let (mut figures, mut steps) = (Vec::new(), Vec::new());
     if !quick {
         for (layout, name, _) in &layouts {

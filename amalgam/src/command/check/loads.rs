@@ -1,4 +1,4 @@
-//! Warnings about fluids too soft for what lies on them at the start.
+//! Warnings about fluids that are too soft for the weight on them at the start.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use amalgam_solver_fluid::sph::guard::{TOLD, sound_speed_under};
 use amalgam_solver_fluid::sph::pressure::equation_of_state::EquationOfState;
 use amalgam_solver_kit::World;
 
-/// Width of the columns [spacings of the fluid] in which others are looked for above it.
+/// Width of the columns [spacings of the fluid] in which other participants are looked for above it.
 const COLUMN: f64 = 2.0;
 
 /// A weakly compressible fluid of the scene.
@@ -33,7 +33,7 @@ pub(super) fn fluids(plan: &Plan, participants: &[(&str, &str)]) -> Vec<SoftFlui
             gravity: plan.domain.gravity,
             seed: plan.seed,
         };
-        // Its solver has said its warnings already.
+        // The fluid's solver has given its warnings already.
         let quiet = tracing::subscriber::NoSubscriber::default();
         let (parameters, _) =
             tracing::subscriber::with_default(quiet, || sph::section::read(section, &world)).ok()?;
@@ -42,8 +42,8 @@ pub(super) fn fluids(plan: &Plan, participants: &[(&str, &str)]) -> Vec<SoftFlui
     participants.iter().enumerate().filter_map(read).collect()
 }
 
-/// Fluids that others' weight would press by more than they are made for. `masses` [kg] are those of the
-/// frames' particles.
+/// Fluids that the weight of other participants would compress by more than they are made for. `masses` [kg]
+/// are those of the frames' particles.
 pub(super) fn loads(
     plan: &Plan,
     fluids: &[SoftFluid],

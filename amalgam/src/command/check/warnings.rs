@@ -1,20 +1,19 @@
-//! Warnings about values in a scene that are allowed but look like a slip, with numbers and what to write
-//! instead.
+//! Warnings about values that are allowed but look like a mistake, with numbers and what to write instead.
 
 use std::collections::BTreeMap;
 
 use amalgam_coordinator::{ParticipantFrame, Plan};
 use amalgam_particles::{DVec3, PairFinder, Spheres};
 
-/// Overlaps at the start below this part of the smaller radius [1] are left alone: round shapes filled with
-/// particles and radii that cover a lattice have them.
+/// Overlaps at the start below this part of the smaller radius [1] get no warning. Round shapes filled with
+/// particles have them, and so do radii that cover a lattice.
 const OVERLAP_MIN: f64 = 0.25;
 
-/// A particle this large [m] under gravity, in a run this short [s], looks like millimetres: the scene's own
-/// length is then some metres at least, and hardly anything falls by a radius.
+/// A particle this large [m] under gravity, in a run this short [s], looks like one in millimetres: the scene
+/// is then at least some metres long, and hardly anything falls by a radius.
 const RADIUS_MAX: f64 = 0.5;
 
-/// Everything that looks like a slip. `sections` are names and settings of participants.
+/// Warnings about everything that looks like a mistake. `sections` are names and settings of participants.
 pub(super) fn warnings(plan: &Plan, sections: &[(&str, &str)], frames: &[ParticipantFrame]) -> Vec<String> {
     let mut found = overlaps(frames);
     found.extend(sections.iter().flat_map(|(name, section)| degrees(name, section)));
@@ -23,8 +22,8 @@ pub(super) fn warnings(plan: &Plan, sections: &[(&str, &str)], frames: &[Partici
     found
 }
 
-/// Particles of different participants that overlap before anything moves: for each pair of participants how
-/// many do, and the deepest.
+/// Particles of different participants that overlap before anything moves: the number and the deepest, for
+/// each pair of participants.
 fn overlaps(frames: &[ParticipantFrame]) -> Vec<String> {
     let owners = frames.iter().zip(0u16..);
     let owner: Vec<u16> = owners.flat_map(|(frame, k)| std::iter::repeat_n(k, frame.id.len())).collect();
@@ -92,7 +91,7 @@ fn outside(plan: &Plan, frames: &[ParticipantFrame]) -> Vec<String> {
     frames.iter().filter_map(text).collect()
 }
 
-/// Rates of rotation that look like degrees: whole multiples of 15 from 30 on.
+/// Finds rates of rotation that look like degrees: whole multiples of 15, from 30 on.
 fn degrees(name: &str, section: &str) -> Vec<String> {
     fn rates<'a>(value: &'a toml::Value, found: &mut Vec<&'a toml::Value>) {
         match value {

@@ -22,14 +22,14 @@ const TRY: Duration = Duration::from_secs(10);
 /// Memory per particle [bytes] of SPH, and about that of grains: `amalgam bench sph`.
 const FLUID: f64 = 430.0;
 /// Memory per particle [bytes] of FLIP and of solids, as `amalgam bench flip` and `amalgam bench solids`
-/// print it; of solids that keep a row of bonds per particle it is twice as much.
+/// print it. Solids that keep a row of bonds per particle take twice as much.
 const SOLID: f64 = 610.0;
 
-/// Exchanges of SPH in a step: ghosts with place and velocity, then their pressure and volume. Ghosts are
-/// seen as far as a cell, two spacings by default.
+/// Exchanges of SPH in a step: ghosts with place and velocity, then their pressure and volume. Ghosts reach
+/// as far as a cell, two spacings by default.
 pub(crate) const SPH: Halo = Halo { depth: 2.0, bytes: &[48.0, 8.0], collectives: 7.0 };
 /// Exchanges of grains in a step, for contacts among them: ghosts with place and radius, then their speeds.
-/// They are seen as far as a list of contacts reaches, a radius beyond touching.
+/// Ghosts reach as far as a list of contacts, a radius beyond touching.
 const GRAINS: Halo = Halo { depth: 1.5, bytes: &[48.0, 8.0], collectives: 6.0 };
 
 /// The entries of `summary.json` that the model starts from.

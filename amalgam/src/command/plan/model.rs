@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::Network;
 
-/// Time of a rank per own particle [s], to find those that others see.
+/// Time of a rank per own particle [s], to find the particles that other ranks see.
 const SEARCH: f64 = 4.5e-9;
 /// Time of a rank per ghost [s], to copy, send, receive and sort it.
 const GHOST: f64 = 72e-9;
@@ -23,7 +23,7 @@ const CONNECTION: f64 = 2e9;
 const TABLE: f64 = 56.0;
 
 impl Network {
-    /// Time until a message arrives [s].
+    /// Time of a message on its way [s].
     fn latency(self) -> f64 {
         match self {
             Self::Infiniband => 2e-6,
@@ -56,7 +56,7 @@ pub struct Cluster {
 /// Exchanges between the ranks of a participant that is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Halo {
-    /// Distance from its box from which on a rank does not see particles, over the spacing of particles.
+    /// Distance up to which a rank sees particles beyond its box, in spacings of particles.
     pub depth: f64,
     /// Bytes of a ghost in each exchange of a step.
     pub bytes: &'static [f64],
@@ -99,7 +99,7 @@ pub struct Boundary {
     pub neighbours: f64,
 }
 
-/// Time of a step by what takes it [s], and its needs.
+/// Time of a step by its parts [s], and its needs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Estimate {
     /// Nodes.
@@ -108,7 +108,7 @@ pub struct Estimate {
     pub ranks: usize,
     /// Time if all cores computed all the time [s].
     pub ideal: f64,
-    /// Waits, which take the rest: a name and a time [s].
+    /// Waits, which make up the rest of the step: a name and a time [s].
     pub waits: Vec<(String, f64)>,
     /// Time of a step [s].
     pub step: f64,
@@ -120,7 +120,7 @@ pub struct Estimate {
     pub messages: f64,
     /// Bytes that a rank sends in a step.
     pub bytes: f64,
-    /// Particles of the participant with most of them on a rank.
+    /// Largest number of particles on a rank, of any participant.
     pub particles: f64,
 }
 
@@ -144,8 +144,8 @@ type Bounds = [[f64; 3]; 2];
 /// [`amalgam_solver_kit::Cut::balanced`].
 const ROW: f64 = 4.0;
 
-/// The axis across which [`amalgam_solver_kit::Cut::balanced`] would cut a box with these edges, of cells
-/// with this one.
+/// The axis across which [`amalgam_solver_kit::Cut::balanced`] would cut a box with these edges into cells of
+/// this size.
 fn axis(edges: [f64; 3], cell: f64) -> usize {
     let [x, y, z] = edges;
     let across = if z > y { 2 } else { 1 };
@@ -175,7 +175,7 @@ fn boxes(bounds: Bounds, ranks: usize, cell: f64, all: &mut Vec<Bounds>) {
     boxes(over, ranks - below, cell, all);
 }
 
-/// Boxes whose neighbours are counted, of large cuts.
+/// Boxes of a large cut whose neighbours are counted.
 const SAMPLES: usize = 256;
 
 /// The boundaries of a cube of particles among ranks.
@@ -190,7 +190,7 @@ pub fn boundary(particles: f64, ranks: usize, depth: f64) -> Boundary {
     let stride = ranks.div_ceil(SAMPLES);
     let meet = |a: Bounds, b: Bounds| (0..3).all(|axis| a[0][axis] < b[1][axis] && b[0][axis] < a[1][axis]);
     let sampled: Vec<Bounds> = all.iter().step_by(stride).map(|&own| grown(own)).collect();
-    // Each meets itself.
+    // A box meets itself, which does not count.
     let met: usize =
         sampled.iter().map(|&own| all.iter().filter(|&&other| meet(own, other)).count() - 1).sum();
     Boundary { ghosts: ghosts / ranks as f64, neighbours: met as f64 / sampled.len() as f64 }
@@ -213,7 +213,7 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
             if whole.is_none_or(|(_, most)| time > most) {
                 whole = Some((load, time));
             }
-            // A single node has all of them, else each has another node.
+            // A single node holds all participants; otherwise each has a node of its own.
             let own = load.particles * load.memory;
             whole_memory = if nodes == 1 { whole_memory + own } else { own.max(whole_memory) };
             own_most = own_most.max(load.particles);
@@ -232,7 +232,7 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
         packing += (SEARCH * own + GHOST * cut.ghosts) * cluster.ranks as f64 / cores as f64;
         messages += cut.neighbours * halo.bytes.len() as f64;
         bytes += cut.ghosts * halo.bytes.iter().sum::<f64>();
-        // Only what leaves a node takes the network.
+        // Only data that leave a node use the network.
         if nodes > 1 {
             let out = boundary(load.particles, nodes, halo.depth).ghosts;
             sending += halo.bytes.len() as f64 * network.latency()
@@ -240,7 +240,7 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
             sending += halo.collectives * network.latency() * (nodes as f64).log2().ceil();
         }
     }
-    // Participants compute at the same time: a whole one on its node, the cut ones on all.
+    // Participants compute at the same time: an uncut one on its node, the cut ones on all nodes.
     if let Some((load, time)) = whole {
         let excess = (time.max(ideal) - ideal).max(0.0);
         waits.push((format!("{} on one node", load.name), excess));
@@ -325,7 +325,7 @@ mod tests {
         let memory = |nodes: usize, loads: &[Load]| estimate(loads, SILENT, Cluster { nodes, ..one }).memory;
         let table = |particles: f64| TABLE * particles;
         assert_eq!(memory(1, &[fluid(1e6), cloth.clone(), cloth.clone()]), 9e8 + table(3e6));
-        // Each on a node of its own.
+        // Each participant has a node of its own.
         assert_eq!(memory(2, &[cloth.clone(), cloth]), 3e8 + table(2e6));
     }
 

@@ -74,7 +74,7 @@ impl<'a> Report<'a> {
         page::write(&folder.join(FILE), &self.html(unfinished))
     }
 
-    /// The same without pictures, in Markdown, for a folder two levels below the root of the repository.
+    /// The report without pictures, in Markdown, for a folder two levels below the root of the repository.
     /// `names` are those of the command line.
     pub(super) fn page(&self, names: &[String]) -> Page {
         let scale = format!("{:?}", self.scale).to_lowercase();
@@ -214,7 +214,7 @@ fn limits(figure: &Figure) -> String {
     format!("Failure: {failures}. Rules: {}.", rules.join("; "))
 }
 
-/// The case that something holds for, if not for all.
+/// The case that a statement is limited to; empty if it holds for all.
 fn of_case(case: &Option<String>) -> String {
     case.as_ref().map(|case| format!(" ({case})")).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Table 1 of the paper: wall time of a step, by phase, beside the paper's.
 //!
-//! A column of the table is a figure of its own, made from the one whose scene it times: the same scene and
-//! scales, cut to some steps, with times as measures.
+//! A column of the table is a figure of its own, made from the figure whose scene it times. It has the same
+//! scene and scales, cut to some steps, and measures times.
 
 use super::figures::{Column, Figure, Measure, Range, Rule, Test, Times, Variant};
 

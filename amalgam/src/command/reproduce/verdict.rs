@@ -31,7 +31,7 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// A measure of a run; not a number if the run does not have it.
+/// Reads a measure of a run; NaN if the run does not have it.
 pub(super) fn read(measure: &Measure, run: &RunOutcome) -> f64 {
     let value = match (&measure.settled, &measure.phase) {
         (Some([probe, column]), _) => settled(run, probe, column),
@@ -69,7 +69,7 @@ fn settled(run: &RunOutcome, probe: &str, column: &str) -> Option<f64> {
     let rows: Vec<(f64, f64)> =
         lines.filter_map(|line| Some((number(line, 0)?, number(line, at)?))).collect();
     let half = 0.5 * rows.last()?.0;
-    // Steps differ in length: each counts as long as it is.
+    // Steps differ in length, so each value counts by the length of its step.
     let steps =
         rows.windows(2).filter(|pair| pair[1].0 > half).map(|pair| (pair[1].0 - pair[0].0, pair[1].1));
     let (time, sum) = steps.fold((0.0, 0.0), |(time, sum), (dt, value)| (time + dt, sum + dt * value));
@@ -82,7 +82,7 @@ pub(super) fn failures(figure: &Figure, outcome: &RunOutcome) -> Vec<String> {
     let limits =
         figure.failures.iter().filter(|failure| applies(&failure.case, outcome)).filter_map(|failure| {
             let value = read(figure.measure(&failure.measure)?, outcome);
-            // Written so that what is not a number fails.
+            // Written so that NaN fails.
             let within = value <= failure.above;
             (!within).then(|| {
                 format!(

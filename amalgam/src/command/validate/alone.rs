@@ -1,5 +1,5 @@
-//! A solver alone: the case stands in for the coordinator. Every particle is a group of its own, so that the
-//! case can add forces that no participant gives, or prescribe motion.
+//! A solver without a coordinator, whose part the case takes. Every particle is a group of its own, so that
+//! the case can add forces that no participant gives, or prescribe motion.
 
 use super::case::CaseError;
 use crate::scene::Scene;
@@ -42,7 +42,7 @@ impl Alone {
         self.solver.particles()
     }
 
-    /// Force that the material has on each particle at the start of the step [N]; of an explicit solver.
+    /// Force of the material on each particle at the start of the step [N], for explicit solvers.
     pub(super) fn forces(&mut self) -> Result<Vec<DVec3>, CaseError> {
         self.solver.begin()?;
         self.groups.velocity.clone_from(&self.solver.particles().velocity);
@@ -50,7 +50,7 @@ impl Alone {
         Ok(answer.momentum.iter().map(|momentum| *momentum / self.dt).collect())
     }
 
-    /// Ends the step, in which particles moved with these velocities [m/s]. [`Self::forces`] comes before it.
+    /// Ends the step; particles move with these velocities [m/s]. [`Self::forces`] must be called first.
     pub(super) fn commit(&mut self, velocity: &[DVec3]) -> Result<Report, CaseError> {
         Ok(self.driver.commit(self.solver.as_mut(), (&self.groups, velocity), self.dt)?)
     }
@@ -68,7 +68,7 @@ impl Alone {
         self.commit(&velocity)
     }
 
-    /// Turns forces [N] into the velocities [m/s] that they leave particles with at the end of the step.
+    /// Turns forces [N] into the velocities [m/s] that particles have after the step.
     pub(super) fn kick(&self, forces: &mut [DVec3]) {
         let particles = self.solver.particles();
         for (i, force) in forces.iter_mut().enumerate() {

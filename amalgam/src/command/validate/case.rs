@@ -69,9 +69,9 @@ impl Check {
         Self { case: "", quantity: quantity.into(), reference, measured, tolerance, pass }
     }
 
-    /// A quantity that is known to miss `truth`, which the table names: it may differ by `tolerance` from
-    /// what it is `today`, so that what makes it worse, or right, is seen. The case's README says what is
-    /// missing.
+    /// Checks a quantity that is known to miss `truth`, which the table names. It may differ by `tolerance`
+    /// from its value `today`, so that a change for the worse or for the better is seen. The case's README
+    /// says what is missing.
     pub(super) fn known_gap(
         quantity: impl std::fmt::Display,
         (truth, today): (f64, f64),

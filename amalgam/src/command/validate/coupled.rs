@@ -14,8 +14,8 @@ const GRAVITY: f64 = 9.81;
 /// Density of water [kg/m^3].
 const WATER: f64 = 1000.0;
 
-/// Methods with what `--set` would be given for them. A pressure projection cannot be coupled by the contact
-/// law: it is merged, without bounce, and rigid bodies cannot turn with it.
+/// Methods with their arguments of `--set`. The contact law cannot couple a pressure projection: FLIP is
+/// merged, without bounce, and rigid bodies cannot turn with it.
 const METHODS: [(&str, &[&str]); 2] = [
     ("SPH", &["coupling.method=\"contact-law\""]),
     ("FLIP", &["coupling.alpha=0.0", "participants.water.settings.method=\"flip\""]),

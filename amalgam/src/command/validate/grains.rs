@@ -23,7 +23,8 @@ pub(super) const PLANET: Case = Case {
     compute: planet,
 };
 
-/// G (m1 + m2) = 4 and semi-major axis 1: period pi, nearest distance 1 - e = 0.4, energy -G m1 m2/(2 a) = -0.75.
+/// With G (m1 + m2) = 4 and semi-major axis 1, the period is pi, the nearest distance 1 - e = 0.4, and the
+/// energy -G m1 m2/(2 a) = -0.75.
 fn kepler() -> Result<CaseOutcome, CaseError> {
     let (mut orbit, mut energy_error, mut spins) = (Vec::new(), 0.0f64, Vec::new());
     Experiment::start(KEPLER.name, KEPLER_SCENE, &[])?.run(|_, simulation| {
@@ -38,14 +39,14 @@ fn kepler() -> Result<CaseOutcome, CaseError> {
     let miss = orbit[orbit.len() - 1].distance(-1.6 * DVec3::X);
     let drift = spins.iter().map(|spin| (spin / spins[0] - 1.0).abs()).fold(0.0, f64::max);
     let checks = vec![
-        // Symplectic Euler is of first order: steps are a 20,000th of a period.
+        // Symplectic Euler is of first order; a step is a 20,000th of a period.
         Check::within("distance from the start after a period [m]", 0.0, miss, 2e-3),
         Check::relative("nearest distance [m]", 0.4, nearest, 1e-3),
         Check::within("energy error / energy, at most", 0.0, energy_error, 2e-3),
         Check::within("change of angular momentum / itself", 0.0, drift, 1e-12),
     ];
     let upright = |x: DVec3| DVec3::new(x.x, 0.0, x.y);
-    // About the focus at 0, far end at -1.6.
+    // The focus is at 0, the far end at -1.6.
     let ellipse = (0..360).map(|degree| {
         let angle = f64::from(degree).to_radians();
         upright(DVec3::new(angle.cos() - 0.6, 0.8 * angle.sin(), 0.0))

@@ -66,7 +66,7 @@ impl FrameWriter {
         for (file, count) in &state.lists {
             this.collections.push(PvdCollection::resume(folder.path().join(file), *count)?);
         }
-        // An older checkpoint does not have them: its bodies at rest are written once more.
+        // An older checkpoint does not have this: its bodies at rest are then written once more.
         this.at_rest.clone_from(&state.at_rest);
         this.at_rest.resize(this.collections.len(), None);
         if let Some(painter) = &mut this.painter {
@@ -136,7 +136,7 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Finds the surfaces that are written or drawn, and writes the former.
+    /// Finds the surfaces that are written or drawn, and writes the ones that are to be written.
     fn write_surfaces(&self, frame: &Frame) -> Result<BTreeMap<String, Surface>, OutputError> {
         let mut surfaces = BTreeMap::new();
         for participant in &frame.participants {
@@ -174,9 +174,9 @@ fn surface_of(frame: &ParticipantFrame, output: SurfaceOutput) -> Result<Surface
     reconstruct(&frame.positions, &frame.velocities, settings)
 }
 
-/// A digest of what a frame shows of a participant none of whose particles moves; nothing if any does. Groups
-/// are left out: they change where others press against a body that cannot move, and are those of the time of
-/// the file.
+/// A digest of everything that a frame shows of a participant, if no particle of it moves. Groups are left
+/// out: they change where other bodies press against it. A file that stands for several frames shows the
+/// groups of its first frame.
 fn shown_at_rest(frame: &ParticipantFrame) -> Option<String> {
     if frame.velocities.iter().any(|velocity| velocity.to_array() != [0.0; 3]) {
         return None;

@@ -9,13 +9,13 @@ use std::{
 use super::{Frame, frames::FrameWriter};
 use crate::{checkpoint::results::RecorderState, folder::OutputError};
 
-/// Frames that wait while another is written: memory is bounded, and a run that is faster than its pictures
+/// Frames that wait while another is written. This bounds memory: a run that is faster than its pictures
 /// waits for them.
 const WAITING: usize = 1;
 
 enum Work {
     Frame(Frame),
-    /// Asks how far the lists are when all frames before are written.
+    /// Asks for the extent of the lists after all earlier frames.
     State(SyncSender<RecorderState>),
 }
 
@@ -32,7 +32,7 @@ impl FrameThread {
     /// # Errors
     /// The system gives no thread.
     pub(super) fn start(mut writer: FrameWriter) -> Result<Self, OutputError> {
-        // A pool of its own: a step must not wait for a part of a picture that its thread has taken up.
+        // A pool of its own: a step must not wait for part of a picture that one of its threads took over.
         let name = |k| format!("pictures-{k}");
         let pool = rayon::ThreadPoolBuilder::new().thread_name(name).start_handler(|_| stand_back()).build();
         let pool = pool.map_err(|error| OutputError::Thread(error.to_string()))?;
@@ -44,7 +44,7 @@ impl FrameThread {
         Ok(Self { work: Some(sender), thread: Some(thread) })
     }
 
-    /// Hands a frame over; waits only while another one waits already.
+    /// Hands a frame over; waits only if another frame is already waiting.
     ///
     /// # Errors
     /// The failure of an earlier frame.
@@ -96,19 +96,19 @@ impl Drop for FrameThread {
     fn drop(&mut self) {
         self.work = None;
         if let Some(thread) = self.thread.take() {
-            // Who drops a run without finishing it has an error already.
+            // A run that is dropped without [`Self::finish`] has an error already.
             let _ = thread.join();
         }
     }
 }
 
-/// Gives other threads the processors first, if the system can do so for a thread: the run goes on while a
-/// frame is written.
+/// Lowers the priority of this thread, if the system can do so for a thread: the run goes on while a frame is
+/// written.
 fn stand_back() {
     #[cfg(target_os = "linux")]
     {
         const NICE: i32 = 10;
-        // Without it the frame is as right.
+        // A failure changes only the time that frames take.
         let _ = rustix::process::setpriority_process(None, NICE);
     }
 }
@@ -118,7 +118,7 @@ fn write(writer: &mut FrameWriter, work: Receiver<Work>) -> Result<(), OutputErr
         match work {
             Work::Frame(frame) => writer.write(&frame)?,
             Work::State(answer) => {
-                // The other side may have given up.
+                // The receiver may have given up.
                 let _ = answer.send(writer.state());
             }
         }

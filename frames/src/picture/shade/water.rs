@@ -1,5 +1,5 @@
-//! Water before the rest of a picture: it mirrors the surroundings, bends what lies behind, and takes light
-//! away.
+//! Water in front of the rest of a picture: it mirrors the surroundings, refracts the light from behind, and
+//! absorbs part of it.
 
 use glam::Vec3;
 use rayon::prelude::*;
@@ -9,11 +9,11 @@ use crate::picture::raster::{Drawn, Samples};
 
 /// Refractive index.
 const INDEX: f32 = 1.33;
-/// The part of light that is mirrored at right angles: ((n - 1) / (n + 1))^2.
+/// Reflectance at normal incidence: ((n - 1) / (n + 1))^2.
 const MIRRORED: f32 = 0.02;
-/// Water as thick as this looks like its colour, over the radius of what is seen.
+/// Thickness at which water takes its full colour, relative to the radius of the visible scene.
 const THICK: f32 = 0.25;
-/// The part of the light of thick water that comes from within.
+/// The part of the light of thick water that the water scatters itself.
 const MILKY: f32 = 0.55;
 /// Light that mirrors from straight above and from the side.
 const ZENITH: Vec3 = Vec3::new(0.75, 0.88, 1.0);
@@ -22,7 +22,7 @@ const HORIZON: Vec3 = Vec3::new(0.80, 0.83, 0.85);
 const GLINT: f32 = 3.0;
 const GLINT_POWER: i32 = 350;
 
-/// The light of each pixel with water before it; `behind` is the light without.
+/// The light of each pixel with water in front of it; `behind` is the light without water.
 pub(super) fn before(shader: &Shader<'_>, behind: &[Vec3], samples: u32) -> Vec<Vec3> {
     let front = Samples::draw(shader.geometry, shader.seen.view, Drawn::Water);
     let thickness = shader.seen.water_before(shader.geometry);
@@ -92,7 +92,7 @@ impl Water<'_> {
         let &Surface { position, normal, colour } = surface;
         let ray = position.normalize();
         let facing = (-ray.dot(normal)).clamp(0.0, 1.0);
-        // [Schlick1994].
+        // Schlick's approximation of Fresnel reflectance [Schlick1994].
         let mirrored = MIRRORED + (1.0 - MIRRORED) * (1.0 - facing).powi(5);
         let lit = if normal.dot(shader.to_lamp) > 0.0 {
             shader.lit(position, normal, SHADOW_SOFTNESS * shader.extent, turn_of(x, y))
@@ -109,8 +109,8 @@ impl Water<'_> {
         refracted.lerp(self.surroundings(mirror), mirrored) + LAMP * glint
     }
 
-    /// Light from behind the water at the point where a ray, refracted at the surface, leaves it. If another
-    /// primitive is there, the ray goes straight on.
+    /// Light from behind the water at the point where a ray, refracted at the surface, leaves it. If a nearer
+    /// primitive covers this point in the picture, the ray goes straight on.
     fn behind(&self, position: Vec3, ray: Vec3, normal: Vec3, thickness: f32) -> Vec3 {
         let view = &self.shader.seen.view;
         let bent = ray.refract(normal, 1.0 / INDEX);

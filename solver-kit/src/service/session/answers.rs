@@ -33,8 +33,8 @@ pub(super) fn agreed<T>(ranks: &Ranks, result: Result<T, Refusal>) -> Result<T, 
 }
 
 impl Run {
-    /// The farthest that a free particle travels, relative to its radius, or a bound of that which is below 1. A solver
-    /// that answers nonsense is stopped here, before it spoils others.
+    /// The longest path of a free particle relative to its radius, or an upper bound of it below 1. An answer
+    /// beyond the limits is stopped here, before it spoils others.
     pub(super) fn check_answer(&self) -> Result<f64, Refusal> {
         let (answer, particles, groups) = (&self.answer, self.solver.particles(), self.groups.len());
         assert_eq!(answer.momentum.len(), groups, "lengths of the solver's answer");
@@ -54,7 +54,7 @@ impl Run {
         Ok(travel_max[0])
     }
 
-    /// Refuses momenta of groups that are beyond all numbers.
+    /// Refuses momenta of groups that are not finite or beyond the limit.
     fn check_momenta(&self) -> Result<(), Refusal> {
         if !self.ranks.is_first() {
             return Ok(());
@@ -104,8 +104,8 @@ impl Run {
         Ok(travel_max)
     }
 
-    /// The end of a step, with the tracked particles where they are; one that died, where it was `before`. Of
-    /// the tracked ones this rank has those of these numbers.
+    /// Reports the end of a step. Tracked particles are where they are now; one that died is where it was
+    /// `before`. Of the list `track`, this rank has the particles with these numbers.
     pub(super) fn report(
         &self,
         report: &Report,

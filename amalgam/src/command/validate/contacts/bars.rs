@@ -31,12 +31,13 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     {
         let blow = strike(integrator, ratio)?;
         let name = |what: &str| format!("{integrator}, 1 : {ratio}: {what}");
-        // The shorter bar gives all of its momentum away: a wave runs through it and back, and it is at rest.
+        // The shorter bar gives all of its momentum away: a wave runs through it and back, and then it is at
+        // rest.
         let [first, second] = blow.speeds;
         checks.push(Check::within(name("speed of the first / before"), 0.0, first / SPEED, 0.03));
         checks.push(Check::within(name("speed of the second / before"), 1.0 / ratio, second / SPEED, 0.03));
-        // Half of the momentum has changed bars when the wave is at the first one's far end, all when it is
-        // back.
+        // When the wave reaches the far end of the first bar, half of the momentum has passed to the other
+        // bar; when it is back, all has.
         let exact = 2.0 * LENGTH / SOUND;
         checks.push(Check::relative(name("duration of the blow [s]"), exact, blow.duration, 0.05));
         let shift = DVec3::Z * 1.5 * k as f64;
@@ -52,8 +53,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
 struct Blow {
     /// Speeds of both bars in the end [m/s].
     speeds: [f64; 2],
-    /// Time for which momentum passed between the bars [s], from the times at which a quarter and three
-    /// quarters had: they are half of it apart.
+    /// Time for which momentum passed between the bars [s]. A quarter and three quarters of it have passed at
+    /// two times that are half of the duration apart.
     duration: f64,
     /// Time since the blow [s] and speed of the first bar [m/s].
     curve: Vec<(f64, f64)>,

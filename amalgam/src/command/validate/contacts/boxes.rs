@@ -19,8 +19,8 @@ pub(in crate::command::validate) const CASE: Case = Case {
 const DEGREES: f64 = 20.0;
 /// Radius of the balls that a box touches with: half of the spacing [m].
 const RADIUS: f64 = 0.025;
-/// Largest displacement of a resting box [m]. The law is solved to a hundredth of g dt, 1e-4 m/s, which would
-/// be 4e-5 m in 0.4 s if errors of steps added up. They do not.
+/// Largest displacement of a resting box [m]. The law is solved to a hundredth of g dt, 1e-4 m/s. If errors
+/// of steps added up, this would be 4e-5 m in 0.4 s, but they do not.
 const REST: f64 = 1e-7;
 
 /// The particles before and after.
@@ -48,10 +48,10 @@ fn angle([before, after]: &[Vec<DVec3>; 2]) -> f64 {
     heading(arm(after)) - heading(arm(before))
 }
 
-/// The same of a box that rolls on its lower row of balls without slipping. With the angle s, the row's
-/// middle moves along the slope by RADIUS s, and the centre of mass is at the distance d from it, under the
-/// angle s + s0 to the normal: (k + |dc/ds|^2) s'' + (dc/ds . d2c/ds2) s'^2 = g . dc/ds, with the inertia k =
-/// I/m and c the centre of mass.
+/// The angle of a box that rolls on its lower row of balls without slipping [rad]. With the angle s, the
+/// row's middle moves along the slope by RADIUS s. The centre of mass is at the distance d from it, under the
+/// angle s + s0 to the normal. Then (k + |dc/ds|^2) s'' + (dc/ds . d2c/ds2) s'^2 = g . dc/ds, with the
+/// inertia k = I/m and c the centre of mass.
 fn toppled(size: DVec3, duration: f64) -> f64 {
     let gravity = downhill(DEGREES);
     let arm = DVec3::new(RADIUS - 0.5 * size.x, 0.0, 0.5 * size.z - RADIUS);
@@ -83,15 +83,15 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     let way = 0.5 * GRAVITY * (sin - 0.2 * cos) * 0.4 * 0.4;
     let moved = middle(&slid[1]) - middle(&slid[0]);
     let mut checks = vec![
-        // Symplectic Euler is ahead by the part dt/t.
+        // Symplectic Euler is ahead by dt/t of the way.
         Check::relative("slides with mu 0.2: way [m]", way, moved.x, 3e-3),
         Check::within("slides with mu 0.2: change of height [m]", 0.0, moved.z, REST),
         Check::within("slides with mu 0.2: turns by [rad]", 0.0, angle(&slid), 1e-6),
     ];
     let moved = |[before, after]: &[Vec<DVec3>; 2]| middle(before).distance(middle(after));
     checks.push(Check::within("rests with mu 0.4: way [m]", 0.0, moved(&run(flat, 0.4, 0.4)?), REST));
-    // The outer rows of balls are 0.05 m apart: the middle is beyond the lower one if it is higher than
-    // 0.025/tan 20 = 0.0687 m.
+    // The outer rows of balls are 0.05 m apart. On a slope of 20 degrees, the middle is beyond the lower row
+    // if it is higher than 0.025/tan 20 = 0.0687 m.
     let low = DVec3::new(0.1, 0.1, 0.1);
     checks.push(Check::within("0.10 m tall, mu 2: way [m]", 0.0, moved(&run(low, 2.0, 0.4)?), REST));
     let mut fallen = Vec::new();

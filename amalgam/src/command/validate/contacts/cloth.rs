@@ -22,8 +22,8 @@ const POINT: f64 = 0.02;
 /// Mass of the cloth [kg].
 const MASS: f64 = 0.1;
 
-/// Angle from the top at which a point leaves the ball that starts there with this speed [degrees], and the
-/// way until then.
+/// A point starts at the top of the ball with this speed. Returns the angle from the top at which it leaves
+/// the ball [degrees], and its path until then.
 fn leaves(speed: f64) -> Result<(f64, Vec<DVec3>), CaseError> {
     let height = BALL + POINT;
     let body = format!(
@@ -41,8 +41,8 @@ fn leaves(speed: f64) -> Result<(f64, Vec<DVec3>), CaseError> {
         }
         Ok(())
     })?;
-    // Where it leaves, v^2 = g R cos; from then on the part v cos along x is kept: it is the root of g R
-    // cos^3.
+    // Where the point leaves the ball, v^2 = g R cos. From then on v_x = v cos is kept, so that v_x^2 = g R
+    // cos^3 gives the angle.
     let along = frames[0].velocities[0].x;
     let cos = (along * along / (GRAVITY * height)).cbrt();
     way.retain(|x| x.z > -BALL);
@@ -54,7 +54,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     let mut picture = Sketch::default();
     for speed in [0.2, 1.0] {
         let (angle, way) = leaves(speed)?;
-        // v^2 = v0^2 + 2 g R (1 - cos) and v^2 = g R cos.
+        // Energy gives v^2 = v0^2 + 2 g R (1 - cos), and the point leaves at v^2 = g R cos.
         let exact = (2.0 + speed * speed / (GRAVITY * (BALL + POINT))) / 3.0;
         checks.push(Check::relative(
             format!("a point at {speed} m/s leaves at [degrees]"),

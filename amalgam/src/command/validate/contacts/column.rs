@@ -1,4 +1,4 @@
-//! Columns of grains that collapse: how far they run.
+//! Columns of grains that collapse, and how far they spread.
 
 use amalgam_coordinator::ParticipantFrame;
 use glam::DVec3;
@@ -112,7 +112,7 @@ impl GrainColumn {
             full.positions.iter().zip(&full.radius).filter(kept).map(|(x, r)| (*x, *r)).unzip();
         let mass = |r: &f64| if self.round { r * r * r } else { r * r };
         let mass: Vec<f64> = radius.iter().map(mass).collect();
-        // Grains fill the column evenly: their middle is at half of its height.
+        // Grains fill the column evenly, so that their centre of mass is at half of its height.
         let weighed = position.iter().zip(&mass).map(|(x, m)| self.up(*x) * m).sum::<f64>();
         let tall = 2.0 * weighed / mass.iter().sum::<f64>();
         let mut settings = self.settings();
@@ -148,8 +148,8 @@ impl GrainColumn {
         })
     }
 
-    /// Front and height of the grains that hang together with the one nearest to the middle: what rolled away
-    /// alone is not part of the deposit, as in [StaronHinch2005]. The front of a round column is the mean
+    /// Front and height of the deposit: the grains connected to the one nearest to the middle, as in
+    /// [StaronHinch2005]. Grains that rolled away alone do not count. The front of a round column is the mean
     /// over sectors of 15 degrees.
     fn extent(&self, frame: &ParticipantFrame) -> (f64, f64) {
         let (position, radius) = (&frame.positions, &frame.radius);
@@ -185,8 +185,8 @@ impl GrainColumn {
     }
 }
 
-/// (L - L0)/L0 of discs without resistance to rolling [StaronHinch2005], of grains in a channel [Lube2005]
-/// and of round columns [Lube2004].
+/// Run-out (L - L0)/L0 of discs without resistance to rolling [StaronHinch2005], of grains in a channel
+/// [Lube2005] and of round columns [Lube2004].
 fn staron(a: f64) -> f64 {
     if a < 2.0 { 2.5 * a } else { 3.25 * a.powf(0.7) }
 }

@@ -65,9 +65,9 @@ fn compute() -> Result<CaseOutcome, CaseError> {
         energy = energy.max(struck.energy);
         rows.push((struck, after));
     }
-    // One ball strikes two that touch, in the middle. With the impulse p along each of two normals n at 30
-    // degrees to x, the speeds of approach turn round if p (1 + 2 cos^2 30) = 2 cos 30: p = 2 sqrt(3)/5, and
-    // the first one is left with -1/5.
+    // One ball strikes two that touch, in the middle. It gives the impulse p to each, along normals n at 30
+    // degrees to x. The speeds of approach are reversed if p (1 + 2 cos^2 30) = 2 cos 30, so p = 2 sqrt(3)/5,
+    // and the first ball is left with -1/5.
     let positions = [DVec3::X * (-3f64.sqrt() * RADIUS), DVec3::Y * RADIUS, DVec3::NEG_Y * RADIUS];
     let struck = strike(&positions, &[DVec3::X, DVec3::ZERO, DVec3::ZERO], 0.5)?;
     let [first, left, right] = [0, 1, 2].map(|k| struck.velocity[k]);

@@ -36,8 +36,8 @@ fn slide(method: &str, (degrees, friction, speed, duration): Slope) -> Result<(f
     Ok((end.x, end.z - RADIUS))
 }
 
-/// Way of a point with the acceleration g (sin - mu cos), as long as it slides [m], and by how much its speed
-/// changes [m/s].
+/// Distance [m] that a point covers with the acceleration g (sin - mu cos), as long as it slides, and the
+/// change of its speed [m/s].
 fn exact((degrees, friction, speed, duration): Slope) -> (f64, f64) {
     let gravity = downhill(degrees);
     let acceleration = gravity.x + friction * gravity.z;
@@ -58,7 +58,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
         let below = run((critical - 0.05, 0.5, 0.0, 1.0))?;
         let name = format!("{method}: way 0.05 degrees below the critical [m]");
         checks.push(Check::within(name, 0.0, below, 1e-9));
-        // The implicit one answers as the explicit one: half of the slopes are enough.
+        // The implicit solver answers as the explicit one, so that half of the slopes are enough.
         let slopes = [
             (critical + 0.05, 0.5, 0.0, 1.0),
             (5.0, 0.0, 0.0, 0.5),
@@ -72,13 +72,12 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             let (degrees, friction, speed, _) = slope;
             let (way, change) = exact(slope);
             let name = format!("{method}: {degrees:.3} degrees, mu {friction}, {speed} m/s: way [m]");
-            // Symplectic Euler is half of a step ahead: by dt/2 times the change of speed.
+            // Symplectic Euler is half a step ahead: by dt/2 times the change of speed.
             checks.push(Check::within(name, way, run(slope)?, 0.51 * DT * change + 1e-6));
         }
     }
     checks.push(Check::within("largest float in the end [radii]", 0.0, heights[0] / RADIUS, 1e-9));
-    // The law is solved to a hundredth of g dt, so that what is in contact may be wrong by a hundredth of g
-    // dt^2.
+    // The law is solved to a hundredth of g dt, so that a gap may be wrong by a hundredth of g dt^2.
     let tolerance = 0.01 * super::GRAVITY * DT * DT / RADIUS;
     checks.push(Check::within("deepest sinking in the end [radii]", 0.0, heights[1] / RADIUS, tolerance));
     let chart = |degrees: f64, way: f64| DVec3::new(degrees / 60.0, 0.0, way);

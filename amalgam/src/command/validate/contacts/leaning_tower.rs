@@ -82,7 +82,7 @@ impl Chain {
         }
     }
 
-    /// A step of Runge's and Kutta's method; before it, contacts that pull open.
+    /// Takes a step of the Runge-Kutta method. Before it, contacts that pull are opened.
     fn step(&mut self, dt: f64) {
         let first = loop {
             let (acceleration, force) = self.accelerations();
@@ -106,7 +106,7 @@ impl Chain {
         *self = self.moved(dt, &v, &a);
     }
 
-    /// True if balls of an open contact have met again: from then on, the equations are others.
+    /// True if the balls of an open contact have met again: the equations do not hold from then on.
     fn has_closed_again(&self) -> bool {
         let gap = |k: usize| match k {
             0 => self.position[0].y - RADIUS,
@@ -140,7 +140,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
         let moved = exact.iter().zip(start.position).map(|(x, y)| x.distance(upright(y))).fold(0.0, f64::max);
         let opened = chain.closed.iter().filter(|closed| !**closed).count();
         let name = format!("after {duration} s ({opened} open): distance from the chain / largest way");
-        // Symplectic Euler is ahead by the part dt/t of the way: 1e-3.
+        // Symplectic Euler is ahead by dt/t of the way: 1e-3.
         checks.push(Check::within(name, 0.0, miss / moved, 5e-3));
         picture = picture.measured(after.iter().copied()).reference(exact);
     }

@@ -27,8 +27,8 @@ pub(in crate::command::validate) const RESTING: Case = Case {
 /// Time from which the grains are taken as a pile [s], and number of steps between samples.
 const FALLEN: f64 = 10.0;
 const EVERY: u64 = 10;
-/// Angular momentum of the planet that turns at 0.05 rad/s [kg m^2/s]: the scale of what comes from nothing
-/// in one that rests.
+/// Angular momentum of the planet that turns at 0.05 rad/s [kg m^2/s]: the scale for errors in the planet
+/// that rests.
 const TURN: f64 = 1.5e5;
 /// Mean radius of a disc [m].
 const RADIUS: f64 = 1.25;
@@ -165,7 +165,7 @@ fn spinning() -> Result<CaseOutcome, CaseError> {
         planet.angle,
         0.01,
     ));
-    // The pile fell to a third of its radius, so that it turns several times faster.
+    // The pile has shrunk to a third of its radius, so that it turns several times faster.
     let turns = planet.angle / 20.0 / 0.05;
     checks.push(Check::within("rate over that at the start, more than 2", 10.0, turns, 8.0));
     let frame = planet.frame();

@@ -1,4 +1,4 @@
-//! A ball that rolls: two fifths and two sevenths.
+//! A ball that rolls: it keeps 5/7 of its speed or of its acceleration.
 
 use glam::DVec3;
 
@@ -18,7 +18,7 @@ pub(in crate::command::validate) const CASE: Case = Case {
 
 const DT: f64 = 1e-3;
 
-/// Way and speed in the end [m, m/s].
+/// Distance and speed in the end [m, m/s].
 fn roll(degrees: f64, friction: f64, speed: f64, duration: f64) -> Result<(f64, f64), CaseError> {
     let settings = [
         set("domain.gravity", vector(downhill(degrees))),
@@ -32,22 +32,21 @@ fn roll(degrees: f64, friction: f64, speed: f64, duration: f64) -> Result<(f64, 
 
 fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut measured, mut reference) = (Vec::new(), Vec::new(), Vec::new());
-    // Friction mu m g slows a ball down and turns it by 5 mu g/(2 r): v = v0 - mu g t is r omega after 2
-    // v0/(7 mu g).
+    // Friction mu m g slows the ball and turns it at the rate 5 mu g/(2 r). So v = v0 - mu g t equals r omega
+    // after 2 v0/(7 mu g).
     for friction in [0.1, 0.5] {
         let (way, speed) = roll(0.0, friction, 1.0, 1.0)?;
         let slides = 2.0 / (7.0 * friction * GRAVITY);
         let exact = slides - 0.5 * friction * GRAVITY * slides * slides + 5.0 / 7.0 * (1.0 - slides);
-        // The law is solved to a hundredth of g dt: 1e-4 m/s; what it leaves in one step the next one
-        // corrects.
+        // The law is solved to a hundredth of g dt: 1e-4 m/s. The next step corrects the error of a step.
         checks.push(Check::within(
             format!("thrown at 1 m/s, mu {friction}: speed [m/s]"),
             5.0 / 7.0,
             speed,
             1e-6,
         ));
-        // Symplectic Euler is half of a step behind a ball that slows down: by at most its whole change of
-        // speed.
+        // Symplectic Euler is half a step behind for a ball that slows down: by at most dt/2 times its whole
+        // change of speed.
         let tolerance = 0.5 * DT * 2.0 / 7.0;
         checks.push(Check::within(
             format!("thrown at 1 m/s, mu {friction}: way [m]"),
@@ -56,8 +55,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             1.1 * tolerance,
         ));
     }
-    // Rolling takes the friction 2/7 m g sin, and leaves 5/7 g sin. At 30 degrees it needs mu = 2/7 tan =
-    // 0.165.
+    // Rolling takes the friction 2/7 m g sin, and the acceleration is 5/7 g sin. At 30 degrees this needs mu
+    // = 2/7 tan 30 = 0.165.
     let (degrees, duration) = (30.0, 0.5);
     for friction in [0.0, 0.1, 0.16, 0.17, 0.9] {
         let (_, speed) = roll(degrees, friction, 0.0, duration)?;

@@ -28,7 +28,7 @@ struct Rope {
     hanging: [f64; 2],
     /// Weights at the ends [kg].
     weights: [f64; 2],
-    /// Mass by length [kg/m].
+    /// Mass per length [kg/m].
     density: f64,
     /// Stiffness of a piece as long as the spacing [N/m].
     stiffness: f64,
@@ -95,7 +95,7 @@ fn last(all: &[DVec3]) -> DVec3 {
 
 fn compute() -> Result<CaseOutcome, CaseError> {
     let hold = (FRICTION * std::f64::consts::PI).exp();
-    // A rope of 2 g/m: a thousandth of the weights.
+    // The rope has 2 g/m, a thousandth of the weights.
     let loaded = |ratio: f64, duration: f64| Rope {
         hanging: [0.6, 0.3],
         weights: [1.0, ratio],
@@ -113,7 +113,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
         let acceleration = GRAVITY * (ratio - hold) / (ratio + hold);
         let duration = f64::min(0.6, (0.4 / acceleration).sqrt());
         let [_, slid] = loaded(ratio, duration).run()?;
-        // What the rope holds, from the acceleration a of both weights: T2/T1 = ratio (g - a)/(g + a).
+        // The ratio of tensions that the rope holds follows from the acceleration a of both weights: T2/T1 =
+        // ratio (g - a)/(g + a).
         let found = -last(&slid.velocity).z / duration;
         let measured = ratio * (GRAVITY - found) / (GRAVITY + found);
         checks.push(Check::relative(
@@ -123,8 +124,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             0.05,
         ));
     }
-    // With the lengths l1 and l2 > l1 on both sides, x = (l2 - l1)/2 grows as cosh(sqrt(2 g/L) t): what lies
-    // on the peg does not pull.
+    // With the lengths l1 and l2 > l1 on both sides, x = (l2 - l1)/2 grows as cosh(sqrt(2 g/L) t): the part
+    // of the rope on the peg does not pull.
     let smooth = Rope {
         hanging: [0.7, 0.9],
         weights: [0.0, 0.0],

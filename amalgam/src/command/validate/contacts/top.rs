@@ -86,9 +86,8 @@ impl Top {
         q
     }
 
-    /// The same in closed form where the moments about x and y are equal: the box turns about its angular
-    /// momentum L at the rate
-    /// |L|/I_x, and about its own axis z at the rate spin_z (1 - I_z/I_x).
+    /// The final orientation in closed form, if the moments about x and y are equal. The box turns about its
+    /// angular momentum L at the rate |L|/I_x, and about its own axis z at the rate spin_z (1 - I_z/I_x).
     fn precession(self) -> DQuat {
         let moments = self.moments();
         let momentum = moments * self.spin;
@@ -97,7 +96,7 @@ impl Top {
     }
 }
 
-/// Largest distance of a particle from where it should be, over the largest from the middle.
+/// Largest distance of a particle from its exact place, over the largest distance from the middle.
 fn miss(turned: &Turned, orientation: DQuat) -> f64 {
     let off = turned.before.iter().zip(&turned.after).map(|(x, y)| y.distance(orientation * *x));
     off.fold(0.0, f64::max) / turned.before.iter().map(|x| x.length()).fold(0.0, f64::max)
@@ -140,7 +139,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             .measured(turned.after.iter().map(|x| *x + shift))
             .reference(turned.before.iter().map(|x| orientation * *x + shift));
     }
-    // Both references, against each other.
+    // Compares the two references with each other.
     let apart = symmetric.precession().angle_between(symmetric.orientation());
     checks.push(Check::within("closed form against Euler's equations [rad]", 0.0, apart, 1e-7));
     Ok(CaseOutcome { checks, picture })

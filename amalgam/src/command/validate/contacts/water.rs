@@ -38,8 +38,8 @@ fn bowl() -> Result<CaseOutcome, CaseError> {
     let spacing = BOWL_SPACING;
     let height = cap(frame.positions.len() as f64 * spacing.powi(3));
     let rim = (height * (2.0 * RADIUS - height)).sqrt();
-    // The highest particle in each ring, half a spacing below the surface, where there is room for two
-    // layers.
+    // The highest particle in each ring where there is room for two layers. It lies half a spacing below the
+    // surface.
     let rings = (0.75 * rim / (2.0 * spacing)) as usize;
     let mut tops = vec![0.0f64; rings];
     for x in &frame.positions {
@@ -90,14 +90,15 @@ fn raft() -> Result<CaseOutcome, CaseError> {
             let (middle, first, last) =
                 (raft.iter().map(|x| x.z).sum::<f64>() / raft.len() as f64, raft[0], raft[raft.len() - 1]);
             bottom += middle - 0.5 * HEIGHT;
-            // From corner to corner, a level raft rises by its height less a spacing.
+            // From its first to its last particle, a level raft rises by its height less a spacing.
             tilt = tilt.max(((last.z - first.z) - (HEIGHT - RAFT_SPACING)).abs() / EDGE);
             samples += 1.0;
             next += 0.02;
         }
         Ok(())
     })?;
-    // It displaces water of its own mass: half of its height. The level rises by what it displaces.
+    // The raft displaces water of its own mass, half of its height. The level rises by this volume over the
+    // area of the tank.
     let level = DEPTH + 0.5 * HEIGHT * EDGE * EDGE / (TANK * TANK);
     let draft = level - bottom / samples;
     let checks = vec![

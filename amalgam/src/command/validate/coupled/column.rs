@@ -49,7 +49,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             middle - start,
             0.03,
         ));
-        // No wall, no viscosity and no spring takes anything from water that moves as a whole.
+        // Water that moves as a whole loses nothing to walls, viscosity or springs.
         checks.push(Check::relative(
             format!("{name}: half height of the fifth swing [m]"),
             sag,

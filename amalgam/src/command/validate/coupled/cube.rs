@@ -1,4 +1,4 @@
-//! A light cube that is let go in deep water: its added mass.
+//! A light cube that is released in deep water: its added mass.
 
 use glam::DVec3;
 
@@ -42,7 +42,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
                 Ok(())
             })?;
             let exact = (1.0 - density) / (density + ADDED);
-            // The slope of the line through the origin that is nearest to all.
+            // Least-squares slope of a line through the origin.
             let (above, below) = curve.iter().fold((0.0, 0.0), |(a, b), (t, v)| (a + t * v, b + t * t));
             checks.push(Check::known_gap(
                 format!("{name}, density {density}: acceleration / g"),

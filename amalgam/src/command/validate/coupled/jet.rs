@@ -1,4 +1,4 @@
-//! A jet that strikes a plate: its momentum.
+//! A jet that strikes a plate: the force of its momentum.
 
 use glam::DVec3;
 
@@ -39,7 +39,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
                 force -= mean(plate).z * STIFFNESS * plate.len() as f64;
                 samples += 1.0;
                 next += 0.001;
-                // Ids count what was emitted.
+                // Ids count the particles that were emitted.
                 let emitted = frames[1].id.iter().max().map_or(0, |id| id + 1);
                 first.get_or_insert((record.time, emitted));
                 last = (record.time, emitted);

@@ -1,4 +1,4 @@
-//! An elastic plate that is the floor of a tank: how far it bends under the water.
+//! An elastic plate that is the floor of a tank, and how far it bends under the water.
 
 use glam::DVec3;
 
@@ -30,8 +30,8 @@ const POISSON: f64 = 0.25;
 /// Start of the means [s].
 const SETTLED: f64 = 0.8;
 
-/// Deflection of a clamped beam of unit width under an even load at the part s of its length, by bending and
-/// by shear with the coefficient 5/6.
+/// Deflection of a clamped beam of unit width under an even load at the part s of its length. It has parts of
+/// bending and of shear, with the shear coefficient 5/6.
 fn deflection(s: f64) -> f64 {
     let load = GRAVITY * (WATER * DEPTH + DENSITY * THICKNESS);
     let bending = YOUNG_MODULUS * THICKNESS.powi(3) / 12.0;
@@ -45,7 +45,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     for (k, (name, keys)) in METHODS.into_iter().enumerate() {
         let mut set = owned(keys);
         if k == 0 {
-            // More than water has: the first shock dies away [Pa s].
+            // Viscosity [Pa s] above that of water lets the first shock die away.
             set.push("participants.water.settings.viscosity=50.0".into());
         }
         let (mut sum, mut quarter, mut samples) = (0.0, 0.0, 0.0);

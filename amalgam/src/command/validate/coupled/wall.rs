@@ -1,4 +1,4 @@
-//! Water behind an upright wall of springs: how its pressure grows with depth.
+//! Water behind an upright wall of springs, whose pressure grows with depth.
 
 use glam::DVec3;
 
@@ -19,8 +19,8 @@ pub(in crate::command::validate) const CASE: Case = Case {
 /// As in the scene: width, depth of the water, spacing, place of the wall [m]; stiffness of the spring under
 /// a particle of the wall [N/m].
 const WIDTH: f64 = 0.08;
-/// Water fills 0.28 m up to 0.24 m, and spreads to where its spheres touch four of the wall's: centres 0.016
-/// m before the wall's.
+/// Water fills 0.28 m of length up to 0.24 m. It spreads to 0.294 m, where its spheres touch four of the
+/// wall's and their centres are 0.016 m before the wall's.
 const DEPTH: f64 = 0.24 * 0.28 / 0.294;
 const SPACING: f64 = 0.02;
 const WALL: f64 = 0.3;
@@ -33,7 +33,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     for (k, (name, keys)) in METHODS.into_iter().enumerate() {
         let mut set = owned(keys);
         if k == 0 {
-            // More than water has: the first shock dies away [Pa s].
+            // Viscosity [Pa s] above that of water lets the first shock die away.
             set.push("participants.water.settings.viscosity=50.0".into());
         }
         let (mut force, mut moment, mut depth, mut samples, mut next) = (0.0, 0.0, 0.0, 0.0, SETTLED);

@@ -52,8 +52,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             water.particles().len() as f64,
             0.0,
         ));
-        // That it sloshes at all: it comes to the other end, no faster than free fall from the ceiling allows
-        // twice.
+        // Checks that the water sloshes: it reaches the other end, no faster than twice what free fall from
+        // the ceiling allows.
         checks.push(Check::relative(format!("{name}: farthest place reached [m]"), high.x, farthest, 0.05));
         let fall = (2.0 * 9.81 * (high.z - low.z)).sqrt();
         checks.push(Check::within(

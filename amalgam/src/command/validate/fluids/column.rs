@@ -19,16 +19,16 @@ pub(in crate::command::validate) const CASE: Case = Case {
 };
 
 const FLIP: Method = Method { name: "FLIP", keys: &["method=\"flip\""] };
-/// The sound is ten times sqrt(g H) fast; more viscosity than water has: the first shock dies away [m/s, Pa
-/// s].
+/// The speed of sound [m/s] is ten times sqrt(g H). Viscosity [Pa s] above that of water lets the first shock
+/// die away.
 const SPH: Method = Method { name: "SPH", keys: &["sound_speed=31.0", "viscosity=50.0"] };
 
-/// A floor: what tables call it, and of the spring under each of its particles stiffness [N/m] and damping [N
-/// s/m].
+/// A floor: its name in tables, and stiffness [N/m] and damping [N s/m] of the spring under each of its
+/// particles.
 const FLOORS: [(&str, f64, f64); 2] = [("soft", 600.0, 20.0), ("stiff", 6e6, 2000.0)];
 
-/// Values of the scene: height and width of the column, its lower end, an edge of FLIP's cells, spacing [m];
-/// height of the floor, distance of its first and last particle, its radius [m], its mass by area [kg/m^2].
+/// Values of the scene: height and width of the column, its lower end, an edge of FLIP's cells, spacing [m].
+/// Of the floor: height, distance of its first and last particle, radius [m], mass by area [kg/m^2].
 const HEIGHT: f64 = 1.0;
 const WIDTH: f64 = 0.2;
 const BOTTOM: f64 = 0.05;
@@ -38,7 +38,7 @@ const FLOOR: f64 = 0.031;
 const FLOOR_EDGE: f64 = 0.175;
 const FLOOR_RADIUS: f64 = 0.019;
 const FLOOR_DENSITY: f64 = 12.5;
-/// Start of averages [s], and interval between samples [s]: sound runs up and down an SPH column for long.
+/// Start of averages [s], and interval between samples [s]. Sound runs up and down an SPH column for long.
 const SETTLED: f64 = 4.0;
 const EVERY: f64 = 5e-3;
 
@@ -56,8 +56,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             rests.push(rest);
         }
     }
-    // For comparison, the paper's rule: told only which cells are occupied, the projection takes the held
-    // layer for falling fluid, and the column sinks through whatever holds it.
+    // For comparison, the paper's rule: the projection is told only which cells are occupied. It takes the
+    // held layer for falling fluid, and the column sinks through the floor.
     for floor in FLOORS {
         let rest = at_rest(FLIP, floor, "average")?;
         let name = format!("FLIP, {} floor, average: sunk [cells], 1 to 20", floor.0);
@@ -77,7 +77,7 @@ struct ColumnAtRest {
     sunk: f64,
     /// Height over that at the start, by the standard deviation of the particles' heights.
     volume: f64,
-    /// Particles below the floor, the most.
+    /// Largest number of particles below the floor.
     through: usize,
     /// The floor and the water at the end.
     frames: Vec<ParticipantFrame>,

@@ -27,7 +27,8 @@ const METHODS: [Method; 3] = [
 /// Values of the scene: width of the column, which is twice as high, and spacing [m].
 const WIDTH: f64 = 0.05715;
 const SPACING: f64 = WIDTH / 20.0;
-/// The front's speed is compared from here on [widths]; before, the gate that was pulled up shows.
+/// The front's speed is compared from this distance on [widths]; before it, the gate that was pulled up has
+/// an effect.
 const MOVING: f64 = 1.4;
 /// The height is compared as long as the front has not reached the end of the tank, sqrt(g / a) t.
 const HEIGHT_UNTIL: f64 = 2.5;
@@ -101,13 +102,13 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     products / points.iter().map(|p| (p.0 - mx).powi(2)).sum::<f64>()
 }
 
-/// Root mean square of a table's differences from a computed curve that is late by `shift`.
+/// Root mean square difference of a table from a computed curve that is `shift` late.
 fn difference(table: &[(f64, f64)], curve: &[(f64, f64)], shift: f64) -> f64 {
     let squares = table.iter().map(|&(t, y)| (interpolate(curve, t - shift) - y).powi(2));
     (squares.sum::<f64>() / table.len() as f64).sqrt()
 }
 
-/// The shift in time that makes the difference least: the gate opened some time before the first reading.
+/// The shift in time with the least difference: the gate opened some time before the first reading.
 fn best_shift(table: &[(f64, f64)], curve: &[(f64, f64)]) -> f64 {
     let shifts = (-40..=60).map(|k| 0.01 * f64::from(k));
     let by = |a: &f64, b: &f64| difference(table, curve, *a).total_cmp(&difference(table, curve, *b));

@@ -1,4 +1,4 @@
-//! A ball of water that falls into an empty tank: what it has before and after.
+//! A ball of water that falls into an empty tank: its momentum in flight and its volume at rest.
 
 use glam::DVec3;
 
@@ -31,7 +31,7 @@ const SPACING: f64 = 0.01;
 const VELOCITY: DVec3 = DVec3::new(0.02, 0.0, -0.5);
 /// Time until which the ball is in flight [s].
 const FLIGHT: f64 = 0.1;
-/// Part of the time at whose end the volume is measured: sloshing is averaged.
+/// Last part of the run in which the mean height is taken, since the water sloshes [1].
 const LAST: f64 = 0.4;
 
 fn compute() -> Result<CaseOutcome, CaseError> {

@@ -1,4 +1,4 @@
-//! A tank of water at rest: the pressure of what stands above.
+//! A tank of water at rest: pressure grows with the depth.
 
 use glam::DVec3;
 
@@ -16,7 +16,7 @@ pub(in crate::command::validate) const CASE: Case = Case {
     compute,
 };
 
-/// More viscosity than water has: SPH's tank comes to rest sooner [Pa s].
+/// Viscosity [Pa s] above that of water brings SPH's tank to rest sooner.
 const METHODS: [Method; 4] = [
     Method { name: "SPH", keys: &["viscosity=50.0"] },
     Method { name: "SPH, Mueller's state", keys: &["viscosity=50.0", "equation_of_state=\"mueller\""] },
@@ -81,7 +81,7 @@ fn at_rest(method: Method) -> Result<WaterAtRest, CaseError> {
         }
         rest.energy = rest.energy.max(tank.kinetic_energy() / (tank.mass() * 9.81 * DEPTH));
         if step % EVERY == 0 {
-            // Ids ascend with the height that particles start from; order of storage may change.
+            // Ids ascend with the height at which particles start; the order of storage may change.
             for (id, pressure) in tank.particles().id.iter().zip(tank.field("pressure")?) {
                 rest.pressure[id.0 as usize / (2 * IN_LAYER)] += f64::from(pressure) / (2 * IN_LAYER) as f64;
             }

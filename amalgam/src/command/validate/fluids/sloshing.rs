@@ -19,9 +19,9 @@ pub(in crate::command::validate) const CASE: Case = Case {
     compute,
 };
 
-/// A fluid, how much higher or lower than the mean its halves start, in layers, and the periods [s] of what
-/// is known to be wrong. SPH at rest is a lattice, which small motions strain like a solid; the less so, the
-/// longer the kernel is.
+/// A fluid, the height of its halves above or below the mean at the start [layers], and the known wrong
+/// periods [s]. SPH at rest is a lattice, which resists small motions like a solid. A longer kernel makes it
+/// do so less.
 const SETTINGS: [(Method, f64, Option<[f64; 2]>); 4] = [
     (Method { name: "SPH, longer kernel, 1 layer", keys: &["smoothing_ratio=1.3"] }, 1.0, None),
     (Method { name: "FLIP, 3 layers", keys: &["method=\"flip\""] }, 3.0, None),
@@ -58,8 +58,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     Ok(CaseOutcome { checks, picture: sketch })
 }
 
-/// Position of the centre of mass along the tank [m] over time [s]: half of the water starts higher than the
-/// mean, half lower. What that excites beside the slowest wave moves the centre by a 27th.
+/// Position of the centre of mass along the tank [m] over time [s]. Half of the water starts higher than the
+/// mean, half lower. Other waves move the centre by a 27th as much as the slowest one.
 fn sway(method: Method, step: f64, depth: f64, duration: f64) -> Result<Curve, CaseError> {
     let mut set = method.set();
     let width = 6.0 * SPACING;

@@ -65,8 +65,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
                 ("area / at the start", 1.0, wide * tall / (RADIUS * RADIUS)),
             ] {
                 let quantity = format!("{name}, {duration} s: {what}");
-                // Rows of SPH's lattice are pulled apart, and particles in them pushed together: only the
-                // long axis is right.
+                // In SPH, rows of the lattice are pulled apart and particles in a row are pushed together:
+                // only the long axis is right.
                 let gaps =
                     GAPS.iter().find(|(known, time, of, _)| (*known, *time, *of) == (name, duration, what));
                 checks.push(match gaps {
@@ -84,9 +84,9 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     Ok(CaseOutcome { checks, picture: sketch })
 }
 
-/// Half axes [m] of the ellipse after some time [s]: the velocity (-s x, s z) with a' = -s a, b' = s b and s'
-/// = s^2 (a^2 - b^2)/(a^2 + b^2), from Euler's equations with a pressure that vanishes at the rim
-/// [Monaghan1994].
+/// Half axes [m] of the ellipse after some time [s] [Monaghan1994]. Euler's equations for the velocity (-s x,
+/// s z), with a pressure that vanishes at the rim, give a' = -s a, b' = s b and s' = s^2 (a^2 - b^2)/(a^2 +
+/// b^2).
 fn ellipse(duration: f64) -> (f64, f64) {
     let steps = 100_000u32;
     let dt = duration / f64::from(steps);

@@ -1,4 +1,4 @@
-//! The vortex of Taylor and Green: viscosity.
+//! The Taylor-Green vortex: viscosity.
 
 use std::f64::consts::PI;
 
@@ -20,18 +20,18 @@ pub(in crate::command::validate) const CASE: Case = Case {
     compute,
 };
 
-/// Settings, and the kinematic viscosity that they should amount to [m^2/s].
+/// Settings, and the kinematic viscosity [m^2/s] that they should give.
 const SETTINGS: [(&str, &[&str], f64); 5] = [
     ("SPH, nu = 0.05", &["viscosity=50.0"], 0.05),
     ("SPH, nu = 0.2", &["viscosity=200.0"], 0.2),
     ("SPH, nu = 0.1, longer kernel", &["viscosity=100.0", "smoothing_ratio=1.3"], 0.1),
-    // 2/15 of epsilon, the speed of sound and the smoothing length.
+    // 2/15 of the product of epsilon, the speed of sound and the smoothing length.
     ("SPH, nu = 0.1, XSPH", &["xsph=5.0"], 0.1),
     ("SPH, nu = 0.1, Mueller's kernels", &["viscosity=100.0", "kernels=\"mueller\""], 0.1),
 ];
 
-/// The box is filled a little too densely, so that pressure stays positive all over; more than a little, and
-/// the lattice resists shear like a solid.
+/// The box is filled a little too densely, so that pressure stays positive. If it were filled more densely,
+/// the lattice would resist shear like a solid.
 const EDGE: f64 = 0.999;
 /// Largest speed at the start [m/s].
 const SPEED: f64 = 0.1;
@@ -55,8 +55,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     Ok(CaseOutcome { checks, picture: sketch })
 }
 
-/// Kinetic energy [J] over time [s] of the vortex u = U (sin kx cos kz, 0, -cos kx sin kz) with k = pi / L:
-/// in an incompressible fluid it decays as exp(-4 nu k^2 t).
+/// Kinetic energy [J] over time [s] of the vortex u = U (sin kx cos kz, 0, -cos kx sin kz) with k = pi / L.
+/// In an incompressible fluid it decays as exp(-4 nu k^2 t).
 fn decay(set: &[String]) -> Result<Vec<(f64, f64)>, CaseError> {
     let (scene, world) = parse(CASE.name, SCENE, set)?;
     let (mut parameters, mut particles) =

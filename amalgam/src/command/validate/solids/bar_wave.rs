@@ -45,9 +45,9 @@ fn compute() -> Result<CaseOutcome, CaseError> {
 /// Phase speed, over sqrt(E / rho), of waves of `wave_number` pi / delta in a bar with `ratio` spacings to
 /// the horizon.
 ///
-/// The bar gets the velocities of a standing wave and is left to itself; its middle then moves like sin(omega
-/// t) until news from the ends, which travel at most at sqrt(E / rho), arrive. `expected` says how long that
-/// must not be.
+/// The bar starts with the velocities of a standing wave. Its middle then moves as sin(omega t) until waves
+/// from the ends arrive, which travel at most at sqrt(E / rho). With `expected`, the phase speed by theory,
+/// the bar is made long enough for the quarter periods that are timed.
 fn phase_speed(ratio: f64, wave_number: f64, expected: f64) -> Result<f64, CaseError> {
     let k = wave_number * PI / (ratio * SPACING);
     let time = (QUARTERS + 1) as f64 * PI / (2.0 * k * SPEED * expected);
@@ -60,7 +60,7 @@ fn phase_speed(ratio: f64, wave_number: f64, expected: f64) -> Result<f64, CaseE
         format!("{body}.shape.max=[{}, 0.005, 0.005]", cells * SPACING),
     ];
     let mut bar = Alone::start(CASE.name, SCENE, &set)?;
-    // Short enough for the error of the integrator, (omega dt)^2 / 24, to be of no account.
+    // Short enough to make the error of the integrator, (omega dt)^2 / 24, negligible.
     bar.dt = bar.dt.min(time / 500.0);
     let rest = bar.particles().position.clone();
     let middle = (0..rest.len()).min_by(|&a, &b| rest[a].x.abs().total_cmp(&rest[b].x.abs())).unwrap_or(0);

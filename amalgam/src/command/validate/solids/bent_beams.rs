@@ -38,8 +38,9 @@ const KINDS: [(&str, &str, bool, f64); 3] = [
     ("bonds, solid", "type = \"peridynamic\", surface_correction = true, radius = 1.0", true, 0.9239),
 ];
 
-/// Stiffness in tension of bonds in bodies of no more layers than the horizon has spacings, which cannot be
-/// right in both: number of the kind, cells, and what it is today.
+/// Known gaps of the stiffness in tension, in bodies of at most as many layers as the horizon has spacings.
+/// Bonds cannot be right in tension and bending there. Each entry has the number of the kind, the cells, and
+/// today's value.
 const GAPS: [(usize, u32, f64); 4] = [(1, 2, 1.7), (1, 3, 1.44), (2, 2, 1.95), (2, 3, 1.57)];
 
 fn compute() -> Result<CaseOutcome, CaseError> {
@@ -49,7 +50,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             let beam = Beam { keys, square, cells };
             let bending = beam.bend()?;
             let name = |what: &str| format!("{name}, {cells} cells: {what} / theory");
-            // The product of the gains of two axes is not exact where both are thin.
+            // The product of the factors of two axes is not exact if the body is thin in both.
             let tolerance = if square && cells == 2 { 0.1 } else { 0.05 };
             checks.push(Check::relative(name("stiffness in bending"), 1.0, bending / modulus, tolerance));
             let chart = |y: f64, z: f64| DVec3::new(0.2 * f64::from(cells) + 2.0 * k as f64, 0.0, y + z);
@@ -87,11 +88,11 @@ impl Beam {
         SLENDERNESS * self.thickness()
     }
 
-    /// Bending stiffness over E I. The second difference of the deflection between three quarters of the
-    /// length tells it, whatever the beam does at its end.
+    /// Bending stiffness over E I, from the second difference of the deflection at a quarter, half and three
+    /// quarters of the length. The free end has no effect there.
     fn bend(&self) -> Result<f64, CaseError> {
         let (h, l) = (self.thickness(), self.length());
-        // The strain is q l^2/2 h/2 / (E I) at the clamp, with q = rho g A.
+        // The strain at the clamp is (q l^2/2) (h/2) / (E I), with q = rho g A.
         let gravity = STRAIN * YOUNG_MODULUS * h / (3.0 * DENSITY * l * l);
         let moved = self.rest(DVec3::NEG_Z * gravity)?;
         let load = DENSITY * gravity;

@@ -24,14 +24,15 @@ const TIP: f64 = 0.05;
 /// Stress on the long edges [Pa].
 const STRESS: f64 = 12e6;
 
-/// Speed of Rayleigh waves [m/s], which no crack that opens can outrun: about (0.862 + 1.14 nu) / (1 + nu) of
-/// that of shear waves, sqrt(E / (2 (1 + nu) rho)), with nu = 1/3.
+/// Speed of Rayleigh waves [m/s], which no opening crack can exceed. With nu = 1/3 it is about (0.862 + 1.14
+/// nu) / (1 + nu) of the speed of shear waves, sqrt(E / (2 (1 + nu) rho)).
 const RAYLEIGH: f64 = 3098.0;
 
-/// Part of its bonds that a particle beside a crack has lost: beside a straight one, somewhat more.
+/// Share of broken bonds above which a particle counts as beside a crack. A particle beside a straight crack
+/// has lost somewhat more.
 const CRACKED: f32 = 0.3;
 
-/// Length that a number of branches must have to count [m].
+/// Length over which a number of branches must be seen to count [m].
 const LENGTH_MIN: f64 = 0.01;
 
 /// Seeds of the plates: which bonds are weaker than others differs.
@@ -71,8 +72,8 @@ impl Plate {
     fn tear(seed: u64) -> Result<Self, CaseError> {
         let mut plate = Alone::start(CASE.name, SCENE, &[format!("scene.seed={seed}")])?;
         let rest = plate.particles().position.clone();
-        // The outermost rows carry the stress on the edges: force by area, times a particle's part of the
-        // edge.
+        // The outermost rows carry the stress on the edges: force per area times the part of the edge that
+        // belongs to a particle.
         let pull = STRESS * SPACING * SPACING;
         let load: Vec<DVec3> = rest
             .iter()
@@ -110,8 +111,8 @@ impl Plate {
 /// For each column of particles beyond the notch, from left to right: its x, and the number of cracks across
 /// it.
 ///
-/// Cracks of a column are runs of cracked particles that lie no more than a horizon apart. What the loaded
-/// edges lose is no crack.
+/// Cracks of a column are runs of cracked particles that lie at most a horizon apart. Broken bonds at the
+/// loaded edges are no crack.
 fn clusters(rest: &[DVec3], damage: &[f32]) -> Vec<(f64, usize)> {
     let mut cracked: Vec<(i64, f64, f64)> = rest
         .iter()

@@ -20,7 +20,7 @@ pub(in crate::command::validate) const CASE: Case = Case {
 const SPEED: f64 = 10.0;
 const SPACING: f64 = 0.02;
 
-/// Particles of a piece, as against rubble.
+/// Least number of particles of a piece; smaller pieces are rubble.
 const PIECE: usize = 100;
 
 fn compute() -> Result<CaseOutcome, CaseError> {

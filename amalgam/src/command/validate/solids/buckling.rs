@@ -27,8 +27,8 @@ const ANGLES: [f64; 3] = [60.0, 80.0, 120.0];
 
 fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut sketch) = (Vec::new(), Sketch::default());
-    // Below the critical load the part LEAN of the weight bends the column to LEAN (tan u/u - 1), u = pi/2
-    // sqrt(P/P_c).
+    // Below the critical load, the part LEAN of the weight, across the column, bends it by LEAN (tan u/u - 1)
+    // of its length, with u = pi/2 sqrt(P/P_c).
     for load in [0.5f64, 0.8, 0.9] {
         let line = column(load)?;
         let u = FRAC_PI_2 * load.sqrt();

@@ -40,12 +40,12 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     Ok(CaseOutcome { checks, picture })
 }
 
-/// Parts the upper from the lower half, and gives the work by area [J/m^2], at the end and with the opening
-/// [m].
+/// Pulls the upper half from the lower half. Returns the work per area [J/m^2] at the end, and over the
+/// opening [m].
 ///
-/// Only the middle of the upper half is counted, particles whose bonds across the plane are all there, so
-/// that the rim has no part in it. Nothing inside a half is strained, and every bond across the plane breaks:
-/// what the halves were pulled with all went into the crack.
+/// Only the middle of the upper half is counted: the particles whose bonds across the plane are all there, so
+/// that the rim has no effect. The halves themselves are not strained, and every bond across the plane
+/// breaks. So all work goes into the crack.
 fn part(plane: bool, horizon: f64) -> Result<(f64, Vec<(f64, f64)>), CaseError> {
     let body = "participants[0].settings.bodies[0]";
     let mut set = vec![format!("{body}.horizon={horizon}")];
@@ -62,7 +62,8 @@ fn part(plane: bool, horizon: f64) -> Result<(f64, Vec<(f64, f64)>), CaseError> 
         })
         .collect();
     let columns = if plane { 2.0 } else { 4.0 };
-    // Some eighty steps to the first bond that breaks: it holds for a step more than it should.
+    // The first bond breaks after some eighty steps. A bond is checked once per step, so it holds for up to a
+    // step too long.
     let speed = 0.1;
     let velocity: Vec<DVec3> = block
         .particles()

@@ -20,13 +20,13 @@ const WEIGHT: f64 = 1000.0 * 9.81 / 1e7;
 const ACROSS: usize = 3;
 const LAYERS: usize = 21;
 const SPACING: f64 = 0.05;
-/// A layer two thicknesses below the clamp, a fifth of the length: what keeps the clamped end wide is not
-/// felt there.
+/// A layer two thicknesses below the clamp, a fifth of the length: the clamp, which keeps the end wide, has
+/// no effect there.
 const CLEAR: usize = 16;
 
 fn compute() -> Result<CaseOutcome, CaseError> {
     let frames = Experiment::start(CASE.name, SCENE, &[])?.run(|_, _| Ok(()))?;
-    // Layers from below, in each x first.
+    // Layers from below; in a layer, x is fastest.
     let at = |layer: usize, y: usize, x: usize| frames[0].positions[(layer * ACROSS + y) * ACROSS + x];
     let rest = |layer: usize| (layer as f64 - (LAYERS - 1) as f64) * SPACING;
     let sunk = |layer: usize| rest(layer) - at(layer, 1, 1).z;

@@ -56,7 +56,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
 fn swing(zero: f64, duration: f64) -> Result<Curve, CaseError> {
     let length = 1.0 / PIECES as f64;
     let node = MASS * length;
-    // The end weighs half, and each piece is as long as what hangs on it makes it.
+    // The end node weighs half, and each piece is stretched by the weight below it.
     let weight = |k: usize| if k == PIECES { 0.5 * node } else { node };
     let (mut height, mut hanging) = (0.0, MASS - 0.5 * node);
     let (mut positions, mut velocities, mut springs) = (vec![DVec3::ZERO], vec![DVec3::ZERO], Vec::new());

@@ -25,11 +25,11 @@ const SPACING: f64 = 0.0005;
 const HORIZON: f64 = 5.015 * SPACING;
 const TIPS: [DVec2; 2] = [DVec2::new(0.05, 0.025), DVec2::new(0.05, -0.025)];
 
-/// Part of its bonds that a particle beside a crack loses: beside a straight one, somewhat more.
+/// Share of broken bonds above which a particle counts as beside a crack. A particle beside a straight crack
+/// has lost somewhat more.
 const CRACKED: f32 = 0.3;
 
-/// The part of a crack that is fitted begins this far from the notch [m], where the notch has no part in the
-/// damage.
+/// The fitted part of a crack begins this far from the notch [m], where the notch does not affect the damage.
 const NEAR: f64 = 2.0 * HORIZON;
 
 fn compute() -> Result<CaseOutcome, CaseError> {
@@ -76,7 +76,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     Ok(CaseOutcome { checks, picture })
 }
 
-/// The cracked particles that hang together with the end of a notch, by steps of at most a horizon.
+/// The cracked particles that are connected to the end of a notch, by steps of at most a horizon.
 fn grown_from(tip: DVec2, cracked: &[DVec3]) -> Vec<DVec2> {
     let grid = CellGrid::new(cracked, HORIZON);
     let mut reached = vec![false; cracked.len()];
@@ -112,7 +112,7 @@ fn fit(tip: DVec2, crack: &[DVec2]) -> Option<(f64, f64)> {
     let (half, root) = (0.5 * (xx + yy), (0.5 * (xx - yy)).hypot(xy));
     let (along, across) = (half + root, half - root);
     let angle = 0.5 * (2.0 * xy).atan2(xx - yy) * tip.y.signum();
-    // Particles of the two rows beside a crack say the same twice.
+    // The particles of the two rows beside a crack are not independent, so half of them count.
     let error = (across / (0.5 * count - 2.0) / along).sqrt();
     let degrees = angle.to_degrees();
     Some((if degrees < 0.0 { degrees + 180.0 } else { degrees }, error.to_degrees()))
