@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -191,11 +191,17 @@ fn a_log_for_machines_says_run_participant_step_and_stage() {
 #[test]
 fn an_error_is_in_a_log_for_machines_too() {
     let folder = Folder::new();
-    let output = folder.run(Path::new("nowhere.toml"), &["--log-format=json"]);
-    assert_eq!(output.status.code(), Some(2));
-    for line in stderr(&output).lines() {
-        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        assert!(line["message"].as_str().expect("a message").contains("nowhere.toml"), "{line}");
+    for command in ["run", "launch"] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+        let program = program.current_dir(folder.path()).args([command, "nowhere.toml", "--log-format=json"]);
+        let output = program.output().expect("starts");
+        assert_eq!(output.status.code(), Some(2));
+        let text = stderr(&output);
+        assert!(text.contains("nowhere.toml"), "{command}: {text}");
+        for line in text.lines() {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            assert!(line["message"].as_str().expect("a message").contains("nowhere.toml"), "{line}");
+        }
     }
 }
 

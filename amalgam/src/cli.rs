@@ -425,12 +425,24 @@ impl Cli {
     pub(crate) fn log_format(&self) -> LogFormat {
         match &self.command {
             Command::Run(args) => args.seeing.log.format,
+            Command::Launch(args) => args.run.seeing.log.format,
             Command::Resume(args) => args.seeing.log.format,
             Command::Serve(args) => match &args.what {
                 ServedKind::Solid(options) | ServedKind::Fluid(options) => options.log_format,
                 ServedKind::Coordinator(args) => args.log_format,
             },
-            _ => LogFormat::Text,
+            Command::Certs(_)
+            | Command::Export(_)
+            | Command::Watch(_)
+            | Command::Report(_)
+            | Command::Manual(_)
+            | Command::Check(_)
+            | Command::Plan(_)
+            | Command::At(_)
+            | Command::Validate(_)
+            | Command::Reproduce(_)
+            | Command::Bench(_)
+            | Command::Conform(_) => LogFormat::Text,
         }
     }
 }
