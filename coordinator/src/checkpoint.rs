@@ -1,8 +1,8 @@
 //! Checkpoints: the state of a run between two steps, exact. A run that is restored goes on to the same bits.
 //!
-//! Every module names its state that outlives a step; the rest is scratch or found again by a survey. The run
-//! that a checkpoint is taken of surveys before its next step, too: it and every run restored from there make
-//! the same calls.
+//! Every module names its state that outlives a step. The rest is working storage, or a survey finds it
+//! again. The run from which a checkpoint is taken surveys before its next step, too, so that it and every
+//! restored run make the same calls.
 
 use std::time::Instant;
 
@@ -64,7 +64,7 @@ struct State {
 }
 
 impl Simulation {
-    /// The state of the run between two steps. The run goes on to the same bits as without.
+    /// The state of the run between two steps. The run goes on to the same bits as without this call.
     ///
     /// # Errors
     /// A participant that is lost, breaks the contract or keeps no checkpoints.
@@ -103,10 +103,10 @@ impl Simulation {
         Ok(Checkpoint { steps: self.steps, coordinator, participants: participants.collect() })
     }
 
-    /// Takes back a checkpoint, in a run that was connected with the same plan and has taken no step.
+    /// Restores a checkpoint, in a run that was connected with the same plan and has taken no step.
     ///
     /// # Errors
-    /// A checkpoint of another run or program, or a participant that does not take its part of it back.
+    /// A checkpoint of another run or program, or a participant that does not restore its part.
     pub fn restore(&mut self, checkpoint: &Checkpoint) -> Result<(), CoordinatorError> {
         let mut bytes = checkpoint.coordinator.as_slice();
         let read = ciborium::from_reader(&mut bytes);

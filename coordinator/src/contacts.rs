@@ -26,7 +26,7 @@ pub struct Candidates {
     pub radius: Vec<f64>,
 }
 
-/// Ids are below 2^48.
+/// Number of bits of an id.
 const ID_BITS: u32 = 48;
 
 impl Candidates {
@@ -50,7 +50,7 @@ impl Candidates {
         self.radius.clear();
     }
 
-    /// Takes over the participants' particles: of each a batch, with the order of its particles by id.
+    /// Takes over a batch of particles of each participant, with the order of its particles by id.
     pub(crate) fn update(&mut self, batches: &[Batch], order: &[Vec<u32>], rosters: &[&Roster]) {
         if batches.iter().any(|batch| batch.id.is_some()) {
             self.name(batches, order, rosters);
@@ -64,7 +64,7 @@ impl Candidates {
         }
     }
 
-    /// Columns that stay as they are while the participants send the same particles.
+    /// Sets the columns that stay unchanged while the participants send the same particles.
     fn name(&mut self, batches: &[Batch], order: &[Vec<u32>], rosters: &[&Roster]) {
         let before = std::mem::take(&mut self.id);
         let firsts: Vec<usize> = (0..=batches.len()).map(|k| self.first(k as u16)).collect();
@@ -129,12 +129,12 @@ impl Contacts {
     }
 }
 
-/// Pairs that one thread looks at before it pays to wake another.
+/// Pairs in a task. For fewer it does not pay to wake another thread.
 const PAIRS_IN_TASK: usize = 1 << 15;
 
-/// Rule 2 (Eq. 22 [Truong2021]): whether two particles approach, given the position and the velocity of one
-/// relative to the other. The rule says nothing when the centres coincide; any relative motion counts then,
-/// because the splitting gives such a pair a direction that separates it (`split`).
+/// Rule 2 (Eq. 22 [Truong2021]): two particles approach if x . v < 0, with x and v the position and velocity
+/// of one relative to the other. If the centres coincide, any relative motion counts, because the split then
+/// parts the pair against its motion.
 #[inline]
 pub fn approaches(relative_position: DVec3, relative_velocity: DVec3) -> bool {
     let nowhere = (relative_position == DVec3::ZERO) & (relative_velocity != DVec3::ZERO);
@@ -142,7 +142,7 @@ pub fn approaches(relative_position: DVec3, relative_velocity: DVec3) -> bool {
 }
 
 /// Parts `pairs` into those that approach when each candidate has the velocity that `velocity` says [m/s],
-/// and the rest, both in the same order: step 5 of `docs/theory/coupling.md`, "One coupled step".
+/// and the rest, both in the same order: step 6 of `docs/theory/coupling.md`, "One coupled step".
 pub fn approaching(
     candidates: &Candidates,
     pairs: &[(u32, u32)],
@@ -164,8 +164,8 @@ fn partition(
     found: &mut Vec<(u32, u32)>,
     rest: &mut Vec<(u32, u32)>,
 ) {
-    // Who touches or approaches follows no pattern that a processor could guess: each pair is written to both
-    // lists, and what must not stay is overwritten by the next.
+    // A processor could not predict a branch here. Each pair is written to both lists, and the next pair
+    // overwrites the copy that must not stay.
     let part = |((pairs, found), rest): ((&[_], &mut [_]), &mut [_])| {
         let mut count = 0;
         for (at, &(i, j)) in pairs.iter().enumerate() {
@@ -197,7 +197,7 @@ fn partition(
 }
 
 /// Finds contacts: first the pairs that are near [Verlet1967], then, as long as no particle has moved far,
-/// those of them that touch.
+/// the near pairs that touch.
 #[derive(Debug, Default)]
 pub struct ContactFinder {
     finder: PairFinder,
@@ -208,7 +208,7 @@ pub struct ContactFinder {
     listed_pairs: Vec<(u32, u32)>,
     /// Near pairs, as candidates, sorted.
     near: Vec<(u32, u32)>,
-    /// Index of the candidate that each listed particle was the last time; [`GONE`] if it is none.
+    /// Candidate index of each listed particle at the last search; [`GONE`] if it was no candidate.
     place: Vec<u32>,
     bits: Ranked,
     /// Near pairs that touch, and those that do not.
@@ -217,7 +217,7 @@ pub struct ContactFinder {
     contacts: Contacts,
 }
 
-/// A set of indices that knows how many are below each.
+/// A set of indices that can count the indices below each.
 #[derive(Debug, Default)]
 pub(crate) struct Ranked {
     words: Vec<u64>,
@@ -267,7 +267,7 @@ impl Ranked {
     }
 }
 
-/// No candidate.
+/// Index of no candidate.
 const GONE: u32 = u32::MAX;
 
 impl ContactFinder {
@@ -321,7 +321,7 @@ impl ContactFinder {
         ids.map(|id| ParticleId(id & ((1 << ID_BITS) - 1))).collect()
     }
 
-    /// The contacts among listed particles, as far as they are candidates, and `own` ones, as in
+    /// The contacts among listed particles that are candidates, and the contacts among `own` pairs, as in
     /// [`Self::detect`].
     pub fn touching(&mut self, candidates: &Candidates, own: &[(u32, u32)]) -> &Contacts {
         self.find_listed(candidates);
@@ -344,8 +344,8 @@ impl ContactFinder {
         &self.contacts
     }
 
-    /// The pairs among listed particles whose surfaces are nearer to each other than the sum of what `reach`
-    /// says for both [m], and `own` ones, sorted. Two immovable particles are no pair.
+    /// The pairs of listed particles whose surfaces are nearer to each other than the sum of what `reach`
+    /// says for both [m], and `own` pairs, sorted. Two immovable particles are no pair.
     pub(crate) fn within(
         &mut self,
         candidates: &Candidates,
@@ -370,13 +370,13 @@ impl ContactFinder {
         pairs
     }
 
-    /// Lets the near pairs name candidates, as far as all of a pair's particles are among them.
+    /// Finds the candidates of the listed pairs. A pair with a particle that is no candidate is left out.
     fn find_listed(&mut self, candidates: &Candidates) {
         let Self { listed, listed_pairs, near, place, .. } = self;
         let (mut next, mut moved) = (0, false);
         for (&id, place) in listed.iter().zip(&mut *place) {
             let is_at = |i: u32| (i as usize) < candidates.len() && candidates.global_id(i) == id;
-            // Most are where they were the last time.
+            // Most particles have the same index as at the last search.
             if !is_at(*place) {
                 while (next as usize) < candidates.len() && candidates.global_id(next) < id {
                     next += 1;
@@ -394,7 +394,7 @@ impl ContactFinder {
         }
     }
 
-    /// Distances computed in the last search: what it cost, the same on every machine.
+    /// Number of distances computed in the last search: a cost that is the same on every machine.
     pub fn distances(&self) -> u64 {
         self.finder.distances()
     }

@@ -1,4 +1,4 @@
-//! Everything that can end a run.
+//! Errors that can end a run.
 
 use amalgam_particles::text::number;
 
@@ -92,7 +92,7 @@ pub enum Loss {
 }
 
 impl CoordinatorError {
-    /// The participant that does not answer any more, if the error is of that kind: with another process or
+    /// The participant that does not answer any more, if this is the error. With another process or
     /// connection the run can go on from a checkpoint.
     pub fn lost(&self) -> Option<&str> {
         match self {

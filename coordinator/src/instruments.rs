@@ -1,4 +1,4 @@
-//! Probes, statistics and wall time by phase. Instruments see a run and change nothing of it.
+//! Probes, statistics and wall time by phase. Instruments observe a run and change nothing of it.
 
 pub(crate) mod clocks;
 mod crossings;
@@ -15,7 +15,7 @@ use amalgam_particles::DVec3;
 use crate::contacts::{Candidates, Contacts};
 use crate::member::Member;
 use clocks::{Phase, PhaseSpan, Spans};
-use energy::{EnergyAccount, Gain, Works};
+use energy::{EnergyAccount, UnaccountedEnergy, Works};
 use probes::{Probe, ProbeSample, ProbeState};
 use record::StepRecord;
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ impl Instruments {
         self.spans.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Counts the time since `start` as a phase; of it, `within` [s] counts as another.
+    /// Counts the time since `start` for a phase, less `within` [s], which counts for another phase.
     pub(crate) fn count(&mut self, phase: Phase, start: Instant, within: f64) {
         let end = Instant::now();
         *self.profile.of(phase) += (end - start).as_secs_f64() - within;
@@ -112,12 +112,12 @@ impl Instruments {
         }
     }
 
-    /// Counts the calls that were asked at once at `asked` and have all been answered.
+    /// Counts calls that were made at once, at `asked`, and have all been answered.
     pub(crate) fn count_calls(&mut self, members: &mut [Member], asked: Instant) {
         clocks::charge(members, asked, self.spans.as_mut());
     }
 
-    /// The same for calls that a step waits for.
+    /// Counts calls as [`Self::count_calls`] does, and the round trip for which the step waits.
     pub(crate) fn count_round_trip(&mut self, members: &mut [Member], asked: Instant) {
         self.statistics.round_trips += 1;
         self.count_calls(members, asked);
@@ -133,8 +133,8 @@ impl Instruments {
     }
 
     /// Adds a step to the statistics and to the account of energy, and reads all probes. Returns energy from
-    /// no accounted source, if there is too much of it.
-    pub(crate) fn sample(&mut self, view: &View<'_>) -> Option<Gain> {
+    /// no accounted source, if it is too large.
+    pub(crate) fn sample(&mut self, view: &View<'_>) -> Option<UnaccountedEnergy> {
         let [_, overlap] = probes::overlap(view.candidates, view.contacts, view.beside);
         self.statistics.add(view.record, view.members, overlap);
         self.samples.resize_with(self.probes.len(), ProbeSample::default);

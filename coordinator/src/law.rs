@@ -1,82 +1,77 @@
-//! The contact law: contacts that slide, hold and part. It knows of bodies, contacts and a step, and of no
-//! network.
+//! The contact law: contacts that slide, hold and part. This module knows of bodies, contacts and a step, and
+//! of no network.
 //!
-//! # The law
-//!
-//! A contact c joins a point of body i with a point of body j. Its unit normal n points from i to j, and its
-//! gap g is the distance of the surfaces, negative where they overlap. Within a step of length h it gives one
-//! impulse, +p to j and
-//! -p to i. All impulses together change the velocities that bodies would have without contacts, v*, to
+//! A contact c joins a point of body i with a point of body j. Its unit normal n points from i to j. Its gap
+//! g is the distance of the surfaces, negative where they overlap. Within a step of length h the contact
+//! gives one impulse, +p to j and -p to i. All impulses together change the velocities v*, which bodies would
+//! have without contacts, to
 //!
 //! ```text
-//! v' = v* + B H^T p,        u = H v' :  relative velocity of j to i at each contact,
+//! v' = v* + B H^T p,        u = H v' :  velocity of j relative to i at each contact.
 //! ```
 //!
-//! B being the response of bodies to impulses, inverse masses and inertias for explicit participants.
-//! Positions move by h v', and v' is what is reported.
+//! B is the response of bodies to impulses: inverse masses and inertias for explicit participants. Positions
+//! move by h v', and v' is reported.
 //!
 //! Signorini's condition says that surfaces do not enter each other, do not pull, and press only where they
-//! touch. Over a step, a gap may close but not more: with b = max(g, 0)/h, u_n + b >= 0, p_n >= 0, and their
-//! product is zero. A gap that stays open gives no impulse. An overlap that is there, from a rounding or from
-//! outside, is neither increased nor pushed out: pushing out would be energy from nothing.
+//! touch. Over a step, a gap may close but not more. With b = max(g, 0)/h this means u_n + b >= 0, p_n >= 0
+//! and p_n (u_n + b) = 0. A gap that stays open gives no impulse. An overlap from rounding or from outside
+//! neither grows nor is pushed out: pushing it out would add energy.
 //!
-//! Coulomb's law says that the tangential impulse is at most mu p_n, and that where surfaces slide it has
-//! this size and opposes the sliding: p_t = -mu p_n u_t / |u_t|.
+//! Coulomb's law says that |p_t| <= mu p_n, and that p_t = -mu p_n u_t / |u_t| where surfaces slide.
 //!
-//! # As one condition
-//!
-//! Let K be the cone of impulses with |p_t| <= mu p_n. Its dual cone K*, of all w with w . p >= 0 for every p
-//! of K, is w_n >= mu |w_t|: the worst p for a given w has p_t against w_t with |p_t| = mu p_n. Put
+//! Both laws together are one condition. Let K be the cone of impulses with |p_t| <= mu p_n. Its dual cone K*
+//! holds all w with w . p >= 0 for every p of K. This means w_n >= mu |w_t|, since w . p is least where p_t
+//! points against w_t with |p_t| = mu p_n. Put
 //!
 //! ```text
 //! w = u + (b + s) n,    s = mu |u_t|                                        [DeSaxceFeng1998]
 //! ```
 //!
-//! The law is: p in K, w in K*, p . w = 0. To see it, take the three cases. If p = 0, w in K* says u_n + b >= 0 and no more,
-//! since s is what K* asks of the tangential part: the contact may open and slide freely. If p is inside K, w must be 0;
-//! w_t = u_t = 0 gives s = 0 and u_n + b = 0: the contact holds. If p is on the side of K, w is on the opposite
-//! side of K*: w_t = u_t against p_t and w_n = mu |w_t|, which is u_n + b = 0: the contact slides, at the
-//! cone's limit, and does not open. Without s, in the last case, u_n = mu |u_t|: what slides would rise.
+//! The law is: p in K, w in K*, p . w = 0. There are three cases:
 //!
-//! Rolling resistance is a second tangential part, in a unit that makes it alike: a couple over a lever, with
-//! a relative angular velocity times the lever, q and u_q, |q| <= mu_r p_n; s has the term mu_r |u_q| more.
+//! - p = 0. Then w in K* says u_n + b >= 0 and no more, since s is what K* asks of the tangential part. The
+//!   contact may open and slide freely.
+//! - p inside K. Then w = 0, hence u_t = w_t = 0, s = 0 and u_n + b = 0. The contact holds.
+//! - p on the side of K. Then w is on the opposite side of K*: w_t = u_t points against p_t, and w_n = mu
+//!   |w_t| gives u_n + b = 0. The contact slides at the limit of friction and does not open. Without s, u_n +
+//!   b would be mu |u_t|: sliding surfaces would part.
 //!
-//! # Why it can be solved
+//! Rolling resistance is a second tangential part: q is a couple over a lever and u_q a relative angular
+//! velocity times the lever, so that they have the units of p and u. It obeys |q| <= mu_r p_n, and s gets the
+//! further term mu_r |u_q|.
 //!
-//! With s held, the condition is that of the optimum of a convex program with the symmetric, positive
-//! semidefinite matrix W = H B H^T:
+//! With s held fixed, the condition is that of the optimum of a convex program. Its matrix W = H B H^T is
+//! symmetric and positive semidefinite:
 //!
 //! ```text
 //! minimise  f(p) = 1/2 p . W p + p . (u* + (b + s) n)    over p in K of all contacts,      u* = H v*.
 //! ```
 //!
 //! Its gradient is w. Velocities are unique, impulses need not be. A point p is optimal exactly if it is a
-//! fixed point of p -> Proj_K(p - D^-1 w) for any positive diagonal D that is one number for each part of a
-//! contact, the projection being in the metric of D: by the definition of a projection, p . w = 0 and w in
-//! K*. If in that point s = mu |u_t| too, the law holds. So the solver iterates p by the gradient of the
-//! program and renews s [Acary2011]; a fixed point of both is a solution, whatever the way to it. No
-//! convergence theorem covers the renewal; the error that ends the iteration is measured with the true s, so
-//! what is called converged obeys the law.
+//! fixed point of p -> Proj_K(p - D^-1 w). D is any positive diagonal with one number for each part of a
+//! contact, and the projection is in the metric of D. By the definition of a projection, w in K* and p . w =
+//! 0 hold at a fixed point. If s = mu |u_t| holds there, too, the law holds.
 //!
-//! # Energy and momentum
+//! The solver therefore iterates p by the gradient of the program and renews s [Acary2011]. A fixed point of
+//! both is a solution, however it was reached. No convergence theorem covers the renewal. The error that ends
+//! the iteration is measured with the true s, so that a converged solution obeys the law.
 //!
-//! Kinetic energy changes by p . (u + u*)/2 = p . u - 1/2 p . W p. The law gives p . u = -p_n (b + s) <= 0 in
-//! sum, so energy never rises, but for what immovable bodies that move put in and for the tolerance. Momentum
-//! is kept since p and -p are added; angular momentum since arms end in one point, if both bodies can take a
-//! torque.
+//! Kinetic energy changes by p . (u + u*)/2 = p . u - 1/2 p . W p. Since p . w = 0, each contact has p . u =
+//! -p_n (b + s) <= 0. Energy can only rise by immovable bodies that move, and within the tolerance. Momentum
+//! is kept since p and -p are added. Angular momentum is kept since the arms end in one point, if both bodies
+//! can take a torque.
 //!
-//! A solve that reaches its limit of iterations has no such sum. If its impulses would give energy, all of
-//! them are scaled by one factor, at which they give none. The scaled impulses are still in their cones, and
+//! A solve that reaches its limit of iterations does not have p . w = 0. If its impulses would give energy,
+//! all are scaled by the factor at which they give none. The scaled impulses are still in their cones, and
 //! momenta are still kept.
 //!
-//! # When to stop
-//!
-//! Two errors are measured. D times the step of the fixed point's map is a velocity: its largest part is to
-//! be below a hundredth of a h, the velocity that a contact at rest has to stop in a step. It is not enough:
-//! in a tall tower without a good guess, each contact is right to a hundredth while all of them together are
-//! not, and the top falls freely. The sum of |p . w|, which is zero in the solution, is to be below 1e-4 of
-//! the sum of |p . u*|. Where nothing accelerates, velocities are measured by the fastest approach instead.
-//! One iteration is always done.
+//! Two errors end the iteration. D times the step of the fixed-point map is a velocity. Its largest part must
+//! be below a hundredth of a h, the velocity that a contact at rest has to stop in a step. This is not
+//! enough: in a tall tower without a good guess, each velocity is right to a hundredth, but their sum is not,
+//! and the top falls freely. The sum of |p . w|, zero in the solution, must therefore be below 1e-4 of the
+//! sum of |p . u*|. Where nothing accelerates, velocities are measured by the fastest approach. One iteration
+//! is always done.
 
 pub mod bodies;
 mod cone;
@@ -111,11 +106,11 @@ use warm_start::LastImpulses;
 pub struct Step {
     /// Length h [s].
     pub dt: f64,
-    /// Largest acceleration of a body without contacts [m/s^2], gravity in most scenes: the scale of what a
-    /// contact at rest must stop, a h. 0 if nothing accelerates.
+    /// Acceleration a of bodies without contacts [m/s^2], gravity in most scenes; 0 if nothing accelerates. A
+    /// contact at rest must stop the velocity a h.
     pub acceleration: f64,
-    /// An error of velocities that is small enough [m/s], where the precision asks for less; 0 to leave it to
-    /// that.
+    /// Error of velocities that is small enough [m/s], even where the precision asks for less; 0 if the
+    /// precision decides.
     pub enough: f64,
 }
 
@@ -124,11 +119,12 @@ pub struct Step {
 pub struct Precision {
     /// Largest error of a contact's velocity, as a part of a h.
     pub velocity: f64,
-    /// The same as a part of the fastest approach; it counts where nothing accelerates.
+    /// Largest error of a contact's velocity, as a part of the fastest approach. The larger of both limits
+    /// counts.
     pub impact: f64,
-    /// sum |p . w| over sum |p . u_free|.
+    /// Largest duality gap: sum |p . w| over sum |p . u*|.
     pub duality_gap: f64,
-    /// Iterations at most, of one solve.
+    /// Largest number of iterations of one solve.
     pub iterations_max: u32,
 }
 
@@ -141,34 +137,36 @@ impl Default for Precision {
 /// Statistics of a step's contacts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LawStatistics {
-    /// The last solve; its iterations are those of all solves of the step, its energy [J] is without impacts.
+    /// Outcome of the last solve, but with the iterations of all solves of the step. Its energy [J] is
+    /// without impacts.
     pub solve: Outcome,
-    /// Solves: one, and one more each time that contacts were taken in that had passed each other before.
+    /// Number of solves: one, and one more each time that contacts were added that had been left out.
     pub solves: u32,
     /// Rounds of reflections.
     pub impact_rounds: u32,
     /// Change of kinetic energy by impacts [J].
     pub impact_energy: f64,
-    /// Contacts that passed each other by and were left out.
+    /// Contacts that were left out, since their particles pass each other.
     pub missed: u32,
-    /// Contacts without memory from the step before.
+    /// Contacts that the step before did not have.
     pub new: u32,
     /// True if the first guess of new contacts came from the tree.
     pub from_tree: bool,
 }
 
-/// Solves the law, step after step. It holds memory and first guesses; all physics is in the arguments.
+/// Solver of the law, step after step. It holds working storage and first guesses; all physics is in the
+/// arguments.
 #[derive(Clone, Debug)]
 pub struct ContactLaw {
     /// Precision of the solve.
     pub precision: Precision,
-    /// True if new contacts may get their first guess from the tree; off to compare.
+    /// True if new contacts may get their first guess from the tree; false to compare.
     pub guesses_by_tree: bool,
     sliding: Solver<DVec3>,
     rolling: Solver<Rolling>,
     memory: LastImpulses,
     reflections: Reflections,
-    /// L of the last step.
+    /// Bound L on the eigenvalues of D^-1 W in the last step (`gradient.rs`).
     lipschitz: f64,
     chosen: Vec<u32>,
     left_out: Vec<u32>,
@@ -262,8 +260,8 @@ impl ContactLaw {
         statistics
     }
 
-    /// Leaves out contacts that pass each other by without contacts, and says whether any contact resists
-    /// rolling.
+    /// Chooses the contacts to solve. Contacts whose particles pass each other without contacts are left out.
+    /// Returns true if a contact resists rolling.
     fn choose(&mut self, bodies: &Bodies, contacts: &[Contact], dt: f64) -> bool {
         let look = |(chunk, part): (usize, &[Contact])| {
             let first = chunk * CHUNK;
@@ -289,8 +287,8 @@ impl ContactLaw {
         all.iter().any(|seen| seen.rolls)
     }
 
-    /// Solves, looks again at the contacts that were left out, and solves again with those that do meet: each
-    /// time there are fewer left.
+    /// Solves the chosen contacts. Contacts that were left out and now meet are added, and all are solved
+    /// again. Each time fewer are left out, so that this ends.
     fn solve_chosen<U: Unknown>(
         &mut self,
         solver: &mut Solver<U>,
@@ -361,7 +359,7 @@ struct Seen {
     rolls: bool,
 }
 
-/// The scratch of solves with one kind of unknown.
+/// Working storage of solves with one kind of unknown.
 #[derive(Clone, Debug, Default)]
 struct Solver<U> {
     problem: Problem,
@@ -371,8 +369,8 @@ struct Solver<U> {
 }
 
 impl<U: Unknown> Solver<U> {
-    /// Sets up the problem of a step of length `dt` [s], and a first guess from memory; says how many
-    /// contacts have none.
+    /// Sets up the problem of a step of length `dt` [s], and a first guess from memory. Returns the number of
+    /// contacts without memory.
     fn guess(
         &mut self,
         memory: &LastImpulses,
@@ -388,7 +386,8 @@ impl<U: Unknown> Solver<U> {
         new
     }
 
-    /// Adds the tree's impulses for the part that the guess lacks. Returns true if that is better.
+    /// Adds the tree's impulses for the momentum that the guess lacks, if this lowers f. Returns true if it
+    /// does.
     fn guess_by_tree(&mut self, bodies: &Bodies, step: Step) -> bool {
         let Self { problem, descent, tree, guess } = self;
         let value = descent.value(problem);

@@ -16,21 +16,21 @@ pub(crate) struct Member {
     pub(crate) kind: Integration,
     /// Triangles between its particles, as they were at the start.
     pub(crate) triangles: Vec<[ParticleId; 3]>,
-    /// Grid for which the participant asks which cells particles of any participant occupy.
+    /// Grid on which the participant wants to know the cells that particles of any participant occupy.
     pub(crate) occupancy: Option<Lattice>,
-    /// Hash of the table that it began with: a checkpoint is of the same beginning.
+    /// Hash of the particle table at the start, which a checkpoint must have, too.
     pub(crate) start_hash: u64,
     pub(crate) part: Part,
 }
 
-/// The particles of a participant that one service computes, and the connection to it: all of them. A solver
-/// that runs on several processes answers by one of these.
+/// Particles of a participant and the connection to its service. A solver that runs on several processes
+/// answers through one service.
 pub(crate) struct Part {
     pub(crate) connection: Connection,
     pub(crate) roster: Roster,
-    /// The cells that its particles occupy, on each grid that some participant wants to know about.
+    /// Cells that its particles occupy, on each grid that some participant asks about.
     pub(crate) cells: Vec<CellSet>,
-    /// Its answer at the end of the last step.
+    /// Its answer to the last Commit.
     pub(crate) committed: Committed,
     /// Particles whose position a probe wants, ascending.
     pub(crate) tracked: Vec<ParticleId>,
@@ -97,8 +97,7 @@ impl Part {
 }
 
 impl Member {
-    /// A participant at the start of a run. `grids` are those for which some participant asks which cells are
-    /// occupied.
+    /// A participant at the start of a run. `grids` are all grids that some participant asks about.
     pub(crate) fn new(
         connection: Connection,
         table: Table,
@@ -124,7 +123,7 @@ impl Member {
     }
 }
 
-/// A hash of all that a table says of particles, in their order.
+/// Hash of all values of a particle table, in their order.
 fn hash(table: &Table) -> u64 {
     let Table { particles, triangles, bodies, .. } = table;
     let Particles { id, position, velocity, mass, radius, immovable } = particles;

@@ -27,7 +27,7 @@ struct Surface {
 enum Geometry {
     /// A point, and the unit normal out of the obstacle.
     Plane(DVec3, DVec3),
-    /// A convex body, in its own place; whether all space but the body is the obstacle.
+    /// A convex body, its pose, and true if it is hollow: the obstacle is then all space outside the body.
     Body(Arc<dyn PointQuery + Send + Sync>, Pose, bool),
     Mesh(Arc<MeshSurface>),
 }
@@ -48,7 +48,7 @@ pub(crate) struct Beside {
 }
 
 impl Obstacles {
-    /// Reads the shapes that stand in files.
+    /// Builds the surfaces, with the shapes that stand in files.
     ///
     /// # Errors
     /// A file that gives no closed surface.
@@ -84,7 +84,7 @@ impl Obstacles {
                 let nearest = shape.project_point(pose, point, false);
                 let apart = point - nearest.point;
                 let out = if nearest.is_inside { -1.0 } else { 1.0 };
-                // On the surface to the bit, away from the middle.
+                // A point exactly on the surface has a normal away from the middle.
                 let normal = (apart * out)
                     .try_normalize()
                     .unwrap_or_else(|| (point - pose.translation).try_normalize().unwrap_or(DVec3::Z));
@@ -95,8 +95,8 @@ impl Obstacles {
         }
     }
 
-    /// The places of a surface within `reach` [m] of a point that a particle there may touch, and what each
-    /// is called among those of the surface.
+    /// Finds the places of a surface within `reach` [m] of a point that a particle there may touch, each with
+    /// its number in the surface.
     pub(crate) fn all_beside(
         &self,
         surface: usize,
@@ -125,41 +125,41 @@ impl Obstacles {
 }
 
 fn geometries(settings: &ObstacleSettings) -> Result<Vec<Geometry>, String> {
-    let turn = turn(settings.rotation);
-    let body = |shape: Arc<dyn PointQuery + Send + Sync>, middle, turn| {
-        vec![Geometry::Body(shape, Pose::from_parts(middle, turn), settings.inside)]
+    let rotation = rotation_of(settings.rotation);
+    let body = |shape: Arc<dyn PointQuery + Send + Sync>, middle, rotation| {
+        vec![Geometry::Body(shape, Pose::from_parts(middle, rotation), settings.inside)]
     };
     Ok(match settings.shape {
-        ObstacleShape::Plane { point, normal } => vec![Geometry::Plane(point, turn * normal.normalize())],
+        ObstacleShape::Plane { point, normal } => vec![Geometry::Plane(point, rotation * normal.normalize())],
         ObstacleShape::Box { min, max } if settings.inside => {
             let (middle, half) = ((min + max) * 0.5, (max - min) * 0.5);
             let wall = |axis: DVec3| {
-                let out = turn * axis;
+                let out = rotation * axis;
                 Geometry::Plane(middle - out * half.dot(axis.abs()), out)
             };
             DVec3::AXES.iter().flat_map(|&axis| [wall(axis), wall(-axis)]).collect()
         }
         ObstacleShape::Box { min, max } => {
-            body(Arc::new(Cuboid::new((max - min) * 0.5)), (min + max) * 0.5, turn)
+            body(Arc::new(Cuboid::new((max - min) * 0.5)), (min + max) * 0.5, rotation)
         }
-        ObstacleShape::Sphere { center, radius } => body(Arc::new(Ball::new(radius)), center, turn),
+        ObstacleShape::Sphere { center, radius } => body(Arc::new(Ball::new(radius)), center, rotation),
         ObstacleShape::Cylinder { center, axis, radius, height } => {
-            body(Arc::new(Cylinder::new(0.5 * height, radius)), center, turn * upright(axis))
+            body(Arc::new(Cylinder::new(0.5 * height, radius)), center, rotation * upright(axis))
         }
         ObstacleShape::Mesh { .. } => {
             let surface = settings.shape.surface()?;
-            vec![Geometry::Mesh(Arc::new(MeshSurface::new(&surface, turn, settings.inside)))]
+            vec![Geometry::Mesh(Arc::new(MeshSurface::new(&surface, rotation, settings.inside)))]
         }
     })
 }
 
-fn turn(rotation: Option<Rotation>) -> DQuat {
+fn rotation_of(rotation: Option<Rotation>) -> DQuat {
     rotation.map_or(DQuat::IDENTITY, |rotation| {
         DQuat::from_axis_angle(rotation.axis.normalize(), rotation.degrees.to_radians())
     })
 }
 
-/// Turns the library's cylinders, which stand along y.
+/// The rotation that takes the library's cylinders, which stand along y, to `axis`.
 fn upright(axis: DVec3) -> DQuat {
     DQuat::from_rotation_arc(DVec3::Y, axis.normalize())
 }

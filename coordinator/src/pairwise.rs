@@ -1,9 +1,8 @@
-//! Other methods of contact than merging and splitting, to compare it with
-//! (`docs/theory/contact-methods.md`).
+//! Other methods of contact than merging and splitting, for comparison (`docs/theory/contact-methods.md`).
 //!
-//! They see the same contacts and act through the same calls: each particle that a method touches is a group
-//! of its own, with a velocity and an external impulse for the step. There is one stage; what the
-//! participants make of it is their own matter, as with any external force.
+//! These methods use the same contacts and calls as merging. Each particle on which a method acts is a group
+//! of its own, with a velocity and an external impulse for the step. There is one stage, and participants
+//! treat the impulse as any external force.
 
 use std::f64::consts::PI;
 
@@ -17,15 +16,15 @@ use crate::settings::{
 /// Effect of a method on the particles in contact. Memory is kept between steps.
 #[derive(Clone, Debug, Default)]
 pub struct PairResponse {
-    /// Particles that feel something: candidate indices, ascending. Never an immovable one.
+    /// Particles on which the method acts: candidate indices, ascending, without immovable particles.
     pub members: Vec<u32>,
-    /// Velocity from which each starts the step [m/s].
+    /// Velocity from which each of them starts the step [m/s].
     pub velocity: Vec<DVec3>,
-    /// External impulse of each for the step [kg m/s].
+    /// External impulse on each of them in the step [kg m/s].
     pub impulse: Vec<DVec3>,
     /// Kinetic energy that changing velocities took away [J].
     pub dissipated: f64,
-    /// |sum of all momentum given| over the sum of its amounts: rounding.
+    /// |sum of all momentum given| over the sum of the sizes: rounding.
     pub momentum_error: f64,
     /// Momentum given to each candidate [kg m/s].
     given: Vec<DVec3>,
@@ -38,7 +37,7 @@ impl PairResponse {
     /// Lets the scene's method act on all pairs in contact, for a step of length `dt` [s].
     ///
     /// # Panics
-    /// For merging, which is no such method.
+    /// Under merging and the contact law, which do not act on pairs by themselves.
     pub fn respond(
         &mut self,
         coupling: &CouplingSettings,
@@ -60,8 +59,9 @@ impl PairResponse {
         }
     }
 
-    /// Spring and damper for each pair that overlaps: F = max(0, k depth - c u_n) along the line of centres,
-    /// u_n the relative velocity along it, c = 2 zeta sqrt(k m), m the reduced mass. It never pulls.
+    /// Applies a spring and a damper to each pair that overlaps by delta: the force is F = max(0, k delta - c
+    /// u_n) along the line of centres. u_n is the relative velocity along this line, c = 2 zeta sqrt(k mu),
+    /// and mu is the reduced mass. The force never pulls.
     pub fn penalty(
         &mut self,
         settings: &PenaltySettings,
@@ -81,10 +81,10 @@ impl PairResponse {
         self.finish(candidates, false);
     }
 
-    /// Pressure between bodies as between the particles of a fluid. Foreign particles j in contact with i, of
-    /// volume V_j = 4/3 pi r_j^3, give it the filling s_i = sum V_j W(d, r_i + r_j), with the spiky kernel
-    /// W(d, h) = 15/(pi h^3) (1 - d/h)^3 [Mueller2003], and a pressure p_i = `strength` x s_i. The force of a
-    /// pair is V_i V_j (p_i + p_j)/2 |W'|, which conserves momentum.
+    /// Applies a pressure between bodies as between the particles of a fluid. Particles j in contact with i
+    /// have the volume V_j = 4/3 pi r_j^3 and give it the filling s_i = sum V_j W(d, r_i + r_j). W(d, h) =
+    /// 15/(pi h^3) (1 - d/h)^3 is the spiky kernel [Mueller2003]. With the pressure p_i = `strength` x s_i,
+    /// the force of a pair is V_i V_j (p_i + p_j)/2 |W'|, which conserves momentum.
     pub fn sph_repulsion(
         &mut self,
         settings: &SphRepulsionSettings,
@@ -94,7 +94,7 @@ impl PairResponse {
     ) {
         self.start(candidates);
         let volume = |i: u32| 4.0 / 3.0 * PI * candidates.radius[i as usize].powi(3);
-        // The filling is kept where velocities of other methods are: one number for each candidate.
+        // The filling of each candidate is the x component of its working value.
         for (i, j) in contacts.pairs() {
             let pair = Pair::new(candidates, i, j);
             let kernel = 15.0 / (PI * pair.reach.powi(3)) * (1.0 - pair.distance / pair.reach).powi(3);
@@ -112,7 +112,7 @@ impl PairResponse {
     }
 
     /// Treats one pair after the other as if it were alone. A pair that approaches with its current
-    /// velocities gets the impulse (1 + e) m |u_n| at once.
+    /// velocities gets the impulse (1 + e) mu |u_n| at once, where mu is the reduced mass.
     pub fn pairwise_impulse(
         &mut self,
         settings: &PairwiseImpulseSettings,
@@ -130,7 +130,7 @@ impl PairResponse {
                     continue;
                 }
                 let pair = Pair::new(candidates, i, j);
-                // Centres that coincide have no normal: the pair parts against its motion.
+                // If the centres coincide, the pair parts against its motion.
                 let normal = if pair.distance > 0.0 { pair.normal } else { -u.normalize() };
                 let impulse = normal * (-(1.0 + settings.restitution) * pair.reduced_mass * u.dot(normal));
                 self.working[a] -= impulse / candidates.mass[a];
@@ -161,7 +161,8 @@ impl PairResponse {
         (self.touched[i as usize], self.touched[j as usize]) = (true, true);
     }
 
-    /// Lists the particles that were given something, as velocity if `at_once`, else as external impulse.
+    /// Lists the particles that got momentum: as a change of velocity if `at_once`, else as an external
+    /// impulse.
     fn finish(&mut self, candidates: &Candidates, at_once: bool) {
         self.members.clear();
         self.velocity.clear();
@@ -191,11 +192,11 @@ impl PairResponse {
 struct Pair {
     /// Direction from the first to the second; a fixed axis if the centres coincide.
     normal: DVec3,
-    /// Between the centres [m].
+    /// Distance of the centres [m].
     distance: f64,
     /// Sum of the radii [m].
     reach: f64,
-    /// m1 m2 / (m1 + m2) [kg].
+    /// Reduced mass m1 m2 / (m1 + m2) [kg].
     reduced_mass: f64,
 }
 

@@ -1,4 +1,4 @@
-//! A run: participants connected, time, and what people look at.
+//! A run: its connected participants, its time and its results.
 
 pub(crate) mod joining;
 
@@ -63,7 +63,7 @@ impl Cancel {
     }
 }
 
-/// Participants that one run may have.
+/// Largest number of participants of a run.
 pub const PARTICIPANTS_MAX: usize = 1024;
 
 /// A running scene.
@@ -120,14 +120,14 @@ pub enum FrameField {
     Vector(Vec<[f32; 3]>),
 }
 
-/// Refuses bodies that turn where nothing can turn them, and participants that the contact law does not
-/// carry.
+/// Refuses rotating bodies without the contact law or of implicit participants, several projections, and a
+/// projection under the contact law beside other participants.
 fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), CoordinatorError> {
-    let turns = |member: &&Member| {
+    let is_refused = |member: &&Member| {
         let is_carried = coupling.method == ContactMethod::ContactLaw && member.kind == Integration::Explicit;
         member.part.roster.has_bodies() && !is_carried
     };
-    if let Some(member) = members.iter().find(turns) {
+    if let Some(member) = members.iter().find(is_refused) {
         return Err(CoordinatorError::Scene(format!(
             "participant {} has bodies that turn, which need contacts with friction and an explicit solver: write \
              method = \"contact-law\" under [coupling]",
@@ -155,7 +155,7 @@ fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), Coor
     }
 }
 
-/// Refuses obstacles that nothing would meet.
+/// Refuses obstacles without the contact law, and an obstacle that has the name of a participant.
 fn check_obstacles(plan: &Plan, names: &[String]) -> Result<(), CoordinatorError> {
     let Some(first) = plan.domain.obstacles.first() else { return Ok(()) };
     if plan.coupling.method != ContactMethod::ContactLaw {
@@ -238,7 +238,7 @@ impl Simulation {
         Ok(this)
     }
 
-    /// Takes over what the participants say of the next step's length.
+    /// Takes over the participants' limits on the length of the next step.
     pub(crate) fn learn_limits(&mut self) {
         let parts = || self.members.iter().map(|member| &member.part);
         let rates = parts().map(|part| part.committed.totals.radius_rate_max);
@@ -248,8 +248,8 @@ impl Simulation {
         };
     }
 
-    /// Masses [kg] of particles of a participant, by its place in the scene; infinite for those that nothing
-    /// moves.
+    /// Masses [kg] of particles of a participant, by its index in the scene; infinite for immovable
+    /// particles.
     ///
     /// # Panics
     /// If there is no such participant, or an id is unknown.
@@ -311,8 +311,8 @@ impl Simulation {
         self.frames_with_surfaces(&|_| false)
     }
 
-    /// The same, with the surface of each participant for whose name `wanted` says so and whose solver knows
-    /// one.
+    /// All particles with their fields, and the surfaces of the participants for whose names `wanted` is
+    /// true, as far as their solvers know surfaces.
     ///
     /// # Errors
     /// As for [`Self::frames`].
@@ -331,7 +331,7 @@ impl Simulation {
         let mut result = Vec::new();
         for (member, frame) in self.members.iter().zip(frames) {
             let index = |id: ParticleId| frame.id.binary_search(&id).map(|at| at as u32);
-            // A triangle ends with any of its particles.
+            // A triangle disappears with the first of its particles that dies.
             let triangles = member.triangles.iter().filter_map(|t| {
                 let [a, b, c] = t.map(index);
                 Some([a.ok()?, b.ok()?, c.ok()?])
@@ -362,22 +362,22 @@ impl Simulation {
         Ok(result)
     }
 
-    /// Counts the time since `start` as spent on a phase that is not the coordinator's own: on files.
+    /// Counts the time since `start` for a phase outside of the coordinator, such as files.
     pub fn count(&mut self, phase: Phase, start: Instant) {
         self.instruments.count(phase, start, 0.0);
     }
 
-    /// Takes `seconds` in which the run was held from its wall time.
+    /// Subtracts `seconds`, in which the run was held, from its wall time.
     pub fn leave_out(&mut self, seconds: f64) {
         self.wall_before -= seconds;
     }
 
-    /// Keeps what passes from now on, for [`Self::take_spans`].
+    /// Keeps phases and calls from now on, for [`Self::take_spans`].
     pub fn observe(&mut self) {
         self.instruments.observe();
     }
 
-    /// The phases and calls since this was called last; none if nobody observes.
+    /// The phases and calls since the last call of this function; none without [`Self::observe`].
     pub fn take_spans(&mut self) -> Spans {
         self.instruments.take_spans()
     }
@@ -433,24 +433,24 @@ impl Simulation {
         }
     }
 
-    /// Lets all participants go and closes the connections. A service that is about to end waits for them to
-    /// be closed.
+    /// Ends the run in all participants and closes the connections. A service that is about to end waits
+    /// until they are closed.
     ///
     /// # Errors
-    /// The first that does not answer.
+    /// The error of the first participant that does not answer.
     pub fn finish(mut self) -> Result<(), CoordinatorError> {
         let calls = self.members.iter_mut().map(|member| member.part.connection.shutdown());
         self.io.block_on(join_all(calls)).into_iter().collect()
     }
 }
 
-/// The participants' hashes, in order, as one.
+/// Joins the participants' hashes, in order, into one.
 pub(crate) fn joint_hash(hashes: impl Iterator<Item = u64>) -> u64 {
     hashes.fold(0, |joint, hash| random::mix(joint ^ hash))
 }
 
-/// Edge of the cells in which participants say where they are [m]: a few particles wide, and not so small
-/// that the largest particle fills thousands.
+/// Edge of the cells of surveys [m]: four times the median radius, but so large that no particle spans more
+/// than 17 cells.
 fn cell_size(mut radii: Vec<f64>) -> f64 {
     if radii.is_empty() {
         return 1.0;
@@ -461,7 +461,8 @@ fn cell_size(mut radii: Vec<f64>) -> f64 {
     (4.0 * median).max(largest / 8.0)
 }
 
-/// Two immovable particles that overlap can never be parted. Those of one participant it checks itself.
+/// Refuses immovable particles of different participants that overlap, since they can never be parted. Each
+/// participant checks its own particles itself.
 fn check_immovable(names: &[String], tables: &[Table]) -> Result<(), CoordinatorError> {
     let (mut class, mut place) = (Vec::new(), Vec::new());
     let (mut position, mut radius) = (Vec::new(), Vec::new());

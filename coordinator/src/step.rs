@@ -14,23 +14,23 @@ use amalgam_proto::contract::Totals;
 
 use crate::error::CoordinatorError;
 use crate::instruments::View;
-use crate::instruments::energy::{Gain, is_guarded};
+use crate::instruments::energy::{UnaccountedEnergy, is_guarded};
 use crate::instruments::record::StepRecord;
 use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
 
-/// A step is not started again more often than this for particles that would travel too far.
+/// Largest number of times that a step is restarted with a shorter length.
 const RETRIES_MAX: u32 = 8;
 
 impl Simulation {
     /// Advances the scene by one step.
     ///
     /// # Errors
-    /// The call that a participant could not answer, with its name, the step and the phase; the state is then
-    /// that of the last frame or checkpoint.
+    /// The error of the call that failed, with the participant's name, the step and the phase. The state is
+    /// then that of the last frame or checkpoint.
     pub fn step(&mut self) -> Result<StepRecord, CoordinatorError> {
-        // Inside the pool of workers: each parallel loop then starts where it is, not with a hand-over
-        // between threads.
+        // The step runs inside the pool of workers, so that each parallel loop starts on this thread and
+        // needs no hand-over between threads.
         rayon::scope(|_| self.coupled_step())
     }
 
@@ -76,7 +76,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// The error for a step so short that the scene would never end, with the participant that wants it so.
+    /// The error for a step so short that the scene would never end. It names the participant that needs this
+    /// step.
     fn stuck(&self, dt: f64) -> CoordinatorError {
         let parts = || self.members.iter().map(|member| &member.part);
         let shortest = parts().min_by(|a, b| a.stable_dt.total_cmp(&b.stable_dt));
@@ -101,17 +102,17 @@ impl Simulation {
         CoordinatorError::Stuck { participant: part.connection.name.clone(), step: self.steps, dt, reason }
     }
 
-    /// True if a particle would travel more than its own radius, so that contacts could be missed.
+    /// True if a particle would travel more than its own radius. Contacts could be missed then.
     fn travels_too_far(&self) -> bool {
         self.scratch.travel > 1.0
     }
 
-    /// True if implicit participants that share groups have diverged from each other.
+    /// True if implicit participants that share groups have diverged.
     fn disagrees(&self) -> bool {
         self.scratch.synchronised.disagreement.is_infinite()
     }
 
-    /// Starts the stages again with half of the step.
+    /// Restarts the stages with half of the step.
     fn halve_step(&mut self) -> Result<(), CoordinatorError> {
         if self.scratch.record.retries == RETRIES_MAX {
             let shares = |k: &usize| !self.scratch.shares[*k].groups.is_empty();
@@ -124,7 +125,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Starts the stages again with a step short enough for the velocities that came out.
+    /// Restarts the stages with the step h cfl/s, where s is the largest travel of a particle in radii.
     fn shorten_step(&mut self) -> Result<(), CoordinatorError> {
         let scratch = &self.scratch;
         let travel = scratch.travel;
@@ -147,12 +148,12 @@ impl Simulation {
         scratch.marked.clone_from(&scratch.contacts.marked);
     }
 
-    /// The error for energy from no accounted source, with the participant that has it.
-    fn unaccounted(&self, gain: Gain, step: u64) -> CoordinatorError {
-        let Gain { participant, gained, in_play, is_whole } = gain;
+    /// The error for energy from no accounted source, with the participant whose account rose most.
+    fn energy_error(&self, unaccounted: UnaccountedEnergy, step: u64) -> CoordinatorError {
+        let UnaccountedEnergy { participant, amount, in_play, is_whole } = unaccounted;
         let participant = self.members[participant].part.connection.name.clone();
         let others = self.members.len() > 1;
-        CoordinatorError::Energy { participant, step, gained, in_play, others, is_whole }
+        CoordinatorError::Energy { participant, step, gained: amount, in_play, others, is_whole }
     }
 
     fn end_step(&mut self, start: Instant) -> Result<StepRecord, CoordinatorError> {
@@ -181,7 +182,7 @@ impl Simulation {
             "step"
         );
         self.steps += 1;
-        let gain = self.instruments.sample(&View {
+        let unaccounted = self.instruments.sample(&View {
             members: &self.members,
             candidates: &self.memory.candidates,
             contacts: &self.scratch.contacts,
@@ -190,8 +191,8 @@ impl Simulation {
             works: &self.scratch.works,
             gravity: self.plan.domain.gravity,
         });
-        match gain.filter(|_| is_guarded(&self.plan.coupling)) {
-            Some(gain) => Err(self.unaccounted(gain, record.step)),
+        match unaccounted.filter(|_| is_guarded(&self.plan.coupling)) {
+            Some(unaccounted) => Err(self.energy_error(unaccounted, record.step)),
             None => Ok(record),
         }
     }

@@ -1,4 +1,4 @@
-//! Synchronising: from the participants' answers to one velocity for each meta-particle
+//! Synchronising: the participants' answers lead to one velocity for each meta-particle
 //! (`docs/theory/coupling.md`, "Synchronising, for any number of participants").
 
 pub mod quasi_newton;
@@ -11,57 +11,59 @@ use crate::merging::merge::Forest;
 use crate::settings::{CouplingSettings, Inertia, Synchronise};
 use quasi_newton::{QuasiNewton, norm};
 
-/// The slope of a projection, which reports none, over the mass of its own members: the added mass of a fluid
-/// that cannot give way. The answer does not depend on it; from 3 to 12 it takes about as many repetitions
-/// (docs/design/decisions.md).
+/// Slope of a projection over the mass of its members, since a projection reports no slope. It stands for the
+/// added mass of the fluid. The result does not depend on it, and any value from 3 to 12 takes about as many
+/// repetitions (docs/design/decisions.md).
 pub(crate) const ADDED_MASS: f64 = 6.0;
 
-/// The part of its first residual that whoever iterates may leave in an answer to be repeated: forcing term
-/// of an inexact Newton method [EisenstatWalker1996]. From 0.003 to 0.01 solves take half of the iterations;
-/// with 0.1 there are more repetitions (docs/design/decisions.md).
+/// Part of its first residual at which an iterative solver may stop, in an answer that will be repeated: the
+/// forcing term of an inexact Newton method [EisenstatWalker1996]. With 0.003 to 0.01 the solves take half of
+/// the iterations. With 0.1 there are more repetitions (docs/design/decisions.md).
 const FORCING: f64 = 0.01;
 
-/// Repetitions whose answers grow beyond this many times the first, and beyond the groups' momentum, diverge:
-/// the step is too long for them.
+/// Repetition has diverged once its impulses exceed the momentum of the groups and this many times the
+/// impulses of the first repetition. The step is then too long.
 const DIVERGED: f64 = 1e4;
 
-/// Participants that disagree by more than this part of all their impulses have not come nearer to each other
-/// by repeating.
+/// Largest disagreement after the last repetition, relative to all impulses L = J + Z dv. Above it, repeating
+/// has not brought the participants nearer to each other, and the step is halved.
 const DISAGREEMENT_MAX: f64 = 1.0;
 
-/// The part of a stage's groups that one participant has particles in.
+/// Groups of a stage in which one participant has particles.
 #[derive(Clone, Debug, Default)]
 pub struct Share {
-    /// The groups, ascending.
+    /// Indices of the groups, ascending.
     pub groups: Vec<u32>,
-    /// Mass of the participant's own members of each [kg], infinite if one is immovable.
+    /// Mass of the participant's own members of each group [kg]; infinite if one of them is immovable.
     pub mass: Vec<f64>,
-    /// Impulse this participant gave its members in the last step [kg m/s], a first guess for others; zero if
+    /// First guess of an impulse on the participant's members of each group [kg m/s], from the last step: the
+    /// impulse that the participant gave, or under the contact law the impulse of the contacts. Zero if
     /// unknown.
     pub guess: Vec<DVec3>,
 }
 
-/// Turn of a participant to integrate, with a value for each group of its [`Share`].
+/// Request to a participant to integrate in a stage, with a value for each group of its [`Share`].
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct StageRequest {
     /// Index of the participant.
     pub participant: usize,
-    /// Inertia of each group [kg].
+    /// Inertia M of each group [kg].
     pub inertia: Vec<f64>,
-    /// External impulse of each group [kg m/s].
+    /// External impulse J_ext on each group [kg m/s].
     pub impulse: Vec<DVec3>,
-    /// Part of its first residual that an iteration may leave; above 0 only where the participant is asked
-    /// again.
+    /// Part of its first residual at which the participant's iteration may stop. It is above 0 only if the
+    /// participant will be asked again.
     pub forcing: f64,
 }
 
-/// Interface that makes participants integrate: connections, or a test.
+/// Interface through which participants integrate: connections, or a test.
 pub trait Ask {
-    /// Lets the participants of `turns` integrate, all at once, and returns their answers in the same order.
+    /// Lets the participants of `requests` integrate, all at once, and returns their answers in the order of
+    /// the requests.
     ///
     /// # Errors
-    /// The first participant's, in order, that fails.
-    fn ask(&mut self, turns: Vec<Turn>) -> Result<Vec<Integrated>, CoordinatorError>;
+    /// The error of the first participant, in this order, that fails.
+    fn ask(&mut self, requests: Vec<StageRequest>) -> Result<Vec<Integrated>, CoordinatorError>;
 }
 
 /// The result for all groups of a stage.
@@ -69,17 +71,19 @@ pub trait Ask {
 pub struct Synchronised {
     /// Velocity v' of each group [m/s].
     pub velocity: Vec<DVec3>,
-    /// Angular velocity of each group [rad/s], of a step in which groups are bodies; else empty.
+    /// Angular velocity of each group [rad/s] in a step in which groups are bodies; else empty.
     pub spin: Vec<DVec3>,
-    /// Energy dEk that synchronising took from each group [J] (Eq. 19 [Truong2021]).
+    /// Energy dE_k that synchronising took from each group [J] (Eq. 19 [Truong2021]).
     pub energy: Vec<f64>,
-    /// Momentum each participant gave each group of its share [kg m/s].
+    /// Momentum J that each participant gave each group of its share [kg m/s].
     pub momentum: Vec<Vec<DVec3>>,
-    /// Times that implicit participants were asked again.
+    /// Number of times that implicit participants were asked again.
     pub repetitions: u32,
-    /// Remaining disagreement of implicit participants that share groups, relative to their impulses.
+    /// Remaining disagreement of implicit participants that share groups, relative to their impulses;
+    /// infinite if they diverge.
     pub disagreement: f64,
-    /// Largest relative error of momentum over groups: v' against v12 and what the participants gave.
+    /// Largest |m (v' - v12) - sum of the impulses| over groups, relative to the momentum and the impulses of
+    /// the group.
     pub momentum_error: f64,
 }
 
@@ -88,21 +92,21 @@ pub struct Synchronised {
 pub struct Stage<'a> {
     /// Integration of each participant.
     pub kinds: &'a [Integration],
-    /// Number of particles of each.
+    /// Number of particles of each participant.
     pub sizes: &'a [u64],
     /// The groups.
     pub forest: &'a Forest,
-    /// Each participant's part of them.
+    /// Share of each participant in the groups.
     pub shares: &'a [Share],
     /// Gravity times the length of the step [m/s].
     pub gravity_dt: DVec3,
 }
 
 impl Stage<'_> {
-    /// Lets every participant integrate and agrees on a velocity for each group.
+    /// Lets every participant integrate and finds one velocity for each group.
     ///
     /// # Errors
-    /// Whatever a participant answers.
+    /// The error of a participant that fails.
     pub fn synchronise(
         &self,
         settings: &CouplingSettings,
@@ -116,9 +120,10 @@ impl Stage<'_> {
         Ok(result)
     }
 
-    /// Eq. 17-20 [Truong2021] for any number of participants.
+    /// Averages the velocities v^k = v12 + (J_k + J_ext)/M_k that participants answer: v' = sum_k m_k v^k /
+    /// m, for any number of participants (Eq. 17-20 [Truong2021]).
     fn average(&self, inertia: Inertia, ask: &mut impl Ask) -> Result<Synchronised, CoordinatorError> {
-        let turns: Vec<Turn> = (0..self.shares.len())
+        let requests: Vec<StageRequest> = (0..self.shares.len())
             .map(|participant| {
                 let share = &self.shares[participant];
                 let inertia_and_impulse = share.groups.iter().zip(&share.mass).map(|(&group, &own)| {
@@ -126,38 +131,40 @@ impl Stage<'_> {
                     match inertia {
                         _ if all.is_infinite() => (all, DVec3::ZERO),
                         Inertia::Share => (own, DVec3::ZERO),
-                        // Participants know the weight of their own members only; this is the rest.
+                        // A participant knows the weight of its own members only. This is the weight of the
+                        // other members.
                         Inertia::Total => (all, self.gravity_dt * (all - own)),
                     }
                 });
                 let (inertia, impulse) = inertia_and_impulse.unzip();
-                Turn { participant, inertia, impulse, forcing: 0.0 }
+                StageRequest { participant, inertia, impulse, forcing: 0.0 }
             })
             .collect();
-        let answers = ask.ask(turns.clone())?;
+        let answers = ask.ask(requests.clone())?;
 
         let (mass, v12) = (self.forest.mass(), self.forest.velocity());
         let mut velocity: Vec<DVec3> = v12.to_vec();
         let mut energy = vec![0.0; self.forest.len()];
-        let change = |turn: &Turn, answer: &Integrated, local: usize| {
-            (answer.momentum[local] + turn.impulse[local]) / turn.inertia[local]
+        let change = |request: &StageRequest, answer: &Integrated, local: usize| {
+            (answer.momentum[local] + request.impulse[local]) / request.inertia[local]
         };
-        for (turn, answer) in turns.iter().zip(&answers) {
-            let share = &self.shares[turn.participant];
+        for (request, answer) in requests.iter().zip(&answers) {
+            let share = &self.shares[request.participant];
             for (local, &group) in share.groups.iter().enumerate() {
                 let group = group as usize;
                 if mass[group].is_finite() {
-                    velocity[group] += change(turn, answer, local) * (share.mass[local] / mass[group]);
+                    velocity[group] += change(request, answer, local) * (share.mass[local] / mass[group]);
                 }
             }
         }
-        for (turn, answer) in turns.iter().zip(&answers) {
-            let share = &self.shares[turn.participant];
+        for (request, answer) in requests.iter().zip(&answers) {
+            let share = &self.shares[request.participant];
             for (local, &group) in share.groups.iter().enumerate() {
                 let group = group as usize;
                 if mass[group].is_finite() {
-                    // 1/2 sum m_k |v^k|^2 - 1/2 m |v'|^2, in the form that cannot cancel.
-                    let own = v12[group] + change(turn, answer, local);
+                    // dE_k = 1/2 sum_k m_k |v^k - v'|^2, which equals 1/2 sum_k m_k |v^k|^2 - 1/2 m |v'|^2
+                    // without its cancellation.
+                    let own = v12[group] + change(request, answer, local);
                     energy[group] += 0.5 * share.mass[local] * (own - velocity[group]).length_squared();
                 }
             }
@@ -166,7 +173,8 @@ impl Stage<'_> {
         Ok(Synchronised { velocity, energy, momentum, ..Synchronised::default() })
     }
 
-    /// Every participant integrates the whole inertia and knows what the others give.
+    /// Exchanges impulses: every participant integrates the whole mass m of a group and knows the impulses
+    /// that the other participants give.
     fn impulse(
         &self,
         settings: &CouplingSettings,
@@ -184,25 +192,28 @@ impl Stage<'_> {
         };
         let explicit = members(|kind| kind == Integration::Explicit);
         let implicit = members(|kind| kind != Integration::Explicit);
-        // Who is asked together with the first of the implicit ones.
+        // Explicit participants that are asked together with implicit ones, since no group has members of
+        // both.
         let mut along = Vec::new();
         if self.share_groups(&explicit, &implicit) {
-            self.turn(&explicit, |_| 0.0, &mut state, ask)?;
+            self.integrate_participants(&explicit, |_| 0.0, &mut state, ask)?;
             self.give(&explicit, &mut state);
         } else {
             along.clone_from(&explicit);
         }
         let shared = self.shared(&implicit);
         let (repetitions, disagreement) = if shared.is_empty() {
-            self.turn(&both(&along, &implicit), |_| 0.0, &mut state, ask)?;
+            self.integrate_participants(&both(&along, &implicit), |_| 0.0, &mut state, ask)?;
             (0, 0.0)
         } else {
             self.repeat(&implicit, &along, &shared, &mut state, settings, ask)?
         };
         self.give(&along, &mut state);
 
-        // M dv = sum of J_k(dv), each linearised: J_k = (J_k + Z_k dv_k) - Z_k dv. Exact with one implicit
-        // participant, and free of the cancellation between stiff impulses with several.
+        // Each implicit answer is linearised as J_k(dv) = L_k - Z_k dv with L_k = J_k + Z_k dv_k. The balance
+        // m dv = sum J_explicit + sum J_k(dv) then gives dv = (sum J_explicit + sum L_k) / (m + sum Z_k).
+        // This is exact with one implicit participant. With several, large impulses of stiff springs are not
+        // subtracted from each other.
         let (mass, v12) = (self.forest.mass(), self.forest.velocity());
         let (mut load, mut inertia) = (state.given.clone(), mass.to_vec());
         for &k in &implicit {
@@ -233,7 +244,7 @@ impl Stage<'_> {
         })
     }
 
-    /// True if any group has members of participants of both lists.
+    /// True if a group has members of a participant in `some` and of a participant in `others`.
     fn share_groups(&self, some: &[usize], others: &[usize]) -> bool {
         let mut taken = vec![false; self.forest.len()];
         let groups_of = |list: &'_ [usize]| -> Vec<usize> {
@@ -243,7 +254,7 @@ impl Stage<'_> {
         groups_of(others).into_iter().any(|group| taken[group])
     }
 
-    /// Adds what explicit participants answered to what is given.
+    /// Adds the impulses that explicit participants answered to the impulses given to the groups.
     fn give(&self, explicit: &[usize], state: &mut Exchange) {
         for &k in explicit {
             for (&group, &momentum) in self.shares[k].groups.iter().zip(&state.momentum[k]) {
@@ -252,7 +263,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Places (participant, local group) of implicit participants in groups that another implicit one shares.
+    /// Places (participant, index in its share) of implicit participants in movable groups that several of
+    /// them share.
     fn shared(&self, implicit: &[usize]) -> Vec<(usize, usize)> {
         let mut count = vec![0u8; self.forest.len()];
         for &k in implicit {
@@ -270,9 +282,12 @@ impl Stage<'_> {
             .collect()
     }
 
-    /// Participants that follow from the others' answers and are no unknowns of the iteration: as many as
-    /// share no group with one another. Projections before others, then the largest, since who follows is
-    /// asked once less, and of equals the last.
+    /// Chooses the followers among implicit participants. In each repetition the followers answer to the
+    /// leaders' latest answers, and then the leaders answer. No two followers share a group, so that the
+    /// answers of followers depend on those of leaders alone and are no unknowns of the iteration.
+    ///
+    /// Projections are chosen first, then the largest participants, since a follower is asked once less than
+    /// a leader. Of equally large ones the last in the scene is chosen first.
     fn followers(&self, implicit: &[usize], shared: &[(usize, usize)]) -> Vec<usize> {
         let mut order = implicit.to_vec();
         order.sort_by_key(|&k| {
@@ -293,11 +308,16 @@ impl Stage<'_> {
         followers
     }
 
-    /// Implicit participants that share groups answer again and again, each against the others' linearised
-    /// answers (a Robin condition), until these agree. The unknowns are J + Z dv at the shared places: for
-    /// solids that are diagonal in the groups they do not depend on what the others do, and one repetition is
-    /// exact. Only answers that may be the last are solved for to the participants' own tolerances. The
-    /// participants `along` are explicit ones that share no group with these, and answer with the first.
+    /// Repeats the requests to implicit participants that share groups, until their answers agree. Each
+    /// participant integrates against the linearised answers J_o(dv) = L_o - Z_o dv of the others (a Robin
+    /// condition). Returns the number of repetitions and the disagreement, infinite if the repetition
+    /// diverges.
+    ///
+    /// The unknowns are L = J + Z dv of the leaders at the shared places. If the system of a solid is
+    /// diagonal in the groups, its L does not depend on the other participants, and one repetition is exact.
+    /// Only answers that may be the last are solved to the participants' own tolerances. The participants
+    /// `along` are explicit, share no group with implicit ones, and answer together with the leaders' first
+    /// answer.
     fn repeat(
         &self,
         implicit: &[usize],
@@ -320,13 +340,19 @@ impl Stage<'_> {
         for &k in &followers {
             state.linear[k].copy_from_slice(&self.shares[k].guess);
         }
-        // Who shares nothing answers for good.
+        // A participant that shares no group is asked only once, so that its answer must be exact.
         let unknown = |leader| places.iter().any(|&(k, _)| k == leader);
         let (mut forcing, mut before) = (FORCING, 1.0);
-        self.turn(&both(along, &leaders), |k| if unknown(k) { forcing } else { 0.0 }, state, ask)?;
+        self.integrate_participants(
+            &both(along, &leaders),
+            |k| if unknown(k) { forcing } else { 0.0 },
+            state,
+            ask,
+        )?;
         leaders.retain(|&leader| unknown(leader));
         let mut point = read(state);
-        // Of leaders alone there may be nothing but rounding: a free ball on a bar.
+        // Norm of L at all shared places. The leaders' part alone may be nothing but rounding, as of a free
+        // ball on a bar.
         let whole = |state: &Exchange| -> f64 {
             let squares = shared.iter().map(|&(k, local)| state.linear[k][local].length_squared());
             squares.sum::<f64>().sqrt()
@@ -343,8 +369,8 @@ impl Stage<'_> {
             if repetition >= settings.repetitions_max {
                 forcing = 0.0;
             }
-            self.turn(&followers, |_| forcing, state, ask)?;
-            self.turn(&leaders, |_| forcing, state, ask)?;
+            self.integrate_participants(&followers, |_| forcing, state, ask)?;
+            self.integrate_participants(&leaders, |_| forcing, state, ask)?;
             let answer = read(state);
             let residual: Vec<f64> = answer.iter().zip(&point).map(|(a, p)| a - p).collect();
             let scale = norm(&answer);
@@ -357,8 +383,8 @@ impl Stage<'_> {
             if repetition == 1 {
                 first = whole(state);
             }
-            // What comes next is the last repetition if it is as good as the one before: its answers must be
-            // whole.
+            // If the disagreement d falls by the same factor again, it becomes d_n^2 / d_(n-1). If this is
+            // within the tolerance, the next repetition may be the last, and its answers must be exact.
             let expected = disagreement * disagreement / before;
             forcing = if expected <= settings.coupling_tolerance { 0.0 } else { FORCING };
             before = disagreement;
@@ -373,19 +399,21 @@ impl Stage<'_> {
         }
     }
 
-    /// Lets `who` integrate, all at once, each against what all others last answered.
-    fn turn(
+    /// Lets `participants` integrate, all at once, each against the latest answers of all others: M = m +
+    /// sum_o Z_o and J_ext = sum J_explicit + sum_o L_o. Its answer J gives dv = (J + J_ext)/M and L = J + Z
+    /// dv.
+    fn integrate_participants(
         &self,
-        who: &[usize],
+        participants: &[usize],
         forcing: impl Fn(usize) -> f64,
         state: &mut Exchange,
         ask: &mut impl Ask,
     ) -> Result<(), CoordinatorError> {
         let groups = self.forest.len();
-        let turns: Vec<Turn> = who
+        let requests: Vec<StageRequest> = participants
             .iter()
             .map(|&participant| {
-                // What all others give: explicit impulses, and linear answers J + Z dv with their slopes.
+                // Sums of L_o and Z_o over the other implicit participants o.
                 let (mut load, mut inertia) = (vec![DVec3::ZERO; groups], vec![0.0; groups]);
                 for (k, share) in self.shares.iter().enumerate() {
                     if k == participant || self.kinds[k] == Integration::Explicit {
@@ -397,7 +425,7 @@ impl Stage<'_> {
                     }
                 }
                 let own = self.shares[participant].groups.iter().map(|&group| group as usize);
-                Turn {
+                StageRequest {
                     participant,
                     inertia: own.clone().map(|group| self.forest.mass()[group] + inertia[group]).collect(),
                     impulse: own.map(|group| state.given[group] + load[group]).collect(),
@@ -405,14 +433,14 @@ impl Stage<'_> {
                 }
             })
             .collect();
-        let answers = ask.ask(turns.clone())?;
-        for (turn, answer) in turns.iter().zip(answers) {
-            let k = turn.participant;
-            for local in 0..turn.inertia.len() {
-                let inertia = turn.inertia[local];
+        let answers = ask.ask(requests.clone())?;
+        for (request, answer) in requests.iter().zip(answers) {
+            let k = request.participant;
+            for local in 0..request.inertia.len() {
+                let inertia = request.inertia[local];
                 let momentum = answer.momentum[local];
                 let change = if inertia.is_finite() {
-                    (momentum + turn.impulse[local]) / inertia
+                    (momentum + request.impulse[local]) / inertia
                 } else {
                     DVec3::ZERO
                 };
@@ -426,7 +454,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Largest |M (v' - v12) - what was given| over groups, relative to what the group carries and was given.
+    /// Largest |m (v' - v12) - sum of the impulses| over movable groups, relative to m |v12| plus the sizes
+    /// of the impulses.
     fn momentum_error(&self, result: &Synchronised, settings: &CouplingSettings) -> f64 {
         let groups = self.forest.len();
         let mut given = self.forest.impulse().to_vec();
@@ -459,26 +488,26 @@ impl Stage<'_> {
     }
 }
 
-/// Two lists of participants as one, ascending.
+/// Joins two lists of participants, ascending.
 fn both(some: &[usize], others: &[usize]) -> Vec<usize> {
     let mut all = [some, others].concat();
     all.sort_unstable();
     all
 }
 
-/// A third of the trace: the mean over all directions.
+/// Mean of a slope over all directions: a third of its trace.
 fn mean(slope: &DMat3) -> f64 {
     (slope.x_axis.x + slope.y_axis.y + slope.z_axis.z) / 3.0
 }
 
 /// Answers of the participants so far in a stage.
 struct Exchange {
-    /// External impulse, and that of all explicit participants, on each group [kg m/s].
+    /// External impulse on each group plus the impulses of the explicit participants [kg m/s].
     given: Vec<DVec3>,
-    /// J + Z dv of each implicit participant, a value for each group of its share [kg m/s].
+    /// L = J + Z dv of each implicit participant, for each group of its share [kg m/s].
     linear: Vec<Vec<DVec3>>,
-    /// Z of each participant [kg].
+    /// Z of each participant, for each group of its share [kg].
     slope: Vec<Vec<f64>>,
-    /// J of each participant [kg m/s].
+    /// J of each participant, for each group of its share [kg m/s].
     momentum: Vec<Vec<DVec3>>,
 }

@@ -196,11 +196,11 @@ proptest! {
         let velocity = split(&merged(&candidates, &pairs), change, lost, &settings);
         let close = |a: &[DVec3], b: &[DVec3]| a.iter().zip(b).all(|(a, b)| a.distance(*b) < 1e-9);
 
-        let turn = DMat3::from_axis_angle(noise3(seed, 0, 4).normalize(), 2.0);
-        let mut turned = candidates.clone();
-        turned.position.iter_mut().chain(&mut turned.velocity).for_each(|x| *x = turn * *x);
-        let expected: Vec<DVec3> = velocity.iter().map(|&v| turn * v).collect();
-        prop_assert!(close(&split(&merged(&turned, &pairs), turn * change, lost, &settings), &expected));
+        let rotation = DMat3::from_axis_angle(noise3(seed, 0, 4).normalize(), 2.0);
+        let mut rotated = candidates.clone();
+        rotated.position.iter_mut().chain(&mut rotated.velocity).for_each(|x| *x = rotation * *x);
+        let expected: Vec<DVec3> = velocity.iter().map(|&v| rotation * v).collect();
+        prop_assert!(close(&split(&merged(&rotated, &pairs), rotation * change, lost, &settings), &expected));
 
         let boost = noise3(seed, 0, 6) * 5.0;
         let mut boosted = candidates.clone();

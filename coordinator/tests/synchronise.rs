@@ -5,7 +5,7 @@ use amalgam_coordinator::{
     contacts::Candidates,
     merging::merge::{Forest, GroupLimit},
     settings::CouplingSettings,
-    synchronise::{Ask, Share, Stage, Synchronised, Turn},
+    synchronise::{Ask, Share, Stage, StageRequest, Synchronised},
 };
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_proto::contract::{Integrated, Integration};
@@ -20,8 +20,8 @@ struct Systems {
     stiffness: Vec<DMat3>,
     /// b of each group.
     load: Vec<[DVec3; 3]>,
-    /// Number of times that each participant was asked.
-    turns: Vec<u32>,
+    /// Number of requests to each participant.
+    requests: Vec<u32>,
     /// Forcing with which each participant was asked last.
     forcing: Vec<f64>,
     /// Number of times that any were asked, all at once.
@@ -52,7 +52,7 @@ impl Systems {
                     [0, 1, 2].map(|group| own(k, all[group as usize], group))
                 })
                 .collect(),
-            turns: vec![0; participants.len()],
+            requests: vec![0; participants.len()],
             forcing: vec![0.0; participants.len()],
             rounds: 0,
             iterates: None,
@@ -66,19 +66,19 @@ impl Systems {
         solve((DMat3::from_diagonal(inertia) + self.stiffness[k]).inverse(), &load)
     }
 
-    fn answer(&mut self, turn: &Turn) -> Integrated {
-        let k = turn.participant;
+    fn answer(&mut self, request: &StageRequest) -> Integrated {
+        let k = request.participant;
         let (mut inertia, mut impulse) = (DVec3::ONE, [DVec3::ZERO; 3]);
         for (local, &group) in self.groups[k].iter().enumerate() {
-            inertia[group as usize] = turn.inertia[local];
-            impulse[group as usize] = turn.impulse[local];
+            inertia[group as usize] = request.inertia[local];
+            impulse[group as usize] = request.impulse[local];
         }
         let mut change = self.solve(k, inertia, &impulse);
         if let Some(iterates) = &mut self.iterates {
             // What is left of the error has a sign that changes from one component to the next, as an
             // iteration's would.
             for (i, (change, last)) in change.iter_mut().zip(&iterates[k]).enumerate() {
-                *change += (*last - *change) * turn.forcing * [1.0, -0.6, 0.8][i];
+                *change += (*last - *change) * request.forcing * [1.0, -0.6, 0.8][i];
             }
             iterates[k].clone_from(&change);
         }
@@ -170,13 +170,13 @@ impl Systems {
 }
 
 impl Ask for Systems {
-    fn ask(&mut self, turns: Vec<Turn>) -> Result<Vec<Integrated>, CoordinatorError> {
+    fn ask(&mut self, requests: Vec<StageRequest>) -> Result<Vec<Integrated>, CoordinatorError> {
         self.rounds += 1;
-        for turn in &turns {
-            self.turns[turn.participant] += 1;
-            self.forcing[turn.participant] = turn.forcing;
+        for request in &requests {
+            self.requests[request.participant] += 1;
+            self.forcing[request.participant] = request.forcing;
         }
-        Ok(turns.iter().map(|turn| self.answer(turn)).collect())
+        Ok(requests.iter().map(|request| self.answer(request)).collect())
     }
 }
 
@@ -201,7 +201,7 @@ fn two_implicit_participants_find_the_fixed_point_of_plain_repetition() {
     let mut systems = Systems::new(&both);
     let result = systems.check();
 
-    // Each against the other's last answer J + Z dv, with nothing that accelerates.
+    // Each integrates against the other's last answer J + Z dv, without acceleration.
     let mut linear = [[DVec3::ZERO; 3]; 2];
     let (mut velocity, mut plain) = (vec![DVec3::ZERO; 3], 0);
     for repetition in 1..1000 {
@@ -225,7 +225,11 @@ fn two_implicit_participants_find_the_fixed_point_of_plain_repetition() {
     }
     // Three groups are three unknowns, since the larger follows the other: three differences determine them.
     assert!(result.repetitions <= 5, "{} repetitions", result.repetitions);
-    assert_eq!(systems.turns, [1 + result.repetitions, result.repetitions], "the larger is asked once less");
+    assert_eq!(
+        systems.requests,
+        [1 + result.repetitions, result.repetitions],
+        "the larger is asked once less"
+    );
     assert!(plain > 2 * result.repetitions, "plain repetition took only {plain}");
 }
 
@@ -241,7 +245,7 @@ fn of_a_row_of_three_those_at_the_ends_follow_the_one_between() {
     let n = systems.check().repetitions;
     // Three groups are the unknowns, those of the one in the middle.
     assert!(n <= 5, "{n} repetitions");
-    assert_eq!(systems.turns, [n, n + 1, n]);
+    assert_eq!(systems.requests, [n, n + 1, n]);
 }
 
 #[test]
@@ -253,7 +257,7 @@ fn two_projections_that_share_groups_agree_with_a_solid() {
     ];
     let mut systems = Systems::new(&three);
     let n = systems.check().repetitions;
-    assert_eq!(systems.turns, [n + 1, n + 1, n], "the larger projection follows");
+    assert_eq!(systems.requests, [n + 1, n + 1, n], "the larger projection follows");
     // Three groups of two that lead are six unknowns.
     assert!(n <= 8, "{n} repetitions");
 }
@@ -267,7 +271,7 @@ fn who_shares_no_group_is_asked_once() {
     ];
     let mut systems = Systems::new(&three);
     systems.check();
-    assert_eq!(systems.turns[2], 1);
+    assert_eq!(systems.requests[2], 1);
 }
 
 #[test]
@@ -304,7 +308,7 @@ fn who_is_not_asked_again_is_asked_for_a_whole_answer() {
     // Once is all there may be: then even the first repetition is for good.
     let settings = CouplingSettings { repetitions_max: 1, ..CouplingSettings::default() };
     let result = systems.synchronise_with(&forest, &settings);
-    assert_eq!((result.repetitions, systems.turns[2]), (1, 1));
+    assert_eq!((result.repetitions, systems.requests[2]), (1, 1));
     assert_eq!(systems.forcing, [0.0; 3]);
     assert!((result.velocity[2] - exact[2]).length() < 1e-12, "{result:?}, {exact:?}");
 }

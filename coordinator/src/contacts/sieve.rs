@@ -1,4 +1,4 @@
-//! Surfaces that smaller particles fit through: found before the first step, from the triangles alone.
+//! Surfaces through which smaller particles fit, found before the first step from the triangles alone.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,12 @@ use amalgam_proto::contract::Table;
 struct Hole {
     /// Radius of the largest sphere that passes [m].
     radius: f64,
-    /// Circumradius of the triangle, which the radius of its corners must reach for nothing to pass [m].
+    /// Circumradius of the triangle [m]. If the radius of the corners reaches it, nothing passes.
     needed: f64,
 }
 
-/// A sentence for each pair of participants of which one is a surface that particles of the other fit through
-/// without force. Three corners of a triangle let a sphere pass whose radius is below the triangle's
-/// circumradius less that of the corners.
+/// A warning for each surface and each other participant whose particles fit through it without force. A
+/// triangle lets a sphere pass whose radius is below the circumradius less the radius of the corners.
 pub(crate) fn sieves(names: &[String], tables: &[Table]) -> Vec<String> {
     let mut found = Vec::new();
     for (k, surface) in tables.iter().enumerate() {
@@ -57,8 +56,8 @@ fn largest_hole(table: &Table) -> Option<Hole> {
     table.triangles.iter().map(hole).max_by(|a, b| a.radius.total_cmp(&b.radius))
 }
 
-/// Radius of the largest circle through the gap between three points [m]: the circumradius, or half of the
-/// longest edge of a triangle with an obtuse angle, where the next triangle's corner is as near.
+/// Radius of the largest circle through the gap between three points [m]: the circumradius. In a triangle
+/// with an obtuse angle it is half of the longest edge, since the corner of the next triangle is as near.
 fn passing_radius([a, b, c]: [DVec3; 3]) -> f64 {
     let edges = [a.distance(b), b.distance(c), c.distance(a)];
     let longest = edges.into_iter().fold(0.0, f64::max);

@@ -105,8 +105,8 @@ pub struct Traffic<'a> {
     pub bytes_in: u64,
 }
 
-/// Charges the time since `asked` to the participants that were asked then: every moment in equal parts to
-/// those whose answers were still missing. Adds the calls to `spans`.
+/// Charges the time since `asked` to the participants that were asked then. Each moment is charged in equal
+/// parts to the participants whose answers were still missing. Adds the calls to `spans`.
 pub(super) fn charge(members: &mut [Member], asked: Instant, spans: Option<&mut Spans>) {
     let mut calls: Vec<CallSpan> = Vec::with_capacity(members.len());
     for (participant, member) in members.iter_mut().enumerate() {
@@ -128,7 +128,8 @@ pub(super) fn charge(members: &mut [Member], asked: Instant, spans: Option<&mut 
     }
 }
 
-/// Time [s] for each participant, from the time that each took to answer [s].
+/// Time that each participant is charged [s], from the time that it took to answer [s]. Between two answers,
+/// n missing participants are charged 1/n of the time each.
 fn shares(mut answered: Vec<(usize, f64)>) -> Vec<(usize, f64)> {
     answered.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (mut before, mut share, mut missing) = (0.0, 0.0, answered.len());

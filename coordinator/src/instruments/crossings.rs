@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::contacts::{Candidates, Contacts};
 
-/// Watches particles near a sheet. A particle's home side is the one it first touches the sheet from; it has
-/// crossed while it is on the other one. Going around the edge is no crossing, and a particle that leaves the
-/// sheet's neighbourhood without having crossed is forgotten: no particle can cross a sheet without touching
-/// it, since none travels more than its radius in a step. A particle that was found at some distance from the
-/// sheet is on the same side until both together have moved that far.
+/// Watches particles near a sheet. The home side of a particle is the side from which it first touches the
+/// sheet. It has crossed while it is on the other side. Going around the edge is no crossing.
+///
+/// A particle that leaves the sheet's neighbourhood without having crossed is forgotten. It cannot cross
+/// without touching the sheet, since no particle travels more than its radius in a step. A particle at some
+/// distance from the sheet stays on its side until both together have moved that far.
 #[derive(Debug)]
 pub(crate) struct Crossings {
     sheet: usize,
@@ -47,11 +48,12 @@ struct Watched {
     touches: bool,
     /// Position at which its side was found [m].
     position: DVec3,
-    /// Sum of `moved` and its own displacement since then before which the particle cannot change sides [m].
+    /// The particle cannot change sides before the sum of `moved` and its own displacement since then reaches
+    /// this [m].
     until: f64,
 }
 
-/// A particle that touches the sheet, and the side it is on; none at the rim.
+/// A particle that touches the sheet, and its side of the sheet; none at the rim.
 struct Sighting {
     id: ParticleId,
     side: Option<bool>,
@@ -79,7 +81,7 @@ impl Crossings {
         CrossingsState { vertices, vertex_seen, watched, moved: *moved, step: *step }
     }
 
-    /// Goes on from a checkpoint; false if that is of another sheet.
+    /// Goes on from a checkpoint. Returns false if the checkpoint is of another sheet.
     pub(super) fn go_on(&mut self, state: CrossingsState) -> bool {
         let count = self.vertex_ids.len();
         let fits = (state.vertices.len(), state.vertex_seen.len()) == (count, count);
@@ -136,12 +138,12 @@ impl Crossings {
         }
     }
 
-    /// The participant whose triangles must be among the candidates, all those with a corner there.
+    /// The participant whose triangles must have all corners among the candidates, once one corner is there.
     pub(crate) fn sheet(&self) -> usize {
         self.sheet
     }
 
-    /// Looks at a step's candidates and contacts and returns how many particles are on the wrong side.
+    /// Takes in a step's candidates and contacts, and returns the number of particles on the wrong side.
     pub(crate) fn update(&mut self, candidates: &Candidates, contacts: &Contacts) -> u64 {
         self.step += 1;
         self.move_vertices(candidates);
@@ -151,7 +153,7 @@ impl Crossings {
         self.watched.iter().filter(|watched| watched.crossed).count() as u64
     }
 
-    /// The sheet's vertices where they are now, those that are among the candidates.
+    /// Moves the sheet's vertices that are among the candidates.
     fn move_vertices(&mut self, candidates: &Candidates) {
         // Candidates and vertices are both in the order of ids.
         let own = range(candidates, self.sheet);
@@ -161,7 +163,7 @@ impl Crossings {
         {
             while next.next_if(|entry| entry.0 < id).is_some() {}
             let Some((_, &position)) = next.next_if(|entry| entry.0 == id) else { continue };
-            // One that was not among them was far from everyone, however it moved.
+            // A vertex that was no candidate was far from all particles, however it moved.
             if *seen + 1 == self.step {
                 moved = moved.max((position - *vertex).length_squared());
             }
@@ -170,10 +172,11 @@ impl Crossings {
         self.moved += moved.sqrt();
     }
 
-    /// The particles that touch the sheet and may have changed sides. Marks all those that touch it.
+    /// Finds the particles that touch the sheet and may have changed sides. Marks all watched particles that
+    /// touch it.
     fn sightings(&mut self, candidates: &Candidates, contacts: &Contacts) -> Vec<Sighting> {
         let (own, of) = (range(candidates, self.sheet), range(candidates, self.of));
-        // The lower index first: that of the participant that comes first.
+        // A pair begins with the candidate of the participant that comes first in the scene.
         let sheet_first = self.sheet < self.of;
         let (low, high) = if sheet_first { (&own, &of) } else { (&of, &own) };
         let touching = || {
@@ -181,7 +184,7 @@ impl Crossings {
             let both = pairs.filter(|(i, j)| low.contains(&(*i as usize)) && high.contains(&(*j as usize)));
             both.map(|&(i, j)| if sheet_first { (j, i) } else { (i, j) })
         };
-        // What there is to do about each particle: nothing, unless it touches and its side is not known.
+        // True for each particle that touches the sheet and whose side is not known.
         let mut look = vec![false; of.len()];
         touching().for_each(|(i, _)| look[i as usize - of.start] = true);
         let mut next =
@@ -191,7 +194,7 @@ impl Crossings {
             let here = next.next_if(|entry| *entry.0.0 == watched.id);
             watched.touches = here.as_ref().is_some_and(|entry| *entry.1);
             if !watched.touches {
-                // Out of touch, it is not known any longer how the sheet moves near it.
+                // Without touch, the motion of the sheet near the particle is not known any longer.
                 watched.until = 0.0;
             }
             if let Some(((_, &position), look)) = here {
@@ -205,8 +208,8 @@ impl Crossings {
         unsure.chunk_by(|a, b| a.0 == b.0).filter_map(sighting).collect()
     }
 
-    /// Side of the sheet on which a particle is. The sheet near it is made of the triangles around the
-    /// sheet's particles that it touches.
+    /// Side of the sheet on which a particle is. The sheet near it consists of the triangles around the
+    /// vertices that it touches.
     fn sighting(
         &self,
         candidates: &Candidates,
@@ -242,8 +245,8 @@ impl Crossings {
             return;
         }
         let height = away.dot((b - a).cross(c - a).normalize_or_zero());
-        // Where several triangles are equally near, at an edge or corner, the one seen most from above
-        // decides.
+        // At an edge or corner several triangles are equally near. The triangle decides above whose plane the
+        // particle is highest.
         let tie = (distance - best.distance).abs() <= 1e-9 * distance;
         if distance < best.distance && !tie || tie && height.abs() > best.height.abs() {
             let zero = weights.map(|w| w == 0.0);
@@ -262,14 +265,14 @@ impl Crossings {
         for sighting in sightings {
             let known = self.watched.binary_search_by_key(&sighting.id, |watched| watched.id);
             let Some(side) = sighting.side else {
-                // At the rim it may change sides without crossing.
+                // At the rim a particle may change sides without crossing.
                 if let Ok(at) = known {
                     (self.watched[at].touches, self.watched[at].crossed) = (false, false);
                 }
                 continue;
             };
             let home = known.map_or(side, |at| self.watched[at].home);
-            // A little less than the distance, since it is rounded.
+            // A little less than the distance, because it is rounded.
             let until = self.moved + (1.0 - 1e-9) * sighting.distance;
             let Sighting { id, position, .. } = *sighting;
             let watched = Watched { id, home, crossed: side != home, touches: true, position, until };

@@ -1,10 +1,9 @@
-//! The account of energy: the energy given to each participant, its source, losses, and energy from no
+//! The account of energy: the energy given to each participant and its source, losses, and energy from no
 //! accounted source.
 //!
 //! Energies are kinetic and stored ones as participants report them. A participant is given the work of
-//! gravity, the work of motion from outside (scripts, sources; `Committed::given`), and the work of the
-//! others. The coordinator knows the last one, since it prescribes the motion. The remainder is lost, or came
-//! from nowhere.
+//! gravity, the work of scripts and sources (`Committed::given`), and the work of others. The coordinator
+//! knows the last one, since it prescribes the motion. The remainder is lost, or came from no source.
 
 use amalgam_particles::DVec3;
 use serde::{Deserialize, Serialize};
@@ -13,12 +12,12 @@ use super::View;
 use crate::member::Member;
 use crate::settings::{ContactMethod, CouplingSettings, Synchronise};
 
-/// The part of the energy in play that may come from nowhere before a run ends.
+/// Part of the energy in play that may come from no accounted source before a run ends.
 ///
-/// An integrator of first order errs in the energy of an oscillation by a part of the step over its period,
-/// up and down. So an account is never exact, while energy that an instability makes grows without bound. A
-/// tenth is above the error of all solvers at steps that they allow, and an instability passes it within a
-/// few steps.
+/// An integrator of first order has an error in the energy of an oscillation in proportion to the step over
+/// the period, up and down. The account is therefore never exact, but the energy of an instability grows
+/// without bound. A tenth is above the error of all solvers at steps that they allow, and an instability
+/// passes it within a few steps.
 pub(crate) const GAIN_MAX: f64 = 0.1;
 
 /// Energy given to participants by others in a step, which only the coordinator knows [J].
@@ -26,7 +25,7 @@ pub(crate) const GAIN_MAX: f64 = 0.1;
 pub(crate) struct Works {
     /// Work on each participant by its contacts.
     pub(crate) by_contacts: Vec<f64>,
-    /// Work by moving immovable particles on the particles in contact with them.
+    /// Work of immovable particles that move on the particles in contact with them.
     pub(crate) by_scripts: f64,
 }
 
@@ -37,43 +36,48 @@ pub(crate) struct EnergyAccount {
     parts: Vec<PartAccount>,
     /// Work by immovable particles that move, on particles of others [J].
     by_scripts: f64,
-    /// Energy less all that was given, when it was least since the start [J].
+    /// Least value since the start of the energy less all that was given [J].
     least: f64,
-    /// The part of `least` that is potential: stored and in gravity [J].
+    /// Potential energy at the start, stored and in gravity [J].
     potential_start: f64,
+    /// Least potential energy since the start [J].
     potential_least: f64,
-    /// Largest rise above `least` so far [J], and over the energy in play.
-    gained: f64,
-    gained_relative: f64,
+    /// Largest rise above `least` so far [J], and the largest rise as a part of the energy in play.
+    #[serde(rename = "gained")]
+    unaccounted: f64,
+    #[serde(rename = "gained_relative")]
+    unaccounted_relative: f64,
     /// True if a step has been counted.
     begun: bool,
 }
 
-/// A participant's part of it [J].
+/// Account of a participant [J].
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct PartAccount {
-    /// Kinetic, stored, and in gravity, less the energy that sources brought.
+    /// Energies at the start and now: kinetic, stored, and in gravity.
     kinetic_start: f64,
     stored_start: f64,
     gravity_start: f64,
     kinetic: f64,
     stored: f64,
     gravity: f64,
-    /// Change of the stored energy in the last step: the account may lack this amount or have it twice.
+    /// Size of the change of the stored energy in the last step. Stored and kinetic energy may belong to
+    /// moments half a step apart, so that the account may lack this amount or count it twice.
     #[serde(skip)]
     exchanged: f64,
     /// Energy given by scripts and sources.
     given: f64,
     by_contacts: f64,
-    /// Balance of the participant when the whole account was at its least.
+    /// Balance of the participant when the energy of all participants was at its least.
     balance_at_least: f64,
-    /// Energy that its resolution cannot tell from none.
+    /// Energy of motion that no frame could show.
     unresolved: f64,
 }
 
 impl PartAccount {
-    /// Energy that came from no accounted source, less energy that was lost.
+    /// Energy that came from no accounted source, less energy that was lost: E - E_start - given - work by
+    /// contacts.
     fn balance(&self) -> f64 {
         let energy = self.kinetic + self.stored + self.gravity;
         energy - (self.kinetic_start + self.stored_start + self.gravity_start) - self.given - self.by_contacts
@@ -87,12 +91,12 @@ impl PartAccount {
 
 /// Energy from no accounted source.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Gain {
+pub(crate) struct UnaccountedEnergy {
     /// The participant whose own account rose most.
     pub(crate) participant: usize,
     /// Energy that came from no accounted source [J].
-    pub(crate) gained: f64,
-    /// The energy that the scene had to move with [J].
+    pub(crate) amount: f64,
+    /// Energy in play [J]: a bound on what could have become motion.
     pub(crate) in_play: f64,
     /// True if all participants report their stored energy.
     pub(crate) is_whole: bool,
@@ -131,8 +135,8 @@ pub struct ParticipantEnergy {
 impl EnergyAccount {
     /// An account of participants that have taken no step, in a run of `duration` [s].
     ///
-    /// Motion that no frame could show counts as none: particles that gravity shifts by a radius, or that
-    /// move by a radius in the whole run.
+    /// Motion that no frame could show counts as none: gravity shifts a particle by its radius r, or the
+    /// particle moves by r in the duration T. Its energy is the sum of m (g r + (r/T)^2 / 2).
     pub(crate) fn new(members: &[Member], gravity: DVec3, duration: f64) -> Self {
         let part = |member: &Member| {
             let crawl = |radius: f64| 0.5 * (radius / duration).powi(2);
@@ -142,16 +146,16 @@ impl EnergyAccount {
         Self { parts: members.iter().map(part).collect(), ..Self::default() }
     }
 
-    /// Goes on from a checkpoint; one that has no account leaves the account at its beginning.
+    /// Goes on from a checkpoint. Without an account in the checkpoint, the account begins anew.
     pub(super) fn go_on(&mut self, state: Self) {
         if state.begun {
             *self = state;
         }
     }
 
-    /// Takes in a step. Energy from no accounted source is returned once it is too large a part of the energy
-    /// in play.
-    pub(crate) fn add(&mut self, view: &View<'_>) -> Option<Gain> {
+    /// Adds a step. Returns energy from no accounted source once it is too large a part of the energy in
+    /// play.
+    pub(crate) fn add(&mut self, view: &View<'_>) -> Option<UnaccountedEnergy> {
         for (k, (part, member)) in self.parts.iter_mut().zip(view.members).enumerate() {
             let answer = &member.part.committed;
             part.kinetic = answer.totals.kinetic_energy;
@@ -165,8 +169,8 @@ impl EnergyAccount {
                 continue;
             }
             part.given += answer.given;
-            // How bodies turn is not in what the coordinator tells single particles: all change is by
-            // contacts.
+            // The coordinator does not learn the rotation of bodies from single particles: all change counts
+            // as work of contacts.
             match member.part.roster.has_bodies() {
                 true => part.by_contacts += part.balance(),
                 false => part.by_contacts += view.works.by_contacts.get(k).copied().unwrap_or(0.0),
@@ -178,9 +182,9 @@ impl EnergyAccount {
         self.judge(view.members.iter().all(|member| !member.part.committed.potential_energies.is_empty()))
     }
 
-    /// Compares the energy with the least that there was of it, apart from what was given since. `is_whole`
-    /// says whether all participants report what they store.
-    fn judge(&mut self, is_whole: bool) -> Option<Gain> {
+    /// Compares the energy, less all that was given, with its least value so far. `is_whole` says that all
+    /// participants report their stored energy.
+    fn judge(&mut self, is_whole: bool) -> Option<UnaccountedEnergy> {
         let sum = |of: fn(&PartAccount) -> f64| self.parts.iter().map(of).sum::<f64>();
         let given = sum(|part| part.given) + self.by_scripts;
         let potential = sum(|part| part.stored + part.gravity);
@@ -193,21 +197,23 @@ impl EnergyAccount {
             (self.potential_start, self.potential_least) = (potential, potential);
         }
         self.potential_least = self.potential_least.min(potential);
-        // What somebody stores without saying so may come back up to where it was at the start.
+        // Unless all stored energy is reported, the least value stays that of the start: unreported energy
+        // may come back.
         let unsure = sum(|part| part.exchanged);
         if owned + unsure <= self.least && is_whole {
             self.least = owned + unsure;
             self.parts.iter_mut().for_each(|part| part.balance_at_least = part.balance());
         }
-        let gained = (owned - unsure - self.least).max(0.0);
+        let unaccounted = (owned - unsure - self.least).max(0.0);
         let in_play = started + given.abs() + (self.potential_start - self.potential_least) + unresolved;
-        self.gained = self.gained.max(gained);
-        self.gained_relative = self.gained_relative.max(gained / in_play.max(f64::MIN_POSITIVE));
+        self.unaccounted = self.unaccounted.max(unaccounted);
+        self.unaccounted_relative =
+            self.unaccounted_relative.max(unaccounted / in_play.max(f64::MIN_POSITIVE));
         let most = self.parts.iter().enumerate().max_by(|a, b| a.1.rise().total_cmp(&b.1.rise()))?;
         let has_become_motion = kinetic > in_play;
-        (gained > GAIN_MAX * in_play && has_become_motion).then_some(Gain {
+        (unaccounted > GAIN_MAX * in_play && has_become_motion).then_some(UnaccountedEnergy {
             participant: most.0,
-            gained,
+            amount: unaccounted,
             in_play,
             is_whole,
         })
@@ -238,16 +244,16 @@ impl EnergyAccount {
             by_gravity,
             by_scripts_and_sources: given,
             lost: start + by_gravity + given - end,
-            unaccounted_max: self.gained,
-            unaccounted_relative_max: self.gained_relative,
+            unaccounted_max: self.unaccounted,
+            unaccounted_relative_max: self.unaccounted_relative,
             participants: participants.collect(),
         }
     }
 }
 
 /// True if energy from no accounted source ends a run with this coupling. The methods for comparison are left
-/// out: they store energy in contacts that no participant reports. So is averaging, which counts forces twice
-/// and so creates energy.
+/// out, since they store energy in contacts that no participant reports. Averaging is left out, since it
+/// counts forces more than once and so creates energy.
 pub(crate) fn is_guarded(coupling: &CouplingSettings) -> bool {
     match coupling.method {
         ContactMethod::ContactLaw => true,

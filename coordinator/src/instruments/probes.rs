@@ -1,5 +1,5 @@
-//! Probes: quantities sampled after every step. Those of contacts are taken where contacts are looked for: at
-//! the positions at the start of the step.
+//! Probes: quantities sampled after every step. Probes of contacts use the positions at the start of the
+//! step, where contacts are sought.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ impl Probe {
         (!self.extremes.is_empty()).then(sample)
     }
 
-    /// Resolves a probe's names; adds to `tracked` the particles it wants positions of.
+    /// Resolves the names of a probe. Adds the particles whose positions it needs to `tracked`.
     pub(crate) fn new(
         settings: &ProbeSettings,
         names: &[String],
@@ -217,7 +217,7 @@ impl Probe {
 }
 
 /// The deepest overlap of two particles in contact, or of a particle with an obstacle [m], and the deepest
-/// relative to the smaller radius.
+/// overlap relative to the smaller radius.
 pub(super) fn overlap(candidates: &Candidates, contacts: &Contacts, beside: &[(u32, f64)]) -> [f64; 2] {
     let beside = beside.iter().map(|&(i, gap)| (-gap, -gap / candidates.radius[i as usize]));
     let contacts = contacts.active.iter().chain(&contacts.marked);

@@ -23,7 +23,7 @@ pub struct StepRecord {
     pub ignored: u64,
     /// Pairs that still approach after the last stage, ignored ones among them.
     pub unresolved: u64,
-    /// Times that implicit participants were asked again, all stages.
+    /// Number of times that implicit participants were asked again, in all stages.
     pub repetitions: u32,
     /// Disagreement of implicit participants at the end, relative to their impulses.
     pub disagreement: f64,
@@ -35,8 +35,8 @@ pub struct StepRecord {
     pub dissipated: f64,
     /// Work of immovable particles that move, under the contact law [J].
     pub(crate) by_immovable: f64,
-    /// Kinetic energy of the difference between reported velocities and actual motion [J]: the sum of m |v -
-    /// dx/dt|^2 / 2.
+    /// Kinetic energy of the difference between reported velocities v and actual motion dx/dt [J]: the sum of
+    /// m |v - dx/dt|^2 / 2.
     pub phantom: f64,
     /// Iterations of the contact law.
     pub iterations: u64,
@@ -46,7 +46,7 @@ pub struct StepRecord {
     pub projected: bool,
     /// Bonds that broke at its end.
     pub broken: u64,
-    /// Times that the step was started again with a shorter dt.
+    /// Number of times that the step was restarted with a shorter dt.
     pub retries: u32,
     /// Wall time [s].
     pub wall_s: f64,

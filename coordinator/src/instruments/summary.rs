@@ -201,7 +201,7 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// Times per step that participants were waited for.
+    /// Mean number of round trips per step.
     pub(crate) fn round_trips_mean(&self) -> f64 {
         self.round_trips as f64 / self.steps.max(1) as f64
     }

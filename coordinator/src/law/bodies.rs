@@ -7,20 +7,20 @@ use glam::DMat3;
 
 use super::response::Response;
 
-/// Bodies, a column per field. A particle without spin is a body, a grain with spin is one, a rigid body of
-/// many particles is one.
+/// Bodies, a column per field. A body is a particle without spin, a grain with spin, or a rigid body of many
+/// particles.
 #[derive(Clone, Debug, Default)]
 pub struct Bodies {
-    /// 1/m of each [1/kg]; 0 for an immovable one, whose velocity and spin no contact changes.
+    /// 1/m of each body [1/kg]; 0 for an immovable one, whose velocity and spin no contact changes.
     pub inverse_mass: Vec<f64>,
     /// Inverse of each body's inertia about its centre of mass.
     pub inverse_inertia: Vec<InverseInertia>,
-    /// Velocity of each centre of mass [m/s]: in, v*, the answer without contacts; out, v'.
+    /// Velocity of each centre of mass [m/s]: on input v*, without contacts; on output v'.
     pub velocity: Vec<DVec3>,
-    /// Angular velocity of each [1/s]: in, without contacts; out, with them.
+    /// Angular velocity of each body [1/s]: on input without contacts; on output with them.
     pub spin: Vec<DVec3>,
-    /// Mobility of each body [1/kg], used instead of the inverse mass where a body answers impulses more in
-    /// one direction than in another. Symmetric and positive definite. Empty if the inverse masses suffice.
+    /// Mobility of each body [1/kg], in place of the inverse mass where the response of a body depends on the
+    /// direction. Symmetric and positive definite. Empty if the inverse masses suffice.
     pub mobility: Vec<DMat3>,
     /// Further response of velocities to impulses.
     pub response: Response,
@@ -29,10 +29,10 @@ pub struct Bodies {
 /// Inverse of an inertia about the centre of mass [1/(kg m^2)], in the world's axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum InverseInertia {
-    /// No torque turns the body: an immovable one, or a particle without spin.
+    /// Zero: an immovable body, or a particle without spin.
     #[default]
     None,
-    /// The same about every axis: a sphere, or a disc that turns about one axis alone.
+    /// Equal about every axis: a sphere, or a disc that rotates about one axis only.
     Sphere(f64),
     /// Symmetric, positive definite.
     Tensor(DMat3),
@@ -60,7 +60,7 @@ pub struct Motion {
 }
 
 impl Motion {
-    /// linear . linear + angular . angular: the work of an impulse and an angular impulse [J], for a
+    /// Product linear . linear + angular . angular: the work [J] of an impulse and an angular impulse on a
     /// velocity.
     #[inline]
     pub(crate) fn dot(self, other: Self) -> f64 {
@@ -143,7 +143,7 @@ impl Bodies {
         Motion { linear: self.velocity[body as usize], angular: self.spin[body as usize] }
     }
 
-    /// Change of a body's velocity [m/s] by an impulse [kg m/s], without what the response adds.
+    /// Change of a body's velocity [m/s] by an impulse [kg m/s], without the further response.
     #[inline]
     pub fn answer(&self, body: u32, impulse: DVec3) -> DVec3 {
         match self.mobility.get(body as usize) {
@@ -152,7 +152,7 @@ impl Bodies {
         }
     }
 
-    /// The impulse [kg m/s] that [`Self::answer`] answers with a change of velocity [m/s].
+    /// The impulse [kg m/s] to which [`Self::answer`] gives this change of velocity [m/s].
     #[inline]
     pub fn needed(&self, body: u32, change: DVec3) -> DVec3 {
         match self.mobility.get(body as usize) {

@@ -1,10 +1,10 @@
-//! The cone that an impulse must lie in, and the nearest point of it.
+//! The cone in which an impulse must lie, and its nearest point to an impulse.
 //!
 //! An impulse has a normal part a >= 0, a tangential part of size at most mu a, and a rolling part (couple
-//! over lever) of size at most mu_r a. The nearest point is meant in the metric of the scaled unknowns, where
-//! a normal difference counts d_n, a tangential one d_t, a rolling one d_q. For a point with normal part a,
-//! tangential size T and rolling size R, tangential and rolling parts keep their directions, and given a
-//! normal part x their best sizes are min(T, mu x) and min(R, mu_r x). So x minimises
+//! over lever) of size at most mu_r a. Squared distances weight the three parts with d_n, d_t and d_q. Take
+//! an impulse with normal part a, tangential size T and rolling size R. Its nearest point keeps the
+//! directions of the tangential and rolling parts. With the normal part x their best sizes are min(T, mu x)
+//! and min(R, mu_r x). So x minimises
 //!
 //! ```text
 //! d_n (x - a)^2 + d_t max(T - mu x, 0)^2 + d_q max(R - mu_r x, 0)^2    over x >= 0,
@@ -16,16 +16,17 @@
 //! d_n (x - a) - d_t mu max(T - mu x, 0) - d_q mu_r max(R - mu_r x, 0).
 //! ```
 //!
-//! If it is not below zero at x = 0, the nearest point is the apex. Else its root is that of the linear
-//! function in which only terms appear that are positive there. Leaving a max out, with T - mu x in its
-//! place, can only raise the derivative and so lower the root: a term that is negative at such a root is
-//! negative at the true root too, and is dropped.
+//! If this is not negative at x = 0, the nearest point is the apex. Otherwise x is its root, where only terms
+//! with a positive maximum count. With T - mu x in place of the maximum, the derivative can only be higher
+//! and the root lower. A term that is negative at the lower root is negative at the true root, too, and is
+//! dropped.
 
 use amalgam_particles::{DVec3, lanes::LANES};
 
 use super::unknown::{Unknown, Vectors};
 
-/// Weight of each part of an impulse in distances [1/kg]: the diagonal of the problem's matrix, by blocks.
+/// Weight of each part of an impulse in squared distances [1/kg]: the diagonal D of the problem's matrix W,
+/// by parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Metric {
     /// Weight of the normal part.
@@ -37,7 +38,7 @@ pub(crate) struct Metric {
 }
 
 impl Metric {
-    /// 1 over each part, 0 where that is 0.
+    /// 1 over each weight, 0 where the weight is 0.
     pub(crate) fn inverse(&self) -> Self {
         let inverse = |part: f64| if part > 0.0 { 1.0 / part } else { 0.0 };
         Self {
@@ -53,8 +54,8 @@ impl Metric {
 pub(crate) enum Kind {
     /// Coulomb's cone.
     Cone,
-    /// The limit of infinite friction: p_n > 0, or nothing at all. The cones of ever larger friction tend to
-    /// the half space p_n >= 0, but its boundary would hold pairs that part from sliding; it is left out.
+    /// The limit of infinite friction: p_n > 0, or p = 0. Cones with growing friction tend to the half space
+    /// p_n >= 0. Its boundary is left out, since it would keep pairs that part from sliding.
     Rough,
     /// All of space: the pair moves as one.
     Glued,
@@ -62,7 +63,7 @@ pub(crate) enum Kind {
     Idle,
 }
 
-/// A contact's set of impulses and its metric. No method branches, so that contacts side by side go through
+/// A contact's set of impulses and its metric. No method branches, so that contacts can run side by side in
 /// lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cone {
@@ -72,9 +73,9 @@ pub(crate) struct Cone {
     /// mu_r; 0 where the set is no cone.
     pub(crate) rolling: f64,
     pub(crate) metric: Metric,
-    /// 1 over each part of the metric, 0 where that is 0.
+    /// 1 over each weight of the metric, 0 where the weight is 0.
     pub(crate) inverse: Metric,
-    /// Impulses with a normal part above this are in the set, whatever their other parts.
+    /// An impulse with a normal part above this is in the set, whatever its other parts.
     pub(crate) free_above: f64,
 }
 
@@ -89,8 +90,7 @@ impl Cone {
         Self { normal, friction, rolling, metric, inverse: metric.inverse(), free_above }
     }
 
-    /// The point of the set nearest to an impulse. An idle contact's impulse, which nothing moves, stays
-    /// zero.
+    /// The point of the set nearest to an impulse. The impulse of an idle contact stays zero.
     #[inline(always)]
     pub(crate) fn project<U: Unknown>(&self, impulse: U) -> U {
         let normal = impulse.linear().dot(self.normal);
@@ -114,7 +114,7 @@ impl Cone {
         )
     }
 
-    /// s = mu |u_t| + mu_r |u_q| [m/s].
+    /// De Saxce's term s = mu |u_t| + mu_r |u_q| [m/s].
     #[inline(always)]
     pub(crate) fn slip<U: Unknown>(&self, velocity: U) -> f64 {
         let u = velocity.linear();
@@ -122,14 +122,15 @@ impl Cone {
         if U::ROLLING { slip + self.rolling * velocity.rolling().length() } else { slip }
     }
 
-    /// w of a relative velocity u: what must lie in the dual cone, orthogonal to the impulse, u + (b + s) n.
-    /// `allowed` is b + s [m/s]: the gap that may close, and de Saxce's term, [`Self::slip`].
+    /// w = u + (b + s) n of a relative velocity u, which must lie in the dual cone and be orthogonal to the
+    /// impulse. `allowed` is b + s [m/s]: the speed at which the gap may close, and de Saxce's term,
+    /// [`Self::slip`].
     #[inline(always)]
     pub(crate) fn dual<U: Unknown>(&self, velocity: U, allowed: f64) -> U {
         velocity + U::new(self.normal * allowed, DVec3::ZERO)
     }
 
-    /// D^-1 of a velocity: the impulse that would make it, by the diagonal alone.
+    /// D^-1 u of a velocity u: the impulse that leads to u by the diagonal alone.
     #[inline(always)]
     pub(crate) fn unscale<U: Unknown>(&self, velocity: U) -> U {
         let Metric { normal, tangential, rolling } = self.inverse;
@@ -138,7 +139,7 @@ impl Cone {
         if U::ROLLING { U::new(linear, velocity.rolling() * rolling) } else { U::new(linear, DVec3::ZERO) }
     }
 
-    /// The largest part of D p, for an impulse p: a velocity [m/s].
+    /// The largest part of D p [m/s] for an impulse p.
     #[inline(always)]
     fn largest_part<U: Unknown>(&self, impulse: U) -> f64 {
         let along = impulse.linear().dot(self.normal);
@@ -147,13 +148,14 @@ impl Cone {
         if U::ROLLING { larger(linear, self.metric.rolling * impulse.rolling().length()) } else { linear }
     }
 
-    /// Error of an impulse under the law, as a velocity [m/s]: the largest part of its natural map.
+    /// Error of an impulse under the law [m/s]: the largest part of its natural map D (p - Proj_K(p - D^-1
+    /// w)).
     #[inline(always)]
     pub(crate) fn error<U: Unknown>(&self, impulse: U, w: U) -> f64 {
         self.largest_part(impulse - self.project(impulse - self.unscale(w)))
     }
 
-    /// a . D b.
+    /// Inner product a . D b.
     #[inline(always)]
     pub(crate) fn inner<U: Unknown>(&self, a: U, b: U) -> f64 {
         let along = a.linear().dot(self.normal) * b.linear().dot(self.normal);
@@ -163,7 +165,7 @@ impl Cone {
     }
 }
 
-/// Cones side by side.
+/// Cones of [`LANES`] contacts side by side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cones {
     pub(crate) normal: Vectors,
@@ -171,7 +173,7 @@ pub(crate) struct Cones {
     metric: [[f64; LANES]; 3],
     inverse: [[f64; LANES]; 3],
     free_above: [f64; LANES],
-    /// b = max(gap, 0) / h [m/s]: the speed at which a pair may close; 0 where gaps do not count.
+    /// b = max(g, 0)/h [m/s]: the speed at which a pair may close; 0 where gaps do not count.
     pub(crate) bias: [f64; LANES],
 }
 
@@ -182,7 +184,7 @@ impl Cones {
         self.free_above[lane] >= 0.0
     }
 
-    /// Sets a lane, with b.
+    /// Sets the cone and b of a lane.
     #[inline(always)]
     pub(crate) fn set(&mut self, lane: usize, cone: &Cone, bias: f64) {
         self.bias[lane] = bias;
@@ -213,7 +215,7 @@ impl Cones {
     }
 }
 
-/// Normal part of the nearest point of the cone.
+/// Normal part x of the nearest point of the cone: the root that the head of this file derives.
 #[inline(always)]
 pub(crate) fn nearest_normal<U: Unknown>(
     friction: f64,
@@ -224,6 +226,7 @@ pub(crate) fn nearest_normal<U: Unknown>(
 ) -> f64 {
     let loads = [metric.tangential * friction * tangential, metric.rolling * rolling * couple];
     let slopes = [metric.tangential * friction * friction, metric.rolling * rolling * rolling];
+    // (d_n a + d_t mu T + d_q mu_r R) / (d_n + d_t mu^2 + d_q mu_r^2), with the terms that count.
     let root = |slides: bool, rolls: bool| {
         let (mut load, mut slope) = (metric.normal * normal, metric.normal);
         load += if slides { loads[0] } else { 0.0 };
@@ -251,7 +254,7 @@ pub(crate) fn shrink(size: f64, limit: f64) -> f64 {
     if size > limit { ratio } else { 1.0 }
 }
 
-/// The larger of two, the second if the first is NaN.
+/// The larger of two numbers, the second if the first is NaN.
 #[inline(always)]
 pub(crate) fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }

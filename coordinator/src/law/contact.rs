@@ -7,8 +7,8 @@ use super::bodies::{Bodies, Motion};
 /// Two particles near each other, as the law sees them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contact {
-    /// Global names of particles i and j, unlike indices the same from step to step. Contacts are sorted by
-    /// them.
+    /// Global names of particles i and j. Unlike indices, they stay the same from step to step. Contacts are
+    /// sorted by pair.
     pub pair: (u64, u64),
     /// The bodies that i and j belong to.
     pub bodies: [u32; 2],
@@ -29,15 +29,15 @@ pub struct Contact {
 /// Properties of a pair of surfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ContactMaterial {
-    /// Coefficient of friction mu; infinite: the surfaces never slide while they press.
+    /// Coefficient of friction mu. If it is infinite, the surfaces never slide while they press.
     pub friction: f64,
-    /// Coefficient of rolling resistance mu_r: a couple of at most mu_r p_n times the reduced radius. It must
-    /// be 0 where neither body has spin.
+    /// Coefficient of rolling resistance mu_r: the couple is at most mu_r p_n times the reduced radius. It
+    /// must be 0 where neither body has spin.
     pub rolling: f64,
     /// Coefficient of restitution e, 0 to 1.
     pub restitution: f64,
-    /// True if the pair moves as one, as merged particles do: the contact may pull, and gap and friction do
-    /// not count.
+    /// True if the pair moves as one, as merged particles do. The contact may then pull, and gap and friction
+    /// do not count.
     pub glued: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct Sphere {
     pub radius: f64,
 }
 
-/// A half space: the surface of a body, as far as it is flat.
+/// The flat surface of a body that fills a half space.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane {
     /// Global name.
@@ -74,12 +74,12 @@ pub struct Plane {
 impl Contact {
     /// The contact of two spheres.
     ///
-    /// The arms end in one point, on the line of centres, at distances in the ratio of the radii. With a gap
-    /// between two points of contact an impulse and its opposite would not be in one line, and angular
-    /// momentum would not be kept.
+    /// The arms end in one point on the line of centres and have the ratio of the radii. With one point of
+    /// contact on each surface, an impulse and its opposite would not lie on one line, and angular momentum
+    /// would change.
     ///
-    /// The normal of coincident centres is against the motion of j relative to i, so that whatever moves them
-    /// apart is free, and the x axis if they do not move.
+    /// If the centres coincide, the normal points against the motion of j relative to i, to where j came
+    /// from. Without relative motion it is the x axis.
     pub fn between_spheres(i: &Sphere, j: &Sphere, bodies: &Bodies, material: ContactMaterial) -> Self {
         let apart = j.centre - i.centre;
         let distance = apart.length();
@@ -121,20 +121,21 @@ impl Contact {
         [self.offset[0] + self.normal * self.arm[0], self.offset[1] - self.normal * self.arm[1]]
     }
 
-    /// Reduced radius r_i r_j / (r_i + r_j) [m]: the lever of rolling, with which an angular velocity becomes
-    /// a velocity. It is the sphere's radius on a plane.
+    /// Reduced radius r_i r_j / (r_i + r_j) [m], the lever of rolling: an angular velocity times the lever is
+    /// a velocity. On a plane it is the radius of the sphere.
     pub fn lever(&self) -> f64 {
         if self.reach.is_infinite() {
             return (self.arm[0] + self.arm[1] - self.gap).max(0.0);
         }
-        // The arms are in the ratio of the radii, unless the centres coincide.
+        // The arms have the ratio of the radii, so that `share` is r_i / (r_i + r_j), unless the centres
+        // coincide.
         let distance = self.arm[0] + self.arm[1];
         let share = if distance > 0.0 { self.arm[0] / distance } else { 0.5 };
         self.reach * share * (1.0 - share)
     }
 
-    /// True if the contact, as a constraint by its tangent plane, would stop two spheres that in fact pass
-    /// each other by in a step of length `dt` [s].
+    /// True if two spheres pass each other in a step of length `dt` [s], although their contact, a constraint
+    /// by its tangent plane, would stop them.
     pub fn is_missed(&self, first: Motion, second: Motion, dt: f64) -> bool {
         if self.reach.is_infinite() || self.gap <= 0.0 || self.material.glued {
             return false;
@@ -143,7 +144,7 @@ impl Contact {
         if self.gap + u.dot(self.normal) * dt >= 0.0 {
             return false;
         }
-        // Closest approach of the centres, at d + u t, 0 <= t <= dt.
+        // The centres are d + u t apart, and closest at t = -d . u / |u|^2, cut to 0 <= t <= dt.
         let d = self.normal * (self.gap + self.reach);
         let time = (-d.dot(u) / u.length_squared()).clamp(0.0, dt);
         (d + u * time).length_squared() >= self.reach * self.reach
@@ -151,17 +152,17 @@ impl Contact {
 }
 
 /// Distance by which a sphere is grown [m] in the search for its contacts in a step of length `dt` [s], given
-/// its speed without contacts [m/s]. A pair is a candidate if the grown spheres intersect: |d| - r_i - r_j <
-/// 2 (|v_i| + |v_j|) h.
+/// its speed without contacts [m/s]. A pair is a candidate if the grown spheres intersect: g < 2 (|v_i| +
+/// |v_j|) h.
 ///
-/// The growth has no upper limit: with one, a bullet that is fast enough would pass.
+/// The growth has no upper limit. Otherwise a bullet that is fast enough would pass.
 #[inline]
 pub fn reach(speed: f64, dt: f64) -> f64 {
     2.0 * speed * dt
 }
 
-/// True if a body left the reach within which its candidates were sought: contacts gave it more than twice
-/// its speed.
+/// True if a body left the reach within which its contacts were sought: contacts made it more than twice as
+/// fast.
 #[inline]
 pub fn outruns(speed_before: f64, speed_after: f64) -> bool {
     speed_after > 2.0 * speed_before

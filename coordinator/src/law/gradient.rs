@@ -1,27 +1,30 @@
 //! Accelerated projected gradient with restart [Mazhar2015], [ODonoghueCandes2015].
 //!
-//! One iteration from impulses x, those before x_old, and a diagonal D:
+//! One iteration starts from impulses x and those before, x_old, with a diagonal D:
 //!
 //! ```text
 //! y     = x + beta (x - x_old)
 //! x_new = Proj_K( y - D^-1 w(y) / L ),     w(y) = u(y) + (b + s) n,    s = mu |u_t| + mu_r |u_q|
 //! ```
 //!
-//! The step is the minimum over K of the quadratic f(y) + w . (x - y) + L/2 |x - y|^2, lengths in the metric D. It lowers f if this
-//! quadratic is nowhere below f on the way, that is if d . W d <= L d . D d for d = x_new - y: where it is not, L is raised and the
-//! step taken again. Neither side holds the terms that are constant within the iteration, so de Saxce's term does not
-//! disturb the test. beta follows Nesterov's sequence; it starts again at 0 when the last step points against the momentum,
-//! (y - x_new) . D (x_new - x) > 0. The velocity u(y) needs no product: bodies' velocities are affine in the impulses, so that of
-//! y is v(x) + beta (v(x) - v(x_old)). d . W d = (H^T d) . B (H^T d) is a sum over bodies.
+//! This x_new minimises the quadratic f(y) + w . (x - y) + L/2 |x - y|^2 over x in K, with lengths in the
+//! metric D. The step lowers f if d . W d <= L d . D d for d = x_new - y, since the quadratic is then not
+//! below f at x_new. Otherwise L is raised and the step is repeated. Terms that are constant within the
+//! iteration, such as de Saxce's term s, cancel in this test.
 //!
-//! de Saxce's term is held while the convex problem that it leaves is further from its solution than the term
-//! is from its own value, and then renewed. Renewed at every iteration it makes the problem's operator
-//! unsymmetric, and the momentum, which pushes in no direction of descent then, can drive a packed heap in
-//! circles: columns of discs ran into any limit of iterations. Held until the convex problem is solved well,
-//! it costs twice the iterations.
+//! beta follows Nesterov's sequence. It restarts at 0 when the last step points against the momentum, (y -
+//! x_new) . D (x_new - x) > 0. The velocity u(y) needs no product with W, since velocities of bodies are
+//! affine in the impulses: v(y) = v(x) + beta (v(x) - v(x_old)). Likewise d . W d = (H^T d) . B (H^T d) is a
+//! sum over bodies.
 //!
-//! D has one number each for the normal, the tangential and the rolling part of a contact. Without it a light
-//! grain under a heavy one, or the large answer of a sphere's spin, would dictate a short step to all.
+//! De Saxce's term is held until the error of the convex problem that it leaves falls below a part of the
+//! error with the true term. Then the term is renewed. If it were renewed in every iteration, the operator of
+//! the problem would not be symmetric. The momentum then need not point downhill and can drive a packed heap
+//! in circles: columns of discs reached any limit of iterations. Holding the term until the convex problem is
+//! solved well takes twice the iterations.
+//!
+//! D has one number each for the normal, the tangential and the rolling part of a contact. Without D, a light
+//! grain under a heavy one, or the large answer of a sphere's spin, would force a short step on all contacts.
 
 use amalgam_particles::lanes::{self, LANES, Lanes, Task};
 use rayon::prelude::*;
@@ -38,39 +41,41 @@ use super::unknown::{Unknown, Unknowns, work};
 pub struct Tolerance {
     /// Largest error of a contact's velocity [m/s].
     pub velocity: f64,
-    /// sum |p . w| over sum |p . u_free|: the duality gap. A tall stack needs it: while the news of a floor
-    /// travels up, each velocity is right to a small part and their sum, the velocity of the top, is wrong
-    /// altogether.
+    /// Largest duality gap, sum |p . w| over sum |p . u*|. A tall stack needs it: while impulses spread
+    /// upwards from the floor, each velocity is right to a small part, but their sum, the velocity of the
+    /// top, is wrong.
     pub duality_gap: f64,
-    /// Rounding of a velocity [m/s]: no answer can be better; or what is small enough, if larger.
+    /// Rounding of a velocity [m/s], below which no error falls; or an error that is small enough, if it is
+    /// larger.
     pub rounding: f64,
-    /// Iterations at most.
+    /// Largest number of iterations.
     pub iterations_max: u32,
 }
 
 /// Outcome of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Products with W, those included that only raised L.
+    /// Number of products with W, including those that only raised L.
     pub iterations: u32,
     /// True if both tolerances hold.
     pub converged: bool,
-    /// Largest error of a contact's velocity [m/s]: of its natural map D (p - Proj_K(p - D^-1 w)), which is
-    /// zero where the law holds.
+    /// Largest error of a contact's velocity [m/s]: the largest part of its natural map D (p - Proj_K(p -
+    /// D^-1 w)), which is zero where the law holds.
     pub velocity_error: f64,
-    /// sum |p . w| over sum |p . u_free|.
+    /// Duality gap: sum |p . w| over sum |p . u*|.
     pub duality_gap: f64,
     /// Change of kinetic energy by the impulses [J].
     pub energy: f64,
-    /// Largest speed at which surfaces in contact still approach, or open ones would pass each other [m/s].
+    /// Largest -(u_n + b) [m/s]: the speed at which surfaces in contact still approach, or open ones would
+    /// pass each other.
     pub overlap_rate: f64,
 }
 
-/// The memory of an iteration. Contacts hold impulses alone: velocities are those of bodies, of which there
-/// are fewer.
+/// Working storage of the iteration. Contacts hold impulses only. Velocities are held by bodies, of which
+/// there are fewer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Descent<U> {
-    /// Impulse of each contact, x: in, the first guess; out, the solution.
+    /// Impulse x of each contact: on input the first guess, on output the solution.
     pub(crate) impulses: Vec<U>,
     /// x_old.
     before: Vec<U>,
@@ -78,40 +83,39 @@ pub(crate) struct Descent<U> {
     trial: Vec<U>,
     /// b + s of each contact, with de Saxce's term s as it was last renewed [m/s].
     allowed: Vec<f64>,
-    /// Bodies with the impulses x.
+    /// Answers of the bodies to the impulses x.
     now: Answers,
-    /// Bodies with the impulses x_new.
+    /// Answers of the bodies to the impulses x_new.
     then: Answers,
-    /// Bodies with the impulses y.
+    /// Answers of the bodies to the impulses y.
     ahead: Answers,
-    /// Bodies with the impulses y of the iteration that follows.
+    /// Answers of the bodies to the impulses y of the next iteration.
     next: Answers,
 }
 
 /// Sums over contacts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    /// d . D d.
+    /// d . D d, with d = x_new - y.
     length: f64,
-    /// x . D x.
+    /// x_new . D x_new.
     size: f64,
     /// (y - x_new) . D (x_new - x).
     uphill: f64,
     velocity_error: f64,
-    /// The same with de Saxce's term as it was last renewed: the error of the convex problem that is being
-    /// solved.
+    /// Largest error of the convex problem: de Saxce's term is the one that was last renewed.
     convex_error: f64,
-    /// sum |p . w|.
+    /// Sum of |p . w|.
     gap: f64,
-    /// sum |p . u_free|.
+    /// Sum of |p . u*|.
     scale: f64,
-    /// p . (u + u_free) / 2: the change of kinetic energy.
+    /// Sum of p . (u + u*)/2: the change of kinetic energy.
     energy: f64,
-    /// p . u_free.
+    /// Sum of p . u*.
     taken: f64,
-    /// p . b n.
+    /// Sum of p_n b.
     bias: f64,
-    /// sum |p|.
+    /// Sum of |p|.
     amount: f64,
     overlap_rate: f64,
 }
@@ -148,23 +152,24 @@ impl Sums {
     }
 }
 
-/// de Saxce's term is renewed as soon as the error without it is this part of the whole error.
+/// De Saxce's term is renewed once the error of the convex problem is at most this part of the error with the
+/// true term.
 const RENEWAL: f64 = 0.7;
 
-/// Errors, which cost as much as a step, are looked at after each of the first steps and then after every so
-/// many.
+/// Errors are computed after each of the first steps and then once in this many steps, since they cost as
+/// much as a step.
 const JUDGED: u32 = 4;
 
-/// A displacement below this part of the impulses says nothing of L: rounding.
+/// If d . D d is below this part of x_new . D x_new, it is rounding and says nothing of L.
 const ROUNDING: f64 = 1e-20;
 
 impl<U: Unknown> Descent<U> {
-    /// Motion of each body with the impulses.
+    /// Motion of each body with the impulses x.
     pub(crate) fn motion(&self) -> &[Motion] {
         &self.now.motion
     }
 
-    /// Starts at `impulses`.
+    /// Starts at x = `impulses`.
     pub(crate) fn start(&mut self, problem: &mut Problem, bodies: &Bodies) {
         problem.answer(bodies, &self.impulses, &mut self.now);
         self.ahead.clone_from(&self.now);
@@ -172,14 +177,14 @@ impl<U: Unknown> Descent<U> {
         self.renew(problem);
     }
 
-    /// The value of f = 1/2 p . W p + p . (u_free + b n) at the impulses [J].
+    /// The value of f = 1/2 p . W p + p . (u* + b n) at the impulses [J].
     pub(crate) fn value(&mut self, problem: &Problem) -> f64 {
         let sums = self.judge(problem);
         sums.energy + sums.bias
     }
 
-    /// Iterates from where [`Self::start`] was called last. At least one step is taken: an error below the
-    /// tolerance that nobody works at would be a steady rate of sinking.
+    /// Iterates from the impulses at which [`Self::start`] was called last. At least one step is taken: an
+    /// error below the tolerance that no step reduces would be a steady rate of sinking.
     pub(crate) fn run(
         &mut self,
         problem: &mut Problem,
@@ -202,7 +207,7 @@ impl<U: Unknown> Descent<U> {
             let is_last = iterations >= tolerance.iterations_max;
             let measurable = sums.length > ROUNDING * sums.size;
             if measurable && curvature > *lipschitz * sums.length && *lipschitz < most && !is_last {
-                // The ratio is what this direction needs; others may need a little more.
+                // This direction needs L = d . W d / d . D d; others may need a little more.
                 *lipschitz = (1.05 * curvature / sums.length).min(most);
                 continue;
             }
@@ -224,8 +229,8 @@ impl<U: Unknown> Descent<U> {
         }
     }
 
-    /// Scales impulses that do not solve the problem so far down that they give no energy. Cones are closed
-    /// under scaling, and momenta are kept.
+    /// Scales impulses that do not solve the problem down until they give no energy. They stay in their
+    /// cones, and momenta are kept.
     fn give_no_energy(
         &mut self,
         problem: &mut Problem,
@@ -234,7 +239,8 @@ impl<U: Unknown> Descent<U> {
         iterations: u32,
         tolerance: &Tolerance,
     ) -> Outcome {
-        // With t of the impulses the energy is t p . u_free + t^2 p . W p / 2.
+        // Scaled by t, they give the energy t p . u* + t^2 p . W p / 2, which is 0 at t = -2 p . u* / (p . W
+        // p).
         let part = (-sums.taken / (sums.energy - sums.taken)).clamp(0.0, 1.0);
         let part = if part.is_nan() { 0.0 } else { part };
         self.impulses.iter_mut().for_each(|impulse| *impulse = *impulse * part);
@@ -242,7 +248,7 @@ impl<U: Unknown> Descent<U> {
         self.judge(problem).outcome(iterations, tolerance)
     }
 
-    /// Finds x_new and the sums that measure its quality.
+    /// Finds x_new and its sums.
     fn propose(&mut self, problem: &Problem, beta: f64, lipschitz: f64) -> Sums {
         let Self { impulses, before, trial, allowed, ahead, .. } = self;
         trial.resize(impulses.len(), U::default());
@@ -264,8 +270,8 @@ impl<U: Unknown> Descent<U> {
         })
     }
 
-    /// Answers to the y that follows, should x_new be accepted, and d . W d of this step: the work of d,
-    /// summed over bodies, which needs no velocity of a contact.
+    /// Finds the answers to the next y, should x_new be accepted, and returns d . W d of this step: the work
+    /// of d, summed over bodies. No velocity of a contact is needed.
     fn look_ahead(&mut self, beta: f64) -> f64 {
         let Self { now, then, ahead, next, .. } = self;
         next.resize(then.motion.len());
@@ -290,7 +296,7 @@ impl<U: Unknown> Descent<U> {
         parts.into_iter().sum()
     }
 
-    /// x_new becomes x.
+    /// Accepts x_new as x.
     fn accept(&mut self) {
         std::mem::swap(&mut self.before, &mut self.impulses);
         std::mem::swap(&mut self.impulses, &mut self.trial);
@@ -311,7 +317,7 @@ impl<U: Unknown> Descent<U> {
         });
     }
 
-    /// Sums of the errors of the impulses.
+    /// Finds the errors of the impulses x.
     fn judge(&mut self, problem: &Problem) -> Sums {
         let Self { allowed, now, impulses, .. } = self;
         let (motion, allowed) = (&now.motion, &*allowed);
@@ -322,10 +328,10 @@ impl<U: Unknown> Descent<U> {
     }
 }
 
-/// A chunk of the step to x_new, for lanes: contacts go through it side by side.
+/// The step to x_new of a chunk of contacts, which run side by side in lanes.
 struct Proposal<'a, U> {
     problem: &'a Problem,
-    /// Bodies with the impulses y.
+    /// Motion of the bodies with the impulses y.
     motion: &'a [Motion],
     /// The chunk's first contact.
     first: usize,
@@ -377,10 +383,10 @@ impl<U: Unknown> Task for Proposal<'_, U> {
     }
 }
 
-/// Errors of a chunk of impulses, for lanes.
+/// Errors of a chunk of contacts, which run side by side in lanes.
 struct Judgement<'a, U> {
     problem: &'a Problem,
-    /// Bodies with the impulses.
+    /// Motion of the bodies with the impulses x.
     motion: &'a [Motion],
     /// The chunk's first contact.
     first: usize,
@@ -442,12 +448,12 @@ impl<U: Unknown> Task for Judgement<'_, U> {
     }
 }
 
-/// Contacts side by side.
+/// Values of contacts side by side.
 #[derive(Default)]
 struct Side<U> {
     allowed: [f64; LANES],
     impulse: Unknowns<U>,
-    /// The impulse before, or the velocity without impulses.
+    /// The impulse x_old, or the velocity u*.
     other: Unknowns<U>,
     velocity: Unknowns<U>,
 }
@@ -460,10 +466,10 @@ fn largest(lanes: &[f64; LANES]) -> f64 {
     lanes.iter().fold(0.0, |most, &lane| larger(lane, most))
 }
 
-/// A bound on the eigenvalues of D^-1 W. By Cauchy's inequality a body that sums over k contacts answers at
-/// most k times the sum of what each does alone. The parts of one contact, of which there are three, the
-/// tangential one with two directions whose mean D holds, add a factor of at most 6. A model of the response
-/// adds its own factor.
+/// Bound on the eigenvalues of D^-1 W. By Cauchy's inequality a body answers k contacts at most k times as
+/// much as the sum of what each does alone. The parts of a contact add a factor of at most 6: there are
+/// three, and the tangential one has two directions of which D holds the mean. A model of the response adds
+/// its own factor.
 fn most_curved(problem: &Problem, bodies: &Bodies) -> f64 {
     let growth = match &bodies.response {
         Response::Diagonal => 1.0,
@@ -475,7 +481,8 @@ fn most_curved(problem: &Problem, bodies: &Bodies) -> f64 {
     6.0 * problem.most_contacts(bodies).max(1) as f64 * growth
 }
 
-/// Works through a column in chunks and adds up in order, the same to the bit on any number of threads.
+/// Works through a column in chunks and adds their sums in order, with the same bits on any number of
+/// threads.
 fn in_chunks<A: Send>(column: &mut [A], work: impl Fn(usize, &mut [A]) -> Sums + Sync) -> Sums {
     let add = |total: Sums, part: Sums| total.and(part);
     if column.len() <= SERIAL {

@@ -1,16 +1,27 @@
 //! Restitution: generalised reflections [Smith2012].
 //!
-//! Contacts that come in fast are reflected before the step's problem is solved. A round takes all contacts
-//! that approach, solves the plastic, frictionless problem on them alone, and applies (1 + e) times its
-//! impulses. Bodies that were hit may now approach others: the next round is theirs, until nobody approaches.
-//! So a row of balls at rest passes a blow on from ball to ball, and the last one leaves. One round for all
-//! contacts at once would share it among all.
+//! Fast contacts are reflected before the problem of the step is solved. A round takes all contacts that
+//! approach, solves the plastic, frictionless problem on them alone, and applies (1 + e) times its impulses.
+//! Bodies that were hit may then approach others, which the next round reflects, until none approach. So a
+//! row of balls at rest passes a blow on from ball to ball, and the last one leaves. One round for all
+//! contacts at once would share the blow among all balls.
 //!
-//! With plastic impulses p, W p = -u where p > 0, a round changes the energy by 1/2 (E p) . W (E p) - 1/2 p .
-//! W p, E the diagonal of coefficients. For one coefficient of at most 1 it falls. For several it may rise;
-//! the part E p is then made shorter until it does not. A round that reaches its limit of iterations has
-//! other sums: with s of E p the energy changes by p . u + 1/2 p . W p + s E p . (u + W p) + s^2 1/2 (E p) .
-//! W (E p), and s is the largest up to 1 for which it does not rise.
+//! Plastic impulses p fulfil W p = -u where p > 0. With E the diagonal of coefficients e, a round changes the
+//! energy by
+//!
+//! ```text
+//! 1/2 (E p) . W (E p) - 1/2 p . W p.
+//! ```
+//!
+//! With one coefficient of at most 1 this is not positive. With several it may be positive, and E p is then
+//! scaled by a factor s < 1. A round that reaches its limit of iterations does not fulfil W p = -u, and
+//! changes the energy by
+//!
+//! ```text
+//! p . u + 1/2 p . W p + s E p . (u + W p) + s^2 1/2 (E p) . W (E p).
+//! ```
+//!
+//! s is the largest number up to 1 for which the energy does not rise.
 
 use amalgam_particles::DVec3;
 
@@ -19,21 +30,21 @@ use super::contact::Contact;
 use super::gradient::{Descent, Tolerance};
 use super::problem::{Answers, Problem};
 
-/// Rounds at most. What is left then is treated as plastic.
+/// Largest number of rounds. Contacts that still approach are then treated as plastic.
 const ROUNDS_MAX: u32 = 1000;
 
-/// Iterations of a round at most.
+/// Largest number of iterations of a round.
 const ITERATIONS_MAX: u32 = 10_000;
 
 /// Error of a round's velocities, as a part of the fastest approach.
 const PRECISION: f64 = 1e-12;
 
-/// Contacts that approach slower than this part of the fastest approach of the first round are left to the
-/// plastic solve. In a cluster with restitution below 1 rounds would go on for ever, each slower than the
+/// Contacts that approach slower than this part of the fastest approach of the first round are treated as
+/// plastic. Otherwise rounds in a cluster with restitution below 1 would never end, each slower than the
 /// last.
 const SLOW: f64 = 1e-6;
 
-/// Memory of the reflections.
+/// Working storage of the reflections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reflections {
     problem: Problem,
@@ -45,7 +56,7 @@ pub(crate) struct Reflections {
 
 impl Reflections {
     /// Reflects the contacts `chosen` that would close within the step, `dt` [s], and approach faster than
-    /// `threshold` [m/s]: changes the bodies' motion and adds each contact's impulse to `given` [kg m/s].
+    /// `threshold` [m/s]. Changes the bodies' motion and adds each contact's impulse to `given` [kg m/s].
     /// Returns the number of rounds and the change of kinetic energy [J].
     pub(crate) fn reflect(
         &mut self,
@@ -90,8 +101,7 @@ impl Reflections {
         (rounds, energy)
     }
 
-    /// Reflects `approaching`, of which the fastest approaches at `fastest` [m/s]; returns the change of
-    /// energy [J].
+    /// Reflects `approaching`, with the fastest approach `fastest` [m/s]. Returns the change of energy [J].
     fn round(
         &mut self,
         bodies: &mut Bodies,
@@ -111,7 +121,7 @@ impl Reflections {
             rounding: problem.rounding(),
             iterations_max,
         };
-        // From 1, a step solves contacts exactly that share no body.
+        // With L = 1 a step solves contacts exactly that share no body.
         let solve = descent.run(problem, bodies, &mut 1.0, &tolerance);
 
         let restitution = |k: usize| contacts[approaching[k] as usize].material.restitution;
@@ -148,7 +158,7 @@ fn share(change: f64, slope: f64, returned: f64) -> f64 {
     if change + slope + returned <= 0.0 {
         return 1.0;
     }
-    // The form that does not cancel.
+    // The root of the quadratic, in the form that does not cancel.
     let root = (slope * slope - 4.0 * returned * change).max(0.0).sqrt();
     let share = if slope > 0.0 { -2.0 * change / (slope + root) } else { (root - slope) / (2.0 * returned) };
     share.clamp(0.0, 1.0)

@@ -1,10 +1,15 @@
 //! The problem of a step: one unknown per contact, and the matrix W = H B H^T, which is never formed.
 //!
-//! H takes velocities of bodies to relative velocities at contacts, u = v_j + omega_j x r_j - v_i - omega_i x
-//! r_i; its transpose takes impulses p of contacts to impulses and torques of bodies, +p and r_j x p on j, -p
-//! and -r_i x p on i. W p is found in two passes. In the first every body sums over its own contacts, in
-//! their order; in the second every contact reads its two bodies. Nothing is written twice, so there are no
-//! atomics, and nothing depends on the number of threads.
+//! H takes velocities of bodies to relative velocities at contacts. Its transpose takes impulses p of
+//! contacts to impulses and torques of bodies:
+//!
+//! ```text
+//! u = v_j + omega_j x r_j - v_i - omega_i x r_i,     +p and r_j x p on j,     -p and -r_i x p on i.
+//! ```
+//!
+//! W p is found in two passes. In the first every body sums over its own contacts, in their order. In the
+//! second every contact reads its two bodies. Each value is written once, so that no atomics are needed and
+//! the bits are the same on any number of threads.
 
 use amalgam_particles::{DVec3, lanes::LANES, reduce};
 use rayon::prelude::*;
@@ -27,13 +32,13 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problem {
     pub(crate) rows: Vec<Row>,
-    /// Set and gap of each contact, [`LANES`] side by side; the surplus of the last block is zero.
+    /// Cone and b of each contact, [`LANES`] side by side. Surplus lanes of the last block are zero.
     pub(crate) cones: Vec<Cones>,
-    /// Arms and lever of each contact; empty if no body turns.
+    /// Arms and lever of each contact; empty if no body rotates.
     levers: Vec<Levers>,
     /// Start of each body's part of `incident`, and the end of the last part.
     offsets: Vec<u32>,
-    /// Contacts of each body, ascending, times two, plus 1 where the body is j.
+    /// Contacts of each body, ascending: twice the index, plus 1 where the body is j.
     incident: Vec<u32>,
     cursor: Vec<u32>,
     /// Motion of each body without the impulses.
@@ -42,7 +47,7 @@ pub(crate) struct Problem {
     coupled: [Vec<DVec3>; 2],
 }
 
-/// Impulses of contacts on bodies and the motion in answer; a column per field.
+/// Impulses of contacts on bodies, and the motion that they lead to; a column per field.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     /// H^T p: impulse [kg m/s] and angular impulse [kg m^2/s] of each body, zero for an immovable one.
@@ -69,11 +74,11 @@ impl Problem {
     pub(crate) fn set(&mut self, bodies: &Bodies, contacts: &[Contact], chosen: &[u32], dt: f64) {
         self.set_rows(bodies, contacts, chosen, dt);
         // A body without spin and without an inertia takes no torque.
-        let turns = |body: usize| {
+        let rotates = |body: usize| {
             bodies.inverse_inertia[body] != InverseInertia::None || bodies.spin[body] != DVec3::ZERO
         };
         self.levers.clear();
-        if (0..bodies.len()).any(turns) {
+        if (0..bodies.len()).any(rotates) {
             let levers = |&c: &u32| {
                 let contact = &contacts[c as usize];
                 Levers { arms: contact.arms(), lever: contact.lever() }
@@ -102,7 +107,7 @@ impl Problem {
         blocks.for_each(|((chosen, rows), cones)| one(chosen, rows, cones));
     }
 
-    /// Makes all contacts frictionless and closed.
+    /// Makes all contacts frictionless, with b = 0.
     pub(crate) fn make_smooth(&mut self) {
         for (k, row) in self.rows.iter_mut().enumerate() {
             if row.kind == Kind::Rough {
@@ -125,7 +130,7 @@ impl Problem {
         self.cones[contact / LANES].bias[contact % LANES]
     }
 
-    /// The speed at which the surfaces of a contact open beyond what may close [m/s]: n . u + b.
+    /// The speed n . u + b [m/s], negative where the contact closes by more than its gap.
     #[inline(always)]
     pub(crate) fn opening<U: Unknown>(&self, contact: usize, u: U) -> f64 {
         u.linear().dot(self.cones[contact / LANES].normal.get(contact % LANES)) + self.bias(contact)
@@ -155,25 +160,25 @@ impl Problem {
         }
     }
 
-    /// Contacts of a body, each times two, plus 1 where the body is j.
+    /// Contacts of a body: twice the index, plus 1 where the body is j.
     pub(crate) fn incident(&self, body: usize) -> &[u32] {
         &self.incident[self.offsets[body] as usize..self.offsets[body + 1] as usize]
     }
 
-    /// The largest number of contacts of a body that they move.
+    /// Largest number of contacts of a movable body.
     pub(crate) fn most_contacts(&self, bodies: &Bodies) -> usize {
         let movable = (0..self.free.len()).filter(|&body| !bodies.is_immovable(body as u32));
         movable.map(|body| self.incident(body).len()).max().unwrap_or(0)
     }
 
-    /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's.
+    /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's velocity.
     pub(crate) fn rounding(&self) -> f64 {
         let size = |contact: usize| {
             let [i, j] = self.rows[contact].bodies.map(|body| self.free[body as usize]);
-            let turning = self.levers.get(contact).map_or(0.0, |levers| {
+            let by_spin = self.levers.get(contact).map_or(0.0, |levers| {
                 i.angular.length() * levers.arms[0].length() + j.angular.length() * levers.arms[1].length()
             });
-            i.linear.length() + j.linear.length() + turning
+            i.linear.length() + j.linear.length() + by_spin
         };
         8.0 * f64::EPSILON * reduce::max(self.rows.len(), 0.0, size)
     }
@@ -249,7 +254,7 @@ impl Problem {
     }
 }
 
-/// A contact as the iteration reads it, with b [m/s].
+/// Row, cone and b [m/s] of a contact.
 fn read(bodies: &Bodies, contact: &Contact, dt: f64) -> (Row, Cone, f64) {
     let material = &contact.material;
     let metric = metric(bodies, contact);
@@ -265,7 +270,8 @@ fn read(bodies: &Bodies, contact: &Contact, dt: f64) -> (Row, Cone, f64) {
     (Row { bodies: contact.bodies, kind }, cone, bias)
 }
 
-/// The diagonal of W, by blocks: means over the directions of each.
+/// The diagonal of W by parts of a contact: the sum over both bodies of e . B e + (r x e) . I^-1 (r x e), as
+/// a mean over the directions e of each part.
 fn metric(bodies: &Bodies, contact: &Contact) -> Metric {
     let n = contact.normal;
     let tangents = n.any_orthonormal_pair();
@@ -273,14 +279,14 @@ fn metric(bodies: &Bodies, contact: &Contact) -> Metric {
     let mut sum = Metric::default();
     for (&body, arm) in contact.bodies.iter().zip(contact.arms()) {
         let inverse = &bodies.inverse_inertia[body as usize];
-        let turned = |along: DVec3| {
+        let by_torque = |along: DVec3| {
             let torque = arm.cross(along);
             torque.dot(inverse.apply(torque))
         };
-        let pushed = |along: DVec3| along.dot(bodies.answer(body, along));
-        sum.normal += pushed(n) + turned(n);
-        sum.tangential += 0.5 * (pushed(tangents.0) + pushed(tangents.1));
-        sum.tangential += 0.5 * (turned(tangents.0) + turned(tangents.1));
+        let by_impulse = |along: DVec3| along.dot(bodies.answer(body, along));
+        sum.normal += by_impulse(n) + by_torque(n);
+        sum.tangential += 0.5 * (by_impulse(tangents.0) + by_impulse(tangents.1));
+        sum.tangential += 0.5 * (by_torque(tangents.0) + by_torque(tangents.1));
         let about = |axis: DVec3| axis.dot(inverse.apply(axis));
         sum.rolling += lever * lever * 0.5 * (about(tangents.0) + about(tangents.1));
     }

@@ -1,9 +1,9 @@
 //! Response of velocities to the impulses of contacts: B in v' = v* + B J.
 //!
-//! The first part of B is diagonal: inverse mass and inertia of each body, exact for explicit participants,
-//! whose other forces do not depend on what contacts do within the step. The second part is the model of an
-//! implicit participant, whose bodies answer for each other: symmetric and of low rank, learned from its
-//! answers.
+//! The first part of B is diagonal: inverse mass and inertia of each body. It is exact for explicit
+//! participants, whose other forces do not depend on the contacts of the step. The second part is the model
+//! of an implicit participant, in which an impulse on one body also moves others. It is symmetric and of low
+//! rank, and learned from the participant's answers.
 
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
@@ -13,15 +13,15 @@ use super::tasks::{CHUNK, SERIAL};
 /// The part of B that is not diagonal.
 #[derive(Clone, Debug, Default)]
 pub enum Response {
-    /// None: inverse mass and inertia are all.
+    /// No further part: B is inverse masses and inertias.
     #[default]
     Diagonal,
-    /// Symmetric matrices, each over some bodies of its own. The sum with the diagonal must be positive
+    /// Symmetric matrices, each over its own bodies. Their sum with the diagonal must be positive
     /// semidefinite.
     LowRank(Vec<LowRank>),
 }
 
-/// sum over k of w_k e_k e_k^T, over the linear motion of some bodies.
+/// The matrix sum_k w_k e_k e_k^T over the linear motion of some bodies.
 #[derive(Clone, Debug, Default)]
 pub struct LowRank {
     /// The bodies, ascending.
@@ -33,15 +33,15 @@ pub struct LowRank {
 /// A term w e e^T.
 #[derive(Clone, Debug, Default)]
 pub struct Term {
-    /// w [1/kg], negative where bodies answer less than their inverse mass says.
+    /// w [1/kg], negative where bodies answer less than their inverse masses say.
     pub weight: f64,
-    /// e, one for each of [`LowRank::bodies`].
+    /// e, with a vector for each of [`LowRank::bodies`].
     pub direction: Vec<DVec3>,
 }
 
 impl LowRank {
-    /// Adds the change of velocity [m/s] by the impulses [kg m/s] of the same bodies, both in the order of
-    /// [`Self::bodies`]. Sums are in fixed chunks: the same bits on any number of threads.
+    /// Adds the change of velocity sum_k w_k e_k (e_k . impulse) [m/s] by the impulses [kg m/s], both in the
+    /// order of [`Self::bodies`]. Sums are in fixed chunks: the bits are the same on any number of threads.
     pub fn add(&self, impulse: &[DVec3], change: &mut [DVec3]) {
         let part = |(chunk, impulse): (usize, &[DVec3])| -> Vec<f64> {
             let dot = |term: &Term| {
@@ -69,8 +69,9 @@ impl LowRank {
         });
     }
 
-    /// A bound on what the terms that add to an answer make of it, relative to what the bodies answer without
-    /// them. `needed` says the impulse [kg m/s] that changes a body's velocity by so much [m/s] then.
+    /// Bound on the factor by which the terms with w > 0 enlarge an answer: 1 + sum_k w_k e_k . B0^-1 e_k,
+    /// where B0 is the diagonal part. `needed` is B0^-1: the impulse [kg m/s] for a change of velocity [m/s]
+    /// of a body.
     pub fn growth(&self, needed: impl Fn(u32, DVec3) -> DVec3) -> f64 {
         let grows = |term: &&Term| term.weight > 0.0;
         let size = |term: &Term| {

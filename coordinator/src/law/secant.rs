@@ -1,10 +1,10 @@
 //! The response of an implicit participant to the impulses of contacts, learned from its answers within a
 //! step.
 //!
-//! The true response A, from impulses to changes of velocity, is symmetric and positive definite, and it does
-//! not change within a step of a linear system. Two answers give a pair s (change of impulses), y (change of
-//! velocities), y = A s. With all pairs as columns, and B0 of 3 x 3 blocks that the participant reports, the
-//! model is
+//! The true response A takes impulses to changes of velocity. It is symmetric and positive definite, and for
+//! a linear system it does not change within a step. Two answers give a pair y = A s, where s is the change
+//! of impulses and y the change of velocities. Let the pairs be the columns of S and Y, and let B0 be the 3 x
+//! 3 blocks that the participant reports. The model is
 //!
 //! ```text
 //! B = B0 - B0 S (S^T B0 S)^-1 S^T B0 + Y (S^T Y)^-1 Y^T,
@@ -12,8 +12,8 @@
 //!
 //! the update of Broyden, Fletcher, Goldfarb and Shanno for several pairs at once ([NocedalWright2006],
 //! section 6.1; [Schnabel1983]). It is symmetric and repeats every answer, B S = Y. It is positive
-//! semidefinite whatever the pairs are: the first two terms are B0 with the directions of S projected out,
-//! the third is a square where S^T Y is positive definite. Answers are solved for to a tolerance, so S^T Y is
+//! semidefinite for any pairs: the first two terms are B0 with the directions of S projected out, and the
+//! third is a square where S^T Y is positive definite. Answers are exact to a tolerance only. So S^T Y is
 //! made symmetric here, and directions in which it is not clearly positive are left out. The problem of the
 //! contacts therefore stays convex.
 
@@ -22,8 +22,8 @@ use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
 use super::response::{LowRank, Term};
 
-/// Eigenvalues of S^T Y below this part of the largest are noise, the columns being scaled to 1 on the
-/// diagonal.
+/// Eigenvalues of S^T Y below this part of the largest are noise. Columns are scaled so that its diagonal is
+/// 1.
 const NOISE: f64 = 1e-8;
 
 /// Answers of a participant in this step.
@@ -40,8 +40,8 @@ pub struct Secant {
 }
 
 impl Secant {
-    /// The first answer: `impulse` [kg m/s] led to `velocity` [m/s]. `mobility` [1/kg] is B0: symmetric
-    /// and positive definite.
+    /// Starts from the first answer: `impulse` [kg m/s] led to `velocity` [m/s]. `mobility` [1/kg] is B0,
+    /// symmetric and positive definite.
     pub fn new(mobility: Vec<DMat3>, impulse: Vec<DVec3>, velocity: Vec<DVec3>) -> Self {
         Self { mobility, last: (impulse, velocity), impulses: Vec::new(), velocities: Vec::new() }
     }
@@ -51,8 +51,8 @@ impl Secant {
         &self.mobility
     }
 
-    /// Another answer of the same step. A pair teaches nothing if the impulses are the same, or if the
-    /// participant moved against their change.
+    /// Adds another answer of the step, with s and y over sqrt(s . y). A pair with s . y <= 0 teaches
+    /// nothing: the impulses did not change, or the participant moved against their change.
     pub fn learn(&mut self, impulse: Vec<DVec3>, velocity: Vec<DVec3>) {
         let (last_impulse, last_velocity) = &self.last;
         let work = reduce::sum(impulse.len(), 0.0, |k| {
@@ -68,13 +68,13 @@ impl Secant {
         self.last = (impulse, velocity);
     }
 
-    /// The model B - B0 over `bodies`, one for each particle.
+    /// The model B - B0 over `bodies`, one body for each particle.
     pub fn model(&self, bodies: Vec<u32>) -> LowRank {
         let works = gram(&self.impulses, &self.velocities);
         let (values, vectors) = eigen(&works);
         let largest = values.iter().fold(0.0, |largest: f64, &value| largest.max(value));
         let clear: Vec<usize> = (0..values.len()).filter(|&k| values[k] > NOISE * largest).collect();
-        // In these directions S^T Y = 1.
+        // In the basis of these eigenvectors S^T Y is the identity.
         let along = |columns: &[Vec<DVec3>]| -> Vec<Vec<DVec3>> {
             clear.iter().map(|&k| combine(columns, &(vectors.column(k) / values[k].sqrt()))).collect()
         };
@@ -84,6 +84,7 @@ impl Secant {
         };
         let expected: Vec<Vec<DVec3>> = impulses.iter().map(free).collect();
         let (values, vectors) = eigen(&gram(&impulses, &expected));
+        // Y Y^T, then -B0 S (S^T B0 S)^-1 S^T B0 by the eigenvectors of S^T B0 S.
         let corrected = velocities.into_iter().map(|direction| Term { weight: 1.0, direction });
         let forgotten = (0..values.len()).map(|k| Term {
             weight: -1.0 / values[k],
@@ -92,7 +93,8 @@ impl Secant {
         LowRank { bodies, terms: corrected.chain(forgotten).collect() }
     }
 
-    /// The velocities [m/s] that the participant would have without impulses, as far as the model knows.
+    /// Velocities without impulses [m/s], as far as the model knows: v - B p for the last impulses p and
+    /// velocities v.
     pub fn free(&self, model: &LowRank) -> Vec<DVec3> {
         let (impulse, velocity) = &self.last;
         let mut change: Vec<DVec3> =
@@ -107,7 +109,7 @@ impl Secant {
     }
 }
 
-/// a_i . b_j.
+/// The matrix of all products a_i . b_j.
 fn gram(a: &[Vec<DVec3>], b: &[Vec<DVec3>]) -> DMatrix<f64> {
     DMatrix::from_fn(a.len(), b.len(), |i, j| reduce::sum(a[i].len(), 0.0, |k| a[i][k].dot(b[j][k])))
 }

@@ -3,5 +3,6 @@
 /// Bodies or contacts that one task works through.
 pub(super) const CHUNK: usize = 1024;
 
-/// Fewer contacts or bodies are not worth a second thread: their cost is less than that of waking it.
+/// Smallest number of contacts or bodies that is worth a second thread. With fewer, waking the thread takes
+/// longer than their work.
 pub(super) const SERIAL: usize = 8 * CHUNK;

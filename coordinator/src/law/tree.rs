@@ -1,12 +1,13 @@
-//! First guess where stacks and chains are new: the impulses that would make every heap of bodies move as
-//! one.
+//! First guess for new stacks and chains: the impulses that would make every heap of bodies move as one.
 //!
-//! This is a merge, and along a tree it costs one look at each contact. In the frame of the heap's velocity
-//! V, every body lacks the momentum m (V - v). Cut at one contact of the tree, the part beyond has no other
-//! support: the contact must bring all that this part lacks. A heap that leans on an immovable body takes its
-//! velocity; a free heap has its own. Trees are breadth first from the immovable, so that loads go to the
-//! ground by few contacts. Impulses are clipped to their cones. Around loops the guess is one of many, and
-//! may be worse than none: the caller compares.
+//! This is a merge, and along a tree it visits each contact once. Relative to the velocity V of its heap,
+//! every body lacks the momentum m (V - v). Cut the tree at one contact: the part beyond has no other support
+//! in the tree, so that this contact must bring all momentum that the part lacks. A heap that leans on an
+//! immovable body takes the velocity of this body. A free heap keeps its mean velocity.
+//!
+//! Trees grow breadth first from immovable bodies, so that loads go to the ground by few contacts. Impulses
+//! are clipped to their cones. Where contacts form loops, the guess is one of many and may be worse than
+//! none: the caller compares.
 
 use amalgam_particles::DVec3;
 
@@ -15,10 +16,10 @@ use super::cone::Kind;
 use super::problem::Problem;
 use super::unknown::Unknown;
 
-/// No contact, no heap.
+/// Index of no contact or no heap.
 const NONE: u32 = u32::MAX;
 
-/// Memory of the guess.
+/// Working storage of the guess.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     /// Bodies of all heaps, each after its parent.
@@ -29,14 +30,13 @@ pub(crate) struct Tree {
     heap_of: Vec<u32>,
     /// Velocity of each heap [m/s].
     velocity: Vec<DVec3>,
-    /// Momentum that each body and those beyond it lack [kg m/s].
+    /// Momentum that each body and the bodies beyond it lack [kg m/s].
     lack: Vec<DVec3>,
 }
 
 impl Tree {
-    /// Adds to the impulses what the bodies, moving as `motion` says with them, lack to moving as one.
-    /// Contacts join that would close by more than their gap within the step, and those that would open
-    /// slower than `slack` [m/s].
+    /// Adds the impulses by which bodies that move as `motion` says come to move as one. Contacts join bodies
+    /// if they would close by more than their gap within the step, or open slower than `slack` [m/s].
     pub(crate) fn add<U: Unknown>(
         &mut self,
         problem: &Problem,
@@ -74,8 +74,8 @@ impl Tree {
         }
     }
 
-    /// Grows the trees: first from all contacts with immovable bodies at once, then, heap by heap, in what is
-    /// left.
+    /// Grows the trees: first from all contacts with immovable bodies at once, then heap by heap among the
+    /// remaining bodies.
     fn grow(&mut self, problem: &Problem, bodies: &Bodies, motion: &[Motion], joins: impl Fn(usize) -> bool) {
         let count = bodies.len();
         self.order.clear();
@@ -115,7 +115,7 @@ impl Tree {
         }
     }
 
-    /// Breadth first from the bodies `order[start..]`.
+    /// Grows breadth first from the bodies `order[start..]`.
     fn spread(
         &mut self,
         problem: &Problem,

@@ -5,22 +5,22 @@ use std::ops::{Add, Mul, Sub};
 
 use amalgam_particles::{DVec3, lanes::LANES};
 
-/// An impulse of a contact [kg m/s], or a relative velocity [m/s]: a vector, and a second one where bodies
-/// resist rolling. The second one is a couple over the lever, or an angular velocity times the lever, and is
+/// Impulse of a contact [kg m/s], or relative velocity [m/s]: a vector, and a second one where bodies resist
+/// rolling. The second one is a couple over the lever, or an angular velocity times the lever. It is
 /// orthogonal to the normal.
 pub(crate) trait Unknown:
     Copy + Default + Send + Sync + Add<Output = Self> + Sub<Output = Self> + Mul<f64, Output = Self>
 {
-    /// True if there is a part of rolling.
+    /// True if the unknown has the second vector.
     const ROLLING: bool;
 
-    /// An unknown made of both parts.
+    /// The unknown with both vectors.
     fn new(linear: DVec3, rolling: DVec3) -> Self;
 
-    /// The vector.
+    /// The first vector.
     fn linear(self) -> DVec3;
 
-    /// The part of rolling.
+    /// The second vector.
     fn rolling(self) -> DVec3;
 }
 
@@ -96,14 +96,14 @@ impl Mul<f64> for Rolling {
     }
 }
 
-/// a . b, of an impulse and a velocity [J].
+/// Work a . b of an impulse and a velocity [J].
 #[inline(always)]
 pub(crate) fn work<U: Unknown>(a: U, b: U) -> f64 {
     let linear = a.linear().dot(b.linear());
     if U::ROLLING { linear + a.rolling().dot(b.rolling()) } else { linear }
 }
 
-/// Vectors side by side.
+/// Vectors of [`LANES`] contacts side by side.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Vectors([[f64; LANES]; 3]);
 
@@ -119,7 +119,7 @@ impl Vectors {
     }
 }
 
-/// Unknowns side by side.
+/// Unknowns of [`LANES`] contacts side by side.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unknowns<U> {
     linear: Vectors,

@@ -1,5 +1,5 @@
-//! First guesses from the step before. They are memory and not physics: the answer does not depend on them
-//! beyond the tolerance.
+//! First guesses from the step before. They save iterations: beyond the tolerance the solution does not
+//! depend on them.
 
 use amalgam_particles::DVec3;
 use glam::DQuat;
@@ -17,7 +17,7 @@ use super::unknown::Unknown;
 #[serde(deny_unknown_fields)]
 pub(crate) struct LastImpulses {
     remembered: Vec<Remembered>,
-    /// Length of that step [s].
+    /// Length of the last step [s].
     dt: f64,
 }
 
@@ -46,11 +46,12 @@ impl LastImpulses {
         self.remembered.clear();
     }
 
-    /// Guesses the impulses of the contacts `chosen`, for a step of length `dt` [s], and says how many of
-    /// them are new.
+    /// Guesses the impulses of the contacts `chosen`, for a step of length `dt` [s], and returns the number
+    /// of new contacts.
     ///
-    /// A force that stays is an impulse that grows with the step. An impulse turns as its normal turns, by
-    /// the shortest rotation, and what then lies outside of the cone goes to its nearest point.
+    /// A steady force gives an impulse in proportion to the length of the step. The impulse is rotated with
+    /// its normal, by the shortest rotation. An impulse that then lies outside the cone is replaced by the
+    /// nearest point of the cone.
     pub(crate) fn recall<U: Unknown>(
         &self,
         contacts: &[Contact],
@@ -75,8 +76,8 @@ impl LastImpulses {
                 let k = chunk * CHUNK + k;
                 *impulse = match old {
                     Some(old) if problem.rows[k].kind != Kind::Idle => {
-                        let turned = old.turned(normal);
-                        problem.cone(k).project(U::new(turned[0], turned[1]) * scale)
+                        let rotated = old.rotated(normal);
+                        problem.cone(k).project(U::new(rotated[0], rotated[1]) * scale)
                     }
                     _ => U::default(),
                 };
@@ -89,12 +90,12 @@ impl LastImpulses {
 }
 
 impl Remembered {
-    /// Both parts, turned as the normal turned by the shortest rotation.
-    fn turned(&self, normal: DVec3) -> [DVec3; 2] {
+    /// Both parts of the impulse, rotated by the shortest rotation from the old normal to the new one.
+    fn rotated(&self, normal: DVec3) -> [DVec3; 2] {
         if normal == self.normal {
             return [self.linear, self.rolling];
         }
-        let turn = DQuat::from_rotation_arc(self.normal, normal);
-        [turn * self.linear, turn * self.rolling]
+        let rotation = DQuat::from_rotation_arc(self.normal, normal);
+        [rotation * self.linear, rotation * self.rolling]
     }
 }

@@ -19,7 +19,7 @@ pub enum Address {
     Unix(PathBuf),
     /// `host:port`.
     Tcp(String),
-    /// Wherever the service of this participant says that it is.
+    /// The address that the service of this participant registers.
     Registered(Registry, String),
     /// A service in this process: it takes pipes from this queue.
     InProcess(tokio::sync::mpsc::Sender<tokio::io::DuplexStream>),
@@ -52,7 +52,7 @@ impl Address {
         }
     }
 
-    /// A connection to the service there, for callers that make their own calls.
+    /// Connects to the service at this address, for callers that make their own calls.
     ///
     /// # Errors
     /// The system's error.
@@ -100,20 +100,19 @@ pub async fn dial(address: &Address, access: &Access) -> std::io::Result<Calls> 
     }
 }
 
-/// Findings at an address.
+/// Result of a look for a service at an address.
 pub(crate) enum Sight {
     /// A service that answers.
     Answers,
-    /// Connections are taken, calls are not answered.
+    /// A service that accepts connections and does not answer calls.
     Silent,
-    /// The machine is there, and no process listens at the address.
+    /// A machine that answers, where no process listens at the address.
     NobodyListens(String),
-    /// No answer comes back from the machine.
+    /// A machine from which no answer comes back.
     NoWay(String),
 }
 
-/// Looks for a service with a connection of its own; a solver that computes does not keep its service from
-/// answering.
+/// Looks for a service over a new connection. A service answers even while its solver computes.
 pub(crate) async fn look(address: &Address, access: &Access, patience: Duration) -> Sight {
     let mut calls = match tokio::time::timeout(patience, dial(address, access)).await {
         Ok(Ok(calls)) => calls,
@@ -171,14 +170,14 @@ mod tests {
             let address = Address::parse(text).expect("an address");
             runtime.block_on(look(&address, &access, patience))
         };
-        // A listener whose process does not care: the kernel takes connections for it.
+        // The process never accepts: the kernel completes connections for this listener.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");
         let address = silent.local_addr().expect("an address").to_string();
         assert!(matches!(seen(&address), Sight::Silent));
         drop(silent);
         assert!(matches!(seen(&address), Sight::NobodyListens(_)));
         assert!(matches!(seen("unix:no-such.sock"), Sight::NobodyListens(_)));
-        // Addresses for documentation and for nothing are nobody's.
+        // Nobody has these addresses.
         assert!(matches!(seen("[100::1]:7401"), Sight::NoWay(_)));
         assert!(matches!(seen("nobody.invalid:7401"), Sight::NoWay(_)));
     }

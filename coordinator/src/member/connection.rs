@@ -1,5 +1,5 @@
-//! A participant as the coordinator sees it: a connection, and calls with deadlines and names in their
-//! errors.
+//! Connection to a participant: calls with deadlines, whose errors name the participant, the step and the
+//! phase.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ pub struct ParticipantPlan {
     /// Name of the program that must answer; any if empty.
     pub solver: String,
     /// True if its contacts give back the energy that merging takes, where the scene has no `coupling.alpha`.
-    /// A fluid's do not.
+    /// Contacts of a fluid do not.
     pub elastic: bool,
     /// Its own section of the scene, TOML.
     pub section: String,
@@ -49,11 +49,11 @@ pub struct ParticipantPlan {
 pub(crate) struct WireBytes {
     pub(crate) out: u64,
     pub(crate) received: u64,
-    /// Bytes both ways that say which cells are occupied, on grids of participants.
+    /// Bytes in both directions that hold occupied cells on grids of participants.
     pub(crate) occupancy: u64,
 }
 
-/// An answer that has come, for those who count.
+/// An answer that has come, for statistics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     /// Name of the call.
@@ -85,12 +85,12 @@ pub(crate) struct Connection {
     stage: u32,
     /// The last call, and when it was answered.
     answered: Option<(&'static str, Instant)>,
-    /// Bytes of columns before it.
+    /// Bytes of columns before the last call.
     before: WireBytes,
 }
 
-/// Time for each of connecting and asking, to find out why a participant does not answer;
-/// `coupling.step_deadline` if that is shorter.
+/// Time to connect, and time for an answer, when the coordinator finds out why a participant does not answer;
+/// `coupling.step_deadline` if this is shorter.
 const LOOK_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Connection {
@@ -196,7 +196,7 @@ impl Connection {
         Ok(table)
     }
 
-    /// The answer that has come since this was called last.
+    /// The answer that has come since the last call of this function.
     pub(crate) fn take_answer(&mut self) -> Option<Answer> {
         let (call, at) = self.answered.take()?;
         let before = std::mem::replace(&mut self.before, self.wire);
@@ -298,7 +298,7 @@ impl Connection {
         self.read("Save", answer, Snapshot::decode)
     }
 
-    /// Takes back a snapshot of `particles` particles, before step `step`.
+    /// Restores a snapshot of `particles` particles, taken before step `step`.
     pub(crate) async fn restore(
         &mut self,
         step: u64,
@@ -344,7 +344,7 @@ impl Connection {
         Outgoing::packets(packets)
     }
 
-    /// A call whose answer holds columns, as far as there is room for them after its header.
+    /// Makes a call whose answer holds columns. The header of the answer says how much room they may take.
     async fn call<P: Packet>(
         &mut self,
         phase: &'static str,
@@ -357,7 +357,7 @@ impl Connection {
         .await
     }
 
-    /// A call with a single message as its answer.
+    /// Makes a call whose answer is a single message.
     async fn call_single<M: Message + Default>(
         &mut self,
         phase: &'static str,
@@ -369,8 +369,8 @@ impl Connection {
         .await
     }
 
-    /// A call that may come again: once more, if its answer is lost with the connection. A service that has
-    /// done what it asks for answers it and does nothing.
+    /// Makes a call, and repeats it once if the answer is lost with the connection. A service that has
+    /// carried out the call before answers it again and does nothing.
     async fn call_twice<T>(
         &mut self,
         phase: &'static str,
@@ -421,7 +421,7 @@ impl Connection {
         CoordinatorError::Lost { participant, address, step: self.context.step, phase, loss }
     }
 
-    /// Finds out why there is no answer. `broken` says what broke the connection; `None` if the deadline
+    /// Finds out why there is no answer. `broken` is the fault of the connection, or `None` if the deadline
     /// passed.
     async fn why_lost(&self, broken: Option<String>) -> Loss {
         let seconds = self.deadline.as_secs_f64();
@@ -458,7 +458,7 @@ impl Connection {
                 let reason = format!("it does not serve this call: {reason}");
                 CoordinatorError::Protocol { participant, step, phase, reason }
             }
-            // An exception that nobody caught in a program that is not ours.
+            // A foreign program has not caught an exception.
             code => {
                 let reason =
                     format!("an error in its program, which its log may explain ({code:?}): {reason}");
@@ -480,8 +480,8 @@ impl Connection {
     }
 }
 
-/// The description of a service, in whatever version it speaks: one that refuses this coordinator's is asked
-/// in older ones.
+/// Asks a service for its description. A service that refuses the coordinator's version of the protocol is
+/// asked in older versions.
 async fn describe(calls: &Calls) -> Result<v1::DescribeResponse, Status> {
     let mut calls = calls.clone();
     let mut ask = async |protocol_version| {
@@ -505,7 +505,7 @@ fn is_lost(status: &Status) -> bool {
     status.code() == Code::Unavailable || std::error::Error::source(status).is_some()
 }
 
-/// An answer, as far as there is room for it after its header.
+/// Reads an answer. Its header says how much room the columns may take.
 async fn collect<P: Packet>(
     answer: Incoming<P>,
     room: impl FnOnce(&P::Header) -> Result<Room, WireError>,

@@ -6,7 +6,8 @@ use amalgam_proto::contract::{Committed, Totals};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Mass and radius of a participant's particles by id. Ids that count from 0 and equal values cost nothing.
+/// Mass and radius of a participant's particles by id. Ids that count from 0 and columns of equal values take
+/// no memory.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(try_from = "RosterState", into = "RosterState")]
 pub(crate) struct Roster {
@@ -15,17 +16,18 @@ pub(crate) struct Roster {
     mass: Column,
     radius: Column,
     radius_range: (f64, f64),
-    /// The body that each particle belongs to, where it has not its own name, ascending by particle. Absent
-    /// if particles do not turn.
+    /// Pairs of a particle and the particle that names its body, ascending. Particles that name their own
+    /// body are left out. Absent if particles do not rotate.
     bodies: Option<Vec<(ParticleId, ParticleId)>>,
 }
 
-/// Part by which two numbers may differ that come from the same velocities by other operations.
+/// Relative difference that is allowed between numbers that follow from the same velocities by different
+/// operations.
 const ROUNDING: f64 = 1e-6;
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 enum Ids {
-    /// 0, 1, ..., less than this.
+    /// All ids from 0 to below this number.
     CountedTo(u64),
     /// Ascending.
     Listed(Vec<ParticleId>),
@@ -65,7 +67,7 @@ impl Column {
     }
 }
 
-/// Part of a roster that births and deaths change, for a checkpoint. Bodies are those of the start.
+/// Part of a roster that births and deaths change, for a checkpoint. Bodies stay those of the start.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct RosterState {
@@ -122,7 +124,7 @@ impl Roster {
         Self::from_rows(&rows)
     }
 
-    /// Adds the body that each particle belongs to, in the order of the table, if particles turn.
+    /// Adds the body of each particle, in the order of the table, if particles rotate.
     pub(crate) fn with_bodies(mut self, particles: &Particles, bodies: Option<Vec<ParticleId>>) -> Self {
         self.bodies = bodies.map(|bodies| {
             let named = particles.id.iter().copied().zip(bodies);
@@ -138,7 +140,7 @@ impl Roster {
         Self { bodies: other.bodies.take(), ..self }
     }
 
-    /// True if particles belong to bodies that turn.
+    /// True if particles belong to bodies that rotate.
     pub(crate) fn has_bodies(&self) -> bool {
         self.bodies.is_some()
     }
@@ -190,7 +192,7 @@ impl Roster {
         }
     }
 
-    /// Puts into `order` the places of `ids` in ascending order of ids, of which none stands twice.
+    /// Sets `order` to the places of `ids` in ascending order of id. No id may stand twice.
     ///
     /// # Errors
     /// An id that is unknown.
@@ -201,7 +203,7 @@ impl Roster {
         order.clear();
         match &self.ids {
             _ if ids.is_sorted() => order.extend(0..ids.len() as u32),
-            // A bucket for each id that there is: worth it unless few of them are asked for.
+            // A bucket for each known id is faster, unless few ids are asked for.
             &Ids::CountedTo(end) if ids.len() as u64 > end / 16 => {
                 let mut places = vec![u32::MAX; end as usize];
                 (0..).zip(ids).for_each(|(place, id)| places[id.0 as usize] = place);
@@ -235,7 +237,7 @@ impl Roster {
         }
     }
 
-    /// Cells of a lattice that all spheres can touch, if they count as larger by a part of their radius.
+    /// Largest number of cells of a lattice that all spheres touch, with radii larger by the part `margin`.
     pub(crate) fn cells_max(&self, lattice: &Lattice, margin: f64) -> u64 {
         let cells = |radius: f64| (2.0 * radius * (1.0 + margin) / lattice.cell_size).floor() + 2.0;
         let sum = match &self.radius {
@@ -252,7 +254,7 @@ impl Roster {
     pub(crate) fn check_speeds(&self, totals: &Totals, told: &[DVec3]) -> Result<(), String> {
         let (speed, rate, (smallest, largest)) =
             (totals.speed_max, totals.radius_rate_max, self.radius_range);
-        // Squares of smaller numbers are none.
+        // Squares of smaller numbers underflow.
         if self.len() > 0 && speed > 1e-100 {
             let (low, high) = (speed / largest, speed / smallest);
             if !(low * (1.0 - ROUNDING)..=high * (1.0 + ROUNDING)).contains(&rate) {
@@ -285,7 +287,7 @@ impl Roster {
         }
     }
 
-    /// Takes over births and deaths, and who is let go.
+    /// Takes over births, deaths and particles that are no longer immovable.
     ///
     /// # Errors
     /// A birth or death that is impossible.

@@ -1,10 +1,9 @@
 //! Merging particles in contact into meta-particles (`docs/theory/coupling.md`, "Merging").
 //!
-//! A meta-particle is a *group*: the binary tree of the merges that made it, each merge a *bond*. A cluster,
-//! that is a node of the tree, is known by its smallest member, and a merge goes to the smaller of the two.
-//! The clusters of a group then live in one array with a place for each member. Merging overwrites the first
-//! of two places; splitting walks the bonds in reverse and writes both. No pointers and no recursion are
-//! needed.
+//! A meta-particle is a *group*: the binary tree of its merges, each merge a *bond*. A cluster is a node of
+//! the tree and is known by its smallest member. The clusters of a group are stored in one array with a place
+//! for each member. Merging overwrites the first of two places with the merged cluster. Splitting walks the
+//! bonds in reverse and writes both places. No pointers and no recursion are needed.
 
 use amalgam_particles::{DVec3, NO_GROUP, random};
 use rayon::prelude::*;
@@ -16,11 +15,11 @@ use crate::pairwise::PairResponse;
 /// same in every stage of a step, and different in the next step, so that no pair is ignored persistently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimit {
-    /// Least limit, at most `max`.
+    /// Smallest limit, at most `max`.
     pub min: u32,
     /// Largest limit; `u32::MAX` for both means no limit.
     pub max: u32,
-    /// True if a particle that would be left alone with its contacts is taken beyond the limit.
+    /// True if a particle that the limit would leave in no group is taken beyond the limit.
     pub keep_lone_contacts: bool,
     /// Seed of the scene.
     pub seed: u64,
@@ -29,8 +28,8 @@ pub struct GroupLimit {
 }
 
 impl GroupLimit {
-    /// The limit of the group whose smallest member has the global id `smallest`. The id, not the transient
-    /// index: which other particles happen to be candidates does not matter.
+    /// The limit of the group whose smallest member has the global id `smallest`. The index of a candidate
+    /// would depend on which other particles are candidates, the id does not.
     #[inline]
     fn draw(&self, smallest: u64) -> u32 {
         random::uniform_u32(self.min, self.max, &[self.seed, self.step, smallest])
@@ -71,7 +70,7 @@ struct Set {
 /// The bit of [`Set::size`] that says that a cluster holds an immovable particle.
 const ANCHORED: u32 = 1 << 31;
 
-/// A node of the tree. Infinite mass: it holds an immovable particle.
+/// A node of the tree. Its mass is infinite if it holds an immovable particle.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cluster {
     mass: f64,
@@ -79,7 +78,7 @@ struct Cluster {
     velocity: DVec3,
 }
 
-/// Two clusters that are joined, by the candidates that are their roots.
+/// Two clusters that are joined, named by the candidates that are their roots.
 #[derive(Clone, Copy, Debug)]
 struct Union {
     first: u32,
@@ -88,13 +87,13 @@ struct Union {
     participants: [u16; 2],
 }
 
-/// Record of a merge of clusters 1 and 2 for the split: the paper's virtual bond. Instead of the energy, it
+/// Record of a merge of clusters 1 and 2 for the split: the paper's virtual bond. In place of the energy it
 /// holds the relative velocity and the weights m2/m12 and m1/m12, which stay finite when a mass is infinite.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bond {
-    /// Place of cluster 1 among the group's members: the one with the smaller smallest member.
+    /// Place among the group's members of cluster 1, whose smallest member is smaller.
     pub(crate) first: u32,
-    /// Place of cluster 2.
+    /// Place among the group's members of cluster 2.
     pub(crate) second: u32,
     /// Unit vector along n = x2 - x1 (Eq. 5 [Truong2021]).
     pub(crate) normal: DVec3,
@@ -115,12 +114,12 @@ pub(crate) struct Bond {
 /// Largest relative errors of conservation over all groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConservationErrors {
-    /// Change of momentum, relative to the momentum of as much mass with as much energy as the members have
-    /// together. In a group with an immovable member, whose momentum has no meaning: deviation from the
-    /// immovable's velocity, relative to the fastest member.
+    /// Change of momentum, relative to sqrt(2 m E), where m is the mass and E the kinetic energy of the
+    /// members. The momentum of a group with an immovable member has no meaning. Its error is the deviation
+    /// from the velocity of this member, relative to the fastest member.
     pub momentum: f64,
     /// Change of energy that is not prescribed, relative to the kinetic energy of the members. In a group
-    /// with an immovable member, energies are those in its frame.
+    /// with an immovable member, energies are those in the frame of this member.
     pub energy: f64,
 }
 
@@ -132,9 +131,9 @@ impl Forest {
 
     /// Merges the given pairs, `i < j` and sorted, in that order.
     ///
-    /// A pair is refused if its union would exceed the limit of the group, but see
-    /// [`GroupLimit::keep_lone_contacts`], or if it would join two immovable particles that move at different
-    /// velocities: no velocity of the group could be right for both.
+    /// A pair is refused if its union would exceed the limit of the group (but see
+    /// [`GroupLimit::keep_lone_contacts`]). It is also refused if it would join two immovable particles with
+    /// different velocities, since no velocity of the group could be right for both.
     ///
     /// # Panics
     /// If `limit.min > limit.max`, or a pair names no candidate.
@@ -154,7 +153,7 @@ impl Forest {
                 *cluster = Cluster { mass, position, velocity };
             }
             for bond in bonds {
-                // So far they hold candidates: find their places in the group.
+                // Bonds hold candidates so far, and now get their places in the group.
                 let place = |i: u32| members.partition_point(|&member| member < i);
                 let (first, second) = (place(bond.first), place(bond.second));
                 let participants = bond.participants;
@@ -171,7 +170,7 @@ impl Forest {
         self.impulse.resize(self.len(), DVec3::ZERO);
     }
 
-    /// Merges nothing: each particle that a method of contact touches becomes a group of its own.
+    /// Merges nothing: each particle on which a method of contact acts becomes a group of its own.
     pub fn keep_apart(&mut self, candidates: &Candidates, response: &PairResponse) {
         let PairResponse { members, velocity, impulse, .. } = response;
         self.group_of.clear();
@@ -190,7 +189,7 @@ impl Forest {
         self.impulse.clone_from(impulse);
     }
 
-    /// Merges nothing: group g has the candidates `members[offsets[g]..offsets[g + 1]]`, as a body has.
+    /// Merges nothing: group g, the part of a body, has the candidates `members[offsets[g]..offsets[g + 1]]`.
     pub(crate) fn set(&mut self, candidates: &Candidates, offsets: &[u32], members: &[u32]) {
         self.group_of.clear();
         self.group_of.resize(candidates.len(), NO_GROUP);
@@ -275,8 +274,8 @@ impl Forest {
         group != NO_GROUP && group == self.group_of[j as usize]
     }
 
-    /// Pairs that were refused and did not come into one group by way of others: contacts ignored in this
-    /// stage.
+    /// Pairs that were refused and are not in one group through other pairs: contacts that this stage
+    /// ignores.
     pub fn refused(&self) -> &[(u32, u32)] {
         &self.refused
     }
@@ -299,8 +298,9 @@ impl Forest {
         self.largest_errors(candidates, &self.velocity, bonds, |_, i| candidates.velocity[i as usize])
     }
 
-    /// Compares the members, each with the velocity that `member_velocity` says for its place in all members
-    /// and its candidate index, with the groups moving at `group_velocity` and holding `bond_energy` besides.
+    /// Compares the members with their groups. `member_velocity` gives the velocity of a member by its place
+    /// among all members and its candidate index. A group moves at `group_velocity`, and its bonds hold
+    /// `bond_energy`.
     pub(crate) fn largest_errors(
         &self,
         candidates: &Candidates,
@@ -341,7 +341,7 @@ impl Forest {
                 relative((energy - expected).abs(), energy_scale.max(expected)),
             )
         };
-        // Not a number is the worst error of all, so it must not get lost in a maximum.
+        // NaN is the worst error of all, so that it must not get lost in a maximum.
         let worst = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
         let groups = (0..self.len()).into_par_iter().with_min_len(4096).map(errors);
         let [momentum, energy] = groups
@@ -350,8 +350,8 @@ impl Forest {
         ConservationErrors { momentum, energy }
     }
 
-    /// Decides which clusters are joined, with integers only. This part depends on the order of the pairs and
-    /// is serial.
+    /// Decides which clusters are joined, with integers only. The result depends on the order of the pairs,
+    /// so that this part is serial.
     fn unite(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], limit: &GroupLimit) {
         assert!(candidates.len() < ANCHORED as usize, "more than 2^31 candidates");
         self.sets.clear();
@@ -361,7 +361,7 @@ impl Forest {
         self.anchor.resize(candidates.len(), 0);
         self.unions.clear();
         self.refused.clear();
-        // The least possible limit spares most draws.
+        // Sizes up to the smallest limit need no draw.
         let fits = |size, root| size <= limit.min || size <= limit.draw(candidates.global_id(root));
         for &(i, j) in pairs {
             if !self.join(candidates, (i, j), fits) {
@@ -371,7 +371,8 @@ impl Forest {
         if !limit.keep_lone_contacts {
             return;
         }
-        // A particle that nobody has taken has no contact in this step: what presses it would set it free.
+        // A particle in no group has no contact in this step, and the force that presses it would set it
+        // free.
         let mut refused = std::mem::take(&mut self.refused);
         refused.retain(|&(i, j)| {
             let alone = [i, j].iter().any(|&i| {
@@ -383,8 +384,8 @@ impl Forest {
         self.refused = refused;
     }
 
-    /// Joins the clusters of a pair if the size that they would have together, and their root, say so, and if
-    /// no two immovable members move apart; says whether they are one.
+    /// Joins the clusters of a pair if `fits` allows their common size and root, and if no two immovable
+    /// members have different velocities. Returns true if the pair is in one cluster.
     fn join(&mut self, candidates: &Candidates, (i, j): (u32, u32), fits: impl Fn(u32, u32) -> bool) -> bool {
         let (a, b) = (find(&mut self.sets, i), find(&mut self.sets, j));
         if a == b {
@@ -507,8 +508,8 @@ fn merge_two(first: &Cluster, second: &Cluster) -> (Bond, Cluster) {
     let velocity = mean(first.velocity, second.velocity, weights);
     let relative_velocity = second.velocity - first.velocity;
     let normal = unit(second.position - first.position)
-        // Coincident centres have no normal: the direction that takes them apart is where they came from. Two
-        // that do not even move against each other need none, so that any fixed one will do.
+        // If the centres coincide, the direction that takes them apart is where they came from. Without
+        // relative motion any fixed direction will do.
         .or_else(|| unit(-relative_velocity))
         .unwrap_or(DVec3::X);
     let bond = Bond {
@@ -525,8 +526,8 @@ fn merge_two(first: &Cluster, second: &Cluster) -> (Bond, Cluster) {
     (bond, Cluster { mass, position: mean(first.position, second.position, weights), velocity })
 }
 
-/// The weighted mean w2 a + w1 b, from the heavier side: exact if the other weighs nothing, and the same to
-/// the bit when the two are swapped.
+/// The weighted mean w2 a + w1 b, computed from the heavier side. It is exact if the other side weighs
+/// nothing, and swapping the two changes no bit.
 #[inline]
 fn mean(a: DVec3, b: DVec3, (w1, w2): (f64, f64)) -> DVec3 {
     if w1 < w2 {
@@ -538,7 +539,7 @@ fn mean(a: DVec3, b: DVec3, (w1, w2): (f64, f64)) -> DVec3 {
     }
 }
 
-/// The direction of a vector, whatever its length, unless it is zero.
+/// The direction of a vector of any length except zero.
 fn unit(v: DVec3) -> Option<DVec3> {
     let largest = v.abs().max_element();
     (largest > 0.0).then(|| (v / largest).normalize())
@@ -553,7 +554,8 @@ pub(crate) fn for_each_group<M: Send, B: Send>(
     per_bond: &mut [B],
     visit: &(impl Fn(usize, &mut [M], &mut [B]) + Sync),
 ) {
-    /// Groups in a task: some hundred microseconds, since to wake another thread for less does not pay.
+    /// Groups in a task. They take some hundred microseconds; for less work it does not pay to wake another
+    /// thread.
     const TASK: usize = 8192;
     let groups = offsets.len() - 1;
     if groups <= TASK {

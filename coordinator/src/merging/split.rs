@@ -11,13 +11,13 @@ use crate::settings::SplitRule;
 pub struct SplitSettings<'a> {
     /// The rule.
     pub rule: SplitRule,
-    /// Share of a bond's energy that is given back, 0 to 1 (Eq. 9 [Truong2021]); `symmetric`: of its normal
-    /// part.
+    /// Part of a bond's energy that is given back, 0 to 1 (Eq. 9 [Truong2021]). With `symmetric` it is a part
+    /// of the energy of the normal motion.
     pub alpha: f64,
-    /// Factor of `alpha` for the contacts of each participant, 0 to 1; of two participants the smaller one
-    /// counts. Empty: 1 for all.
+    /// Factor of `alpha` for the contacts of each participant, 0 to 1. Between two participants the smaller
+    /// one counts. Empty: 1 for all.
     pub elasticity: &'a [f64],
-    /// Share of the energy lost in synchronising that is given back, 0 to 1 (Eq. 20 [Truong2021]).
+    /// Part of the energy lost in synchronising that is given back, 0 to 1 (Eq. 20 [Truong2021]).
     pub beta: f64,
     /// `symmetric` only: factor of the tangential relative velocity, from 1 (frictionless) to 0 (no slip).
     pub slip: f64,
@@ -44,7 +44,7 @@ impl SplitSettings<'_> {
         Ok(())
     }
 
-    /// Share of this bond's energy that is given back.
+    /// Part of this bond's energy that is given back.
     #[inline]
     fn alpha(&self, bond: &Bond) -> f64 {
         let elasticity =
@@ -57,11 +57,13 @@ impl SplitSettings<'_> {
 impl Forest {
     /// Splits every group, walking its merges in reverse.
     ///
-    /// - `group_velocity`: velocity v' of each group at the end of the step [m/s]; that of the immovable member if
-    ///   there is one, whose velocity is prescribed.
-    /// - `synchronisation_energy`: energy dEk that synchronising took from each group [J] (Eq. 19 [Truong2021]); times
-    ///   beta it is added to the bond of the last merge. A value that rounding makes negative counts as 0.
-    /// - `member_velocity`: becomes the velocity of each member [m/s], in the order of [`Forest::all_members`].
+    /// - `group_velocity`: velocity v' of each group at the end of the step [m/s]. With an immovable member
+    ///   it is the prescribed velocity of this member.
+    /// - `synchronisation_energy`: energy dE_k that synchronising took from each group [J] (Eq. 19
+    ///   [Truong2021]). Times beta it is added to the bond of the last merge. A value that rounding makes
+    ///   negative counts as 0.
+    /// - `member_velocity`: becomes the velocity of each member [m/s], in the order of
+    ///   [`Forest::all_members`].
     ///
     /// # Panics
     /// If there are not as many velocities and energies as groups.
@@ -75,7 +77,7 @@ impl Forest {
         assert_eq!(group_velocity.len(), self.len(), "one velocity for each group");
         assert_eq!(synchronisation_energy.len(), self.len(), "one energy for each group");
         member_velocity.resize(self.all_members().len(), DVec3::ZERO);
-        // Bonds are only read; elements of no size cost no memory.
+        // Bonds are only read here. Elements of no size take no memory.
         let mut no_bonds = vec![(); self.bonds().len()];
         for_each_group(self.offsets(), 0, member_velocity, &mut no_bonds, &|group, velocity, _| {
             velocity[0] = group_velocity[group];
@@ -90,8 +92,8 @@ impl Forest {
         });
     }
 
-    /// Energy [J] that merging, synchronising and splitting took away for good: what the bonds hold and
-    /// splitting does not give back. The arguments are those of [`Self::split`].
+    /// Energy [J] that merging and synchronising took and splitting does not give back. The arguments are
+    /// those of [`Self::split`].
     pub fn dissipated(&self, synchronisation_energy: &[f64], settings: &SplitSettings<'_>) -> f64 {
         let kept = |at: usize| {
             let bond = &self.bonds()[at];
@@ -128,8 +130,8 @@ impl Forest {
 }
 
 impl Bond {
-    /// The relative velocity u' = v2' - v1' [m/s] with which the clusters part when together they move at
-    /// `together` [m/s] and the bond got `extra` [J] from synchronising.
+    /// The relative velocity u' = v2' - v1' [m/s] with which the clusters part. `together` is their common
+    /// velocity v' [m/s], and `extra` the energy of the bond from synchronising [J].
     fn relative_velocity_after(&self, together: DVec3, extra: f64, settings: &SplitSettings<'_>) -> DVec3 {
         let (n, u) = (self.normal, self.relative_velocity);
         let extra_square = 2.0 * extra / self.reduced_mass;
@@ -139,7 +141,7 @@ impl Bond {
                 self.paper(together - self.velocity, speed)
             }
             SplitRule::Symmetric => {
-                // u' = tau u_t + k n. n x u' = n x u for tau = 1: the spin of the pair is kept.
+                // u' = slip u_t + k n. With slip = 1, n x u' = n x u: the spin of the pair is kept.
                 let normal_part = u.dot(n);
                 let k = (settings.alpha(self) * normal_part * normal_part + extra_square).sqrt();
                 (u - n * normal_part) * settings.slip + n * k
@@ -149,27 +151,26 @@ impl Bond {
 
     /// Eq. 12-16 [Truong2021] in relative form, for a given length |u'| = `speed`.
     ///
-    /// Eq. 10 says that v1' lies on a sphere around v' of radius s = w1 |u'|, and v' - v1' = w1 u'. With d
-    /// the part of v' - v1 orthogonal to n, the smaller root of Eq. 13 (eps = 0) is v' - v1' = d + sqrt(s^2 -
-    /// d^2) n, and without a root Eq. 15-16 give v' - v1' = s d/|d|. Division by w1 gives u'; an infinite m1
-    /// has w1 = 0 and decides nothing, so the roles are swapped then: v2' - v' = w2 u', and d comes from v2 -
-    /// v'.
+    /// Eq. 10 says that v1' lies on a sphere around v' of radius s = w1 |u'|, and v' - v1' = w1 u'. Let d be
+    /// the part of v' - v1 orthogonal to n. The smaller root of Eq. 13 (eps = 0) is v' - v1' = d + sqrt(s^2 -
+    /// |d|^2) n. Without a root Eq. 15-16 give v' - v1' = s d/|d|. Division by w1 gives u'. An infinite m1
+    /// has w1 = 0, and the roles are swapped: v2' - v' = w2 u', with d the orthogonal part of v2 - v'.
     fn paper(&self, change: DVec3, speed: f64) -> DVec3 {
         let (n, u) = (self.normal, self.relative_velocity);
         let (weight, change) =
             if self.first_weight > 0.0 { (self.first_weight, change) } else { (self.second_weight, -change) };
         let d = u * weight + change;
         let d = d - n * d.dot(n);
-        // Once more: a change along n that is much larger than the rest leaves its rounding error behind,
-        // which would otherwise show up in the energy.
+        // Projected twice: if the change along n is much larger than the rest, the first projection leaves a
+        // rounding error that would show up in the energy.
         let d = d - n * d.dot(n);
         let radius = weight * speed;
         let rest = radius * radius - d.length_squared();
         if rest >= 0.0 { (d + n * rest.sqrt()) / weight } else { d * (speed / d.length()) }
     }
 
-    /// Energy that the split must turn into relative motion [J]. `symmetric` with alpha < 1 differs from Eq.
-    /// 9 [Truong2021] by what the tangential part keeps.
+    /// Energy of the relative motion that the split must reach [J]. `symmetric` with alpha < 1 differs from
+    /// Eq. 9 [Truong2021] by the energy that the tangential part keeps.
     fn prescribed_energy(&self, extra: f64, settings: &SplitSettings<'_>) -> f64 {
         if self.reduced_mass.is_infinite() {
             return 0.0;

@@ -4,44 +4,46 @@ use amalgam_particles::{DVec3, polygon};
 use glam::DQuat;
 use parry3d_f64::shape::{Ball, Cuboid, Cylinder};
 
-use super::{turn, upright};
+use super::{rotation_of, upright};
 use crate::settings::{ObstacleSettings, ObstacleShape};
 
-/// Corners of a circle.
+/// Number of corners of a circle.
 const CIRCLE: u32 = 96;
 
 /// Corners [m] and triangles of them.
 pub type Faces = (Vec<DVec3>, Vec<[u32; 3]>);
 
 impl ObstacleSettings {
-    /// The faces as triangles, counter-clockwise seen from where particles are. A plane is as large as the
+    /// The faces as triangles, anticlockwise seen from the side of the particles. A plane is as large as the
     /// box `within` [m].
     ///
     /// # Errors
     /// A file that gives no closed surface.
     pub fn faces(&self, within: (DVec3, DVec3)) -> Result<Faces, String> {
-        let turn = turn(self.rotation);
-        let placed = |(corners, triangles): Faces, middle: DVec3, turn: DQuat| {
-            (corners.into_iter().map(|corner| middle + turn * corner).collect(), triangles)
+        let rotation = rotation_of(self.rotation);
+        let placed = |(corners, triangles): Faces, middle: DVec3, rotation: DQuat| {
+            (corners.into_iter().map(|corner| middle + rotation * corner).collect(), triangles)
         };
         let (corners, mut triangles) = match &self.shape {
-            &ObstacleShape::Plane { point, normal } => plane(point, turn * normal.normalize(), within),
+            &ObstacleShape::Plane { point, normal } => plane(point, rotation * normal.normalize(), within),
             &ObstacleShape::Box { min, max } => {
-                placed(Cuboid::new((max - min) * 0.5).to_trimesh(), (min + max) * 0.5, turn)
+                placed(Cuboid::new((max - min) * 0.5).to_trimesh(), (min + max) * 0.5, rotation)
             }
             &ObstacleShape::Sphere { center, radius } => {
-                placed(Ball::new(radius).to_trimesh(CIRCLE, CIRCLE / 2), center, turn)
+                placed(Ball::new(radius).to_trimesh(CIRCLE, CIRCLE / 2), center, rotation)
             }
-            &ObstacleShape::Cylinder { center, axis, radius, height } => {
-                placed(Cylinder::new(0.5 * height, radius).to_trimesh(CIRCLE), center, turn * upright(axis))
-            }
+            &ObstacleShape::Cylinder { center, axis, radius, height } => placed(
+                Cylinder::new(0.5 * height, radius).to_trimesh(CIRCLE),
+                center,
+                rotation * upright(axis),
+            ),
             shape @ ObstacleShape::Mesh { .. } => {
                 let surface =
                     shape.surface().map_err(|what| format!("the file of obstacle {} {what}", self.name))?;
                 let (low, high) = surface.bounds();
                 let middle = 0.5 * (low + high);
                 let (corners, triangles) = surface.mesh();
-                let corners = corners.iter().map(|&corner| middle + turn * (corner - middle)).collect();
+                let corners = corners.iter().map(|&corner| middle + rotation * (corner - middle)).collect();
                 (corners, triangles.to_vec())
             }
         };
@@ -61,7 +63,7 @@ fn plane(point: DVec3, normal: DVec3, (low, high): (DVec3, DVec3)) -> Faces {
     let [right, ahead] = [right, normal.cross(right)].map(|side| side * size);
     let mut corners =
         vec![middle - right - ahead, middle + right - ahead, middle + right + ahead, middle - right + ahead];
-    // A plane in a face of the box shows.
+    // The margin keeps a plane that lies in a face of the box.
     let margin = 1e-9 * size;
     for axis in DVec3::AXES {
         corners = polygon::clip(&corners, high + margin, axis);

@@ -1,5 +1,5 @@
-//! Obstacles from mesh files: where a closed surface of triangles is beside a point. Distances come from the
-//! library parry.
+//! Obstacles from mesh files: position of a point relative to a closed surface of triangles. Distances come
+//! from the library parry.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::surface::Surface;
@@ -16,22 +16,24 @@ pub(super) struct MeshSurface {
     mesh: TriMesh,
     /// 1 where the obstacle is inside of the surface, -1 where the surface is hollow.
     side: f64,
-    /// For each triangle those beyond its edges that rise towards a particle on it, or [`NONE`].
+    /// For each triangle, up to three triangles beyond its edges that rise towards the side of the particles;
+    /// the rest is [`NONE`].
     rising: Vec<[u32; 3]>,
 }
 
+/// Number of no triangle.
 const NONE: u32 = u32::MAX;
 
 /// Sine of the angle below which two triangles are parts of one plane.
 const SAME: f64 = 1e-9;
 
 impl MeshSurface {
-    /// A surface without faults, turned about the middle of its box.
-    pub(super) fn new(surface: &Surface, turn: DQuat, is_hollow: bool) -> Self {
+    /// A surface without faults, rotated about the middle of its box.
+    pub(super) fn new(surface: &Surface, rotation: DQuat, is_hollow: bool) -> Self {
         let (low, high) = surface.bounds();
         let middle = 0.5 * (low + high);
         let (corners, triangles) = surface.mesh();
-        let corners = corners.iter().map(|&corner| middle + turn * (corner - middle)).collect();
+        let corners = corners.iter().map(|&corner| middle + rotation * (corner - middle)).collect();
         let mesh = TriMesh::with_flags(corners, triangles.to_vec(), TriMeshFlags::ORIENTED);
         let mesh = mesh.expect("the surface has been found to be closed");
         let side = if is_hollow { -1.0 } else { 1.0 };
@@ -53,10 +55,11 @@ impl MeshSurface {
         self.nearest(point).1
     }
 
-    /// All places within `reach` [m] that stop a particle at the point: the nearest one, every triangle on
-    /// which the point has its foot and that looks at it, and the planes of those that rise beyond an edge of
-    /// the nearest. In a corner there are several, and each is a contact: with the nearest alone, what slides
-    /// along one face would enter the next. Each has the number of its triangle.
+    /// Finds all places within `reach` [m] that stop a particle at the point, each with the number of its
+    /// triangle. These are the nearest point, every triangle that faces the point and has its foot, and the
+    /// planes of triangles that rise beyond an edge of the nearest one. In a corner there are several, and
+    /// each is a contact. With the nearest place alone, a particle that slides along one face would enter the
+    /// next.
     pub(super) fn all_beside(&self, point: DVec3, reach: f64, mut found: impl FnMut(u32, Beside)) {
         let (nearest, beside) = self.nearest(point);
         if beside.distance >= reach {
@@ -94,8 +97,8 @@ impl MeshSurface {
     }
 }
 
-/// Beyond which edges of each triangle a face rises to the side where particles are. A particle above the
-/// triangle is in front of that face's plane, wherever the face ends.
+/// Finds, for each triangle, the triangles beyond its edges that rise to the side of the particles. A
+/// particle above the triangle is in front of the plane of such a triangle, wherever the triangle ends.
 fn rising(mesh: &TriMesh, side: f64) -> Vec<[u32; 3]> {
     let mut edges: Vec<([u32; 2], u32)> = Vec::with_capacity(3 * mesh.indices().len());
     for (number, &[a, b, c]) in mesh.indices().iter().enumerate() {

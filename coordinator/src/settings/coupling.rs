@@ -110,7 +110,7 @@ impl Default for CouplingSettings {
 pub enum Synchronise {
     /// Every participant integrates the full mass and knows the others' impulses.
     Impulse,
-    /// Mass-weighted mean of answers given in ignorance of each other (Eq. 17-20 [Truong2021]).
+    /// Mean, weighted by mass, of answers that do not know each other's impulses (Eq. 17-20 [Truong2021]).
     Average,
 }
 
@@ -120,7 +120,7 @@ pub enum Synchronise {
 pub enum Inertia {
     /// The mass of its own members.
     Share,
-    /// The mass of all members; for comparison only, it counts forces wrongly.
+    /// The mass of all members. For comparison only, since it counts forces wrongly.
     Total,
 }
 
@@ -158,15 +158,15 @@ impl Serialize for StagesMax {
     }
 }
 
-/// Rule that selects the velocities of two clusters after a split among those that conserve momentum and hold
-/// the prescribed energy.
+/// Rule for the velocities of two clusters after a split. All rules conserve momentum and give the prescribed
+/// energy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SplitRule {
     /// Eq. 12-16 [Truong2021]: the least change of cluster 1 orthogonal to the normal.
     #[default]
     Paper,
-    /// Restitution of the normal part, both clusters sharing what changed in the step.
+    /// Restitution of the normal motion. Both clusters share the change of velocity in the step.
     Symmetric,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::fault::Fault;
 use super::obstacle::ObstacleSettings;
 
-/// Largest number of obstacles: each is looked at for each particle.
+/// Largest number of obstacles. The distance of each particle from each of them is computed.
 pub(super) const OBSTACLES_MAX: usize = 1024;
 
 /// `[domain]`: where the scene happens.

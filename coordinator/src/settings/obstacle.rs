@@ -80,7 +80,7 @@ impl ObstacleShape {
     /// The surface of a shape from a file, scaled and translated.
     ///
     /// # Errors
-    /// The fault of the file, or its absence.
+    /// The fault of the file, or the reason why it cannot be read.
     pub(crate) fn surface(&self) -> Result<Surface, String> {
         let Self::Mesh { file, scale, translation } = self else { return Err("is not named".into()) };
         let mut shape =

@@ -28,8 +28,8 @@ pub enum Quantity {
         /// Name of the participant; all together if absent.
         participant: Option<String>,
     },
-    /// Kinetic and potential energies [J] of all participants, gravity included, and what coupling dissipated
-    /// so far.
+    /// Kinetic and potential energies [J] of all participants, gravity included, and the energy that coupling
+    /// has dissipated so far.
     Energy {},
     /// Largest speed [m/s] of one participant, or of all.
     Speed {
@@ -45,15 +45,15 @@ pub enum Quantity {
     },
     /// Particles of `of` that went through the sheet `sheet` and are on the wrong side of it.
     Crossings {
-        /// Connection with triangles.
+        /// Name of a participant with triangles.
         sheet: String,
-        /// Connection whose particles are counted.
+        /// Name of the participant whose particles are counted.
         of: String,
     },
     /// Deepest overlap of two particles in contact [m], and relative to the smaller radius.
     Overlap {},
-    /// Kinetic energy of what particles report beyond what they move by [J], and as a part of all kinetic
-    /// energy.
+    /// Kinetic energy of the difference between velocities that are reported and velocities that move
+    /// particles [J], and as a part of all kinetic energy.
     Phantom {},
     /// Pairs still approaching after the last stage, or refused by the group limit.
     Unresolved {},

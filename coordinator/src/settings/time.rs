@@ -1,10 +1,10 @@
-//! `[time]`: how long, and when to look.
+//! `[time]`: duration, frames and limits of steps.
 
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 
-/// `[time]`: how long, and when to look.
+/// `[time]`: duration, frames and limits of steps.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeSettings {
@@ -37,12 +37,12 @@ fn default_cfl() -> f64 {
 const WHOLE_INTERVALS: f64 = 1e-9;
 
 impl TimeSettings {
-    /// Frames after the first one, which shows the start: one at each multiple of the interval, the last one
-    /// at the end.
+    /// Number of frames after the first one, which shows the start: one at each multiple of the interval, the
+    /// last one at the end.
     pub fn frames(&self) -> u64 {
         let intervals = self.duration / self.frame_interval;
         let whole = intervals.round();
-        // Of a billion intervals, f64 gives no more exact quotient.
+        // The quotient itself is only exact to some units in the last place.
         let is_whole = (intervals - whole).abs() <= WHOLE_INTERVALS.max(4.0 * f64::EPSILON * intervals);
         let frames = if is_whole { whole } else { intervals.ceil() };
         frames.max(1.0) as u64

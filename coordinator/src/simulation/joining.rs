@@ -17,13 +17,13 @@ const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Parameters of a run's connection to its participants.
 pub struct Joining<'a> {
-    /// Name of the run: services refuse calls for another.
+    /// Name of the run. Services refuse calls for another run.
     pub run_id: String,
     /// Number of the run's start with its services, from 1. Services refuse calls for an earlier start.
     pub epoch: u64,
     /// Ends the waiting.
     pub cancel: &'a Cancel,
-    /// Gets a line for people now and then about each service that is waited for.
+    /// Gets a line of text from time to time about each service that is waited for.
     pub tell: &'a dyn Fn(&str),
 }
 
@@ -34,8 +34,7 @@ pub fn new_run_id(scene: &str) -> String {
 }
 
 impl Simulation {
-    /// Connects to all participants and initialises them: after this, every section of the scene has been
-    /// checked.
+    /// Connects to all participants and initialises them. Every section of the scene has then been checked.
     ///
     /// # Errors
     /// A participant that cannot be reached or does not match the scene, or a fault of the scene.
@@ -48,7 +47,8 @@ impl Simulation {
         Self::join(plan, &participants, &Joining { run_id, epoch: 1, cancel, tell: &|_| () })
     }
 
-    /// The same for a run whose name is given, as a later epoch of it, or with lines about the waiting.
+    /// Connects as [`Self::connect`] does, with a given name and epoch of the run, and reports on the
+    /// services that are waited for.
     ///
     /// # Errors
     /// As for [`Self::connect`].
@@ -63,7 +63,8 @@ impl Simulation {
                 "a scene has 1 to {PARTICIPANTS_MAX} participants, this one {count}"
             )));
         }
-        // I/O is done where its end is waited for: a hand-over between threads costs more than the message.
+        // I/O is done on the thread that waits for it: a hand-over between threads costs more than the
+        // message.
         let io = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -90,7 +91,7 @@ impl Simulation {
     }
 }
 
-/// Connects to a service, again and again as long as the plan says.
+/// Connects to a service, with repeated attempts for as long as the plan allows.
 async fn reach(
     plan: &ParticipantPlan,
     joining: &Joining<'_>,

@@ -1,4 +1,4 @@
-//! The next length of a step: limits of solvers and of speed, and the frames that steps end on.
+//! Length of the next step, from the limits of solvers and speeds and from the frames on which steps end.
 
 use amalgam_particles::DVec3;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::settings::TimeSettings;
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     settings: TimeSettings,
-    /// Frames from the start to the end, the first one not among them.
+    /// Number of frames after the first one.
     frames: u64,
     gravity: f64,
     radius_min: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Clock {
     frame_due: bool,
 }
 
-/// A step that had to be shortened leaves no rest of its frame that is shorter than this part of it.
+/// A shortened step leaves no rest to its frame that is shorter than this part of the step.
 const REST_MIN: f64 = 1e-3;
 
 /// Limits on the length of the next step.
@@ -72,7 +72,7 @@ impl Clock {
         self.time >= self.settings.duration
     }
 
-    /// Time of the next frame: a multiple of the interval, the last one the end.
+    /// Time of the next frame: a multiple of the interval, or the end.
     fn next_event(&self) -> f64 {
         match self.frame + 1 {
             frame if frame < self.frames => frame as f64 * self.settings.frame_interval,
@@ -87,18 +87,18 @@ impl Clock {
 
     /// Length of the next step: no longer than any limit, and such that equal steps end on the next frame.
     pub(crate) fn next_dt(&self, limits: Limits) -> f64 {
-        // cfl = rate dt + (g / r) dt^2, solved for dt in the form that cannot cancel.
+        // cfl = rate dt + (g/r) dt^2, solved for dt in the form that cannot cancel.
         let (cfl, fall) = (self.settings.cfl, self.gravity / self.radius_min);
         let root = (limits.radius_rate.powi(2) + 4.0 * cfl * fall).sqrt();
         let travel_dt = 2.0 * cfl / (limits.radius_rate + root);
         let dt = travel_dt.min(limits.stable_dt).min(self.settings.dt_max);
         let rest = self.next_event() - self.time;
-        // A step count that is whole but for rounding is not raised.
+        // The number of steps is rounded up, unless only rounding keeps it from being whole.
         rest / (rest / dt - 1e-9).ceil().max(1.0)
     }
 
-    /// Length of a step that must not be longer than `dt` after all: half of what is left to the next frame,
-    /// where `dt` would leave a rest too short to be a step.
+    /// Length of a step that must not be longer than `dt` after all. It is half of the time to the next frame
+    /// if `dt` would leave a rest too short for a step.
     pub(crate) fn shortened(&self, dt: f64) -> f64 {
         let rest = self.next_event() - self.time;
         if rest > dt && rest - dt < REST_MIN * dt { 0.5 * rest } else { dt }

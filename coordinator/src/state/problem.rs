@@ -1,5 +1,4 @@
-//! The contacts of a step, and the bodies that have them: particles, each a body of its own, or bodies that
-//! turn.
+//! The contacts of a step, and their bodies: single particles, or bodies that rotate.
 
 use std::collections::HashMap;
 
@@ -18,8 +17,8 @@ use crate::obstacles::{Beside, Obstacles};
 #[derive(Debug, Default)]
 pub(crate) struct ContactProblem {
     pub(crate) contacts: Vec<Contact>,
-    /// First those that can be moved, ordered by their smallest candidate, each a group of the same number.
-    /// Then each immovable candidate.
+    /// First the movable bodies, ordered by their smallest candidate: body k is group k. Then each immovable
+    /// candidate.
     pub(crate) bodies: Bodies,
     /// Number of bodies that can be moved.
     pub(crate) movable: usize,
@@ -35,19 +34,20 @@ pub(crate) struct ContactProblem {
     body_of: Vec<u32>,
     /// Movable candidates beside obstacles, in the order of their names.
     touching: Vec<Touching>,
-    /// The candidates of these and their gaps [m].
+    /// Candidates in `touching`, with their gaps [m].
     beside: Vec<(u32, f64)>,
-    /// Speed with which each candidate's contacts are looked for [m/s].
+    /// Speed with which each candidate's contacts are sought [m/s].
     pub(crate) speed: Vec<f64>,
 }
 
+/// Index of no body.
 const NO_BODY: u32 = u32::MAX;
 
 /// A candidate beside an obstacle.
 #[derive(Clone, Copy, Debug)]
 struct Touching {
     surface: usize,
-    /// The place among those of the surface.
+    /// Number of the place in the surface.
     part: u32,
     candidate: u32,
     /// Distance between the surfaces [m].
@@ -62,11 +62,11 @@ impl Touching {
     }
 }
 
-/// Name of the first surface of an obstacle among those of particles: after all of them.
+/// Name of the first surface of an obstacle. The names of particles are below it.
 const FIRST_OBSTACLE: u64 = 0xffff << 48;
 
 impl ContactProblem {
-    /// Lists the movable candidates whose surface is nearer to an obstacle's than `reach` says [m].
+    /// Lists the movable candidates whose surface is nearer to an obstacle than `reach` says [m].
     pub(crate) fn list_beside(
         &mut self,
         candidates: &Candidates,
@@ -110,8 +110,8 @@ impl ContactProblem {
         &self.beside
     }
 
-    /// Lists the bodies of the candidates in `pairs` and beside obstacles, each candidate a body without spin
-    /// unless its participant says otherwise.
+    /// Lists the bodies of the candidates in `pairs` and beside obstacles. A candidate is a body without spin
+    /// unless its participant has bodies.
     pub(crate) fn list_bodies(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], parts: &[Member]) {
         self.body_of.clear();
         self.body_of.resize(candidates.len(), NO_BODY);
@@ -226,7 +226,7 @@ impl ContactProblem {
         }));
     }
 
-    /// Takes a group as a body that turns, to which its participant gives `momentum` [kg m/s] in the step.
+    /// Takes a group as a body that rotates, to which its participant gives `momentum` [kg m/s] in the step.
     pub(crate) fn take_body(&mut self, group: usize, body: &Body, momentum: DVec3) {
         let Body { mass, inertia, centre, velocity, spin } = *body;
         self.bodies.inverse_mass[group] = 1.0 / mass;
@@ -241,7 +241,8 @@ impl ContactProblem {
         self.before[group] = Motion { linear: velocity - momentum / mass, angular: spin };
     }
 
-    /// Gives contacts their places on bodies, once the bodies are known. Nothing rolls where no body turns.
+    /// Sets the places of contacts on bodies, once the bodies are known. Contacts of two bodies without
+    /// rotation have no rolling resistance.
     pub(crate) fn place_contacts(&mut self, candidates: &Candidates, pairs: &[(u32, u32)]) {
         let Self { contacts, bodies, centre, touching, .. } = self;
         let place = |i: u32, body: u32| candidates.position[i as usize] - centre[body as usize];
@@ -270,12 +271,13 @@ impl ContactProblem {
         bodies.zip(&self.members).map(velocity).collect()
     }
 
-    /// The candidates' velocity of a body of one particle, at the start of the step [m/s].
+    /// Velocity of a group of one particle at the start of the step [m/s].
     pub(crate) fn start(&self, group: u32) -> DVec3 {
         self.before[group as usize].linear
     }
 
-    /// Takes the speeds that came out where they are beyond what was expected; says whether any is.
+    /// Raises the expected speed of each particle that contacts made more than twice as fast. Returns true if
+    /// there is any.
     pub(crate) fn expect_more(&mut self, velocity: &[DVec3]) -> bool {
         let mut more = false;
         for &i in &self.members {
@@ -288,14 +290,14 @@ impl ContactProblem {
         more
     }
 
-    /// Acceleration of the bodies without contacts [m/s^2], as the root of the mean of squares.
+    /// Acceleration of the bodies without contacts [m/s^2]: the root mean square of |v* - v|/h.
     pub(crate) fn acceleration(&self, dt: f64) -> f64 {
         let change = |body: usize| (self.bodies.velocity[body] - self.before[body].linear).length_squared();
         let mean = reduce::sum(self.movable, 0.0, change) / self.movable.max(1) as f64;
         mean.sqrt() / dt
     }
 
-    /// Energy that the contacts took [J]: minus the work of their impulses and couples, each over the mean of
+    /// Energy that the contacts took [J]: minus the work of their impulses and couples, each on the mean of
     /// the relative velocities before and after the step.
     pub(crate) fn dissipated(&self, law: &ContactLaw) -> f64 {
         let impulses = law.impulses().iter().zip(law.couples());
@@ -312,8 +314,8 @@ impl ContactProblem {
         -works.sum::<f64>()
     }
 
-    /// Work of immovable bodies on those that they touch [J]: of the impulses over the way of the immovable
-    /// side.
+    /// Work of immovable bodies on bodies that touch them [J]: the sum of p . V, with p the impulse that an
+    /// immovable body of velocity V gives.
     pub(crate) fn by_immovable(&self, law: &ContactLaw) -> f64 {
         let works = self.contacts.iter().zip(law.impulses()).map(|(contact, impulse)| {
             let [i, j] = contact.bodies;

@@ -11,7 +11,8 @@ use crate::merging::merge::Forest;
 use crate::pairwise::PairResponse;
 use crate::synchronise::{Share, Synchronised};
 
-/// Memory that outlives a step. Checkpoints hold the impulses, or bits would change; the rest is found again.
+/// Memory that outlives a step. Checkpoints hold the impulses, on which the bits of later steps depend. The
+/// rest is found again.
 #[derive(Default)]
 pub(crate) struct Memory {
     /// Part of their radius by which each participant's spheres counted as larger when near pairs were last
@@ -19,7 +20,7 @@ pub(crate) struct Memory {
     pub(crate) margin: Vec<f64>,
     /// The list of near pairs.
     pub(crate) finder: ContactFinder,
-    /// Particles that may touch others'. A participant need not repeat their ids.
+    /// Particles that may touch others'. Participants need not repeat ids that stay the same.
     pub(crate) candidates: Candidates,
     /// For each participant, the order by id of the particles that it sends.
     pub(crate) order: Vec<Vec<u32>>,
@@ -27,9 +28,9 @@ pub(crate) struct Memory {
     pub(crate) near_obstacles: Vec<(u16, ParticleId)>,
     /// The impulses of contacts.
     pub(crate) law: ContactLaw,
-    /// Least distance within which contacts of each participant's particles are sought [radii].
+    /// Smallest distance within which contacts of each participant's particles are sought [radii].
     pub(crate) reach: Vec<f64>,
-    /// Time ahead for which participants sought contacts of their own [s].
+    /// Time ahead for which participants sought contacts among their own particles [s].
     pub(crate) horizon: f64,
     /// For each implicit participant, the impulse of each of its particles in the last step, ascending by id:
     /// the impulse that a projection gave, or that contacts gave under the contact law.
@@ -85,7 +86,7 @@ pub(crate) struct Assignment {
     pub(crate) place: Vec<u32>,
     /// Free candidates in marked pairs.
     pub(crate) watch: Vec<u32>,
-    /// Times that the participant was asked in this stage.
+    /// Number of times that the participant was asked in this stage.
     pub(crate) asked: u32,
     /// Largest distance that a free particle travels, relative to its radius.
     pub(crate) travel: f64,

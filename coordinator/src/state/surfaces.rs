@@ -12,11 +12,10 @@ pub(crate) struct Surfaces {
 }
 
 impl Surfaces {
-    /// Reads `[[coupling.contact]]`.
+    /// Reads `[[coupling.contact]]`. The first names are those of `participants`, the others of obstacles.
     ///
     /// # Errors
-    /// An entry that names no participant.
-    /// `participants` are the first of the names, obstacles the others.
+    /// An entry with an unknown name.
     pub(crate) fn new(
         settings: &CouplingSettings,
         names: &[String],

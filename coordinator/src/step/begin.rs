@@ -1,4 +1,4 @@
-//! Start of a step: the participants are asked for the particles that may touch others'
+//! Start of a step: the participants are asked for their particles that may touch particles of others
 //! (`docs/theory/coupling.md`, "Contacts").
 
 use std::time::Instant;
@@ -17,27 +17,27 @@ use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
 use crate::state::scratch::Memory;
 
-/// Near pairs are found with spheres larger by this part of their radius, on average over the two that move
-/// fastest: the list then serves until they have moved as far. A longer list costs more in each step, a
-/// shorter one serves for fewer.
+/// Near pairs are found with radii larger by this part, on average over the two fastest participants. The
+/// list serves until the particles have moved as far. A larger margin costs more in each step, a smaller one
+/// serves for fewer steps.
 const NEAR_MARGIN: f64 = 0.5;
 
-/// No participant's spheres count as larger by less than this part of their radius: even what rests is soon
-/// pushed.
+/// Smallest margin of a participant, as a part of the radius. Particles at rest are soon pushed, too.
 const NEAR_MARGIN_MIN: f64 = 0.05;
 
-/// Near pairs are listed for this many times the reach of the step in which they are listed: particles may
-/// become faster before the list is made anew.
+/// Near pairs are listed for this many times the reach of the current step, since particles may become faster
+/// before the next listing.
 const REACH_RESERVE: f64 = 2.0;
 
-/// Participants look for contacts of their own this many steps ahead: the next step may be a little longer.
+/// Number of steps ahead for which participants look for contacts among their own particles. The next step
+/// may be a little longer than the current one.
 const HORIZON_RESERVE: f64 = 1.25;
 
-/// No more than this is kept in reserve [radii]: a long list costs more than making it more often.
+/// Largest reach to which the reserve may lead [radii]. A longer list costs more than frequent listing.
 const REACH_RESERVED_MAX: f64 = 2.0;
 
 impl Simulation {
-    /// Takes what the participants said of their particles that may touch others'.
+    /// Takes over the particles that may touch others, from the last Commit or from a new survey.
     pub(super) fn begin(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
         let reaches = self.reaches();
@@ -47,8 +47,8 @@ impl Simulation {
                 self.scratch.listed = false;
                 batches
             }
-            // A particle has moved too far for the list, or may do so in this step, or was let go: two
-            // immovable ones are no near pair.
+            // A particle has moved too far for the list or may do so in this step, or an immovable particle
+            // was released. The list has no pairs of two immovable particles.
             _ => {
                 self.memory.reach = reaches
                     .iter()
@@ -64,7 +64,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// True if the particles last asked for cover this step.
+    /// True if the particles that were asked for cover this step.
     fn reaches_far_enough(&self, reaches: &[f64]) -> bool {
         let is_law = self.plan.coupling.method == ContactMethod::ContactLaw;
         self.memory.reach.iter().zip(reaches).all(|(listed, now)| now <= listed)
@@ -82,7 +82,7 @@ impl Simulation {
     }
 
     /// Largest distance from its surface at which a particle of each participant may meet others in this step
-    /// [radii]; 0 where only particles that intersect are contacts.
+    /// [radii]: 2 (|v|/r + g h/r_min) h. It is 0 if only particles that intersect are contacts.
     fn reaches(&self) -> Vec<f64> {
         if self.plan.coupling.method != ContactMethod::ContactLaw {
             return vec![0.0; self.members.len()];
@@ -123,7 +123,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Asks every participant for its particles that are near others'.
+    /// Asks every participant for its particles that are near particles of others.
     fn survey(&mut self) -> Result<Vec<Batch>, CoordinatorError> {
         let wanted = if self.plan.coupling.interest_mask {
             let rates: Vec<f64> =
@@ -165,7 +165,8 @@ impl Simulation {
         Ok(batches)
     }
 
-    /// Crossings are counted with whole triangles.
+    /// The interest that asks for `wanted` particles. A participant whose sheet a probe watches for crossings
+    /// sends all corners of its triangles.
     fn interest(&self, participant: usize, wanted: Wanted) -> Interest {
         let triangles = self.instruments.wants_triangles(participant);
         let horizon = match self.plan.coupling.method {
@@ -177,13 +178,13 @@ impl Simulation {
         Interest { wanted, triangles, horizon }
     }
 
-    /// Particles to ask for with Commit: those in near pairs, as long as no particle has moved far.
+    /// Particles to ask for with Commit: the particles of near pairs, unless a particle has moved too far.
     pub(super) fn next(&self, participant: usize) -> Option<Next> {
         if self.clock.is_finished() {
             return None;
         }
         let Memory { margin, reach, .. } = &self.memory;
-        // A little less than the margin, since displacements and distances are rounded.
+        // A little less than the margin, because displacements and distances are rounded.
         let within = || 0.999 * (margin[participant] - reach[participant]);
         let (wanted, within) = match self.scratch.listed {
             _ if !self.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
@@ -194,14 +195,14 @@ impl Simulation {
     }
 }
 
-/// Part of their radius by which the spheres of each participant count as larger when near pairs are listed,
-/// from the largest |v| / radius of each [1/s]: so that all use up their margins in the same time.
+/// Margin of each participant as a part of the radius, from its largest |v|/r [1/s]: m_k = (|v|/r)_k t, with
+/// t = 2 NEAR_MARGIN / (sum of the two largest |v|/r). All participants use up their margins in the time t.
 fn margins(rates: &[f64]) -> Vec<f64> {
     let (mut first, mut second) = (0.0, 0.0f64);
     for &rate in rates {
         (first, second) = if rate > first { (rate, first) } else { (first, second.max(rate)) };
     }
-    // Finite, if nobody moves, or next to nothing.
+    // The time stays finite if nothing moves.
     let time = (2.0 * NEAR_MARGIN / (first + second)).min(f64::MAX);
     rates.iter().map(|rate| (rate * time).max(NEAR_MARGIN_MIN)).collect()
 }

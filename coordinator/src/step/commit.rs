@@ -1,4 +1,4 @@
-//! The end of a step: groups are split, and the participants go on to the next step.
+//! End of a step: groups are split, and the participants commit the step and begin the next one.
 
 use std::time::Instant;
 
@@ -39,12 +39,13 @@ impl Simulation {
         self.instruments.count(Phase::Split, start, 0.0);
     }
 
-    /// Ends the step in every participant, learns from them what limits the next one, and lets them begin it.
+    /// Ends the step in every participant and lets it begin the next one. The answers limit the length of the
+    /// next step.
     pub(super) fn commit(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
         self.clock.advance(self.scratch.dt);
         for member in &mut self.members {
-            // A particle that died can be tracked no longer.
+            // Particles that died are tracked no longer.
             let roster = &member.part.roster;
             member.part.tracked.retain(|&id| roster.contains(id));
         }
@@ -75,7 +76,7 @@ impl Simulation {
             let updated = part.roster.update(&committed);
             let checked = updated.and_then(|()| part.roster.check_speeds(&committed.totals, &[]));
             if let Err(reason) = checked {
-                // The participants have gone on to the next step; the fault is of this one.
+                // The participants are in the next step already, but the fault is in this one.
                 let (participant, step) = (part.connection.name.clone(), self.steps);
                 return Err(CoordinatorError::Protocol { participant, step, phase: "Commit", reason });
             }
@@ -93,8 +94,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Keeps the impulse that each projection gave its particles, or that contacts gave those of each
-    /// implicit participant: the first guess in the next step.
+    /// Keeps first guesses for the next step: the impulse that each projection gave its particles, or under
+    /// the contact law the impulse of the contacts on the particles of each implicit participant.
     fn remember_impulses(&mut self) {
         let Scratch { shares, assignments, synchronised, forest, .. } = &self.scratch;
         let masses = &self.memory.candidates.mass;
@@ -121,7 +122,8 @@ impl Simulation {
 }
 
 impl Scratch {
-    /// The call that commits a participant's last answer, without what does not depend on the participant.
+    /// The call that commits a participant's last answer. The caller adds the fields that are the same for
+    /// all participants.
     fn commit(&self, member: &Member, (share, assignment): (&Share, &Assignment)) -> Commit {
         let group_velocity = |&g: &u32| self.synchronised.velocity[g as usize];
         let group_spin = |&g: &u32| self.synchronised.spin[g as usize];

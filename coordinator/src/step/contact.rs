@@ -1,5 +1,5 @@
-//! A step under the contact law: one impulse per contact makes the velocities right (`law.rs`). Every
-//! particle near others is a group of its own, or the part of a body's group that is near others.
+//! A step under the contact law: one impulse per contact makes the velocities right (`law.rs`). A group is a
+//! single particle near others, or the part of a body that is near others.
 
 mod exchange;
 
@@ -19,14 +19,15 @@ use crate::state::scratch::{Memory, Scratch};
 use crate::synchronise::Synchronised;
 use exchange::ContactExchange;
 
-/// Contacts are looked for again at most this often for particles that contacts made faster.
+/// Largest number of searches in a step. Contacts are sought again if contacts made particles faster.
 const SEARCHES_MAX: u32 = 4;
 
-/// Tolerance of the contacts relative to the error of the response's model, as long as the model errs.
+/// Tolerance of the contacts' velocities relative to the error of the response's model, as long as the model
+/// errs.
 const FORCING: f64 = 0.05;
 
-/// The part of its first residual that an implicit participant may leave in an answer to be followed by
-/// another.
+/// Part of its first residual at which an implicit participant may stop, in an answer that another one will
+/// follow.
 const SOLVE_FORCING: f64 = 0.01;
 
 impl Simulation {
@@ -50,7 +51,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Lists the particles near obstacles, with what the participants were asked for in reserve.
+    /// Lists the particles whose distance from an obstacle is below r (1 + margin), with the margin for which
+    /// participants were asked.
     fn list_near_obstacles(&mut self) {
         let Memory { candidates, margin, near_obstacles, .. } = &mut self.memory;
         near_obstacles.clear();
@@ -66,7 +68,7 @@ impl Simulation {
         near_obstacles.extend(near.map(|i| (candidates.participant[i], candidates.id[i])));
     }
 
-    /// The particles of a participant that were near others or obstacles, ascending.
+    /// Particles of a participant that were near others or obstacles at the last listing, ascending.
     pub(super) fn listed(&self, participant: usize) -> Vec<ParticleId> {
         let Memory { finder, near_obstacles, .. } = &self.memory;
         let mut listed = finder.listed(participant as u16);
@@ -80,9 +82,9 @@ impl Simulation {
         listed
     }
 
-    /// Starts from the speeds at the start of the step, and what gravity adds; a particle that another may
-    /// hit may become as fast as that. Of the participants' own pairs, those are left that may touch in this
-    /// very step.
+    /// Sets the speed with which each candidate's contacts are sought: its speed at the start of the step
+    /// plus the speed that gravity adds, or the speed of a faster particle that may hit it. Of the
+    /// participants' own pairs, only those are kept that may touch in this step.
     fn expect_speeds(&mut self) {
         let horizon = Horizon { time: self.scratch.dt, acceleration: self.plan.domain.gravity.length() };
         let Memory { candidates, finder, .. } = &mut self.memory;
@@ -101,7 +103,7 @@ impl Simulation {
         }
     }
 
-    /// Lists the pairs that may touch in the step, and makes their particles bodies and groups.
+    /// Lists the pairs that may touch in the step. Their particles become bodies and groups.
     fn list_contacts(&mut self) {
         let start = Instant::now();
         let Memory { candidates, finder, .. } = &mut self.memory;
@@ -123,8 +125,8 @@ impl Simulation {
         self.instruments.count(Phase::Detect, start, 0.0);
     }
 
-    /// Lets the participants integrate and solves for the impulses, until implicit participants answer these
-    /// as expected.
+    /// Lets the participants integrate and solves for the impulses of the contacts. Repeats this until
+    /// implicit participants answer the impulses as their models predict.
     fn solve_contacts(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
         let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
@@ -160,7 +162,7 @@ impl Simulation {
             step.acceleration = gravity.max(problem.acceleration(step.dt));
             let wanted = settings.coupling_tolerance * exchange.speed.max(fall).max(f64::MIN_POSITIVE);
             if !exchange.secants.is_empty() {
-                // At rest and without gravity there is no speed to compare with.
+                // At rest and without gravity the speed is 0, and a tenth of the wanted error is enough.
                 step.enough = (FORCING * error).min(FORCING * exchange.speed.max(fall)).max(0.1 * wanted);
             }
             let statistics = law.solve(&mut problem.bodies, &problem.contacts, step);
@@ -170,7 +172,8 @@ impl Simulation {
                 break (0, 0.0);
             }
             exchange.repetitions += 1;
-            // An answer that will be followed by another need not be whole.
+            // If the error falls by the same factor again, it becomes e_n^2 / e_(n-1). Above the tolerance
+            // another answer will follow, and this one need not be exact.
             let expected = error * error / before;
             let is_last = expected <= wanted || exchange.repetitions >= settings.repetitions_max;
             let forcing = if is_last { 0.0 } else { SOLVE_FORCING };
@@ -198,8 +201,7 @@ impl Simulation {
 }
 
 impl Scratch {
-    /// Takes the motion that came out of the contacts, and finds how far any particle travels, relative to
-    /// its radius.
+    /// Takes over the motion after the contacts, and finds the largest travel |v| h/r of a particle.
     fn take_motion(&mut self, candidates: &Candidates, momentum: Vec<Vec<DVec3>>) {
         let Self { problem, synchronised, member_velocity, velocity, assignments, dt, .. } = self;
         let (count, bodies) = (problem.movable, &problem.bodies);

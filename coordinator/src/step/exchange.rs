@@ -1,4 +1,4 @@
-//! The messages of a stage: what each participant is told of the groups, and what it answers.
+//! Messages of a stage: the groups that each participant is told, and its answers.
 
 use std::time::Instant;
 
@@ -14,18 +14,19 @@ use crate::member::Member;
 use crate::merging::merge::Forest;
 use crate::simulation::Simulation;
 use crate::state::scratch::{Assignment, Scratch};
-use crate::synchronise::{Ask, Share, Turn};
+use crate::synchronise::{Ask, Share, StageRequest};
 
 impl Simulation {
     /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into
-    /// the watch lists.
+    /// their watch lists.
     pub(super) fn distribute(&mut self) {
         let count = self.members.len();
         self.memory.last_impulse.resize_with(count, Vec::new);
         self.scratch.clear_shares(count);
         let Scratch { forest, shares, assignments, marked, watched, record, .. } = &mut self.scratch;
         let (candidates, last_impulse) = (&self.memory.candidates, &self.memory.last_impulse);
-        // Members ascend, and so do the candidates' participants.
+        // Candidates are sorted by participant and members ascend: the members of one participant follow each
+        // other.
         let ends: Vec<u32> = (1..=count).map(|k| candidates.first(k as u16) as u32).collect();
         let mut place = 0;
         for group in 0..forest.len() {
@@ -81,7 +82,7 @@ impl Scratch {
     }
 }
 
-/// The participants' services during one stage.
+/// Services of the participants during one stage.
 pub(super) struct Connections<'a> {
     pub(super) io: &'a tokio::runtime::Runtime,
     pub(super) members: &'a mut [Member],
@@ -90,7 +91,7 @@ pub(super) struct Connections<'a> {
     pub(super) forest: &'a Forest,
     pub(super) shares: &'a [Share],
     pub(super) assignments: &'a mut [Assignment],
-    /// Velocities that move positions, of watched candidates.
+    /// Velocity that moves each candidate [m/s]. Answers set the velocities of watched candidates.
     pub(super) velocity: &'a mut Vec<DVec3>,
     pub(super) occupied: Vec<Option<CellSet>>,
     pub(super) stage: u32,
@@ -100,17 +101,17 @@ pub(super) struct Connections<'a> {
 }
 
 impl Connections<'_> {
-    /// The call for a participant's turn; the first of a stage carries the groups.
-    fn call(&self, turn: Turn, context: Context) -> Integrate {
-        let (share, assignment) = (&self.shares[turn.participant], &self.assignments[turn.participant]);
+    /// The call for a request. The first call of a participant in a stage carries the groups.
+    fn call(&self, request: StageRequest, context: Context) -> Integrate {
+        let (share, assignment) = (&self.shares[request.participant], &self.assignments[request.participant]);
         let groups = (assignment.asked == 0).then(|| Groups {
             size: assignment.size.clone(),
             member: assignment.member.clone(),
             velocity: share.groups.iter().map(|&group| self.forest.velocity()[group as usize]).collect(),
             watch: assignment.watch.iter().map(|&i| self.candidates.id[i as usize]).collect(),
-            occupied: self.occupied[turn.participant].clone(),
+            occupied: self.occupied[request.participant].clone(),
         });
-        let Turn { inertia, impulse, forcing, .. } = turn;
+        let StageRequest { inertia, impulse, forcing, .. } = request;
         Integrate {
             context,
             stage: self.stage,
@@ -125,7 +126,8 @@ impl Connections<'_> {
 }
 
 impl Connections<'_> {
-    /// Refuses a momentum that would make a group faster than anything is, before others are told of it.
+    /// Refuses bodies that do not fit the particle table, and a momentum that would make a group faster than
+    /// [`SPEED_LIMIT`], before other participants are told of it.
     fn check_momentum(&self, participant: usize, answer: &Integrated) -> Result<(), CoordinatorError> {
         let part = &self.members[participant].part;
         if answer.bodies.is_some() != part.roster.has_bodies() {
@@ -154,8 +156,8 @@ impl Connections<'_> {
 }
 
 impl Scratch {
-    /// The participant that makes a particle travel farthest: a free one of its own, or one of a group to
-    /// which it gave the most.
+    /// The participant that makes a particle travel farthest: the owner of a free particle, or the
+    /// participant that gave the fastest group the most momentum.
     pub(super) fn fastest(&self) -> usize {
         let farthest = |&k: &usize| self.assignments[k].travel;
         let free =
@@ -175,20 +177,20 @@ impl Scratch {
 }
 
 impl Ask for Connections<'_> {
-    fn ask(&mut self, turns: Vec<Turn>) -> Result<Vec<Integrated>, CoordinatorError> {
+    fn ask(&mut self, requests: Vec<StageRequest>) -> Result<Vec<Integrated>, CoordinatorError> {
         let start = Instant::now();
-        let asked: Vec<usize> = turns.iter().map(|turn| turn.participant).collect();
-        assert!(asked.is_sorted_by(|a, b| a < b), "each participant has one turn at a time, in order");
-        let calls: Vec<(Integrate, u64)> = turns
+        let asked: Vec<usize> = requests.iter().map(|request| request.participant).collect();
+        assert!(asked.is_sorted_by(|a, b| a < b), "each participant has one request at a time, in order");
+        let calls: Vec<(Integrate, u64)> = requests
             .into_iter()
-            .map(|turn| {
-                let k = turn.participant;
+            .map(|request| {
+                let k = request.participant;
                 let watched = self.assignments[k].watch.len() as u64;
-                (self.call(turn, self.members[k].part.connection.context()), watched)
+                (self.call(request, self.members[k].part.connection.context()), watched)
             })
             .collect();
-        let turn_of = self.members.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
-        let waiting = turn_of
+        let members = self.members.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
+        let waiting = members
             .zip(calls)
             .map(|((_, member), (call, watched))| member.part.connection.integrate(call, watched));
         let answers = first_error(self.io.block_on(join_all(waiting)))?;
@@ -208,7 +210,7 @@ impl Ask for Connections<'_> {
     }
 }
 
-/// All answers, or the error of the first participant that has one.
+/// All answers, or the first error in the order of the participants.
 pub(super) fn first_error<T>(answers: Vec<Result<T, CoordinatorError>>) -> Result<Vec<T>, CoordinatorError> {
     answers.into_iter().collect()
 }

@@ -17,15 +17,15 @@ use crate::simulation::Simulation;
 use crate::state::scratch::Scratch;
 use crate::synchronise::Stage;
 
-/// Smallest and largest limit of particles in a group, where sizes are alike.
+/// Smallest and largest limit of particles in a group where all radii are similar.
 const LIMIT: [u32; 2] = [8, 64];
 
-/// The same beside a projection. A solid's neighbouring particles that are in one group move as one in a
-/// step, so that it bends only from step to step. Projections take long steps, and with larger groups a plate
-/// under water takes a second to sag.
+/// Smallest and largest limit of particles in a group beside a projection. Neighbouring particles of a solid
+/// move as one in a group, so that the solid bends only from step to step. Projections take long steps: with
+/// larger groups a plate under water takes a second to sag.
 const LIMIT_BESIDE_PROJECTIONS: [u32; 2] = [4, 8];
 
-/// Smallest and largest limit of particles in a group that a scene does not set.
+/// Smallest and largest limit of particles in a group, for scenes that set none.
 fn default_limit(members: &[Member]) -> [u32; 2] {
     let [min, max] = LIMIT;
     match has_projection(members) {
@@ -34,8 +34,8 @@ fn default_limit(members: &[Member]) -> [u32; 2] {
     }
 }
 
-/// Stages of a step that a scene does not set: 2 as in the paper. Where a group holds many fine particles on
-/// one coarse particle, they press each other in the second stage, and more stages are needed.
+/// Stages of a step, for scenes that set none: 2 as in the paper. Many fine particles of a group on one
+/// coarse particle press on each other in the second stage, and more stages are needed.
 fn default_stages(members: &[Member]) -> StagesMax {
     match !has_projection(members) && many_on_one(members).is_some() {
         true => StagesMax::Converged,
@@ -47,8 +47,8 @@ fn has_projection(members: &[Member]) -> bool {
     members.iter().any(|member| member.kind == Integration::Projection)
 }
 
-/// The number of the finest particles that find room on half of a coarsest one, if it is more than the mean
-/// of [`LIMIT`]. Those that a group has no room for would sink in.
+/// Number of the finest particles that have room on half of a coarsest one, if it exceeds the mean of
+/// [`LIMIT`]. Particles for which a group has no room would sink in.
 fn many_on_one(members: &[Member]) -> Option<u32> {
     let ranges = members.iter().map(|member| member.part.roster.radius_range());
     let wider = |(low, high): (f64, f64), range: (f64, f64)| (low.min(range.0), high.max(range.1));
@@ -57,8 +57,8 @@ fn many_on_one(members: &[Member]) -> Option<u32> {
     (many > LIMIT[0].midpoint(LIMIT[1])).then_some(many)
 }
 
-/// The number of spheres that find room on half of a sphere whose radius is `ratio` times theirs: 8 of equal
-/// size.
+/// Number n = 2 (1 + R/r)^2 of spheres of radius r that have room on half of a sphere of radius R, with
+/// `ratio` = R/r: 8 spheres of equal size.
 fn room_on_half(ratio: f64) -> u32 {
     (2.0 * (1.0 + ratio).powi(2)) as u32
 }
@@ -98,7 +98,7 @@ impl Simulation {
         self.instruments.count(Phase::Merge, start, 0.0);
     }
 
-    /// Lets the participants integrate and agrees on a velocity for each group.
+    /// Lets the participants integrate and finds one velocity for each group.
     pub(super) fn synchronise(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
         let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
@@ -128,7 +128,7 @@ impl Simulation {
 
         let scratch = &mut self.scratch;
         scratch.record.repetitions += result.repetitions;
-        // An answer that is thrown away counts for nothing.
+        // Answers that diverged are thrown away, and their errors do not count.
         if result.disagreement.is_finite() {
             scratch.record.disagreement = scratch.record.disagreement.max(result.disagreement);
             scratch.record.note_errors(result.momentum_error, 0.0);
@@ -139,7 +139,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Activates the marked pairs that approach with the velocities that will move positions. Says whether
+    /// Activates the marked pairs that approach with the velocities that will move positions. Returns true if
     /// another stage is needed and allowed.
     pub(super) fn activate_marked(&mut self) -> bool {
         let start = Instant::now();
@@ -154,7 +154,7 @@ impl Simulation {
         another
     }
 
-    /// The cells that particles of any participant occupy, for each participant that asks for them.
+    /// Cells that particles of any participant occupy, for each participant that asks for them.
     pub(super) fn occupied(&self) -> Vec<Option<CellSet>> {
         let mut grids = 0..;
         let union_of_grid = |member: &Member| {
@@ -166,8 +166,8 @@ impl Simulation {
 }
 
 impl Scratch {
-    /// Lets a method of contact that does not merge act. Every pair counts as marked: those that approach in
-    /// the end are unresolved.
+    /// Applies a method of contact that does not merge. All pairs count as marked, so that pairs that
+    /// approach in the end are counted as unresolved.
     fn respond(&mut self, coupling: &CouplingSettings, candidates: &Candidates) {
         let Self { response, contacts, forest, marked, record, .. } = self;
         response.respond(coupling, candidates, contacts, self.dt);
@@ -178,8 +178,7 @@ impl Scratch {
         record.note_errors(response.momentum_error, 0.0);
     }
 
-    /// Lets every group's members move as one, and finds how far any particle travels, relative to its
-    /// radius.
+    /// Gives the members of each group its velocity, and finds the largest travel |v| h/r of a particle.
     pub(super) fn move_groups(&mut self, candidates: &Candidates) {
         let Self { forest, synchronised, velocity, assignments, dt, .. } = self;
         let mut travel = assignments.iter().map(|assignment| assignment.travel).fold(0.0, f64::max);
@@ -195,8 +194,9 @@ impl Scratch {
         self.travel = travel;
     }
 
-    /// Kinetic energy [J] of the difference between what members of groups report and what they move by:
-    /// their group's velocity. Particles outside of groups move by what they report.
+    /// Kinetic energy [J] of the difference between the velocities v_i that members of groups report and the
+    /// velocity v' of the group, by which they move: the sum of m_i |v_i - v'|^2 / 2. Particles outside of
+    /// groups move by the velocities that they report.
     pub(super) fn phantom(&self, candidates: &Candidates) -> f64 {
         let Self { forest, velocity, member_velocity, .. } = self;
         let reported = forest.all_members().iter().zip(member_velocity);
@@ -214,7 +214,7 @@ impl Scratch {
         if another {
             std::mem::swap(&mut self.marked, &mut self.receding);
             self.pairs.append(&mut self.approaching);
-            // Two sorted lists: what a stable sort joins at once.
+            // The list consists of two sorted runs, which a stable sort merges in linear time.
             self.pairs.sort();
             self.stage += 1;
         } else {

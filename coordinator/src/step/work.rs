@@ -1,4 +1,4 @@
-//! The work that participants do on each other in a step, for the account of energy.
+//! Work that participants do on each other in a step, for the account of energy.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::contacts::Candidates;
 use crate::instruments::energy::Works;
 use crate::state::scratch::{Assignment, Scratch};
 
-/// A participant's movable members of a group, before and after the step.
+/// Movable members of a group in one participant, before and after the step.
 #[derive(Default)]
 struct Moved {
     /// Mass [kg].
@@ -28,9 +28,11 @@ impl Moved {
         }
     }
 
-    /// Work by others [J], whose impulse is what is left of the change of momentum without what the
-    /// participant's own solver `gave` [kg m/s]. The impulse acts at the mean velocity. Merging and splitting
-    /// change how members move relative to each other; nothing else does, so that is work by others, too.
+    /// Work by others on these members [J]: J . (u + u')/2 plus the change of the kinetic energy relative to
+    /// the mean. J = m (u' - u) - p is the impulse by others, u and u' are the mean velocities before and
+    /// after the step, and p = `gave` [kg m/s] is the momentum by the participant's own solver. Only merging
+    /// and splitting change the motion of members relative to the mean, so this change is work by others,
+    /// too.
     fn work(&self, gave: DVec3) -> f64 {
         if self.mass == 0.0 {
             return 0.0;
@@ -43,12 +45,12 @@ impl Moved {
 }
 
 impl Scratch {
-    /// The work of contacts on each participant in the step, and that of immovable particles that move.
-    /// `by_immovable` is what the contact law knows of the latter [J].
+    /// Work of contacts on each participant in the step, and work of moving immovable particles. The second
+    /// is the sum of `by_immovable` [J], which the contact law finds, and of the work on groups.
     pub(super) fn works(&self, candidates: &Candidates, by_immovable: f64) -> Works {
         let mut works =
             Works { by_contacts: Vec::with_capacity(self.shares.len()), by_scripts: by_immovable };
-        // Momentum that held groups take up without that which participants give them.
+        // Sum of J = m (u' - u) - p over all participants, for each group.
         let mut taken = vec![DVec3::ZERO; self.forest.len()];
         for (k, (share, assignment)) in self.shares.iter().zip(&self.assignments).enumerate() {
             let mut by_contacts = 0.0;
@@ -62,12 +64,14 @@ impl Scratch {
                 taken[group as usize] += through;
                 by_contacts += match share.mass[local].is_finite() {
                     true => moved.work(gave),
-                    // Whoever holds the group passes on what a script does to others: see below.
+                    // This participant has the immovable member, and all change of its kinetic energy counts.
+                    // The work of a script on other participants is counted below.
                     false => moved.kinetic[1] - moved.kinetic[0],
                 };
             }
             works.by_contacts.push(by_contacts);
         }
+        // A script that moves a group at V does the work V . sum J.
         for (group, taken) in
             taken.iter().enumerate().filter(|&(group, _)| !self.forest.mass()[group].is_finite())
         {

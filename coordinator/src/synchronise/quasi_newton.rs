@@ -1,19 +1,23 @@
-//! Interface quasi-Newton, inverse least squares (IQN-ILS) [Degroote2009]: finds the fixed point of a map
-//! that can only be evaluated, from the differences of what it answered.
+//! Interface quasi-Newton with inverse least squares (IQN-ILS) [Degroote2009]: finds the fixed point x = H(x)
+//! of a map that can only be evaluated.
+//!
+//! Let r = H(x) - x. The columns of V are differences of successive r, those of W are differences of
+//! successive H(x). The next point is H(x) + W c, where c minimises |V c + r|.
 
 /// The history of one fixed-point iteration.
 #[derive(Clone, Debug, Default)]
 pub struct QuasiNewton {
+    /// r and H(x) of the last evaluation.
     last: Option<(Vec<f64>, Vec<f64>)>,
-    /// Differences of residuals and of answers, newest first.
+    /// Columns of V and of W, newest first.
     differences: Vec<(Vec<f64>, Vec<f64>)>,
 }
 
-/// A column that keeps less than this part of its length after orthogonalisation adds nothing but noise.
+/// A column of V that keeps less than this part of its length after orthogonalisation is left out as noise.
 const DEPENDENT: f64 = 1e-8;
 
 impl QuasiNewton {
-    /// The next point to try, given the map's answer at `point`.
+    /// The next point H(x) + W c, given x in `point` and H(x) in `answer`.
     pub fn next(&mut self, point: &[f64], answer: &[f64]) -> Vec<f64> {
         let residual: Vec<f64> = answer.iter().zip(point).map(|(a, p)| a - p).collect();
         if let Some((last_residual, last_answer)) = self.last.take() {
@@ -30,8 +34,8 @@ impl QuasiNewton {
         next
     }
 
-    /// Coefficients c that minimise |V c + residual|, V the differences of residuals, by modified
-    /// Gram-Schmidt; dependent columns get 0.
+    /// Coefficients c that minimise |V c + residual|, from V = Q R and R c = -Q^T residual by modified
+    /// Gram-Schmidt. Columns that depend on newer ones get 0.
     fn least_squares(&self, residual: &[f64]) -> Vec<f64> {
         let count = self.differences.len();
         let mut basis: Vec<Option<Vec<f64>>> = Vec::with_capacity(count);

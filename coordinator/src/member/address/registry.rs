@@ -17,7 +17,7 @@ use super::Address;
 /// Time after which a service registers again.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Time without a word after which another service may take a name.
+/// Time of silence after which another service may take a name.
 const FORGOTTEN: Duration = Duration::from_secs(6);
 
 /// Largest message [bytes].
@@ -40,8 +40,8 @@ struct Shared {
 }
 
 impl Registry {
-    /// Listens, on a thread of its own, for the solvers of `participants`: names and the programs that they
-    /// want, any if empty.
+    /// Listens, on its own thread, for the solvers of `participants`, given by name and wanted program (any
+    /// if empty).
     ///
     /// # Errors
     /// An address that cannot be listened at.

@@ -1,5 +1,5 @@
-//! Answers of the participants in a step under the contact law, and the models of implicit participants
-//! learned from them.
+//! Answers of the participants in a step under the contact law, and models of the response of implicit
+//! participants, learned from their answers.
 
 use amalgam_particles::{DMat3, DVec3};
 use amalgam_proto::contract::Integration;
@@ -9,17 +9,17 @@ use crate::law::response::Response;
 use crate::law::secant::Secant;
 use crate::state::problem::ContactProblem;
 use crate::step::exchange::Connections;
-use crate::synchronise::{ADDED_MASS, Ask, Share, Turn};
+use crate::synchronise::{ADDED_MASS, Ask, Share, StageRequest};
 
 /// Answers of the participants in a step.
 pub(super) struct ContactExchange<'a> {
     kinds: &'a [Integration],
     shares: &'a [Share],
-    /// Velocity without contacts of the groups of explicit participants [m/s], by group.
+    /// Velocity without contacts of each group of an explicit participant [m/s], by group.
     free: Vec<DVec3>,
-    /// Spin without contacts of these groups [rad/s].
+    /// Spin without contacts of each group of an explicit participant [rad/s], by group.
     free_spin: Vec<DVec3>,
-    /// Each implicit participant that has groups, and its response.
+    /// Implicit participants that have groups, each with the model of its response.
     pub(super) secants: Vec<(usize, Secant)>,
     /// Impulse of the contacts on each group [kg m/s].
     impulse: Vec<DVec3>,
@@ -42,7 +42,8 @@ impl<'a> ContactExchange<'a> {
         }
     }
 
-    /// Lets every participant integrate, implicit ones with the impulses of the last step.
+    /// Lets every participant integrate. Explicit participants get no impulse, implicit ones the impulse of
+    /// the contacts in the last step. An answer J gives the velocity v + (J + J_ext)/m.
     pub(super) fn start(
         &mut self,
         problem: &mut ContactProblem,
@@ -53,18 +54,18 @@ impl<'a> ContactExchange<'a> {
         self.free_spin = vec![DVec3::ZERO; problem.movable];
         self.impulse = vec![DVec3::ZERO; problem.movable];
         let is_explicit = |k: usize| self.kinds[k] == Integration::Explicit;
-        let turn = |participant: usize| {
+        let request = |participant: usize| {
             let share = &self.shares[participant];
             let impulse = match is_explicit(participant) {
                 true => vec![DVec3::ZERO; share.groups.len()],
                 false => share.guess.clone(),
             };
-            Turn { participant, inertia: share.mass.clone(), impulse, forcing: 0.0 }
+            StageRequest { participant, inertia: share.mass.clone(), impulse, forcing: 0.0 }
         };
-        let turns: Vec<Turn> = (0..self.shares.len()).map(turn).collect();
-        let answers = connections.ask(turns.clone())?;
-        for (turn, answer) in turns.into_iter().zip(answers) {
-            let groups = &self.shares[turn.participant].groups;
+        let requests: Vec<StageRequest> = (0..self.shares.len()).map(request).collect();
+        let answers = connections.ask(requests.clone())?;
+        for (request, answer) in requests.into_iter().zip(answers) {
+            let groups = &self.shares[request.participant].groups;
             if let Some(bodies) = &answer.bodies {
                 for ((&group, body), &momentum) in groups.iter().zip(bodies).zip(&answer.momentum) {
                     let group = group as usize;
@@ -74,27 +75,28 @@ impl<'a> ContactExchange<'a> {
                 continue;
             }
             let own = groups.iter().map(|&group| velocity[group as usize]);
-            let moved = own.zip(&answer.momentum).zip(turn.impulse.iter().zip(&turn.inertia));
+            let moved = own.zip(&answer.momentum).zip(request.impulse.iter().zip(&request.inertia));
             let after: Vec<DVec3> = moved.map(|((v, j), (p, m))| v + (*j + *p) / *m).collect();
-            if is_explicit(turn.participant) {
+            if is_explicit(request.participant) {
                 groups.iter().zip(&after).for_each(|(&group, &v)| self.free[group as usize] = v);
             } else if !groups.is_empty() {
+                // B0 = (m + Z)^-1.
                 let mobility = |(k, &mass): (usize, &f64)| {
-                    let slope = match self.kinds[turn.participant] {
+                    let slope = match self.kinds[request.participant] {
                         Integration::Projection => DMat3::from_diagonal(DVec3::splat(ADDED_MASS * mass)),
                         _ => answer.slope_of(k),
                     };
                     (slope + DMat3::from_diagonal(DVec3::splat(mass))).inverse()
                 };
-                let mobility = turn.inertia.iter().enumerate().map(mobility).collect();
+                let mobility = request.inertia.iter().enumerate().map(mobility).collect();
                 self.speed = after.iter().map(|v| v.length()).fold(self.speed, f64::max);
-                self.secants.push((turn.participant, Secant::new(mobility, turn.impulse, after)));
+                self.secants.push((request.participant, Secant::new(mobility, request.impulse, after)));
             }
         }
         Ok(())
     }
 
-    /// Sets the velocities that the bodies have without contacts, and the responses.
+    /// Sets the velocities that bodies would have without contacts, and the models of their response.
     pub(super) fn expect(&self, problem: &mut ContactProblem) {
         let bodies = &mut problem.bodies;
         bodies.velocity[..problem.movable].copy_from_slice(&self.free);
@@ -118,7 +120,7 @@ impl<'a> ContactExchange<'a> {
     }
 
     /// Gives the implicit participants the impulses of the contacts. Returns the largest difference between
-    /// their answers and what was expected of them [m/s].
+    /// the velocities that they answer and those that the model predicts [m/s].
     pub(super) fn repeat(
         &mut self,
         problem: &ContactProblem,
@@ -136,31 +138,33 @@ impl<'a> ContactExchange<'a> {
                 self.impulse[j] += impulse;
             }
         }
-        let turns: Vec<Turn> = self.secants.iter().map(|(k, _)| self.turn(*k, forcing)).collect();
-        let answers = connections.ask(turns.clone())?;
+        let requests: Vec<StageRequest> =
+            self.secants.iter().map(|(k, _)| self.request_of(*k, forcing)).collect();
+        let answers = connections.ask(requests.clone())?;
         let mut error = 0.0f64;
         self.speed = 0.0;
-        for ((turn, answer), (_, secant)) in turns.into_iter().zip(answers).zip(&mut self.secants) {
-            let groups = &self.shares[turn.participant].groups;
-            let moved = groups.iter().zip(&answer.momentum).zip(turn.impulse.iter().zip(&turn.inertia));
+        for ((request, answer), (_, secant)) in requests.into_iter().zip(answers).zip(&mut self.secants) {
+            let groups = &self.shares[request.participant].groups;
+            let moved = groups.iter().zip(&answer.momentum).zip(request.impulse.iter().zip(&request.inertia));
             let after: Vec<DVec3> =
                 moved.map(|((&g, j), (p, m))| problem.start(g) + (*j + *p) / *m).collect();
             for (&group, &v) in groups.iter().zip(&after) {
                 error = error.max((v - problem.bodies.velocity[group as usize]).length());
                 self.speed = self.speed.max(v.length());
             }
-            secant.learn(turn.impulse, after);
+            secant.learn(request.impulse, after);
         }
         Ok(error)
     }
 
-    fn turn(&self, participant: usize, forcing: f64) -> Turn {
+    /// The request with the impulses of the contacts.
+    fn request_of(&self, participant: usize, forcing: f64) -> StageRequest {
         let share = &self.shares[participant];
         let impulse = share.groups.iter().map(|&group| self.impulse[group as usize]).collect();
-        Turn { participant, inertia: share.mass.clone(), impulse, forcing }
+        StageRequest { participant, inertia: share.mass.clone(), impulse, forcing }
     }
 
-    /// Implicit participants move as they answered.
+    /// Sets the velocities of implicit participants to their last answers.
     pub(super) fn finish(&self, problem: &mut ContactProblem) {
         for (k, secant) in &self.secants {
             for (&group, &velocity) in self.shares[*k].groups.iter().zip(secant.velocity()) {
