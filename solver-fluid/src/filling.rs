@@ -1,4 +1,4 @@
-//! Shapes filled with a fluid's particles, and the density at which the fluid then starts.
+//! Shapes filled with a fluid's particles.
 //!
 //! A lattice of the particles' spacing is at rest density beside a wall only if its first layer is half a
 //! spacing from the wall. So a shape that is *held* on a side, by a wall of the domain or by the face of
@@ -12,10 +12,8 @@ use amalgam_solver_kit::SectionError;
 
 /// Faces nearer than this touch, in spacings.
 const TOUCH: f64 = 1e-6;
-/// Deviation from the rest density, or from a shape's volume, from which on a start is told.
+/// Relative deviation from a shape's volume from which on a warning tells it.
 const TOLD: f64 = 0.02;
-/// Deviation from the rest density from which on a start is refused.
-const REFUSED: f64 = 0.1;
 /// Density over rest density to which layers may be pressed between two sides that hold them.
 const PRESSED: f64 = 1.01;
 
@@ -222,40 +220,6 @@ pub(crate) fn volume_warnings(shapes: &[MovingShape], bodies: &[Vec<DVec3>], spa
     shapes.iter().zip(bodies).enumerate().filter_map(warning).collect()
 }
 
-/// Looks at the density at which a fluid starts: warns of more than [`TOLD`] above the rest density, and
-/// refuses more than [`REFUSED`]. `compressions` are densities over rest density, one per point of the bodies
-/// in turn.
-pub(crate) fn check_density(
-    bodies: &[Vec<DVec3>],
-    compressions: &[f64],
-    rest_density: f64,
-    faults: &mut Vec<SectionError>,
-) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let mut rest = compressions;
-    for (k, points) in bodies.iter().enumerate() {
-        let (own, others) = rest.split_at(points.len());
-        rest = others;
-        let densest = own.iter().zip(points).max_by(|(a, _), (b, _)| a.total_cmp(b));
-        let Some((&compression, place)) = densest.filter(|(compression, _)| **compression > 1.0 + TOLD)
-        else {
-            continue;
-        };
-        let message = format!(
-            "starts {:.1} % above the rest density, with {:.0} kg/m^3 at {place}: particles must be half a spacing \
-             from walls and a spacing from each other; write faces that lie whole spacings from the walls and from other shapes",
-            100.0 * (compression - 1.0),
-            compression * rest_density
-        );
-        if compression > 1.0 + REFUSED {
-            faults.push(SectionError::new(format!("shapes[{k}]"), message));
-        } else {
-            warnings.push(format!("shapes[{k}] {message}"));
-        }
-    }
-    warnings
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,16 +240,5 @@ mod tests {
         assert!(faults.is_empty() && warnings.len() == 1, "{faults:?} {warnings:?}");
         assert!(warnings[0].starts_with("shapes[1] holds 4.0 % less fluid"), "{warnings:?}");
         assert!(warnings[0].contains("12.500 spacings"), "{warnings:?}");
-    }
-
-    #[test]
-    fn density_at_the_start_is_passed_told_or_refused() {
-        let bodies = vec![vec![DVec3::ZERO; 2], vec![DVec3::ONE], vec![DVec3::X]];
-        let mut faults = Vec::new();
-        let warnings = check_density(&bodies, &[1.01, 0.5, 1.05, 1.2], 1000.0, &mut faults);
-        assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].starts_with("shapes[1] starts 5.0 % above the rest density, with 1050 kg/m^3"));
-        assert_eq!(faults.len(), 1);
-        assert_eq!(faults[0].key, "shapes[2]");
     }
 }

@@ -9,12 +9,12 @@ use amalgam_solver_kit::{
 use serde::Deserialize;
 
 use super::FlipParameters;
-use crate::filling::{check_density, fill, volume_warnings};
+use crate::filling::{fill, volume_warnings};
+use crate::initial_density::{check_density, kernel_compressions};
 use crate::section::{
     EmitterSection, FacesSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside,
     default_rest_density, default_substeps_max, no_faces, source_faults, sources,
 };
-use crate::sph::evaluation::kernel_compressions;
 
 /// Cells that a grid may have.
 pub const CELLS_MAX: f64 = (1u64 << 30) as f64;

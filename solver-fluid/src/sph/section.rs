@@ -24,8 +24,7 @@ use amalgam_solver_kit::{
 use serde::Deserialize;
 
 use super::{
-    Formulation, SphParameters,
-    evaluation::compressions,
+    Artificial, Formulation, Morris, Mueller, SphParameters, Xsph,
     guard::{SOUND_SPEED_RATIO, speed_warning},
     pressure::{
         equation_of_state::{EquationOfState, Law},
@@ -33,7 +32,8 @@ use super::{
     },
     walls::Walls,
 };
-use crate::filling::{check_density, fill, volume_warnings};
+use crate::filling::{fill, volume_warnings};
+use crate::initial_density::{check_density, compressions};
 use crate::section::{
     EmitterSection, FacesSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside,
     default_rest_density, default_substeps_max, no_faces, source_faults, sources,
@@ -180,7 +180,7 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
         support_radius,
         mass: section.rest_density * section.spacing.powi(3),
         state: EquationOfState { law: section.law(), rest_density: section.rest_density, sound_speed },
-        formulation: section.formulation(sound_speed, 0.5 * support_radius),
+        formulation: section.formulation(sound_speed, support_radius),
         cfl: section.cfl,
         substeps_max: section.substeps_max,
         gravity: world.gravity,
@@ -215,18 +215,19 @@ impl SphSection {
         })
     }
 
-    fn formulation(&self, sound_speed: f64, smoothing_length: f64) -> Formulation {
+    fn formulation(&self, sound_speed: f64, support_radius: f64) -> Formulation {
         if let Some(alpha) = self.artificial_viscosity {
-            return Formulation::Artificial { alpha };
+            return Formulation::Artificial(Artificial { alpha });
         }
         if let Some(epsilon) = self.xsph {
-            return Formulation::Xsph { epsilon };
+            return Formulation::Xsph(Xsph { epsilon });
         }
+        let smoothing_length = 0.5 * support_radius;
         let default = self.rest_density * sound_speed * smoothing_length * ARTIFICIAL_VISCOSITY / 10.0;
         let viscosity = self.viscosity.unwrap_or(default);
         match self.kernels {
-            Kernels::Wendland => Formulation::Laminar { viscosity },
-            Kernels::Mueller => Formulation::Mueller { viscosity },
+            Kernels::Wendland => Formulation::Morris(Morris { viscosity }),
+            Kernels::Mueller => Formulation::Mueller(Mueller::new(viscosity, self.spacing, support_radius)),
         }
     }
 
