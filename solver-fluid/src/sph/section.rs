@@ -17,10 +17,8 @@
 //!
 //! The same dam break gained no energy at any `cfl` up to 1.
 
-use amalgam_particles::{CellGrid, DVec3, ParticleId, Particles, shapes::MovingShape};
-use amalgam_solver_kit::{
-    DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys,
-};
+use amalgam_particles::{CellGrid, DVec3, Particles, shapes::MovingShape};
+use amalgam_solver_kit::{DragSettings, ForceSettings, SectionError, World};
 use serde::Deserialize;
 
 use super::{
@@ -35,8 +33,9 @@ use super::{
 use crate::filling::{fill, volume_warnings};
 use crate::initial_density::{check_density, compressions};
 use crate::section::{
-    EmitterSection, FacesSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside,
-    default_rest_density, default_substeps_max, no_faces, source_faults, sources,
+    EmitterSection, FacesSection, Faults, Method, SinkSection, check_emitters, check_inside,
+    default_rest_density, default_substeps_max, no_faces, parse, particles, source_faults, sources,
+    take_fields,
 };
 
 /// Strength of the default viscosity, as alpha of [Monaghan1992].
@@ -136,18 +135,10 @@ const RENAMED: [(&str, &str); 1] = [("max_substeps", "substeps_max")];
 /// # Errors
 /// Every fault, with the path of its key.
 pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), Vec<SectionError>> {
-    let renamed = renamed_keys(section, &RENAMED);
-    if !renamed.is_empty() {
-        return Err(renamed);
-    }
-    let mut section: SphSection = parse_section(section)?;
+    let mut section: SphSection = parse(section, &RENAMED)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
-    let (drags, forces) = (std::mem::take(&mut section.drag), std::mem::take(&mut section.force));
-    let fields = Fields::new(drags, forces).unwrap_or_else(|errors| {
-        faults.extend(errors);
-        Fields::default()
-    });
+    let fields = take_fields((&mut section.drag, &mut section.force), &mut faults);
     let support_radius = 2.0 * section.smoothing_ratio * section.spacing;
     let walls = section.walls(world, support_radius);
     let held_by = walls.map(|walls| (walls.min, walls.max));
@@ -197,13 +188,8 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
         return Err(faults);
     }
     warnings.iter().for_each(|warning| tracing::warn!("{}: {warning}", world.participant));
-    let mut particles = Particles::default();
-    for (points, body) in bodies.iter().zip(&section.shapes) {
-        for &point in points {
-            let id = ParticleId(particles.len() as u64);
-            particles.push(id, point, body.velocity_at(point), parameters.mass, radius, false);
-        }
-    }
+    let filled = (&section.shapes[..], &bodies[..]);
+    let particles = particles(filled, (parameters.mass, radius), |_, _, point| point);
     Ok((parameters, particles))
 }
 
@@ -263,34 +249,13 @@ impl SphSection {
     }
 
     fn scalar_faults(&self) -> Vec<SectionError> {
-        let mut faults = Vec::new();
-        let mut check = |ok: bool, key: &str, rule: &str| {
-            if !ok {
-                faults.push(SectionError::new(key, rule));
-            }
-        };
-        let positive = |value: f64| value > 0.0 && value.is_finite();
-        check(positive(self.spacing), "spacing", "must be positive: write e.g. spacing = 0.01");
-        check(
-            positive(self.rest_density),
-            "rest_density",
-            "must be positive: write e.g. rest_density = 1000.0",
-        );
-        check(
-            self.sound_speed.is_none_or(positive),
-            "sound_speed",
-            "must be positive: write e.g. sound_speed = 40.0",
-        );
-        let viscosity_ok = self.viscosity.is_none_or(|v| v >= 0.0 && v.is_finite());
-        check(viscosity_ok, "viscosity", "must not be negative: write e.g. viscosity = 0.1");
-        let alpha_ok = self.artificial_viscosity.is_none_or(|alpha| alpha >= 0.0 && alpha.is_finite());
-        check(
-            alpha_ok,
-            "artificial_viscosity",
-            "must not be negative: write e.g. artificial_viscosity = 0.05",
-        );
-        let xsph_ok = self.xsph.is_none_or(|epsilon| epsilon >= 0.0 && epsilon.is_finite());
-        check(xsph_ok, "xsph", "must not be negative: write e.g. xsph = 0.05");
+        let mut faults = Faults::default();
+        faults.positive("spacing", self.spacing, "0.01");
+        faults.positive("rest_density", self.rest_density, "1000.0");
+        faults.positive("sound_speed", self.sound_speed, "40.0");
+        faults.not_negative("viscosity", self.viscosity, "0.1");
+        faults.not_negative("artificial_viscosity", self.artificial_viscosity, "0.05");
+        faults.not_negative("xsph", self.xsph, "0.05");
         let others = [("artificial_viscosity", self.artificial_viscosity), ("xsph", self.xsph)];
         let given: Vec<&str> =
             others.iter().filter(|(_, value)| value.is_some()).map(|(key, _)| *key).collect();
@@ -298,24 +263,16 @@ impl SphSection {
             let one = rest.is_empty() && self.viscosity.is_none() && self.kernels == Kernels::Wendland;
             let rule = "goes with no other viscosity, and not with kernels = \"mueller\", which has its own: leave all but \
                         one of them out";
-            check(one, key, rule);
+            faults.check(one, key, rule);
         }
-        check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
+        faults.positive("radius", self.radius, "0.005");
         let ratio_ok = (0.9..=2.0).contains(&self.smoothing_ratio);
-        check(ratio_ok, "smoothing_ratio", "must be from 0.9 to 2: write e.g. smoothing_ratio = 1.0");
-        check(
-            self.cfl > 0.0 && self.cfl <= 1.0,
-            "cfl",
-            "must be above 0 and at most 1: write e.g. cfl = 0.4",
-        );
-        let substeps_ok = (1..=SUBSTEPS_MAX).contains(&self.substeps_max);
-        check(
-            substeps_ok,
-            "substeps_max",
-            &format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. substeps_max = 1"),
-        );
-        faults.extend(self.no_slip_faults());
-        faults
+        faults.check(ratio_ok, "smoothing_ratio", "must be from 0.9 to 2: write e.g. smoothing_ratio = 1.0");
+        let cfl_ok = self.cfl > 0.0 && self.cfl <= 1.0;
+        faults.check(cfl_ok, "cfl", "must be above 0 and at most 1: write e.g. cfl = 0.4");
+        faults.substeps_max(self.substeps_max, 1);
+        faults.0.extend(self.no_slip_faults());
+        faults.0
     }
 
     /// The largest speed at the start, emitters included [m/s].
