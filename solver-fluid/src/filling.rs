@@ -1,33 +1,33 @@
 //! Shapes filled with a fluid's particles.
 //!
 //! A lattice of the particles' spacing is at rest density beside a wall only if its first layer is half a
-//! spacing from the wall. So a shape that is *held* on a side, by a wall of the domain or by the face of
-//! another shape, starts half a spacing from that side. Between two sides that hold it a whole number of
-//! layers is spread evenly; axes that are not held on both sides make up for the stretch, so that the volume
-//! per particle stays `spacing^3`.
+//! spacing from the wall. A shape is *held* on a side by a wall of the domain or by the face of another
+//! shape. The particles of a held shape start half a spacing from this side. Between two sides that hold it,
+//! a whole number of layers is spread evenly. The spacing along other axes makes up for the stretch, so that
+//! the volume per particle stays `spacing^3`.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::shapes::{MovingShape, POINTS_MAX, Shape, ShapeError};
 use amalgam_solver_kit::SectionError;
 
-/// Faces nearer than this touch, in spacings.
+/// Distance [spacings] up to which faces touch.
 const TOUCH: f64 = 1e-6;
 /// Relative deviation from a shape's volume from which on a warning tells it.
 const TOLD: f64 = 0.02;
-/// Density over rest density to which layers may be pressed between two sides that hold them.
+/// Largest density over rest density of layers between two sides that hold them.
 const PRESSED: f64 = 1.01;
 
-/// A shape whose lattice can be moved: the box around it, along the domain's axes.
+/// The box around a shape whose lattice can be moved, along the domain's axes.
 struct Bounds {
     low: DVec3,
     high: DVec3,
-    /// Along which axes it ends in flat faces.
+    /// True for axes along which the shape ends in flat faces.
     flat: [bool; 3],
 }
 
 impl Bounds {
-    /// The box around a shape with flat or round sides along the domain's axes, whatever is cut out of it;
-    /// none for other shapes.
+    /// The box around the outline of a shape with flat or round sides along the domain's axes. There is none
+    /// for other shapes.
     fn of(body: &MovingShape) -> Option<Self> {
         if body.rotation.is_some() {
             return None;
@@ -49,7 +49,7 @@ impl Bounds {
         }
     }
 
-    /// True if a flat face of `other` lies on this one's face at `side` (0 low, 1 high) of `axis`.
+    /// True if a flat face of `other` lies on the face of `self` at `side` (0 low, 1 high) of `axis`.
     fn meets(&self, other: &Self, axis: usize, side: usize, touch: f64) -> bool {
         let gap = if side == 0 { self.low - other.high } else { other.low - self.high };
         let beside = |a: usize| self.low[a] < other.high[a] - touch && other.low[a] < self.high[a] - touch;
@@ -57,12 +57,13 @@ impl Bounds {
     }
 }
 
-/// Sides of a shape that are held, low and high along each axis.
+/// True for sides of a shape that are held, low and high along each axis.
 type Held = [[bool; 2]; 3];
 
-/// Reads the files that shapes name; the points of every body, up to the largest number of particles.
+/// Reads the files that shapes name, and returns the points [m] of every body.
 ///
-/// `walls` are the corners of the domain [m], where its faces hold the fluid.
+/// `walls` are the corners of the domain [m], infinite where a face does not hold the fluid. More than
+/// [`POINTS_MAX`] points are a fault.
 pub(crate) fn fill(
     shapes: &mut [MovingShape],
     spacing: f64,
@@ -145,7 +146,7 @@ fn layers(shape: &Bounds, held: &Held, spacing: f64) -> ([f64; 3], DVec3) {
     let free: Vec<usize> = (0..3).filter(|&axis| shape.flat[axis] && !between(axis)).collect();
     let density = |pitch: DVec3| (spacing / pitch).element_product();
     if free.is_empty() {
-        // Nothing gives way: rather too few layers than pressed ones.
+        // No axis can make up for the stretch. Too few layers are better than layers under pressure.
         while density(pitch(&counts)) > PRESSED {
             let most = (0..3)
                 .filter(|&axis| between(axis) && counts[axis] > 1.0)
@@ -164,11 +165,11 @@ fn layers(shape: &Bounds, held: &Held, spacing: f64) -> ([f64; 3], DVec3) {
     (counts, distance)
 }
 
-/// Points of an outline that is held somewhere and no whole number of spacings long.
+/// Points of an outline that is held on some side and is not a whole number of spacings long.
 fn fitted(outline: &Shape, shape: &Bounds, held: &Held, spacing: f64) -> Result<Vec<DVec3>, Vec<ShapeError>> {
     let (counts, pitch) = layers(shape, held, spacing);
     let whole = spacing * DVec3::from_array(counts);
-    // The same shape with whole layers, in whose sample layers are told apart.
+    // A shape of a whole number of layers, whose points are then moved layer by layer.
     let mut points = match *outline {
         Shape::Box { .. } => Shape::Box { min: DVec3::ZERO, max: whole }.sample(spacing)?,
         Shape::Cylinder { center, axis, radius, .. } => {
@@ -201,7 +202,7 @@ fn fitted(outline: &Shape, shape: &Bounds, held: &Held, spacing: f64) -> Result<
     Ok(points)
 }
 
-/// Says of boxes by how much they hold more or less fluid than their volume, where it is more than [`TOLD`].
+/// Warnings of boxes whose fluid differs from their volume by more than [`TOLD`].
 pub(crate) fn volume_warnings(shapes: &[MovingShape], bodies: &[Vec<DVec3>], spacing: f64) -> Vec<String> {
     let warning =
         |(k, (body, points)): (usize, (&MovingShape, &Vec<DVec3>))| {

@@ -61,9 +61,9 @@ pub(crate) fn compressions(parameters: &SphParameters, points: &[DVec3]) -> Vec<
     evaluation.compressions().collect()
 }
 
-/// Looks at the density at which a fluid starts: warns of more than [`TOLD`] above the rest density, and
-/// refuses more than [`REFUSED`]. `compressions` are densities over rest density, one per point of the bodies
-/// in turn.
+/// Checks the density at which a fluid starts. Returns warnings of an excess over the rest density above
+/// [`TOLD`]. An excess above [`REFUSED`] is a fault. `compressions` are densities over rest density, one per
+/// point of the bodies in turn.
 pub(crate) fn check_density(
     bodies: &[Vec<DVec3>],
     compressions: &[f64],

@@ -1,5 +1,5 @@
-//! Parts that the sections of both methods share: the key `method`, emitters, sinks, fields of force, faces of
-//! the domain, and checks of values and positions.
+//! Parts that the sections of both methods share: the key `method`, emitters, sinks, fields of force, faces
+//! of the domain, and checks of values and positions.
 
 use amalgam_particles::shapes::MovingShape;
 use amalgam_particles::{DVec3, ParticleId, Particles};
@@ -35,8 +35,8 @@ pub fn method(section: &str) -> Result<Method, Vec<SectionError>> {
     parse_section(section).map(|Only { method }| method)
 }
 
-/// Parses the section of a method. `renamed` are pairs of an earlier name of a key and its name now. An earlier
-/// name is a fault.
+/// Parses the section of a method. `renamed` are pairs of an earlier name of a key and its name now. An
+/// earlier name is a fault.
 pub(crate) fn parse<T: DeserializeOwned>(
     section: &str,
     renamed: &[(&str, &str)],
@@ -56,8 +56,8 @@ pub(crate) fn take_fields(
     })
 }
 
-/// Particles of equal mass [kg] and radius [m] at the points [m] of `bodies`, which fill `shapes`. `place` gives
-/// the particle's position from its point.
+/// Particles of equal mass [kg] and radius [m] at the points [m] of `bodies`, which fill `shapes`. `place`
+/// gives the particle's position from its point.
 pub(crate) fn particles(
     (shapes, bodies): (&[MovingShape], &[Vec<DVec3>]),
     (mass, radius): (f64, f64),
@@ -184,7 +184,8 @@ pub(crate) fn default_substeps_max() -> u32 {
     1
 }
 
-/// Adds a fault for each body with points outside of a box. `advice` says what to write instead of moving them.
+/// Adds a fault for each body with points outside of a box. `advice` says what to write instead of moving
+/// them.
 pub(crate) fn check_inside(
     (low, high): (DVec3, DVec3),
     bodies: &[Vec<DVec3>],
@@ -252,8 +253,8 @@ pub(crate) fn source_faults(emitters: &[EmitterSection], sinks: &[SinkSection]) 
     faults.0
 }
 
-/// Adds a fault for each emitter whose layer reaches out of the domain. `advice` says what to write instead of
-/// moving it.
+/// Adds a fault for each emitter whose layer reaches out of the domain. `advice` says what to write instead
+/// of moving it.
 pub(crate) fn check_emitters(
     sources: &Sources,
     spacing: f64,

@@ -1,15 +1,15 @@
 //! Weakly compressible smoothed particle hydrodynamics (SPH).
 //!
-//! - **Density** is a sum over neighbours with Wendland's C2 kernel. Its calibration ([`kernel`]) makes it exactly
-//!   the rest density on a full cubic lattice of the particles' spacing. A particle's mass is
+//! - **Density** is a sum over neighbours with Wendland's C2 kernel. Its calibration ([`kernel`]) makes it
+//!   exactly the rest density on a full cubic lattice of the particles' spacing. A particle's mass is
 //!   `rest_density * spacing^3`.
 //! - **Pressure** follows from the equation of state of Tait [Becker2007] or the linear one of [Mueller2003]
 //!   ([`pressure::equation_of_state`]). It is never negative: a free surface feels no tension and does not
 //!   clump. The pressure force is symmetric, so that it conserves momentum and, with the summed density,
 //!   energy [Monaghan1992].
-//! - **Viscosity** ([`Formulation`]) is the Laplacian of velocity after [Morris1997], the artificial viscosity
-//!   of [Monaghan1992], or XSPH [Monaghan1989]. Kernels, pressure force and viscosity may also all be those of
-//!   [Mueller2003].
+//! - **Viscosity** ([`Formulation`]) is the Laplacian of velocity after [Morris1997], the artificial
+//!   viscosity of [Monaghan1992], or XSPH [Monaghan1989]. Kernels, pressure force and viscosity may also all
+//!   be those of [Mueller2003].
 //! - **Walls** are planes of symmetry ([`walls`]): beyond each stands the mirror image of the fluid.
 //! - **Time** is integrated by symplectic Euler. A step has as many sub-steps as the Courant condition needs.
 //!

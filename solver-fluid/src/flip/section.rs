@@ -152,7 +152,7 @@ pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles),
     if !faults.is_empty() {
         return Err(faults);
     }
-    // The lattices, before particles are moved off them; single points are where the scene wants them.
+    // Densities are measured on the lattices, before the jitter. Single points stay where the scene has them.
     let lattices: Vec<Vec<DVec3>> = bodies
         .iter()
         .zip(&section.shapes)

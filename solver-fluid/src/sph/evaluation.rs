@@ -216,14 +216,14 @@ impl Evaluation {
         self.joined.compression_max
     }
 
-    /// The mean of densities of all ranks over rest density. Each counts as at least 1, so that particles at a
-    /// surface, which lack neighbours, count as at rest.
+    /// The mean of densities of all ranks over rest density. Each counts as at least 1, so that particles at
+    /// a surface, which lack neighbours, count as at rest.
     pub fn mean_compression(&self) -> f64 {
         self.joined.mean_compression()
     }
 
-    /// Numbers of pairs that the loops over densities and over forces visited, with candidates out of reach and
-    /// unused lanes.
+    /// Numbers of pairs that the loops over densities and over forces visited, with candidates out of reach
+    /// and unused lanes.
     pub fn pairs(&self) -> [u64; 2] {
         [0, 1].map(|of| self.totals.iter().map(|totals| totals.pairs[of]).sum())
     }

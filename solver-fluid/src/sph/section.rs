@@ -1,21 +1,23 @@
 //! The section of an SPH fluid. The comments of its fields are the table in `docs/reference/fluid.md`.
 //!
-//! The largest speed is taken as sqrt(v0^2 + 2 g H): v0 the largest initial speed, H the height of the
-//! fluid's highest point above the domain's lowest one. With ten times that as speed of sound the density
-//! varies by about one percent. Loads of others on the fluid are unknown at the start, and reported when they
-//! appear.
+//! The default speed of sound is ten times `sqrt(v0^2 + 2 g H)`, with the largest initial speed v0 and the
+//! height H of the fluid's highest point above the domain's lowest point. The density then varies by about
+//! one percent [Monaghan1994]. Loads of others on the fluid are unknown at the start and reported when they
+//! appear (`sph/guard.rs`).
 //!
-//! The default viscosity is `rest_density * sound_speed * smoothing_length * 0.05 / 10`: the equivalent of
-//! the artificial viscosity of [Monaghan1992] with alpha = 0.05 in three dimensions. It goes to zero with the
-//! spacing. With less (water: 0.001), pressure waves of the size of a particle last long.
+//! The default viscosity is `rest_density * sound_speed * smoothing_length * 0.05 / 10`. It is equivalent to
+//! the artificial viscosity of [Monaghan1992] with alpha = 0.05 in three dimensions, and goes to zero with
+//! the spacing. With a lower viscosity, such as 0.001 Pa s for water, pressure waves of the size of a
+//! particle last long.
 //!
-//! `substeps_max` is 1 by default: forces then do not depend on groups, so that a second stage costs next to
-//! nothing. With n sub-steps, each of S stages computes n - 1 of them again. Raise it if the rest of a
-//! coupled step costs more than a sub-step here. A group is a boundary in prescribed motion during a step; in
-//! a dam break with groups of 1.1 times their fluid's mass, 4 sub-steps at the default `cfl` gave the same
-//! motion as 1, 6 were noisy and 10 unstable (10 were stable with groups of 11 times the mass).
+//! `substeps_max` is 1 by default. Forces of the first sub-step do not depend on groups, so that a second
+//! stage of a step with one sub-step costs next to nothing. With n sub-steps, each stage computes n - 1 of
+//! them again. A larger value pays if the rest of a coupled step costs more than a sub-step here.
 //!
-//! The same dam break gained no energy at any `cfl` up to 1.
+//! During a step a group is a boundary in prescribed motion, which limits the number of sub-steps. In a dam
+//! break with groups of 1.1 times their fluid's mass, 4 sub-steps at the default `cfl` gave the same motion
+//! as 1, 6 were noisy and 10 unstable. With groups of 11 times the mass, 10 were stable. The same dam break
+//! gained no energy at any `cfl` up to 1.
 
 use amalgam_particles::{CellGrid, DVec3, Particles, shapes::MovingShape};
 use amalgam_solver_kit::{DragSettings, ForceSettings, SectionError, World};
@@ -38,7 +40,7 @@ use crate::section::{
     take_fields,
 };
 
-/// Strength of the default viscosity, as alpha of [Monaghan1992].
+/// Strength alpha of the artificial viscosity [Monaghan1992] that the default viscosity is equivalent to.
 const ARTIFICIAL_VISCOSITY: f64 = 0.05;
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -86,8 +88,8 @@ struct SphSection {
     /// `false`.
     #[serde(default = "no_faces")]
     no_slip: FacesSection,
-    /// True: fluid at rest starts under the pressure of its own weight, its layers pressed together; false: at
-    /// rest density, without pressure. Default: `true` for pools that walls hold on all sides.
+    /// True: fluid at rest starts under the pressure of its own weight, its layers pressed together; false:
+    /// at rest density, without pressure. Default: `true` for pools that walls hold on all sides.
     hydrostatic: Option<bool>,
     /// Courant number of a sub-step, above 0 and at most 1.
     #[serde(default = "default_cfl")]
@@ -217,7 +219,7 @@ impl SphSection {
         }
     }
 
-    /// The domain's faces that hold the fluid, if any does.
+    /// The domain's faces that hold the fluid, if there are any.
     fn walls(&self, world: &World, support_radius: f64) -> Option<Walls> {
         let (faces, (min, max)) = (self.walls.faces(), world.domain);
         let place = |axis: usize, side: usize, face: f64| {
@@ -283,14 +285,14 @@ impl SphSection {
         moving.chain(emitted).fold(0.0, f64::max)
     }
 
-    /// The energy that the fluid's highest point has above the domain's lowest one [J/kg].
+    /// The largest potential energy [J/kg] of a point of the fluid over the domain's lowest point.
     fn fall(&self, world: &World, bodies: &[Vec<DVec3>]) -> f64 {
         let lowest = DVec3::select(world.gravity.cmpgt(DVec3::ZERO), world.domain.1, world.domain.0);
         let above = |point: DVec3, edge: f64| {
-            // Axes without gravity count for nothing, however large the domain is.
+            // An axis without gravity adds nothing; 0 times an infinite extent would be NaN.
             let along = |axis: usize| match world.gravity[axis] {
                 0.0 => 0.0,
-                pull => pull * (lowest[axis] - point[axis]) + pull.abs() * edge,
+                gravity => gravity * (lowest[axis] - point[axis]) + gravity.abs() * edge,
             };
             along(0) + along(1) + along(2)
         };
@@ -315,7 +317,8 @@ impl SphSection {
 
 fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], faults: &mut Vec<SectionError>) {
     let extent = walls.max - walls.min;
-    // Written so that NaN fails. Narrower than this, a particle would see the image of an image of itself.
+    // The comparison fails for NaN. In a narrower domain a particle would see the image of an image of
+    // itself.
     let wide = extent.cmpge(DVec3::splat(2.0 * support_radius)).all();
     if !wide {
         let message = format!(
@@ -329,7 +332,8 @@ fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], fault
     check_inside((walls.min, walls.max), bodies, " or write walls = false", faults);
 }
 
-/// Two particles at less than half a spacing would be pushed apart with a force that no fluid has.
+/// Adds a fault if two particles are nearer than half a spacing, since the fluid's pressure would throw them
+/// apart.
 fn check_overlaps(bodies: &[Vec<DVec3>], spacing: f64, faults: &mut Vec<SectionError>) {
     let points = bodies.concat();
     let body_of = |index: usize| {

@@ -14,8 +14,8 @@ pub enum Law {
     Mueller,
 }
 
-/// An equation of state with its constants. Compression is density over rest density. Where the compression is
-/// below 1, at a free surface, the pressure is zero and not negative.
+/// An equation of state with its constants. Compression is density over rest density. Where the compression
+/// is below 1, at a free surface, the pressure is zero and not negative.
 #[derive(Clone, Copy, Debug)]
 pub struct EquationOfState {
     /// The law.
