@@ -16,7 +16,7 @@ use super::particle_to_grid::{CHUNK, ParticleToGrid};
 /// (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 const DENSITY_MIN: f64 = 1e-3;
 
-/// Quantities from which the velocities at faces follow.
+/// The sources of velocities at faces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FaceForces<'a> {
     pub(super) grid: &'a Grid,

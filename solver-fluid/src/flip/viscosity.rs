@@ -6,10 +6,10 @@
 //! 1/2 (u - u_old)^T M (u - u_old) + dt sum V mu (e_xx^2 + e_yy^2 + e_zz^2 + (g_xy^2 + g_yz^2 + g_zx^2) / 2)
 //! ```
 //!
-//! Here M are the masses that particles bring to faces, e the rates of stretch in cells, g the rates of shear
-//! at edges of cells, mu the dynamic viscosity and V the volume of a cell. A cell counts if it holds fluid.
-//! An edge counts by the fraction of its four cells that hold fluid. So a free surface feels no stress, and a
-//! rigid motion loses nothing; a Laplacian of each component of velocity would give neither.
+//! Here M are the masses that particles bring to faces, mu is the dynamic viscosity and V the volume of a
+//! cell. The rates of stretch e belong to cells, the rates of shear g to edges of cells. A cell counts if it
+//! holds fluid. An edge counts by the fraction of its four cells that hold fluid. So a free surface feels no
+//! stress, and a rigid motion loses nothing; a Laplacian of each component of velocity would give neither.
 //!
 //! Let K u be the gradient of the sum by u, the forces of the stresses. The minimum satisfies `(M + dt K) u =
 //! M u_old`, which conjugate gradients solve. Particles take the impulses `-dt K u`. Each stress acts on both

@@ -1,9 +1,9 @@
 //! A fluid's state as bytes: its particles in the order in which they are stored, and the memory of its
 //! method.
 //!
-//! The layout is: 8 bytes of magic with the version; as u64 the number of particles, the number of the
-//! method's numbers, the number of committed steps and the next id; the time; ids, positions, velocities and
-//! the method's numbers.
+//! The layout begins with 8 bytes of magic, which hold the version. As u64 follow the numbers of particles,
+//! of the method's numbers and of committed steps, and the next id. Then follow the time, ids, positions,
+//! velocities and the method's numbers.
 
 use amalgam_particles::{ParticleId, Particles};
 use amalgam_solver_kit::{SnapshotReader, SnapshotWriter, SolverError};

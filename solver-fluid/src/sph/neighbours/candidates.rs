@@ -347,7 +347,7 @@ struct Reach<R> {
 }
 
 impl<R: Register> Reach<R> {
-    /// Those of the first `count` lanes whose places are in reach.
+    /// The lanes, of the first `count`, whose places are in reach.
     #[inline(always)]
     fn selects(&self, places: [R; 3], count: usize) -> u16 {
         let mut gap2 = R::splat(0.0);

@@ -41,8 +41,8 @@ impl DensityKernel for Poly6Kernel {
 }
 
 /// Eq. 10 and 14 [Mueller2003], forces per volume, over the density of the particle itself:
-/// `a_i = sum m / (rho_i rho_j) (-(p_i + p_j) grad W + mu (v_j - v_i) L)`, with the spiky kernel W and the
-/// Laplacian kernel L. Eq. 10 has half of p_i + p_j. As the sum of V grad W vanishes, half of it gives half
+/// `a_i = sum m / (rho_i rho_j) (-(p_i + p_j) grad W + mu (v_j - v_i) L)`. W is the spiky kernel and L the
+/// Laplacian kernel. Eq. 10 has half of p_i + p_j. As the sum of V grad W vanishes, half of it gives half
 /// the gradient of pressure, and a column would rest on twice the pressure that it weighs.
 impl PairForce for Mueller {
     type Density = Poly6Kernel;
