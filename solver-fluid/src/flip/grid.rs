@@ -36,8 +36,8 @@ pub(super) struct Grid {
 /// `N` positions among the faces of each axis.
 ///
 /// For each axis it holds the number of the lowest of the eight faces around a position. For each direction
-/// it holds the part of the way from there to the next face twice: for faces that lie on the walls of cells
-/// along this direction ([`ON_WALLS`]), and for faces in the middles of cells ([`IN_MIDDLES`]).
+/// it holds the part of the way from there to the next face. This part has two values: one for faces that lie
+/// on the walls of cells along the direction ([`ON_WALLS`]), one for faces in their middles ([`IN_MIDDLES`]).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FacePlaces<const N: usize> {
     /// By axis.

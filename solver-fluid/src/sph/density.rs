@@ -101,11 +101,14 @@ pub(super) struct JoinedTotals {
     pub(super) compression_max: f64,
     /// Energy of compression per mass over [`PressureByDensity::energy_unit`], summed over particles.
     pub(super) energy: f64,
+    /// Compression less 1, where it is positive, summed over particles.
     excess: f64,
+    /// Number of particles.
     particles: f64,
 }
 
 impl DensityTotals {
+    /// These totals with the numbers of pairs.
     pub(super) fn with_pairs(self, pairs: [u64; 2]) -> Self {
         Self { pairs, ..self }
     }

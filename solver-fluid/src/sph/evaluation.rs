@@ -124,7 +124,8 @@ impl Evaluation {
                 let pairs = with_force!(parameters.formulation, force => {
                     width.run(KernelSums::of(force, sums, places))
                 });
-                // A ghost of zero pressure adds nothing to the totals. Its owner sends its pressure later.
+                // A ghost's sum of zero gives no pressure and adds nothing to the totals. Its owner sends its
+                // pressure later.
                 clear_ghosts(&cells.order()[chunk.particles.clone()], own_count, compression, 0.0);
                 let pass = DensityPass { constants, source, compression, stored };
                 width.run(pass).with_pairs(pairs)

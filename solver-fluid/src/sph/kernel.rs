@@ -9,7 +9,7 @@
 //!
 //! **Calibration.** Sums over particles stand for integrals and differ from them by some percent. The
 //! calibration makes two sums exact on the cubic lattice that the fluid starts from. The density of a full
-//! lattice is the rest density ([`DensityCalibration`]). Gradients are divided by the kernel's **first
+//! lattice is the rest density (`DensityCalibration`). Gradients are divided by the kernel's **first
 //! moment** on the lattice, `-1/3 sum V r . grad W` (0.95 for Wendland's kernel at two spacings). The
 //! gradient of a linear field, the Laplacian of a quadratic field, and the change of density under a small
 //! uniform compression are then exact.

@@ -2,7 +2,7 @@
 //!
 //! There is one solver: the pressure follows from the density by an equation of state, so that the fluid is
 //! weakly compressible. Another solver is a new file here. The density pass (`sph/density.rs`) asks it for
-//! what [`PressureByDensity`] says; `docs/theory/sph.md` says what else it needs.
+//! what `PressureByDensity` says; `docs/theory/sph.md` says what else it needs.
 
 pub mod equation_of_state;
 pub(super) mod hydrostatic;
